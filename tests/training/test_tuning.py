@@ -242,17 +242,35 @@ def test_classes_can_weigh_unlike(corpora, tmp_path):
     run = prepared(corpora("tags"), tmp_path / "b", "labels.weights=balanced", "train.steps=2")
     coded = data_of(run).train
     goals = np.concatenate([goals for _, goals in coded])
-    counts = np.bincount(goals[goals != IGNORED])
-    wanted = counts.sum() / len(counts) / counts
-    assert run.job.objective.weights == pytest.approx(tuple(wanted))
+    counts = np.bincount(goals[goals != IGNORED], minlength=5)  # owls are single words
+    wanted = counts.sum() / (counts > 0).sum() / np.maximum(counts, 1)
+    assert run.job.objective.weights == pytest.approx(tuple(np.where(counts, wanted, 1)))
     assert len(losses(run)) == 2
 
 
 def test_tags_are_converted_to_the_scheme_of_the_recipe(corpora, tmp_path):
     names = prepared(corpora("tags"), tmp_path / "a").labels.names
-    assert set(names) <= {"O", "S-BIRD", "B-BIRD", "I-BIRD", "E-BIRD"} and "S-BIRD" in names
+    assert names == ("B-BIRD", "E-BIRD", "I-BIRD", "O", "S-BIRD")
     plain = prepared(corpora("tags"), tmp_path / "b", "labels.scheme=IOB2").labels.names
-    assert set(plain) <= {"O", "B-BIRD", "I-BIRD"}
+    assert plain == ("B-BIRD", "I-BIRD", "O")
+    iob1 = prepared(corpora("tags"), tmp_path / "c", "labels.scheme=IOB1").labels.names
+    assert iob1 == ("B-BIRD", "I-BIRD", "O")
+
+
+def test_tags_that_training_does_not_have_are_those_of_known_entities_only(tmp_path):
+    write_tuning(tmp_path, "tags", 8, 4)
+    for name in ("train", "dev"):
+        owls = (tmp_path / f"{name}.conll").read_text().replace("B-", "I-")
+        (tmp_path / f"{name}.conll").write_text(owls)  # IOB1, as CoNLL-2003 has it
+    longer = "great I-BIRD\nhorned I-BIRD\nowl I-BIRD\nand O\nowl I-BIRD\n\n"
+    (tmp_path / "dev.conll").write_text(longer)
+    run = prepared(tmp_path, tmp_path / "a")
+    ((_, targets),) = data_of(run).dev
+    found = [run.labels.names[target] for target in targets if target != IGNORED]
+    assert found == ["B-BIRD", "I-BIRD", "E-BIRD", "O", "S-BIRD"]
+    (tmp_path / "dev.conll").write_text(longer.replace("and O", "Ulm I-CITY"))
+    with pytest.raises(BadInput, match=r"dev\.conll:1: no label is called 'I-CITY'; known: B-BIRD"):
+        prepared(tmp_path, tmp_path / "b")
 
 
 def test_long_sentences_and_contexts_are_read_in_windows(corpora, tmp_path):

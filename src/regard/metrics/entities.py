@@ -77,9 +77,16 @@ def tags_of(entities: Iterable[EntitySpan], words: int, scheme: str) -> list[str
         marks = [first, *[inner] * (end - start - 2), last] if end - start > 1 else [only]
         if scheme == "IOB1" and (start, label) in closed:
             marks[0] = "B"
-        tags[start:end] = [f"{mark}-{label}" if label else mark for mark in marks]
+        tags[start:end] = [_written(mark, label) for mark in marks]
         closed.add((end, label))
     return tags
+
+
+def scheme_tags(tags: Iterable[str], scheme: str) -> set[str]:
+    """Every tag that ``scheme`` has for the labels of these tags, and that of outside words."""
+    labels = {label for _, label in map(_parsed, tags) if label is not None}
+    marks = {"B", *SCHEMES[scheme]}  # IOB1 has B too, where entities touch
+    return {OUTSIDE, *(_written(mark, label) for mark in marks for label in labels)}
 
 
 def entity_scores(
@@ -145,3 +152,7 @@ def _parsed(tag: str) -> tuple[str, str | None]:
     if mark not in _MARKS:
         raise BadInput(f"tag {tag!r} is neither O nor a mark and a label such as B-PER or I-PER")
     return mark, label
+
+
+def _written(mark: str, label: str) -> str:
+    return f"{mark}-{label}" if label else mark

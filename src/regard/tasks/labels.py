@@ -21,19 +21,27 @@ ClassWeights = dict[str, Annotated[float, Field(gt=0)]] | Literal["balanced"]
 
 
 def class_weights(
-    labels: LabelSet, asked: Mapping[str, float] | str | None, occurring: Iterable[int]
+    labels: LabelSet,
+    asked: Mapping[str, float] | str | None,
+    occurring: Iterable[int],
+    *,
+    complete: bool = True,
 ) -> tuple[float, ...] | None:
-    """A weight for each class as a recipe asks for it; "balanced": all together count the same."""
+    """A weight for each class as a recipe asks for it; "balanced": all together count the same.
+
+    Balanced classes must be ``complete``, or those that do not occur have the weight 1.
+    """
     if asked is None:
         return None
     if isinstance(asked, str):
         counts = Counter(occurring)
-        if missing := [name for i, name in enumerate(labels.names) if not counts[i]]:
+        missing = [name for number, name in enumerate(labels.names) if not counts[number]]
+        if missing and complete:
             raise BadInput(
                 f"labels.weights: balanced, but there is no {missing[0]!r} to learn from"
             )
-        share = counts.total() / len(labels)
-        return tuple(share / counts[number] for number in range(len(labels)))
+        share = counts.total() / (len(labels) - len(missing))
+        return tuple(share / counts[n] if counts[n] else 1.0 for n in range(len(labels)))
     given = {labels.name(name, "labels.weights"): weight for name, weight in asked.items()}
     return tuple(given.get(name, 1.0) for name in labels.names)
 

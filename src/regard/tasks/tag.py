@@ -23,7 +23,7 @@ from regard.ground.checks import listed
 from regard.ground.config import EMPTY_IS_NONE, Config
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
-from regard.metrics.entities import OUTSIDE, entity_scores, entity_table, to_scheme
+from regard.metrics.entities import OUTSIDE, entity_scores, entity_table, scheme_tags, to_scheme
 from regard.metrics.entities import spans as entity_spans
 from regard.models.facts import TokenLabelHead, TransitionHead, TrunkWithHeads
 from regard.objectives.label_distillation import LabelDistillationConfig
@@ -49,8 +49,9 @@ class TagsConfig(Config):
     """The table ``[labels]`` of a recipe with ``task = "tag"``.
 
     A word has "one" tag or a "number". Tags of entities are converted to ``scheme`` ("" or none:
-    as they are in the files). ``weights`` are one per tag (default 1), or "balanced": each tag has
-    the same total weight.
+    as they are in the files), and the model has all its tags for the entities that occur, also
+    those that the training data lacks. ``weights`` are one per tag (default 1), or "balanced": each
+    tag has the same total weight.
     """
 
     kind: Literal["one", "number"] = "one"
@@ -281,8 +282,10 @@ class Tag(EncoderTask):
         return (" ".join(example.words),)
 
     def label_set(self, examples: Sequence[TaggedExample]) -> LabelSet:
-        """The tags that occur, in the scheme of the recipe."""
-        tags = chain.from_iterable(self._tags(example) for example in examples)
+        """The tags that occur; in the scheme of the recipe, all that it has for their entities."""
+        tags = {*chain.from_iterable(self._tags(example) for example in examples)}
+        if (scheme := self.tags_config.scheme) is not None:
+            tags = scheme_tags(tags, scheme)
         return LABEL_SETS[self.tags_config.kind].of(tags, self.tags_config.names or {})
 
     def _tags(self, example: TaggedExample) -> Sequence[str]:
@@ -293,12 +296,22 @@ class Tag(EncoderTask):
         except BadInput as error:
             raise BadInput(f"{example.where}: {error}") from None
 
+    def _known_tags(self, labels: LabelSet, example: TaggedExample) -> list[str]:
+        """The same; of an entity that the labels do not have, as the file has it."""
+        pairs = zip(self._tags(example), example.tags, strict=True)
+        return [tag if tag in labels else in_file for tag, in_file in pairs]
+
     def encode(
         self, tokenizer: RowTokenizer, labels: LabelSet, examples: Sequence[TaggedExample]
     ) -> list[Encoded]:
         """(row, target of each token) for each sentence, or for each window of a long one."""
         targets = [
-            np.array([labels.encode((tag,), example.where)[0] for tag in self._tags(example)])
+            np.array(
+                [
+                    labels.encode((tag,), example.where)[0]
+                    for tag in self._known_tags(labels, example)
+                ]
+            )
             for example in examples
         ]
         encoded: list[Encoded] = []
@@ -336,7 +349,8 @@ class Tag(EncoderTask):
         if self.tags_config.crf:
             return LabelSequences()
         targets = (target for _, of_row in encoded for target in of_row if target != IGNORED)
-        weights = class_weights(labels, self.tags_config.weights, targets)
+        complete = self.tags_config.scheme is None
+        weights = class_weights(labels, self.tags_config.weights, targets, complete=complete)
         make = TOKEN_OBJECTIVES[labels.problem_type]
         return make(len(labels), self.recipe.train.smoothing, weights)
 
@@ -347,7 +361,7 @@ class Tag(EncoderTask):
         labels = predictor.labels
         results = predictor.predict([example.words for example in examples])
         golds = [
-            [labels.gold((tag,), example.where) for tag in self._tags(example)]
+            [labels.gold((tag,), example.where) for tag in self._known_tags(labels, example)]
             for example in examples
         ]
         if predictor.finds_entities:

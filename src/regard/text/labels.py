@@ -52,6 +52,10 @@ class LabelSet(ABC):
     def __len__(self) -> int:
         return len(self.names)
 
+    def __contains__(self, label: str) -> bool:
+        """Whether it has a label, as a file writes it."""
+        return self.written.get(label.strip(), label.strip()) in self.names
+
     @property
     def classes(self) -> tuple[str, ...]:
         """The names among which a prediction chooses; none if it is a number."""
@@ -65,11 +69,10 @@ class LabelSet(ABC):
 
     def name(self, label: str, where: str = "") -> str:
         """The name of a label as a file writes it; an unknown label is an error."""
-        name = self.written.get(label.strip(), label.strip())
-        if name not in self.names:
+        if label not in self:
             known = ", ".join(self.names[:8]) + (", …" if len(self.names) > 8 else "")
             raise BadInput(f"{where and where + ': '}no label is called {label!r}; known: {known}")
-        return name
+        return self.written.get(label.strip(), label.strip())
 
     @abstractmethod
     def gold(self, labels: Sequence[str], where: str) -> Any:
