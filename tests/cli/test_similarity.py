@@ -48,6 +48,25 @@ def test_the_embedding_layer_of_a_model(files, tmp_path):
     assert "--words: a model has the words of the tests" in refused.stderr
 
 
+@pytest.mark.parametrize(
+    "pairs",
+    ["storm came 5\nstorm cat 5\nstorm sailor 5\n", "storm came 5\ncame storm 1\n", "a b 1\n"],
+)
+def test_a_correlation_that_is_undefined_is_empty(pairs, files):
+    (files / "pairs").write_text(pairs)
+    done = run("similarity", files / "vectors", files / "pairs")
+    assert len(done.stdout.splitlines()[1].split()) == 4
+    record = json.loads(run("similarity", files / "vectors", files / "pairs", "--json").stdout)
+    assert record["score"] is None
+
+
+@pytest.mark.parametrize("judgement", ["nan", "-inf", "1e999"])
+def test_judgements_are_finite(judgement, files):
+    (files / "pairs").write_text(f"storm came 9\nstorm cat {judgement}\nstorm sailor 1\n")
+    refused = run("similarity", files / "vectors", files / "pairs", code=2)
+    assert f"pairs:2: {judgement} is not a finite number" in refused.stderr
+
+
 def test_what_is_wrong_is_reported(files):
     refused = run("similarity", files / "vectors", files / "nowhere", code=2)
     assert "nowhere: cannot be read" in refused.stderr

@@ -8,6 +8,7 @@ right if d is the word nearest to b - a + c but for these three, with vectors of
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
+from math import isfinite
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ class WordScore:
 
     test: str
     metric: str
-    score: float | None  # None: too few are known
+    score: float | None  # None: undefined, as of too few that are known
     known: int
     total: int
 
@@ -63,16 +64,17 @@ class WordPairs:
         return {word for pair in self.pairs for word in pair[:2]}
 
     def scores(self, vectors: StaticVectors) -> list[WordScore]:
-        """Spearman's correlation over the pairs whose words have vectors."""
+        """Spearman's correlation over the pairs whose words have vectors.
+
+        Equal judgements, or cosines, have none.
+        """
         known = [pair for pair in self.pairs if pair.first in vectors and pair.second in vectors]
-        score = None
-        if len(known) > 1:
-            sides = ([pair.first for pair in known], [pair.second for pair in known])
-            first_ND, second_ND = (
-                vectors.unit([*vectors.numbers(side).values()]) for side in sides
-            )
-            golds_N = np.array([pair.similarity for pair in known])
-            score = 100 * spearman(golds_N, (first_ND * second_ND).sum(1).astype(np.float64))
+        sides = ([pair.first for pair in known], [pair.second for pair in known])
+        first_ND, second_ND = (vectors.unit([*vectors.numbers(side).values()]) for side in sides)
+        golds_N = np.array([pair.similarity for pair in known], np.float64)
+        cosines_N = (first_ND * second_ND).sum(1).astype(np.float64)
+        defined = min(len({*golds_N}), len({*cosines_N})) > 1
+        score = 100 * spearman(golds_N, cosines_N) if defined else None
         return [WordScore(self.name, "Spearman", score, len(known), len(self.pairs))]
 
 
@@ -135,10 +137,13 @@ def read_word_test(path: str | Path) -> WordPairs | Analogies:
 def _pair(where: str, line: str) -> WordPair:
     columns = line.replace(",", " ").split()
     try:
-        first, second, similarity = columns
-        return WordPair(first, second, float(similarity))
+        first, second, judgement = columns
+        pair = WordPair(first, second, float(judgement))
     except ValueError:
         raise BadInput(f"{where}: not two words and a number") from None
+    if not isfinite(pair.similarity):
+        raise BadInput(f"{where}: {judgement} is not a finite number")
+    return pair
 
 
 def _questions(lines: list[tuple[str, str]]) -> Iterator[tuple[str, Analogy]]:
