@@ -54,6 +54,21 @@ def test_a_text_of_the_command_line_and_the_embedding_layer(folder):
     assert record["contextual"][0]["word"] == "cat"
 
 
+def test_texts_of_the_command_line_are_compared_where_there_are_no_others(folder, tmp_path):
+    texts = ("A cat sings", "The cat came in before the storm .")
+    options = ("--top", 9, *(one for text in texts for one in ("--text", text)))
+    given = ("neighbours", folder, "cat", *options)
+    records = [json.loads(line) for line in run(*given, "--json", stdin="").stdout.splitlines()]
+    for record, own, other in zip(records, texts, reversed(texts), strict=True):
+        assert record["words"] == own.split() and len(record["contextual"]) == 9
+        found = [one["words"] for one in record["contextual"] if one["word"] == "cat"]
+        assert found == [other.split()]
+    assert "--text: A [cat] sings" in run(*given, stdin="").stdout.partition("The [cat]")[2]
+    (tmp_path / "empty.txt").write_text("\n")
+    refused = run(*given[:3], tmp_path / "empty.txt", *options, code=2)
+    assert "empty.txt: has no text" in refused.stderr
+
+
 def test_what_is_wrong_is_reported(folder):
     refused = run("neighbours", folder, "whale", stdin=TEXT, code=2)
     assert "standard input: the word 'whale' does not occur" in refused.stderr

@@ -26,7 +26,7 @@ from regard.cli.options import (
     WORKERS,
     options_given,
 )
-from regard.data.files.sources import name_of, read_lines
+from regard.data.files.sources import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.inside.views.escape import escape_line
 
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from regard.inside.vectors.neighbours import LineOfText, WordInContext
 
 LAST = -1  # layer
-OF_WORDS = {"texts": "--text", "max_length": "--max-length"} | {
+TEXT = "--text"
+OF_WORDS = {"texts": TEXT, "max_length": "--max-length"} | {
     name: f"--{name}" for name in ("vectors", "occurrences", "layer")
 }
 OF_IMAGES = {"pool": "--pool", "workers": "--workers", "skip_bad": "--skip-bad"}
@@ -55,7 +56,7 @@ def neighbours(
     texts: Annotated[
         list[str] | None,
         typer.Option(
-            "--text",
+            TEXT,
             metavar="TEXT",
             help="A text with the word, instead of those in FILE; repeatable.",
         ),
@@ -86,8 +87,8 @@ def neighbours(
 
     Each occurrence of WORD has a table of its own. On the left are the words nearest to its static
     vector, the same in every text; on the right those words of FILE, in their texts, whose states
-    in the model are nearest. --layer 0 is the embedding, n the states after block n; the last one
-    is the default.
+    in the model are nearest; without FILE and input, those of all TEXTs. --layer 0 is the
+    embedding, n the states after block n; the last one is the default.
 
     Of a model of images, WORD is an image or a folder of them, and FILE the images among which the
     nearest are looked for: a folder, or a file with a path on each line. They are compared by the
@@ -112,13 +113,16 @@ def neighbours(
     parse, name = _parser(loaded, max_length), name_of(file)
     numbered = ((number, line) for number, line in enumerate(read_lines(file), 1) if line.strip())
     lines = [LineOfText(number, parse(line, f"{name}:{number}")) for number, line in numbered]
-    given = [LineOfText(0, parse(text, "--text")) for text in texts or ()] or lines
+    given = [LineOfText(0, parse(text, TEXT)) for text in texts or ()] or lines
+    if not lines and file != STDIN:
+        raise BadInput(f"{name}: has no text")
+    lines = lines or given
     facts, chosen = loaded.facts, LAST if layer is None else layer
     path = facts.encoder.state_path(facts.encoder_path, chosen)
     reader = ContextualWords(loaded.runner, loaded.tokenizer, path)
     found = list(reader.find(word, given, occurrences))
     if not found:
-        raise BadInput(f"{'--text' if texts else name}: the word {word!r} does not occur")
+        raise BadInput(f"{TEXT if texts else name}: the word {word!r} does not occur")
     queries = [query for query, _ in found]
     nearest = reader.nearest(queries, np.stack([vector for _, vector in found]), lines, top)
     static = static_neighbours(_static(loaded, vectors, word, lines), word, top)
@@ -179,11 +183,12 @@ def _print_query(
     name: str,
 ) -> None:
     """A line for the query, and a table of both kinds of neighbours."""
-    where = f"{name}:{query.line}" if query.line else "--text"
+    where = f"{name}:{query.line}" if query.line else TEXT
     print_line(escape_line(f"{where}: {query}"))
     left = [(word, f"{cosine:.3f}") for word, cosine in static]
     right = [
-        (one.item.word, f"{one.cosine:.3f}", f"{one.item.line}: {one.item}") for one in nearest
+        (one.item.word, f"{one.cosine:.3f}", f"{one.item.line or TEXT}: {one.item}")
+        for one in nearest
     ]
     rows = [
         (*(first or NOTHING[:2]), *(second or NOTHING))
