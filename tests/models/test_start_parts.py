@@ -147,6 +147,14 @@ def test_what_cannot_stand_beside_parts_is_refused(translator, tmp_path):
     content = recipe_of(tmp_path, translator, {"trunk": "source"})
     for more, said in (
         ({"text": {"vocab": 300}}, "text cannot be used with task 'classify' beside model.start"),
+        (
+            {
+                "model": {
+                    "start": {"folder": "f", "parts": {"trunk.embed.token": "a", "trunk": "b"}}
+                }
+            },
+            "model.start.parts: 'trunk.embed.token' is a part of 'trunk': name one of them",
+        ),
         ({"model": {**content["model"], "layers": [0]}}, "its parts name them"),
         ({"model": {**content["model"], "vectors": "glove"}}, "vectors cannot be used with start"),
     ):

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import permutations
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
@@ -43,6 +44,14 @@ class StartConfig(Config):
     parts: dict[str, str] = Field(default_factory=dict)
     """Our parts, each with the part of that folder's model that it begins with:
     `{ "trunk.embed" = "source.embed" }`."""
+
+    @field_validator("parts")
+    @classmethod
+    def _apart(cls, parts: dict[str, str]) -> dict[str, str]:
+        for outer, inner in permutations(parts, 2):
+            if f"{inner}.".startswith(f"{outer}."):
+                raise ValueError(f"{inner!r} is a part of {outer!r}: name one of them")
+        return parts
 
     @classmethod
     def given(cls, start: Any) -> Any:
