@@ -349,8 +349,7 @@ class Tag(EncoderTask):
         if self.tags_config.crf:
             return LabelSequences()
         targets = (target for _, of_row in encoded for target in of_row if target != IGNORED)
-        complete = self.tags_config.scheme is None
-        weights = class_weights(labels, self.tags_config.weights, targets, complete=complete)
+        weights = class_weights(labels, self.tags_config.weights, targets, complete=False)
         make = TOKEN_OBJECTIVES[labels.problem_type]
         return make(len(labels), self.recipe.train.smoothing, weights)
 
