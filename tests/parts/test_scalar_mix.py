@@ -1,17 +1,29 @@
 """Mixtures of layers: the formula, and in models of every kind."""
 
+import numpy as np
 import pytest
 import torch
 
 from regard.ground.batch import TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
-from regard.models.facts import FirstToken, LabelHead, LastToken, TokenLabelHead, change
-from regard.models.papers import bert, elmo, lin, xlnet
+from regard.models.facts import (
+    ConcatPool,
+    Features,
+    FirstToken,
+    LabelHead,
+    LastToken,
+    MLMHead,
+    NextTokenHead,
+    TokenLabelHead,
+    change,
+)
+from regard.models.papers import awd_lstm, bert, elmo, lin, xlnet
 from regard.parts.scalar_mix import ScalarMix
 
 SIZES = {"width": 8, "heads": 2, "inner": 8, "depth": 2, "vocab": 20}
 ELMO = {"width": 4, "cells": 6, "filters": ((1, 4), (2, 8)), "longest": 8, "dropout": 0.0}
+AWD_LSTM = change(awd_lstm.WIKITEXT_2, width=9, embedding=6, last_width=6, vocab=20)
 MODELS = {
     "BERT": change(bert.TINY, **SIZES, pool=FirstToken()),
     "XLNet": change(xlnet.BASE, **SIZES, pool=LastToken()),
@@ -48,6 +60,42 @@ def test_any_model_can_mix_its_layers(facts):
 def test_layers_of_other_sizes_than_the_embedding_are_refused():
     with pytest.raises(BadInput, match="differ in size"):
         change(lin.LAPTOP, width=4, embedding=6, mix=True)
+    with pytest.raises(BadInput, match=r"differ in size \(6, 9, 9, 6\)"):
+        change(AWD_LSTM, mix=True)
+    with pytest.raises(BadInput, match="layers of different sizes cannot be mixed"):
+        Features(AWD_LSTM.trunk, pieces=3)
+
+
+@pytest.mark.parametrize(("layer", "size"), [*enumerate((6, 9, 9, 6))])
+def test_pool_and_heads_have_the_size_of_the_layer_that_they_read(layer, size):
+    heads = LabelHead(3), TokenLabelHead(2), MLMHead(tied=False), NextTokenHead(tied=False)
+    facts = change(AWD_LSTM, pool=ConcatPool(), layer=layer, output_heads=heads)
+    inputs = pack_rows([TokenRow(np.arange(5), [0] * 5)])
+    outputs = facts.build().eval()(inputs)
+    assert (facts.width_read, facts.pooled_width) == (size, 3 * size)
+    assert outputs.states_TD.shape == (5, size) and outputs.pooled_BD.shape == (1, 3 * size)
+    shapes = [one.shape for one in outputs.by_head.values()]
+    assert shapes == [(1, 3), (5, 2), (5, 20), (5, 20)]
+    last = change(facts, layer=None)
+    per_token = sum(head.products(facts.trunk, size) for head in heads[1:])
+    assert facts.training_flops([(5,)]) - last.training_flops([(5,)]) == 3 * 2 * (
+        5 * (per_token - sum(head.products(facts.trunk) for head in heads[1:])) + 3 * 3 * (size - 6)
+    )
+
+
+def test_token_vectors_are_tied_to_states_of_their_size_only():
+    facts = change(AWD_LSTM, layer=1, output_heads=(NextTokenHead(),))
+    with pytest.raises(ValueError, match="only if their shapes agree"):
+        facts.build()
+
+
+@pytest.mark.parametrize("read", [{"mix": True}, {"layer": 1}], ids=str)
+def test_features_beside_the_last_states_need_heads_that_read_these(read):
+    words = change(lin.LAPTOP, width=4, embedding=16, vocab=20, depth=1, direction="forward")
+    given = change(elmo.SMALL, **ELMO).trunk
+    facts = change(words, features=Features(given, at="output"), embedding=4)
+    with pytest.raises(BadInput, match=f"{next(iter(read))}: features beside the last states"):
+        change(facts, **read)
 
 
 @pytest.mark.parametrize("facts", MODELS.values(), ids=MODELS)

@@ -44,9 +44,9 @@ class BiLMStack(AnyStack):
         return 2 * self.width
 
     @property
-    def layers_alike(self) -> bool:
+    def state_widths(self) -> tuple[int, ...]:
         """The word vector stands for both directions."""
-        return True
+        return (self.output_width,) * (1 + self.depth)
 
     def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> BiLMModule:
         """The layers over that embedding."""

@@ -67,7 +67,8 @@ class MLMHead(AnyHead):
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None) -> MLMHeadModule:
         """With the epsilon of the stack."""
-        sizes, stack = (trunk.width, trunk.token_width, trunk.embed.vocab), trunk.stack
+        stack, read = trunk.stack, width or trunk.width
+        sizes = (read, trunk.token_width, trunk.embed.vocab)
         activation = ACTIVATIONS[self.dense_activation or stack.activation]
         module = MLMHeadModule(*sizes, activation, stack.eps)
         if self.tied:
@@ -76,7 +77,7 @@ class MLMHead(AnyHead):
 
     def products(self, trunk: Trunk, width: int | None = None) -> int:
         """The dense layer and all token vectors."""
-        return trunk.token_width * (trunk.width + trunk.embed.vocab)
+        return trunk.token_width * ((width or trunk.width) + trunk.embed.vocab)
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class NextTokenHead(AnyHead):
         self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
     ) -> VocabularyLinear:
         """One linear layer."""
-        module = VocabularyLinear(trunk.width, trunk.embed.vocab, bias=self.bias)
+        module = VocabularyLinear(width or trunk.width, trunk.embed.vocab, bias=self.bias)
         if self.bias:
             nn.init.zeros_(module.bias)
         if self.tied:
@@ -104,7 +105,7 @@ class NextTokenHead(AnyHead):
 
     def products(self, trunk: Trunk, width: int | None = None) -> int:
         """All token vectors."""
-        return trunk.width * trunk.embed.vocab
+        return (width or trunk.width) * trunk.embed.vocab
 
 
 @dataclass(frozen=True)
@@ -133,11 +134,11 @@ class BiLMHead(AnyHead):
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None) -> BiLMHeadModule:
         """One linear layer."""
-        return BiLMHeadModule(trunk.width // 2, self.words)
+        return BiLMHeadModule((width or trunk.width) // 2, self.words)
 
     def products(self, trunk: Trunk, width: int | None = None) -> int:
         """All word vectors, twice."""
-        return trunk.width * self.words
+        return (width or trunk.width) * self.words
 
 
 @dataclass(frozen=True)
@@ -160,14 +161,16 @@ class ContextHead(AnyHead):
         self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
     ) -> ContextHeadModule:
         """With word vectors of its own."""
-        return ContextHeadModule(trunk.width, self._size(trunk), trunk.embed.vocab)
+        read = width or trunk.width
+        return ContextHeadModule(read, self._size(read), trunk.embed.vocab)
 
     def products(self, trunk: Trunk, width: int | None = None) -> int:
         """Both dense layers and the vector of one word; few others are compared."""
-        return trunk.width * trunk.width + (trunk.width + 1) * self._size(trunk)
+        read = width or trunk.width
+        return read * read + (read + 1) * self._size(read)
 
-    def _size(self, trunk: Trunk) -> int:
-        return self.size or trunk.width // 2
+    def _size(self, width: int) -> int:
+        return self.size or width // 2
 
 
 @dataclass(frozen=True)
@@ -190,7 +193,7 @@ class SpanBoundaryHead(AnyHead):
     ) -> SpanBoundaryHeadModule:
         """With the epsilon of the stack."""
         module = SpanBoundaryHeadModule(
-            trunk.width,
+            width or trunk.width,
             trunk.token_width,
             trunk.embed.vocab,
             (self.positions, self.position_size),
@@ -202,8 +205,9 @@ class SpanBoundaryHead(AnyHead):
 
     def products(self, trunk: Trunk, width: int | None = None) -> int:
         """Both dense layers and all token vectors."""
-        first = trunk.width * (2 * trunk.width + self.position_size)
-        return first + trunk.token_width * (trunk.width + trunk.embed.vocab)
+        read = width or trunk.width
+        first = read * (2 * read + self.position_size)
+        return first + trunk.token_width * (read + trunk.embed.vocab)
 
 
 class LinearHead(AnyHead):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 from regard.ground.errors import BadInput
@@ -153,14 +154,17 @@ class CausalRNNFacts(AnyRNN):
         return self.last_width or self.width
 
     @property
+    def state_widths(self) -> tuple[int, ...]:
+        return (self.embedding, *[self.width] * (self.depth - 1), self.output_width)
+
+    @property
     def causal(self) -> bool:
         return True
 
     @property
     def _sizes(self) -> list[tuple[int, int]]:
         """The size of the input and of the states of each layer."""
-        widths = [*[self.width] * (self.depth - 1), self.output_width]
-        return [*zip([self.embedding, *widths], widths, strict=False)]
+        return [*pairwise(self.state_widths)]
 
     def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> CausalRNNModule:
         """Recurrent layers over that embedding."""

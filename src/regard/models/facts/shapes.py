@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from torch import nn
 
@@ -52,10 +52,12 @@ class TrunkWithHeads:
     def __post_init__(self) -> None:
         if self.mix and self.layer is not None:
             raise BadInput("layer: heads read one layer, or a mixture of all (mix)")
-        if (self.mix or self.layer == 0) and not self.trunk.stack.layers_alike:
-            raise BadInput("mix: embedding and layers differ in size: heads cannot read both")
-        if self.layer is not None:
-            self.trunk.state_path("trunk", self.layer)
+        if self.mix and not self.trunk.stack.layers_alike:
+            sizes = ", ".join(map(str, self.trunk.stack.state_widths))
+            raise BadInput(f"mix: embedding and layers differ in size ({sizes}): they do not mix")
+        if self._layers_read and self.trunk.width != self.trunk.stack.output_width:
+            key = "mix" if self.mix else "layer"
+            raise BadInput(f"{key}: features beside the last states need heads that read these")
         if self.scaled_init and (self.init_std is None or not self.trunk.stack.attends):
             raise BadInput("scaled_init: only Transformer layers with init_std are scaled")
         if self.trunk.stack.decodes:
@@ -138,7 +140,7 @@ class TrunkWithHeads:
         trunk: Any = self.trunk.build()
         module = TrunkWithHeadsModule(
             trunk,
-            None if self.pool is None else self.pool.build(self.trunk.width),
+            None if self.pool is None else self.pool.build(self.width_read),
             {
                 head.name: head.build(self.trunk, trunk.embed.token, self._width_read(head))
                 for head in self.output_heads
@@ -163,18 +165,29 @@ class TrunkWithHeads:
     @property
     def pooled_width(self) -> int:
         """The size of the pooled state of a row."""
-        return self.trunk.width if self.pool is None else self.pool.output_width(self.trunk.width)
+        return self.width_read if self.pool is None else self.pool.output_width(self.width_read)
+
+    @property
+    def width_read(self) -> int:
+        """The size of the states that pool and heads read."""
+        read = [*self._numbers_read]
+        return self.trunk.stack.state_widths[read[0]] if read else self.trunk.width
 
     def _width_read(self, head: AnyHead) -> int:
-        return self.pooled_width if head.per_row else self.trunk.width
+        return self.pooled_width if head.per_row else self.width_read
 
     @property
     def _layers_read(self) -> list[str]:
         """The paths in the trunk of the layers that pool and heads read, if not the last states."""
-        every = range(self.trunk.stack.depth + 1)
-        read = every if self.mix else [] if self.layer in (None, -1) else [self.layer]
-        paths = (self.trunk.state_path("", cast(int, number)) for number in read)
+        paths = (self.trunk.state_path("", number) for number in self._numbers_read)
         return [path.removeprefix(".") for path in paths]
+
+    @property
+    def _numbers_read(self) -> Sequence[int]:
+        """Their numbers."""
+        if self.layer is None or self.layer == -1:
+            return range(self.trunk.stack.depth + 1) if self.mix else ()
+        return (self.layer,)
 
     def models(self, module: nn.Module) -> dict[str, tuple["TrunkWithHeads", nn.Module]]:
         """What is saved of a trained module, by folder."""
@@ -202,7 +215,7 @@ class TrunkWithHeads:
         pairs = squares / (2 if self.trunk.stack.causal else 1)
         forward = reads.token * tokens + reads.own_pair * pairs
         if self.pool is not None:
-            pool = self.pool.products(self.trunk.width)
+            pool = self.pool.products(self.width_read)
             forward += pool.token * tokens + pool.row * rows
         for head in self.output_heads:
             count = rows if head.per_row else positions.get(head.name, tokens)

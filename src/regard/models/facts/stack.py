@@ -66,9 +66,14 @@ class AnyStack:
         return self.width
 
     @property
+    def state_widths(self) -> tuple[int, ...]:
+        """The sizes of the vector of a token, and of its state after each layer."""
+        return (self.input_width, *[self.output_width] * self.depth)
+
+    @property
     def layers_alike(self) -> bool:
         """Whether the embedding has the size of the states of every layer."""
-        return self.input_width == self.output_width
+        return len({*self.state_widths}) == 1
 
     @property
     def causal(self) -> bool:

@@ -159,7 +159,7 @@ class EncoderModel(ModelRunner):
             self.model,
             self.tokenizer,
             batch_size=self.batch_size,
-            width=self.facts.pooled_width if pool == "pooled" else self.facts.trunk.width,
+            width=self.facts.pooled_width if pool == "pooled" else self.facts.width_read,
             max_length=_smallest(notes.get("longest"), limit),
             pool=pool,
             normalise=notes.get("normalise", False) if normalise is None else normalise,
