@@ -40,7 +40,7 @@ class BiLMConfig(Config):
     """The table ``[objective.bilm]``."""
 
     words: int = Field(50_000, ge=4)
-    """The most frequent words, which are predicted; ``text.vocab`` are read."""
+    """The most frequent words, which are predicted; ``text.vocab`` are read, as many at least."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,14 @@ class BiLM(CausalLM):
         """Refuse a model whose states are not those of two directions."""
         if not facts.trunk.stack.two_directions:
             raise BadInput("objective.bilm: the model has no two language models, as ELMo has")
+
+    def check_vocabulary(self, size: int) -> None:
+        """Only words that are read can be predicted."""
+        if self.words > size:
+            raise BadInput(
+                f"objective.bilm.words: {self.words:,} words are predicted, "
+                f"and only {size:,} are read (text.vocab)"
+            )
 
     def dev_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams:
         """As in training, for the backward direction sees no more than a row ahead."""

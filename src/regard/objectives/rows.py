@@ -155,6 +155,9 @@ class RowObjective(Objective):
     def check(self, facts: TrunkWithHeads) -> None:
         """Raise an error if the model cannot be trained with it."""
 
+    def check_vocabulary(self, size: int) -> None:
+        """Raise an error if so many words, or pieces of them, are too few."""
+
     def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
         """Rows of at most ``longest`` tokens; by default filled with consecutive sentences."""
         plan = full_rows(documents, template.frame(1), longest)

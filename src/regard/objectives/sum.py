@@ -57,6 +57,11 @@ class Sum(Objective):
         for objective in self.objectives:
             objective.check(facts)
 
+    def check_vocabulary(self, size: int) -> None:
+        """Raise an error if a vocabulary of this size does not suffice."""
+        for objective in self.objectives:
+            objective.check_vocabulary(size)
+
     def extend(
         self, facts: TrunkWithHeads, fit_heads: Callable[[TrunkWithHeads], TrunkWithHeads]
     ) -> Any:

@@ -104,7 +104,13 @@ class Pretrain(TrunkTask):
             raise BadInput(f"model: the tokenizer of {paper.name} has no special tokens to mask by")
         with self._naming_paper():
             self.objectives.check(facts)
+            self.objectives.check_vocabulary(self._vocabulary_size(data))
         return paper, self.objectives.extend(facts, paper.fit_heads)
+
+    def _vocabulary_size(self, data: Path) -> int:
+        """Of the tokenizer that is given, or that will be learned, at most."""
+        given: Any = self.vocabulary(data)
+        return self.table(EncoderTextConfig).vocab if given is None else len(given.training_words)
 
     def with_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
         """A head for each objective."""
