@@ -146,7 +146,7 @@ def test_parts_that_do_not_fit_are_one_line(translator, tmp_path, parts, changes
 def test_what_cannot_stand_beside_parts_is_refused(translator, tmp_path):
     content = recipe_of(tmp_path, translator, {"trunk": "source"})
     for more, said in (
-        ({"text": {"vocab": 300}}, "text cannot be used with task 'classify' beside model.start"),
+        ({"text": {"vocab": 300}}, "text cannot be used beside model.start"),
         (
             {
                 "model": {

@@ -276,7 +276,7 @@ def other_words():
         (["objective.distillation.teacher=other"], "its vocabulary is not that of model.start"),
         (["objective.distillation.temperature=0"], "temperature"),
         (["objective.distillation.tokens=some"], "tokens: Input should be 'masked' or 'all'"),
-        (["text.vocab=90"], "text cannot be used with task 'pretrain' beside"),
+        (["text.vocab=90"], "text cannot be used beside"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line_and_nothing_is_written(

@@ -339,7 +339,7 @@ def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
         (["data.test.documents=animals.txt"], "data.test cannot be used"),
         (["data.train.csv=x.csv"], "documents stand alone"),
         (["data.dev.key=story"], "a key is for documents"),
-        (["text.kind=bpe"], "text.kind cannot be used with task 'pretrain'"),
+        (["text.kind=bpe"], "text.kind cannot be used as 'bpe' with model.paper"),
         (["batches.longest=64"], "64 tokens, and the encoder knows 32 positions"),
         (["model.paper=transformer", "model.size=base"], "is no encoder"),
         (["model.change.vocab=9"], "model.change.vocab follows"),

@@ -101,7 +101,8 @@ def test_rows_may_be_documents(corpus, tmp_path):
 
 
 def test_what_cannot_be_streams(corpus, tmp_path):
-    with pytest.raises(BadInput, match="too short for 90000 streams"):
+    too_few = r"animals\.txt: [\d,]+ tokens are too few for 90,000 streams of text; batches\.rows"
+    with pytest.raises(BadInput, match=too_few):
         prepared(corpus, tmp_path, "batches.tokens=9999999", "batches.rows=90000")
     with pytest.raises(BadInput, match="rows 'streams' need recurrent layers"):
         prepared(corpus, tmp_path, "model.source=gpt-2", "model.change={}")

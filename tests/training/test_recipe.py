@@ -169,9 +169,17 @@ def test_what_belongs_to_another_task_is_refused(recipe):
             ["model.size=", "text=false", "model.target=a", "model.start=folder"],
             "target cannot be used with start",
         ),
-        (TUNING, ["text.kind=bpe"], "text.kind cannot be used with task 'tag'"),
-        (TUNING, ["text.normalise=nfkc"], "text.normalise cannot be used with task 'tag'"),
-        (TUNING, ["text.dropout=0.1"], "text.dropout cannot be used with task 'tag'"),
+        (
+            TUNING,
+            ["text.kind=bpe"],
+            "text.kind cannot be used as 'bpe' with model.paper = 'bert', whose tok",
+        ),
+        (
+            TUNING,
+            ["text.normalise=nfkc"],
+            "text.normalise cannot be used as 'nfkc' with model.paper",
+        ),
+        (TUNING, ["text.dropout=0.1"], "text.dropout cannot be used as 0.1 with model.paper"),
         (classify, ["labels.wheights={a=2}"], "unknown key 'labels.wheights'; did you mean"),
     ]:
         recipe.write_text(text)

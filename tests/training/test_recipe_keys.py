@@ -260,7 +260,7 @@ def test_what_a_start_brings_is_not_set_beside_it(tmp_path):
     path = write_tuning(tmp_path, "one")
     with pytest.raises(BadInput, match=r"model: size cannot be used with start"):
         read(path, ["model.start=folder"])
-    with pytest.raises(BadInput, match=r"text cannot be used with task 'classify' beside model.st"):
+    with pytest.raises(BadInput, match=r"text cannot be used beside model.st"):
         read(path, ["model.start=folder", "model.size="])
     started = read(path, ["model.start=folder", "model.size=", "text=false"])
     assert started.model.start.folder == "folder"
@@ -270,5 +270,5 @@ def test_the_paper_of_a_start_must_be_that_of_the_recipe(tmp_path):
     path = write_tuning(tmp_path, "one")
     write_start(tmp_path / "start")
     settings = ["model.start=start", "model.size=", "text=false", "model.paper=lin"]
-    with pytest.raises(BadInput, match=r"model.paper: start holds a bert, no lin"):
+    with pytest.raises(BadInput, match=r"model.paper: start holds a model of BERT, not of Lin"):
         prepare(read(path, settings), tmp_path / "run", ALONE, data=tmp_path)

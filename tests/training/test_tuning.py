@@ -382,7 +382,7 @@ def test_a_start_that_does_not_fit_is_reported(corpora, start, tmp_path):
 
 
 def test_a_start_that_is_no_encoder_is_reported(corpora, small_run, tmp_path):
-    with pytest.raises(BadInput, match="holds a transformer, no bert"):
+    with pytest.raises(BadInput, match="holds a model of Transformer, not of BERT"):
         prepared(corpora("one"), tmp_path / "a", *begun(small_run / "run" / "model"))
 
 

@@ -1,6 +1,6 @@
 """The table of recipes that describes a model: its facts, and the weights it starts with."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import permutations
 from typing import Annotated, Any, Literal
@@ -151,11 +151,28 @@ class ModelConfig(Config):
         """The paper and its size."""
         return self.paper if self.size is None else f"{self.paper}:{self.size}"
 
+    def changed(self, facts: Any, names: Iterable[str]) -> Any:
+        """The facts with those changes; a wrong one is named as in the recipe."""
+        changes = {name: self.change[name] for name in names}
+        try:
+            return change(facts, **changes)
+        except BadInput as error:
+            wrong = [n for n in changes if _fault(facts, {n: changes[n]}) == str(error)]
+            raise BadInput(f"{'.'.join(['model.change', *wrong[:1]])}: {error}") from None
+
     def check_changes(self, decided: Mapping[str, str]) -> None:
         """Refuse changes of facts that something else decides: ``decided`` says what."""
         for name in self.change:
             if (fact := name.split(".")[-1]) in decided:
                 raise BadInput(f"model.change.{name} follows from {decided[fact]}")
+
+
+def _fault(facts: Any, changes: Mapping[str, Any]) -> str:
+    try:
+        change(facts, **changes)
+    except BadInput as error:
+        return str(error)
+    return ""
 
 
 def encoder_decoder_facts(config: ModelConfig, *, joint: bool) -> tuple[Paper, EncoderDecoder]:
@@ -166,7 +183,7 @@ def encoder_decoder_facts(config: ModelConfig, *, joint: bool) -> tuple[Paper, E
         facts = replace(facts, source=_encoder_decoder(config.source).source)
     if config.target is not None:
         facts = replace(facts, target=_encoder_decoder(config.target).target)
-    facts = change(facts, **config.change)
+    facts = config.changed(facts, config.change)
     if facts.tie == "all" and not joint:  # two vocabularies share no vectors
         if "tie" in config.change:
             raise BadInput("text.joint=false gives two vocabularies: tie 'target' or 'none'")
@@ -202,10 +219,10 @@ def trunk_facts(
         raise BadInput(f"model: {name} is no encoder")
     if start is None and config.source is not None:
         facts = replace(facts, trunk=sized(config.source).encoder)
-    depth, changes = facts.trunk.stack.depth, dict(config.change)
-    in_trunk = [name for name in changes if values_named(facts.trunk, name)]
-    facts = change(facts, **{name: changes.pop(name) for name in in_trunk})
-    facts = change(with_heads(facts), **changes)
+    depth = facts.trunk.stack.depth
+    in_trunk = [name for name in config.change if values_named(facts.trunk, name)]
+    others = [name for name in config.change if name not in in_trunk]
+    facts = config.changed(with_heads(config.changed(facts, in_trunk)), others)
     if start is not None and (less := facts.trunk.stack.depth) < depth:
         said = f"a depth of {less} would drop layers of model.start, which has {depth}"
         raise BadInput(f"model.change: {said}; model.layers chooses them")

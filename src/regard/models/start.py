@@ -98,7 +98,7 @@ def _as_paper(start: LoadedModel, of: Paper, name: str) -> LoadedModel:
         and (ours.pool is None or facts.pool is not None)
     ):
         raise BadInput(
-            f"model.paper: {name} holds a {start.paper.key}, no {of.key}; "
+            f"model.paper: {name} holds a model of {start.paper.name}, not of {of.name}; "
             f'set model.paper = "{start.paper.key}"'
         )
     heads = tuple(head for head in facts.output_heads if ours.pool is not None or not head.per_row)

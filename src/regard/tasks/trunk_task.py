@@ -66,10 +66,12 @@ class TrunkTask(Task):
                 yield f"model.vocabulary beside {key}, which has a tokenizer"
             return
         family = self._family(paper(model.paper))
-        unread = {*unread_settings(family, text)}
-        if not self.has_bpe_dropout and "dropout" in text.model_fields_set:
-            unread.add("dropout")
-        yield from (f"text.{key}" for key in sorted(unread))
+        unread = sorted({*unread_settings(family, text)})
+        for key in unread:
+            value, tokenizer = getattr(text, key), f"whose tokenizer is {family!r}"
+            yield f"text.{key} as {value!r} with model.paper = {model.paper!r}, {tokenizer}"
+        if not self.has_bpe_dropout and "dropout" in {*text.model_fields_set} - {*unread}:
+            yield "text.dropout"
 
     @property
     def vocabulary_key(self) -> str | None:

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from regard.data.files.sources import DropCounts
-from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 from regard.ground.lock import FolderLock
 from regard.ground.uninitialised import uninitialised
@@ -183,8 +182,10 @@ def check_model(recipe: Recipe, facts: ModelFacts) -> None:
     """Check that the model can be built, and that the longest row fits its positions."""
     with uninitialised("meta"):
         freeze(_built(facts), recipe.optimiser.freeze)
-    longest = recipe.batches.longest
-    BatchLimits(recipe.batches.tokens, recipe.batches.rows, longest)
+    tokens, longest = recipe.batches.tokens, recipe.batches.longest
+    if longest > tokens:
+        fault = f"a row of {longest:,} tokens does not fit into a batch of {tokens:,}"
+        raise BadInput(f"batches.longest: {fault} (batches.tokens)")
     for path, value in paths(facts):
         if isinstance(value, AnyPosition) and longest > (value.limit or longest):
             side = SIDES.get(path.split(".")[0], "encoder")

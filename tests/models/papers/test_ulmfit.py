@@ -155,5 +155,5 @@ def test_a_language_model_of_awd_lstm_is_one_of_ulmfit(tmp_path):
     assert start.paper is ulmfit.PAPER and start.facts == facts
     theirs = weights_of(stored.module)
     assert all(torch.equal(one, theirs[name]) for name, one in weights_of(start.module).items())
-    with pytest.raises(BadInput, match="holds a awd-lstm, no lin"):
+    with pytest.raises(BadInput, match="holds a model of AWD-LSTM, not of Lin"):
         read_start(ModelConfig(start=str(tmp_path / "lm"), paper="lin"), tmp_path)

@@ -181,9 +181,13 @@ def stream_chunks(
     Chunk k of all streams comes before chunk k + 1. Every token has a next one, so the last of all
     is only predicted; those beyond the equal streams are not used.
     """
-    length = (int(stream.borders[-1]) - 1) // rows
+    total = int(stream.borders[-1])
+    length = (total - 1) // rows
     if length < 1:
-        raise BadInput(f"the documents are too short for {rows} streams of text")
+        raise BadInput(
+            f"{stream.documents.name}: {total:,} tokens are too few for {rows:,} streams of text; "
+            "batches.rows limits their number"
+        )
     cuts = lengths.cuts(length, key)
     first = np.arange(rows) * length
     begin, end = ((first + cut[:, None]).ravel() for cut in (cuts[:-1], cuts[1:]))

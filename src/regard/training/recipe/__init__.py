@@ -179,7 +179,7 @@ def _all_faults(error: ValidationError, content: dict[str, Any], task: str) -> l
 
 def _unusable(key: str, task: str) -> str:
     key, _, why = key.partition(" ")
-    return f"{key} cannot be used with task {task!r} {why}".rstrip()
+    return f"{key} cannot be used {why or f'with task {task!r}'}"
 
 
 def _unmeasured(key: str, value: str, task: Task, known: tuple[str, ...]) -> list[str]:
