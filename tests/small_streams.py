@@ -1,13 +1,15 @@
 """A tiny LSTM language model over streams, trained with truncated backpropagation through time."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.data.stream_sampler import StreamSampler, TokenStreams
+from regard.data.stream_sampler import Streams, StreamSampler
 from regard.ground.batch import Batch, pack, pack_ids
 from regard.training.checkpoint import Checkpoints
 from regard.training.distributed import World
@@ -16,6 +18,34 @@ from regard.training.loop.events import DevResult
 from regard.training.recipe import read
 
 VOCAB, WIDTH, LAYERS = 11, 8, 2
+
+
+@dataclass(frozen=True, eq=False)
+class TokenStreams(Streams):
+    """Example i is a chunk of stream i % `rows`, plus one token: the target of the last one."""
+
+    tokens: np.ndarray
+    rows: int
+    chunk: int
+
+    @property
+    def chunks(self) -> int:
+        """Full chunks per stream; tokens beyond them are not used."""
+        return (len(self.tokens) // self.rows - 1) // self.chunk
+
+    def read(self, epoch: int, indices: np.ndarray) -> list[np.ndarray]:
+        """The same in every epoch."""
+        length = len(self.tokens) // self.rows
+        starts = indices % self.rows * length + indices // self.rows * self.chunk
+        return [self.tokens[start : start + self.chunk + 1] for start in starts]
+
+    def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray:
+        """All chunks are full."""
+        return np.full((len(indices), 1), self.chunk)
+
+    def weights(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray:
+        """Every token is a target."""
+        return np.full(len(indices), self.chunk)
 
 
 class TinyLM(nn.Module):

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.sampler import START, Cursor
-from regard.data.stream_sampler import StreamSampler, TokenStreams
+from regard.data.stream_sampler import StreamSampler
 from regard.ground.errors import BadInput
+from small_streams import TokenStreams
 
 TEXTS = st.tuples(st.integers(1, 5), st.integers(1, 7), st.integers(1, 6), st.integers(0, 40))
 
@@ -61,13 +62,6 @@ def test_lengths_and_weights_are_known():
     ((_, batch),) = islice(StreamSampler(text).batches(), 1)
     assert batch.lengths.tolist() == [[5]] * 3 and batch.weights(None).tolist() == [5] * 3
     assert len(StreamSampler(text).dataset) == len(text) == 6
-
-
-@pytest.mark.parametrize("shape", [(4, 5, 1), (0, 5, 1), (2, 0, 1)])
-def test_too_few_tokens_are_refused(shape):
-    rows, chunk, _ = shape
-    with pytest.raises(BadInput, match="too few"):
-        TokenStreams(np.arange(4 * 5 + 3), rows, chunk)
 
 
 @pytest.mark.parametrize("cursor", [Cursor(-1), Cursor(0, 1), Cursor(0, 0, 2), Cursor(0, 0, -1)])

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.data.stream_sampler import StreamSampler, TokenStreams
+from regard.data.stream_sampler import StreamSampler
 from regard.ground.errors import BadInput
 from regard.ground.pytree import tensors_in
 from regard.training.distributed import World
@@ -19,7 +19,7 @@ from regard.training.loop.trainable import TrainableModel
 from regard.training.loop.trainer import Trainer
 from regard.weights.files import weights_of
 from small import write_corpus
-from small_streams import NextToken, TinyLM, stream_job, text
+from small_streams import NextToken, TinyLM, TokenStreams, stream_job, text
 from warm import start_ranks
 
 STEPS = 40  # more than two epochs of 16 chunks

@@ -58,39 +58,6 @@ class Streams(Dataset):
 
 
 @dataclass(frozen=True, eq=False)
-class TokenStreams(Streams):
-    """Example i is a chunk of stream i % `rows`, plus one token: the target of the last one."""
-
-    tokens: np.ndarray
-    rows: int
-    chunk: int
-
-    def __post_init__(self) -> None:
-        if min(self.rows, self.chunk) < 1 or self.chunks < 1:
-            needed = f"{self.rows} streams of one chunk of {self.chunk} tokens and one more"
-            raise BadInput(f"{len(self.tokens):,} tokens are too few for {needed}")
-
-    @property
-    def chunks(self) -> int:
-        """Full chunks per stream; tokens beyond them are not used."""
-        return (len(self.tokens) // self.rows - 1) // self.chunk
-
-    def read(self, epoch: int, indices: np.ndarray) -> list[np.ndarray]:
-        """The same in every epoch."""
-        length = len(self.tokens) // self.rows
-        starts = indices % self.rows * length + indices // self.rows * self.chunk
-        return [self.tokens[start : start + self.chunk + 1] for start in starts]
-
-    def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray:
-        """All chunks are full."""
-        return np.full((len(indices), 1), self.chunk)
-
-    def weights(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray:
-        """Every token is a target."""
-        return np.full(len(indices), self.chunk)
-
-
-@dataclass(frozen=True, eq=False)
 class StreamSampler(BatchSampler):
     """Endless batches of all streams, chunk by chunk; every epoch restarts the streams."""
 
