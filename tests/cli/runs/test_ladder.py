@@ -153,7 +153,7 @@ def test_what_is_wrong_is_reported_before_anything_is_trained(corpus, tmp_path):
         ('name = "Transformer"', 'name = "BAHDANAU"', "two rungs of the ladder have the same name"),
         ("test.links", "train.src", "lines for 12 pairs"),
         ("heads = 2", "heads = 3", "rung 'Transformer': "),
-        ("depth = 1", "widht = 1", "rung 'Transformer': no fact is called 'widht'"),
+        ("depth = 1", "widht = 1", "rung 'Transformer': model.change.widht: no fact"),
         ("heads = 2 }", f"heads = 2, {LEARNED} }}", "rung 'Transformer': batches.longest: "),
         ('"train.src"', '"trane.src"', "trane.src"),
         ('"dev.tgt"', '"deaf.tgt"', "deaf.tgt"),
