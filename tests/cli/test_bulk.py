@@ -231,6 +231,13 @@ def test_a_bad_image_ends_the_run_or_is_skipped(model, images, workers, tmp_path
     assert [*np.flatnonzero(~np.load(vectors).any(1))] == [43]
 
 
+def test_a_single_bad_image_is_named_once(model, tmp_path):
+    bad = tmp_path / "bad.png"
+    bad.write_bytes(b"no image")
+    refused = run("predict", model, bad, code=2).stderr
+    assert refused.startswith(f"regard: {bad}: no image") and refused.count("bad.png") == 1
+
+
 def test_bad_texts_are_skipped_by_all_who_find_them(tmp_path):
     """Bytes that are no UTF-8, a line that cannot be parsed, and one that the model refuses."""
     stored = stored_bert("one")

@@ -7,6 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
+import torch
 
 from regard.ground.errors import BadInput, BadItem
 from regard.images import decode
@@ -56,6 +57,12 @@ def test_every_form_of_an_image_is_the_same(tmp_path):
     for form in (path, str(path), Image.open(path)):
         np.testing.assert_array_equal(read(processor, form), expected)
     np.testing.assert_array_equal(read(processor, expected), expected)
+    tensor = torch.from_numpy(expected)
+    for form in (tensor, tensor.double().requires_grad_()):
+        np.testing.assert_array_equal(read(processor, form), expected)
+    half = read(processor, tensor.bfloat16())
+    assert half.dtype == np.float32
+    np.testing.assert_array_equal(half, tensor.bfloat16().float().numpy())
 
 
 def test_training_rows_are_bytes_of_the_same_size():
@@ -140,6 +147,23 @@ def test_a_damaged_file_is_named(content, tmp_path):
     path = tmp_path / "bad.png"
     path.write_bytes(content)
     with pytest.raises(BadInput, match=r"bad\.png: no image that can be read"):
+        read_image(path)
+
+
+def test_what_is_wrong_with_a_file_is_said_in_the_same_words_again(tmp_path):
+    path = tmp_path / "bad.png"
+    path.write_bytes(encoded(Image.fromarray(RGB), format="BMP"))
+    with pytest.raises(BadInput, match="neither JPEG, PNG nor WebP") as error:
+        read_image(path)
+    assert "0x" not in str(error.value)
+
+
+def test_an_enormous_file_is_not_read(tmp_path):
+    path = tmp_path / "huge.png"
+    with path.open("wb") as file:
+        file.write(GOOD)
+        file.truncate(30 << 30)
+    with pytest.raises(BadInput, match=r"huge\.png: cannot be read \(32,212,254,720 bytes"):
         read_image(path)
 
 

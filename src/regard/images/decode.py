@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from regard.ground.errors import BadInput, reason_of
-from regard.ground.files import check_regular
+from regard.ground.files import read_bytes
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 FORMATS = ("JPEG", "PNG", "WEBP")
 MOST_PIXELS = 89_478_485  # 256 MiB of RGB: larger ones are decompression bombs
 MISSING = "Pillow is missing, which reads images: pip install 'regard[images]'"
+UNKNOWN = "neither JPEG, PNG nor WebP, or its header is damaged"
 DEEP_GREY = ("I", "I;16", "I;16B", "I;16L", "F")  # modes of more than a byte per pixel
 
 
@@ -33,8 +34,7 @@ def pillow() -> Any:
 
 def read_image(path: Path) -> np.ndarray:
     """The pixels of a file."""
-    check_regular(path)
-    return decode_image(path.read_bytes(), str(path))
+    return decode_image(read_bytes(path), str(path))
 
 
 def can_be_read(path: Path) -> bool:
@@ -48,15 +48,17 @@ def can_be_read(path: Path) -> bool:
 
 def decode_image(content: bytes, where: str) -> np.ndarray:
     """The pixels in the bytes of a file."""
-    opened = pillow().open
+    library = pillow()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with opened(io.BytesIO(content), formats=FORMATS) as image:
+            with library.open(io.BytesIO(content), formats=FORMATS) as image:
                 _check_size(image)
                 return np.array(as_rgb(image))
     except BadInput as error:
         raise BadInput(f"{where}: {error}") from None
+    except library.UnidentifiedImageError:
+        raise BadInput(f"{where}: no image that can be read ({UNKNOWN})") from None
     except Exception as error:  # decoders of damaged files raise exceptions of any type
         raise BadInput(f"{where}: no image that can be read ({reason_of(error)})") from None
 

@@ -131,10 +131,10 @@ class ImageProcessor:
 
     def _read(self, image: Any, number: int) -> np.ndarray:
         try:
-            if isinstance(image, np.ndarray | Tensor) and image.ndim == 3:
-                array = np.asarray(image)
-                if np.issubdtype(array.dtype, np.floating):
-                    return array.astype(np.float32, copy=False)
+            if isinstance(image, Tensor):
+                image = _array(image)
+            if getattr(image, "ndim", 0) == 3 and np.issubdtype(image.dtype, np.floating):
+                return np.asarray(image, np.float32)
             return self.normalised(self.resized(image))
         except BadInput as error:
             raise BadItem(number, str(error)) from None
@@ -264,6 +264,12 @@ def _edge(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 65_536:
         raise BadInput(f"size: {shown(value)} is no number of pixels")
     return value
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    """A tensor of any device and precision; numpy has no bfloat16."""
+    values = tensor.float() if tensor.is_floating_point() else tensor
+    return values.numpy(force=True)
 
 
 def _pixels(image: Any) -> np.ndarray:

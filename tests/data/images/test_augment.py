@@ -120,6 +120,13 @@ def test_an_erased_rectangle_is_grey_and_not_too_large():
 ZERO = torch.zeros(16, 1, 1, 1)
 
 
+@pytest.mark.parametrize("sides", [(1, 1), (2, 2), (1, 5), (5, 2)])
+def test_the_smallest_images_can_be_augmented(sides):
+    images = batch(64, 3, *sides)
+    torch.testing.assert_close(sharpness(images, torch.ones(64, 1, 1, 1)), images)
+    assert ALL(images, Draws(keys(64))).shape == images.shape
+
+
 @pytest.mark.parametrize("change", [brightness, contrast, colour, sharpness, solarise])
 def test_no_change_leaves_an_image_as_it_is(change):
     torch.testing.assert_close(change(batch(), ZERO), batch())

@@ -1,5 +1,6 @@
 """Images as training examples: keys by epoch, and files that other processes decode."""
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -49,6 +50,13 @@ def test_its_fingerprint_is_that_of_the_pixels():
     other[3, 0, 0, 0] ^= 1
     assert dataset(PIXELS).fingerprint == dataset(PIXELS.copy()).fingerprint
     assert dataset(other).fingerprint != dataset(PIXELS).fingerprint
+
+
+def test_its_fingerprint_takes_any_name_of_a_file(tmp_path):
+    paths = [tmp_path / os.fsdecode(name) for name in (b"\xff.png", b"\xfe.png")]
+    for path in paths:
+        path.write_bytes(b"")
+    assert len({dataset([path]).fingerprint for path in paths}) == 2
 
 
 def test_files_are_decoded_by_workers(tmp_path):

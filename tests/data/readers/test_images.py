@@ -132,6 +132,16 @@ def test_idx_files_are_those_of_mnist(packed, tmp_path):
         classify("idx", path.rename(tmp_path / f"other{suffix}"))
 
 
+@pytest.mark.parametrize("damage", [slice(0, 5), slice(12, 40), slice(-8, None)])
+def test_a_damaged_gzip_file_is_named(damage, tmp_path):
+    path = tmp_path / "train-images-idx3-ubyte.gz"
+    content = bytearray(gzip.compress(idx(RGB[..., 0])))
+    content[damage] = b"\xff" * len(content[damage])
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match=r"ubyte\.gz: cannot be read as gzip"):
+        classify("idx", path)
+
+
 @pytest.mark.parametrize("hundred", [False, True])
 def test_cifar_is_read_in_its_binary_version(hundred, tmp_path):
     pixels = DRAW.integers(0, 256, (4, 32, 32, 3), dtype=np.uint8)

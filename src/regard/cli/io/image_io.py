@@ -34,13 +34,17 @@ class ImageSource(LineSource):
         """Whether the images are those of a folder."""
         return Path(self.file).is_dir()
 
+    @property
+    def is_image(self) -> bool:
+        """Whether the file itself is the image."""
+        return not self.is_folder and Path(self.file).suffix.lower() in SUFFIXES
+
     def lines(self, arrivals: Arrivals) -> Iterator[bytes]:
         """The paths, those of a folder by name."""
         path = Path(self.file)
         if self.is_folder:
             return map(os.fsencode, image_files(path))
-        single = path.suffix.lower() in SUFFIXES
-        return iter([os.fsencode(path)]) if single else super().lines(arrivals)
+        return iter([os.fsencode(path)]) if self.is_image else super().lines(arrivals)
 
     def key(self, text: str) -> str:
         """The path and the size of the file."""
@@ -50,7 +54,7 @@ class ImageSource(LineSource):
 
     def read(self, lines: Iterator[bytes], first: int, arrivals: Arrivals) -> Iterator[Line]:
         """Their numbers, as the model reads them."""
-        decode = partial(_decoded, self.processor, self.name)
+        decode = partial(_decoded, self.processor, None if self.is_image else self.name)
         with DecodingPool(self.workers) as pool:
             for line in pool.map(decode, super().read(lines, first, arrivals), arrivals.ready):
                 pixels = line.value
@@ -65,14 +69,18 @@ class ImageSource(LineSource):
         return {**super().record(line), "image": line.text or None}
 
 
-def _decoded(processor: Any, name: str, line: Line) -> Line:
-    """The line with the bytes of its image in a tuple, or the error of a bad one."""
+def _decoded(processor: Any, name: str | None, line: Line) -> Line:
+    """The line with the bytes of its image in a tuple, or the error of a bad one.
+
+    The error names the image, after its line in the file or folder of that name.
+    """
     if line.value is None:
         return line
     try:
         return line._replace(value=(processor.resized(line.value),))
     except BadInput as error:
-        return line._replace(value=None, error=f"{name}:{line.number}: {error}")
+        place = "" if name is None else f"{name}:{line.number}: "
+        return line._replace(value=None, error=f"{place}{error}")
 
 
 def source_for(

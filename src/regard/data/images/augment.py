@@ -113,7 +113,9 @@ def colour(images: Tensor, change: Tensor) -> Tensor:
 
 
 def sharpness(images: Tensor, change: Tensor) -> Tensor:
-    """From smooth to twice as sharp; the border stays."""
+    """From smooth to twice as sharp; the border stays, and so do images that are all border."""
+    if min(images.shape[2:]) < 3:
+        return images
     inner = images[:, :, 1:-1, 1:-1]
     around = (9 * F.avg_pool2d(images, 3, stride=1) + 4 * inner) / 13
     smooth = images + F.pad(around - inner, (1, 1, 1, 1))

@@ -1,5 +1,6 @@
 """Images as training examples: decoded ahead of time, by worker processes where they are files."""
 
+import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -94,4 +95,4 @@ def _read(row: ImageRow) -> np.ndarray:
 def _content(image: Any) -> bytes:
     if not isinstance(image, Path):
         return np.ascontiguousarray(image).tobytes()
-    return f"{image}|{image.stat().st_size}".encode()
+    return os.fsencode(image) + f"|{image.stat().st_size}".encode()

@@ -7,6 +7,7 @@ file is decoded once, by several processes, so that damaged ones are found befor
 import gzip
 import math
 import os
+import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -211,7 +212,7 @@ def _read_idx(path: Path, axes: int) -> np.ndarray:
     content = read_bytes(path)
     try:
         content = gzip.decompress(content) if path.suffix == ".gz" else content
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise BadInput(f"{path}: cannot be read as gzip ({reason_of(error)})") from None
     start = 4 + 4 * axes
     if content[:4] != bytes([0, 0, IDX_BYTES, axes]) or len(content) < start:
