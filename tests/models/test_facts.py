@@ -37,7 +37,7 @@ from regard.models.facts import (
 )
 from regard.models.facts.positions import Learned, Relative, Sinusoid
 from regard.models.facts.shapes import TIES
-from regard.models.papers import bahdanau, bert, cho, gehring, lin, luong, paper, sutskever
+from regard.models.papers import bahdanau, bert, cho, gehring, lin, luong, paper, sutskever, vit
 from regard.models.papers.transformer import BASE, BIG, LAPTOP
 from regard.parts.mask import PermutationMask, WindowMask, causal, full
 from regard.parts.mlp import ACTIVATIONS
@@ -121,7 +121,7 @@ def test_a_field_takes_whatever_its_declaration_allows():
         ({"key": "wide"}, "key of Stack is int | None"),
         ({"dropout": "0.1"}, "dropout of Stack is float"),
         ({"scaled": 1}, "scaled of Tokens is bool"),
-        ({"position": 512}, "position of Tokens is .*Learned"),
+        ({"position": 512}, "no position is called '512'; known: learned, none, relative"),
         ({"tie": True}, "tie of EncoderDecoder is str"),
     ],
 )
@@ -129,6 +129,17 @@ def test_what_cannot_be_changed_is_reported_in_one_line(changes, message):
     with pytest.raises(BadInput, match=message) as error:
         change(BASE, **changes)
     assert "\n" not in str(error.value)
+
+
+def test_a_pool_is_given_by_its_name():
+    """One of that kind stays as it is."""
+    pooled = change(vit.TINY, pool="mean", prefix_tokens=0)
+    assert pooled.pool == MeanPool() and change(vit.TINY, pool="first") == vit.TINY
+    assert change(lin.LAPTOP, pool="attention") == lin.LAPTOP
+    assert change(vit.TINY, pool="attention", query="mean").pool == AttentionPool(query="mean")
+    for value in ("meen", {"kind": "mean"}):
+        with pytest.raises(BadInput, match=r"no pool is called .*mean"):
+            change(vit.TINY, pool=value)
 
 
 def test_a_difference_says_what_to_change():
@@ -239,7 +250,7 @@ def test_heads_come_and_are_changed_at_once():
             "output_heads: label, label: give each head once",
         ),
         ({"pool": None}, "pool: the head label reads whole rows, and there is no pool"),
-        ({"pool": "mean"}, "pool of TrunkWithHeads is"),
+        ({"pool": "meen"}, "no pool is called .meen.; did you mean .mean."),
     ],
 )
 def test_heads_that_make_no_sense_are_refused(changes, message):

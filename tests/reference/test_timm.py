@@ -101,6 +101,7 @@ def test_the_size_of_images_survives(size, crop, tmp_path):
         ({"model_args": {"qk_norm": True}}, "model_args: qk_norm is not supported"),
         ({"model_args": {"global_pool": "map"}}, "global_pool is 'map'"),
         ({"model_args": {"global_pool": "avg"}}, "with a class token"),
+        ({"model_args": {"class_token": False}}, "global_pool is 'token', and class_token false"),
         ({"pretrained_cfg": {"mean": [0.5], "std": [0.5]}}, "1 channels are normalised"),
         ({"pretrained_cfg": {"mean": 3, "std": 3}}, "config.json"),
     ],

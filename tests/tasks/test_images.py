@@ -11,6 +11,7 @@ from regard.data.memory import MemoryExamples
 from regard.ground.errors import BadInput
 from regard.images import processor
 from regard.images.processor import ImageProcessor
+from regard.models.facts import MeanPool
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.recipe import read
@@ -148,6 +149,18 @@ def test_a_model_is_tuned_at_another_resolution(job, tmp_path):
     assert [one.label for one in tuned.predict(IMAGES)] == [NAMES[n] for n in NUMBERS]
 
 
+def test_patches_are_averaged_where_there_is_no_class_token(job, tmp_path):
+    changes = ("model.change.pool=mean", "model.change.prefix_tokens=0")
+    run = prepared(job, tmp_path / "run", *changes)
+    *_, ended = train(run.job)
+    run.finish(ended.progress)
+    tuned = regard.load(tmp_path / "run" / "model", "cpu")
+    assert tuned.facts.pool == MeanPool()
+    assert [one.label for one in tuned.predict(IMAGES)] == [NAMES[n] for n in NUMBERS]
+    with pytest.raises(BadInput, match="cannot express"):
+        tuned.save(tmp_path / "hf", "hf")
+
+
 def test_hugging_face_reads_what_was_trained(model, tmp_path):
     transformers = pytest.importorskip("transformers")
     model.save(tmp_path / "hf", "hf")
@@ -217,6 +230,7 @@ def test_files_of_the_development_set_are_decoded_once(job, tmp_path, monkeypatc
         (["labels.kind=several"], r"images\.mixup .* where an image has not one label"),
         (["model.paper=bert"], r"images\.crop"),
         (["model.change.image_size=9"], "9 pixels are not patches of 4"),
+        (["model.change.prefix_tokens=0"], "and prefix_tokens is 0; pool = .mean. needs none"),
         (["distillation.teacher=teacher"], r"distillation\.teacher"),
     ],
 )

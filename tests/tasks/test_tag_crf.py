@@ -46,3 +46,9 @@ def test_weights_of_single_tags_are_refused(folder, tmp_path):
     with pytest.raises(BadInput, match="cannot be used with crf"):
         given = {"labels.crf": True, "labels.weights": "balanced"}
         list(regard.train(folder / "owls.toml", settings=given, data=folder, out=tmp_path / "run"))
+
+
+def test_a_pool_that_no_head_reads_is_refused(folder, tmp_path):
+    with pytest.raises(BadInput, match=r"model\.change\.pool: no head .* reads whole rows"):
+        settings = {"model.change.pool": "mean"}
+        list(regard.train(folder / "owls.toml", settings=settings, data=folder, out=tmp_path / "x"))

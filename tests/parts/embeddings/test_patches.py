@@ -1,5 +1,7 @@
 """Patches: what they read, where they stand, positions on other grids, and dropped rows."""
 
+from itertools import product
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,6 +13,7 @@ from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.models.facts import (
     FirstToken,
+    FirstTokens,
     MeanPool,
     MLMHead,
     Patches,
@@ -61,14 +64,25 @@ def test_rows_are_even_and_begin_with_the_prefix():
     torch.testing.assert_close(first_BD, own_D.expand(3, -1))
 
 
-@pytest.mark.parametrize("pool", [FirstToken(dense=False), FirstToken(), MeanPool()])
-@pytest.mark.parametrize("prefix", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("pool", "prefix"),
+    [
+        *product([FirstToken(dense=False), FirstToken()], [1, 2]),
+        *product([MeanPool()], [0, 1, 2]),
+    ],
+)
 @pytest.mark.parametrize("positions", ["learned", "sinusoid"])
 def test_an_image_does_not_depend_on_the_others_of_its_batch(pool, prefix, positions):
     facts = change(SMALL, pool=pool, prefix_tokens=prefix, positions=positions)
     together = run(facts, images(4, 3, 12, 12)).pooled_BD
     alone = run(facts, images(4, 3, 12, 12)[2:3]).pooled_BD
     torch.testing.assert_close(together[2:3], alone)
+
+
+@pytest.mark.parametrize(("pool", "prefix"), [(FirstToken(dense=False), 0), (FirstTokens(2), 1)])
+def test_no_patch_is_read_in_place_of_a_class_token(pool, prefix):
+    with pytest.raises(BadInput, match=f"prefix_tokens is {prefix}; pool = .mean. needs none"):
+        change(SMALL, pool=pool, prefix_tokens=prefix)
 
 
 def test_images_that_patches_do_not_fill_are_an_error():

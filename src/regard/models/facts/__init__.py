@@ -26,6 +26,7 @@ from regard.models.facts.joint import Joint
 from regard.models.facts.json import from_json, to_json
 from regard.models.facts.label_heads import DistilledLabelHead, NormedLabelHead
 from regard.models.facts.pools import (
+    POOLS,
     AnyPool,
     AttentionPool,
     ConcatPool,
@@ -46,6 +47,7 @@ from regard.models.facts.trunk import Features, Trunk
 from regard.models.facts.two_stream import TwoStreamStack
 
 __all__ = [
+    "POOLS",
     "POSITIONS",
     "AnyEmbedding",
     "AnyHead",

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from regard.ground.errors import BadInput, did_you_mean
 from regard.models.facts.checks import check_type, one_of
+from regard.models.facts.pools import POOLS
 from regard.models.facts.positions import Learned, Position, Relative, Sinusoid
 
 POSITIONS: dict[str, Position | None] = {
@@ -16,13 +17,15 @@ POSITIONS: dict[str, Position | None] = {
     "learned": Learned(512),  # as many as BERT's
     "relative": Relative(16),  # as far as in Shaw et al. (2018)
 }
+NAMED: dict[str, Mapping[str, Any]] = {"position": POSITIONS, "pool": POOLS}
 
 
 def change(facts: Any, **changes: Any) -> Any:
     """The same facts except for the named fields, wherever they stand.
 
     ``change(BASE, depth=2)`` changes every stack of an encoder-decoder; ``**{"source.depth": 12}``
-    only one. A position may be given by its name in ``POSITIONS``; one of that kind stays as it is.
+    only one. A position may be given by its name in ``POSITIONS``, a pool by its name in ``POOLS``;
+    one of that kind stays as it is.
     All changes are made at once, in any order; where two name one field, the later one wins.
     """
     known, given = dict(paths(facts)), dict[str, Any]()
@@ -33,7 +36,7 @@ def change(facts: Any, **changes: Any) -> Any:
         return any(
             is_dataclass(value)
             for old in now
-            for value in (old, _position_named(name, changes[name], old))
+            for value in (old, _value_named(name, changes[name], old))
         )
 
     for name in sorted(changes, key=replaces_parts, reverse=True):
@@ -41,7 +44,7 @@ def change(facts: Any, **changes: Any) -> Any:
         if not matches:
             names = sorted({path.split(".")[-1] for path in known})
             raise BadInput(f"no fact is called {name!r}{did_you_mean(name, names)}")
-        new = {path: _position_named(name, changes[name], known[path]) for path in matches}
+        new = {path: _value_named(name, changes[name], known[path]) for path in matches}
         given |= new
         moves = any(_children(known[path]) or _children(new[path]) for path in matches)
         known = dict(paths(facts, given=given)) if moves else known | new
@@ -107,12 +110,13 @@ def _abbreviates(name: str, path: str) -> bool:
     return steps[-1] == named[-1] and steps[: len(named) - 1] == named[:-1]
 
 
-def _position_named(name: str, value: Any, now: Any) -> Any:
-    """A position for its name; any other value as it is."""
-    if name.split(".")[-1] != "position" or not isinstance(value, str):
+def _value_named(name: str, value: Any, now: Any) -> Any:
+    """A position or pool for its name; any other value as it is."""
+    field = name.rpartition(".")[2]
+    if field not in NAMED or value is None or is_dataclass(value):
         return value
-    one_of(POSITIONS, "position", value)
-    named = POSITIONS[value]
+    one_of(NAMED[field], field, str(value))
+    named = NAMED[field][value]
     return now if type(now) is type(named) else named
 
 

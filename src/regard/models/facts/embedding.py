@@ -25,6 +25,7 @@ class AnyEmbedding:
     position: Position | None = None
     segments: int = 0
     embedding_size: int | None = None
+    prefix_tokens: int | None = None  # before each row; None: those of the tokenizer
     joined: Mapping[int, int] = MappingProxyType({})  # sizes of features, by the layer they join
 
     @property

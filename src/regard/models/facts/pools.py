@@ -150,3 +150,12 @@ class AttentionPool(AnyPool):
     def attention(self, side: str) -> AttentionSite:
         """One query for each row."""
         return AttentionSite(side, "pool", (1,), "pool")
+
+
+POOLS: dict[str, AnyPool] = {
+    "first": FirstToken(dense=False),
+    "last": LastToken(),
+    "mean": MeanPool(),
+    "concat": ConcatPool(),
+    "attention": AttentionPool(),
+}

@@ -85,6 +85,8 @@ class GlobalPool(ConfigRow):
         name = config.get(self.key, "token")
         if name not in POOLS:
             raise BadInput(f"{self.key} is {shown(name)}, not {' or '.join(POOLS)}")
+        if name == "token" and not config.get("class_token", True):
+            raise BadInput(f"{self.key} is 'token', and class_token false: there is no such token")
         plain = not config.get("class_token", True) and config.get("fc_norm") is False
         if name == "avg" and not plain:
             raise BadInput(f"{self.key} is 'avg' with a class token, or a norm after it (fc_norm)")
