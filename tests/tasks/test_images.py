@@ -118,6 +118,18 @@ def test_images_in_memory_are_trained_on(job, tmp_path):
     assert one.fingerprint != other.fingerprint
 
 
+def test_a_resumed_run_refuses_images_of_which_others_are_held_out(tmp_path):
+    write_corners(tmp_path)
+    write_images(tmp_path / "classes", 40, folders=2)
+    files = 'data.train={file="classes", reader="image-folder"}'
+    settings = (files, "data.test=", "train.steps=2", "images.workers=0")
+    list(train(prepared(tmp_path, tmp_path / "run", *settings).job))
+    (tmp_path / "classes/0/00001.png").write_bytes((tmp_path / "classes/0/00000.png").read_bytes())
+    again = prepared(tmp_path, tmp_path / "run", *settings, resume=True)
+    with pytest.raises(BadInput, match=r"data was 8 images, .*, is 9 images, .*held_out"):
+        next(iter(train(again.job, resume=True)))
+
+
 def test_a_resumed_run_is_bit_exact(job, tmp_path):
     whole, parts = (prepared(job, tmp_path / name, "train.steps=20") for name in ("a", "b"))
     *_, ended = train(whole.job)

@@ -497,6 +497,20 @@ def test_data_that_changed_is_reported(corpora, tmp_path):
     assert any(one.startswith("data was 96 rows") for one in started.differences)
 
 
+def test_data_that_changed_is_refused_where_dev_is_held_out_of_it(corpora, tmp_path):
+    """Examples that have been trained on would be in the development set."""
+    other = copied(corpora("one"), tmp_path)
+    held_out = ("data.dev={held_out=8}", "train.steps=2")
+    list(train(prepared(other, tmp_path / "run", *held_out).job))
+    again = prepared(other, tmp_path / "run", *held_out, resume=True)
+    assert next(iter(train(again.job, resume=True))).differences == ()
+    with (other / "train.tsv").open("a") as file:
+        file.write(f"{OTHERS[0]}\tno\n")
+    changed = prepared(other, tmp_path / "run", *held_out, resume=True)
+    with pytest.raises(BadInput, match=r"data was 88 rows, .*, is 89 rows, .*held_out"):
+        next(iter(train(changed.job, resume=True)))
+
+
 def copied(corpus, tmp_path):
     folder = tmp_path / "other"
     folder.mkdir()

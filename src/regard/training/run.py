@@ -131,7 +131,7 @@ def _prepared_run(
     model = _built(facts)
     remarks = task.begin(model, place.data, prepared)
     objective = task.objective(prepared)
-    sampler = dataset.sampler(objective)
+    sampler, fingerprint = dataset.sampler(objective), dataset.fingerprint
     # Recurrent models are captured where batches are rectangles: parts of streams, or padded rows
     # of like lengths.
     over_streams = facts.eager and sampler.streams > 0
@@ -145,7 +145,8 @@ def _prepared_run(
         flops=partial(task.flops, facts),
         checkpoints=Checkpoints(place.out / "checkpoints"),
         world=world,
-        data=dataset.fingerprint + objective.fingerprint,
+        data=fingerprint + objective.fingerprint,
+        split_data=fingerprint if recipe.data.dev.held_out else "",
         eager=(facts.eager or facts.in_rectangles) and not in_rectangles,
         in_rectangles=in_rectangles,
         remarks=remarks,

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -57,6 +58,19 @@ def test_its_fingerprint_takes_any_name_of_a_file(tmp_path):
     for path in paths:
         path.write_bytes(b"")
     assert len({dataset([path]).fingerprint for path in paths}) == 2
+
+
+def test_its_fingerprint_is_the_same_where_all_files_were_moved(tmp_path, monkeypatch):
+    found = set()
+    for folder in ("here", "there"):
+        paths = [tmp_path / folder / name / "1.png" for name in "ab"]
+        for path in paths:
+            path.parent.mkdir(parents=True)
+            path.write_bytes(b"")
+        found.add(dataset(paths).fingerprint)
+    monkeypatch.chdir(tmp_path / "there")
+    found.add(dataset([Path("a", "1.png"), Path("b", "1.png")]).fingerprint)
+    assert len(found) == 1
 
 
 def test_files_are_decoded_by_workers(tmp_path):

@@ -47,16 +47,21 @@ class ImageDataset(MemoryDataset):
     def __init__(self, examples: Sequence[Any], images: Sequence[Any], seed: int, workers: int):
         super().__init__(examples)
         self.images, self.seed = images, seed
-        self.files = any(isinstance(image, Path) for image in images)
+        self.folders = {image.parent for image in images if isinstance(image, Path)}
+        self.files = bool(self.folders)
         self.workers = workers if self.files else 0
         self.pool = DecodingPool(self.workers, few=0)
 
     @property
     def fingerprint(self) -> str:
-        """How many images, and a checksum of their content, or of the names and sizes of files."""
+        """How many images, and a checksum of their content, or of the names and sizes of files.
+
+        Names are those below the folder that all have in common, which may lie anywhere.
+        """
+        root = os.path.commonpath([one.absolute() for one in self.folders]) if self.files else ""
         checksum = 0
         for image, (_, target) in zip(self.images, self.examples, strict=True):
-            checksum = zlib.crc32(_content(image) + np.asarray(target).tobytes(), checksum)
+            checksum = zlib.crc32(_content(image, root) + np.asarray(target).tobytes(), checksum)
         return f"{len(self)} images, {checksum:08x}"
 
     def read(self, epoch: int, indices: np.ndarray) -> ImageExamples:
@@ -92,7 +97,7 @@ def _read(row: ImageRow) -> np.ndarray:
     return row.read()
 
 
-def _content(image: Any) -> bytes:
+def _content(image: Any, root: str) -> bytes:
     if not isinstance(image, Path):
         return np.ascontiguousarray(image).tobytes()
-    return os.fsencode(image) + f"|{image.stat().st_size}".encode()
+    return os.fsencode(image.absolute().relative_to(root)) + f"|{image.stat().st_size}".encode()

@@ -19,8 +19,9 @@ class Job:
 
     ``flops`` counts the operations of a step over examples of these lengths. An ``eager`` model is
     neither compiled nor captured; the batches of one ``in_rectangles`` are padded on CUDA, and its
-    steps captured by shape. ``data`` describes the training data in short, and
-    ``remarks`` are about the first weights.
+    steps captured by shape. ``data`` describes the training data in short,
+    ``split_data`` the same where development examples are held out of it; ``remarks`` are about the
+    first weights.
     """
 
     recipe: Recipe
@@ -32,6 +33,7 @@ class Job:
     checkpoints: Checkpoints
     world: World
     data: str = ""
+    split_data: str = ""
     eager: bool = False
     in_rectangles: bool = False
     remarks: tuple[str, ...] = ()

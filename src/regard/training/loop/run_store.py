@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from regard.ground.errors import BadInput
 from regard.training import precision as precisions
 from regard.training.checkpoint import RunProgress
 from regard.training.loop.carried import CarriedState
@@ -50,6 +51,7 @@ class RunStore:
         if self.carried.streams:
             self.carried.load(tensors[CARRIED], f"{where}/{CARRIED}.safetensors")
         before, now = progress.settings, self.settings()
+        self._check_split(before.get("data", ""), where)
         kind, advice = before["precision"], precisions.RESUME
         precision = precisions.checked_precision(kind, self.world.device, "as before", advice)
         differences = tuple(
@@ -58,6 +60,13 @@ class RunStore:
             if before.get(name) != now[name]
         )
         return progress, precision, differences
+
+    def _check_split(self, before: str, where: str) -> None:
+        """Refuse data of which other examples would be held out: some have been trained on."""
+        if not before.startswith(self.job.split_data):
+            change = f"the training data was {before}, is {self.job.data}"
+            advice = "other examples would be held out (data.dev.held_out); begin another run"
+            raise BadInput(f"{where}: {change}: {advice}")
 
     def settings(self) -> dict[str, Any]:
         """What must stay the same for a resumed run to be the same, bit for bit."""
