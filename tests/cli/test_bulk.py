@@ -231,6 +231,52 @@ def test_a_bad_image_ends_the_run_or_is_skipped(model, images, workers, tmp_path
     assert [*np.flatnonzero(~np.load(vectors).any(1))] == [43]
 
 
+def test_names_of_any_bytes_are_read_and_printed_on_one_line(model, tmp_path):
+    folder = tmp_path / "odd"
+    (path,) = write_images(folder, 1)
+    names = (b"\xff\xfe.png", b"a\nb\tc.png")
+    paths = [
+        path.rename(folder / "0" / os.fsdecode(names[0])),
+        folder / "0" / os.fsdecode(names[1]),
+    ]
+    paths[1].write_bytes(paths[0].read_bytes())
+    out = tmp_path / "out.jsonl"
+    run("predict", model, folder, *OPTIONS, "--out", out, "--resume")
+    records = [json.loads(line) for line in out.read_bytes().decode().splitlines()]
+    assert [record["image"] for record in records] == sorted(map(str, paths))
+    assert all(record["label"] for record in records)
+    lines = run("predict", model, folder, "--workers", 0).stdout.splitlines()
+    assert [line.split("\t")[0] for line in lines] == [
+        f"{folder}/0/a b c.png",
+        f"{folder}/0/\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}.png",
+    ]
+    paths[0].write_bytes(b"no image")
+    skipped = run("predict", model, folder, *OPTIONS, "--skip-bad")
+    assert "\\udcff\\udcfe.png: no image" in skipped.stderr
+    near = run("neighbours", model, paths[1], folder, "--skip-bad", "--json", "--workers", 0)
+    assert json.loads(near.stdout)["neighbours"] == []
+
+
+@pytest.mark.parametrize("verb", ["predict", "embed"])
+def test_a_folder_without_images_is_refused(model, verb, tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "a.txt").write_text("a")
+    for resume in ((), ("--resume",)):
+        command = (verb, model, folder, "--out", tmp_path / "out.jsonl", *resume)
+        assert "texts: no JPEG, PNG or WebP in this folder" in run(*command, code=2).stderr
+    assert [*tmp_path.iterdir()] == [folder]
+
+
+@pytest.mark.parametrize("name", ["folder", "a.png"])
+def test_a_model_of_texts_says_that_it_reads_no_images(name, tmp_path):
+    Model(stored_bert("one")).save(tmp_path / "model")
+    (tmp_path / "folder").mkdir()
+    for verb in ("predict", "embed"):
+        refused = run(verb, tmp_path / "model", tmp_path / name, code=2)
+        assert f"{name}: this model reads texts" in refused.stderr
+
+
 def test_a_single_bad_image_is_named_once(model, tmp_path):
     bad = tmp_path / "bad.png"
     bad.write_bytes(b"no image")

@@ -83,7 +83,7 @@ def test_bad_images(place, images, tmp_path):
     assert "00002.png: no image" in done.stderr and done.stdout.count("more") == 4
     (tmp_path / "empty").mkdir()
     refused = run("neighbours", place / "model", tmp_path / "empty", tmp_path, code=2)
-    assert "empty: no images" in refused.stderr
+    assert "empty: no JPEG, PNG or WebP in this folder" in refused.stderr
 
 
 def test_options_of_words_are_not_those_of_images(place, images, tmp_path):

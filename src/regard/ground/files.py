@@ -190,7 +190,8 @@ def write_files(folder: Path, files: Mapping[str, bytes], stale: Iterable[str] =
 
 def write_json(path: Path, content: Any) -> None:
     """Write a JSON file atomically."""
-    write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    write_bytes(path, text.encode(errors="backslashreplace"))
 
 
 def digest_folder(folder: Path) -> str:

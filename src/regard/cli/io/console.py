@@ -39,8 +39,9 @@ def print_json(record: Mapping[str, Any]) -> None:
 
 
 def json_line(record: Mapping[str, Any]) -> str:
-    """A record as one line of JSON."""
-    return json.dumps(record, ensure_ascii=False) + "\n"
+    """A record as one line of JSON; bytes of file names that are no UTF-8 become escapes."""
+    text = json.dumps(record, ensure_ascii=False) + "\n"
+    return text.encode(errors="backslashreplace").decode()
 
 
 def print_line(text: str) -> None:

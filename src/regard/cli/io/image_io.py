@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,9 @@ from regard.cli.io.line_io import Line, LineSource, Parse
 from regard.data.files.arrivals import Arrivals
 from regard.data.images.decoding import DecodingPool, default_workers
 from regard.data.readers.images import image_files
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, one_line
 from regard.images.decode import SUFFIXES
+from regard.inside.views.escape import escape_line
 
 if TYPE_CHECKING:
     from regard.api import Model
@@ -43,8 +45,16 @@ class ImageSource(LineSource):
         """The paths, those of a folder by name."""
         path = Path(self.file)
         if self.is_folder:
-            return map(os.fsencode, image_files(path))
+            return map(os.fsencode, _some_files(path))
         return iter([os.fsencode(path)]) if self.is_image else super().lines(arrivals)
+
+    def decoded(self, raw: bytes, where: str) -> str:
+        """The path, which may be no UTF-8."""
+        return os.fsdecode(raw)
+
+    def readable(self, raw: bytes) -> str:
+        """The same."""
+        return os.fsdecode(raw)
 
     def key(self, text: str) -> str:
         """The path and the size of the file."""
@@ -62,11 +72,19 @@ class ImageSource(LineSource):
 
     def title(self, line: Line) -> str:
         """The path, where the images are those of a folder."""
-        return f"{line.text}\t" if self.is_folder else ""
+        return f"{escape_line(line.text)}\t" if self.is_folder else ""
 
     def record(self, line: Line) -> dict[str, Any]:
         """Its number and its path."""
         return {**super().record(line), "image": line.text or None}
+
+
+def _some_files(folder: Path) -> Iterator[Path]:
+    """The images in a folder, of which there must be one."""
+    files = image_files(folder)
+    if (first := next(files, None)) is None:
+        raise BadInput(f"{folder}: no JPEG, PNG or WebP in this folder")
+    return chain([first], files)
 
 
 def _decoded(processor: Any, name: str | None, line: Line) -> Line:
@@ -80,7 +98,7 @@ def _decoded(processor: Any, name: str | None, line: Line) -> Line:
         return line._replace(value=(processor.resized(line.value),))
     except BadInput as error:
         place = "" if name is None else f"{name}:{line.number}: "
-        return line._replace(value=None, error=f"{place}{error}")
+        return line._replace(value=None, error=one_line(f"{place}{error}"))
 
 
 def source_for(
@@ -104,4 +122,6 @@ def source_for(
         )
     if workers is not None:
         raise BadInput("--workers: this model reads texts; processes decode images")
+    if Path(file).is_dir() or Path(file).suffix.lower() in SUFFIXES:
+        raise BadInput(f"{file}: this model reads texts, a line of a file each, and no images")
     return LineSource(file, parse, skip_bad=skip_bad)

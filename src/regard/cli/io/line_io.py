@@ -70,6 +70,14 @@ class LineSource:
         """All lines, as they arrive."""
         return raw_lines(self.file, arrivals)
 
+    def decoded(self, raw: bytes, where: str) -> str:
+        """The text of a line."""
+        return decoded(raw, where)
+
+    def readable(self, raw: bytes) -> str:
+        """The same of a line that may be bad."""
+        return raw.decode("utf-8", "replace")
+
     def key(self, text: str) -> str:
         """What must be the same of a line where a run is resumed."""
         return text
@@ -89,15 +97,10 @@ class LineSource:
     def _parsed(self, number: int, raw: bytes) -> Line:
         where = f"{self.name}:{number}"
         try:
-            text = decoded(raw, where)
+            text = self.decoded(raw, where)
             return Line(number, text, self.parse(text, where))
         except BadInput as error:
-            return Line(number, readable(raw), None, str(error))
-
-
-def readable(raw: bytes) -> str:
-    """A line that may be no UTF-8."""
-    return raw.decode("utf-8", "replace")
+            return Line(number, self.readable(raw), None, str(error))
 
 
 def unless_empty(parse: Parse) -> Parse:
@@ -152,7 +155,7 @@ def read_windows(
     """
     progress, arrivals = progress or OutputProgress(), Arrivals()
     lines = source.lines(arrivals)
-    progress.skip(source.key(readable(raw)) for raw in islice(lines, progress.inputs))
+    progress.skip(source.key(source.readable(raw)) for raw in islice(lines, progress.inputs))
     coming = source.read(lines, progress.inputs + 1, arrivals)
     error, window = None, list[Line]()
     while error is None:

@@ -139,7 +139,7 @@ class SavedProgress(OutputProgress):
 
     def _hash(self, keys: Iterable[str]) -> None:
         for key in keys:
-            self._inputs.update(f"{key}\n".encode())
+            self._inputs.update(f"{key}\n".encode(errors="surrogateescape"))
 
 
 @contextmanager
