@@ -206,9 +206,9 @@ def trunk_facts(
 ) -> tuple[Paper, TrunkWithHeads]:
     """The trunk of a recipe with the heads of a task, but for what depends on the data.
 
-    ``with_heads`` replaces the heads, which follow trunk and pool as changed: a dropout that the
-    recipe names is that of the trunk, and of heads only as their paper says. ``decided`` are the
-    facts that the recipe cannot change, and what decides them.
+    ``with_heads`` replaces the heads, which follow the trunk as changed: a dropout that the recipe
+    names is that of the trunk, and of heads only as their paper says. ``decided`` are the facts
+    that the recipe cannot change, and what decides them.
     """
     config.check_changes(decided)
     if config.target is not None:
@@ -220,11 +220,12 @@ def trunk_facts(
     if start is None and config.source is not None:
         facts = replace(facts, trunk=sized(config.source).encoder)
     depth = facts.trunk.stack.depth
-    first = [name for name in config.change if name == "pool" or values_named(facts.trunk, name)]
-    others = [name for name in config.change if name not in first]
-    facts = config.changed(with_heads(config.changed(facts, first)), others)
+    in_trunk = [name for name in config.change if values_named(facts.trunk, name)]
+    others = [name for name in config.change if name not in in_trunk]
+    facts = with_heads(config.changed(facts, in_trunk))
     if "pool" in config.change and facts.pool is None:
         raise BadInput("model.change.pool: no head of this task reads whole rows")
+    facts = config.changed(facts, others)
     if start is not None and (less := facts.trunk.stack.depth) < depth:
         said = f"a depth of {less} would drop layers of model.start, which has {depth}"
         raise BadInput(f"model.change: {said}; model.layers chooses them")

@@ -82,7 +82,7 @@ def test_an_image_does_not_depend_on_the_others_of_its_batch(pool, prefix, posit
 @pytest.mark.parametrize(("pool", "prefix"), [(FirstToken(dense=False), 0), (FirstTokens(2), 1)])
 def test_no_patch_is_read_in_place_of_a_class_token(pool, prefix):
     with pytest.raises(BadInput, match=f"prefix_tokens is {prefix}; pool = .mean. needs none"):
-        change(SMALL, pool=pool, prefix_tokens=prefix)
+        change(SMALL, pool=pool, prefix_tokens=prefix).build()
 
 
 def test_images_that_patches_do_not_fill_are_an_error():

@@ -70,10 +70,6 @@ class TrunkWithHeads:
         per_row = ", ".join(head.name for head in self.output_heads if head.per_row)
         if self.pool is None and per_row:
             raise BadInput(f"pool: the head {per_row} reads whole rows, and there is no pool")
-        prefix, read = self.trunk.embed.prefix_tokens, self.pool and self.pool.first_read
-        if prefix is not None and (read or 0) > prefix:
-            line = f"pool: it reads {read} tokens before the patches, and prefix_tokens is {prefix}"
-            raise BadInput(f'{line}; pool = "mean" needs none')
 
     @property
     def encoder(self) -> Trunk:
@@ -141,6 +137,10 @@ class TrunkWithHeads:
 
     def build(self) -> TrunkWithHeadsModule:
         """The module of these facts, with new weights."""
+        prefix, read = self.trunk.embed.prefix_tokens, self.pool and self.pool.first_read
+        if prefix is not None and (read or 0) > prefix:
+            line = f"pool: it reads {read} tokens before the patches, and prefix_tokens is {prefix}"
+            raise BadInput(f'{line}; pool = "mean" needs none')
         trunk: Any = self.trunk.build()
         module = TrunkWithHeadsModule(
             trunk,
