@@ -25,7 +25,8 @@ class ImagesConfig(Config):
     crop: int = Field(0, ge=0)
     """Random crops: images are moved by up to so many pixels, with zeros around them."""
     crop_area: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Random resized crops: the smallest share of an image that is stretched to its size."""
+    """Random resized crops: the smallest share of the area of a resized image that is stretched to
+    all of it."""
     flip: bool = False
     """Half of the images are mirrored, left to right."""
     operations: int = Field(0, ge=0)

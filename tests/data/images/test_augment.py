@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data import counter_rng
+from regard.data.images import augment
 from regard.data.images.augment import (
     COLOURS,
     FARTHEST,
@@ -103,6 +104,22 @@ def test_all_places_of_a_crop_are_as_likely():
     images[:, 0, 1, 1] = 1
     found = random_crop(images, Draws(keys(5_000)), 1).mean(0)[0] * 9
     torch.testing.assert_close(found, torch.ones(3, 3), atol=0.15, rtol=0)
+
+
+@pytest.mark.parametrize("least", [0.08, 0.5, 0.9, 0.99])
+def test_a_resized_crop_has_the_area_that_was_drawn(least, monkeypatch):
+    thetas = []
+    monkeypatch.setattr(augment, "_warped", lambda images, theta, outside: thetas.append(theta))
+    random_resized_crop(batch(5_000), Draws(keys(5_000)), least)
+    (theta_B23,) = thetas
+    width_B, height_B = theta_B23[:, 0, 0], theta_B23[:, 1, 1]
+    area_B = least + (1 - least) * Draws(keys(5_000)).uniform()
+    torch.testing.assert_close(width_B * height_B, area_B)
+    for size_B, place_B in ((width_B, theta_B23[:, 0, 2]), (height_B, theta_B23[:, 1, 2])):
+        assert size_B.max() <= 1 and (place_B.abs() + size_B).max() <= 1 + 1e-6
+    ratio_B = width_B / height_B
+    assert ratio_B.max() <= 4 / 3 + 1e-5 and ratio_B.min() >= 3 / 4 - 1e-5
+    assert 0.45 < float((ratio_B > 1).float().mean()) < 0.55
 
 
 def test_an_erased_rectangle_is_grey_and_not_too_large():

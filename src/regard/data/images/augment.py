@@ -42,9 +42,12 @@ def random_crop(images: Tensor, draws: Draws, padding: int) -> Tensor:
 
 
 def random_resized_crop(images: Tensor, draws: Draws, least: float) -> Tensor:
-    """A part of each image, of at least this share of its area, is stretched to the whole size."""
+    """A part of each image, of at least this share of its area, is stretched to the whole size.
+
+    Its sides differ by a ratio at which both still fit into the image, of the area that was drawn.
+    """
     area_B = draws.uniform(least, 1.0)
-    ratio_B = torch.exp(draws.uniform(-math.log(CROP_RATIO), math.log(CROP_RATIO)))
+    ratio_B = torch.exp(draws.uniform(-1, 1) * (-area_B.log()).clamp(max=math.log(CROP_RATIO)))
     width_B, height_B = ((area_B * r).sqrt().clamp(max=1.0) for r in (ratio_B, 1 / ratio_B))
     x_B, y_B = (draws.uniform(-1, 1) * (1 - size_B) for size_B in (width_B, height_B))
     zeros_B = torch.zeros_like(x_B)
