@@ -67,7 +67,8 @@ def test_folders_of_timm_are_read(tmp_path):
     given = torch.randn(2, 3, 32, 32)
     expected = theirs(given)
     torch.testing.assert_close(torch.stack(ours.logits([*given])), expected, **CLOSE)
-    assert ours.tokenizer == ImageProcessor(size=35, crop=(32, 32), resample=3)
+    processor = ImageProcessor(size=35, crop=(32, 32), resample=3, crop_offset="round")
+    assert ours.tokenizer == processor
     assert ours.labels.names == tuple(f"LABEL_{number}" for number in range(5))
 
 
@@ -88,7 +89,7 @@ def test_tensors_come_back_bit_for_bit(tmp_path):
 @pytest.mark.parametrize(("size", "crop"), [(256, 224), (235, 224), (38, 32), ((8, 8), 8)])
 def test_the_size_of_images_survives(size, crop, tmp_path):
     ours = model(image_size=crop, patch_size=8)
-    processor = ImageProcessor(size=size, crop=(crop, crop))
+    processor = ImageProcessor(size=size, crop=(crop, crop), crop_offset="round")
     written = LoadedModel(ours.paper, ours.facts, ours.module, processor, ours.labels)
     folders.write(tmp_path, written, "timm")
     assert folders.read(tmp_path).tokenizer == processor
@@ -125,6 +126,51 @@ def test_what_timm_cannot_say_is_not_written(tmp_path):
     tiny = change(bert.TINY, width=8, heads=2, inner=8, vocab=9)
     with pytest.raises(BadInput, match="BERT: timm has no format"):
         folders.write(tmp_path, LoadedModel(bert.PAPER, tiny, tiny.build()), "timm")
+
+
+@pytest.mark.parametrize("shape", [(20, 20), (20, 27), (31, 20), (14, 11), (11, 15)])
+def test_the_middle_is_where_torchvision_crops(shape, tmp_path):
+    """Its offset is round(rest / 2.0), also in a folder of our own."""
+    image = pytest.importorskip("PIL.Image")
+    (tmp_path / "own").mkdir()
+    folders.write(tmp_path / "own", change_config(tmp_path, crop_pct=8 / 11.5), "regard")
+    pixels = np.random.default_rng(0).integers(0, 256, (*shape, 3), dtype=np.uint8)
+    height, width = (11 if side == min(shape) else int(11 * side / min(shape)) for side in shape)
+    resized = np.array(image.fromarray(pixels).resize((width, height), image.Resampling.BILINEAR))
+    top, left = (round((side - 8) / 2.0) for side in (height, width))
+    expected = resized[top : top + 8, left : left + 8].transpose(2, 0, 1)
+    for folder in (tmp_path, tmp_path / "own"):
+        np.testing.assert_array_equal(folders.read(folder).tokenizer.resized(pixels), expected)
+
+
+def change_config(folder, **reading):
+    """The model of a folder of timm that says so how images are read; None removes a key."""
+    folders.write(folder, model(), "timm")
+    config = json.loads((folder / "config.json").read_text())
+    about = {**config["pretrained_cfg"], **reading}
+    config["pretrained_cfg"] = {key: value for key, value in about.items() if value is not None}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folders.read(folder)
+
+
+def test_what_a_folder_leaves_out_is_as_in_timm(tmp_path):
+    left_out = dict.fromkeys(("interpolation", "mean", "std", "crop_pct", "crop_mode"))
+    assert change_config(tmp_path, **left_out).tokenizer == ImageProcessor(
+        size=9,
+        crop=(8, 8),
+        resample=3,
+        mean=(0.485, 0.456, 0.406),
+        std=(0.229, 0.224, 0.225),
+        crop_offset="round",
+    )
+
+
+def test_an_old_folder_says_at_the_top_how_images_are_read(tmp_path):
+    before = change_config(tmp_path).tokenizer
+    config = json.loads((tmp_path / "config.json").read_text())
+    about = config.pop("pretrained_cfg")
+    (tmp_path / "config.json").write_text(json.dumps(about | config))
+    assert folders.read(tmp_path).tokenizer == before
 
 
 def test_the_middle_of_an_image_is_read(tmp_path):

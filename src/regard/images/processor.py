@@ -2,7 +2,7 @@
 says. The same numbers as those of ``ViTImageProcessor`` with Pillow.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,6 +20,7 @@ FILE = "preprocessor_config.json"
 GREY = np.array([0.299, 0.587, 0.114])  # the weights of red, green and blue (ITU-R 601-2)
 RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 REFUSED = ("do_pad", "do_flip_channel_order", "do_thumbnail")  # steps that are not supported
+CROP_OFFSETS = {"floor": lambda rest: rest // 2, "round": lambda rest: round(rest / 2)}
 NO_TEXT = "this model reads images, no texts"
 Size = tuple[int, int]  # height and width
 
@@ -29,9 +30,11 @@ class ImageProcessor:
     """Images as the numbers that a model reads.
 
     They are resized to ``size``, height and width (one number is the length of the shorter side),
-    by the filter ``resample`` of Pillow; then their middle of the size ``crop`` is taken. Bytes are
-    multiplied by ``scale``; then the ``mean`` of each channel is subtracted, and the result divided
-    by ``std``. There is one channel, grey, or three.
+    by the filter ``resample`` of Pillow; then their middle of the size ``crop`` is taken, of which
+    ``crop_offset`` says how half a pixel is rounded: "floor" as ``transformers`` does, "round" (to
+    the even number) as torchvision and ``timm`` do. Bytes are multiplied by ``scale``; then the
+    ``mean`` of each channel is subtracted, and the result divided by ``std``. There is one channel,
+    grey, or three.
     """
 
     name: ClassVar[str] = "images"
@@ -47,6 +50,7 @@ class ImageProcessor:
     resample: int = 2
     crop: Size | None = None
     scale: float = 1 / 255
+    crop_offset: str = "floor"
 
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std) or len(self.mean) not in (1, 3):
@@ -57,6 +61,9 @@ class ImageProcessor:
         if self.resample not in RESAMPLING:
             known = ", ".join(f"{code} ({name})" for code, name in RESAMPLING.items())
             raise BadInput(f"resample is {self.resample!r}, not one of {known}")
+        if self.crop_offset not in CROP_OFFSETS:
+            known = " or ".join(CROP_OFFSETS)
+            raise BadInput(f"crop_offset is {shown(self.crop_offset)}, not {known}")
 
     @property
     def channels(self) -> int:
@@ -172,7 +179,7 @@ class ImageProcessor:
             picture = pillow().fromarray(pixels.squeeze(2) if self.channels == 1 else pixels)
             pixels = np.array(picture.resize(target[::-1], self.resample)).reshape(*target, -1)
         if self.crop is not None:
-            pixels = _middle(pixels, self.crop)
+            pixels = _middle(pixels, self.crop, CROP_OFFSETS[self.crop_offset])
         return np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
     def _target(self, shape: tuple[int, ...]) -> Size:
@@ -199,6 +206,7 @@ class ImageProcessor:
             "resample": self.resample,
             **({"do_center_crop": True} if crop else {}),
             **crop,
+            **({"crop_offset": self.crop_offset} if crop and self.crop_offset != "floor" else {}),
             "do_rescale": self.scale != 1.0,
             "rescale_factor": self.scale,
             "do_normalize": True,
@@ -231,6 +239,7 @@ class ImageProcessor:
                 scale=float(config.get("rescale_factor", 1 / 255))
                 if config.get("do_rescale", True)
                 else 1.0,
+                crop_offset=config.get("crop_offset", "floor"),
             )
         except (BadInput, TypeError, ValueError, KeyError) as error:
             raise BadInput(f"{where}: {error}") from None
@@ -285,9 +294,9 @@ def _pixels(image: Any) -> np.ndarray:
     return array
 
 
-def _middle(pixels: np.ndarray, crop: Size) -> np.ndarray:
+def _middle(pixels: np.ndarray, crop: Size, offset: Callable[[int], int]) -> np.ndarray:
     if any(here < there for here, there in zip(pixels.shape, crop, strict=False)):
         sizes = " × ".join(map(str, pixels.shape[:2])), " × ".join(map(str, crop))
         raise BadInput(f"an image of {sizes[0]} pixels has no middle of {sizes[1]}")
-    top, left = ((here - there) // 2 for here, there in zip(pixels.shape, crop, strict=False))
+    top, left = (offset(here - there) for here, there in zip(pixels.shape, crop, strict=False))
     return pixels[top : top + crop[0], left : left + crop[1]]

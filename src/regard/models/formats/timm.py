@@ -43,6 +43,7 @@ ARCHITECTURE = re.compile(r"(?:vit|deit)_(tiny|small|base|large|huge)_patch(\d+)
 WRITTEN = "vit_base_patch16_224"  # whose arguments are all written beside its name
 FILTERS = {name: code for code, name in RESAMPLING.items()}
 POOLS = {"token": FirstToken(dense=False), "avg": MeanPool()}
+IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # unless a folder says
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def weights(facts: Any) -> WeightMap:
 def read(folder: Path, config: dict[str, Any], device: torch.device | str) -> LoadedModel:
     """The model in a folder that says ``config``."""
     where = str(folder / CONFIG)
-    about = config.get("pretrained_cfg") or {}
+    about = config.get("pretrained_cfg") or config  # which holds all of it in old folders
     try:
         arguments = _arguments(config)
         facts = read_facts(ARGUMENTS, paper("vit").sizes["base"], arguments, ())
@@ -204,22 +205,27 @@ def _untold(facts: Any) -> Any:
 
 
 def _processor(about: Mapping[str, Any], embed: Any) -> ImageProcessor | None:
-    """How ``timm`` reads images for evaluation: resized, and the middle of them."""
-    if not about.get("mean") or not about.get("std"):
+    """How ``timm`` reads images for evaluation: resized, and the middle of them.
+
+    What a folder leaves out is as in ``timm.data.resolve_data_config``, which knows no grey images.
+    """
+    mean, std = (about.get(key) or IMAGENET[key] for key in IMAGENET)
+    if embed.channels != len(mean) and IMAGENET["mean"] is mean:
         return None
     size, mode = embed.image_size, about.get("crop_mode") or "center"
     if mode not in ("center", "squash"):
         raise BadInput(f"crop_mode is {shown(mode)}, and only center and squash are known")
-    name = about.get("interpolation") or "bilinear"
+    name = about.get("interpolation") or "bicubic"
     if name not in FILTERS:
         raise BadInput(f"interpolation is {shown(name)}, not {', '.join(FILTERS)}")
     scaled = math.floor(size / float(about.get("crop_pct") or 0.875))
     return ImageProcessor(
         size=scaled if mode == "center" else (scaled, scaled),
-        mean=tuple(map(float, about["mean"])),
-        std=tuple(map(float, about["std"])),
+        mean=tuple(map(float, mean)),
+        std=tuple(map(float, std)),
         resample=FILTERS[name],
         crop=(size, size),
+        crop_offset="round",
     )
 
 

@@ -16,7 +16,10 @@ from regard.images.processor import NO_TEXT, ImageProcessor
 from regard.tasks.runners.encoder_model import EncoderModel
 from regard.tasks.runners.labelled_image import LabelledImage
 
-NO_PROCESSOR = "no preprocessor_config.json: give numbers (C, H, W) as the model was trained on"
+NO_PROCESSOR = (
+    "the folder does not say how images are normalised (no preprocessor_config.json; of timm: no "
+    "mean and std in pretrained_cfg): give numbers (C, H, W) as the model was trained on"
+)
 
 
 @dataclass(frozen=True, eq=False)
