@@ -25,6 +25,15 @@ CONFIGS = (
     {"do_resize": False, "image_std": [0.3, 0.2, 0.1]},
     {"size": {"shortest_edge": 24}, "do_center_crop": True, "crop_size": 16},
     {"size": {"height": 37, "width": 50}, "rescale_factor": 1 / 127.5, "do_rescale": True},
+    {"size": [20, 33], "image_mean": 0.25, "image_std": [0.3, 0.2, 0.1]},
+    {"image_mean": 0.0, "image_std": 2.0},
+    {
+        "do_resize": None,
+        "resample": None,
+        "size": None,
+        "rescale_factor": None,
+        "do_rescale": False,
+    },
 )
 
 
@@ -102,6 +111,15 @@ def test_every_mode_becomes_colour(format, mode):
         image = Image.new("RGB", (9, 5), (255, 255, 255)).convert(mode)
     pixels = decode_image(encoded(image, format=format), "")
     assert pixels.shape == (5, 9, 3) and pixels.dtype == np.uint8 and pixels.min() >= 253
+
+
+@pytest.mark.parametrize(("mode", "dtype"), [("F", np.float32), ("I", np.int32)])
+def test_numbers_without_a_known_white_are_refused(mode, dtype):
+    """They became black: values from 0 to 255 or 1 were taken for 16 bits."""
+    image = Image.fromarray(np.full((5, 9), 200, dtype))
+    assert image.mode == mode
+    with pytest.raises(BadItem, match=f"mode {mode}: which number is white is not known"):
+        read(ImageProcessor(size=(4, 4)), image)
 
 
 def test_transparent_pixels_are_white():
@@ -200,12 +218,30 @@ def test_without_pillow_one_line_says_what_to_install(monkeypatch):
         {"resample": 9},
         {"do_pad": True},
         {"image_mean": "grey"},
+        {"image_std": [0.5, float("nan"), 0.5]},
     ],
 )
 def test_a_configuration_that_says_nothing_sensible_is_refused(config, tmp_path):
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(config))
     with pytest.raises(BadInput, match=r"preprocessor_config\.json"):
         ImageProcessor.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({"size": {"shortest_edge": 32, "longest_edge": 40}}, "not shortest_edge and longest_edge"),
+        ({"size": {"longest_edge": 32}}, "shortest_edge alone, not longest_edge"),
+        ({"size": [32, 32, 3]}, r"size: \[32, 32, 3\] is no number of pixels"),
+        ({"resample": "bicubic"}, r"resample is 'bicubic', not one of 0 \(nearest\)"),
+        ({"resample": None}, "resample is null, and do_resize needs it"),
+        ({"rescale_factor": float("nan")}, "rescale_factor: finite numbers"),
+        ({"image_mean": float("nan")}, "image_mean.*: finite numbers"),
+    ],
+)
+def test_what_a_configuration_cannot_say_is_named(config, reason):
+    with pytest.raises(BadInput, match=f"^here: .*{reason}"):
+        ImageProcessor.of_config(config, "here")
 
 
 @pytest.mark.parametrize(("size", "shape"), [(2_240, (1, 5_000)), ((60_000, 60_000), (2, 2))])

@@ -20,7 +20,8 @@ FORMATS = ("JPEG", "PNG", "WEBP")
 MOST_PIXELS = 89_478_485  # 256 MiB of RGB: larger ones are decompression bombs
 MISSING = "Pillow is missing, which reads images: pip install 'regard[images]'"
 UNKNOWN = "neither JPEG, PNG nor WebP, or its header is damaged"
-DEEP_GREY = ("I", "I;16", "I;16B", "I;16L", "F")  # modes of more than a byte per pixel
+DEEP_GREY = ("I;16", "I;16B", "I;16L", "I;16N")  # modes of 16 bits per pixel
+UNSCALED = ("I", "F")  # modes of numbers of any size
 
 
 def pillow() -> Any:
@@ -73,10 +74,14 @@ def as_rgb(image: Any) -> Any:
     """A picture of Pillow, upright, in three channels."""
     from PIL import Image, ImageOps
 
+    deep_modes = (*DEEP_GREY, "I") if image.format == "PNG" else DEEP_GREY  # older Pillow's 16 bits
     image = ImageOps.exif_transpose(image)
-    if image.mode in DEEP_GREY:  # of which Pillow itself would keep the lowest byte
+    if image.mode in deep_modes:  # of which Pillow itself would keep the lowest byte
         deep = np.asarray(image, dtype=np.float64) / 257.0
         image = Image.fromarray(np.clip(np.rint(deep), 0, 255).astype(np.uint8))
+    elif image.mode in UNSCALED:
+        line = f"a picture of mode {image.mode}: which number is white is not known"
+        raise BadInput(f"{line}; convert it to bytes (L) or 16 bits (I;16)")
     if image.has_transparency_data:
         over = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(over, image.convert("RGBA"))

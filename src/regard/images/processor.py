@@ -2,6 +2,7 @@
 says. The same numbers as those of ``ViTImageProcessor`` with Pillow.
 """
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -21,6 +22,7 @@ GREY = np.array([0.299, 0.587, 0.114])  # the weights of red, green and blue (IT
 RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 REFUSED = ("do_pad", "do_flip_channel_order", "do_thumbnail")  # steps that are not supported
 CROP_OFFSETS = {"floor": lambda rest: rest // 2, "round": lambda rest: round(rest / 2)}
+NEEDED = (("do_resize", "size"), ("do_resize", "resample"), ("do_rescale", "rescale_factor"))
 NO_TEXT = "this model reads images, no texts"
 Size = tuple[int, int]  # height and width
 
@@ -56,9 +58,11 @@ class ImageProcessor:
         if len(self.mean) != len(self.std) or len(self.mean) not in (1, 3):
             channels = f"{len(self.mean)} and {len(self.std)}"
             raise BadInput(f"image_mean, image_std: one or three numbers each, not {channels}")
+        if not all(map(math.isfinite, (*self.mean, *self.std, self.scale))):
+            raise BadInput("image_mean, image_std, rescale_factor: finite numbers")
         if min(self.std) <= 0:
             raise BadInput("image_std: numbers above 0")
-        if self.resample not in RESAMPLING:
+        if self.resample not in [*RESAMPLING]:
             known = ", ".join(f"{code} ({name})" for code, name in RESAMPLING.items())
             raise BadInput(f"resample is {self.resample!r}, not one of {known}")
         if self.crop_offset not in CROP_OFFSETS:
@@ -225,8 +229,12 @@ class ImageProcessor:
         """What a preprocessor_config.json says."""
         if wrong := next((key for key in REFUSED if config.get(key)), None):
             raise BadInput(f"{where}: {wrong} is not supported")
+        for step, key in NEEDED:
+            if config.get(step, True) and config.get(key, ...) is None:
+                raise BadInput(f"{where}: {key} is null, and {step} needs it")
+        config = {key: config[key] for key in config if config[key] is not None or key[:3] == "do_"}
         try:
-            mean, std = (config.get(key) or [0.5] * 3 for key in ("image_mean", "image_std"))
+            mean, std = _normalisation(config)
             if not config.get("do_normalize", True):
                 mean, std = [0.0] * len(mean), [1.0] * len(mean)
             size, crop = _size(config.get("size", 224)), _size(config.get("crop_size"))
@@ -234,7 +242,7 @@ class ImageProcessor:
                 size=size if config.get("do_resize", True) else None,
                 mean=tuple(map(float, mean)),
                 std=tuple(map(float, std)),
-                resample=int(config.get("resample", 2)),
+                resample=config.get("resample", 2),
                 crop=_square(crop) if config.get("do_center_crop") else None,
                 scale=float(config.get("rescale_factor", 1 / 255))
                 if config.get("do_rescale", True)
@@ -249,11 +257,24 @@ def _size(given: Any) -> Any:
     """Height and width, or the length of the shorter side, as configurations spell them."""
     if given is None:
         return None
-    if isinstance(given, Mapping) and "shortest_edge" in given:
-        return _edge(given["shortest_edge"])
-    if isinstance(given, Mapping):
-        return _edge(given["height"]), _edge(given["width"])
-    return _edge(given), _edge(given)
+    if isinstance(given, list) and len(given) == 2:
+        given = dict(zip(("height", "width"), given, strict=True))
+    if not isinstance(given, Mapping):
+        return _edge(given), _edge(given)
+    edges = {key: _edge(value) for key, value in given.items() if value is not None}
+    if edges.keys() == {"shortest_edge"}:
+        return edges["shortest_edge"]
+    if edges.keys() == {"height", "width"}:
+        return edges["height"], edges["width"]
+    names = " and ".join(edges) or "nothing"
+    raise BadInput(f"size: height and width, or shortest_edge alone, not {names}")
+
+
+def _normalisation(config: Mapping[str, Any]) -> list[list[float]]:
+    """Mean and standard deviation of each channel; one number stands for all channels."""
+    given = [config.get(key, 0.5) for key in ("image_mean", "image_std")]
+    channels = max(np.size(value) if np.ndim(value) else 0 for value in given) or 3
+    return [value if np.ndim(value) else [value] * channels for value in given]
 
 
 def _size_config(size: Size | int | None) -> dict[str, int] | None:
