@@ -250,6 +250,22 @@ def test_no_image_is_resized_to_an_enormous_one(size, shape):
         ImageProcessor(size=size).resized(np.zeros(shape, np.uint8))
 
 
+@pytest.mark.parametrize(
+    ("size", "crop", "side", "expected"),
+    [
+        (256, (224, 224), 224, 256),
+        (256, (224, 224), 448, 512),
+        ((248, 248), (224, 224), 112, (124, 124)),
+        (None, (224, 224), 112, None),
+    ],
+)
+def test_another_size_keeps_the_share_that_is_cropped(size, crop, side, expected):
+    before = ImageProcessor(size=size, crop=crop, crop_offset="round", resample=3)
+    after = ImageProcessor(size=expected, crop=(side, side), crop_offset="round", resample=3)
+    assert before.at_size(side) == after
+    assert ImageProcessor(size=size).at_size(side) == ImageProcessor(size=(side, side))
+
+
 def test_a_crop_must_fit():
     with pytest.raises(BadInput, match="no middle of 40 × 40"):
         ImageProcessor(size=None, crop=(40, 40)).resized(RGB)

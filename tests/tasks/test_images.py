@@ -18,7 +18,7 @@ from regard.training.recipe import read
 from regard.training.run import prepare
 from regard.weights.files import read_folder
 from small_bert import model as small_bert
-from small_images import corners, write_corners, write_images
+from small_images import corners, small_vit, write_corners, write_images
 from verb import run as verb
 
 ALONE = World(0, 1, torch.device("cpu"))
@@ -159,6 +159,18 @@ def test_a_model_is_tuned_at_another_resolution(job, tmp_path):
     tuned = regard.load(tmp_path / "run" / "model", "cpu")
     assert tuned.tokenizer.size == (16, 16)
     assert [one.label for one in tuned.predict(IMAGES)] == [NAMES[n] for n in NUMBERS]
+
+
+def test_a_tuned_model_crops_as_the_one_it_starts_from(job, tmp_path):
+    pytest.importorskip("PIL")
+    cropped = ImageProcessor(size=10, crop=(8, 8), crop_offset="round")
+    small_vit().save(tmp_path / "start")
+    cropped.save(tmp_path / "start")
+    changes = (f"model.start={tmp_path / 'start'}", "model.size=", "model.change={}")
+    run = prepared(job, tmp_path / "run", *changes, "train.steps=1")
+    *_, ended = train(run.job)
+    run.finish(ended.progress)
+    assert regard.load(tmp_path / "run" / "model", "cpu").tokenizer == cropped
 
 
 def test_patches_are_averaged_where_there_is_no_class_token(job, tmp_path):

@@ -4,7 +4,7 @@ says. The same numbers as those of ``ViTImageProcessor`` with Pillow.
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -81,6 +81,18 @@ class ImageProcessor:
         if size is None or isinstance(size, int):
             raise BadInput("preprocessor_config.json: images keep their own height or width")
         return (self.channels, *size)
+
+    def at_size(self, side: int) -> "ImageProcessor":
+        """The same for images of ``side`` × ``side`` pixels: what is cropped keeps its share."""
+        if self.crop is None:
+            return replace(self, size=(side, side))
+        height, width = (side / edge for edge in self.crop)
+        size: Any = self.size
+        if isinstance(size, int):
+            size = round(size * max(height, width))
+        elif size is not None:
+            size = round(size[0] * height), round(size[1] * width)
+        return replace(self, size=size, crop=(side, side))
 
     @property
     def special_ids(self) -> dict[str, int]:

@@ -48,7 +48,7 @@ def make_processor(config: ImagesConfig, embed: Any, start: Any) -> ImageProcess
     for key, given in zip(NORMALISATION, (mean, std), strict=True):
         if key in config.model_fields_set and given != getattr(start, key):
             raise BadInput(f"images.{key} follows from model.start: leave it out")
-    return replace(start, size=size, crop=None)
+    return start.at_size(embed.image_size)
 
 
 def _of_channels(values: tuple[float, ...], channels: int, key: str) -> tuple[float, ...]:
