@@ -213,7 +213,7 @@ class Model:
 
         Of an encoder also the "first" state, that of its summary token even where it stands last,
         or what its pool makes of the states ("pooled"). Unless told otherwise, what its folder says
-        of sentence vectors, and else the mean as it is. Vectors are float32, on the model's device.
+        of sentence vectors, and else the mean (of images the class token); float32, on its device.
         """
         given, runner = listed(texts), self.runner.with_limits(batch_size, max_length)
         vectors_ND = runner.vectors(given, pool, normalise)

@@ -60,6 +60,9 @@ def test_an_image_does_not_depend_on_the_others(model):
     assert [states.shape for states in model.encode(IMAGES[:2])] == [(5, 16)] * 2
     first = torch.stack([states[0] for states in model.encode(IMAGES)])
     torch.testing.assert_close(model.embed(IMAGES, pool="first"), first)
+    torch.testing.assert_close(model.embed(IMAGES), first)
+    averaged = small_vit(prefix_tokens=0, pool="mean")
+    torch.testing.assert_close(averaged.embed(IMAGES), averaged.embed(IMAGES, pool="mean"))
 
 
 def test_what_reads_texts_is_refused(model):

@@ -48,7 +48,11 @@ PRETOKENISED = Annotated[
 
 POOL = Annotated[
     Literal["mean", "max", "first", "pooled"] | None,
-    typer.Option("--pool", help="Pooling of token states.", show_default="the folder's, else mean"),
+    typer.Option(
+        "--pool",
+        help="Pooling of token states.",
+        show_default="the folder's, else mean; images: class token",
+    ),
 ]
 
 # How a model runs.

@@ -154,7 +154,7 @@ class EncoderModel(ModelRunner):
         if pool is None and "hinders" in notes:
             raise BadInput(f"{notes['hinders']}; choose how to pool")
         limit = None if self.tokenizer is None else self.truncation
-        pool = pool or notes.get("pool", "mean")
+        pool = pool or notes.get("pool", self.default_pool)
         return Embedder(
             self.model,
             self.tokenizer,
@@ -166,6 +166,11 @@ class EncoderModel(ModelRunner):
             lower=notes.get("lower", False),
             summary=self.summary,
         )
+
+    @property
+    def default_pool(self) -> str:
+        """How states become one vector unless told otherwise."""
+        return "mean"
 
     @property
     def summary(self) -> str | None:

@@ -36,6 +36,13 @@ class ImageModel(EncoderModel):
         """Images are not truncated."""
 
     @property
+    def default_pool(self) -> str:
+        """The class token, unless there is none or the model was trained on the mean."""
+        pool, embed = self.facts.pool, self.facts.trunk.embed
+        averages = pool is not None and pool.first_read is None
+        return "mean" if averages or not embed.prefix_tokens else "first"
+
+    @property
     def summary(self) -> str | None:
         """The class token is the first."""
         return self.facts.summaries[0]
