@@ -159,8 +159,8 @@ class Model:
         Inputs are texts, or pairs of texts; texts, or lists of words, to be tagged; (question,
         context) to be answered; (text, choices) to be chosen from.
         """
-        given, runner = listed(inputs, "inputs"), self.runner.with_limits(batch_size, max_length)
-        return runner.encoder.predictor.predict(given)
+        runner = self.runner.with_limits(batch_size, max_length)
+        return runner.encoder.predictor.predict(runner.listed(inputs, "inputs"))
 
     def fill(
         self,
@@ -192,11 +192,11 @@ class Model:
         recurrent model begins each text with the state in which it left the one before it.
         """
         name = self.facts.encoder.state_path(self.facts.encoder_path, layer)
-        given, runner = listed(texts), self.runner.with_limits(batch_size, max_length)
+        runner = self.runner.with_limits(batch_size, max_length)
         if carry and not self.facts.encoder.stack.carries_state:
             raise BadInput(f"carry: {self.paper.name} carries no state from text to text")
         read = runner.carried_states if carry else runner.states
-        states = read(runner.read(given), name)
+        states = read(runner.read(runner.listed(texts)), name)
         return [_array(one) for one in states] if as_numpy else states
 
     def embed(
@@ -215,8 +215,8 @@ class Model:
         or what its pool makes of the states ("pooled"). Unless told otherwise, what its folder says
         of sentence vectors, and else the mean (of images the class token); float32, on its device.
         """
-        given, runner = listed(texts), self.runner.with_limits(batch_size, max_length)
-        vectors_ND = runner.vectors(given, pool, normalise)
+        runner = self.runner.with_limits(batch_size, max_length)
+        vectors_ND = runner.vectors(runner.listed(texts), pool, normalise)
         return _array(vectors_ND) if as_numpy else vectors_ND
 
     def logits(
@@ -241,8 +241,8 @@ class Model:
         """
         if not isinstance(tape, NullTape):
             raise BadInput(f"tape is a Tape, not {shown(tape)}")
-        given, runner = listed(inputs, "inputs"), self.runner.with_limits(batch_size, max_length)
-        logits = runner.logits(given, tape, head)
+        runner = self.runner.with_limits(batch_size, max_length)
+        logits = runner.logits(runner.listed(inputs, "inputs"), tape, head)
         return [_array(one) for one in logits] if as_numpy else logits
 
     def tape_names(self) -> list[str]:

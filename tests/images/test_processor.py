@@ -201,6 +201,21 @@ def test_what_is_no_image_is_named_by_its_number():
         assert error.value.number == number
 
 
+@pytest.mark.parametrize(
+    ("image", "reason"),
+    [
+        (np.full((3, 4, 4), np.nan), "numbers that are not finite"),
+        (torch.full((3, 4, 4), torch.inf), "numbers that are not finite"),
+        (np.zeros((3, 0, 4), np.float32), "has no pixels"),
+        (np.zeros((0, 4, 3), np.uint8), "has no pixels"),
+        (np.zeros((4, 0), np.uint8), "has no pixels"),
+    ],
+)
+def test_numbers_that_are_no_image_are_refused(image, reason):
+    with pytest.raises(BadItem, match=reason):
+        read(ImageProcessor(size=(8, 9)), image)
+
+
 def test_without_pillow_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "PIL", None)
     with pytest.raises(BadInput, match=r"pip install 'regard\[images\]'"):

@@ -52,6 +52,12 @@ def test_it_has_learned(model):
     assert isinstance(model.tokenizer, ImageProcessor) and model.tokenizer.size == (8, 8)
 
 
+def test_one_image_is_no_list_of_images(model):
+    for call in (model.predict, model.embed, model.logits):
+        with pytest.raises(BadInput, match="give a list of images, not one image"):
+            call("x.png")
+
+
 def test_an_image_does_not_depend_on_the_others(model):
     together = model.logits(IMAGES)
     alone = [model.logits([image], batch_size=1)[0] for image in IMAGES]

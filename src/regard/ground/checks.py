@@ -25,10 +25,13 @@ def check_number(name: str, value: Any) -> None:
         raise BadInput(f"{name} must be a number, not {shown(value)}")
 
 
-def listed(inputs: Any, of: str = "texts") -> list[Any]:
-    """Inputs as a list, read once; a single text is refused, for it would count as its letters."""
+def listed(inputs: Any, of: str = "texts", one: str = "text") -> list[Any]:
+    """Inputs as a list, read once; a single text is refused, for it would count as its letters.
+
+    ``one`` is what a text stands for: itself, or the path of an image.
+    """
     if isinstance(inputs, str | bytes):
-        raise BadInput("give a list of texts, not one text")
+        raise BadInput(f"give a list of {one}s, not one {one}")
     if isinstance(inputs, Mapping) or not isinstance(inputs, Iterable):
         raise BadInput(f"give a list of {of}, not {shown(inputs)}")
     if getattr(inputs, "ndim", None) == 0:  # of an array or a tensor

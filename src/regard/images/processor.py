@@ -157,7 +157,7 @@ class ImageProcessor:
             if isinstance(image, Tensor):
                 image = _array(image)
             if getattr(image, "ndim", 0) == 3 and np.issubdtype(image.dtype, np.floating):
-                return np.asarray(image, np.float32)
+                return _finite(np.asarray(image, np.float32))
             return self.normalised(self.resized(image))
         except BadInput as error:
             raise BadItem(number, str(error)) from None
@@ -314,6 +314,15 @@ def _array(tensor: Tensor) -> np.ndarray:
     return values.numpy(force=True)
 
 
+def _finite(values_CHW: np.ndarray) -> np.ndarray:
+    """The numbers of an image, of which there must be some."""
+    if not values_CHW.size:
+        raise BadInput(f"{shown(values_CHW)} has no pixels")
+    if not np.isfinite(values_CHW).all():
+        raise BadInput("the image has numbers that are not finite")
+    return values_CHW
+
+
 def _pixels(image: Any) -> np.ndarray:
     """Bytes (H, W, C) of an image in any form."""
     if isinstance(image, str | Path):
@@ -324,6 +333,8 @@ def _pixels(image: Any) -> np.ndarray:
     array = array[..., None] if array.ndim == 2 else array
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] not in (1, 3):
         raise BadInput(f"{shown(image)} is no image: neither a path nor bytes (H, W, C)")
+    if not array.size:
+        raise BadInput(f"{shown(image)} has no pixels")
     return array
 
 

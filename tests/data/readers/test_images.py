@@ -81,7 +81,14 @@ def test_tables_name_images_from_their_folder(folder):
 
 def test_archives_hold_arrays(tmp_path):
     path = tmp_path / "data.npz"
-    np.savez(path, x_train=RGB, y_train=np.array([[1], [0], [1], [0], [1]]), y_bad=np.arange(3))
+    np.savez(
+        path,
+        x_train=RGB,
+        y_train=np.array([[1], [0], [1], [0], [1]]),
+        y_bad=np.arange(3),
+        y_names=np.array(["cat"] * 5),
+        x_flat=np.zeros((5, 0, 4), np.uint8),
+    )
     examples = classify("npz", path, names=["cat", "dog"])
     assert labels(examples) == ["dog", "cat", "dog", "cat", "dog"]
     np.testing.assert_array_equal(examples[3].texts[0], RGB[3])
@@ -90,6 +97,8 @@ def test_archives_hold_arrays(tmp_path):
         ({"images": "pixels"}, "no array is called 'pixels'"),
         ({"labels": "y_bad"}, "5 images and 3 labels"),
         ({"images": "y_train"}, "is no array of images"),
+        ({"labels": "y_names"}, r"labels are whole numbers \(options.names\), not <U3"),
+        ({"images": "x_flat"}, r"images \[0, 4\] have no pixels"),
         ({"names": ["cat"]}, "labels from 0 to 1, and 1 names"),
     ):
         with pytest.raises(BadInput, match=reason):

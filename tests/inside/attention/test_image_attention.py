@@ -254,12 +254,16 @@ def test_the_verb(folder, tmp_path):
     assert sum(map(sum, record["weights"])) + record["tokens"]["class"] == pytest.approx(
         1, abs=1e-4
     )
+    last, same = (run("look", model, image, "--layer", layer).stdout for layer in (-1, 1))
+    assert last == same and "layer 1" in last
     record = json.loads(run("look", model, image, "--rollout", "--json").stdout)
     assert record["map"] == "encoder rollout" and len(record["weights"]) == 2
     for wrong, reason in (
         (("--patch", "7,0"), "no patch 7,0; there are rows 0 to 1"),
         (("--patch", "1"), "--patch: '1' is not ROW,COLUMN"),
         (("--layer", 5), "no layer 5; there are 0 to 1"),
+        (("--png", "x.svg"), "--png x.svg: the name ends in .svg; use --svg"),
+        (("--html", "x.PNG"), "--html x.PNG: the name ends in .png; use --png"),
         (("--subwords",), "subwords cannot be used with an image"),
         (("--induction", "--patch", "0,0"), "cannot be used with --induction"),
     ):

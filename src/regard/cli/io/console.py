@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from regard.ground.errors import BadInput
 from regard.ground.files import write_bytes
 
 
@@ -47,6 +48,14 @@ def json_line(record: Mapping[str, Any]) -> str:
 def print_line(text: str) -> None:
     """One line of text on standard output, without markup."""
     sys.stdout.write(text + "\n")
+
+
+def check_suffixes(**files: Path | None) -> None:
+    """Refuse a file of an option, by its format, whose name is that of another of these formats."""
+    for format, path in files.items():
+        suffix = "" if path is None else path.suffix.lower().removeprefix(".")
+        if suffix in files.keys() - {format}:
+            raise BadInput(f"--{format} {path}: the name ends in .{suffix}; use --{suffix}")
 
 
 def write_page(path: Path | None, draw: Callable[[], str]) -> None:

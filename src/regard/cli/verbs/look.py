@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.io.console import OUT, print_json, write_page, write_picture
+from regard.cli.io.console import OUT, check_suffixes, print_json, write_page, write_picture
 from regard.cli.io.line_io import check_argument
 from regard.cli.options import (
     DEVICE,
@@ -97,6 +97,7 @@ def look(
     from regard.api import load
 
     check_argument(text, target)
+    check_suffixes(html=html, svg=svg, png=png)
     if induction and (target is not None or subwords or rollout or patch):
         refused = "--target, --subwords, --rollout, --patch"
         raise BadInput(f"{refused}: cannot be used with --induction")

@@ -183,8 +183,12 @@ def _arrays(
         shape = f"{pixels.dtype} {list(pixels.shape)}"
         raise BadInput(f"{path}: {shape} is no array of images, bytes (N, H, W) or (N, H, W, 3)")
     numbers = numbers.reshape(-1)
-    if not np.issubdtype(numbers.dtype, np.integer) or len(numbers) != len(pixels):
-        raise BadInput(f"{path}: {len(pixels)} images and {len(numbers)} labels, {numbers.dtype}")
+    if len(pixels) and not pixels[0].size:
+        raise BadInput(f"{path}: images {list(pixels.shape[1:])} have no pixels")
+    if not np.issubdtype(numbers.dtype, np.integer):
+        raise BadInput(f"{path}: labels are whole numbers (options.names), not {numbers.dtype}")
+    if len(numbers) != len(pixels):
+        raise BadInput(f"{path}: {len(pixels)} images and {len(numbers)} labels")
     if names and len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(names):
         labels = f"labels from {numbers.min()} to {numbers.max()}"
         raise BadInput(f"{path}: {labels}, and {len(names)} names")

@@ -72,7 +72,8 @@ class AttentionMap:
 
     def describe(self, layer: int | None = None, head: int | None = None) -> str:
         """A description of what ``select`` returns for the same arguments."""
-        which_layer = "mean of all layers" if layer is None else f"layer {layer}"
+        every = range(len(self.layers))
+        which_layer = "mean of all layers" if layer is None else f"layer {every[layer]}"
         which_head = "mean of all heads" if head is None else f"head {head}"
         return f"{self.name}, {which_layer}, {which_head}"
 

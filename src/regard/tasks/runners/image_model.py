@@ -52,9 +52,13 @@ class ImageModel(EncoderModel):
         """Its image processor, or one that refuses images."""
         return cast(ImageProcessor | None, self.tokenizer) or NumbersOnly()
 
+    def listed(self, inputs: Iterable[Any], of: str = "images") -> list[Any]:
+        """A path alone is one image."""
+        return listed(inputs, of, "image")
+
     def read(self, inputs: Iterable[Any], *, masks: bool = False) -> list[Any]:
         """Images as rows: see ``ImageProcessor.rows``."""
-        return cast(list[Any], self.processor.rows(listed(inputs, "images")))
+        return cast(list[Any], self.processor.rows(self.listed(inputs)))
 
     def label(self, image: Any) -> LabelledImage:
         """An image with the names of its tokens."""
@@ -63,8 +67,6 @@ class ImageModel(EncoderModel):
             values_CHW = row.read()
         except BadItem as bad:  # there is no other to be told from
             raise BadInput(bad.reason) from None
-        if not np.isfinite(values_CHW).all():
-            raise BadInput("the image has numbers that are not finite")
         embed: Any = self.facts.trunk.embed
         grid = self.model.trunk.embed.grid_of(torch.from_numpy(values_CHW[None]))
         pixels_HWC = self.processor.denormalised(values_CHW)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from torch import Tensor
 
-from regard.ground.checks import check_whole
+from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.formats.loaded_model import LoadedModel
@@ -102,6 +102,10 @@ class ModelRunner(BatchRunner, ABC):
 
         ``window`` and ``stride`` are for texts that are read in several windows.
         """
+
+    def listed(self, inputs: Iterable[Any], of: str = "texts") -> list[Any]:
+        """Inputs as a list, read once; a single one is refused."""
+        return listed(inputs, of)
 
     def label(self, image: Any) -> LabelledImage:
         """An image with the names of its tokens, if it reads images."""
