@@ -241,6 +241,26 @@ def test_mixed_images_are_made_of_two_by_their_shares(mixup, cutmix):
         assert (found == found[:, :1, :1, :1]).all()
 
 
+def test_boxes_of_cutmix_lie_around_a_pixel_and_are_clipped():
+    """As the algorithm of Yun et al. (2019) draws them, one image after the other."""
+    images = torch.arange(1.0, 301).view(-1, 1, 1, 1).expand(-1, 1, 9, 16)
+    found, share_B = Mixing(0.0, 1.0)(images, torch.ones(300, dtype=torch.bool), Draws(keys(300)))
+    draws = Draws(keys(300))
+    draws.uniform()  # mixup or CutMix
+    lam_B = draw_beta(draws, beta_quantiles(1.0))
+    drawn = zip(lam_B.tolist(), draws.uniform().tolist(), draws.uniform().tolist(), strict=True)
+    expected, others, clipped = images.clone(), images.roll(-1, 0), 0
+    for number, (lam, *places) in enumerate(drawn):
+        box = []
+        for size, place in zip((9, 16), places, strict=True):
+            half, centre = int(size * (1 - lam) ** 0.5) // 2, int(size * place)
+            box.append(slice(max(0, centre - half), min(size, centre + half)))
+            clipped += centre < half or centre + half > size
+        expected[number, :, box[0], box[1]] = others[number, :, box[0], box[1]]
+    assert torch.equal(found, expected) and clipped > 100
+    torch.testing.assert_close(share_B, (expected == images).float().mean((1, 2, 3)))
+
+
 @pytest.mark.slow
 def test_a_step_compiles_whole():
     mixing = Mixing(0.8, 1.0)

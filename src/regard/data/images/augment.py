@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.data.images.draws import Draws
 
 QUANTILES = 1_024  # of a beta distribution, between which numbers are interpolated
-ERASED_AREA, ERASED_RATIO = (0.02, 1 / 3), 3.3  # of Zhong et al. (2017)
+ERASED_AREA, ERASED_RATIO = (0.02, 1 / 3), 3.3  # of timm; Zhong et al.: up to 0.4 of the area
 CROP_RATIO = 4 / 3
 BYTES = 256  # numbers of a histogram
 
@@ -72,13 +72,30 @@ def random_erasing(images: Tensor, draws: Draws, rate: float) -> Tensor:
 
 def _rectangle(images: Tensor, height_B: Tensor, width_B: Tensor, draws: Draws) -> Tensor:
     """(B, 1, H, W): a rectangle of these shares of the sides, anywhere inside each image."""
-    inside = []
-    for axis, share_B in ((2, height_B), (3, width_B)):
-        size = images.shape[axis]
+    spans = []
+    for size, share_B in zip(images.shape[2:], (height_B, width_B), strict=True):
         length_B = (share_B.clamp(max=1.0) * size).round()
         first_B = (draws.uniform() * (size - length_B + 1)).floor()
+        spans.append((first_B, first_B + length_B))
+    return _inside(images, *spans)
+
+
+def _clipped_square(images: Tensor, share_B: Tensor, draws: Draws) -> Tensor:
+    """(B, 1, H, W): this share of both sides around any pixel; what lies outside is cut off."""
+    spans = []
+    for size in images.shape[2:]:
+        half_B = (share_B * size / 2).floor()
+        centre_B = (draws.uniform() * size).floor()
+        spans.append((centre_B - half_B, centre_B + half_B))
+    return _inside(images, *spans)
+
+
+def _inside(images: Tensor, *spans: tuple[Tensor, Tensor]) -> Tensor:
+    """(B, 1, H, W): what lies between a first row and column and those after the last."""
+    inside = []
+    for size, (first_B, end_B) in zip(images.shape[2:], spans, strict=True):
         places = torch.arange(size, device=images.device)
-        inside.append((places >= first_B[:, None]) & (places < (first_B + length_B)[:, None]))
+        inside.append((places >= first_B[:, None]) & (places < end_B[:, None]))
     return (inside[0][:, :, None] & inside[1][:, None, :])[:, None]
 
 
@@ -282,7 +299,7 @@ class Mixing:
             share_B = share_B * own_B
         if self.cutmix:
             side_B = (1 - self._share(self.cutmix, mixed_B & ~blended_B, draws)).sqrt()
-            cut = _rectangle(images, side_B, side_B, draws)
+            cut = _clipped_square(images, side_B, draws)
             images = torch.where(cut, others, images)
             share_B = share_B * (1 - cut.float().mean((1, 2, 3)))
         return images, share_B
