@@ -159,8 +159,8 @@ class Model:
         Inputs are texts, or pairs of texts; texts, or lists of words, to be tagged; (question,
         context) to be answered; (text, choices) to be chosen from.
         """
-        runner = self.runner.with_limits(batch_size, max_length)
-        return runner.encoder.predictor.predict(runner.listed(inputs, "inputs"))
+        listed = self.runner.listed(inputs, "inputs")
+        return self.runner.with_limits(batch_size, max_length).encoder.predictor.predict(listed)
 
     def fill(
         self,
