@@ -39,8 +39,8 @@ from regard.models.facts.positions import Learned, Relative, Sinusoid
 from regard.models.facts.shapes import TIES
 from regard.models.papers import bahdanau, bert, cho, gehring, lin, luong, paper, sutskever, vit
 from regard.models.papers.transformer import BASE, BIG, LAPTOP
+from regard.parts.activation import ACTIVATIONS
 from regard.parts.mask import PermutationMask, WindowMask, causal, full
-from regard.parts.mlp import ACTIVATIONS
 from regard.parts.pooling import QUERIES
 from regard.parts.recurrent.bridge import KINDS as BRIDGES
 from regard.parts.recurrent.rnn import DIRECTIONS, KERNELS

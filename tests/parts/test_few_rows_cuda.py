@@ -5,10 +5,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.parts.activation import ACTIVATIONS
 from regard.parts.kernels import decode_step, few_rows
 from regard.parts.kernels.early_start import can_start_early
 from regard.parts.kernels.few_rows import Tiling, linear
-from regard.parts.mlp import ACTIVATIONS
 
 pytestmark = pytest.mark.gpu
 

@@ -17,20 +17,20 @@ from torch import Tensor, nn
 from regard.decoding.state import DecodingState, Engine, Prompts
 from regard.ground.batch import PackedTokens
 from regard.ground.layout import Layout
+from regard.parts.activation import gelu, gelu_tanh
 from regard.parts.attention import EncoderOutput
 from regard.parts.block import Block
 from regard.parts.cpp.build import failure, library
 from regard.parts.kv_cache import shared_rectangle
 from regard.parts.linear.int8 import quantised
 from regard.parts.mask import causal
-from regard.parts.mlp import gelu_tanh
 from regard.parts.score import Dot
 
 PRECISIONS = ("fp32", "int8")
 BLOCK = 16  # outputs that lie together
 AT_ONCE = 256  # tokens of prompts that are read together
 DEPTH = 64  # a multiple to which 8-bit inputs are padded
-ACTIVATIONS = (F.relu, F.gelu, gelu_tanh, F.silu)  # numbered as in the C++ code
+ACTIVATIONS = (F.relu, gelu, gelu_tanh, F.silu)  # numbered as in the C++ code
 
 
 class _Linear(ctypes.Structure):

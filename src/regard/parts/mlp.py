@@ -1,27 +1,10 @@
 """The feed-forward layer of a block: act(xW1 + b1)W2 + b2, for each token."""
 
-from collections.abc import Callable
-
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.parts.activation import ACTIVATIONS
 from regard.parts.attention import fused_linear
 from regard.parts.dropout import Dropout
-
-
-def gelu_tanh(x: Tensor) -> Tensor:
-    """GELU approximated by tanh (Hendrycks & Gimpel, 2016, arXiv:1606.08415), as GPT has it."""
-    return F.gelu(x, approximate="tanh")
-
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "gelu-tanh": gelu_tanh,
-    "swish": F.silu,
-    "tanh": torch.tanh,
-}
 
 
 class Mlp(nn.Module):

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 from regard.ground.errors import BadInput
 from regard.models.facts.checks import at_least, one_of, share
 from regard.models.facts.positions import Position
+from regard.parts.activation import ACTIVATIONS
 from regard.parts.embeddings.characters import CharacterEmbedding
 from regard.parts.embeddings.embed import Embedding
 from regard.parts.embeddings.patches import LearnedGrid, PatchEmbedding, SinusoidGrid
-from regard.parts.mlp import ACTIVATIONS
 
 PREFIX_NAMES = ("class", "distillation")
 GRID_POSITIONS = {"learned": LearnedGrid, "sinusoid": SinusoidGrid}

@@ -25,7 +25,7 @@ from regard.models.build.heads import (
 )
 from regard.models.facts.checks import at_least, one_of, share
 from regard.models.facts.trunk import Trunk
-from regard.parts.mlp import ACTIVATIONS
+from regard.parts.activation import ACTIVATIONS
 
 
 class AnyHead:

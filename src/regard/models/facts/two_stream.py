@@ -9,8 +9,9 @@ from regard.models.facts.embedding import AnyEmbedding
 from regard.models.facts.flops import Products
 from regard.models.facts.stack import AnyStack
 from regard.models.sites import AttentionSite
+from regard.parts.activation import ACTIVATIONS
 from regard.parts.attention import Heads
-from regard.parts.mlp import ACTIVATIONS, Mlp
+from regard.parts.mlp import Mlp
 
 
 @dataclass(frozen=True)

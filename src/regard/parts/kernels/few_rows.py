@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.parts.activation import ACTIVATIONS
 from regard.parts.kernels.early_start import start_settings
-from regard.parts.mlp import ACTIVATIONS
 
 try:
     import triton
