@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
-from regard.parts.activation import gelu
 from regard.parts.batch_norm import RowBatchNorm
 from regard.parts.dropout import Dropout
 
@@ -110,7 +109,7 @@ class SpanBoundaryHeadModule(nn.Module):
         parts = (states_TD[before_N], states_TD[after_N], self.position(place_N))
         x_ND = torch.cat([part.to(states_TD.dtype) for part in parts], -1)
         for dense, norm in zip(self.dense, self.norm, strict=True):
-            x_ND = norm(gelu(dense(x_ND)))
+            x_ND = norm(F.gelu(dense(x_ND)))
         return self.out(x_ND)
 
 
