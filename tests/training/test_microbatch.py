@@ -35,6 +35,15 @@ def test_nothing_is_remembered():
     assert isinstance(again.inputs.layout, Layout) and again.weight == batch.weight
 
 
+def test_a_result_keeps_no_gradient_of_its_step():
+    weight = torch.nn.Parameter(torch.ones(2))
+    loss = lambda batch: ((3 * weight).sum(), weight.sum(), {"h": 2 * weight})  # noqa: E731
+    result = EagerStep(loss, torch.enable_grad)(None, 0.5)
+    assert weight.grad.tolist() == [1.5, 1.5]
+    assert result.loss == 6 and result.state["h"].tolist() == [2, 2]
+    assert not any(one.requires_grad for one in (result.loss, result.nll, result.state["h"]))
+
+
 def test_gradients_are_added_to_the_tensors_that_hold_earlier_ones():
     used, unused = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(3))
     used.grad, unused.grad = torch.tensor([1.0, 2.0]), torch.tensor([5.0, 6.0, 7.0])

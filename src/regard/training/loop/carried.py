@@ -34,8 +34,8 @@ class CarriedState:
         self.tree = self.initial
 
     def update(self, tree: Any) -> None:
-        """Take over the state after a batch, without its gradient."""
-        self.tree = map_tensors(Tensor.detach, tree)
+        """Take over the state after a batch."""
+        self.tree = tree
 
     def gather(self) -> dict[str, Tensor]:
         """The states of all streams, in all processes, by their number in the tree."""

@@ -31,7 +31,7 @@ class StepResult(NamedTuple):
 
 
 class EagerStep:
-    """Adds the gradient of ``scale`` times the loss."""
+    """Adds the gradient of ``scale`` times the loss; the result has none, nor has its state."""
 
     def __init__(self, forward: Forward, precision: Callable[[], AbstractContextManager]):
         self.forward, self.precision = forward, precision
@@ -40,7 +40,7 @@ class EagerStep:
         with self.precision():
             result = StepResult(*self.forward(batch))
         (result.loss * as_tensor(scale, result.loss.device)).sum().backward()
-        return result._replace(loss=result.loss.detach())
+        return map_tensors(Tensor.detach, result)
 
 
 class StepGraph(NamedTuple):
