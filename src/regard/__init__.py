@@ -45,13 +45,17 @@ if TYPE_CHECKING:
     from regard.search.hypothesis import Hypothesis
     from regard.search.mbr import MinimumRisk
     from regard.search.sample import Sample
-    from regard.tasks.classify import LabelPrediction, MultiLabelPrediction, NumberPrediction
+    from regard.tasks.inference.classifier import (
+        LabelPrediction,
+        MultiLabelPrediction,
+        NumberPrediction,
+    )
     from regard.tasks.inference.fill_mask import FilledText, TokenFill
+    from regard.tasks.inference.tagger import Entity, TaggedText, TaggedWord
     from regard.tasks.multiple_choice import ChoicePrediction
     from regard.tasks.question_answering import AnswerPrediction, AnswerSpan
     from regard.tasks.runners.generator import Generation
     from regard.tasks.runners.translator import Translation
-    from regard.tasks.tag import Entity, TaggedText, TaggedWord
     from regard.training.loop.events import (
         DevEvent,
         EndEvent,
@@ -166,13 +170,17 @@ _NAMES = {
     "regard.search.hypothesis": ("Hypothesis",),
     "regard.search.mbr": ("MinimumRisk",),
     "regard.search.sample": ("Sample",),
-    "regard.tasks.classify": ("LabelPrediction", "MultiLabelPrediction", "NumberPrediction"),
+    "regard.tasks.inference.classifier": (
+        "LabelPrediction",
+        "MultiLabelPrediction",
+        "NumberPrediction",
+    ),
     "regard.tasks.inference.fill_mask": ("FilledText", "TokenFill"),
+    "regard.tasks.inference.tagger": ("Entity", "TaggedText", "TaggedWord"),
     "regard.tasks.multiple_choice": ("ChoicePrediction",),
     "regard.tasks.question_answering": ("AnswerPrediction", "AnswerSpan"),
     "regard.tasks.runners.generator": ("Generation",),
     "regard.tasks.runners.translator": ("Translation",),
-    "regard.tasks.tag": ("Entity", "TaggedText", "TaggedWord"),
     "regard.training.loop.events": (
         "DevEvent",
         "EndEvent",

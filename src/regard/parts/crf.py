@@ -5,10 +5,13 @@ table of transitions is (labels + 2, labels): from each label, from the beginnin
 row) from each label to the end. Tokens that are not ``real`` have no label, wherever they stand.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from regard.ground.layout import Layout
 
 
 class Transitions(NamedTuple):
@@ -73,3 +76,13 @@ def marginals(logits_BLV: Tensor, real_BL: Tensor, table: Tensor) -> Tensor:
         logits_BLV = logits_BLV.detach().requires_grad_()
         total = log_partition(logits_BLV, real_BL, table.detach()).sum()
         return torch.autograd.grad(total, logits_BLV)[0]
+
+
+def best_sequences(logits: Sequence[Tensor], table: Tensor) -> list[tuple[list[int], list[float]]]:
+    """The labels of each sequence whose score is highest, and the probability of each of them."""
+    layout = Layout.ragged([*map(len, logits)])
+    given = layout.pad(torch.cat([*logits])), layout.real_BL, table
+    labels_BL, probabilities_BLV = viterbi(*given), marginals(*given)
+    chosen_BL = probabilities_BLV.gather(2, labels_BL[:, :, None])[:, :, 0]
+    rows = zip(labels_BL.tolist(), chosen_BL.tolist(), layout.known_lengths, strict=True)
+    return [(labels[:count], chosen[:count]) for labels, chosen, count in rows]

@@ -1,15 +1,12 @@
 """Classification: a text, a pair of texts or an image in, a label out; or several, or a number."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from pydantic import model_validator
-from torch import Tensor
 
 from regard.data.datasets.dataset import Dataset
 from regard.data.datasets.memory import BPEDropoutRows
@@ -20,7 +17,7 @@ from regard.ground.errors import BadInput
 from regard.images.config import ImagesConfig
 from regard.images.processor import ImageProcessor
 from regard.metrics.classification import MEASURES, TOP, top_score
-from regard.models.facts import AnyHead, LabelHead
+from regard.models.facts import LabelHead
 from regard.models.papers import paper
 from regard.objectives.label_distillation import LabelDistillationConfig
 from regard.objectives.labels import ROW_OBJECTIVES
@@ -34,15 +31,13 @@ from regard.tasks.image_labels import (
     reads_images,
     unread_image_keys,
 )
+from regard.tasks.inference.classifier import Classifier
 from regard.tasks.labels import SCORES, ClassWeights, class_weights
 from regard.tasks.run_paths import RunPaths
-from regard.tasks.runners.batch_runner import Predictor, TextOrPair, finite, rows_of
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
-from regard.text.labels import LABEL_SETS, LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
+from regard.text.labels import LABEL_SETS, LabelSet
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
-
-THRESHOLD = 0.5  # a label of several is predicted if it is more probable
 
 METRICS = {
     "one": tuple(MEASURES),
@@ -74,166 +69,6 @@ class LabelsConfig(Config):
             if getattr(self, key) is not None:
                 raise ValueError(f"{key} cannot be used with labels of kind {self.kind!r}")
         return self
-
-
-@dataclass(frozen=True)
-class LabelPrediction:
-    """The most probable label, and the probability of each."""
-
-    empty_record: ClassVar = {"label": None, "probability": None, "probabilities": None}
-    label: str
-    probabilities: dict[str, float]
-
-    @classmethod
-    def of(cls, logits_V: Tensor, names: Sequence[str]) -> "LabelPrediction":
-        """By softmax."""
-        probabilities = dict(zip(names, torch.softmax(logits_V, dim=-1).tolist(), strict=True))
-        return cls(max(probabilities, key=probabilities.__getitem__), probabilities)
-
-    @property
-    def probability(self) -> float:
-        """That of the label."""
-        return self.probabilities[self.label]
-
-    @property
-    def scores(self) -> dict[str, float]:
-        """The probability of each label."""
-        return self.probabilities
-
-    @property
-    def value(self) -> str:
-        """What is compared with the gold label."""
-        return self.label
-
-    @property
-    def line(self) -> str:
-        """Label and probability."""
-        return f"{self.label}\t{self.probability:.4f}"
-
-    @property
-    def summary(self) -> str:
-        """The same for people."""
-        return f"{self.label}  {self.probability:.3f}"
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """The same for JSON, with all probabilities."""
-        return {"label": self.label, "probability": self.probability, **asdict(self)}
-
-
-@dataclass(frozen=True)
-class MultiLabelPrediction:
-    """The labels that are more probable than not, perhaps none, and the probability of each."""
-
-    empty_record: ClassVar = {"labels": None, "probabilities": None}
-    labels: tuple[str, ...]
-    probabilities: dict[str, float]
-
-    @classmethod
-    def of(cls, logits_V: Tensor, names: Sequence[str]) -> "MultiLabelPrediction":
-        """Each by a sigmoid of its own."""
-        probabilities = dict(zip(names, logits_V.sigmoid().tolist(), strict=True))
-        likely = tuple(name for name in names if probabilities[name] > THRESHOLD)
-        return cls(likely, probabilities)
-
-    @property
-    def scores(self) -> dict[str, float]:
-        """The probability of each label."""
-        return self.probabilities
-
-    @property
-    def value(self) -> tuple[str, ...]:
-        """What is compared with the gold labels."""
-        return self.labels
-
-    @property
-    def line(self) -> str:
-        """The labels."""
-        return "\t".join(self.labels)
-
-    @property
-    def summary(self) -> str:
-        """The labels with their probabilities."""
-        likely = (f"{name}  {self.probabilities[name]:.3f}" for name in self.labels)
-        return ", ".join(likely) or "no label"
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """The same for JSON."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class NumberPrediction:
-    """Numbers, each under its name."""
-
-    empty_record: ClassVar = {"values": None}
-    values: dict[str, float]
-
-    @classmethod
-    def of(cls, logits_V: Tensor, names: Sequence[str]) -> "NumberPrediction":
-        """The outputs as they are."""
-        return cls(dict(zip(names, logits_V.tolist(), strict=True)))
-
-    @property
-    def scores(self) -> dict[str, float]:
-        """The numbers by name."""
-        return self.values
-
-    @property
-    def value(self) -> float:
-        """The first of them, which is compared with the gold number."""
-        return next(iter(self.values.values()))
-
-    @property
-    def line(self) -> str:
-        """The numbers."""
-        return "\t".join(f"{value:.4f}" for value in self.values.values())
-
-    @property
-    def summary(self) -> str:
-        """Each number under its name."""
-        return ", ".join(f"{name}  {value:.3f}" for name, value in self.values.items())
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """The same for JSON."""
-        return asdict(self)
-
-
-TextPrediction = LabelPrediction | MultiLabelPrediction | NumberPrediction
-PREDICTIONS: dict[str, type[TextPrediction]] = {
-    SingleLabelSet.problem_type: LabelPrediction,
-    MultiLabelSet.problem_type: MultiLabelPrediction,
-    RegressionSet.problem_type: NumberPrediction,
-}
-
-
-@dataclass(frozen=True, eq=False)
-class Classifier(Predictor):
-    """A model with a label head; texts are truncated to ``max_length`` tokens."""
-
-    head: ClassVar[type[AnyHead]] = LabelHead
-    labels: LabelSet
-
-    @property
-    def empty_record(self) -> dict[str, Any]:  # type: ignore[override]
-        """The keys of a result."""
-        return PREDICTIONS[self.labels.problem_type].empty_record
-
-    def predict(self, inputs: Sequence[TextOrPair]) -> list[TextPrediction]:
-        """The labels of each text or pair, or its numbers."""
-        result = PREDICTIONS[self.labels.problem_type]
-        return [result.of(logits_V, self.labels.names) for logits_V in self.logits(inputs)]
-
-    def logits(self, inputs: Sequence[TextOrPair]) -> list[Tensor]:
-        """(labels,) for each text or pair."""
-        rows = rows_of(self.tokenizer, inputs, self.max_length)
-        return self.logits_of(self.head, rows, convert=finite)
-
-    def parse(self, line: str, where: str) -> Any:
-        """A text, or two with a tab between them; the path of an image."""
-        return self.tokenizer.parse(line, where)
 
 
 class Classify(EncoderTask):

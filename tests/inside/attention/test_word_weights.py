@@ -12,7 +12,7 @@ import regard
 from regard.ground.errors import BadInput
 from regard.inside.attention.look import look
 from regard.inside.attention.word_weights import WordWeights
-from regard.tasks.classify import LabelPrediction
+from regard.tasks.inference.classifier import LabelPrediction
 
 SAID = LabelPrediction("<good>", {"<good>": 0.75, "bad": 0.25})
 SHOWN = WordWeights(SAID, ("one", "two<", "th\x1bree"), np.array([0.8, 0.15, 0.05]))

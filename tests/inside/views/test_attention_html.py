@@ -22,7 +22,7 @@ from regard.inside.attention.image_attention import ImageAttention
 from regard.inside.attention.rollout import RolloutMap
 from regard.inside.views import attention_html
 from regard.inside.views.escape import escape_controls
-from regard.tasks.classify import LabelPrediction
+from regard.tasks.inference.classifier import LabelPrediction
 from regard.tasks.runners.labelled_image import LabelledImage
 
 VOID = {"meta", "br", "input", "link", "img", "hr"}

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.ground.errors import BadInput
-from regard.tasks.classify import MultiLabelPrediction, NumberPrediction
+from regard.tasks.inference.classifier import MultiLabelPrediction, NumberPrediction
 from regard.tasks.inference.fill_mask import MaskFiller
 from regard.tasks.question_answering import AnswerPrediction
 from regard.tasks.runners import batch_runner as rows_module
@@ -161,7 +161,7 @@ def test_long_sentences_are_tagged_to_the_end():
 
 
 def test_entities_have_characters():
-    from regard.tasks.tag import TaggedText, TaggedWord
+    from regard.tasks.inference.tagger import TaggedText, TaggedWord
 
     text = "Ada Lovelace met London"
     tags = ["B-PER", "I-PER", "O", "B-LOC"]

@@ -16,7 +16,7 @@ from regard.inside.views.attention_html import attention_page
 from regard.inside.views.attention_svg import draw_attention
 from regard.inside.views.attention_text import Paint, colour_cell, heat_map, shade_cell
 from regard.inside.views.escape import clip, escape_line
-from regard.tasks.classify import TextPrediction
+from regard.tasks.inference.classifier import TextPrediction
 
 
 @dataclass(frozen=True, eq=False)

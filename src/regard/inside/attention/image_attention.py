@@ -15,7 +15,7 @@ from regard.inside.views.attention_html import image_page
 from regard.inside.views.attention_text import Paint, heat_map
 from regard.inside.views.escape import clip
 from regard.inside.views.panels import Panel, Sheet, lay_out
-from regard.tasks.classify import TextPrediction
+from regard.tasks.inference.classifier import TextPrediction
 from regard.tasks.runners.labelled_image import LabelledImage
 
 CLASS, MEAN = "class", "mean"

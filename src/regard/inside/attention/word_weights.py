@@ -17,7 +17,7 @@ from regard.inside.views.attention_svg import draw_attention
 from regard.inside.views.attention_text import LEVELS, SHADES, ramp_colour
 from regard.inside.views.escape import escape_controls, escape_line
 from regard.inside.views.html import fill_template, score_rows
-from regard.tasks.classify import TextPrediction
+from regard.tasks.inference.classifier import TextPrediction
 
 CAPTION = "pooling weight of each word"
 

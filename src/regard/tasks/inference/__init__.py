@@ -1,1 +1,1 @@
-"""What a model does with texts as it is, without a recipe: embeds, fills and scores them."""
+"""What a model does with texts, without a recipe: labels, tags, embeds, fills and scores them."""
