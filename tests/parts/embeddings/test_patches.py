@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard.ground.batch import pack_images
 from regard.ground.errors import BadInput
@@ -27,7 +28,6 @@ from regard.parts.block import Residual
 from regard.parts.dropout import DropPath
 from regard.parts.embeddings.patches import LearnedGrid, SinusoidGrid, resample_positions
 
-CPU = torch.device("cpu")
 SMALL = change(vit.BASE, width=16, depth=2, heads=2, inner=20, patch_size=4, image_size=12)
 
 
@@ -106,19 +106,43 @@ def test_positions_of_a_grid_that_is_the_same_stay_as_they_are():
 def test_equal_vectors_stay_equal_on_another_grid(prefix, rows, columns):
     grid = LearnedGrid((3, 3), prefix, 4)
     torch.nn.init.constant_(grid.weight, 2.5)
-    found = grid((rows, columns), CPU)
+    found = grid((rows, columns))
     torch.testing.assert_close(found, torch.full((prefix + rows * columns, 4), 2.5))
 
 
 def test_sinusoids_tell_rows_and_columns_apart():
     """As in big_vision's posemb_sincos_2d."""
-    found = SinusoidGrid((2, 3), 1, 8)((2, 3), CPU)
+    found = SinusoidGrid((2, 3), 1, 8)((2, 3))
     assert torch.equal(found[0], torch.zeros(8))
     y, x = torch.meshgrid(torch.arange(2.0), torch.arange(3.0), indexing="ij")
     omega = 1.0 / 10_000.0 ** (torch.arange(2) / 1)
     y, x = (at.flatten()[:, None] * omega for at in (y, x))
     expected = torch.cat([x.sin(), x.cos(), y.sin(), y.cos()], 1)
     torch.testing.assert_close(found[1:], expected)
+
+
+def test_sinusoids_of_a_grid_are_computed_once():
+    model = change(SMALL, positions="sinusoid").build().eval()
+    position = model.trunk.embed.position
+    assert not position.state_dict()
+    with Operations() as ran:
+        model(pack_images(images(2, 3, 12, 12)))
+    assert ran.names and not ran.names & {"sin", "cos"}
+    other = position((2, 5))
+    assert torch.equal(other, SinusoidGrid((2, 5), 1, 16)((2, 5)))
+    assert position.to("meta")((3, 3)).is_meta
+
+
+class Operations(TorchDispatchMode):
+    """Notes the names of all operations that run."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.names.add(function.overloadpacket.__name__)
+        return function(*args, **(kwargs or {}))
 
 
 def test_drop_path_drops_whole_rows_and_keeps_the_mean():
@@ -160,9 +184,10 @@ def test_flops_count_all_patches_of_an_image():
     assert facts.training_flops([(1,), (1,)]) == expected
 
 
-def test_compiled_is_the_same():
+@pytest.mark.parametrize("positions", ["learned", "sinusoid"])
+def test_compiled_is_the_same(positions):
     torch.manual_seed(0)
-    model = change(SMALL, layer_scale=0.1).build().eval()
+    model = change(SMALL, layer_scale=0.1, positions=positions).build().eval()
     batch = pack_images(images(2, 3, 12, 12))
     compiled = torch.compile(model, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(batch).pooled_BD, model(batch).pooled_BD)

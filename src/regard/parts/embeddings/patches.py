@@ -35,33 +35,46 @@ class LearnedGrid(nn.Embedding):
         super().__init__(prefix + grid[0] * grid[1], width)
         self.grid, self.prefix = grid, prefix
 
-    def forward(self, grid: Grid, device: torch.device) -> Tensor:  # type: ignore[override]
+    def forward(self, grid: Grid) -> Tensor:  # type: ignore[override]
         """(prefix + patches, D)."""
         return resample_positions(self.weight, self.prefix, self.grid, grid)
 
     def resampled(self, other: "LearnedGrid") -> dict[str, Tensor]:
         """The vectors for the grid of the other."""
-        return {"position.weight": self(other.grid, self.weight.device)}
+        return {"position.weight": self(other.grid)}
+
+
+def sinusoid_grid(grid: Grid, width: int, device: torch.device | None = None) -> Tensor:
+    """(patches, D): sine and cosine of x, then of y, each of a quarter of the width."""
+    quarter = width // 4
+    powers = torch.arange(quarter, dtype=torch.float64, device=device) / max(1, quarter - 1)
+    places = (torch.arange(size, dtype=torch.float64, device=device) for size in grid)
+    y_P, x_P = torch.cartesian_prod(*places).T
+    angles = [at_P[:, None] * BASE**-powers for at_P in (x_P, y_P)]
+    waves = [wave for angle in angles for wave in (angle.sin(), angle.cos())]
+    return torch.cat(waves, 1).float()
 
 
 class SinusoidGrid(nn.Module):
     """Fixed sinusoids of columns and rows, and nothing for the prefix (Beyer et al., 2022,
-    arXiv:2205.01580): sine and cosine of x, then of y, each of a quarter of the width.
+    arXiv:2205.01580). Those of its own grid are computed once.
     """
+
+    vectors_PD: Tensor
 
     def __init__(self, grid: Grid, prefix: int, width: int):
         super().__init__()
-        self.prefix, self.width = prefix, width
+        self.grid, self.prefix, self.width = grid, prefix, width
+        self.register_buffer("vectors_PD", self._vectors(grid), persistent=False)
 
-    def forward(self, grid: Grid, device: torch.device) -> Tensor:
+    def forward(self, grid: Grid) -> Tensor:
         """(prefix + patches, D)."""
-        quarter = self.width // 4
-        powers = torch.arange(quarter, dtype=torch.float64, device=device) / max(1, quarter - 1)
-        places = (torch.arange(size, dtype=torch.float64, device=device) for size in grid)
-        y_P, x_P = torch.cartesian_prod(*places).T
-        angles = [at_P[:, None] * BASE**-powers for at_P in (x_P, y_P)]
-        waves = [wave for angle in angles for wave in (angle.sin(), angle.cos())]
-        return F.pad(torch.cat(waves, 1).float(), (0, 0, self.prefix, 0))
+        if grid == self.grid:
+            return self.vectors_PD
+        return self._vectors(grid, self.vectors_PD.device)
+
+    def _vectors(self, grid: Grid, device: torch.device | None = None) -> Tensor:
+        return F.pad(sinusoid_grid(grid, self.width, device), (0, 0, self.prefix, 0))
 
     def resampled(self, other: "SinusoidGrid") -> dict[str, Tensor]:
         """There are no weights."""
@@ -114,7 +127,7 @@ class PatchEmbedding(EmbeddingModule):
         if self.prefix is not None:
             prefix_BPD = self.prefix.weight.to(x_BPD.dtype).expand(len(x_BPD), -1, -1)
             x_BPD = torch.cat([prefix_BPD, x_BPD], 1)
-        x_BPD = x_BPD + self.position(grid, x_BPD.device).to(x_BPD.dtype)
+        x_BPD = x_BPD + self.position(grid).to(x_BPD.dtype)
         return self.dropout(x_BPD.flatten(0, 1))
 
     def grid_of(self, pixels_BCHW: Tensor) -> Grid:
