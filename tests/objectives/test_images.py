@@ -9,7 +9,8 @@ import torch
 from in_place import InPlace
 from regard.data.images.augment import Augmentation, Mixing
 from regard.data.images.dataset import ImageExamples
-from regard.ground.batch import IGNORED, BatchLimits, pack_images
+from regard.ground.batch import IGNORED, BatchLimits, ImageRow, pack_images
+from regard.ground.errors import BadInput
 from regard.ground.pytree import tensors_in
 from regard.images.processor import ImageProcessor
 from regard.models.facts import LabelHead, change
@@ -32,9 +33,17 @@ def model():
 
 
 def examples(keys=range(1, 6)):
+    return ImageExamples.of(single_examples(keys))
+
+
+def single_examples(keys=range(1, 6)):
     rows = PROCESSOR.training_rows(PIXELS)
     keyed = (type(row)(row.read, key) for row, key in zip(rows, keys, strict=True))
     return [*zip(keyed, TARGETS, strict=True)]
+
+
+def first_of(count):
+    return ImageExamples.of(single_examples()[:count])
 
 
 def test_evaluation_reads_images_as_the_processor_does(model):
@@ -75,7 +84,7 @@ def test_a_filled_batch_has_the_loss_of_its_images(model, mixing):
     """Images that fill a batch count for nothing, and no image is mixed with one of them."""
     objective = ImageLabels(Classification(), PROCESSOR, Augmentation(flip=True), Mixing(*mixing))
     model.train()
-    free, fixed = (objective.collate(examples()[:4], limits) for limits in (None, LIMITS))
+    free, fixed = (objective.collate(first_of(4), limits) for limits in (None, LIMITS))
     assert len(fixed.inputs.tokens_T) == 7
     assert fixed.targets["label"].tolist() == [0, 2, 1, 1] + [IGNORED] * 3
     losses = [objective(model, batch)[0].item() for batch in (free, fixed)]
@@ -95,14 +104,14 @@ def test_a_batch_may_be_empty(model):
 
 @pytest.mark.parametrize("limits", [None, LIMITS])
 @pytest.mark.parametrize("weights", [None, (1.0, 2.0, 3.0)])
-def test_columns_are_collated_as_single_images(limits, weights):
-    objective, single = ImageLabels(Classification(weights=weights), PROCESSOR), examples()
-    pixels = np.stack([row.read() for row, _ in single])
-    columns = ImageExamples(pixels, np.arange(1, 6), np.array(TARGETS))
-    one, other = (objective.collate(given, limits) for given in (single, columns))
+def test_columns_are_collated_as_single_images_are(limits, weights):
+    labels, single = Classification(weights=weights), single_examples()
+    objective = ImageLabels(labels, PROCESSOR)
+    gathered = objective.gather(single)
+    one, other = labels.collate(single, limits), objective.collate(gathered, limits)
     assert one.weight == other.weight == sum(map(objective.weight, single))
     torch.testing.assert_close(tensors_in(one), tensors_in(other), rtol=0, atol=0)
-    assert [(row.key, [*target]) for row, target in columns] == [
+    assert [(row.key, [*target]) for row, target in gathered] == [
         (row.key, target) for row, target in single
     ]
 
@@ -111,7 +120,7 @@ def test_everything_a_step_reads_is_in_the_batch_or_the_model():
     """On a device without numbers, whatever is drawn; batches have one shape, full or not."""
     augmentation = Augmentation(2, 0.5, True, operations=2, erase=0.5)
     objective = ImageLabels(Classification(0.1), PROCESSOR, augmentation, Mixing(0.8, 1.0))
-    batches = [objective.collate(some, LIMITS) for some in (examples(), examples()[:2], [])]
+    batches = [objective.collate(some, LIMITS) for some in (examples(), first_of(2), [])]
     shapes = {tuple((one.shape, one.dtype) for one in tensors_in(batch)) for batch in batches}
     assert len(shapes) == 1
     objective.to("meta")
@@ -123,8 +132,8 @@ def test_everything_a_step_reads_is_in_the_batch_or_the_model():
 
 def test_images_may_have_several_labels(model):
     objective = ImageLabels(MultiLabel(3), PROCESSOR, Augmentation(flip=True))
-    rows = [row for row, _ in examples()]
-    batch = objective.collate([(row, [1.0, 0.0, 1.0]) for row in rows])
+    labelled = [(row, [1.0, 0.0, 1.0]) for row, _ in single_examples()]
+    batch = objective.collate(ImageExamples.of(labelled))
     assert objective(model.train(), batch)[0].item() > 0
 
 
@@ -144,19 +153,18 @@ def test_a_step_compiles_whole(model):
 def test_a_teacher_is_mixed_like_the_labels(model, mixing, weights):
     """With all weight on a teacher that is as sure as the labels, the loss is theirs."""
     sure = 40 * np.eye(3, dtype=np.float32)
-    given = [with_teacher((row, target), sure[target]) for row, target in examples()]
+    given = [with_teacher((row, target), sure[target]) for row, target in single_examples()]
     labels = Classification(weights=weights)
     plain = ImageLabels(labels, PROCESSOR, Augmentation(flip=True), Mixing(*mixing))
     model.train()
     expected = plain(model, plain.collate(examples()))
-    pixels, targets = PIXELS.transpose(0, 3, 1, 2), np.array([target for _, target in given])
-    columns = ImageExamples(pixels, np.arange(1, 6), targets)
+    gathered = ImageExamples.of(given)
     for weight in (0.0, 1.0):
         taught = replace(plain, labels=LabelDistillation(labels, 3, 1.0, weight))
-        for batch in map(taught.collate, (given, columns)):
-            assert batch.weight == pytest.approx(sum(map(taught.weight, given)))
-            torch.testing.assert_close(taught(model, batch), expected, rtol=1e-4, atol=1e-5)
-        assert taught.collate(given, LIMITS).targets["teacher"].shape == (7, 3)
+        batch = taught.collate(gathered)
+        assert batch.weight == pytest.approx(sum(map(taught.weight, given)))
+        torch.testing.assert_close(taught(model, batch), expected, rtol=1e-4, atol=1e-5)
+        assert taught.collate(gathered, LIMITS).targets["teacher"].shape == (7, 3)
 
 
 def test_a_batch_without_images_counts_for_nothing(model):
@@ -164,3 +172,10 @@ def test_a_batch_without_images_counts_for_nothing(model):
         objective = ImageLabels(labels, PROCESSOR)
         batch = objective.collate([], LIMITS)
         assert batch.weight == 0 and objective(model.eval(), batch)[0].item() == 0
+
+
+def test_images_of_several_sizes_are_no_batch():
+    sizes = [PIXELS[0], PIXELS[1, :4]]
+    rows = [ImageRow(lambda pixels=pixels: pixels) for pixels in sizes]
+    with pytest.raises(BadInput, match="images of several sizes"):
+        ImageExamples.of([(row, [0]) for row in rows])

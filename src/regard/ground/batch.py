@@ -148,11 +148,16 @@ class ImageRow:
     @staticmethod
     def pack(rows: Sequence["ImageRow"], limits: BatchLimits | None = None) -> PackedTokens:
         """Images of one shape."""
-        read = [row.read() for row in rows]
-        if len({pixels.shape for pixels in read}) > 1:
-            raise BadInput("images of several sizes cannot be read together")
-        images = torch.from_numpy(np.stack(read))
+        images = torch.from_numpy(read_images(rows))
         return pack_images(images, limits, [row.key for row in rows])
+
+
+def read_images(rows: Sequence[ImageRow]) -> np.ndarray:
+    """(B, C, H, W): the numbers of images of one shape."""
+    read = [row.read() for row in rows]
+    if len({pixels.shape for pixels in read}) > 1:
+        raise BadInput("images of several sizes cannot be read together")
+    return np.stack(read)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.images.augment import Augmentation, Mixing
+from regard.data.images.dataset import ImageExamples
 from regard.data.images.draws import Draws
 from regard.ground.batch import IGNORED, Batch, BatchLimits, ImageRow, pack_images
 from regard.ground.tape import NULL_TAPE, NullTape
@@ -45,16 +46,18 @@ class ImageLabels(Objective):
         """That of the labels."""
         return self.labels.weight(example)
 
-    def collate(self, examples: Sequence[Any], limits: BatchLimits | None = None) -> Batch:
-        """A batch of bytes; without examples, of one that does not count."""
+    def gather(self, examples: Sequence[Any]) -> ImageExamples:
+        """By columns."""
+        return ImageExamples.of(examples)
+
+    def collate(self, examples: Any, limits: BatchLimits | None = None) -> Batch:
+        """A batch of bytes, by columns; without examples, of one that does not count."""
         if not examples:
             blank = ImageRow(lambda: np.zeros(self.processor.shape, np.uint8))
-            return replace(self.labels.collate([(blank, self.labels.no_target)], limits), weight=0)
-        if isinstance(examples, list):  # of single images
-            return self.labels.collate(examples, limits)
-        columns: Any = examples
-        inputs = pack_images(torch.from_numpy(columns.pixels), limits, columns.keys)
-        return self.labels.with_targets(inputs, columns.targets, limits)
+            one = self.gather([(blank, self.labels.no_target)])
+            return replace(self.collate(one, limits), weight=0)
+        inputs = pack_images(torch.from_numpy(examples.pixels), limits, examples.keys)
+        return self.labels.with_targets(inputs, examples.targets, limits)
 
     def __call__(
         self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE

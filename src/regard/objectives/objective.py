@@ -46,6 +46,10 @@ class Objective:
         """Pack rows of tokens into inputs of a model; with ``limits``, of fixed shape."""
         return pack_texts(rows, limits)
 
+    def gather(self, examples: Sequence[Any]) -> Sequence[Any]:
+        """Single examples in the form in which ``collate`` reads them: by default as they are."""
+        return examples
+
     def collate(self, examples: Sequence[Any], limits: BatchLimits | None = None) -> Batch:
         """A batch of examples; with ``limits``, of fixed shape."""
         rows, targets = zip(*examples, strict=True) if examples else ((), ())

@@ -80,7 +80,7 @@ class TrainingData:
         tokens, rows = self.batching.limits.tokens, self.batching.limits.rows
         batches = inference_batches(lengths, BatchLimits(tokens, rows, tokens))
         for chosen in batches[processes.rank :: processes.size]:
-            yield objective.collate([self.dev[i] for i in chosen]).to(processes.device)
+            yield self._collate(objective, chosen).to(processes.device)
 
     def own_streams(self, processes: ProcessRank) -> range:
         """The development streams that this process reads."""
@@ -90,7 +90,11 @@ class TrainingData:
         """The next chunk of each stream."""
         own = self.own_streams(processes)
         for start in range(0, len(self.dev), self.dev_streams) if own else ():
-            yield objective.collate([self.dev[start + i] for i in own]).to(processes.device)
+            chosen = [start + i for i in own]
+            yield self._collate(objective, chosen).to(processes.device)
+
+    def _collate(self, objective: Any, chosen: Sequence[int]) -> Batch:
+        return objective.collate(objective.gather([self.dev[i] for i in chosen]))
 
 
 def held_out_indices(count: int, held_out: int) -> tuple[np.ndarray, np.ndarray]:

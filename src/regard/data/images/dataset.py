@@ -13,7 +13,7 @@ import numpy as np
 from regard.data.counter_rng import streams
 from regard.data.datasets.memory import MemoryDataset
 from regard.data.images.decoding import DecodingPool
-from regard.ground.batch import ImageRow
+from regard.ground.batch import ImageRow, read_images
 
 MOST_KEPT = 1 << 30  # bytes of arrays that are resized only once
 
@@ -25,6 +25,12 @@ class ImageExamples(Sequence[Any]):
     pixels: np.ndarray  # (B, C, H, W)
     keys: np.ndarray
     targets: np.ndarray
+
+    @classmethod
+    def of(cls, examples: Sequence[tuple[ImageRow, Any]]) -> "ImageExamples":
+        """Single examples, at least one, whose images are read here."""
+        rows, targets = zip(*examples, strict=True)
+        return cls(read_images(rows), np.array([row.key for row in rows]), np.array(targets))
 
     def __len__(self) -> int:
         return len(self.keys)
