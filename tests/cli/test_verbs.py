@@ -207,6 +207,8 @@ def test_align(model, small_run):
     gold.write_text("0-0\n")
     assert "1 lines for 12" in run("align", model, *files, "--gold", gold, code=2).stderr
     assert "layers 0-1" in run("align", model, *files, "--layer", 7, code=2).stderr
+    last = run("align", model, *files, "--layer", -1, "--head", -1)
+    assert "layer 1, head 1" in last.stderr
 
 
 def test_look(model, tmp_path):

@@ -105,9 +105,14 @@ def _with_options(
     method = replace(method, **{k: v for k, v in given.items() if v is not None})
     for pair in record(model.translator, pairs[:1]):
         layers = pair.attention().layers
-        depth, heads = len(layers), min(map(len, layers))
-        if not (0 <= method.layer < depth and 0 <= (method.head or 0) < heads):
-            raise BadInput(f"the decoder has layers 0-{depth - 1} and heads 0-{heads - 1}")
+        try:
+            layer = range(len(layers))[method.layer]
+            head = None if method.head is None else range(len(layers[layer]))[method.head]
+        except IndexError:
+            depth, heads = len(layers), min(map(len, layers))
+            has = f"layers 0-{depth - 1} and heads 0-{heads - 1}"
+            raise BadInput(f"the decoder has {has}") from None
+        method = replace(method, layer=layer, head=head)
     return method
 
 

@@ -199,9 +199,10 @@ TOKENIZE = Annotated[
 ]
 LOWERCASE = Annotated[bool, typer.Option("--lowercase", help="Ignore case (TER always does).")]
 SUBWORDS = Annotated[bool, typer.Option("--subwords", help="Use subword tokens instead of words.")]
-LAYER = Annotated[int | None, typer.Option("--layer", help="Layer, counted from 0.")]
+FROM_0 = "counted from 0 (from the end: -1, -2, …)"
+LAYER = Annotated[int | None, typer.Option("--layer", help=f"Layer, {FROM_0}.")]
 HEAD = Annotated[
-    int | None, typer.Option("--head", help="One head, counted from 0, instead of the mean.")
+    int | None, typer.Option("--head", help=f"One head, {FROM_0}, instead of the mean.")
 ]
 
 

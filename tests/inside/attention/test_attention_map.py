@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -37,6 +39,19 @@ def test_a_pruned_model_has_layers_with_fewer_heads():
         shown.select(1, 2)
     with pytest.raises(BadInput, match="layer 2, mean of all heads"):
         shown.select(2)
+
+
+def test_layers_and_heads_are_counted_from_the_end_too():
+    shown = example()
+    layers, heads = len(shown.layers), len(shown.layers[0])
+    np.testing.assert_array_equal(shown.select(-1, -heads), shown.select(layers - 1, 0))
+    assert shown.describe(-1, -heads) == shown.describe(layers - 1, 0)
+    assert shown.describe(head=-1) == f"cross, mean of all layers, head {heads - 1}"
+    uneven = replace(shown, layers=(shown.layers[0], shown.layers[1][:1]))
+    assert uneven.describe(head=-1) == "cross, mean of all layers, head -1"
+    assert uneven.describe(-1, -1) == "cross, layer 1, head 0"
+    with pytest.raises(BadInput, match=r"no such head .cross, layer 1, head -2."):
+        uneven.select(-1, -2)
 
 
 def test_select_says_what_is_not_there():

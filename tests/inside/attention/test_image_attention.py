@@ -254,8 +254,9 @@ def test_the_verb(folder, tmp_path):
     assert sum(map(sum, record["weights"])) + record["tokens"]["class"] == pytest.approx(
         1, abs=1e-4
     )
-    last, same = (run("look", model, image, "--layer", layer).stdout for layer in (-1, 1))
-    assert last == same and "layer 1" in last
+    chosen = (("--layer", -1, "--head", -1), ("--layer", 1, "--head", 2))
+    last, same = (run("look", model, image, *one).stdout for one in chosen)
+    assert last == same and "layer 1, head 2" in last
     record = json.loads(run("look", model, image, "--rollout", "--json").stdout)
     assert record["map"] == "encoder rollout" and len(record["weights"]) == 2
     for wrong, reason in (

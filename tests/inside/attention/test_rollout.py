@@ -63,6 +63,7 @@ def test_what_is_not_there_is_refused():
     found = RolloutMap.of(labelled(attention()))
     with pytest.raises(BadInput, match="heads are averaged"):
         found.select(head=0)
+    assert found.describe(-1) == found.describe(2)
     with pytest.raises(BadInput, match="no layer 3; there are 0 to 2"):
         found.select(3)
 

@@ -54,7 +54,10 @@ class AttentionMap:
         return np.stack(self.layers)
 
     def select(self, layer: int | None = None, head: int | None = None) -> np.ndarray:
-        """The weights (queries, keys) of one head; without a head or layer, the mean of all."""
+        """The weights (queries, keys) of one head; without a head or layer, the mean of all.
+
+        Both are counted from 0, or backwards from -1, the last.
+        """
         for name, value in (("layer", layer), ("head", head)):
             if value is not None:
                 check_whole(name, value, least=-sys.maxsize)
@@ -72,10 +75,19 @@ class AttentionMap:
 
     def describe(self, layer: int | None = None, head: int | None = None) -> str:
         """A description of what ``select`` returns for the same arguments."""
-        every = range(len(self.layers))
-        which_layer = "mean of all layers" if layer is None else f"layer {every[layer]}"
-        which_head = "mean of all heads" if head is None else f"head {head}"
+        which_layer = "mean of all layers" if layer is None else f"layer {self._number(layer)}"
+        which_head = "mean of all heads" if head is None else f"head {self._head(layer, head)}"
         return f"{self.name}, {which_layer}, {which_head}"
+
+    def _number(self, layer: int) -> int:
+        """That of a layer which may be counted from the end."""
+        return range(len(self.layers))[layer]
+
+    def _head(self, layer: int | None, head: int) -> int:
+        """The number of a head which may be counted from the end, if all layers agree on it."""
+        layers = self.layers if layer is None else (self.layers[layer],)
+        counts = {len(weights_HLS) for weights_HLS in layers if _has(weights_HLS, head)}
+        return range(*counts)[head] if len(counts) == 1 else head
 
     def mean_of_heads(self) -> "AttentionMap":
         """The same map with one head in each layer, the mean of all."""

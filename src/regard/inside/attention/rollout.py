@@ -44,4 +44,5 @@ class RolloutMap(AttentionMap):
 
     def describe(self, layer: int | None = None, head: int | None = None) -> str:
         """A description of what ``select`` returns for the same arguments."""
-        return f"{self.name}, " + ("all layers" if layer is None else f"through layer {layer}")
+        layers = "all layers" if layer is None else f"through layer {self._number(layer)}"
+        return f"{self.name}, {layers}"
