@@ -8,9 +8,17 @@ import numpy as np
 from regard.ground.errors import BadInput, shown
 
 
+def is_whole(value: Any, least: int | None = None, most: int | None = None) -> bool:
+    """Whether a value is a whole number within limits; true and false are not."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+        return False
+    number = int(value)
+    return (least is None or number >= least) and (most is None or number <= most)
+
+
 def check_whole(name: str, value: Any, least: int, most: int | None = None) -> int:
     """Return a whole number within limits; otherwise raise ``BadInput``."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+    if not is_whole(value):
         raise BadInput(f"{name} must be a whole number, not {shown(value)}")
     if value < least:
         raise BadInput(f"{name} must be at least {least}, not {shown(value)}")

@@ -12,6 +12,7 @@ import numpy as np
 
 from regard.data.files.fields import json_value
 from regard.data.files.sources import name_of, read_lines
+from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
 from regard.search.candidates import place
 from regard.search.rules.length_penalty import LENGTHS, Length, check_length_penalty
@@ -26,10 +27,10 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < HUGE
+    return is_whole(value, 0, HUGE - 1)
 
 
-HUGE = 1e12
+HUGE = 10**12
 FITS: dict[str, Callable[[Any], bool]] = {
     "line": _is_count,
     "text": _is_text,

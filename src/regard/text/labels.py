@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from regard.ground.batch import IGNORED
+from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput, shown
 from regard.ground.files import read_json, write_json
 
@@ -234,7 +235,7 @@ def labels_from_config(config: Mapping[str, Any]) -> LabelSet:
     listed = config.get("id2label")
     if listed is None:
         count = config.get("num_labels") or 2
-        if type(count) is not int or not 0 < count <= MOST:
+        if not is_whole(count, 1, MOST):
             raise BadInput(f"num_labels is {shown(count)}, not from 1 to {MOST}")
         listed = {number: f"LABEL_{number}" for number in range(count)}
     try:

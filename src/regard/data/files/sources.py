@@ -24,6 +24,7 @@ from regard.data.files.fields import (
     value_of,
 )
 from regard.data.files.text_files import STDIN, ended_lines, name_of, raw_lines
+from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
 from regard.text.hansards import LANGUAGES
 
@@ -312,7 +313,7 @@ def read_json_file(path: Path) -> dict[str, Any]:
 
 def _json_text(record: Any, key: str, where: str) -> str:
     value = value_of(record, key, where)
-    return str(value) if type(value) is int else typed(value, str, f"the value of {key!r}", where)
+    return str(value) if is_whole(value) else typed(value, str, f"the value of {key!r}", where)
 
 
 def _aligned(paths: tuple[str, ...]) -> Iterator[tuple[bytes, ...]]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
 from regard.models.facts import EncoderDecoder, Stack, Tokens, Trunk, change, values_named
 from regard.models.facts.positions import Sinusoid
@@ -144,7 +145,7 @@ class MarianFormat(HFFormat):
             return None
         given = {**IDS, **config}
         begin, end = given["decoder_start_token_id"], given["eos_token_id"]
-        if type(begin) is not int:
+        if not is_whole(begin):
             raise BadInput(f"{folder}: decoder_start_token_id is {begin!r}, not an id")
         tokenizer = MarianTokenizer.load(folder, begin)
         if end not in ((eos := tokenizer.target.eos), [eos]):
@@ -161,7 +162,7 @@ class MarianFormat(HFFormat):
             "eos": end[0] if isinstance(end, list) and len(end) == 1 else end,
         }
         for name, number in ids.items():
-            if type(number) is not int or not 0 <= number < vocab:
+            if not is_whole(number, 0, vocab - 1):
                 raise BadInput(f"config.json: the {name} token is {number!r}, no id of {vocab}")
         return ids
 

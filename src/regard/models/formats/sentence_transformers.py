@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
 from regard.ground.files import parse_json, read_bytes, read_json
 
@@ -56,7 +57,7 @@ def embedding_of(folder: Path) -> dict[str, Any] | None:
     longest = reading.get("max_seq_length")
     return {
         **embedding,
-        "longest": longest if type(longest) is int and longest > 2 else None,
+        "longest": longest if is_whole(longest, 3) else None,
         "lower": reading.get("do_lower_case") is True,
     }
 

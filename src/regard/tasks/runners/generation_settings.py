@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
-from regard.ground.checks import check_number, check_whole
+from regard.ground.checks import check_number, check_whole, is_whole
 from regard.ground.config import Config
 from regard.ground.errors import BadInput, shown
 from regard.models.formats.hf import GENERATION, GENERATION_KEYS
@@ -261,6 +261,6 @@ def _forbidden(words: Any, vocab: int) -> tuple[int, ...]:
         raise refused("bad_words_ids of several tokens are not supported")
     tokens = tuple(token for (token,) in words)
     for token in tokens:
-        if type(token) is not int or not 0 <= token < vocab:
+        if not is_whole(token, 0, vocab - 1):
             raise refused(f"bad_words_ids has {shown(token)}, no id of {vocab}")
     return tokens

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.ground.batch import ImageRow, TokenRow
-from regard.ground.checks import listed
+from regard.ground.checks import is_whole, listed
 from regard.ground.errors import BadInput, BadItem, shown
 from regard.search.step import Search
 from regard.text.inputs import check_text
@@ -94,8 +94,7 @@ def token_ids(one: Any, number: int, wanted: str = TEXT_OR_IDS) -> list[int]:
     if isinstance(one, Tensor):
         values = one.detach().cpu().numpy()
     elif isinstance(one, Sequence) and not isinstance(one, str | bytes):
-        whole = all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in one)
-        values = np.array(one if whole else ["no ids"])
+        values = np.array(one if all(map(is_whole, one)) else ["no ids"])
     if not isinstance(values, np.ndarray) or values.ndim != 1:
         raise BadItem(number, f"{shown(one)} is {wanted}")
     if not len(values):

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
 from regard.text.offsets import Segmentation
 from regard.text.words import Span
@@ -93,7 +94,7 @@ def check_pieces(pieces: Any, path: Path, *, distinct: bool = True) -> None:
     they need not be ``distinct``.
     """
     if not isinstance(pieces, dict) or not all(
-        type(number) is int and 0 <= number < 2 * len(pieces) for number in pieces.values()
+        is_whole(number, 0, 2 * len(pieces) - 1) for number in pieces.values()
     ):
         raise BadInput(f"{path}: its vocabulary is not one of pieces and their ids")
     if distinct and len(set(pieces.values())) < len(pieces):
