@@ -124,6 +124,8 @@ def test_rows_of_a_table(tmp_path):
             {"comma": True},
             "tsv has no option 'comma'; known: label, separator, texts",
         ),
+        ("answer", "SQuAD", {"path": "b"}, "SQuAD has no option 'path'; known: articles"),
+        ("classify", "MRPC", {"task": "RTE"}, "MRPC has no option 'task'; known: none"),
         ("classify", "tsv", {"texts": []}, "an example is one text or two, not 0"),
         ("classify", "tsv", {"texts": ["a", "b", "c"]}, "an example is one text or two, not 3"),
         ("classify", "jsonl", {"separator": ""}, "a separator of labels is at least one character"),

@@ -66,29 +66,28 @@ READERS: dict[str, dict[str, Reader]] = {
 
 
 def read(
-    kind: str, reader: str, path: Path, dropped: DropCounts | None = None, **options: Any
+    task: str, reader: str, path: Path, dropped: DropCounts | None = None, /, **options: Any
 ) -> Iterator[Example]:
     """The examples of a file for a task.
 
     A bad example is an error with file and line; with `dropped`, it is left out and counted.
     """
-    if kind not in READERS:
-        raise BadInput(f"unknown task {kind!r}{did_you_mean(kind, list(READERS))}")
-    known = {name.lower(): name for name in READERS[kind]}
+    if task not in READERS:
+        raise BadInput(f"unknown task {task!r}{did_you_mean(task, list(READERS))}")
+    known = {name.lower(): name for name in READERS[task]}
     if reader.lower() not in known:
-        wrong = did_you_mean(reader, list(READERS[kind]))
-        raise BadInput(f"no reader for task {kind!r} is called {reader!r}{wrong}")
+        wrong = did_you_mean(reader, list(READERS[task]))
+        raise BadInput(f"no reader for task {task!r} is called {reader!r}{wrong}")
     name = known[reader.lower()]
-    chosen = READERS[kind][name]
+    chosen = READERS[task][name]
     return chosen(Path(path), dropped=dropped, **_checked(chosen, name, options))
 
 
 def _checked(reader: Reader, name: str, options: dict[str, Any]) -> dict[str, Any]:
     """Options converted to the types of the reader's signature; lists become tuples."""
-    bound = reader.keywords if isinstance(reader, partial) else {}
-    function = reader.func if isinstance(reader, partial) else reader
-    hints = get_type_hints(function)
-    known = [one for one in inspect.signature(function).parameters if one not in bound][2:]
+    bound = partial(reader)  # of a partial: the same function and keywords
+    hints, names = get_type_hints(bound.func), inspect.signature(bound.func).parameters
+    known = [one for one in names if one not in bound.keywords][2:]
     checked = {}
     for option, value in options.items():
         if option not in known:
