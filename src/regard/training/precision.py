@@ -27,9 +27,14 @@ class Precision:
     kind: str
     why: str
 
+    @property
+    def is_bf16(self) -> bool:
+        """Whether products are in bf16."""
+        return self.kind == "bf16"
+
     def context(self, device: torch.device) -> AbstractContextManager:
         """The context of the forward pass."""
-        return torch.autocast(device.type, torch.bfloat16, enabled=self.kind == "bf16")
+        return torch.autocast(device.type, torch.bfloat16, enabled=self.is_bf16)
 
     @contextmanager
     def tf32_beside_bf16(self) -> Iterator[None]:
@@ -39,7 +44,7 @@ class Precision:
         """
         matmul = torch.backends.cuda.matmul
         before = matmul.allow_tf32
-        matmul.allow_tf32 = before or self.kind == "bf16"
+        matmul.allow_tf32 = before or self.is_bf16
         try:
             yield
         finally:
@@ -51,11 +56,12 @@ Step = Callable[[Precision], None]
 
 def checked_precision(kind: str, device: torch.device, why: str, advice: str = CHOOSE) -> Precision:
     """The requested precision; bf16 is refused where the device would emulate it."""
-    if kind == "bf16" and not has_bf16(device):
+    precision = Precision(kind, why)
+    if precision.is_bf16 and not has_bf16(device):
         raise BadInput(
             f"precision bf16 ({why}): the {_name(device)} has no fast products in bf16; {advice}"
         )
-    return Precision(kind, why)
+    return precision
 
 
 def choose(
@@ -96,23 +102,24 @@ def _timed(step: Step, kinds: tuple[str, ...], limit: float) -> dict[str, float]
             expected = best.get(kind, min(best.values(), default=0.0))
             if perf_counter() - began + expected > limit:
                 return best
-            best[kind] = min(_seconds(step, kind), best.get(kind, INFINITE))
+            taken = _seconds(step, Precision(kind, "probe"))
+            best[kind] = min(taken, best.get(kind, INFINITE))
         if max(best.values()) > CLEAR * min(best.values()):
             break
     return best
 
 
-def _seconds(step: Step, kind: str) -> float:
+def _seconds(step: Step, precision: Precision) -> float:
     """The time of a step; infinite if bf16 fails, or makes torch disable oneDNN."""
     enabled, start = torch.backends.mkldnn.enabled, perf_counter()
     try:
-        step(Precision(kind, "probe"))
+        step(precision)
     except RuntimeError:
-        if kind == "fp32":
+        if not precision.is_bf16:
             raise
         return INFINITE
-    kept = kind == "fp32" or torch.backends.mkldnn.enabled == enabled
-    return perf_counter() - start if kept else INFINITE
+    disabled = precision.is_bf16 and torch.backends.mkldnn.enabled != enabled
+    return INFINITE if disabled else perf_counter() - start
 
 
 @contextmanager

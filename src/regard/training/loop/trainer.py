@@ -180,7 +180,7 @@ class Trainer:
             self.trainable.probe(precision, examples, self.carried.initial)
 
         chosen = precisions.choose(requested, self.world.device, probe, job.budget_seconds)
-        half = self.world.any_rank(self.world.is_leader and chosen.kind == "bf16")
+        half = self.world.any_rank(self.world.is_leader and chosen.is_bf16)
         return Precision("bf16" if half else "fp32", chosen.why)
 
     def _check_finite(self) -> None:
