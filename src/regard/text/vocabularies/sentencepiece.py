@@ -13,6 +13,7 @@ TEXT, SCORE, TYPE = 1, 2, 3  # of a piece
 MODEL_TYPE, UNIGRAM = 3, 1  # of the trainer
 CHARSMAP = 2  # of the normalizer
 NORMAL, USER_DEFINED = 1, 4  # types of pieces
+VARINT, LENGTH_DELIMITED, FIXED = 0, 2, {1: 8, 5: 4}  # wire types; of fixed ones, their bytes
 
 
 class Piece(NamedTuple):
@@ -70,12 +71,15 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)
-        number, kind = tag >> 3, tag & 7
-        if kind == 0:
+        number, wire_type = tag >> 3, tag & 7
+        if wire_type == VARINT:
             value, at = _varint(message, at)
             yield number, value
             continue
-        size, at = _varint(message, at) if kind == 2 else ({1: 8, 5: 4}[kind], at)
+        if wire_type == LENGTH_DELIMITED:
+            size, at = _varint(message, at)
+        else:
+            size = FIXED[wire_type]
         if at + size > len(message):
             raise ValueError("it ends too early")
         yield number, message[at : at + size]
