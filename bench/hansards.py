@@ -21,7 +21,8 @@ from rich.table import Table as Shown
 
 import regard
 from regard.data.files.fast_align import read_fast_align
-from regard.data.files.sources import Table, read_lines, read_pairs
+from regard.data.files.sources import Table, read_pairs
+from regard.data.files.text_files import read_lines
 from regard.inside.alignment.align import (
     AlignmentMethod,
     PairAttention,

@@ -37,7 +37,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from train_translator import Pair, bucketed, padded, padding
 
-from regard.data.files.sources import read_lines
+from regard.data.files.text_files import read_lines
 from regard.data.packing import training_batches
 from regard.ground.batch import BatchLimits, RectangleLimits
 from regard.models.facts import EncoderDecoder, change

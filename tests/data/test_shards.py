@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from regard.data import shards
 from regard.data.datasets.pairs import PairStore, texts_of
-from regard.data.files.sources import DropCounts, Lines
+from regard.data.files.fields import DropCounts
+from regard.data.files.sources import Lines
 from regard.data.shards import TokenShard, TokenShardPair
 from regard.ground.errors import BadInput
 from small_shards import write_rows

@@ -10,7 +10,7 @@ from regard.cli.gold_links import Pairs
 from regard.cli.io.console import note
 from regard.cli.io.line_io import check_length
 from regard.cli.options import Symmetrisation
-from regard.data.files.sources import name_of
+from regard.data.files.text_files import name_of
 from regard.ground.errors import BadInput
 from regard.inside.alignment.align import AlignmentMethod, PairAttention, choose_method
 from regard.inside.alignment.bidirectional import choose_agreeing_methods, multiply_directions

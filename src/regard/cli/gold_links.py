@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from regard.data.files.sources import DropCounts, Source, read_lines, read_pairs
+from regard.data.files.fields import DropCounts
+from regard.data.files.sources import FileSource, read_pairs
+from regard.data.files.text_files import read_lines
 from regard.ground.errors import BadInput
 from regard.metrics.alignment import GoldLinks, parse_gold
 from regard.text.words import Spans
@@ -11,7 +13,7 @@ Pairs = list[tuple[str, str]]
 
 
 def read_text_pairs(
-    source: Source, longest_characters: int | None = None, dropped: DropCounts | None = None
+    source: FileSource, longest_characters: int | None = None, dropped: DropCounts | None = None
 ) -> Pairs:
     """All pairs, without their places."""
     return [(one, other) for _, one, other in read_pairs(source, longest_characters, dropped)]

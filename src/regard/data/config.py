@@ -6,16 +6,9 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, model_validator
 
-from regard.data.files.sources import (
-    STDIN,
-    Csv,
-    DropCounts,
-    JsonLines,
-    Lines,
-    Source,
-    Table,
-    read_lines,
-)
+from regard.data.files.fields import DropCounts
+from regard.data.files.sources import Csv, FileSource, JsonLines, Lines, Table
+from regard.data.files.text_files import STDIN, read_lines
 from regard.data.memory import MemoryExamples
 from regard.data.pretraining.documents import DocumentSource, TextFile, document_source
 from regard.data.pretraining.headings import Headings
@@ -147,7 +140,7 @@ class FilesConfig(Config):
             raise BadInput("pre-training reads documents: give data.train.documents")
         return document_source(str(root / self.documents), self.key)
 
-    def under(self, root: Path) -> Source:
+    def under(self, root: Path) -> FileSource:
         """The files of pairs, under the data root."""
 
         def place(name: str | None) -> str:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from regard.data.counter_rng import mixed
-from regard.data.files.sources import DropCounts
+from regard.data.files.fields import DropCounts
 from regard.data.packing import training_batches
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput

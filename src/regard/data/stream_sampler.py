@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.files.sources import DropCounts
+from regard.data.files.fields import DropCounts
 from regard.data.sampler import START, BatchSampler, Cursor, Dataset, SampledBatch
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput

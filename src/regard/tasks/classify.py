@@ -10,7 +10,8 @@ from pydantic import model_validator
 
 from regard.data.datasets.dataset import Dataset
 from regard.data.datasets.memory import BPEDropoutRows
-from regard.data.files.sources import DropCounts, read_pairs
+from regard.data.files.fields import DropCounts
+from regard.data.files.sources import read_pairs
 from regard.data.readers import GLUE_TASKS, LabelledExample
 from regard.ground.config import EMPTY_IS_NONE, Config
 from regard.ground.errors import BadInput

@@ -15,7 +15,7 @@ from torch import nn
 
 from regard.data.datasets.dataset import Batching, Dataset, TrainingData, split_held_out
 from regard.data.datasets.memory import MemoryDataset
-from regard.data.files.sources import DropCounts
+from regard.data.files.fields import DropCounts
 from regard.ground.errors import BadInput
 from regard.models.facts import AnyHead, FirstToken, LastToken, MeanPool, TrunkWithHeads
 from regard.models.formats.loaded_model import LoadedModel

@@ -10,7 +10,8 @@ from torch import nn
 
 from regard.data.datasets.dataset import Batching
 from regard.data.datasets.pairs import PairData, PairStore, load_pairs
-from regard.data.files.sources import DropCounts, read_pairs
+from regard.data.files.fields import DropCounts
+from regard.data.files.sources import read_pairs
 from regard.ground.config import Config
 from regard.metrics.bleu import bleu
 from regard.metrics.translation import MetricScore, chrf, ter

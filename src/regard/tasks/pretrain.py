@@ -14,7 +14,7 @@ from torch import nn
 
 from regard.data.datasets.dataset import Batching, TrainingData, held_out_indices
 from regard.data.datasets.documents import DocumentDataset
-from regard.data.files.sources import DropCounts
+from regard.data.files.fields import DropCounts
 from regard.data.pretraining.documents import Documents, read_documents, tokenize_documents
 from regard.ground.errors import BadInput
 from regard.ground.generators import seed_generators

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.datasets.dataset import ProcessRank
-from regard.data.files.sources import DropCounts
+from regard.data.files.fields import DropCounts
 from regard.ground.batch import Batch
 from regard.ground.config import Config
 from regard.ground.errors import BadInput

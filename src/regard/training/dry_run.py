@@ -7,7 +7,7 @@ from statistics import median
 from time import monotonic
 from typing import Any, NamedTuple
 
-from regard.data.files.sources import DropCounts
+from regard.data.files.fields import DropCounts
 from regard.data.sampler import BatchSampler
 from regard.models.paper import count_parameters
 from regard.training.checkpoint import Checkpoints

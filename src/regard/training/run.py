@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.data.files.sources import DropCounts
+from regard.data.files.fields import DropCounts
 from regard.ground.errors import BadInput
 from regard.ground.lock import FolderLock
 from regard.ground.uninitialised import uninitialised

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from regard.data.files.sources import DropCounts
+from regard.data.files.fields import DropCounts
 from regard.tasks.task import TaskScores
 from regard.training.recipe import Recipe, task_of
 

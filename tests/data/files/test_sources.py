@@ -11,16 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.files.sources import (
-    Csv,
-    DropCounts,
-    JsonLines,
-    Lines,
-    Table,
-    read_lines,
-    read_pairs,
-    read_texts,
-)
+from regard.data.files.fields import DropCounts
+from regard.data.files.sources import Csv, JsonLines, Lines, Table, read_pairs, read_texts
+from regard.data.files.text_files import read_lines
 from regard.ground.errors import BadInput
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data import shards
-from regard.data.files.sources import DropCounts
+from regard.data.files.fields import DropCounts
 from regard.data.pretraining import documents as module
 from regard.data.pretraining.documents import (
     Documents,

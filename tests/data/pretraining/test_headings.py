@@ -4,7 +4,8 @@ import gzip
 
 import pytest
 
-from regard.data.files.sources import DropCounts, read_pairs
+from regard.data.files.fields import DropCounts
+from regard.data.files.sources import read_pairs
 from regard.data.pretraining.headings import Headings, title_of
 from regard.ground.errors import BadInput
 

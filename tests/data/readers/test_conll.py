@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.files.sources import DropCounts
+from regard.data.files.fields import DropCounts
 from regard.data.readers import TaggedExample, read
 from regard.ground.errors import BadInput
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from regard.data.files.sources import DropCounts
+from regard.data.files.fields import DropCounts
 from regard.data.readers import GLUE_TASKS, read
 from regard.data.readers.glue import glue
 from regard.ground.errors import BadInput

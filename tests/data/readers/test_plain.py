@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from regard.data.files.sources import Csv, DropCounts, Table, read_cells
+from regard.data.files.fields import DropCounts
+from regard.data.files.sources import Csv, Table, read_cells
 from regard.data.readers import READERS, LabelledExample, TaggedExample, read
 from regard.ground.errors import BadInput
 

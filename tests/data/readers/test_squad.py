@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from regard.data.files.sources import DropCounts
+from regard.data.files.fields import DropCounts
 from regard.data.readers import GoldAnswer, QuestionExample, read
 from regard.ground.errors import BadInput
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.files.sources import DropCounts
+from regard.data.files.fields import DropCounts
 from regard.data.readers import LabelledExample, read
 from regard.data.readers.trees import tree
 from regard.ground.errors import BadInput

@@ -15,8 +15,7 @@ from regard.cli.io.console import note
 from regard.cli.io.output import OutputProgress
 from regard.cli.options import MAX_TOKENS
 from regard.data.files.arrivals import Arrivals
-from regard.data.files.sources import decoded, name_of
-from regard.data.files.text_files import raw_lines
+from regard.data.files.text_files import decoded, name_of, raw_lines
 from regard.ground.errors import BadInput, BadItem
 from regard.text.vocabularies.vocabulary import Vocabulary, token_count
 

@@ -13,7 +13,9 @@ from regard.cli.io.console import OUT, note, slug
 from regard.cli.io.table import print_table
 from regard.cli.runs.scores import check_expected
 from regard.data.config import FilesConfig
-from regard.data.files.sources import STDIN, DropCounts, read_pairs
+from regard.data.files.fields import DropCounts
+from regard.data.files.sources import read_pairs
+from regard.data.files.text_files import STDIN
 from regard.ground.errors import BadInput
 from regard.ground.files import write_json, write_text
 from regard.inside.studies.ladder import Ladder, LadderResult

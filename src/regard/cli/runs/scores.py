@@ -9,7 +9,7 @@ from typing import Any
 from regard.api import Model
 from regard.cli.io.console import OUT, cost_line, print_json, write_page
 from regard.cli.io.table import print_table
-from regard.data.files.sources import DropCounts
+from regard.data.files.fields import DropCounts
 from regard.ground.errors import BadInput
 from regard.inside.views.confusion_svg import draw_confusion
 from regard.metrics.classification import Confusion

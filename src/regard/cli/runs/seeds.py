@@ -10,7 +10,7 @@ from regard.api import load
 from regard.cli.io.console import OUT, cost_line, note
 from regard.cli.io.table import print_table
 from regard.cli.runs.scores import check_expected, test_scores
-from regard.data.files.sources import DropCounts
+from regard.data.files.fields import DropCounts
 from regard.ground.errors import BadInput
 from regard.ground.files import write_json
 from regard.metrics.translation import MetricScore

@@ -13,7 +13,7 @@ from rich.text import Text
 from regard.api import load
 from regard.cli.io.console import ERR, note
 from regard.cli.runs.scores import check_expected, show_scores, test_scores
-from regard.data.files.sources import DropCounts
+from regard.data.files.fields import DropCounts
 from regard.training.distributed import World
 from regard.training.loop.events import EndEvent, Event, duration
 from regard.training.recipe import Recipe

@@ -26,7 +26,7 @@ from regard.cli.options import (
     WORKERS,
     options_given,
 )
-from regard.data.files.sources import STDIN, name_of, read_lines
+from regard.data.files.text_files import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.inside.views.escape import escape_line
 

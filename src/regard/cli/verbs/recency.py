@@ -19,7 +19,7 @@ from regard.cli.options import (
     QUICK,
     was_given,
 )
-from regard.data.files.sources import name_of, read_lines
+from regard.data.files.text_files import name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text
 from regard.ground.lock import lock_vacant

@@ -20,7 +20,7 @@ from regard.cli.options import (
     STORED_PRECISION,
 )
 from regard.data.files.fields import filled
-from regard.data.files.sources import whole_text
+from regard.data.files.text_files import whole_text
 from regard.ground.errors import BadInput
 
 

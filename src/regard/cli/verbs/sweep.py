@@ -7,7 +7,7 @@ import typer
 
 from regard.cli.io.console import note, print_json, print_line, write_page
 from regard.cli.options import INTERVAL, JSON, LOWERCASE, OUT_FILE, TOKENIZE
-from regard.data.files.sources import STDIN, name_of, read_lines
+from regard.data.files.text_files import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:

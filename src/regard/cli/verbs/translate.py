@@ -47,7 +47,7 @@ from regard.cli.options import (
     WORKERS,
     was_given,
 )
-from regard.data.files.sources import name_of, read_lines
+from regard.data.files.text_files import name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.text.vocabularies.vocabulary import Vocabulary
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import torch
 
-from regard.data.files.sources import DropCounts
+from regard.data.files.fields import DropCounts
 from regard.data.packing import inference_batches
 from regard.data.sampler import BatchSampler, Dataset, shuffled
 from regard.ground.batch import Batch, BatchLimits

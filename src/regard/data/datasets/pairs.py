@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from regard.data.datasets.dataset import Batching, TrainingData, held_out_indices
-from regard.data.files.sources import DropCounts, Source, read_examples, read_pairs
+from regard.data.files.fields import DropCounts
+from regard.data.files.sources import FileSource, read_examples, read_pairs
 from regard.data.sampler import Dataset
 from regard.data.shards import (
     Chunk,
@@ -31,20 +32,20 @@ class PairStore:
     skip_bad: bool = False
     dropped: DropCounts = field(default_factory=DropCounts)
 
-    def tokenize(self, name: str, source: Source) -> TokenShardPair:
+    def tokenize(self, name: str, source: FileSource) -> TokenShardPair:
         """Pairs of ids."""
         fingerprint = " ".join(side.fingerprint for side in self.sides)
         encoders = [side.encode_all for side in self.sides]
         return self._store(name, source, encoders, max(map(len, self.sides)), fingerprint)
 
-    def store_texts(self, name: str, source: Source) -> TokenShardPair:
+    def store_texts(self, name: str, source: FileSource) -> TokenShardPair:
         """Pairs of texts, as rows of bytes."""
         return self._store(f"{name}.text", source, [_as_utf8, _as_utf8], 256, "text")
 
     def _store(
         self,
         name: str,
-        source: Source,
+        source: FileSource,
         encoders: Sequence[Encode],
         vocab: int,
         fingerprint: str,
@@ -67,7 +68,7 @@ class PairStore:
         encoded = (side.encode_all(one) for side, one in zip(self.sides, texts, strict=True))
         return list(zip(*encoded, strict=True))
 
-    def texts(self, source: Source) -> list[tuple[str, str]]:
+    def texts(self, source: FileSource) -> list[tuple[str, str]]:
         """The pairs of a file as text."""
         pairs = read_pairs(source, self.longest_characters, DropCounts() if self.skip_bad else None)
         return [(first, second) for _, first, second in pairs]
@@ -139,7 +140,7 @@ class PairData(TrainingData):
     """Pairs of texts; those of the development set can be read as texts again."""
 
     store: PairStore
-    dev_source: Source
+    dev_source: FileSource
     dev_N: np.ndarray | None  # those of the source that are held out
 
     def dev_texts(self, count: int) -> list[tuple[str, str]]:
@@ -149,7 +150,11 @@ class PairData(TrainingData):
 
 
 def load_pairs(
-    store: PairStore, batching: Batching, train: Source, dev: Source | int, dropout: float = 0.0
+    store: PairStore,
+    batching: Batching,
+    train: FileSource,
+    dev: FileSource | int,
+    dropout: float = 0.0,
 ) -> PairData:
     """Tokenise pairs, or read what was tokenised before; ``dev`` may be a number to hold out."""
     read = store.store_texts if dropout else store.tokenize

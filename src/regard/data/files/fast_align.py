@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from regard.data.files.sources import name_of, read_lines
+from regard.data.files.text_files import name_of, read_lines
 from regard.ground.errors import BadInput
 
 SEPARATOR = "|||"

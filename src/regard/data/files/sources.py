@@ -12,7 +12,6 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, cast
 
-from regard.data.files.arrivals import Arrivals
 from regard.data.files.fields import (
     BadExample,
     DropCounts,
@@ -23,7 +22,7 @@ from regard.data.files.fields import (
     typed,
     value_of,
 )
-from regard.data.files.text_files import STDIN, ended_lines, name_of, raw_lines
+from regard.data.files.text_files import STDIN, decoded, name_of, raw_lines, read_lines
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
 from regard.text.hansards import LANGUAGES
@@ -222,28 +221,8 @@ class JsonLines(OneFile):
         return tuple(_json_text(record, str(key), where) for key in self.columns)
 
 
-Source = FileSource
-
-
-def read_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[str]:
-    """The lines of a UTF-8 file, of standard input (``-``), or of a .gz or .xz file.
-
-    Only a line feed (after an optional carriage return) ends a line: other line separators of
-    Unicode occur inside sentences, and parallel files must stay parallel. ``arrivals`` tells
-    whether the next line has arrived.
-    """
-    for number, raw in enumerate(raw_lines(path, arrivals), start=1):
-        yield decoded(raw, f"{name_of(path)}:{number}")
-
-
-def whole_text(path: str | Path) -> str:
-    """All lines as one text; it ends in a line feed if the file does."""
-    lines = enumerate(ended_lines(path), start=1)
-    return "".join(decoded(raw, f"{name_of(path)}:{number}") for number, raw in lines)
-
-
 def read_pairs(
-    source: Source, longest_characters: int | None = 5_000, dropped: DropCounts | None = None
+    source: FileSource, longest_characters: int | None = 5_000, dropped: DropCounts | None = None
 ) -> Iterator[tuple[str, str, str]]:
     """(where, source text, target text) of every pair.
 
@@ -255,7 +234,7 @@ def read_pairs(
 
 
 def read_texts(
-    source: Source, longest_characters: int | None = None, dropped: DropCounts | None = None
+    source: FileSource, longest_characters: int | None = None, dropped: DropCounts | None = None
 ) -> Iterator[tuple[str, str]]:
     """(where, text) of every example with one text; otherwise as `read_pairs`."""
     for where, (text,) in read_examples(source, 1, longest_characters, dropped):
@@ -263,7 +242,7 @@ def read_texts(
 
 
 def read_examples(
-    source: Source, sides: int, longest_characters: int | None, dropped: DropCounts | None
+    source: FileSource, sides: int, longest_characters: int | None, dropped: DropCounts | None
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """(where, texts) of every example with any number of texts; otherwise as `read_pairs`."""
     if source.sides != sides:
@@ -333,13 +312,3 @@ def _aligned(paths: tuple[str, ...]) -> Iterator[tuple[bytes, ...]]:
                 f"but {name_of(paths[other])} has {lengths[other]}"
             )
         yield lines
-
-
-def decoded(raw: bytes, where: str) -> str:
-    """The text of a line."""
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        column = len(raw[: error.start].decode("utf-8")) + 1
-        byte = f"byte 0x{raw[error.start]:02x} at column {column}"
-        raise BadExample(where, "not UTF-8", f"not UTF-8 ({byte})") from None

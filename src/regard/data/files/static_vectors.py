@@ -17,8 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from regard.data.files.sources import decoded
-from regard.data.files.text_files import opened, raw_lines
+from regard.data.files.text_files import decoded, opened, raw_lines
 from regard.ground.errors import BadInput
 
 HEADER = re.compile(rb"(\d+)[ \t](\d+)[ \t]*\r?\n?")

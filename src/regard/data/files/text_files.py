@@ -1,4 +1,4 @@
-"""Bytes, and lines of bytes, from files: plain, gz or xz, or standard input."""
+"""Bytes, and lines of bytes or of text, from files: plain, gz or xz, or standard input."""
 
 import codecs
 import contextlib
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from regard.data.files.arrivals import Arrivals
+from regard.data.files.fields import BadExample
 from regard.ground.errors import BadInput
 
 STDIN = "-"
@@ -39,6 +40,33 @@ def ended_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[
             line, mark = line.removeprefix(mark), b""
             if line:
                 yield line[:-2] + b"\n" if line.endswith(b"\r\n") else line
+
+
+def read_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[str]:
+    """The lines of a UTF-8 file, of standard input (``-``), or of a .gz or .xz file.
+
+    Only a line feed (after an optional carriage return) ends a line: other line separators of
+    Unicode occur inside sentences, and parallel files must stay parallel. ``arrivals`` tells
+    whether the next line has arrived.
+    """
+    for number, raw in enumerate(raw_lines(path, arrivals), start=1):
+        yield decoded(raw, f"{name_of(path)}:{number}")
+
+
+def whole_text(path: str | Path) -> str:
+    """All lines as one text; it ends in a line feed if the file does."""
+    lines = enumerate(ended_lines(path), start=1)
+    return "".join(decoded(raw, f"{name_of(path)}:{number}") for number, raw in lines)
+
+
+def decoded(raw: bytes, where: str) -> str:
+    """The text of a line."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        column = len(raw[: error.start].decode("utf-8")) + 1
+        byte = f"byte 0x{raw[error.start]:02x} at column {column}"
+        raise BadExample(where, "not UTF-8", f"not UTF-8 ({byte})") from None
 
 
 @contextlib.contextmanager

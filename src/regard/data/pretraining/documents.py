@@ -12,15 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from regard.data import shards
-from regard.data.files.sources import (
-    DropCounts,
-    FileSource,
-    JsonLines,
-    name_of,
-    read_lines,
-    read_texts,
-    whole_text,
-)
+from regard.data.files.fields import DropCounts
+from regard.data.files.sources import FileSource, JsonLines, read_texts
+from regard.data.files.text_files import name_of, read_lines, whole_text
 from regard.data.pretraining.sentences import sentences
 from regard.data.shards import Chunk, Encode, Ids, TokenShard, encode_chunk, store_rows
 from regard.ground.errors import BadInput

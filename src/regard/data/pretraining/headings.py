@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from functools import partial
 
-from regard.data.files.sources import Examples, FileSource, decoded
-from regard.data.files.text_files import name_of, raw_lines
+from regard.data.files.sources import Examples, FileSource
+from regard.data.files.text_files import decoded, name_of, raw_lines
 
 HEADING = re.compile(rb"\s*((?:= )+)(.*?\S)((?: =)+)\s*")
 

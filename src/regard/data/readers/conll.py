@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from regard.data.files.fields import BadExample, DropCounts, parsed
-from regard.data.files.sources import name_of, read_lines
+from regard.data.files.text_files import name_of, read_lines
 from regard.data.readers.examples import TaggedExample
 
 Numbered = list[tuple[str, str]]  # where, line

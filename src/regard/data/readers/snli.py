@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from regard.data.files.fields import DropCounts, one_of, parsed
-from regard.data.files.sources import STDIN, JsonLines, Lines, Source, Table, name_of, read_examples
+from regard.data.files.sources import FileSource, JsonLines, Lines, Table, read_examples
+from regard.data.files.text_files import STDIN, name_of
 from regard.data.readers.examples import LabelledExample
 from regard.ground.errors import BadInput
 
@@ -37,7 +38,7 @@ def _decided(path: Path, dropped: DropCounts | None) -> Iterator[tuple[str, tupl
 
 def _rows(path: Path, dropped: DropCounts | None) -> Iterator[tuple[str, tuple[str, ...]]]:
     name = path.name.removesuffix(".gz").removesuffix(".xz")
-    source: Source
+    source: FileSource
     if name.endswith(".txt"):
         source = Table(str(path), _COLUMNS)
     elif name.startswith("s1."):

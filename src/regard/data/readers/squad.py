@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.files.fields import BadExample, DropCounts, field_of, filled, parsed, typed
-from regard.data.files.sources import name_of, read_json_file
+from regard.data.files.sources import read_json_file
+from regard.data.files.text_files import name_of
 from regard.data.readers.examples import GoldAnswer, QuestionExample
 from regard.ground.errors import BadInput
 
