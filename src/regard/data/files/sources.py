@@ -30,7 +30,7 @@ from regard.text.hansards import LANGUAGES
 Column = int | str
 Examples = Iterator[tuple[list[str], Callable[[], tuple[str, ...]]]]
 """The place of every text of each example, and what parses its texts."""
-_Numbered = Iterator[tuple[int, bytes]]  # lines of a file, counted from 1
+NumberedLines = Iterator[tuple[int, bytes]]  # lines of a file, counted from 1
 
 
 class FileSource:
@@ -89,31 +89,44 @@ class Lines(FileSource):
 
 @dataclass(frozen=True)
 class OneFile(FileSource):
-    """A file, each line of which has all texts of an example."""
+    """Examples that are complete in one file."""
 
     path: str
-    columns: tuple[Column, ...]
-    spaced: tuple[str, ...] = ()
 
     @property
     def paths(self) -> tuple[str, ...]:
         return (self.path,)
+
+    def lines(self) -> NumberedLines:
+        """The lines of the file."""
+        return enumerate(raw_lines(self.path), start=1)
+
+    def place(self, number: int) -> str:
+        """What messages call a line."""
+        return f"{name_of(self.path)}:{number}"
+
+
+@dataclass(frozen=True)
+class ColumnFile(OneFile):
+    """A file, each line of which has all texts of an example."""
+
+    columns: tuple[Column, ...]
+    spaced: tuple[str, ...] = ()
 
     @property
     def sides(self) -> int:
         """How many texts an example has."""
         return len(self.columns)
 
-    def begin(self, lines: _Numbered) -> "tuple[OneFile, _Numbered]":
+    def begin(self, lines: NumberedLines) -> "tuple[ColumnFile, NumberedLines]":
         """The source and its lines, without a header."""
         return self, lines
 
     def examples(self) -> Examples:
         """The texts are parts of a line."""
-        name = name_of(self.path)
-        source, lines = self.begin(enumerate(raw_lines(self.path), start=1))
+        source, lines = self.begin(self.lines())
         for number, raw in lines:
-            where = f"{name}:{number}"
+            where = self.place(number)
             yield [where] * source.sides, partial(source.decode, raw, where)
 
     def decode(self, raw: bytes, where: str) -> tuple[str, ...]:
@@ -126,7 +139,7 @@ class OneFile(FileSource):
 
 
 @dataclass(frozen=True)
-class Table(OneFile):
+class Table(ColumnFile):
     """Tab-separated columns of one file, by number from 0 or by the name in its first line.
 
     There is no quoting. ``optional`` columns may be missing from the first line, and so from all
@@ -138,7 +151,7 @@ class Table(OneFile):
     unnamed: tuple[str, ...] = ()
     most_cells: int | None = None  # of a line, if that is known
 
-    def records(self, lines: _Numbered) -> _Numbered:
+    def records(self, lines: NumberedLines) -> NumberedLines:
         """The lines of the table; in CSV several lines of a file may be one."""
         return lines
 
@@ -146,15 +159,15 @@ class Table(OneFile):
         """All columns of a line."""
         return line.split("\t")
 
-    def begin(self, lines: _Numbered) -> "tuple[Table, _Numbered]":
+    def begin(self, lines: NumberedLines) -> "tuple[Table, NumberedLines]":
         """The table with columns that are counted, and its lines without names of columns."""
         lines = self.records(lines)
         if all(isinstance(column, int) for column in self.columns):
             return self, lines
         first = next(lines, None)
         if first is None:
-            raise BadInput(f"{name_of(self.path)}: empty, without a header")
-        where = f"{name_of(self.path)}:1"
+            raise BadInput(f"{self.name}: empty, without a header")
+        where = self.place(1)
         header = self.cells(decoded(first[1], where), where)
         if len(header) == len(self.unnamed):
             header, lines = [*self.unnamed], chain([first], lines)
@@ -187,7 +200,7 @@ class Table(OneFile):
 class Csv(Table):
     """The same with commas, quoted by RFC 4180."""
 
-    def records(self, lines: _Numbered) -> _Numbered:
+    def records(self, lines: NumberedLines) -> NumberedLines:
         """Lines joined until their quotes are closed, under the number of the first."""
         first, begun = 1, b""
         for number, raw in lines:
@@ -196,7 +209,7 @@ class Csv(Table):
                 yield first, begun
                 begun = b""
         if begun:
-            raise BadInput(f"{name_of(self.path)}:{first}: a quote that is never closed")
+            raise BadInput(f"{self.place(first)}: a quote that is never closed")
 
     def limit(self, header: Sequence[str]) -> int | None:
         """As many as there are names: more mean a comma that is not quoted."""
@@ -210,7 +223,7 @@ class Csv(Table):
         return cells
 
 
-class JsonLines(OneFile):
+class JsonLines(ColumnFile):
     """One JSON object per line; column ``"translation.en"`` is the key "en" in "translation".
 
     Integers are read as text, since labels often are integers.

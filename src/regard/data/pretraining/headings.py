@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from functools import partial
 
-from regard.data.files.sources import Examples, FileSource
-from regard.data.files.text_files import decoded, name_of, raw_lines
+from regard.data.files.sources import Examples, OneFile
+from regard.data.files.text_files import decoded
 
 HEADING = re.compile(rb"\s*((?:= )+)(.*?\S)((?: =)+)\s*")
 
@@ -13,18 +13,13 @@ _Line = tuple[bytes, str]  # and where it stands
 
 
 @dataclass(frozen=True)
-class Headings(FileSource):
+class Headings(OneFile):
     """Pairs (text of a section, its heading); sections without text are left out.
 
     A section ends at the next heading of any level; its paragraphs are joined by spaces.
     """
 
-    path: str
     spaced: tuple[str, ...] = ()
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        return (self.path,)
 
     @property
     def sides(self) -> int:
@@ -33,15 +28,14 @@ class Headings(FileSource):
 
     def examples(self) -> Examples:
         """The place of an example is that of its heading."""
-        name = name_of(self.path)
         heading: _Line | None = None
         section: list[_Line] = []
-        for number, raw in enumerate(raw_lines(self.path), start=1):
+        for number, raw in self.lines():
             if (title := title_of(raw)) is not None:
                 yield from _pair(heading, section)
-                heading, section = (title, f"{name}:{number}"), []
+                heading, section = (title, self.place(number)), []
             elif raw.strip():
-                section.append((raw, f"{name}:{number}"))
+                section.append((raw, self.place(number)))
         yield from _pair(heading, section)
 
 
