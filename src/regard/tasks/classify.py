@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import model_validator
 
 from regard.data.datasets.dataset import Dataset
 from regard.data.datasets.memory import BPEDropoutRows
 from regard.data.files.fields import DropCounts
 from regard.data.files.sources import read_pairs
 from regard.data.readers import GLUE_TASKS, LabelledExample
-from regard.ground.config import EMPTY_IS_NONE, Config
+from regard.ground.config import EMPTY_IS_NONE
 from regard.ground.errors import BadInput
 from regard.images.config import ImagesConfig
 from regard.images.processor import ImageProcessor
@@ -33,7 +32,7 @@ from regard.tasks.image_labels import (
     unread_image_keys,
 )
 from regard.tasks.inference.classifier import Classifier
-from regard.tasks.labels import SCORES, ClassWeights, class_weights
+from regard.tasks.labels import SCORES, ClassWeights, KindOfLabelsConfig, class_weights
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
@@ -45,16 +44,20 @@ METRICS = {
     "several": ("micro-F1", "accuracy"),
     "number": ("Pearson", "Spearman"),
 }
-UNREAD = {"one": (), "several": ("weights", "positive"), "number": ("names", "weights", "positive")}
 
 
-class LabelsConfig(Config):
+class LabelsConfig(KindOfLabelsConfig):
     """The labels of texts: their names where files write them otherwise, and their weights.
 
     A text has "one" label, "several", or a "number". ``weights`` are one per label (default 1), or
     "balanced": all labels together count the same. F1 is that of the label ``positive``.
     """
 
+    unread: ClassVar = {
+        "one": (),
+        "several": ("weights", "positive"),
+        "number": ("names", "weights", "positive"),
+    }
     kind: Literal["one", "several", "number"] = "one"
     """A text has one label, several, or a number."""
     names: dict[str, str] | None = None
@@ -63,13 +66,6 @@ class LabelsConfig(Config):
     """The weight of each label in the loss, or "balanced"."""
     positive: Annotated[str | None, EMPTY_IS_NONE] = None
     """The label of which F1 is measured."""
-
-    @model_validator(mode="after")
-    def _only_single_labels_have_these(self) -> "LabelsConfig":
-        for key in UNREAD[self.kind]:
-            if getattr(self, key) is not None:
-                raise ValueError(f"{key} cannot be used with labels of kind {self.kind!r}")
-        return self
 
 
 class Classify(EncoderTask):

@@ -1,11 +1,12 @@
-"""What labels of texts and of words share: how much each class counts, and how it is scored."""
+"""What labels of texts and of words share: their table, their weights and their scores."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.metrics.classification import (
     class_table,
@@ -18,6 +19,20 @@ from regard.tasks.task import TaskScores
 from regard.text.labels import LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
 
 ClassWeights = dict[str, Annotated[float, Field(gt=0)]] | Literal["balanced"]
+
+
+class KindOfLabelsConfig(Config):
+    """A table ``[labels]``; each kind of labels leaves some of its keys ``unread``."""
+
+    unread: ClassVar[Mapping[str, tuple[str, ...]]]
+    kind: str
+
+    @model_validator(mode="after")
+    def _keys_fit_the_kind(self) -> Self:
+        for key in self.unread[self.kind]:
+            if getattr(self, key) not in (None, False):
+                raise ValueError(f"{key} cannot be used with labels of kind {self.kind!r}")
+        return self
 
 
 def class_weights(

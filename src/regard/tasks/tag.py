@@ -13,7 +13,7 @@ from pydantic import model_validator
 
 from regard.data.readers import TaggedExample
 from regard.ground.batch import IGNORED
-from regard.ground.config import EMPTY_IS_NONE, Config
+from regard.ground.config import EMPTY_IS_NONE
 from regard.ground.errors import BadInput
 from regard.metrics.entities import entity_scores, entity_table, scheme_tags, to_scheme
 from regard.models.facts import TokenLabelHead, TransitionHead, TrunkWithHeads
@@ -23,14 +23,14 @@ from regard.objectives.labels import TOKEN_OBJECTIVES
 from regard.objectives.objective import Objective
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.inference.tagger import Tagger, word_windows
-from regard.tasks.labels import SCORES, ClassWeights, class_weights
+from regard.tasks.labels import SCORES, ClassWeights, KindOfLabelsConfig, class_weights
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.labels import LABEL_SETS, LabelSet
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 
-class TagsConfig(Config):
+class TagsConfig(KindOfLabelsConfig):
     """The table ``[labels]`` of a recipe with ``task = "tag"``.
 
     A word has "one" tag or a "number". Tags of entities are converted to ``scheme`` ("" or none:
@@ -39,6 +39,7 @@ class TagsConfig(Config):
     tag has the same total weight.
     """
 
+    unread: ClassVar = {"one": (), "number": ("names", "weights", "scheme", "crf")}
     kind: Literal["one", "number"] = "one"
     """A word has one tag, or a number."""
     names: dict[str, str] | None = None
@@ -54,10 +55,7 @@ class TagsConfig(Config):
     """The scheme that tags of entities are converted to."""
 
     @model_validator(mode="after")
-    def _only_tags_have_these(self) -> "TagsConfig":
-        for key in ("names", "weights", "scheme", "crf"):
-            if self.kind != "one" and getattr(self, key) not in (None, False):
-                raise ValueError(f"{key} cannot be used with labels of kind {self.kind!r}")
+    def _weights_without_crf(self) -> "TagsConfig":
         if self.crf and self.weights is not None:
             raise ValueError("weights of single tags cannot be used with crf")
         return self
