@@ -4,6 +4,7 @@ import io
 import json
 import struct
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,6 +25,8 @@ CONFIGS = (
     {"size": {"height": 64, "width": 64}, "resample": 0, "do_normalize": False},
     {"do_resize": False, "image_std": [0.3, 0.2, 0.1]},
     {"size": {"shortest_edge": 24}, "do_center_crop": True, "crop_size": 16},
+    {"size": {"shortest_edge": 24, "longest_edge": 30}},
+    {"size": {"shortest_edge": 24, "longest_edge": 40}, "do_center_crop": True, "crop_size": 20},
     {"size": {"height": 37, "width": 50}, "rescale_factor": 1 / 127.5, "do_rescale": True},
     {"size": [20, 33], "image_mean": 0.25, "image_std": [0.3, 0.2, 0.1]},
     {"image_mean": 0.0, "image_std": 2.0},
@@ -245,8 +248,17 @@ def test_a_configuration_that_says_nothing_sensible_is_refused(config, tmp_path)
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        ({"size": {"shortest_edge": 32, "longest_edge": 40}}, "not shortest_edge and longest_edge"),
-        ({"size": {"longest_edge": 32}}, "shortest_edge alone, not longest_edge"),
+        (
+            {"size": {"longest_edge": 32}},
+            r"shortest_edge \(with longest_edge or .*, not longest_edge",
+        ),
+        ({"size": {"max_height": 32, "max_width": 9}}, "not max_height and max_width"),
+        ({"size": {"height": 32, "longest_edge": 9}}, "not height and longest_edge"),
+        ({"size": {}}, "not nothing"),
+        (
+            {"crop_size": {"shortest_edge": 8, "longest_edge": 9}},
+            "not shortest_edge and longest_edge",
+        ),
         ({"size": [32, 32, 3]}, r"size: \[32, 32, 3\] is no number of pixels"),
         ({"resample": "bicubic"}, r"resample is 'bicubic', not one of 0 \(nearest\)"),
         ({"resample": None}, "resample is null, and do_resize needs it"),
@@ -278,7 +290,23 @@ def test_another_size_keeps_the_share_that_is_cropped(size, crop, side, expected
     before = ImageProcessor(size=size, crop=crop, crop_offset="round", resample=3)
     after = ImageProcessor(size=expected, crop=(side, side), crop_offset="round", resample=3)
     assert before.at_size(side) == after
+    limited = replace(before, longest_edge=600).at_size(side)
+    assert limited == replace(after, longest_edge=600 * side // 224)
     assert ImageProcessor(size=size).at_size(side) == ImageProcessor(size=(side, side))
+
+
+@pytest.mark.parametrize("edges", [(24, 30), (24, 24), (24, 20), (7, 700), (1, 9), (300, 301)])
+def test_the_longer_side_has_a_limit_as_in_transformers(edges):
+    transformers = pytest.importorskip("transformers")
+    size = dict(zip(("shortest_edge", "longest_edge"), edges, strict=True))
+    theirs = transformers.ViTImageProcessorPil(size=size)
+    ours = ImageProcessor.of_config({"size": size}, "here")
+    for shape in ((37, 50), (50, 37), (24, 24), (24, 91), (91, 24), (33, 64), (1, 1), (30, 31)):
+        image = RGB[:1, :1].repeat(shape[0], 0).repeat(shape[1], 1)
+        expected = theirs(images=Image.fromarray(image), return_tensors="np")["pixel_values"][0]
+        np.testing.assert_allclose(read(ours, image), expected, rtol=0, atol=1e-6)
+    with pytest.raises(BadItem, match="it would be resized to 0 ×"):
+        read(replace(ours, size=24, longest_edge=30), np.zeros((1, 5_000), np.uint8))
 
 
 def test_a_crop_must_fit():

@@ -1,6 +1,7 @@
 """Folders of ``timm``: values, tensors both ways, images as it reads them, and what is refused."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -123,6 +124,10 @@ def test_what_timm_cannot_say_is_not_written(tmp_path):
     for ours in (model(positions="sinusoid"), model(eps=1e-12), model(activation="relu")):
         with pytest.raises(BadInput, match="the timm format cannot express"):
             folders.write(tmp_path, ours, "timm")
+    ours = model()
+    limited = replace(ours, tokenizer=replace(ours.tokenizer, longest_edge=9))
+    with pytest.raises(BadInput, match="the timm format cannot express a longest_edge"):
+        folders.write(tmp_path, limited, "timm")
     tiny = change(bert.TINY, width=8, heads=2, inner=8, vocab=9)
     with pytest.raises(BadInput, match="BERT: timm has no format"):
         folders.write(tmp_path, LoadedModel(bert.PAPER, tiny, tiny.build()), "timm")

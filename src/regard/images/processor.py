@@ -23,6 +23,7 @@ RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box",
 REFUSED = ("do_pad", "do_flip_channel_order", "do_thumbnail")  # steps that are not supported
 CROP_OFFSETS = {"floor": lambda rest: rest // 2, "round": lambda rest: round(rest / 2)}
 NEEDED = (("do_resize", "size"), ("do_resize", "resample"), ("do_rescale", "rescale_factor"))
+NO_SIZE = "size: height and width, or shortest_edge (with longest_edge or without), not {}"
 NO_TEXT = "this model reads images, no texts"
 Size = tuple[int, int]  # height and width
 
@@ -31,8 +32,9 @@ Size = tuple[int, int]  # height and width
 class ImageProcessor:
     """Images as the numbers that a model reads.
 
-    They are resized to ``size``, height and width (one number is the length of the shorter side),
-    by the filter ``resample`` of Pillow; then their middle of the size ``crop`` is taken, of which
+    They are resized to ``size``, height and width (one number is the length of the shorter side,
+    or less where the longer one would have more than ``longest_edge``), by the filter ``resample``
+    of Pillow; then their middle of the size ``crop`` is taken, of which
     ``crop_offset`` says how half a pixel is rounded: "floor" as ``transformers`` does, "round" (to
     the even number) as torchvision and ``timm`` do. Bytes are multiplied by ``scale``; then the
     ``mean`` of each channel is subtracted, and the result divided by ``std``. There is one channel,
@@ -53,6 +55,7 @@ class ImageProcessor:
     crop: Size | None = None
     scale: float = 1 / 255
     crop_offset: str = "floor"
+    longest_edge: int | None = None
 
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std) or len(self.mean) not in (1, 3):
@@ -92,7 +95,8 @@ class ImageProcessor:
             size = round(size * max(height, width))
         elif size is not None:
             size = round(size[0] * height), round(size[1] * width)
-        return replace(self, size=size, crop=(side, side))
+        longest = self.longest_edge and round(self.longest_edge * max(height, width))
+        return replace(self, size=size, crop=(side, side), longest_edge=longest)
 
     @property
     def special_ids(self) -> dict[str, int]:
@@ -190,7 +194,7 @@ class ImageProcessor:
         if self.channels == 3 and pixels.shape[2] == 1:
             pixels = pixels.repeat(3, axis=2)
         if (target := self._target(pixels.shape[:2])) != pixels.shape[:2]:
-            if target[0] * target[1] > MOST_PIXELS:  # of a very long image, or a bad configuration
+            if not 1 <= target[0] * target[1] <= MOST_PIXELS:  # a very long image, or bad settings
                 raise BadInput(f"it would be resized to {target[0]:,} × {target[1]:,} pixels")
             picture = pillow().fromarray(pixels.squeeze(2) if self.channels == 1 else pixels)
             pixels = np.array(picture.resize(target[::-1], self.resample)).reshape(*target, -1)
@@ -204,8 +208,12 @@ class ImageProcessor:
             return shape[0], shape[1]
         if not isinstance(self.size, int):
             return self.size
-        shorter = min(shape)
-        height, width = (self.size if s == shorter else int(self.size * s / shorter) for s in shape)
+        shorter, exact, most = min(shape), float(self.size), self.longest_edge or math.inf
+        if max(shape) / shorter * exact > most:
+            exact = most * shorter / max(shape)
+        if (rounded := round(exact)) == shorter:
+            return shape[0], shape[1]
+        height, width = (rounded if s == shorter else int(exact * s / shorter) for s in shape)
         return height, width
 
     def save(self, folder: Path) -> None:
@@ -218,7 +226,7 @@ class ImageProcessor:
         return {
             "image_processor_type": "ViTImageProcessor",
             "do_resize": self.size is not None,
-            "size": _size_config(self.size),
+            "size": _size_config(self.size, self.longest_edge),
             "resample": self.resample,
             **({"do_center_crop": True} if crop else {}),
             **crop,
@@ -249,7 +257,9 @@ class ImageProcessor:
             mean, std = _normalisation(config)
             if not config.get("do_normalize", True):
                 mean, std = [0.0] * len(mean), [1.0] * len(mean)
-            size, crop = _size(config.get("size", 224)), _size(config.get("crop_size"))
+            edges, crop = _edges(config.get("size", 224)), _size(_edges(config.get("crop_size")))
+            longest = edges.pop("longest_edge", None) if "shortest_edge" in edges else None
+            size = _size(edges)
             return cls(
                 size=size if config.get("do_resize", True) else None,
                 mean=tuple(map(float, mean)),
@@ -260,26 +270,38 @@ class ImageProcessor:
                 if config.get("do_rescale", True)
                 else 1.0,
                 crop_offset=config.get("crop_offset", "floor"),
+                longest_edge=longest if config.get("do_resize", True) else None,
             )
         except (BadInput, TypeError, ValueError, KeyError) as error:
             raise BadInput(f"{where}: {error}") from None
 
 
-def _size(given: Any) -> Any:
-    """Height and width, or the length of the shorter side, as configurations spell them."""
+def _edges(given: Any) -> dict[str, int]:
+    """The lengths of sides by their names, as configurations spell them; of no size there are none.
+
+    A number is that of both sides of a square.
+    """
     if given is None:
-        return None
+        return {}
     if isinstance(given, list) and len(given) == 2:
         given = dict(zip(("height", "width"), given, strict=True))
     if not isinstance(given, Mapping):
-        return _edge(given), _edge(given)
+        return dict.fromkeys(("height", "width"), _edge(given))
     edges = {key: _edge(value) for key, value in given.items() if value is not None}
+    if not edges:
+        raise BadInput(NO_SIZE.format("nothing"))
+    return edges
+
+
+def _size(edges: Mapping[str, int]) -> Any:
+    """Height and width, or the length of the shorter side."""
+    if not edges:
+        return None
     if edges.keys() == {"shortest_edge"}:
         return edges["shortest_edge"]
     if edges.keys() == {"height", "width"}:
         return edges["height"], edges["width"]
-    names = " and ".join(edges) or "nothing"
-    raise BadInput(f"size: height and width, or shortest_edge alone, not {names}")
+    raise BadInput(NO_SIZE.format(" and ".join(edges)))
 
 
 def _normalisation(config: Mapping[str, Any]) -> list[list[float]]:
@@ -289,12 +311,12 @@ def _normalisation(config: Mapping[str, Any]) -> list[list[float]]:
     return [value if np.ndim(value) else [value] * channels for value in given]
 
 
-def _size_config(size: Size | int | None) -> dict[str, int] | None:
+def _size_config(size: Size | int | None, longest: int | None = None) -> dict[str, int] | None:
     """The same as configurations spell it."""
     if size is None:
         return None
     if isinstance(size, int):
-        return {"shortest_edge": size}
+        return {"shortest_edge": size} | ({} if longest is None else {"longest_edge": longest})
     return {"height": size[0], "width": size[1]}
 
 

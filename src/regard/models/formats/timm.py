@@ -237,6 +237,8 @@ def _reading(processor: Any) -> dict[str, Any]:
     scaled = processor.size[0] if isinstance(processor.size, tuple) else processor.size
     if height != width or processor.size not in (scaled, (scaled, scaled)):
         raise BadInput("the timm format cannot express images that are not square")
+    if processor.longest_edge is not None:
+        raise BadInput("the timm format cannot express a longest_edge")
     if processor.scale != ImageProcessor.scale:
         raise BadInput("the timm format cannot express another rescale_factor than 1/255")
     ratios = (height / scaled, height / (scaled + 0.5))
