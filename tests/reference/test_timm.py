@@ -148,6 +148,26 @@ def test_the_middle_is_where_torchvision_crops(shape, tmp_path):
         np.testing.assert_array_equal(folders.read(folder).tokenizer.resized(pixels), expected)
 
 
+SHAPES = ((1, 1), (1, 7), (9, 1), (8, 8), (11, 11), (20, 27), (31, 20), (14, 61), (223, 225))
+
+
+@pytest.mark.parametrize("interpolation", ["bicubic", "bilinear", "lanczos", "nearest"])
+@pytest.mark.parametrize("mode", ["center", "squash"])
+def test_images_are_read_as_timm_does(mode, interpolation, tmp_path):
+    data = pytest.importorskip("timm.data")
+    image = pytest.importorskip("PIL.Image")
+    draw = np.random.default_rng(0)
+    reading = {"interpolation": interpolation, "mean": (0.4, 0.5, 0.6), "std": (0.2, 0.3, 0.4)}
+    for share in (1.0, 0.95, 0.9, 0.875, 0.72):
+        ours = change_config(tmp_path, crop_pct=share, crop_mode=mode, **reading).tokenizer
+        theirs = data.create_transform((3, 8, 8), crop_pct=share, crop_mode=mode, **reading)
+        for shape in SHAPES:
+            pixels = draw.integers(0, 256, (*shape, 3), dtype=np.uint8)
+            (row,) = ours.rows([pixels])
+            expected = theirs(image.fromarray(pixels)).numpy()
+            np.testing.assert_allclose(row.read(), expected, rtol=0, atol=1e-6)
+
+
 def change_config(folder, **reading):
     """The model of a folder of timm that says so how images are read; None removes a key."""
     folders.write(folder, model(), "timm")
