@@ -7,7 +7,7 @@ from pathlib import Path
 from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
-MOST = 80
+MOST = 70
 # Types that are not ours: to ask for them checks an input, and does not choose by kind.
 PLAIN = {
     *("str", "int", "float", "bool", "dict", "list", "tuple", "bytes", "set", "frozenset", "type"),

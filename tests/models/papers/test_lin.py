@@ -59,7 +59,9 @@ def test_a_text_without_tokens_is_judged_too(facts):
 @pytest.mark.parametrize("score", SCORES)
 def test_any_score_can_be_chosen(score):
     facts = change(SMALL, score=score, positions=9)
-    run(facts.build(), ROWS).sum().backward()
+    model = facts.build()
+    run(model, ROWS).sum().backward()
+    assert all(one.grad is not None and one.grad.isfinite().all() for one in model.parameters())
 
 
 def test_without_pooling_the_last_state_judges():
