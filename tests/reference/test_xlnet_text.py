@@ -133,7 +133,7 @@ def test_other_pieces_in_the_rows_of_xlnet(tmp_path):
     assert family_of_kind("unigram", "xlnet-unigram") == family_of_kind(None, "xlnet-unigram")
     assert family_of_kind("wordpiece", "byte-bpe") == "wordpiece"
     of_bert = train_encoder_tokenizer(CORPUS * 3, "wordpiece", 140, longest=20)
-    ours = of_bert.with_family("xlnet-wordpiece")
+    ours = train_encoder_tokenizer(CORPUS * 3, "xlnet-wordpiece", 140, longest=20)
     assert ours.words.fingerprint == of_bert.words.fingerprint
     assert [*ours.row([9], [8]).tokens] == [9, ours.sep, 8, ours.sep, ours.cls]
     ours.save(tmp_path)

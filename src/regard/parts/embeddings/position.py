@@ -26,11 +26,6 @@ def sinusoid(
     return both
 
 
-def wavelengths(width: int, base: float = 10_000.0) -> list[float]:
-    """2π·n^(2i/d) for each pair of dimensions; the largest is n^((d-2)/d)·2π."""
-    return [2 * math.pi * base ** (i / width) for i in range(0, width, 2)]
-
-
 class SinusoidPositions(nn.Module):
     """Fixed sinusoids, for any length, without parameters."""
 
