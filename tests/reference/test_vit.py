@@ -95,6 +95,20 @@ def test_a_folder_comes_back_bit_for_bit(kind, tmp_path):
     assert (tmp_path / "again" / "preprocessor_config.json").read_text() == preprocessor
 
 
+def test_two_labels_of_imagenet_have_one_name(tmp_path):
+    """A bird and a machine are called "crane": every published classifier of ImageNet has both."""
+    names = {0: "crane", 1: "goose", 2: "crane"}
+    settings = {"id2label": names, "label2id": {name: number for number, name in names.items()}}
+    theirs = reference("ViTForImageClassification", **settings)
+    theirs.save_pretrained(tmp_path / "theirs")
+    (tmp_path / "again").mkdir()
+    ours = folders.read(tmp_path / "theirs")
+    assert ours.labels.names == ("crane (0)", "goose", "crane (2)")
+    folders.write(tmp_path / "again", ours, "hf")
+    configs = [(tmp_path / name / "config.json").read_text() for name in ("theirs", "again")]
+    assert json.loads(configs[0]) == json.loads(configs[1])
+
+
 def test_a_new_folder_is_read_by_the_reference(tmp_path):
     facts = change(vit.TINY, width=12, depth=1, heads=2, inner=16, patch_size=4, image_size=8)
     facts = change(facts, output_heads=(LabelHead(5),))

@@ -220,13 +220,20 @@ def load_labels(folder: Path) -> LabelSet | None:
     return LABEL_SETS[kind](tuple(names), written)
 
 
+def _told_apart(names: Mapping[int, str]) -> dict[int, str]:
+    """Labels of one name get their numbers: "crane" is a bird and a machine in ImageNet."""
+    counts = Counter(names.values())
+    several = {number: f"{name} ({number})" for number, name in names.items() if counts[name] > 1}
+    return {**names, **several}
+
+
 def _check_agreement(config: Mapping[str, Any], names: Mapping[int, str]) -> None:
     """Refuse a configuration whose other keys contradict ``id2label``."""
     count = config.get("num_labels")
     if count is not None and count != len(names):
         raise BadInput(f"num_labels is {shown(count)}, and id2label has {len(names)} labels")
     numbers = config.get("label2id")
-    if numbers is not None and numbers != {name: number for number, name in names.items()}:
+    if numbers is not None and numbers != {name: number for number, name in sorted(names.items())}:
         raise BadInput(f"label2id is {shown(numbers)}, and id2label {shown(dict(names))}")
 
 
@@ -244,9 +251,10 @@ def labels_from_config(config: Mapping[str, Any]) -> LabelSet:
         raise BadInput(f"id2label is {shown(listed)}, not names by number") from None
     if sorted(names) != list(range(len(names))) or not names:
         raise BadInput(f"id2label numbers {shown(sorted(names))}, not 0, 1, 2, …")
+    _check_agreement(config, names)
+    names = _told_apart(names)
     if twice := [name for name, count in Counter(names.values()).items() if count > 1]:
         raise BadInput(f"id2label calls two labels {shown(twice[0])}")
-    _check_agreement(config, names)
     known = {one.problem_type: one for one in LABEL_SETS.values()}
     problem = config.get("problem_type")
     if problem not in (None, *known):

@@ -252,5 +252,8 @@ def test_a_class_that_takes_the_file_as_it_stands(trained, tmp_path):
 
 def test_no_two_labels_have_one_name():
     assert labels_from_config({"id2label": {"0": "b", "1": "a"}}).names == ("b", "a")
-    with pytest.raises(BadInput, match="id2label calls two labels 'a'"):
-        labels_from_config({"id2label": {"0": "b", "1": "a", "2": "a"}})
+    imagenet = {"id2label": {"0": "crane", "1": "goose", "2": "crane"}}
+    imagenet |= {"label2id": {"crane": 2, "goose": 1}}
+    assert labels_from_config(imagenet).names == ("crane (0)", "goose", "crane (2)")
+    with pytest.raises(BadInput, match="id2label calls two labels 'a .2.'"):
+        labels_from_config({"id2label": {"0": "a (2)", "1": "a", "2": "a"}})
