@@ -44,6 +44,16 @@ def test_folders_are_classes(folder):
         classify("image-folder", folder / "cat" / "0.png")
 
 
+def test_hidden_files_and_folders_are_left_out(folder):
+    """Those of notebooks and of the file systems of others are neither classes nor images."""
+    (folder / ".ipynb_checkpoints").mkdir()
+    (folder / "cat" / ".thumbnails").mkdir()
+    for name in (".ipynb_checkpoints/0.png", "cat/._0.png", "cat/.thumbnails/0.png"):
+        (folder / name).write_bytes((folder / "cat" / "0.png").read_bytes())
+    assert labels(classify("image-folder", folder)) == ["cat", "cat", "dog", "dog", "dog"]
+    assert [one.name for one in image_files(folder / "cat")] == ["0.png", "1.png"]
+
+
 def test_damaged_images_are_counted_where_they_may_be_left_out(folder):
     (folder / "cat" / "1.png").write_bytes(b"no image")
     dropped = DropCounts()

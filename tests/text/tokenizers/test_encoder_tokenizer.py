@@ -255,5 +255,5 @@ def test_no_two_labels_have_one_name():
     imagenet = {"id2label": {"0": "crane", "1": "goose", "2": "crane"}}
     imagenet |= {"label2id": {"crane": 2, "goose": 1}}
     assert labels_from_config(imagenet).names == ("crane (0)", "goose", "crane (2)")
-    with pytest.raises(BadInput, match="id2label calls two labels 'a .2.'"):
+    with pytest.raises(BadInput, match=r"id2label calls two labels 'a .2.'"):
         labels_from_config({"id2label": {"0": "a (2)", "1": "a", "2": "a"}})

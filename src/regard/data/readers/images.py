@@ -31,7 +31,7 @@ DIGITS_TEST = 6  # every so many of scikit-learn's digits, one belongs to the te
 def image_folder(path: Path, dropped: DropCounts | None = None) -> Iterator[LabelledExample]:
     """A folder for each class, with its images in it or in folders below."""
     with reading(path):
-        classes = sorted(one for one in path.iterdir() if one.is_dir())
+        classes = sorted(one for one in path.iterdir() if one.is_dir() and not _hidden(one.name))
     files = ((str(file), (file, one.name)) for one in classes for file in image_files(one))
 
     def parse(where: str, file: tuple[Path, str]) -> LabelledExample:
@@ -43,11 +43,13 @@ def image_folder(path: Path, dropped: DropCounts | None = None) -> Iterator[Labe
 def image_files(folder: Path) -> Iterator[Path]:
     """The images in a folder and in those below it, by name; names of one folder are in memory.
 
-    Links to folders are not followed.
+    Links to folders are not followed, and hidden files and folders (".…") are left out.
     """
     folders, names = set[str](), list[str]()
     with reading(folder), os.scandir(folder) as entries:
         for entry in entries:
+            if _hidden(entry.name):
+                continue
             if entry.is_dir(follow_symlinks=False):
                 folders.add(entry.name)
             elif not entry.name.lower().endswith(SUFFIXES):
@@ -55,6 +57,10 @@ def image_files(folder: Path) -> Iterator[Path]:
             names.append(entry.name)
     for name in sorted(names):
         yield from image_files(folder / name) if name in folders else (folder / name,)
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith(".")
 
 
 def image_csv(

@@ -46,7 +46,7 @@ class LabelPrediction:
     @property
     def line(self) -> str:
         """Label and probability."""
-        return f"{self.label}\t{self.probability:.4f}"
+        return f"{_on_one_line(self.label)}\t{self.probability:.4f}"
 
     @property
     def summary(self) -> str:
@@ -87,7 +87,7 @@ class MultiLabelPrediction:
     @property
     def line(self) -> str:
         """The labels."""
-        return "\t".join(self.labels)
+        return "\t".join(map(_on_one_line, self.labels))
 
     @property
     def summary(self) -> str:
@@ -145,6 +145,11 @@ PREDICTIONS: dict[str, type[TextPrediction]] = {
     MultiLabelSet.problem_type: MultiLabelPrediction,
     RegressionSet.problem_type: NumberPrediction,
 }
+
+
+def _on_one_line(label: str) -> str:
+    """Labels may be the names of folders, with any characters."""
+    return " ".join(label.split())
 
 
 @dataclass(frozen=True, eq=False)
