@@ -99,8 +99,8 @@ def _print(layers: list[str], columns: dict[str, dict[str, float]], as_json: boo
             print_line(f"{layer:20}" + "".join(_shown(layer, one) for one in differences.values()))
 
 
-def _shown(layer: str, found: float | None) -> str:
+def _shown(layer: str, difference: float | None) -> str:
     """A count of texts, a difference, or – where there is nothing to compare with."""
-    if found is None:
+    if difference is None:
         return f"{'–':>14}"
-    return f"{found:14.0f}" if layer == TEXTS else f"{found:14.1e}"
+    return f"{difference:14.0f}" if layer == TEXTS else f"{difference:14.1e}"

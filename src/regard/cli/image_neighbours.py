@@ -39,8 +39,8 @@ def print_image_neighbours(
     if not paths:
         raise BadInput(f"{queries}: no images")
     vectors_BD = np.concatenate([vectors_ND for _, vectors_ND in query_parts])
-    found = nearest(paths, vectors_BD, _parts(model, file, pool, options), top)
-    for path, near in zip(paths, found, strict=True):
+    matches = nearest(paths, vectors_BD, _parts(model, file, pool, options), top)
+    for path, near in zip(paths, matches, strict=True):
         if as_json:
             images = [{"image": str(one.item), "cosine": round(one.cosine, 6)} for one in near]
             print_json({"image": str(path), "neighbours": images})

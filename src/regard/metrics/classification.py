@@ -99,7 +99,9 @@ def several_scores(
     """Multi-label metrics: micro F1, and the share of texts with all labels right."""
     if len(golds) != len(predicted):
         raise BadInput(f"{len(predicted)} predictions for {len(golds)} labels")
-    pairs = [(set(gold), set(found)) for gold, found in zip(golds, predicted, strict=True)]
+    pairs = [
+        (set(gold), set(prediction)) for gold, prediction in zip(golds, predicted, strict=True)
+    ]
     counts = np.array(
         [[len(g & p), len(g) + len(p), g == p, 1] for g, p in pairs], dtype=np.float64
     ).reshape(-1, 4)

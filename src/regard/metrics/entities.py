@@ -55,9 +55,10 @@ def spans(tags: Sequence[str], scheme: str | None = None) -> list[EntitySpan]:
             entities[-1] = entities[-1]._replace(end=place + 1)
         last_mark, last_label = mark, label
     if scheme is not None:
-        for number, wanted in enumerate(tags_of(entities, len(tags), scheme)):
-            if tags[number] != wanted:
-                raise BadInput(f"tag {number + 1}: {tags[number]!r} where {scheme} has {wanted!r}")
+        pairs = zip(tags, tags_of(entities, len(tags), scheme), strict=True)
+        for number, (tag, expected) in enumerate(pairs, start=1):
+            if tag != expected:
+                raise BadInput(f"tag {number}: {tag!r} where {scheme} has {expected!r}")
     return entities
 
 
@@ -67,7 +68,7 @@ def to_scheme(tags: Sequence[str], scheme: str) -> list[str]:
 
 
 def tags_of(entities: Iterable[EntitySpan], words: int, scheme: str) -> list[str]:
-    """The tags of a sentence of ``length`` words; entities must not overlap."""
+    """The tags of a sentence of so many ``words``; entities must not overlap."""
     if scheme not in SCHEMES:
         raise BadInput(f"tags: no scheme {scheme!r}; there are {', '.join(SCHEMES)}")
     first, inner, last, only = SCHEMES[scheme]
@@ -99,7 +100,9 @@ def entity_scores(
     An entity is correct if its words and its label are. Each sentence is a list of tags.
     """
     sentences = _entities(golds, predicted)
-    counts = [(len(gold & found), len(gold), len(found)) for gold, found in sentences]
+    counts = [
+        (len(gold & prediction), len(gold), len(prediction)) for gold, prediction in sentences
+    ]
     statistics = np.array(counts, dtype=np.float64)
     sums = statistics.sum(axis=0)
     signature = f"sentences:{len(golds)}|entities:{int(sums[1])}"
@@ -119,10 +122,10 @@ def entity_table(
 ) -> list[LabelScore]:
     """The same for each label that occurs, sorted."""
     rights, golden, named = Counter[str](), Counter[str](), Counter[str]()
-    for gold, found in _entities(golds, predicted):
-        rights.update(one.label for one in gold & found)
+    for gold, prediction in _entities(golds, predicted):
+        rights.update(one.label for one in gold & prediction)
         golden.update(one.label for one in gold)
-        named.update(one.label for one in found)
+        named.update(one.label for one in prediction)
     return [
         label_score(label, (rights[label], golden[label], named[label]))
         for label in sorted({*golden, *named})
@@ -137,11 +140,11 @@ def _entities(
         raise BadInput(f"tags predicted for {len(predicted)} sentences of {len(golds)}")
     if not golds:
         raise BadInput("no sentences to score against")
-    for number, (gold, found) in enumerate(zip(golds, predicted, strict=True), start=1):
-        if len(gold) != len(found):
-            raise BadInput(f"sentence {number}: {len(found)} tags for {len(gold)} words")
+    for number, (gold, prediction) in enumerate(zip(golds, predicted, strict=True), start=1):
+        if len(gold) != len(prediction):
+            raise BadInput(f"sentence {number}: {len(prediction)} tags for {len(gold)} words")
     pairs = zip(golds, predicted, strict=True)
-    return [({*spans(gold)}, {*spans(found)}) for gold, found in pairs]
+    return [({*spans(gold)}, {*spans(prediction)}) for gold, prediction in pairs]
 
 
 def _parsed(tag: str) -> tuple[str, str | None]:

@@ -130,8 +130,8 @@ class ModelConfig(Config):
             if getattr(self, key) is not None:
                 raise ValueError(f"{key} cannot be used with start, which has words of its own")
         if not self.starts_whole and self.layers != "all":
-            said = "set that as well" if self.start is None else "its parts name them"
-            raise ValueError(f"layers are those of start: {said}")
+            advice = "set that as well" if self.start is None else "its parts name them"
+            raise ValueError(f"layers are those of start: {advice}")
         if self.learns_vocabulary and not self.starts_whole:
             raise ValueError('vocabulary = "text" is for the whole model of a start: set that')
         return self
@@ -227,6 +227,6 @@ def trunk_facts(
         raise BadInput("model.change.pool: no head of this task reads whole rows")
     facts = config.changed(facts, others)
     if start is not None and (less := facts.trunk.stack.depth) < depth:
-        said = f"a depth of {less} would drop layers of model.start, which has {depth}"
-        raise BadInput(f"model.change: {said}; model.layers chooses them")
+        fault = f"a depth of {less} would drop layers of model.start, which has {depth}"
+        raise BadInput(f"model.change: {fault}; model.layers chooses them")
     return (paper(config.paper) if start is None else start.paper), facts

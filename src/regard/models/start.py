@@ -114,7 +114,7 @@ def _rebuilt(
     def original(name: str) -> str:
         if layers is None:
             return name
-        return BLOCK.sub(lambda found: f"trunk.blocks.{layers[int(found[1])]}.", name)
+        return BLOCK.sub(lambda match: f"trunk.blocks.{layers[int(match[1])]}.", name)
 
     given = weights_of(model.module)
     with torch.random.fork_rng(devices=[]):  # the weights of a run are drawn as without a start

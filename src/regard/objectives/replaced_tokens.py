@@ -149,9 +149,9 @@ class ReplacedTokens(RowObjective):
 
     def dev_metrics(self, loss: float, count: float, *others: float) -> dict[str, float]:
         """Accuracy over all tokens; precision and recall of those that were replaced."""
-        correct, replaced, found, claimed = others
+        correct, replaced, detected, claimed = others
         return {
             "detection_accuracy": 100 * correct / count,
-            "detection_precision": 100 * found / max(1, claimed),
-            "detection_recall": 100 * found / max(1, replaced),
+            "detection_precision": 100 * detected / max(1, claimed),
+            "detection_recall": 100 * detected / max(1, replaced),
         }

@@ -131,10 +131,10 @@ class SearchErrors:
 
 
 def search_errors(
-    found: Sequence[Hypothesis], optima: Sequence[Sequence[Hypothesis]]
+    hypotheses: Sequence[Hypothesis], optima: Sequence[Sequence[Hypothesis]]
 ) -> SearchErrors:
-    """``found``: one hypothesis per sentence; ``optima``: the results of ``Exact``."""
-    pairs = [(one, best[0]) for one, best in zip(found, optima, strict=True) if best]
+    """``hypotheses``: one hypothesis per sentence; ``optima``: the results of ``Exact``."""
+    pairs = [(one, best[0]) for one, best in zip(hypotheses, optima, strict=True) if best]
     missed = [(one, best) for one, best in pairs if _is_missed(one, best)]
     gaps = [best.score - one.score for one, best in missed if one.finished]
     return SearchErrors(

@@ -59,11 +59,11 @@ class Sweep:
         repeated = [[lines[i] for i in stored.sentence] for lines in references]
         return cls(stored, segment_statistics(metric, stored.texts, repeated), metric)
 
-    def tried(self, wanted: Iterable[Setting]) -> list[Outcome]:
+    def tried(self, settings: Iterable[Setting]) -> list[Outcome]:
         """The outcome of each setting, the best first; ties in the order given."""
         outcomes = [
             self.outcome(one.formula, self.stored.ranked_first(**vars(one)), setting=one)
-            for one in wanted
+            for one in settings
         ]
         return sorted(outcomes, key=lambda one: -one.score.value)
 

@@ -37,7 +37,7 @@ class KindOfLabelsConfig(Config):
 
 def class_weights(
     labels: LabelSet,
-    asked: Mapping[str, float] | str | None,
+    weights: Mapping[str, float] | str | None,
     occurring: Iterable[int],
     *,
     complete: bool = True,
@@ -46,9 +46,9 @@ def class_weights(
 
     Balanced classes must be ``complete``, or those that do not occur have the weight 1.
     """
-    if asked is None:
+    if weights is None:
         return None
-    if isinstance(asked, str):
+    if isinstance(weights, str):
         counts = Counter(occurring)
         missing = [name for number, name in enumerate(labels.names) if not counts[number]]
         if missing and complete:
@@ -57,7 +57,7 @@ def class_weights(
             )
         share = counts.total() / (len(labels) - len(missing))
         return tuple(share / counts[n] if counts[n] else 1.0 for n in range(len(labels)))
-    given = {labels.name(name, "labels.weights"): weight for name, weight in asked.items()}
+    given = {labels.name(name, "labels.weights"): weight for name, weight in weights.items()}
     return tuple(given.get(name, 1.0) for name in labels.names)
 
 

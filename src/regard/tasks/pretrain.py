@@ -199,7 +199,9 @@ class Pretrain(TrunkTask):
         if given.dev.held_out is not None:
             chosen[held_out_indices(len(sizes), given.dev.held_out)[1]] = False
         share = min(1.0, SAMPLE / max(1, sum(np.array(sizes)[chosen].tolist())))
-        to_learn = (one for one, wanted in zip(documents(), chosen, strict=True) if wanted)
+        to_learn = (
+            document for document, is_chosen in zip(documents(), chosen, strict=True) if is_chosen
+        )
         return sample((sentence for sentences in to_learn for sentence in sentences), share)
 
     def objective(self, prepared: Prepared) -> Sum:

@@ -5,10 +5,10 @@ from typing import Any
 from regard.ground.errors import BadInput, BadItem, shown
 
 
-def check_text(one: Any, number: int, wanted: str = "not a text") -> str:
+def check_text(one: Any, number: int, fault: str = "not a text") -> str:
     """One text, which can be written as UTF-8."""
     if not isinstance(one, str):
-        raise BadItem(number, f"{shown(one)} is {wanted}")
+        raise BadItem(number, f"{shown(one)} is {fault}")
     if not one.isascii():
         try:
             one.encode()

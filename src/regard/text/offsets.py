@@ -35,7 +35,7 @@ def stretched(text: str, spans: Sequence[Span]) -> list[Span]:
 
 def touched(text: str, spans: Sequence[Span]) -> list[int | None]:
     """For each span the index of the first word that it overlaps."""
-    return [found[0] if found else None for found in _overlapped(word_spans(text), spans)]
+    return [overlaps[0] if overlaps else None for overlaps in _overlapped(word_spans(text), spans)]
 
 
 def tokens_of_words(text: str, cut: Segmentation, spans: Spans = word_spans) -> list[list[int]]:
@@ -45,8 +45,8 @@ def tokens_of_words(text: str, cut: Segmentation, spans: Spans = word_spans) -> 
     """
     words = spans(text)
     tokens: list[list[int]] = [[] for _ in words]
-    for token, found in enumerate(_overlapped(words, cut.spans)):
-        for word in found:
+    for token, overlaps in enumerate(_overlapped(words, cut.spans)):
+        for word in overlaps:
             tokens[word].append(token)
     return tokens
 
@@ -55,9 +55,9 @@ def lost_words(text: str, cut: Segmentation, unk: int | None) -> list[Span]:
     """The words of ``text`` that contain ``unk``; words that share a token are one span."""
     words = word_spans(text)
     lost = [span for token, span in zip(cut.ids, cut.spans, strict=True) if token == unk]
-    for number, found in enumerate(_overlapped(words, lost)):
-        if found:
-            lost[number] = Span(words[found[0]].start, words[found[-1]].end)
+    for number, overlaps in enumerate(_overlapped(words, lost)):
+        if overlaps:
+            lost[number] = Span(words[overlaps[0]].start, words[overlaps[-1]].end)
     return list(dict.fromkeys(lost))
 
 

@@ -65,11 +65,11 @@ def checked_precision(kind: str, device: torch.device, why: str, advice: str = C
 
 
 def choose(
-    asked: str, device: torch.device, step: Step, budget_seconds: float = INFINITE
+    requested: str, device: torch.device, step: Step, budget_seconds: float = INFINITE
 ) -> Precision:
     """The requested precision; for "auto", the faster one of a real ``step``."""
-    if asked != "auto":
-        return checked_precision(asked, device, "as asked")
+    if requested != "auto":
+        return checked_precision(requested, device, "as asked")
     if not has_bf16(device):
         return Precision("fp32", f"the {_name(device)} has no bf16")
     if device.type == "cuda":

@@ -102,8 +102,8 @@ def _score_events(run: Run, progress: RunProgress, options: dict[str, Any]) -> I
         return
     model = runner_of(folders.read(run.model_folder, run.job.world.device)).with_precision("auto")
     dropped = DropCounts() if options["skip_bad"] else None
-    for name, found in score_tests(model, recipe, options["data"], dropped).items():
-        yield ScoreEvent(progress, name, tuple(found.scores))
+    for name, results in score_tests(model, recipe, options["data"], dropped).items():
+        yield ScoreEvent(progress, name, tuple(results.scores))
 
 
 def _tables_of(recipe: AnyRecipe) -> tuple[dict[str, Any], str]:

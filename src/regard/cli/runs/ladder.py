@@ -134,10 +134,11 @@ def measure(
     """A trained model on the test set of a recipe."""
     assert recipe.data.test is not None
     pairs = _pairs(recipe.data.test, recipe, data, dropped)
-    found = model.translate([source for source, _ in pairs], recipe.table(DecodeConfig).search)
-    hypotheses, references = [one[0].text for one in found], [[target for _, target in pairs]]
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    translations = model.translate(sources, recipe.table(DecodeConfig).search)
+    hypotheses, references = [nbest[0].text for nbest in translations], [targets]
     how: dict[str, Any] = recipe.table(MeasureConfig).model_dump(exclude={"dev_sentences"})
-    lengths = [len(words(source)) for source, _ in pairs]
+    lengths = [len(words(source)) for source in sources]
     return LadderResult(
         name,
         bleu(hypotheses, references, **how),

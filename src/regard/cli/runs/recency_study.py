@@ -129,15 +129,15 @@ def _ids(words: Any) -> list[list[int]]:
 
 def print_distances(shown: GradientReach, as_json: bool) -> None:
     """Gradient norms by distance, as a table of powers of two or in full as JSON."""
-    (found,) = shown.charts.values()
-    distances = range(min(len(one.norms) for one in found))
+    (curves,) = shown.charts.values()
+    distances = range(min(len(one.norms) for one in curves))
     for distance in distances if as_json else ():
-        print_json({"distance": distance, **{one.name: one.norms[distance] for one in found}})
+        print_json({"distance": distance, **{one.name: one.norms[distance] for one in curves}})
     if not as_json:
         chosen = sorted({0, *(2**power for power in range(12)), len(distances) - 1})
         rows = [
-            [str(distance), *(f"{one.norms[distance]:.3g}" for one in found)]
+            [str(distance), *(f"{one.norms[distance]:.3g}" for one in curves)]
             for distance in chosen
             if distance in distances
         ]
-        print_table(["tokens from the end", *(one.name for one in found)], rows)
+        print_table(["tokens from the end", *(one.name for one in curves)], rows)

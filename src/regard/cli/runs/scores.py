@@ -46,9 +46,11 @@ def evaluate_tests(
     return score_tests(model, recipe, data, dropped, with_interval=with_interval)
 
 
-def print_record(name: str, found: TaskScores, model: Model, labels: bool, confusion: bool) -> None:
+def print_record(
+    name: str, results: TaskScores, model: Model, labels: bool, confusion: bool
+) -> None:
     """The scores of one test set as JSON, perhaps with those of labels and their confusion."""
-    scores = found.scores
+    scores = results.scores
     record: dict[str, Any] = {
         "set": name,
         **{score.name: score.value for score in scores},
@@ -57,14 +59,14 @@ def print_record(name: str, found: TaskScores, model: Model, labels: bool, confu
         "cost": model.notes.get("cost"),
     }
     if labels:
-        record["labels"] = [asdict(one) for one in found.of_labels]
+        record["labels"] = [asdict(one) for one in results.of_labels]
     if confusion:
-        classes, counts = confusion_of(found)
+        classes, counts = confusion_of(results)
         record["confusion"] = {"labels": classes, "counts": counts.astype(int).tolist()}
     print_json(record)
 
 
-def show_labels(found: Sequence[LabelScore], title: str) -> None:
+def show_labels(scores: Sequence[LabelScore], title: str) -> None:
     """Precision, recall and F1 of each label, and the labels that were predicted instead."""
     columns = [title, *MEASURES, "number", "taken for"]
     print_table(
@@ -76,40 +78,40 @@ def show_labels(found: Sequence[LabelScore], title: str) -> None:
                 f"{one.count:,}",
                 ", ".join(f"{label} ({count:,})" for label, count in one.taken_for[:MISTAKES]),
             ]
-            for one in found
+            for one in scores
         ],
         left=(0, len(columns) - 1),
     )
 
 
-def confusion_of(found: TaskScores) -> Confusion:
+def confusion_of(results: TaskScores) -> Confusion:
     """Which labels are taken for which, where examples have one label each."""
-    if found.confusion is None:
+    if results.confusion is None:
         raise BadInput("--confusion, --svg: entities have no confusion matrix; use --labels")
-    return found.confusion
+    return results.confusion
 
 
-def show_confusion(found: Confusion, title: str) -> None:
+def show_confusion(confusion: Confusion, title: str) -> None:
     """The matrix, or of many labels the most frequent mistakes."""
-    if len(found.classes) <= COLUMNS:
-        counts = [[f"{count:,.0f}" if count else "·" for count in row] for row in found.counts]
-        rows = [[name, *row] for name, row in zip(found.classes, counts, strict=True)]
-        print_table([title, *found.classes], rows)
+    if len(confusion.classes) <= COLUMNS:
+        counts = [[f"{count:,.0f}" if count else "·" for count in row] for row in confusion.counts]
+        rows = [[name, *row] for name, row in zip(confusion.classes, counts, strict=True)]
+        print_table([title, *confusion.classes], rows)
         return
     mistakes = [
         [one.gold, one.predicted, f"{one.number:,}", f"{100 * one.share:.1f}%"]
-        for one in found.mistakes()[:COLUMNS]
+        for one in confusion.mistakes()[:COLUMNS]
     ]
     print_table([title, "predicted", "number", "share"], mistakes, left=(0, 1))
 
 
 def draw_confusions(path: Path, title: str, tests: Mapping[str, TaskScores]) -> None:
     """Write the matrix of each test set; of several, their names are in those of the files."""
-    for name, found in tests.items():
+    for name, results in tests.items():
         file, heading = path, title
         if len(tests) > 1:
             file, heading = path.with_name(f"{path.stem}-{name}{path.suffix}"), f"{title}: {name}"
-        write_page(file, partial(draw_confusion, heading, confusion_of(found)))
+        write_page(file, partial(draw_confusion, heading, confusion_of(results)))
 
 
 def show_scores(tables: Mapping[str, list[MetricScore]], model: Model) -> None:

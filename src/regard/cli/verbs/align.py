@@ -113,20 +113,20 @@ def align(
     for name, method in zip(("method", "reverse method"), methods, strict=False):
         note(f"{name}: {method}")
     links = aligner.links(pairs, methods)
-    for pair, found in zip(pairs, links, strict=True):
+    for pair, pair_links in zip(pairs, links, strict=True):
         if as_json:
             of_source, of_target = units(*pair)
-            print_json({"source": of_source, "target": of_target, "links": sorted(found)})
+            print_json({"source": of_source, "target": of_target, "links": sorted(pair_links)})
         else:
-            print_line(format_pharaoh(found))
+            print_line(format_pharaoh(pair_links))
     if golds is not None:
         score = alignment_error_rate(links, golds)
         figures = {"aer": score.aer, "precision": score.precision, "recall": score.recall}
         alignment.report_figures(figures, as_json)
     if count_kinds:
         counts: Counter[str] = Counter()
-        for pair, found in zip(pairs, links, strict=True):
-            counts.update(link_types(found, *map(len, units(*pair))))
+        for pair, pair_links in zip(pairs, links, strict=True):
+            counts.update(link_types(pair_links, *map(len, units(*pair))))
         alignment.report_figures(dict(counts), as_json)
 
 

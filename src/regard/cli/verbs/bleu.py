@@ -122,16 +122,20 @@ def _compare(
 
     (baseline, *others), streams = _read(systems, references)
     first, *rest = map(name_of, systems)
-    found = [[compare(metric, baseline, lines, streams) for metric in metrics] for lines in others]
+    by_system = [
+        [compare(metric, baseline, lines, streams) for metric in metrics] for lines in others
+    ]
     if as_json:
-        records = [{"system": first, "scores": [_score_record(one.baseline) for one in found[0]]}]
-        for name, comparisons in zip(rest, found, strict=True):
+        records = [
+            {"system": first, "scores": [_score_record(one.baseline) for one in by_system[0]]}
+        ]
+        for name, comparisons in zip(rest, by_system, strict=True):
             records.append({"system": name, "scores": list(map(_comparison_record, comparisons))})
         print_json({"systems": records})
         return
-    for one in found[0]:
+    for one in by_system[0]:
         print_line(f"{first}: {one.baseline}")
-    for name, comparisons in zip(rest, found, strict=True):
+    for name, comparisons in zip(rest, by_system, strict=True):
         for one in comparisons:
             print_line(f"{name}: {one.system}  {one.difference:+.2f}, p = {one.p_value:.4f}")
 

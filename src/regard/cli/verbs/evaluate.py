@@ -60,8 +60,8 @@ def evaluate(
     from regard.training.recipe_files import find
 
     described = read(find(recipe))
-    asked = {"--labels": labels, "--confusion": confusion, "--svg": svg}
-    if (option := next(filter(asked.get, asked), None)) and not task_of(described).single_label:
+    options = {"--labels": labels, "--confusion": confusion, "--svg": svg}
+    if (option := next(filter(options.get, options), None)) and not task_of(described).single_label:
         raise BadInput(f"{option}: {described.about.title} has no labels")
     loaded = load(model, device, precision=precision, batch_size=batch_size)
     dropped = DropCounts() if skip_bad else None

@@ -120,11 +120,11 @@ def neighbours(
     facts, chosen = loaded.facts, LAST if layer is None else layer
     path = facts.encoder.state_path(facts.encoder_path, chosen)
     reader = ContextualWords(loaded.runner, loaded.tokenizer, path)
-    found = list(reader.find(word, given, occurrences))
-    if not found:
+    matches = list(reader.find(word, given, occurrences))
+    if not matches:
         raise BadInput(f"{TEXT if texts else name}: the word {word!r} does not occur")
-    queries = [query for query, _ in found]
-    nearest = reader.nearest(queries, np.stack([vector for _, vector in found]), lines, top)
+    queries = [query for query, _ in matches]
+    nearest = reader.nearest(queries, np.stack([vector for _, vector in matches]), lines, top)
     static = static_neighbours(_static(loaded, vectors, word, lines), word, top)
     if not static:
         note(f"{word}: has no static vector")

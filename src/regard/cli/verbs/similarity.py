@@ -71,7 +71,7 @@ def similarity(
     )
 
 
-def _vectors(source: str, asked: set[str], most: int | None) -> "StaticVectors":
+def _vectors(source: str, words: set[str], most: int | None) -> "StaticVectors":
     """Those of a file, or of the words of the tests in the embedding layer of a model."""
     from regard.api import load
     from regard.data.files.static_vectors import StaticVectors
@@ -82,4 +82,4 @@ def _vectors(source: str, asked: set[str], most: int | None) -> "StaticVectors":
     if most is not None:
         raise BadInput("--words: a model has the words of the tests; only a file has an order")
     model = load(source, "cpu")
-    return word_vectors(model.module, model.tokenizer, sorted(asked))
+    return word_vectors(model.module, model.tokenizer, sorted(words))

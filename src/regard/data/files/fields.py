@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from regard.ground.errors import BadInput
 
 Item = TypeVar("Item")
-Made = TypeVar("Made")
+Parsed = TypeVar("Parsed")
 
 KINDS: dict[type, str] = {
     dict: "a JSON object",
@@ -36,9 +36,9 @@ class BadExample(BadInput):
 
 def parsed(
     items: Iterable[tuple[str, Item]],
-    parse: Callable[[str, Item], Made],
+    parse: Callable[[str, Item], Parsed],
     dropped: DropCounts | None,
-) -> Iterator[Made]:
+) -> Iterator[Parsed]:
     """The results of `parse`; with `dropped`, bad examples are left out and counted."""
     for where, item in items:
         try:

@@ -53,12 +53,12 @@ def _questions(file: Path) -> Iterator[tuple[str, tuple[str, Any, Any, Any]]]:
     if not len(questions) == len(options) == len(answers):
         counts = f"{len(questions)} questions, {len(options)} options, {len(answers)} answers"
         raise BadInput(f"{where}: {counts}")
-    for number, asked in enumerate(zip(questions, options, answers, strict=True), start=1):
-        yield f"{file}: question {number}", (article, *asked)
+    for number, item in enumerate(zip(questions, options, answers, strict=True), start=1):
+        yield f"{file}: question {number}", (article, *item)
 
 
-def _choice(where: str, asked: tuple[str, Any, Any, Any]) -> ChoiceExample:
-    article, question, options, answer = asked
+def _choice(where: str, item: tuple[str, Any, Any, Any]) -> ChoiceExample:
+    article, question, options, answer = item
     typed(question, str, "the question", where)
     if len(typed(options, list, "what it may be", where)) != len(LETTERS):
         raise BadExample(where, "without four options", f"{len(options)} options instead of 4")

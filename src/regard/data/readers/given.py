@@ -32,14 +32,14 @@ def parse_labelled(where: str, value: Any) -> LabelledExample:
     """
     texts, labels = _parts(where, value, "(text, label) or ((text, text), label)", 2)
     if isinstance(texts, np.ndarray | Path):
-        found: tuple[Any, ...] = (texts,)
+        filled_texts: tuple[Any, ...] = (texts,)
     else:
         given = (texts,) if isinstance(texts, str) else _parts(where, texts, "a pair of texts", 2)
-        found = tuple(_filled(where, one) for one in given)
+        filled_texts = tuple(_filled(where, one) for one in given)
     if labels is None:
-        return LabelledExample(where, found, None)
+        return LabelledExample(where, filled_texts, None)
     several = labels if isinstance(labels, tuple | list | set | frozenset) else (labels,)
-    return LabelledExample(where, found, tuple(_label(where, one) for one in several))
+    return LabelledExample(where, filled_texts, tuple(_label(where, one) for one in several))
 
 
 def parse_tagged(where: str, value: Any) -> TaggedExample:

@@ -35,9 +35,9 @@ def table(
     source = kind(str(path), texts if label is None else (*texts, label))
 
     def parse(where: str, cells: tuple[str, ...]) -> LabelledExample:
-        found = tuple(filled(cell, where) for cell in cells[: len(texts)])
+        filled_texts = tuple(filled(cell, where) for cell in cells[: len(texts)])
         labels = None if label is None else _labels(cells[-1], separator, where)
-        return LabelledExample(where, found, labels)
+        return LabelledExample(where, filled_texts, labels)
 
     return parsed(read_cells(source, dropped), parse, dropped)
 
@@ -53,15 +53,15 @@ def jsonl(
     _check(texts, separator)
 
     def parse(where: str, record: dict[str, Any]) -> LabelledExample:
-        found = tuple(filled(field_of(record, key, str, where), where) for key in texts)
+        filled_texts = tuple(filled(field_of(record, key, str, where), where) for key in texts)
         if label is None:
-            return LabelledExample(where, found, None)
+            return LabelledExample(where, filled_texts, None)
         value, name = value_of(record, label, where), f"the value of {label!r}"
         if isinstance(value, list):
             labels = tuple(label_text(one, name, where) for one in value)
         else:
             labels = _labels(label_text(value, name, where), separator, where)
-        return LabelledExample(where, found, labels)
+        return LabelledExample(where, filled_texts, labels)
 
     return parsed(read_objects(path, dropped), parse, dropped)
 

@@ -40,8 +40,8 @@ def _questions(
             yield f"{name}: question {identity}", (context, question)
 
 
-def _question(where: str, asked: tuple[str, dict[str, Any]]) -> QuestionExample:
-    context, record = asked
+def _question(where: str, item: tuple[str, dict[str, Any]]) -> QuestionExample:
+    context, record = item
     text = filled(field_of(record, "question", str, where), where)
     answerable = not field_of({"is_impossible": False, **record}, "is_impossible", bool, where)
     answers = tuple(

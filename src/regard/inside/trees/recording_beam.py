@@ -113,8 +113,8 @@ class RecordingBeam(HostBeam):
         """The record; ``piece`` gives the text of a token and ``decode`` that of a hypothesis."""
         if not self.nodes:
             raise ValueError("this beam has not searched yet")
-        found = self.results.finished[0] + self.results.spare[0]
-        ranked = sorted(found, key=self.beam.sort_key)
+        candidates = self.results.finished[0] + self.results.spare[0]
+        ranked = sorted(candidates, key=self.beam.sort_key)
         ends = self._ends()
         hypotheses = tuple(
             TreeHypothesis(each, ends[each.tokens, each.finished], decode(each.tokens))

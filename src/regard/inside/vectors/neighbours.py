@@ -79,13 +79,13 @@ class ContextualWords:
         """The first ``most`` occurrences of a word, in capitals or not, with their vectors."""
         query = word.lower()
         with_word = (line for line in lines if query in line.text.lower())
-        found = (
+        matches = (
             (occurrence, vector_D)
             for words, vectors_ND in self.read(with_word)
             for occurrence, vector_D in zip(words, vectors_ND, strict=True)
             if occurrence.word.lower() == query
         )
-        return islice(found, most)
+        return islice(matches, most)
 
     def nearest(
         self,

@@ -36,8 +36,8 @@ def check_type(kind: type, name: str, value: Any) -> None:
     """A value of the type that the field of that class says."""
     expected = _hints(kind)[name]
     if not _fits(value, expected):
-        wanted = expected.__name__ if isinstance(expected, type) else expected
-        raise BadInput(f"{name} of {kind.__name__} is {wanted}, so it cannot be {value!r}")
+        description = expected.__name__ if isinstance(expected, type) else expected
+        raise BadInput(f"{name} of {kind.__name__} is {description}, so it cannot be {value!r}")
     if isinstance(value, float) and not isfinite(value):
         raise BadInput(f"{name} of {kind.__name__} must be a finite number, not {value}")
 

@@ -88,7 +88,7 @@ def check_pairs(inputs: Any, of: str, *, texts: bool = False) -> list[tuple[Any,
     return [tuple(one) for one in pairs]
 
 
-def token_ids(one: Any, number: int, wanted: str = TEXT_OR_IDS) -> list[int]:
+def token_ids(one: Any, number: int, fault: str = TEXT_OR_IDS) -> list[int]:
     """Ids from a list, an array or a tensor of whole numbers; there is at least one."""
     values = one
     if isinstance(one, Tensor):
@@ -96,11 +96,11 @@ def token_ids(one: Any, number: int, wanted: str = TEXT_OR_IDS) -> list[int]:
     elif isinstance(one, Sequence) and not isinstance(one, str | bytes):
         values = np.array(one if all(map(is_whole, one)) else ["no ids"])
     if not isinstance(values, np.ndarray) or values.ndim != 1:
-        raise BadItem(number, f"{shown(one)} is {wanted}")
+        raise BadItem(number, f"{shown(one)} is {fault}")
     if not len(values):
         raise BadItem(number, "has no tokens")
     if values.dtype.kind not in "iu":
-        raise BadItem(number, f"{shown(one)} is {wanted}")
+        raise BadItem(number, f"{shown(one)} is {fault}")
     return values.tolist()
 
 

@@ -76,8 +76,8 @@ def question(dice: Random) -> Sentence:
         words.append("where")
     word = dice.choice(words)
     place = None if word == "where" else clause.place
-    asked = replace(clause, time=ASKING[word], fronted="time", place=place)
-    return Sentence(asked, question=True)
+    clause = replace(clause, time=ASKING[word], fronted="time", place=place)
+    return Sentence(clause, question=True)
 
 
 def statement(dice: Random, scene: Scene) -> Clause:
