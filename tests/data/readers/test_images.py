@@ -54,6 +54,17 @@ def test_hidden_files_and_folders_are_left_out(folder):
     assert [one.name for one in image_files(folder / "cat")] == ["0.png", "1.png"]
 
 
+def test_a_class_without_images_is_named(folder):
+    """It would be missing among the labels, as where all its images are of another format."""
+    (folder / "bird").mkdir()
+    (folder / "bird" / "0.bmp").touch()
+    with pytest.raises(BadInput, match="bird: no JPEG, PNG or WebP in this folder"):
+        classify("image-folder", folder)
+    dropped = DropCounts()
+    assert len(classify("image-folder", folder, dropped)) == 5
+    assert dropped == {"classes without images": 1}
+
+
 def test_damaged_images_are_counted_where_they_may_be_left_out(folder):
     (folder / "cat" / "1.png").write_bytes(b"no image")
     dropped = DropCounts()

@@ -10,6 +10,7 @@ import os
 import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,11 @@ def image_folder(path: Path, dropped: DropCounts | None = None) -> Iterator[Labe
     """A folder for each class, with its images in it or in folders below."""
     with reading(path):
         classes = sorted(one for one in path.iterdir() if one.is_dir() and not _hidden(one.name))
-    files = ((str(file), (file, one.name)) for one in classes for file in image_files(one))
+    files = ((str(file), (file, one.name)) for one in classes for file in _some_files(one))
 
     def parse(where: str, file: tuple[Path, str]) -> LabelledExample:
+        if file[0].parent == path:  # it is the folder
+            raise BadExample(where, "classes without images", "no JPEG, PNG or WebP in this folder")
         return _example(where, *file)
 
     return _undamaged(parsed(files, parse, dropped), dropped)
@@ -57,6 +60,12 @@ def image_files(folder: Path) -> Iterator[Path]:
             names.append(entry.name)
     for name in sorted(names):
         yield from image_files(folder / name) if name in folders else (folder / name,)
+
+
+def _some_files(folder: Path) -> Iterator[Path]:
+    """The images in a folder, or the folder itself where there are none."""
+    files = image_files(folder)
+    return chain([next(files, folder)], files)
 
 
 def _hidden(name: str) -> bool:
