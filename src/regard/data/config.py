@@ -75,24 +75,34 @@ class FilesConfig(Config):
         """Refuse files of several kinds, or of none."""
         given = {key for key, value in self if value not in (None, {})}
         if given & {"documents", "text"}:
-            if given not in ({"documents"}, {"documents", "key"}, {"text"}):
-                raise ValueError("documents stand alone, and so does a text")
-            if STDIN in (self.documents, self.text):
-                raise ValueError("documents are read several times: not from standard input")
+            self._check_documents(given)
         elif "key" in given:
             raise ValueError("a key is for documents")
         elif given & {"file", "reader", "options"}:
-            if not given >= {"file", "reader"}:
-                raise ValueError("give a file together with its reader")
-            if given - {"file", "reader", "options"}:
-                raise ValueError("a file with a reader stands alone")
+            self._check_reader(given)
         elif "held_out" in given:
-            if given - {"held_out"}:
+            if given != {"held_out"}:
                 raise ValueError("held_out takes examples from train: name no file beside it")
-        elif given - {"spaced"} not in PAIRS:
-            named = f"{self.names}: " if self.names else ""
-            if given - {"spaced"} in ONE_FILE:
-                raise ValueError(f"{named}name the two columns, as in columns = [0, 1]")
+        else:
+            self._check_pairs(given)
+
+    def _check_documents(self, given: set[str]) -> None:
+        if given not in ({"documents"}, {"documents", "key"}, {"text"}):
+            raise ValueError("documents stand alone, and so does a text")
+        if STDIN in (self.documents, self.text):
+            raise ValueError("documents are read several times: not from standard input")
+
+    def _check_reader(self, given: set[str]) -> None:
+        if not given >= {"file", "reader"}:
+            raise ValueError("give a file together with its reader")
+        if given - {"file", "reader", "options"}:
+            raise ValueError("a file with a reader stands alone")
+
+    def _check_pairs(self, given: set[str]) -> None:
+        named = f"{self.names}: " if self.names else ""
+        if given - {"spaced"} in ONE_FILE:
+            raise ValueError(f"{named}name the two columns, as in columns = [0, 1]")
+        if given - {"spaced"} not in PAIRS:
             raise ValueError(f"{named}give source and target, or columns and table, csv or jsonl")
         for language in self.spaced or ():
             if language not in LANGUAGES:
