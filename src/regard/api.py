@@ -15,8 +15,6 @@ from regard.ground.batch import Ids
 from regard.ground.checks import check_whole, listed
 from regard.ground.device import device_named
 from regard.ground.errors import BadInput, shown
-from regard.ground.files import writing
-from regard.ground.lock import is_vacant
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inside.alignment.align import AlignmentMethod
 from regard.inside.alignment.record_translator import align
@@ -30,7 +28,6 @@ from regard.models.facts import ModelFacts
 from regard.models.formats import folder as folders
 from regard.models.hub import local_folder
 from regard.models.paper import Paper
-from regard.models.sites import require_cross_attention
 from regard.parts.linear.convert import chosen_precision
 from regard.search.step import Search
 from regard.tasks.inference.fill_mask import FilledText
@@ -359,8 +356,7 @@ class Model:
     @property
     def alignment_method(self) -> AlignmentMethod:
         """How links are extracted from attention: as chosen at training, else the last layer."""
-        cross = require_cross_attention(self.facts.cross_attention)
-        return AlignmentMethod.noted(self.notes.get("alignment") or {"layer": cross.layers - 1})
+        return AlignmentMethod.noted(self.notes, self.facts.cross_attention)
 
     @alignment_method.setter
     def alignment_method(self, method: AlignmentMethod) -> None:
@@ -387,12 +383,9 @@ class Model:
         The folder must be empty or not there, or be the one this model was loaded from or saved
         to; with ``overwrite``, a model of the same format in it is replaced.
         """
-        if (path := _path(folder)).is_file():
-            raise BadInput(f"{folder}: is a file, not a folder")
-        with writing(path):
-            if not (overwrite or path.resolve() == self._folder or is_vacant(path)):
-                raise BadInput(f"{folder}: is there already; save(..., overwrite=True) replaces it")
-            folders.write(path, self._loaded, format)
+        path = _path(folder)
+        is_own = path.resolve() == self._folder
+        folders.save(path, self._loaded, format, overwrite=overwrite or is_own)
         self._folder = path.resolve()
 
 

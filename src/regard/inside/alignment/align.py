@@ -15,6 +15,7 @@ import numpy as np
 from regard.ground.errors import BadInput
 from regard.inside.attention.attention_map import Groups, merge
 from regard.metrics.alignment import AlignmentScore, GoldLinks, Links, alignment_error_rate
+from regard.models.sites import AttentionSite, require_cross_attention
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,12 @@ class AlignmentMethod:
     spurious: bool = False
 
     @classmethod
-    def noted(cls, fields: Mapping[str, Any]) -> "AlignmentMethod":
-        """The method that the notes of a folder describe."""
+    def noted(
+        cls, notes: Mapping[str, Any], cross_attention: AttentionSite | None
+    ) -> "AlignmentMethod":
+        """The method that the notes of a model describe; by default that of its last layer."""
+        last = require_cross_attention(cross_attention).layers - 1
+        fields = notes.get("alignment") or {"layer": last}
         try:
             return cls(**fields)
         except TypeError:

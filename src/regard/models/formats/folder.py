@@ -6,7 +6,8 @@ from typing import cast
 import torch
 
 from regard.ground.errors import BadInput
-from regard.ground.files import read_json
+from regard.ground.files import read_json, writing
+from regard.ground.lock import is_vacant
 from regard.models.formats import elmo, hf, regard, timm
 from regard.models.formats.loaded_model import CONFIG, LoadedModel
 from regard.text.tokenizers.ids_only import IdVocabulary, ids_only
@@ -27,6 +28,16 @@ def write(folder: Path, model: LoadedModel, format: str = "regard") -> None:
     if _format_of(folder) not in (None, format):
         raise BadInput(f"{folder}: holds a model in another format; choose another folder")
     WRITERS[format](folder, model)
+
+
+def save(folder: Path, model: LoadedModel, format: str, *, overwrite: bool = False) -> None:
+    """``write``, but what is in the folder is only replaced with ``overwrite``."""
+    if folder.is_file():
+        raise BadInput(f"{folder}: is a file, not a folder")
+    with writing(folder):
+        if not (overwrite or is_vacant(folder)):
+            raise BadInput(f"{folder}: is there already; save(..., overwrite=True) replaces it")
+        write(folder, model, format)
 
 
 def read(
