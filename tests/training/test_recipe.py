@@ -273,6 +273,28 @@ def test_a_setting_removes_no_key_that_is_needed():
         read(find("multi30k-en-de"), ["train.steps="])
 
 
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("model.sise=", "setting model.sise=: unknown key 'model.sise'; did you mean 'size'?"),
+        ("tekst=false", "setting tekst=: unknown key 'tekst'; did you mean 'text'?"),
+        ("=", "setting =: unknown key ''; known: .*train"),
+        ("model.change.widht=", "setting model.change.widht=: unknown key .*mean 'width'?"),
+        ("train.steps.foo=", "setting train.steps.foo=: unknown key .*known: none"),
+    ],
+)
+def test_a_setting_removes_no_key_that_is_unknown(setting, message):
+    with pytest.raises(BadInput, match=f"^{message}"):
+        read(find("multi30k-en-de"), [setting])
+
+
+def test_an_objective_that_is_removed_must_be_known():
+    path = find("pretrain-tour")
+    assert read(path, ["objective.next-sentence=false"]).objective
+    with pytest.raises(BadInput, match=r"unknown key 'objective.next-sentense'; did you mean"):
+        read(path, ["objective.next-sentense=false"])
+
+
 def test_who_names_a_paper_inherits_no_facts_of_another(tmp_path):
     path = tmp_path / "over.toml"
     path.write_text('like = "objectives-masked-lm"\n[model]\nchange = { depth = 2 }\n')

@@ -51,7 +51,11 @@ class ObjectiveTables(Config):
     @classmethod
     def _in_order(cls, content: Any, handler: Any) -> "ObjectiveTables":
         if isinstance(content, dict):
-            content = {name: table for name, table in content.items() if table is not False}
+            content = {
+                name: table
+                for name, table in content.items()
+                if table is not False or name not in cls.model_fields
+            }
         tables = handler(content)
         if isinstance(content, dict):
             tables._names = tuple(content)

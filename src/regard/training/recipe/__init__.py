@@ -134,7 +134,7 @@ def make_recipe(content: dict[str, Any], where: str, settings: Settings = ()) ->
     if task not in TASKS:
         raise BadInput(f"{where}: no task is called {task!r}{did_you_mean(str(task), list(TASKS))}")
     for override in of_model:
-        lay_over(content, override)
+        lay_over(content, override, recipe_class(task))
     model = content.get("model")
     by_default = []
     for name, table in TASKS[task].tables.items():
@@ -144,7 +144,7 @@ def make_recipe(content: dict[str, Any], where: str, settings: Settings = ()) ->
             by_default.append(name)
     for override in overrides:
         if override not in of_model:
-            lay_over(content, override)
+            lay_over(content, override, recipe_class(task))
     try:
         recipe = recipe_class(task).model_validate(content)
     except ValidationError as error:

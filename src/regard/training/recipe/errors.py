@@ -73,6 +73,21 @@ def refusal(where: str, faults: Sequence[Fault], settings: Sequence[str]) -> Bad
     return BadInput(messages[0] if messages[0].startswith(SETTING) else f"{where}: {messages[0]}")
 
 
+def check_removal(path: list[str], content: dict[str, Any], recipe: type[BaseModel]) -> None:
+    """Refuse to remove a key that neither this recipe has nor any other of its task."""
+    *tables, key = path
+    name, keys, own = ".".join(path), _keys(tables, recipe), _own_keys(tables, content)
+    if key not in (*keys, *own):
+        raise BadInput(f"{SETTING}{name}=: unknown key {name!r}{did_you_mean(key, keys or own)}")
+
+
+def _own_keys(tables: list[str], content: Any) -> list[str]:
+    """The keys of a table that a recipe sets."""
+    for table in tables:
+        content = content.get(table) if isinstance(content, dict) else None
+    return list(content) if isinstance(content, dict) else []
+
+
 def without_unknown(content: dict[str, Any], error: ValidationError) -> dict[str, Any]:
     """The content of a recipe without the keys that are unknown."""
     known = deepcopy(content)
@@ -103,5 +118,8 @@ def _keys(tables: list[str], kind: type[BaseModel]) -> list[str]:
             return []
         annotation = kind.model_fields[table].annotation
         choices = getattr(annotation, "__args__", (annotation,))
-        kind = next(c for c in choices if isinstance(c, type) and issubclass(c, BaseModel))
+        tables_of = [c for c in choices if isinstance(c, type) and issubclass(c, BaseModel)]
+        if not tables_of:
+            return []
+        kind = tables_of[0]
     return list(kind.model_fields)

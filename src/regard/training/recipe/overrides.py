@@ -4,9 +4,13 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pydantic import BaseModel
+
 from regard.ground.errors import BadInput
+from regard.training.recipe.errors import check_removal
 
 OF_RUNGS = ("batches", "optimiser", "train")  # tables that rungs of a ladder may change
+FACTS = "model.change."
 Settings = Sequence[str] | Mapping[str, Any]
 
 
@@ -25,6 +29,18 @@ class Override(NamedTuple):
         """The table of the recipe that it is about."""
         return self.name.partition(".")[0]
 
+    @property
+    def path(self) -> list[str]:
+        """Its tables, and its key in the last; facts have dotted names of their own."""
+        if self.name.startswith(FACTS):
+            return [*FACTS.split(".")[:-1], self.name.removeprefix(FACTS)]
+        return self.name.split(".")
+
+    @property
+    def removes(self) -> bool:
+        """Whether the recipe is read without the key, or without a table above all others."""
+        return self.value is None or "." not in self.name
+
 
 def parse_settings(settings: Settings) -> list[Override]:
     """Settings from a command line, whose values are TOML or plain text, or from Python."""
@@ -33,11 +49,13 @@ def parse_settings(settings: Settings) -> list[Override]:
     return [_parse(setting) for setting in settings]
 
 
-def lay_over(content: dict[str, Any], override: Override) -> None:
+def lay_over(content: dict[str, Any], override: Override, recipe: type[BaseModel]) -> None:
     """Change the content of a recipe; of a ladder all rungs, whatever they say themselves.
 
-    A table that is ``false`` is removed, and so is a key without a value.
+    A table that is ``false`` is removed, and so is a key without a value, if recipes have it.
     """
+    if override.removes:
+        check_removal(override.path, content, recipe)
     _put(content, override)
     table, rungs = override.table, content.get("rung")
     if rungs and table in ("model", "expect"):
@@ -70,15 +88,12 @@ def _checked(name: str, value: Any, text: str) -> Override:
 
 
 def _put(content: dict[str, Any], override: Override) -> None:
-    *tables, key = override.name.split(".")
+    *tables, key = override.path
     if not tables:
         content.pop(key, None)
         return
     place = content
-    for number, table in enumerate(tables):
-        if tables[:number] == ["model", "change"]:  # facts have dotted names of their own
-            key = ".".join([*tables[number:], key])
-            break
+    for table in tables:
         place = place.setdefault(table, {})
         if not isinstance(place, dict):
             raise BadInput(f"setting {override.text}: {table} is a value, not a table")
