@@ -110,6 +110,8 @@ def test_wrong_recipes_are_refused(features, tmp_path):
     assert "no room for 8 features" in refused({**recipe, "model": small}, tmp_path)
     missing = {**recipe["model"], "features": "nowhere"}
     assert "model.features: nowhere" in refused({**recipe, "model": missing}, tmp_path)
+    few = {**recipe, "text": {"kind": "words", "vocab": 2}}
+    assert "text.vocab: a vocabulary of 2 has no room for <UNK>" in refused(few, tmp_path)
     alone = {"paper": "lin", "size": "laptop", "features_at": "output"}
     assert "features_at is for features" in refused({**recipe, "model": alone}, tmp_path)
     write_vectors(tmp_path / "vectors.txt.gz", size=5)
@@ -191,7 +193,7 @@ def test_a_taglm_learns_from_a_folder(features, tmp_path):
     alone = {**recipe, "model": {"paper": "taglm"}}
     assert "model.features: taglm needs a folder" in refused(alone, tmp_path)
     above = {**recipe, "model": {**recipe["model"], "features_at": 2}}
-    assert "after layer 2 of 2 is no layer" in refused(above, tmp_path)
+    assert "features_at: no layer is above layer 2; there are 2" in refused(above, tmp_path)
 
 
 def test_only_recurrent_encoders_read_features_between_layers(features):

@@ -119,7 +119,10 @@ class CausalLM(RowObjective):
         """As many streams as a batch has room for."""
         streams = min(limits.rows, limits.tokens // limits.longest)
         if self.mean_length > limits.longest:
-            raise BadInput(f"objective.causal-lm.mean_length: batches.longest is {limits.longest}")
+            raise BadInput(
+                f"objective.causal-lm.mean_length: parts of {self.mean_length} tokens are longer "
+                f"than batches.longest ({limits.longest})"
+            )
         return TextStreams.of(rows, streams, ChunkLengths(limits.longest, self.mean_length))
 
     def dev_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams:

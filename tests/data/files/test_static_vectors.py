@@ -66,6 +66,7 @@ WRONG = {
     b"a 1 2\nb 1\n": "v:2: 1 numbers, not 2",
     b"a 1 2\nb 1 2 3\n": "v:2: 3 numbers, not 2",
     b"a 1 x\n": "v:1: not a word and its numbers",
+    b"a\t1\t2\n": "v:1: not a word and its numbers, with spaces between them",
     b"a 1\n\n": "v:2: 0 numbers, not 1",
     b"a 1 2\nb 1 2\na 1 2\n": "v:3: the word 'a' occurs twice",
     b"a 1 2\nb nan 2\n": "the vector of 'b' has numbers that are not finite",

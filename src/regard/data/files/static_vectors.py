@@ -143,7 +143,9 @@ def _text_entries(path: str | Path, header: Header | None) -> Iterator[Entry]:
     for number, raw in islice(enumerate(raw_lines(path), start=1), first - 1, None):
         where = f"{path}:{number}"
         columns = decoded(raw, where).rstrip().split(" ")
-        width = width or max(1, len(columns) - 1)
+        width = width or len(columns) - 1
+        if not width:
+            raise BadInput(f"{where}: not a word and its numbers, with spaces between them")
         if len(columns) <= width or any(map(_is_number, columns[1:-width])):
             raise BadInput(f"{where}: {len(columns) - 1} numbers, not {width}")
         try:

@@ -130,7 +130,9 @@ class Trunk:
             if not self.stack.joins_features:
                 raise BadInput("features: only recurrent encoders read them between layers")
             if not 1 <= layer < self.stack.depth:
-                raise BadInput(f"features: after layer {layer} of {self.stack.depth} is no layer")
+                raise BadInput(
+                    f"features_at: no layer is above layer {layer}; there are {self.stack.depth}"
+                )
 
     @property
     def width(self) -> int:

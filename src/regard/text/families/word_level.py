@@ -62,7 +62,7 @@ class WordLevel(TokenizerFamily):
         ranks = tokenizer.get_vocab()
         words = sorted(ranks.keys() - {*special}, key=ranks.__getitem__)
         if not words:
-            raise BadInput("there is no text to learn words from")
+            raise BadInput("data.train: there is no text to learn words from")
         ids = {word: number for number, word in enumerate([*special, *words][:vocab])}
         return {"vocab": ids}, settings
 

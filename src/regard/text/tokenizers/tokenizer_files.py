@@ -91,7 +91,7 @@ def learn_files(
     family = families[kind]
     reserved = [*family.special_tokens.values(), *special_tokens]
     if vocab < len(reserved):
-        raise BadInput(f"a vocabulary of {vocab} has no room for {', '.join(reserved)}")
+        raise BadInput(f"text.vocab: a vocabulary of {vocab} has no room for {', '.join(reserved)}")
     model, own = family.learn(texts, vocab - len(special_tokens), lower)
     return _written(family, model, own, longest, special_tokens)
 

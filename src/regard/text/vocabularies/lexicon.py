@@ -23,11 +23,15 @@ class Lexicon:
     @classmethod
     def learn(cls, texts: Iterable[str], size: int, *, lower: bool = False) -> "Lexicon":
         """The most frequent words; of equally frequent ones the first by their letters."""
+        if size < len(SPECIAL):
+            raise BadInput(
+                f"text.vocab: a vocabulary of {size} has no room for {', '.join(SPECIAL)}"
+            )
         counts = Counter[str]()
         for text in texts:
             counts.update(words(text.lower() if lower else text))
         if not counts:
-            raise BadInput("there is no text to learn words from")
+            raise BadInput("data.train: there is no text to learn words from")
         by_count = sorted(counts.keys() - {*SPECIAL}, key=lambda word: (-counts[word], word))
         return cls((*SPECIAL, *by_count)[:size])
 
