@@ -72,7 +72,7 @@ def taken(run, start, parts):
 
 def test_the_layers_of_a_language_model(language_model, tmp_path):
     parts = {"trunk.embed": "trunk.embed", "trunk.layers.layers": "trunk.layers"}
-    content = recipe_of(tmp_path, language_model, parts, direction="forward")
+    content = recipe_of(tmp_path, language_model, parts, direction="forward", scaled=False)
     run = run_of(tmp_path, content)
     assert len(taken(run, language_model, parts)) == 5
     tokenizer = folders.read(language_model).tokenizer
@@ -141,6 +141,15 @@ def test_parts_that_do_not_fit_are_one_line(translator, tmp_path, parts, changes
         run_of(tmp_path, recipe_of(tmp_path, translator, parts, **changes))
     assert said in str(refused.value) and "\n" not in str(refused.value)
     assert str(refused.value).startswith("model.start.parts: ")
+
+
+def test_token_vectors_that_are_read_at_another_scale_are_refused(language_model, tmp_path):
+    content = recipe_of(tmp_path, language_model, {"trunk.embed": "trunk.embed"}, scaled=True)
+    said = (
+        "trunk.embed.token.weight is multiplied by 3.464 .* by 1: set model.change.scaled = false"
+    )
+    with pytest.raises(BadInput, match=said):
+        run_of(tmp_path, content)
 
 
 def test_what_cannot_stand_beside_parts_is_refused(translator, tmp_path):

@@ -11,6 +11,7 @@ import regard
 from regard.data.files.static_vectors import StaticVectors
 from regard.ground.batch import TokenRow, pack_rows
 from regard.ground.errors import BadInput
+from regard.ground.layout import Layout
 from regard.ground.tape import Tape
 from regard.models.facts import Features, MeanPool, change
 from regard.models.formats import folder as folders
@@ -98,9 +99,11 @@ def test_words_begin_with_static_vectors(tmp_path):
     ids = model.tokenizer.words.lexicon.ids
     drawn = len(ids) - 3
     assert f"3 words begin with vectors of glove.txt.gz, {drawn} at random" in start.lines(1)
-    table = model.module.trunk.embed.token.weight
-    for word, vector_D in zip(vectors.words, vectors.vectors_ND, strict=True):
-        np.testing.assert_allclose(table[ids[word]].detach(), vector_D, atol=1e-6)
+    embed = model.module.trunk.embed
+    assert embed.scale == 4.0
+    words_T = torch.tensor([ids[word] for word in vectors.words])
+    read_TD = embed(words_T, Layout.ragged([len(words_T)], "cpu"))  # whatever the scale is
+    np.testing.assert_allclose(read_TD.detach(), vectors.vectors_ND, atol=1e-6)
 
 
 def test_wrong_recipes_are_refused(features, tmp_path):

@@ -25,6 +25,7 @@ from regard.weights.files import load_weights, refuse_misfits, weights_of
 
 OUTPUTS = r"heads\.(next_token|permutation_lm|(mlm|span_boundary)\.out)"
 BY_TOKEN = re.compile(rf"(trunk\.embed\.token|{OUTPUTS})\.(weight|bias)").fullmatch
+TOKEN_WEIGHT = re.compile(r".*\.embed\.token\.weight").fullmatch
 BLOCK = re.compile(r"trunk\.blocks\.(\d+)\.")
 
 
@@ -169,7 +170,8 @@ def select_tokens(vectors: Tensor, tokens: Sequence[int | None]) -> Tensor:
 @torch.no_grad()
 def copy_parts(start: StartConfig, model: nn.Module, data: Path) -> tuple[str, ...]:
     """Copy parts of the folder's model into parts of a model; says which, for people."""
-    ours, theirs = model.state_dict(), read_folder(start, data).module.state_dict()
+    module = read_folder(start, data).module
+    ours, theirs = model.state_dict(), module.state_dict()
     for part, other in start.parts.items():
         known = f"the model of {start.folder}"
         given, taken = _part(theirs, other, known), _part(ours, part, "this model")
@@ -184,9 +186,25 @@ def copy_parts(start: StartConfig, model: nn.Module, data: Path) -> tuple[str, .
             ],
         )
         for name, tensor in taken.items():
+            _check_scales((model, f"{part}{name}"), (module, f"{other}{name}"))
             tensor.copy_(given[name])
     pairs = (f"{part} begins with {other}" for part, other in start.parts.items())
     return (f"{', '.join(pairs)} of {start.folder}",) if start.parts else ()
+
+
+def _check_scales(*weights: tuple[nn.Module, str]) -> None:
+    """Refuse token vectors that the model multiplies by another number than theirs does."""
+    names = [name for _, name in weights]
+    if all(map(TOKEN_WEIGHT, names)):
+        owners: list[Any] = [
+            model.get_submodule(name[: -len(".token.weight")]) for model, name in weights
+        ]
+        here, there = (owner.scale for owner in owners)
+        if here != there:
+            raise BadInput(
+                f"model.start.parts: {names[0]} is multiplied by {here:.4g} where it is read, and "
+                f"{names[1]} by {there:.4g}: set model.change.scaled = {str(there > 1).lower()}"
+            )
 
 
 def _part(weights: Mapping[str, Tensor], part: str, where: str) -> dict[str, Tensor]:

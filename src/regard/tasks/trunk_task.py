@@ -244,13 +244,15 @@ class TrunkTask(Task):
             model.trunk.frozen.trunk.load_state_dict(module.encoder.state_dict())
         if (vectors := self._static_vectors(data)) is None:
             return ()
-        table_VD, width = model.trunk.embed.token.weight, vectors.width
+        embed, width = model.trunk.embed, vectors.width
+        table_VD = embed.token.weight
         if table_VD.shape[1] != width:
             here = f"the model has {table_VD.shape[1]} for each word"
             raise BadInput(f"model.vectors: vectors of {width} numbers, and {here}")
         words = cast(Any, prepared.tokenizer.words).lexicon.words
         known = vectors.numbers(words)
-        table_VD[[*known]] = torch.from_numpy(vectors.vectors_ND[[*known.values()]]).to(table_VD)
+        read_ND = vectors.vectors_ND[[*known.values()]] / embed.scale
+        table_VD[[*known]] = torch.from_numpy(read_ND).to(table_VD)
         drawn = f"{len(words) - len(known):,} at random"
         return (f"{len(known):,} words begin with vectors of {self.recipe.model.vectors}, {drawn}",)
 

@@ -33,6 +33,7 @@ class FeatureEmbedding(EmbeddingModule):
         self.words = words
         self.ids_per_token = (1 + ids,)
         self.position_limit, self.segments = words.position_limit, words.segments
+        self.scale = words.scale
 
     @property
     def token(self) -> nn.Embedding:

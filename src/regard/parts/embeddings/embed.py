@@ -17,6 +17,7 @@ class EmbeddingModule(nn.Module):
     segments: int = 0
     ids_per_token: tuple[int, ...] = ()
     token: Any  # the vectors of ids
+    scale: float = 1.0  # what these are multiplied by where they are read
 
     @property
     def vocab(self) -> int:
