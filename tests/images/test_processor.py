@@ -60,6 +60,18 @@ def test_numbers_are_those_of_transformers(config, tmp_path):
     np.testing.assert_allclose(read(ours, RGB), expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["ViT", "DeiT"])
+@pytest.mark.parametrize("config", [{}, {"resample": 0}, {"do_center_crop": False}])
+def test_what_a_configuration_leaves_out_follows_from_its_class(kind, config, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    theirs = getattr(transformers, f"{kind}ImageProcessorPil")(**config)
+    expected = theirs(images=Image.fromarray(RGB), return_tensors="np")["pixel_values"][0]
+    for key, name in (("image_processor", "ImageProcessorFast"), ("feature_extractor",) * 2):
+        named = {f"{key}_type": f"{kind}{name}"}
+        ours = ImageProcessor.of_config(config | named, "here")
+        np.testing.assert_allclose(read(ours, RGB), expected, rtol=0, atol=1e-6)
+
+
 def test_every_form_of_an_image_is_the_same(tmp_path):
     path = tmp_path / "image.png"
     Image.fromarray(RGB).save(path)
@@ -235,6 +247,7 @@ def test_without_pillow_one_line_says_what_to_install(monkeypatch):
         {"size": "large"},
         {"resample": 9},
         {"do_pad": True},
+        {"crop_pct": 0.9},
         {"image_mean": "grey"},
         {"image_std": [0.5, float("nan"), 0.5]},
     ],

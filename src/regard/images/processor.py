@@ -20,7 +20,9 @@ from regard.images.decode import MOST_PIXELS, as_rgb, pillow, read_image
 FILE = "preprocessor_config.json"
 GREY = np.array([0.299, 0.587, 0.114])  # the weights of red, green and blue (ITU-R 601-2)
 RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
-REFUSED = ("do_pad", "do_flip_channel_order", "do_thumbnail")  # steps that are not supported
+REFUSED = ("do_pad", "do_flip_channel_order", "do_thumbnail", "crop_pct")  # unsupported steps
+TYPE_KEYS = ("image_processor_type", "feature_extractor_type")  # the class of a configuration
+DEIT = {"size": 256, "do_center_crop": True, "crop_size": 224, "resample": 3}  # its defaults
 CROP_OFFSETS = {"floor": lambda rest: rest // 2, "round": lambda rest: round(rest / 2)}
 NEEDED = (("do_resize", "size"), ("do_resize", "resample"), ("do_rescale", "rescale_factor"))
 NO_SIZE = "size: height and width, or shortest_edge (with longest_edge or without), not {}"
@@ -247,6 +249,8 @@ class ImageProcessor:
     @classmethod
     def of_config(cls, config: Mapping[str, Any], where: str) -> "ImageProcessor":
         """What a preprocessor_config.json says."""
+        if any(str(config.get(key)).startswith("DeiT") for key in TYPE_KEYS):
+            config = {**DEIT, **config}
         if wrong := next((key for key in REFUSED if config.get(key)), None):
             raise BadInput(f"{where}: {wrong} is not supported")
         for step, key in NEEDED:
