@@ -91,8 +91,10 @@ PAPER = Paper(
     sizes={"small": SMALL, "medium": MEDIUM, "large": LARGE, "xl": XL},
     # As the authors corrected them: table 2 of the paper says 117M, 345M, 762M and 1,542M.
     published={
-        **{"small": 124_000_000, "medium": 355_000_000},
-        **{"large": 774_000_000, "xl": 1_558_000_000},
+        "small": 124_000_000,
+        "medium": 355_000_000,
+        "large": 774_000_000,
+        "xl": 1_558_000_000,
     },
     formats={"hf": HF},
 )

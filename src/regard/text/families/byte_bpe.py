@@ -23,8 +23,11 @@ class ByteBPE(TokenizerFamily):
     model, classes = "BPE", ("RobertaTokenizer",)
     files: ClassVar = MERGES
     special_tokens: ClassVar = {
-        **{"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>"},
-        **{"unk_token": "<unk>", "mask_token": "<mask>"},
+        "cls_token": "<s>",
+        "pad_token": "<pad>",
+        "sep_token": "</s>",
+        "unk_token": "<unk>",
+        "mask_token": "<mask>",
     }
     template, word_prefix = Template("cls A sep", "cls A sep sep B sep"), " "
 

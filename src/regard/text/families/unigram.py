@@ -45,8 +45,11 @@ class Unigram(TokenizerFamily):
     model, classes = "Unigram", ("AlbertTokenizer",)
     files: ClassVar = (FILE,)
     special_tokens: ClassVar = {
-        **{"pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "[CLS]"},
-        **{"sep_token": "[SEP]", "mask_token": "[MASK]"},
+        "pad_token": "<pad>",
+        "unk_token": "<unk>",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "mask_token": "[MASK]",
     }
     template = Template("cls A sep", "cls A sep B:1 sep:1")
     unknown: ClassVar[int] = 1
@@ -114,9 +117,15 @@ class XLNetUnigram(Unigram):
 
     name, classes = "xlnet-unigram", ("XLNetTokenizer",)
     special_tokens: ClassVar = {
-        **{"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "cls_token": "<cls>"},
-        **{"sep_token": "<sep>", "pad_token": "<pad>", "mask_token": "<mask>"},
-        **{"eod_token": "<eod>", "eop_token": "<eop>"},
+        "unk_token": "<unk>",
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+        "cls_token": "<cls>",
+        "sep_token": "<sep>",
+        "pad_token": "<pad>",
+        "mask_token": "<mask>",
+        "eod_token": "<eod>",
+        "eop_token": "<eop>",
     }
     template = XLNET_TEMPLATE
     unknown: ClassVar[int] = 0
