@@ -107,10 +107,9 @@ def embed(
 
 def _parser(model: "Model", max_length: int | None) -> Parse:
     """An encoder reads one text or two, truncated; a translator refuses long texts."""
-    from regard.text.tokenizers.ids_only import MISSING
+    from regard.text.tokenizers.ids_only import require_tokenizer
 
-    if model.tokenizer is None:
-        raise BadInput(MISSING)
+    require_tokenizer(model.tokenizer)
     runner = model.runner
     limit = runner.truncation or runner.position_limit
     return with_max_length(runner.parse, runner.token_count, max_length, limit)

@@ -98,7 +98,7 @@ def neighbours(
     """
     from regard.api import load
     from regard.inside.vectors.neighbours import ContextualWords, LineOfText, static_neighbours
-    from regard.text.tokenizers.ids_only import MISSING
+    from regard.text.tokenizers.ids_only import require_tokenizer
 
     check_argument(word)
     loaded = load(model, device, precision=precision, batch_size=batch_size)
@@ -108,8 +108,7 @@ def neighbours(
         print_image_neighbours(loaded, word, file, top=top, pool=pool, as_json=as_json, **options)
         return
     _refuse(context, OF_IMAGES, "images")
-    if loaded.tokenizer is None:
-        raise BadInput(MISSING)
+    tokenizer = require_tokenizer(loaded.tokenizer)
     parse, name = _parser(loaded, max_length), name_of(file)
     numbered = ((number, line) for number, line in enumerate(read_lines(file), 1) if line.strip())
     lines = [LineOfText(number, parse(line, f"{name}:{number}")) for number, line in numbered]
@@ -119,7 +118,7 @@ def neighbours(
     lines = lines or given
     facts, chosen = loaded.facts, LAST if layer is None else layer
     path = facts.encoder.state_path(facts.encoder_path, chosen)
-    reader = ContextualWords(loaded.runner, loaded.tokenizer, path)
+    reader = ContextualWords(loaded.runner, tokenizer, path)
     matches = list(reader.find(word, given, occurrences))
     if not matches:
         raise BadInput(f"{TEXT if texts else name}: the word {word!r} does not occur")

@@ -17,7 +17,7 @@ from regard.models.sites import require_causal
 from regard.tasks.runners.model_runner import ModelRunner
 from regard.text.inputs import check_text
 from regard.text.token_labels import LabelledInput
-from regard.text.tokenizers.ids_only import MISSING
+from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.list import Tokenizer
 
 Predict = Callable[[list[Any]], list[Any]]
@@ -47,10 +47,9 @@ def look(
         _refuse("an image", target=second, subwords=subwords, repeat=repeat)
         return look_at_image(runner, facts, predict, given, rollout, patch)
     _refuse("a text", patch=patch)
-    if tokenizer is None:
-        raise BadInput(MISSING)
+    reader = require_tokenizer(tokenizer)
     settings = {"subwords": subwords, "repeat": repeat, "rollout": rollout}
-    return look_at_text(runner, facts, tokenizer, predict, given, second, **settings)
+    return look_at_text(runner, facts, reader, predict, given, second, **settings)
 
 
 def _refuse(what: str, **options: Any) -> None:
@@ -122,10 +121,9 @@ def score_induction(
     repeat: bool = False,
 ) -> InductionScores:
     """Run a causal model on a text, or on its tokens twice: the induction score of each head."""
-    if tokenizer is None:
-        raise BadInput(MISSING)
+    reader = require_tokenizer(tokenizer)
     site = require_causal(facts.attention_sites)
-    rows = _read(tokenizer, check_text(text, 1), None, repeat)
+    rows = _read(reader, check_text(text, 1), None, repeat)
     records, _ = record_input(runner.model, facts, rows)
     (layers,) = (record.layers for record in records if record.site == site)
     return InductionScores.of(text, rows[site.side].row.tokens, layers)

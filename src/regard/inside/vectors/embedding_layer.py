@@ -8,7 +8,7 @@ import torch
 
 from regard.data.files.static_vectors import StaticVectors
 from regard.ground.errors import BadInput
-from regard.text.tokenizers.ids_only import MISSING
+from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.list import Tokenizer
 
 TOKENS = 1 << 14  # looked up at once
@@ -20,9 +20,7 @@ def word_vectors(module: Any, tokenizer: Tokenizer | None, words: Iterable[str])
 
     Words with an unknown token have no vector.
     """
-    if tokenizer is None:
-        raise BadInput(MISSING)
-    vocabulary = tokenizer.vocabularies[0]
+    vocabulary = require_tokenizer(tokenizer).vocabularies[0]
     tokens = {
         word: read
         for word in dict.fromkeys(words)

@@ -12,7 +12,7 @@ from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.parts.attention import EncoderOutput
 from regard.tasks.runners.batch_runner import BatchRunner, TextOrPair, row_length, rows_of
-from regard.text.tokenizers.ids_only import MISSING
+from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 POOLS = ("mean", "max", "first", "pooled")
@@ -49,14 +49,13 @@ class Embedder(BatchRunner):
 
     def rows_of(self, texts: Sequence[TextOrPair]) -> list[TokenRow]:
         """How texts are read."""
-        if self.tokenizer is None:
-            raise BadInput(MISSING)
+        tokenizer = require_tokenizer(self.tokenizer)
         if self.lower:
             texts = [
                 one.lower() if isinstance(one, str) else (one[0].lower(), one[1].lower())
                 for one in texts
             ]
-        return rows_of(self.tokenizer, texts, self.max_length)
+        return rows_of(tokenizer, texts, self.max_length)
 
     @torch.no_grad()
     def vectors(self, rows: Sequence[Any]) -> Tensor:

@@ -24,7 +24,7 @@ from regard.parts.attention import EncoderOutput
 from regard.tasks.runners.batch_runner import BatchRunner, in_order
 from regard.tasks.runners.inputs import InputLimits, token_ids
 from regard.text.inputs import check_text
-from regard.text.tokenizers.ids_only import MISSING
+from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.vocabularies.subwords import Subwords
 
@@ -134,9 +134,7 @@ class TextScorer(BatchRunner):
     @property
     def text(self) -> RowTokenizer:
         """Its tokenizer; a model without one scores ids, if it is no masked LM."""
-        if self.tokenizer is None:
-            raise BadInput(MISSING)
-        return self.tokenizer
+        return require_tokenizer(self.tokenizer)
 
     @property
     def vocabularies(self) -> tuple[Subwords, ...]:

@@ -44,7 +44,7 @@ from regard.tasks.runners.model_runner import ModelRunner
 from regard.tasks.tag import Tag
 from regard.text.inputs import check_text, one_or_two_texts, text_or_pair
 from regard.text.labels import LabelSet
-from regard.text.tokenizers.ids_only import MISSING
+from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 ENCODER_TASKS: dict[str, type[EncoderTask]] = {
@@ -92,9 +92,7 @@ class EncoderModel(ModelRunner):
     @property
     def text(self) -> RowTokenizer:
         """Its tokenizer; a model without one cannot read texts."""
-        if self.tokenizer is None:
-            raise BadInput(MISSING)
-        return self.tokenizer
+        return require_tokenizer(self.tokenizer)
 
     @property
     def position_limit(self) -> int | None:

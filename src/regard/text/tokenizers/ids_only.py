@@ -11,6 +11,13 @@ from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 MISSING = "this folder has no tokenizer files: only token ids can be used (from Python)"
 
 
+def require_tokenizer(tokenizer: Any) -> Any:
+    """The tokenizer of a folder, where texts are to be read; a folder may have none."""
+    if tokenizer is None:
+        raise BadInput(MISSING)
+    return tokenizer
+
+
 @dataclass(frozen=True)
 class IdVocabulary:
     """A ``Vocabulary`` of which only the size and the special ids are known."""
