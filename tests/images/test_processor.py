@@ -143,6 +143,18 @@ def test_transparent_pixels_are_white():
     assert decode_image(encoded(image), "").tolist() == [[[255, 255, 255], [10, 20, 30]]]
 
 
+@pytest.mark.parametrize("mode", ["LA", "RGBA"])
+def test_arrays_with_opacity_are_as_pictures(mode):
+    pixels = DRAW.integers(0, 256, (6, 9, len(mode)), dtype=np.uint8)
+    processor = ImageProcessor(size=(6, 9))
+    expected = read(processor, Image.fromarray(pixels))
+    np.testing.assert_array_equal(read(processor, pixels), expected)
+    opacity = pixels[..., -1:] / 255
+    over_white = pixels[..., :-1] * opacity + 255 * (1 - opacity)
+    shown = processor.denormalised(expected)
+    np.testing.assert_allclose(shown, np.broadcast_to(over_white, (6, 9, 3)), atol=1)
+
+
 def test_photographs_are_turned_upright():
     image, exif = Image.fromarray(RGB), Image.Exif()
     exif[0x0112] = 6  # the camera was turned to the right

@@ -156,7 +156,7 @@ def read_images(rows: Sequence[ImageRow]) -> np.ndarray:
     """(B, C, H, W): the numbers of images of one shape."""
     read = [row.read() for row in rows]
     if len({pixels.shape for pixels in read}) > 1:
-        raise BadInput("images of several sizes cannot be read together")
+        raise BadInput("images of several sizes cannot be read together: read one at a time")
     return np.stack(read)
 
 

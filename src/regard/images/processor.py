@@ -25,6 +25,7 @@ TYPE_KEYS = ("image_processor_type", "feature_extractor_type")  # the class of a
 DEIT = {"size": 256, "do_center_crop": True, "crop_size": 224, "resample": 3}  # its defaults
 CROP_OFFSETS = {"floor": lambda rest: rest // 2, "round": lambda rest: round(rest / 2)}
 NEEDED = (("do_resize", "size"), ("do_resize", "resample"), ("do_rescale", "rescale_factor"))
+CHANNELS = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}  # modes of Pillow, some with transparency
 NO_SIZE = "size: height and width, or shortest_edge (with longest_edge or without), not {}"
 NO_TEXT = "this model reads images, no texts"
 Size = tuple[int, int]  # height and width
@@ -148,8 +149,9 @@ class ImageProcessor:
     def rows(self, images: Sequence[Any], max_length: int | None = None) -> list[ImageRow]:
         """Images as the numbers that a model reads.
 
-        An image is a path, a picture of Pillow, bytes (H, W, C) or (H, W) in an array, or an array
-        or tensor of floats (C, H, W), which are used as they are.
+        An image is a path, a picture of Pillow, bytes (H, W, C) or (H, W) in an array (the last of
+        two or four channels is opacity), or an array or tensor of floats (C, H, W), which are used
+        as they are.
         """
         numbered = enumerate(images, start=1)
         return [ImageRow(partial(self._read, image, number)) for number, image in numbered]
@@ -357,10 +359,12 @@ def _pixels(image: Any) -> np.ndarray:
         return np.array(as_rgb(image))
     array = np.asarray(image)
     array = array[..., None] if array.ndim == 2 else array
-    if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] not in (1, 3):
+    if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] not in CHANNELS:
         raise BadInput(f"{shown(image)} is no image: neither a path nor bytes (H, W, C)")
     if not array.size:
         raise BadInput(f"{shown(image)} has no pixels")
+    if CHANNELS[array.shape[2]].endswith("A"):
+        return np.array(as_rgb(pillow().fromarray(array)))
     return array
 
 
