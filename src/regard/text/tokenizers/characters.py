@@ -14,10 +14,10 @@ import numpy as np
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
-from regard.text.offsets import Segmentation
 from regard.text.templates import RowBuilder, Template
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.vocabularies.lexicon import BEGIN, END, Lexicon
+from regard.text.vocabularies.whole_words import WholeWords
 from regard.text.words import Span, word_spans, words
 
 SENTENCE_BEGINS, SENTENCE_ENDS, WORD_BEGINS, WORD_ENDS, PADDING = range(256, 261)
@@ -25,13 +25,12 @@ SPELLINGS = 1 << 16  # words whose ids are remembered
 
 
 @dataclass(frozen=True)
-class CharacterVocabulary:
+class CharacterVocabulary(WholeWords):
     """The bytes, and the ids around them; a word has ``longest`` ids."""
 
     longest: int = 50
 
     kind: ClassVar[str] = "characters"
-    byte_sizes: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         if self.longest < 3:
@@ -84,23 +83,9 @@ class CharacterVocabulary:
         """The ids of the words and punctuation marks of a text."""
         return self.spell(words(text))
 
-    def encode_all(self, texts: Iterable[str]) -> list[np.ndarray]:
-        """Those of each text."""
-        return [self.encode(text) for text in texts]
-
     def pieces(self, ids: Iterable[Sequence[int]]) -> list[str]:
         """The word that each row of ids spells."""
         return [self._read(row) for row in ids]
-
-    def decode(self, ids: Iterable[Sequence[int]]) -> str:
-        """The words of a row; those around the sentence are left out."""
-        return " ".join(word for word in self.pieces(ids) if word not in (BEGIN, END))
-
-    def segment(self, text: str) -> Segmentation:
-        """The words of a text, each of which is a token."""
-        spans = tuple(word_spans(text))
-        ids: Any = self.encode(text)
-        return Segmentation(ids, spans, tuple(range(len(spans))))
 
     def unknown(self, text: str) -> list[Span]:
         """No word is."""

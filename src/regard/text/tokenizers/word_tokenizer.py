@@ -10,12 +10,12 @@ import numpy as np
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
-from regard.text.offsets import Segmentation
 from regard.text.templates import RowBuilder, Template
 from regard.text.tokenizers.characters import CharacterVocabulary
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.tokenizers.word_pieces import WordPieces
 from regard.text.vocabularies.lexicon import BEGIN, END, UNKNOWN, Lexicon
+from regard.text.vocabularies.whole_words import WholeWords
 from regard.text.words import Span, word_spans, words
 
 MASK = "[MASK]"  # how a gap is written
@@ -24,7 +24,7 @@ Spelling = CharacterVocabulary | WordPieces
 
 
 @dataclass(frozen=True)
-class WordVocabulary:
+class WordVocabulary(WholeWords):
     """The words of a lexicon, with ``lower`` in lower case; others are unknown.
 
     With ``spelling``, a token is the id of a word and the ids of its characters, or pieces, as
@@ -36,7 +36,6 @@ class WordVocabulary:
     spelling: Spelling | None = None
 
     kind: ClassVar[str] = "words"
-    byte_sizes: ClassVar[None] = None
 
     def __len__(self) -> int:
         return len(self.lexicon)
@@ -75,23 +74,9 @@ class WordVocabulary:
         """The tokens of the words and punctuation marks of a text."""
         return self.tokens(words(text))
 
-    def encode_all(self, texts: Iterable[str]) -> list[np.ndarray]:
-        """Those of each text."""
-        return [self.encode(text) for text in texts]
-
     def pieces(self, ids: Iterable[Any]) -> list[str]:
         """The known word of each token."""
         return [self.lexicon.words[int(np.ravel(one)[0])] for one in ids]
-
-    def decode(self, ids: Iterable[Any]) -> str:
-        """The words of a row; those around the sentence are left out."""
-        return " ".join(word for word in self.pieces(ids) if word not in (BEGIN, END))
-
-    def segment(self, text: str) -> Segmentation:
-        """The words of a text, each of which is a token."""
-        spans = tuple(word_spans(text))
-        ids: Any = self.encode(text)
-        return Segmentation(ids, spans, tuple(range(len(spans))))
 
     def unknown(self, text: str) -> list[Span]:
         """The words that the lexicon does not have."""
