@@ -168,6 +168,31 @@ def test_colours_change_as_they_are_called():
     assert torch.equal(autocontrast(even, up[:1]), even)
 
 
+@pytest.mark.parametrize("strength", [0.0, 0.25, 0.5, 0.75, 1.0, -1.0])
+def test_colours_are_those_of_pillow(strength):
+    """To the rounding of bytes: of an image and of the one with which it is mixed."""
+    image = pytest.importorskip("PIL.Image")
+    from PIL import ImageEnhance, ImageOps
+
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)
+    pixels[:2] = 0
+    picture, change = image.fromarray(pixels), ZERO[:1] + strength
+    enhanced = {
+        brightness: ImageEnhance.Brightness,
+        contrast: ImageEnhance.Contrast,
+        colour: ImageEnhance.Color,
+        sharpness: ImageEnhance.Sharpness,
+    }
+    pictures = {one: of(picture).enhance(1 + 0.9 * strength) for one, of in enhanced.items()}
+    pictures[posterise] = ImageOps.posterize(picture, round(8 - 4 * abs(strength)))
+    pictures[solarise] = ImageOps.solarize(picture, round(256 * (1 - abs(strength))))
+    pictures[autocontrast] = ImageOps.autocontrast(picture)
+    images = torch.from_numpy(pixels).permute(2, 0, 1)[None] / 255
+    for one, expected in pictures.items():
+        (found,) = (one(images, change) * 255).permute(0, 2, 3, 1).numpy()
+        np.testing.assert_allclose(found, np.asarray(expected), 0, 2, err_msg=one.__name__)
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 def test_equalisation_is_that_of_pillow(channels):
     """Of noise, of few numbers, of one number, of two, and of images too small to be changed."""

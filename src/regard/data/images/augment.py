@@ -149,8 +149,9 @@ def posterise(images: Tensor, change: Tensor) -> Tensor:
 
 
 def solarise(images: Tensor, change: Tensor) -> Tensor:
-    """Numbers above a threshold are inverted."""
-    return torch.where(images > 1 - change.abs(), 1 - images, images)
+    """Numbers from a threshold on are inverted: none (0) to all (1)."""
+    inverted = (images * (BYTES - 1)).round() >= BYTES * (1 - change.abs())
+    return torch.where(inverted, 1 - images, images)
 
 
 def autocontrast(images: Tensor, change: Tensor) -> Tensor:
