@@ -190,6 +190,14 @@ def test_what_a_folder_leaves_out_is_as_in_timm(tmp_path):
     )
 
 
+def test_both_sides_of_a_square_may_be_written(tmp_path):
+    before = change_config(tmp_path).facts
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["model_args"] |= {"img_size": [8, 8], "patch_size": [4, 4]}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert folders.read(tmp_path).facts == before
+
+
 def test_an_old_folder_says_at_the_top_how_images_are_read(tmp_path):
     before = change_config(tmp_path).tokenizer
     config = json.loads((tmp_path / "config.json").read_text())

@@ -95,6 +95,18 @@ def test_a_folder_comes_back_bit_for_bit(kind, tmp_path):
     assert (tmp_path / "again" / "preprocessor_config.json").read_text() == preprocessor
 
 
+def test_both_sides_of_a_square_may_be_written(tmp_path):
+    reference("ViTModel", image_size=[12, 12], patch_size=[4, 4]).save_pretrained(tmp_path)
+    ours = folders.read(tmp_path)
+    assert (ours.facts.trunk.embed.image_size, ours.facts.trunk.embed.patch_size) == (12, 4)
+    (tmp_path / "again").mkdir()
+    folders.write(tmp_path / "again", ours, "hf")
+    configs = [
+        json.loads((one / "config.json").read_text()) for one in (tmp_path, tmp_path / "again")
+    ]
+    assert configs[0] == configs[1]
+
+
 def test_two_labels_of_imagenet_have_one_name(tmp_path):
     """A bird and a machine are called "crane": every published classifier of ImageNet has both."""
     names = {0: "crane", 1: "goose", 2: "crane"}

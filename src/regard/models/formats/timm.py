@@ -33,7 +33,7 @@ from regard.models.formats.loaded_model import (
     check_depth,
     check_tokenizer,
 )
-from regard.models.formats.vit import TIMM_LAYERS, TIMM_NAMES, embedding_rules
+from regard.models.formats.vit import TIMM_LAYERS, TIMM_NAMES, Side, embedding_rules
 from regard.models.papers import paper
 from regard.text.labels import LabelSet, labels_from_config
 from regard.weights import Extras, WeightMap
@@ -113,8 +113,8 @@ class ClassCount(ConfigRow):
 
 
 ARGUMENTS = (
-    Key("img_size", "image_size"),
-    Key("patch_size", "patch_size"),
+    Side("img_size", "image_size"),
+    Side("patch_size", "patch_size"),
     Key("in_chans", "channels"),
     Key("embed_dim", "width"),
     Key("depth", "depth"),

@@ -25,6 +25,16 @@ class PoolerSize(ConfigRow):
         return {}
 
 
+class Side(Key):
+    """The pixels on a side of a square; both sides may be written."""
+
+    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+        match config.get(self.key):
+            case [height, width] if height == width:
+                config = {**config, self.key: height}
+        return super().read(config, tensors)
+
+
 CONFIG = (
     Key("hidden_size", "width"),
     Key("num_hidden_layers", "depth"),
@@ -35,8 +45,8 @@ CONFIG = (
     Key("attention_probs_dropout_prob", "attention_dropout"),
     Key("initializer_range", "init_std"),
     Key("layer_norm_eps", "eps"),
-    Key("image_size", "image_size"),
-    Key("patch_size", "patch_size"),
+    Side("image_size", "image_size"),
+    Side("patch_size", "patch_size"),
     Key("num_channels", "channels"),
     PoolerSize(),
     Constant("pooler_act", "tanh"),
