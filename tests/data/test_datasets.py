@@ -1,5 +1,8 @@
 """Datasets: what is known by index is what reading gives; what is held out is not trained on."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -77,6 +80,18 @@ def test_examples_in_memory_are_measured_once():
         weights = dataset.weights(objective, epoch, indices).tolist()
         assert weights == [OBJECTIVE.weight(examples[i]) for i in indices]
     assert Counting.calls == len(examples) == len(dataset)
+
+
+def test_a_fingerprint_is_the_same_in_another_process():
+    code = (
+        "from regard.data.datasets.memory import MemoryDataset; "
+        "from regard.ground.batch import TokenRow; "
+        "print(MemoryDataset([(TokenRow([1, 2], [0, 0]), [0]), (TokenRow([1], [0]), None)])"
+        ".fingerprint)"
+    )
+    command = [sys.executable, "-c", code]
+    said = {subprocess.run(command, capture_output=True, text=True).stdout for _ in range(3)}
+    assert len(said) == 1 and said.pop().startswith("2 rows, ")
 
 
 @pytest.mark.parametrize("held_out", [None, 9])

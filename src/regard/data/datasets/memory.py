@@ -84,6 +84,12 @@ class BPEDropoutRows(MemoryDataset):
 
 
 def _content(rows: TokenRow | Sequence[TokenRow], target: Any) -> bytes:
-    """An example as bytes."""
+    """An example as bytes, which are the same in every process."""
     parts = chain(rows if isinstance(rows, TokenRow) else chain(*rows), [target])
-    return b"|".join(np.asarray(part).tobytes() for part in parts)
+    return b"|".join(map(_bytes, parts))
+
+
+def _bytes(part: Any) -> bytes:
+    """All numbers of an array; of objects, whose bytes there would be addresses, the text."""
+    array = np.asarray(part)
+    return repr(part).encode() if array.dtype.hasobject else array.tobytes()
