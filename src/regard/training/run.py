@@ -117,15 +117,8 @@ def _prepared_run(
 ) -> Run:
     recipe = task.recipe
     if recipe.train.deterministic:
-        os.environ.setdefault(
-            "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
-        )  # required for deterministic cuBLAS
-        torch.use_deterministic_algorithms(True)
-    if not world.is_leader:
-        world.barrier()
-    prepared = task.prepare(place)
-    if world.is_leader:
-        world.barrier()
+        _make_deterministic()
+    prepared = _prepare_leader_first(task, place, world)
     dataset, facts = prepared.dataset, task.fit(facts, prepared)
     seed_everything(recipe.train.seed, 0)
     model = _built(facts)
@@ -156,6 +149,21 @@ def _prepared_run(
     sizes = {**dataset.sizes, **tests}
     read = prepared.tokenizer, prepared.labels
     return Run(job, paper, facts, *read, place.out, dataset.dropped, task.notes(), sizes, lock)
+
+
+def _make_deterministic() -> None:
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which cuBLAS needs for it
+    torch.use_deterministic_algorithms(True)
+
+
+def _prepare_leader_first(task: Task, place: RunPaths, world: World) -> Prepared:
+    """The leader writes what the others then read."""
+    if not world.is_leader:
+        world.barrier()
+    prepared = task.prepare(place)
+    if world.is_leader:
+        world.barrier()
+    return prepared
 
 
 def dev_result(task: Any, prepared: Prepared, world: World, model: nn.Module) -> DevResult:

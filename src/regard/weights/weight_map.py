@@ -16,6 +16,9 @@ from regard.weights.files import DTYPES, refuse_misfits
 from regard.weights.lines import TensorGroup, WeightLine
 
 KEEP_ADVICE = "they can be kept beside the weights (keep_unknown)"
+MISFITS = ("missing", "unknown", "misspelled", "misshapen", "mistyped", "unequal")
+Misfits = dict[str, list[str]]
+"""What does not fit, by why it does not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,37 +62,19 @@ class WeightMap:
         With ``keep_unknown``, tensors whose names are in no line are only given back.
         """
         groups = self._groups(expected, where)
-        now = {name: _respelled(name, self.old) for name in file}
-        old = any(name != new for name, new in now.items())
-        misspelled = [name for name in file if old and _respelled(name, self._back) != name]
-        file = {now[name]: tensor for name, tensor in file.items()}
-        bare = not any(name.startswith(self.prefix) for name in file)
-        rest = {self._full(name) if bare else name: tensor for name, tensor in file.items()}
-        unequal: list[str] = []
-        tied = self._tied(rest, groups, unequal)
-        missing = [name for group in groups for name in group.files if name not in rest]
-        misshapen, mistyped = list[str](), list[str]()
-        ours, kept = dict[str, Tensor](), dict[str, Tensor]()
-        for group in groups:
-            parts = {name: rest.pop(name) for name in group.files if name in rest}
-            shapes, types = [*_misshapen(parts, group.write(expected))], [*_mistyped(parts)]
-            misshapen += shapes
-            mistyped += types
-            if len(parts) == len(group.files) and not (shapes or types):
-                read = group.read(parts)
-                ours |= read
-                kept |= parts if _size(parts) > _size(read) else {}
-        kept |= self._kept(rest, unequal)
+        misfits: Misfits = {kind: [] for kind in MISFITS}
+        rest, bare, old = self._named_as_today(file, misfits)
+        tied = self._tied(rest, groups, misfits)
+        ours, kept = _read_groups(groups, rest, expected, misfits)
+        kept |= self._kept(rest, misfits)
         unknown = [name for name in rest if name not in kept]
         strange = [name for name in unknown if not any(line.fits(name) for line in self._all)]
         if keep_unknown:
             kept |= {name: rest[name].clone() for name in strange}
             unknown = [name for name in unknown if name not in kept]
-        others = {"misspelled": misspelled, "misshapen": misshapen, "mistyped": mistyped}
-        others["unequal"] = unequal
-        helps = strange == unknown and not (missing or any(others.values()))
-        advice = KEEP_ADVICE if helps else ""
-        refuse_misfits(where, advice, missing=missing, unknown=unknown, **others)
+        helps = strange == unknown and not any(misfits.values())
+        misfits["unknown"] = unknown
+        refuse_misfits(where, KEEP_ADVICE if helps else "", **misfits)
         dtypes = {name: tensor.dtype for name, tensor in ours.items()}
         return ours, Extras(bare, tied, old, kept, dtypes)
 
@@ -123,6 +108,19 @@ class WeightMap:
         """A name of a file without prefixes as the lines have it."""
         return name if any(line.fits(name) for line in self.unprefixed) else self.prefix + name
 
+    def _named_as_today(
+        self, file: Mapping[str, Tensor], misfits: Misfits
+    ) -> tuple[dict[str, Tensor], bool, bool]:
+        """The file's tensors under the names of the lines; whether it has no prefix, and is old."""
+        now = {name: _respelled(name, self.old) for name in file}
+        old = any(name != new for name, new in now.items())
+        misfits["misspelled"] += [
+            name for name in file if old and _respelled(name, self._back) != name
+        ]
+        bare = not any(name.startswith(self.prefix) for name in now.values())
+        full = {name: self._full(new) if bare else new for name, new in now.items()}
+        return {full[name]: tensor for name, tensor in file.items()}, bare, old
+
     def _groups(self, ours: Mapping[str, Tensor], where: str) -> list[TensorGroup]:
         """The groups of all tensors of ours, in their order."""
         groups: dict[TensorGroup, None] = {}
@@ -150,7 +148,7 @@ class WeightMap:
         return names
 
     def _tied(
-        self, rest: dict[str, Tensor], groups: Iterable[TensorGroup], unequal: list[str]
+        self, rest: dict[str, Tensor], groups: Iterable[TensorGroup], misfits: Misfits
     ) -> tuple[str, ...]:
         """The names of tied tensors; afterwards ``rest`` has each only under its first name."""
         tied: list[str] = []
@@ -160,7 +158,7 @@ class WeightMap:
             unlike = {name for name in names if not _same_bits(rest[name], rest[names[0]])}
             names = [name for name in names if name not in unlike & loose]
             tensors = [rest.pop(name) for name in names]
-            unequal += [
+            misfits["unequal"] += [
                 f"{name} is not {names[0]}, to which it is tied" for name in names if name in unlike
             ]
             if names:
@@ -168,7 +166,7 @@ class WeightMap:
                 tied += names
         return tuple(tied)
 
-    def _kept(self, rest: Mapping[str, Tensor], unequal: list[str]) -> dict[str, Tensor]:
+    def _kept(self, rest: Mapping[str, Tensor], misfits: Misfits) -> dict[str, Tensor]:
         """Of what no rule took: what is to be given back."""
         kept = {}
         for name, tensor in rest.items():
@@ -176,7 +174,7 @@ class WeightMap:
                 if line.passes_through and line.fits(name):
                     kept[name] = tensor
                     if fault := line.fault(tensor):
-                        unequal.append(f"{name} {fault}")
+                        misfits["unequal"].append(f"{name} {fault}")
         return kept
 
 
@@ -184,6 +182,28 @@ def _respelled(name: str, spellings: tuple[tuple[str, str], ...]) -> str:
     return next(
         (name.removesuffix(one) + other for one, other in spellings if name.endswith(one)), name
     )
+
+
+def _read_groups(
+    groups: Iterable[TensorGroup],
+    rest: dict[str, Tensor],
+    expected: Mapping[str, Tensor],
+    misfits: Misfits,
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Our tensors, and those of the file that hold more than ours; both are taken from ``rest``."""
+    ours, kept = dict[str, Tensor](), dict[str, Tensor]()
+    for group in groups:
+        parts = {name: rest.pop(name) for name in group.files if name in rest}
+        missing = [name for name in group.files if name not in parts]
+        shapes, types = [*_misshapen(parts, group.write(expected))], [*_mistyped(parts)]
+        misfits["missing"] += missing
+        misfits["misshapen"] += shapes
+        misfits["mistyped"] += types
+        if not (missing or shapes or types):
+            read = group.read(parts)
+            ours |= read
+            kept |= parts if _size(parts) > _size(read) else {}
+    return ours, kept
 
 
 def _misshapen(parts: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> Iterator[str]:
