@@ -160,7 +160,7 @@ def test_a_model_is_tuned_at_another_resolution(job, tmp_path):
     run = prepared(
         job,
         tmp_path / "run",
-        *(start, "model.size=", "model.change={image_size=16}", "train.steps=2"),
+        *(start, "model.size=", "model.change={image_size=16}", "train.steps=20"),
     )
     assert run.job.model.trunk.embed.position.weight.shape == (17, 16)
     *_, ended = train(run.job)
@@ -234,12 +234,16 @@ def test_a_teacher_of_texts_teaches_no_images(job, tmp_path):
         prepared(job, tmp_path / "run", f"distillation.teacher={tmp_path / 'bert'}")
 
 
-def test_files_of_the_development_set_are_decoded_once(job, tmp_path, monkeypatch):
-    """The scores are those of images that are decoded at each evaluation."""
+@pytest.mark.parametrize("crop", [None, (8, 8)])
+def test_files_of_the_development_set_are_decoded_once(job, tmp_path, monkeypatch, crop):
+    """The scores are those of images that are decoded, and cropped, at each evaluation."""
     pytest.importorskip("PIL")
+    small_vit(("0", "1")).save(tmp_path / "start")
+    ImageProcessor(size=10 if crop else (8, 8), crop=crop).save(tmp_path / "start")
+    start = (f"model.start={tmp_path / 'start'}", "model.size=", "model.change={}")
     write_images(tmp_path / "images", 40, folders=2)
     files = 'data.{}={{file="images", reader="image-folder"}}'
-    settings = ("images.workers=0", *map(files.format, ("train", "dev", "test")))
+    settings = ("images.workers=0", *start, *map(files.format, ("train", "dev", "test")))
     recipe = read(job / "corners.toml", settings)
     reads = []
     opened = processor.read_image

@@ -31,6 +31,13 @@ NO_TEXT = "this model reads images, no texts"
 Size = tuple[int, int]  # height and width
 
 
+@dataclass(frozen=True, eq=False)
+class ResizedImage:
+    """Bytes (C, H, W) of the size that a model reads, neither resized nor cropped again."""
+
+    pixels_CHW: np.ndarray
+
+
 @dataclass(frozen=True)
 class ImageProcessor:
     """Images as the numbers that a model reads.
@@ -192,6 +199,8 @@ class ImageProcessor:
 
     def resized(self, image: Any) -> np.ndarray:
         """An image as bytes (C, H, W) of the size that a model reads."""
+        if isinstance(image, ResizedImage):
+            return image.pixels_CHW
         pixels = _pixels(image)
         if self.channels == 1 and pixels.shape[2] == 3:
             pixels = np.rint(pixels @ GREY).astype(np.uint8)[..., None]

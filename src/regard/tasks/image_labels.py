@@ -14,7 +14,7 @@ from regard.data.images.decoding import DecodingPool
 from regard.data.readers import LabelledExample
 from regard.ground.errors import BadInput
 from regard.images.config import ImagesConfig
-from regard.images.processor import ImageProcessor
+from regard.images.processor import ImageProcessor, ResizedImage
 from regard.objectives.images import ImageLabels
 from regard.objectives.objective import Objective
 
@@ -68,7 +68,7 @@ def image_dataset(
 def decoded_examples(
     config: ImagesConfig, processor: ImageProcessor, examples: list[LabelledExample]
 ) -> list[LabelledExample]:
-    """Examples with bytes (H, W, C) of the size that the model reads in place of files.
+    """Examples with bytes of the size that the model reads in place of files.
 
     They stay as they are if these bytes are more than ``MOST_KEPT``, or where there are no files.
     """
@@ -79,7 +79,7 @@ def decoded_examples(
     with DecodingPool(config.workers) as pool:
         decoded = [*pool.map(processor.resized, images)]
     return [
-        replace(example, texts=(pixels_CHW.transpose(1, 2, 0),))
+        replace(example, texts=(ResizedImage(pixels_CHW),))
         for example, pixels_CHW in zip(examples, decoded, strict=True)
     ]
 
