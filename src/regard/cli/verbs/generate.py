@@ -151,18 +151,7 @@ def generate(
     typed = is_typed(file)
     options = {name for name in decode.KNOWN if was_given(context, name)}
     name = search or decode.continuation_method(options)
-    single = {
-        "--resume": resume,
-        "--workers": workers,
-        "--best": best > 1,
-        f"--search {name}": name in BRANCHING,
-    }
-    if stream:
-        _refuse({"--json": as_json, "--out": out, **single}, "--stream")
-    if tree is not None:
-        _refuse({"--stream": stream, **single}, "--tree")
-    if html is not None and tree is None:
-        raise BadInput("--html: needs --tree")
+    _check_modes(context.params, name)
     if name is not None:
         decode.check_options(name, context.params, options)
     command = resumable_command(context)
@@ -195,6 +184,22 @@ def generate(
                 print_texts(line.value, best)
             if any(text.ended == "positions" for text in line.value):
                 note(f"line {line.number}: ended at the last position of the model")
+
+
+def _check_modes(given: Mapping[str, Any], method: str | None) -> None:
+    """Refuse what cannot be used with --stream or --tree, which show one text as it comes."""
+    several = {
+        "--resume": given["resume"],
+        "--workers": given["workers"],
+        "--best": given["best"] > 1,
+        f"--search {method}": method in BRANCHING,
+    }
+    if given["stream"]:
+        _refuse({"--json": given["as_json"], "--out": given["out"], **several}, "--stream")
+    if given["tree"] is not None:
+        _refuse({"--stream": given["stream"], **several}, "--tree")
+    elif given["html"] is not None:
+        raise BadInput("--html: needs --tree")
 
 
 def is_typed(file: str) -> bool:
