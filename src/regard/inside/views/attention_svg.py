@@ -18,7 +18,9 @@ from regard.inside.views.svg import (
     QUIET,
     RULE,
     TITLE,
+    svg_background,
     svg_element,
+    svg_frame,
     svg_heading,
     text_length,
     tint,
@@ -58,7 +60,7 @@ def draw_attention(
 
     parts = [
         f"<desc>{escape(caption)}; rows are queries, columns are keys</desc>",
-        f'<rect width="100%" height="100%" fill="{tint(0)}"/>',
+        svg_background(),
         *svg_heading(heading, caption),
         *_labels(queries, keys, left, top),
         *_cells(weights_LS / (peak or 1.0), allowed_LS, left, top),
@@ -93,8 +95,7 @@ def _cells(
         place = f'x="{CELL * column}" y="{CELL * row}" width="{CELL - 1}" height="{CELL - 1}"'
         yield f'<rect {place} fill="{tint(shares_LS[row, column])}"/>'
     rows, columns = shares_LS.shape
-    size = f'x="-1" y="-1" width="{CELL * columns + 1}" height="{CELL * rows + 1}"'
-    yield f'<rect {size} fill="none" stroke="{RULE}"/>'
+    yield svg_frame(CELL * columns, CELL * rows)
     yield "</g>"
 
 

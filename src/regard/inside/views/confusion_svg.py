@@ -18,9 +18,10 @@ from regard.inside.views.svg import (
     MARGIN,
     PAPER,
     QUIET,
-    RULE,
     TITLE,
+    svg_background,
     svg_element,
+    svg_frame,
     svg_heading,
     text_length,
     tint,
@@ -58,7 +59,7 @@ def draw_confusion(title: str, confusion: Confusion) -> str:
     bottom = top + side + GAP
     parts = [
         "<desc>rows are gold classes, columns are predicted ones</desc>",
-        f'<rect width="100%" height="100%" fill="{PAPER}"/>',
+        svg_background(),
         *svg_heading(heading, f"{counts.sum():,.0f} examples, {100 * accuracy(counts):.2f}% right"),
         f'<g font-size="{font}">',
         *_labels(classes, confusion.shares, left, top, cell),
@@ -113,5 +114,4 @@ def _cells(confusion: Confusion, cell: int) -> Iterator[str]:
             x, y = cell * (column + 0.5), cell * (row + 0.5) + 0.32 * (FONT - 2)
             centre = f'x="{x:.1f}" y="{y:.1f}" text-anchor="middle" font-size="{FONT - 2}"'
             yield f'<text {centre} fill="{ink}">{count:.0f}</text>'
-    frame = f'x="-1" y="-1" width="{cell * size + 1}" height="{cell * size + 1}"'
-    yield f'<rect {frame} fill="none" stroke="{RULE}"/>'
+    yield svg_frame(cell * size, cell * size)

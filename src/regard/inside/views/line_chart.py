@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from html import escape
 
 from regard.inside.views.escape import clip, escape_line
-from regard.inside.views.svg import INK, MARGIN, PAPER, QUIET, RULE, TITLE, svg_element
+from regard.inside.views.svg import (
+    INK,
+    MARGIN,
+    PAPER,
+    QUIET,
+    RULE,
+    TITLE,
+    svg_background,
+    svg_element,
+)
 
 WIDTH, HEIGHT = 760, 440
 LEFT, RIGHT, TOP, BOTTOM = 64, 170, 84, 64  # margins of the plot area
@@ -62,7 +71,7 @@ def draw_chart(
 
     heading = escape(escape_line(title))
     parts = [
-        f'<rect width="100%" height="100%" fill="{colours.paper}"/>',
+        svg_background(colours.paper),
         f'<text x="{MARGIN}" y="{MARGIN + TITLE}" font-size="{TITLE}">{heading}</text>',
         *_axes(across, up, ticks, heights, at, colours),
         *_lines(lines, at, colours),

@@ -22,6 +22,7 @@ from regard.inside.views.svg import (
     PAPER,
     QUIET,
     TITLE,
+    svg_background,
     svg_element,
     text_length,
 )
@@ -76,7 +77,7 @@ class Sheet(NamedTuple):
 
     def svg(self) -> str:
         """A standalone SVG file, which contains the pictures."""
-        parts = [f'<rect width="100%" height="100%" fill="{PAPER}"/>']
+        parts = [svg_background()]
         for x, y, width, height, pixels in self.pictures:
             place = f'x="{x:.0f}" y="{y:.0f}" width="{width}" height="{height}"'
             parts.append(f'<image {place} href="{data_uri(pixels)}" preserveAspectRatio="none"/>')

@@ -42,6 +42,17 @@ def svg_heading(lines: Sequence[str], caption: str) -> Iterator[str]:
     yield f'<text x="{MARGIN}" y="{under + FONT}" fill="{QUIET}">{escape(caption)}</text>'
 
 
+def svg_background(colour: str = PAPER) -> str:
+    """A sheet of paper under everything."""
+    return f'<rect width="100%" height="100%" fill="{colour}"/>'
+
+
+def svg_frame(width: int, height: int) -> str:
+    """A line around cells that begin at 0."""
+    size = f'x="-1" y="-1" width="{width + 1}" height="{height + 1}"'
+    return f'<rect {size} fill="none" stroke="{RULE}"/>'
+
+
 def tint(share: float, colour: str = ACCENT) -> str:
     """A colour between paper and another; not every SVG viewer supports opacity."""
     ends = zip(bytes.fromhex(PAPER[1:]), bytes.fromhex(colour[1:]), strict=True)
