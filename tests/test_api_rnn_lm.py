@@ -50,6 +50,11 @@ def test_states_and_logits_of_texts(model):
     assert len(model.encode(TEXTS, layer=1)[0]) == 7
 
 
+def test_there_is_no_attention_to_score(model):
+    with pytest.raises(regard.BadInput, match="this model has no attention to show"):
+        model.induction("a b a b")
+
+
 def greedy(model, prompt, most):
     """One forward pass over all tokens for each new one."""
     ids = model.tokenizer.words.encode(prompt)

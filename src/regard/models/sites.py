@@ -58,9 +58,12 @@ class AttentionSite:
 
 def require_causal(sites: Iterable[AttentionSite]) -> AttentionSite:
     """The self-attention of a causal model; BadInput if there is none."""
-    for site in sites:
+    known = [*sites]
+    for site in known:
         if site.causal and site.side == "trunk":
             return site
+    if not known:
+        raise BadInput("this model has no attention to show")
     raise BadInput("this is no causal model: its attention is not only to earlier tokens")
 
 

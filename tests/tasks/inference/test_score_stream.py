@@ -75,6 +75,13 @@ def test_the_whole_file_has_as_many_tokens_as_a_test_set(end, model, tmp_path):
     assert len(json.loads(whole.stdout)["tokens"]) == len(model.tokenizer.words.encode(text))
 
 
+def test_a_file_without_text_is_one_line(model, tmp_path):
+    (tmp_path / "a.txt").write_text("")
+    model.save(tmp_path / "model", "regard")
+    refused = run("score", tmp_path / "model", tmp_path / "a.txt", "--whole", code=2)
+    assert refused.output == f"regard: {tmp_path}/a.txt: no text\n"
+
+
 def test_evaluate_prints_the_perplexity_of_test_sets(tmp_path):
     corpus = write_streams(tmp_path)
     lines = "the otter is swimming .\n\nthe seal is swimming .\n"

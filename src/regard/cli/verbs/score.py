@@ -69,7 +69,7 @@ def score(
     most = max_length if scorer.reads_whole else max_length or MAX_TOKENS
 
     def parse(line: str, where: str) -> tuple[str, ...]:
-        texts = scorer.parse(filled(line, where, "empty line"), where)
+        texts = scorer.parse(filled(line, where, "no text" if whole else "empty line"), where)
         for text, vocabulary in zip(texts, scorer.vocabularies, strict=True):
             if filled(text, where) and most is not None:
                 check_length((text,), vocabulary, most, where)

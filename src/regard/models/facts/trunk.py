@@ -98,7 +98,10 @@ class FeatureTokens(AnyEmbedding):
     def build(self, width: int, dropout: float, eps: float = 1e-5) -> FeatureEmbedding:
         """Vectors of words fill what the features leave of that width."""
         if width <= self.size:
-            raise BadInput(f"embedding: {width} numbers have no room for {self.size} features")
+            raise BadInput(
+                f"embedding: {width} numbers, of words and features, have no room for "
+                f"{self.size} features"
+            )
         words = self.words.build(width - self.size, dropout, eps)
         return FeatureEmbedding(words, self.ids)
 
