@@ -56,7 +56,9 @@ class Features:
         if not self.model.ids_per_token and self.model.embed.limit is not None:
             raise BadInput("features: the model knows too few positions for the pieces of any row")
         if self.layers == "all" and not self.model.stack.layers_alike:
-            raise BadInput("features: layers of different sizes cannot be mixed; choose the top")
+            raise BadInput(
+                'features: layers of different sizes cannot be mixed; set features_layers = "top"'
+            )
 
     @property
     def ids_per_word(self) -> int:

@@ -120,7 +120,9 @@ def learn_wordpiece(
     options = {"initial_alphabet": alphabet, "limit_alphabet": limit}
     learned = learn_in_two_passes(frame, texts, vocab, SPECIALS.values(), **options)
     if len(learned) > vocab:
-        raise BadInput(f"a vocabulary of {vocab} is too small: {len(learned)} pieces are letters")
+        raise BadInput(
+            f"text.vocab: a vocabulary of {vocab} is too small: {len(learned)} pieces are letters"
+        )
     return learned
 
 
@@ -149,5 +151,5 @@ def _alphabet(texts: Iterable[str], settings: TokenizerSettings, most: int) -> l
         counts.update(normalise(text))
     letters = sorted((-count, letter) for letter, count in counts.items() if not letter.isspace())
     if not letters:
-        raise BadInput("there is no text to learn subwords from")
+        raise BadInput("data.train: there is no text to learn subwords from")
     return [letter for _, letter in letters[:most]]

@@ -54,7 +54,9 @@ def train(
     algorithm = ALGORITHMS[kind]
     fixed = len(SPECIALS) + algorithm.bytes
     if vocab < fixed:
-        raise BadInput(f"a vocabulary of {vocab} is too small: {kind} needs {fixed} or more")
+        raise BadInput(
+            f"text.vocab: a vocabulary of {vocab} is too small: {kind} needs {fixed} or more"
+        )
     frame = partial(_frame, algorithm, normalise, lower)
     finished = frame()
     finished.model = algorithm.learn(frame, _filled(texts), vocab)
@@ -68,12 +70,14 @@ def _filled(texts: Iterable[str]) -> Iterator[str]:
     filled = (text for text in texts if text.strip())
     first = next(filled, None)
     if first is None:
-        raise BadInput("there is no text to learn subwords from")
+        raise BadInput("data.train: there is no text to learn subwords from")
     return chain([first], filled)
 
 
 def _too_small(vocab: int) -> BadInput:
-    return BadInput(f"a vocabulary of {vocab} is too small for the characters of these texts")
+    return BadInput(
+        f"text.vocab: a vocabulary of {vocab} is too small for the characters of these texts"
+    )
 
 
 def _frame(algorithm: "Algorithm", normalise: str, lower: bool) -> Tokenizer:
