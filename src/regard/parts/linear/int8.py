@@ -55,6 +55,7 @@ class Product(ABC):
 
     name: str
     needs: str | None = None  # instructions without which it is not exact, or slow
+    has_one_row: bool = False  # ``one_row`` is faster for a single row
 
     @abstractmethod
     def __init__(self, weight_FD: Tensor, scale_F: Tensor):
@@ -64,12 +65,17 @@ class Product(ABC):
     def __call__(self, x_TD: Tensor, powers_T1: Tensor) -> Tensor:
         """Sums of integers times scale_F / STEPS, in float32, not yet times the rows' powers."""
 
+    def one_row(self, x_1D: Tensor, exponent: int) -> Tensor:
+        """The same for a single row, times its power."""
+        raise NotImplementedError
+
 
 class Fbgemm(Product):
     """Least overhead: it quantises activations itself. Exact with VNNI."""
 
     name = "fbgemm"
     needs = "vnni"
+    has_one_row = True
 
     def __init__(self, weight_FD: Tensor, scale_F: Tensor):
         zeros_F = torch.zeros(len(scale_F), dtype=torch.long)
@@ -83,7 +89,6 @@ class Fbgemm(Product):
         return self.multiply(x_TD / powers_T1, 1 / STEPS, ZERO, self.packed)
 
     def one_row(self, x_1D: Tensor, exponent: int) -> Tensor:
-        """The same for a single row, its power applied."""
         return self.multiply(x_1D, ldexp(1 / STEPS, exponent), ZERO, self.packed)
 
 
@@ -136,7 +141,7 @@ class Int8Linear(InferenceLinear):
     def forward(self, x: Tensor) -> Tensor:
         if x.dim() != 2:
             return self(x.reshape(-1, self.in_features)).view(*x.shape[:-1], self.out_features)
-        if len(x) == 1 and isinstance(self.few, Fbgemm):
+        if len(x) == 1 and self.few.has_one_row:
             largest = x.abs().max().item()
             if LEAST <= largest <= MOST:
                 _, exponent = frexp(largest)
