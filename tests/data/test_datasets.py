@@ -10,7 +10,7 @@ from regard.data.datasets.dataset import Batching, held_out_indices, split_held_
 from regard.data.datasets.memory import MemoryDataset
 from regard.data.datasets.pairs import PairStore, load_pairs
 from regard.data.files.sources import Lines
-from regard.ground.batch import BatchLimits
+from regard.ground.batch import BatchLimits, TokenRow
 from regard.ground.errors import BadInput
 from regard.objectives.seq2seq import Seq2Seq
 
@@ -83,15 +83,15 @@ def test_examples_in_memory_are_measured_once():
 
 
 def test_a_fingerprint_is_the_same_in_another_process():
-    code = (
+    rows = "MemoryDataset([(TokenRow([1, 2], [0, 0]), [0]), (TokenRow([1], [0]), None)])"
+    imports = (
         "from regard.data.datasets.memory import MemoryDataset; "
-        "from regard.ground.batch import TokenRow; "
-        "print(MemoryDataset([(TokenRow([1, 2], [0, 0]), [0]), (TokenRow([1], [0]), None)])"
-        ".fingerprint)"
+        "from regard.ground.batch import TokenRow"
     )
-    command = [sys.executable, "-c", code]
-    said = {subprocess.run(command, capture_output=True, text=True).stdout for _ in range(3)}
-    assert len(said) == 1 and said.pop().startswith("2 rows, ")
+    command = [sys.executable, "-c", f"{imports}; print({rows}.fingerprint)"]
+    elsewhere = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    here = eval(rows, {"MemoryDataset": MemoryDataset, "TokenRow": TokenRow}).fingerprint
+    assert here == elsewhere and here.startswith("2 rows, ")
 
 
 @pytest.mark.parametrize("held_out", [None, 9])
