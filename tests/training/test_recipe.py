@@ -33,7 +33,8 @@ def test_every_recipe_that_comes_with_regard_is_valid_and_named_by_its_command()
     [
         ("train.stepz=3", "unknown key 'train.stepz'; did you mean 'steps'?"),
         ("trane.steps=3", "unknown key 'trane'; did you mean 'train'?"),
-        ("train.steps=many", "train.steps: Input should be a valid integer"),
+        ("train.steps=many", "train.steps: Input should be a valid integer (given 'many')"),
+        ("optimiser.unfreeze_every=never", "be a valid integer, or 'epoch' (given 'never')"),
         ("train.steps=0", "train.steps: Input should be greater than or equal to 1 (given 0)"),
         ("text.kind=bqe", "no kind 'bqe'; did you mean 'bpe'?"),
         ("optimiser.schedule=cosinus", "optimiser.schedule: Input should be"),

@@ -12,6 +12,8 @@ from pydantic import BaseModel, ValidationError
 from regard.ground.errors import BadInput, did_you_mean, shorten, shown
 
 SETTING = "setting "  # how a fault of one begins
+SHOULD, GIVEN = "Input should be ", " (given "  # in words of pydantic, and of ours
+UNREADABLE = re.compile(", unable to parse string as an? [a-z]+")
 WORD = re.compile(r"[\w.-]*")
 # At the end of a place: which kind of value was tried.
 KINDS = ("int", "str", "float", "bool", "constrained-int", "constrained-float")
@@ -40,7 +42,7 @@ def faults_of(
     others: Sequence[type[BaseModel]],
     unusable: Callable[[str], str],
 ) -> list[Fault]:
-    """Every key that is wrong; of a value that fits none of several kinds, the first kind's word.
+    """Every key that is wrong; of a value that fits none of several kinds, what each would be.
 
     What is wrong with the recipe as a whole stands on lines that begin with a key. A key that is
     one of ``others``, recipes of another task, is ``unusable`` here.
@@ -57,8 +59,19 @@ def faults_of(
             unknown = fault["type"] == "extra_forbidden"
             elsewhere = unknown and any(place[-1] in _keys(place[:-1], one) for one in others)
             name = ".".join(place)
-            faults.setdefault(name, unusable(name) if elsewhere else _message(fault, place, recipe))
+            message = unusable(name) if elsewhere else _message(fault, place, recipe)
+            faults[name] = _either(faults[name], message) if name in faults else message
     return list(faults.items())
+
+
+def _either(one: str, another: str) -> str:
+    """Two kinds of values that would do, in one message; else the first."""
+    key, _, kind = one.partition(SHOULD)
+    other = another.partition(SHOULD)[2].rpartition(GIVEN)[0]
+    if not (kind and other):
+        return one
+    kind, _, value = kind.rpartition(GIVEN)
+    return f"{key}{SHOULD}{kind}, or {other}{GIVEN}{value}"
 
 
 def refusal(where: str, faults: Sequence[Fault], settings: Sequence[str]) -> BadInput:
@@ -106,8 +119,8 @@ def _message(fault: Any, place: list[str], recipe: type[BaseModel]) -> str:
         return f"{name} is missing"
     shapes = SHAPES if name not in TABLES else {**SHAPES, "dict_type": TABLES[name]}
     message = shapes.get(fault["type"], fault["msg"].removeprefix("Value error, "))
-    given = "" if isinstance(fault["input"], dict) else f" (given {shown(fault['input'])})"
-    return f"{name}: {message}{given}"
+    given = "" if isinstance(fault["input"], dict) else f"{GIVEN}{shown(fault['input'])})"
+    return f"{name}: {UNREADABLE.sub('', message)}{given}"
 
 
 def _keys(tables: list[str], kind: type[BaseModel]) -> list[str]:
