@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.parts.activation import by_sigmoid, gelu_tanh
+from regard.parts.activation import gelu_by_sigmoid, gelu_tanh
 
 
 def of_torch(x):
@@ -20,13 +20,13 @@ def values_and_gradients(function, x):
 
 def test_a_sigmoid_is_as_exact_as_the_tanh_of_torch():
     x = torch.linspace(-8, 8, 16_001)
-    systems = (by_sigmoid, x), (of_torch, x), (of_torch, x.double())
+    systems = (gelu_by_sigmoid, x), (of_torch, x), (of_torch, x.double())
     for value, peer, exact in zip(*(values_and_gradients(*one) for one in systems), strict=True):
         assert (value - exact).abs().max() < 3 * (peer - exact).abs().max()
 
 
 def test_far_from_zero_it_is_zero_or_its_input():
-    assert by_sigmoid(torch.tensor([-60.0, 0.0, 60.0])).tolist() == [0, 0, 60]
+    assert gelu_by_sigmoid(torch.tensor([-60.0, 0.0, 60.0])).tolist() == [0, 0, 60]
 
 
 def test_eager_steps_have_that_of_torch():

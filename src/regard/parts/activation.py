@@ -17,10 +17,10 @@ def gelu_tanh(x: Tensor) -> Tensor:
     """
     if not (x.is_cuda and x.itemsize == 2 and torch.compiler.is_compiling()):
         return F.gelu(x, approximate="tanh")
-    return by_sigmoid(x.float()).to(x.dtype)
+    return gelu_by_sigmoid(x.float()).to(x.dtype)
 
 
-def by_sigmoid(x: Tensor) -> Tensor:
+def gelu_by_sigmoid(x: Tensor) -> Tensor:
     """``gelu_tanh`` without a tanh."""
     return x * torch.sigmoid(SLOPE * (x + CUBE * x**3))
 

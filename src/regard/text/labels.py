@@ -220,7 +220,7 @@ def load_labels(folder: Path) -> LabelSet | None:
     return LABEL_SETS[kind](tuple(names), written)
 
 
-def _told_apart(names: Mapping[int, str]) -> dict[int, str]:
+def _number_duplicates(names: Mapping[int, str]) -> dict[int, str]:
     """Labels of one name get their numbers: "crane" is a bird and a machine in ImageNet."""
     counts = Counter(names.values())
     several = {number: f"{name} ({number})" for number, name in names.items() if counts[name] > 1}
@@ -252,7 +252,7 @@ def labels_from_config(config: Mapping[str, Any]) -> LabelSet:
     if sorted(names) != list(range(len(names))) or not names:
         raise BadInput(f"id2label numbers {shown(sorted(names))}, not 0, 1, 2, …")
     _check_agreement(config, names)
-    names = _told_apart(names)
+    names = _number_duplicates(names)
     if twice := [name for name, count in Counter(names.values()).items() if count > 1]:
         raise BadInput(f"id2label calls two labels {shown(twice[0])}")
     known = {one.problem_type: one for one in LABEL_SETS.values()}

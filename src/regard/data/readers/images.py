@@ -33,12 +33,15 @@ def image_folder(path: Path, dropped: DropCounts | None = None) -> Iterator[Labe
     """A folder for each class, with its images in it or in folders below."""
     with reading(path):
         classes = sorted(one for one in path.iterdir() if one.is_dir() and not _hidden(one.name))
-    files = ((str(file), (file, one.name)) for one in classes for file in _some_files(one))
+    files = (
+        (str(file or one), (file, one.name)) for one in classes for file in _files_or_none(one)
+    )
 
-    def parse(where: str, file: tuple[Path, str]) -> LabelledExample:
-        if file[0].parent == path:  # it is the folder
+    def parse(where: str, labelled: tuple[Path | None, str]) -> LabelledExample:
+        file, label = labelled
+        if file is None:
             raise BadExample(where, "classes without images", "no JPEG, PNG or WebP in this folder")
-        return _example(where, *file)
+        return _example(where, file, label)
 
     return _undamaged(parsed(files, parse, dropped), dropped)
 
@@ -62,10 +65,10 @@ def image_files(folder: Path) -> Iterator[Path]:
         yield from image_files(folder / name) if name in folders else (folder / name,)
 
 
-def _some_files(folder: Path) -> Iterator[Path]:
-    """The images in a folder, or the folder itself where there are none."""
+def _files_or_none(folder: Path) -> Iterator[Path | None]:
+    """The images in a folder, or None where there are none."""
     files = image_files(folder)
-    return chain([next(files, folder)], files)
+    return chain([next(files, None)], files)
 
 
 def _hidden(name: str) -> bool:
