@@ -98,6 +98,7 @@ def test_a_configuration_that_names_no_kind():
         ({"names": ["a"]}, "names or written is missing"),
         ({"names": ["a", 1], "written": {}}, "a label is not text"),
         ({"names": ["a", "b"], "written": {}, "kind": "x"}, "labels of unknown kind 'x'"),
+        ({"names": ["a"], "written": {}, "kind": ["x"]}, r"labels of unknown kind \['x'\]"),
     ],
 )
 def test_a_foreign_file_is_refused(tmp_path, content, said):

@@ -329,6 +329,13 @@ def test_a_recipe_need_not_say_what_it_is_about(recipe):
     assert read(recipe).about.title == "words in reverse order"
 
 
+@pytest.mark.parametrize("task", ['["classify"]', "{ classify = 1 }", "3", '"clasify"'])
+def test_a_task_that_does_not_exist_is_named(recipe, task):
+    recipe.write_text(f"task = {task}\n{RECIPE}")
+    with pytest.raises(BadInput, match=r"small\.toml: no task is called .*classify"):
+        read(recipe)
+
+
 def test_all_errors_of_a_recipe_are_reported_together(recipe):
     recipe.write_text(RECIPE.replace("vocab = 320", 'vocab = 0\nkynd = "bpe"'))
     with pytest.raises(BadInput) as caught:

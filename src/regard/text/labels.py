@@ -215,7 +215,7 @@ def load_labels(folder: Path) -> LabelSet | None:
         raise BadInput(f"{path}: names or written is missing")
     if not all(isinstance(one, str) for one in (*names, *written, *written.values())):
         raise BadInput(f"{path}: a label is not text")
-    if (kind := content.get("kind", SingleLabelSet.kind)) not in LABEL_SETS:
+    if (kind := content.get("kind", SingleLabelSet.kind)) not in list(LABEL_SETS):
         raise BadInput(f"{path}: labels of unknown kind {kind!r}")
     return LABEL_SETS[kind](tuple(names), written)
 

@@ -131,7 +131,7 @@ def make_recipe(content: dict[str, Any], where: str, settings: Settings = ()) ->
     texts = [override.text for override in overrides]
     of_model = [override for override in overrides if override.table == "model"]
     task = content.get("task", "translate")
-    if task not in TASKS:
+    if task not in list(TASKS):
         raise BadInput(f"{where}: no task is called {task!r}{did_you_mean(str(task), list(TASKS))}")
     for override in of_model:
         lay_over(content, override, recipe_class(task))
