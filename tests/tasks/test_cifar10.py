@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import regard
+from regard.models.facts.pools import POOLS
 from regard.training.checkpoint import Checkpoints
 from regard.training.distributed import World
 from regard.training.loop import train
@@ -88,14 +89,29 @@ def test_a_killed_run_goes_on_bit_for_bit(folder):
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
 
 
-def test_the_model_is_tuned_at_another_resolution(folder):
+def tuned_at_48(folder, start):
+    """The model folder after fine-tuning at 48 × 48 pixels, where 144 patches stand for 64."""
     pytest.importorskip("PIL")
-    start = {"model.start": str(folder / "run" / "model")}
-    run = prepared("cifar10-48", folder, {**SMALL, **start}, "tuned")
-    assert run.job.model.trunk.embed.position.weight.shape == (1 + 12 * 12, 12)
-    place, _ = trained(run)
-    tuned, before = (regard.load(one, "cpu") for one in (place, folder / "run" / "model"))
+    run = prepared("cifar10-48", folder, {**SMALL, "model.start": str(start)}, f"{start}-48")
+    assert run.job.model.trunk.embed.position.grid == (12, 12)
+    return trained(run)[0]
+
+
+def test_the_model_is_tuned_at_another_resolution(folder):
+    start = folder / "run" / "model"
+    tuned, before = (regard.load(one, "cpu") for one in (tuned_at_48(folder, start), start))
     assert tuned.tokenizer.size == (48, 48) and tuned.tokenizer.mean == before.tokenizer.mean
     assert tuned.labels.names == before.labels.names and "frog" in tuned.labels.names
+    assert tuned.facts.pool == before.facts.pool == POOLS["mean"]
+    other = {**SMALL, "model.start": str(start), "images.mean": [0.5]}
     with pytest.raises(regard.BadInput, match=r"images\.mean follows from model\.start"):
-        prepared("cifar10-48", folder, {**SMALL, **start, "images.mean": [0.5]}, "other")
+        prepared("cifar10-48", folder, other, "other")
+
+
+def test_learned_positions_are_interpolated_for_another_resolution(folder):
+    learned = {"prefix_tokens": 1, "pool": "first", "positions": "learned"}
+    learned = {f"model.change.{key}": value for key, value in learned.items()}
+    start, _ = trained(prepared("cifar10", folder, {**TINY, **learned}, "learned"))
+    tuned = regard.load(tuned_at_48(folder, start), "cpu")
+    assert tuned.facts.pool == POOLS["first"]
+    assert tuned.module.trunk.embed.position.weight.shape == (1 + 12 * 12, 12)

@@ -102,14 +102,20 @@ class TrunkTask(Task):
         return read_start(self.recipe.model, data)
 
     def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
-        """That of ``model.start``, or one of a paper's sizes, with the heads of the task."""
+        """That of ``model.start``, or one of a paper's sizes, with the heads of the task.
+
+        A start that was trained to read more than its first tokens goes on to do so.
+        """
         start = self.start(data)
         if start is not None and self.recipe.model.learns_vocabulary:
             self._check_words(start, data)
         of_paper = paper(self.recipe.model.paper) if start is None else start.paper
 
         def with_heads(facts: TrunkWithHeads) -> TrunkWithHeads:
-            return of_paper.fit_heads(self.with_heads(facts))
+            fitted = of_paper.fit_heads(self.with_heads(facts))
+            if start is None or facts.pool is None or fitted.pool is None:
+                return fitted
+            return fitted if facts.pool.first_read else replace(fitted, pool=facts.pool)
 
         of_paper, facts = trunk_facts(self.recipe.model, start, with_heads, self.decided)
         return of_paper, self._with_features(facts, data)
