@@ -32,7 +32,7 @@ from regard.tasks.image_labels import (
     unread_image_keys,
 )
 from regard.tasks.inference.classifier import Classifier
-from regard.tasks.labels import SCORES, ClassWeights, KindOfLabelsConfig, class_weights
+from regard.tasks.labels import SCORES, AnyLabelsConfig, ClassWeights, class_weights
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
@@ -46,7 +46,7 @@ METRICS = {
 }
 
 
-class LabelsConfig(KindOfLabelsConfig):
+class LabelsConfig(AnyLabelsConfig):
     """The labels of texts: their names where files write them otherwise, and their weights.
 
     A text has "one" label, "several", or a "number". ``weights`` are one per label (default 1), or

@@ -21,7 +21,7 @@ from regard.text.labels import LabelSet, MultiLabelSet, RegressionSet, SingleLab
 ClassWeights = dict[str, Annotated[float, Field(gt=0)]] | Literal["balanced"]
 
 
-class KindOfLabelsConfig(Config):
+class AnyLabelsConfig(Config):
     """A table ``[labels]``; each kind of labels leaves some of its keys ``unread``."""
 
     unread: ClassVar[Mapping[str, tuple[str, ...]]]

@@ -23,14 +23,14 @@ from regard.objectives.labels import TOKEN_OBJECTIVES
 from regard.objectives.objective import Objective
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.inference.tagger import Tagger, word_windows
-from regard.tasks.labels import SCORES, ClassWeights, KindOfLabelsConfig, class_weights
+from regard.tasks.labels import SCORES, AnyLabelsConfig, ClassWeights, class_weights
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.labels import LABEL_SETS, LabelSet
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 
-class TagsConfig(KindOfLabelsConfig):
+class TagsConfig(AnyLabelsConfig):
     """The table ``[labels]`` of a recipe with ``task = "tag"``.
 
     A word has "one" tag or a "number". Tags of entities are converted to ``scheme`` ("" or none:
