@@ -12,6 +12,7 @@ from small_documents import RECIPE, write_animals
 ALONE = World(0, 1, torch.device("cpu"))
 CHANGES = (
     ('kind = "wordpiece"\n', ""),
+    ("mixed = true\n", ""),
     ('paper = "bert"\nsize = "tiny"', 'paper = "zaremba"'),
     (
         "width = 32, inner = 64, depth = 2, heads = 2, longest = 32, init_std = 0.1",

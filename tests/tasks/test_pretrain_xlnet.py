@@ -19,6 +19,7 @@ ALONE = World(0, 1, torch.device("cpu"))
 MEMORY = "objective.permutation-lm.memory=20"
 CHANGES = (
     ('kind = "wordpiece"\n', ""),
+    ("mixed = true\n", ""),
     ('paper = "bert"\nsize = "tiny"', 'paper = "xlnet"'),
     ("heads = 2, longest = 32,", "heads = 2,"),
 )

@@ -105,6 +105,8 @@ class Pretrain(TrunkTask):
         with self._naming_paper():
             self.objectives.check(facts)
             self.objectives.check_vocabulary(self._vocabulary_size(data))
+            if self.recipe.batches.mixed and self.objectives.carries_state:
+                raise BadInput("batches.mixed: rows are parts of streams, which keep their order")
         return paper, self.objectives.extend(facts, paper.fit_heads)
 
     def _vocabulary_size(self, data: Path) -> int:
