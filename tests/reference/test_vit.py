@@ -123,9 +123,10 @@ def test_two_labels_of_imagenet_have_one_name(tmp_path):
 
 def test_a_new_folder_is_read_by_the_reference(tmp_path):
     facts = change(vit.TINY, width=12, depth=1, heads=2, inner=16, patch_size=4, image_size=8)
-    facts = change(facts, output_heads=(LabelHead(5),))
-    module = shaken(facts.build())
+    facts = change(facts, output_heads=(LabelHead(5),), drop_path=0.1)
+    module = shaken(facts.build()).eval()
     folders.write(tmp_path, LoadedModel(vit.PAPER, facts, module), "hf")
+    assert folders.read(tmp_path).facts == facts
     theirs, info = transformers.ViTForImageClassification.from_pretrained(
         tmp_path, output_loading_info=True, local_files_only=True
     )

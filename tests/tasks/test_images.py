@@ -69,6 +69,11 @@ def test_an_image_does_not_depend_on_the_others(model):
     torch.testing.assert_close(model.embed(IMAGES), first)
     averaged = small_vit(prefix_tokens=0, pool="mean")
     torch.testing.assert_close(averaged.embed(IMAGES), averaged.embed(IMAGES, pool="mean"))
+    with pytest.raises(BadInput, match="pool 'first': this model has no class token"):
+        averaged.embed(IMAGES, pool="first")
+    concat = small_vit(pool="concat")
+    first = torch.stack([states[0] for states in concat.encode(IMAGES)])
+    torch.testing.assert_close(concat.embed(IMAGES, pool="first"), first)
 
 
 def test_what_reads_texts_is_refused(model):

@@ -14,6 +14,7 @@ from regard.api import load
 from regard.data.datasets.memory import MemoryDataset
 from regard.ground.batch import IGNORED
 from regard.ground.errors import BadInput
+from regard.models.facts import FirstToken, MeanPool
 from regard.models.formats import folder as folders
 from regard.tasks.question_answering import Answerer
 from regard.training.distributed import World
@@ -174,6 +175,28 @@ def test_a_tuned_model_can_be_tuned_again(corpora, start, tmp_path):
     drawn, there = answers.job.model.heads.span.out.weight, own["heads.label.out.weight"]
     assert drawn.shape == there.shape  # but means another task
     assert not torch.equal(drawn, there)
+
+
+@pytest.mark.parametrize(
+    ("paper", "changes"), [("bert", ()), ("spanbert", ()), ("distilbert", ("model.layers=[1]",))]
+)
+def test_a_start_that_reads_all_tokens_goes_on_to_do_so(corpora, tmp_path, paper, changes):
+    run = prepared(corpora("one"), tmp_path / "a", "model.change.pool=mean")
+    *_, ended = train(run.job)
+    run.finish(ended.progress)
+    settings = begun(run.model_folder, f"model.paper={paper}", *changes)
+    again = prepared(corpora("one"), tmp_path / "b", *settings)
+    assert again.facts.pool == MeanPool() and again.paper.key == paper
+    first = prepared(corpora("one"), tmp_path / "c", *settings, "model.change.pool=first")
+    assert first.facts.pool == FirstToken(dense=False)
+    tagger = prepared(corpora("tags"), tmp_path / "d", *settings)
+    assert tagger.facts.pool is None
+
+
+def test_a_pool_that_no_summary_token_fits_is_refused_before_training(corpora, tmp_path):
+    said = "model: the summary token of a row stands first; the model needs last or nowhere"
+    with pytest.raises(BadInput, match=said):
+        prepared(corpora("one"), tmp_path / "a", "model.change.pool=concat")
 
 
 def test_a_head_is_taken_over_by_the_names_of_its_labels(corpora, start, tmp_path):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.ground.errors import BadInput, did_you_mean
 from regard.models.config import EVERY_SECOND, ModelConfig, StartConfig
-from regard.models.facts import TrunkWithHeads, change, difference
+from regard.models.facts import AnyPool, TrunkWithHeads, change, difference
 from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.hub import fetch, is_hub_id
@@ -86,7 +86,7 @@ def _as_paper(start: LoadedModel, of: Paper, name: str) -> LoadedModel:
     """A model of a paper that leaves out parts of the start's: DistilBERT of BERT.
 
     Both have the same layers, but for dropout, and the same tokenizer; segments, and a pool with
-    its heads, may be dropped.
+    its heads, may be dropped. A pool that reads other tokens than the first is kept.
     """
     ours, theirs = sized(of.key), sized(start.paper.key)
     unlike = difference(ours.encoder.stack, theirs.encoder.stack)
@@ -95,6 +95,7 @@ def _as_paper(start: LoadedModel, of: Paper, name: str) -> LoadedModel:
         of.after == start.paper.name
         and of.tokenizer == start.paper.tokenizer
         and facts.sides == ours.sides == TrunkWithHeads.sides
+        and not ours.encoder.embed.reads_images
         and {name for name in unlike if "drop" not in name} <= {"depth"}
         and (ours.pool is None or facts.pool is not None)
     ):
@@ -104,7 +105,13 @@ def _as_paper(start: LoadedModel, of: Paper, name: str) -> LoadedModel:
         )
     heads = tuple(head for head in facts.output_heads if ours.pool is not None or not head.per_row)
     trunk = change(facts.trunk, segments=ours.trunk.embed.segments)
-    return _rebuilt(start, of, replace(facts, trunk=trunk, pool=ours.pool, output_heads=heads))
+    pool = kept_pool(facts) or ours.pool
+    return _rebuilt(start, of, replace(facts, trunk=trunk, pool=pool, output_heads=heads))
+
+
+def kept_pool(facts: TrunkWithHeads) -> AnyPool | None:
+    """The pool of a start, if it reads other tokens than the first: then no paper has another."""
+    return None if facts.pool is None or facts.pool.first_read else facts.pool
 
 
 def _rebuilt(
@@ -156,7 +163,8 @@ def copy_start(
         elif name in given and BY_TOKEN(name) and len(given[name]) < len(tensor):
             tensor[: len(given[name])].copy_(given[name])
         elif name.startswith("trunk."):
-            raise BadInput(f"model.start: {name} there does not fit the model as changed")
+            fault = "there does not fit" if name in given else "is not there, and is part of"
+            raise BadInput(f"model.start: {name} {fault} the model as changed")
 
 
 def select_tokens(vectors: Tensor, tokens: Sequence[int | None]) -> Tensor:

@@ -228,9 +228,9 @@ class EncoderTask(TrunkTask):
         if (teacher := self.teacher(folder.data)) is None:
             return encoded
         if (order := labels.order_in(teacher.labels)) is None:
-            sets: list[Any] = [labels, teacher.labels]
-            ours, theirs = (", ".join(one.names[:8]) for one in sets)
-            raise BadInput(f"distillation.teacher: its labels are {theirs}, not {ours}")
+            theirs = cast(Any, teacher.labels).first_names
+            line = f"its labels are {theirs}, not {labels.first_names}"
+            raise BadInput(f"distillation.teacher: {line}")
         facts, text = cast(Any, teacher.facts), cast(Any, teacher.tokenizer)
         lengths = (self.recipe.batches.longest, text.longest, facts.trunk.embed.limit)
         longest = min(length for length in lengths if length is not None)

@@ -19,7 +19,14 @@ from regard.models.facts import Features, TrunkWithHeads, change
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.paper import Paper
 from regard.models.papers import paper
-from regard.models.start import copy_parts, copy_start, read_folder, read_model, read_start
+from regard.models.start import (
+    copy_parts,
+    copy_start,
+    kept_pool,
+    read_folder,
+    read_model,
+    read_start,
+)
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared, Task
 from regard.text.config import EncoderTextConfig
@@ -104,7 +111,7 @@ class TrunkTask(Task):
     def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
         """That of ``model.start``, or one of a paper's sizes, with the heads of the task.
 
-        A start that was trained to read more than its first tokens goes on to do so.
+        A start whose pool reads other tokens than the first goes on to do so.
         """
         start = self.start(data)
         if start is not None and self.recipe.model.learns_vocabulary:
@@ -113,9 +120,8 @@ class TrunkTask(Task):
 
         def with_heads(facts: TrunkWithHeads) -> TrunkWithHeads:
             fitted = of_paper.fit_heads(self.with_heads(facts))
-            if start is None or facts.pool is None or fitted.pool is None:
-                return fitted
-            return fitted if facts.pool.first_read else replace(fitted, pool=facts.pool)
+            kept = None if start is None else kept_pool(facts)
+            return fitted if fitted.pool is None else replace(fitted, pool=kept or fitted.pool)
 
         of_paper, facts = trunk_facts(self.recipe.model, start, with_heads, self.decided)
         return of_paper, self._with_features(facts, data)

@@ -24,6 +24,7 @@ from regard.ground.files import read_json, write_json
 
 LABELS = "labels.json"
 MOST = 100_000  # labels that a configuration may count without naming them
+NAMED = 8  # labels that a message lists
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,11 @@ class LabelSet(ABC):
         """The names among which a prediction chooses; none if it is a number."""
         return self.names
 
+    @property
+    def first_names(self) -> str:
+        """Its names for a message, or the first of many."""
+        return ", ".join([*self.names[:NAMED], *["…"] * (len(self.names) > NAMED)])
+
     @cached_property
     def fingerprint(self) -> str:
         """Sixteen hexadecimal digits that identify the content."""
@@ -71,8 +77,8 @@ class LabelSet(ABC):
     def name(self, label: str, where: str = "") -> str:
         """The name of a label as a file writes it; an unknown label is an error."""
         if label not in self:
-            known = ", ".join(self.names[:8]) + (", …" if len(self.names) > 8 else "")
-            raise BadInput(f"{where and where + ': '}no label is called {label!r}; known: {known}")
+            place = where and f"{where}: "
+            raise BadInput(f"{place}no label is called {label!r}; known: {self.first_names}")
         return self.written.get(label.strip(), label.strip())
 
     @abstractmethod

@@ -16,6 +16,7 @@ from regard.ground.uninitialised import uninitialised
 from regard.models.facts import ModelFacts, paths
 from regard.models.facts.positions import AnyPosition
 from regard.models.formats import folder as folders
+from regard.models.formats.loaded_model import check_tokenizer
 from regard.models.paper import Paper, count_parameters
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared, Task
@@ -120,6 +121,7 @@ def _prepared_run(
         _make_deterministic()
     prepared = _prepare_leader_first(task, place, world)
     dataset, facts = prepared.dataset, task.fit(facts, prepared)
+    check_tokenizer(prepared.tokenizer, prepared.labels, facts, "model")
     seed_everything(recipe.train.seed, 0)
     model = _built(facts)
     remarks = task.begin(model, place.data, prepared)

@@ -26,7 +26,7 @@ class AnyPool:
 
     @property
     def first_read(self) -> int | None:
-        """How many first tokens of a row it reads; None: all tokens."""
+        """How many first tokens of a row it reads; None: others, or all."""
         return None
 
     def build(self, width: int) -> nn.Module:

@@ -139,8 +139,8 @@ class TrunkWithHeads:
         """The module of these facts, with new weights."""
         prefix, read = self.trunk.embed.prefix_tokens, self.pool and self.pool.first_read
         if prefix is not None and (read or 0) > prefix:
-            line = f"pool: it reads {read} tokens before the patches, and prefix_tokens is {prefix}"
-            raise BadInput(f'{line}; pool = "mean" needs none')
+            line = f"pool: it reads {read} of the tokens before the patches"
+            raise BadInput(f'{line}, and prefix_tokens is {prefix}; pool = "mean" needs none')
         trunk: Any = self.trunk.build()
         module = TrunkWithHeadsModule(
             trunk,

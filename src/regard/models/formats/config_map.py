@@ -5,12 +5,12 @@ facts. A key that is missing leaves the default. Facts that would not survive wr
 are refused.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from regard.ground.errors import BadInput
-from regard.models.facts import TrunkWithHeads, change, difference, values_named
+from regard.models.facts import TrunkWithHeads, change, difference, paths, values_named
 from regard.text.labels import labels_from_config
 
 Config = Mapping[str, Any]  # the content of a config.json
@@ -202,8 +202,17 @@ def write_config(rows: Collection[ConfigRow], facts: Any) -> dict[str, Any]:
     return config
 
 
-def refuse_loss(kind: str, facts: Any, again: Any) -> None:
-    """Raise an error if a fact is another after writing and reading it (``again``)."""
+def refuse_loss(kind: str, facts: Any, read_again: Callable[[], Any]) -> None:
+    """Raise an error if a fact is another after it has been written, or cannot be read again."""
+    try:
+        again = read_again()
+    except BadInput as error:
+        raise BadInput(f"the {kind} format cannot express this model: {error}") from None
     if lost := difference(facts, again):
-        listed = ", ".join(f"{path} is {one!r}, not {two!r}" for path, (one, two) in lost.items())
+        there = dict(paths(again))
+        listed = ", ".join(
+            f"{path} is {one!r}, not {there.get(path, two)!r}"
+            for path, (one, two) in lost.items()
+            if path.rpartition(".")[0] not in lost
+        )
         raise BadInput(f"the {kind} format cannot express this model: {listed}")

@@ -108,7 +108,7 @@ def write(folder: Path, model: LoadedModel) -> None:
     facts: Any = model.facts
     trunk = facts.with_heads()
     config = write_config(CONFIG_MAP, trunk)
-    refuse_loss("ELMo", trunk, read_facts(CONFIG_MAP, DEFAULTS, config, ()))
+    refuse_loss("ELMo", trunk, lambda: read_facts(CONFIG_MAP, DEFAULTS, config, ()))
     tensors = weights_of(model.module)
     ours = {name: tensor for name, tensor in tensors.items() if name.startswith("trunk.")}
     (folder / OPTIONS).unlink(missing_ok=True)

@@ -63,7 +63,7 @@ class HFFormat:
         named = {} if labels is None else labels.config()
         config = {"model_type": self.model_type, **write_config(self.config_map, facts), **named}
         tensors = [start for row in self.config_map for start in row.tensors(facts)]
-        refuse_loss(self.name, facts, self.facts_of(config, tensors))
+        refuse_loss(self.name, facts, lambda: self.facts_of(config, tensors))
         return config
 
     def update(

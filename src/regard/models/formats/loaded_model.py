@@ -52,7 +52,7 @@ def check_depth(facts: ModelFacts, tensors: int, where: str) -> None:
 
 
 def check_tokenizer(
-    tokenizer: Any, labels: LabelSet | None, facts: ModelFacts, folder: Path
+    tokenizer: Any, labels: LabelSet | None, facts: ModelFacts, where: Path | str
 ) -> None:
     """A model must know all ids and labels, and pool where the summary token of a row stands."""
     try:
@@ -61,4 +61,4 @@ def check_tokenizer(
         if labels is not None:
             labels.check(facts.sizes)
     except BadInput as error:
-        raise BadInput(f"{folder}: {error}") from None
+        raise BadInput(f"{where}: {error}") from None

@@ -167,7 +167,7 @@ def write(folder: Path, model: LoadedModel) -> None:
         raise BadInput(f"{model.paper.name}: timm has no format for such models")
     facts: Any = model.facts
     arguments = write_config(ARGUMENTS, facts)
-    refuse_loss("timm", facts, read_facts(ARGUMENTS, _untold(facts), arguments, ()))
+    refuse_loss("timm", facts, lambda: read_facts(ARGUMENTS, _untold(facts), arguments, ()))
     (folder / CONFIG).unlink(missing_ok=True)
     write_tensors(folder / WEIGHTS, weights(facts).write(weights_of(model.module), Extras()))
     top = {"num_classes": arguments.pop("num_classes"), "global_pool": arguments["global_pool"]}

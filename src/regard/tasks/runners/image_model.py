@@ -13,6 +13,7 @@ from regard.ground.batch import ImageRow
 from regard.ground.checks import listed
 from regard.ground.errors import BadInput, BadItem
 from regard.images.processor import NO_TEXT, ImageProcessor
+from regard.tasks.inference.embed import Embedder
 from regard.tasks.runners.encoder_model import EncoderModel
 from regard.tasks.runners.labelled_image import LabelledImage
 
@@ -37,7 +38,7 @@ class ImageModel(EncoderModel):
 
     @property
     def default_pool(self) -> str:
-        """The class token, unless there is none or the model was trained on the mean."""
+        """The class token, unless there is none or the model was trained on other tokens."""
         pool, embed = self.facts.pool, self.facts.trunk.embed
         averages = pool is not None and pool.first_read is None
         return "mean" if averages or not embed.prefix_tokens else "first"
@@ -45,7 +46,13 @@ class ImageModel(EncoderModel):
     @property
     def summary(self) -> str | None:
         """The class token is the first."""
-        return self.facts.summaries[0]
+        return "first" if self.facts.trunk.embed.prefix_tokens else None
+
+    def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
+        """Gives vectors: of the class token, unless there is none."""
+        if pool == "first" and self.summary is None:
+            raise BadInput("pool 'first': this model has no class token; mean and max read patches")
+        return super().embedder(pool, normalise)
 
     @property
     def processor(self) -> ImageProcessor:
