@@ -121,9 +121,10 @@ def _prepared_run(
         _make_deterministic()
     prepared = _prepare_leader_first(task, place, world)
     dataset, facts = prepared.dataset, task.fit(facts, prepared)
-    check_tokenizer(prepared.tokenizer, prepared.labels, facts, "model")
     seed_everything(recipe.train.seed, 0)
     model = _built(facts)
+    for saved, _ in facts.models(model).values():
+        check_tokenizer(prepared.tokenizer, prepared.labels, saved, "model")
     remarks = task.begin(model, place.data, prepared)
     objective = task.objective(prepared)
     sampler, fingerprint = dataset.sampler(objective), dataset.fingerprint
