@@ -177,19 +177,18 @@ def test_a_tuned_model_can_be_tuned_again(corpora, start, tmp_path):
     assert not torch.equal(drawn, there)
 
 
-@pytest.mark.parametrize(
-    ("paper", "changes"), [("bert", ()), ("spanbert", ()), ("distilbert", ("model.layers=[1]",))]
-)
-def test_a_start_that_reads_all_tokens_goes_on_to_do_so(corpora, tmp_path, paper, changes):
-    run = prepared(corpora("one"), tmp_path / "a", "model.change.pool=mean")
+def test_a_start_that_reads_all_tokens_goes_on_to_do_so(corpora, tmp_path):
+    settings = ("train.steps=2", "train.evaluate_every=2")
+    run = prepared(corpora("one"), tmp_path / "start", "model.change.pool=mean", *settings)
     *_, ended = train(run.job)
     run.finish(ended.progress)
-    settings = begun(run.model_folder, f"model.paper={paper}", *changes)
-    again = prepared(corpora("one"), tmp_path / "b", *settings)
-    assert again.facts.pool == MeanPool() and again.paper.key == paper
-    first = prepared(corpora("one"), tmp_path / "c", *settings, "model.change.pool=first")
+    for paper, layers in (("bert", '"all"'), ("spanbert", '"all"'), ("distilbert", "[1]")):
+        start = begun(run.model_folder, f"model.paper={paper}", f"model.layers={layers}")
+        again = prepared(corpora("one"), tmp_path / paper, *start)
+        assert again.facts.pool == MeanPool() and again.paper.key == paper
+    first = prepared(corpora("one"), tmp_path / "first", *start, "model.change.pool=first")
     assert first.facts.pool == FirstToken(dense=False)
-    tagger = prepared(corpora("tags"), tmp_path / "d", *settings)
+    tagger = prepared(corpora("tags"), tmp_path / "tags", *start)
     assert tagger.facts.pool is None
 
 
