@@ -164,6 +164,23 @@ def test_what_transformers_cannot_say_is_not_written(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("to", "said"),
+    [
+        (
+            "hf",
+            r"the ViT format .* this model: pool is MeanPool\(\), not FirstToken\(dense=False\)$",
+        ),
+        ("timm", "the timm format cannot express this model: global_pool is 'avg' with a class"),
+    ],
+)
+def test_a_mean_beside_a_class_token_is_not_written(to, said, tmp_path):
+    small = change(vit.TINY, width=12, depth=1, heads=2, inner=16, patch_size=4, image_size=8)
+    facts = change(small, output_heads=(LabelHead(3),), pool=MeanPool())
+    with pytest.raises(BadInput, match=said):
+        folders.write(tmp_path, LoadedModel(vit.PAPER, facts, facts.build()), to)
+
+
+@pytest.mark.parametrize(
     ("size", "count"),
     [
         ("tiny", 5_717_416),
