@@ -106,6 +106,9 @@ def test_the_model_is_tuned_at_another_resolution(folder):
     other = {**SMALL, "model.start": str(start), "images.mean": [0.5]}
     with pytest.raises(regard.BadInput, match=r"images\.mean follows from model\.start"):
         prepared("cifar10-48", folder, other, "other")
+    other = {**SMALL, "model.start": str(start), "model.change.positions": "learned"}
+    with pytest.raises(regard.BadInput, match=r"trunk\.embed\.position\.weight is not there"):
+        prepared("cifar10-48", folder, other, "other")
     other = {**SMALL, "model.start": str(start), "model.paper": "deit"}
     with pytest.raises(regard.BadInput, match="holds a model of ViT, not of DeiT"):
         prepared("cifar10-48", folder, other, "other")

@@ -43,7 +43,7 @@ CONFIG = (
     Key("hidden_act", "activation", ACTIVATIONS),
     Key("hidden_dropout_prob", "stack.dropout"),
     Key("attention_probs_dropout_prob", "attention_dropout"),
-    Key("drop_path_rate", "drop_path"),  # which ViTs of transformers have not, and leave unread
+    Key("drop_path_rate", "drop_path"),  # ViTs of transformers lack it, and ignore it
     Key("initializer_range", "init_std"),
     Key("layer_norm_eps", "eps"),
     Side("image_size", "image_size"),
