@@ -16,6 +16,7 @@ from torch import Tensor
 from regard.decoding.fused_block import for_few_rows
 from regard.decoding.state import DecodingState, Engine, Prompts
 from regard.ground.batch import BatchLimits, PackedTokens, pack
+from regard.ground.capture import CapturedGraph, capture
 from regard.ground.layout import Layout
 from regard.ground.pytree import move_tensor, tensors_in, without_caches
 from regard.parts.attention import EncoderOutput
@@ -27,19 +28,22 @@ MOST_PROMPTS = 4096  # tokens of prompts that are read by a graph: more are not 
 
 
 class GraphedCall:
-    """A function of fixed tensors: called eagerly at first, then replayed as one CUDA graph."""
+    """A function of fixed tensors: called eagerly at first, then replayed as one CUDA graph.
 
-    def __init__(self, function: Callable[[], None], device: torch.device):
-        self.function, self.on_cuda = function, device.type == "cuda"
-        self.calls = 0
-        self.graph: torch.cuda.CUDAGraph | None = None
+    It stays eager on a CPU, and where its capture fails.
+    """
+
+    def __init__(self, function: Callable[[], None], device: torch.device, name: str):
+        self.function, self.device, self.name = function, device, name
+        self.calls, self.captures = 0, device.type == "cuda"
+        self.graph: CapturedGraph | None = None
 
     def __call__(self) -> None:
         self.calls += 1
-        if self.graph is None and self.on_cuda and self.calls > WARM_UP:
-            self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):
-                self.function()
+        if self.captures and self.calls > WARM_UP:
+            captured = capture(self.function, self.device, self.name)
+            self.graph = None if captured is None else captured[0]
+            self.captures = False
         if self.graph is None:
             self.function()
         else:
@@ -71,8 +75,8 @@ class GraphedDecoder:
         self.source_BS = torch.zeros(sentences, source_longest, dtype=torch.long, device=device)
         self.lengths_B = torch.ones(sentences, dtype=torch.int32, device=device)
         self.tokens_R = torch.zeros(self.cache.rows, dtype=torch.long, device=device)
-        self.step = GraphedCall(self._step, device)
-        self.encode = GraphedCall(self._encode, device)
+        self.step = GraphedCall(self._step, device, "a decoding step")
+        self.encode = GraphedCall(self._encode, device, "the encoder")
         self.prompts: dict[BatchLimits, GraphedPrompts] = {}
 
     def start(self, source: PackedTokens | None, prompts: Prompts | None) -> None:
@@ -136,7 +140,7 @@ class GraphedPrompts:
         self.decoder, self.limits = decoder, limits
         self.device = decoder.tokens_R.device
         self.buffers = pack([], limits).to(self.device)
-        self.read = GraphedCall(self._read, self.device)
+        self.read = GraphedCall(self._read, self.device, "the prompts")
 
     def __call__(self, prompts: PackedTokens) -> None:
         self.buffers.tokens_T[: len(prompts.tokens_T)] = prompts.tokens_T

@@ -19,7 +19,7 @@ class AsyncCopy:
         self.copy = value.to("cpu", non_blocking=True, copy=True)
         self.event = torch.cuda.Event() if value.is_cuda else None
         if self.event is not None:
-            self.event.record()
+            self.event.record(torch.cuda.current_stream(value.device))
 
     def read(self) -> Tensor:
         """Wait for the copy."""

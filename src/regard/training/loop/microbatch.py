@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from regard.data.config import BatchConfig
 from regard.ground.batch import Batch, BatchLimits, RectangleLimits
+from regard.ground.capture import CapturedGraph, capture
 from regard.ground.pytree import map_tensors, tensors_in, without_caches
 
 Forward = Callable[[Batch], tuple[Tensor, ...]]
@@ -46,7 +47,7 @@ class EagerStep:
 class StepGraph(NamedTuple):
     """A captured graph, the tensors that it reads, and the tensors that it writes."""
 
-    graph: torch.cuda.CUDAGraph
+    graph: CapturedGraph
     batch: Batch
     scale: Tensor
     result: StepResult
@@ -55,8 +56,9 @@ class StepGraph(NamedTuple):
 class GraphedStep:
     """The same with one CUDA graph for each shape of batch, of at most ``most_graphs``.
 
-    A shape is captured at its ``capture_at``-th batch; until then, and beyond that number, steps
-    are eager. Dropout follows the seed, since a replay reads the generator's current state.
+    A shape is captured at its ``capture_at``-th batch; until then, beyond that number, and where
+    the capture fails, steps are eager. Dropout follows the seed, since a replay reads the
+    generator's current state.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class GraphedStep:
         self.eager, self.model = eager, model
         self.capture_at, self.most_graphs = capture_at, most_graphs
         self.seen: Counter[tuple[torch.Size, ...]] = Counter()
-        self.graphs: dict[tuple[torch.Size, ...], StepGraph] = {}
+        self.graphs: dict[tuple[torch.Size, ...], StepGraph | None] = {}  # None: it failed
         self.pool = torch.cuda.graph_pool_handle()  # of all graphs: no two run at once
 
     def __call__(self, batch: Batch, scale: Tensor | Scale) -> StepResult:
@@ -82,6 +84,8 @@ class GraphedStep:
                 return self.eager(batch, scale)
             self.graphs[shapes] = self._capture(batch, as_tensor(scale, new[0].device))
         captured = self.graphs[shapes]
+        if captured is None:
+            return self.eager(batch, scale)
         for old, one in zip(tensors_in(captured.batch), new, strict=True):
             old.copy_(one, non_blocking=True)
         if captured.scale.ndim:
@@ -91,7 +95,7 @@ class GraphedStep:
         captured.graph.replay()
         return captured.result
 
-    def _capture(self, batch: Batch, scale: Tensor) -> StepGraph:
+    def _capture(self, batch: Batch, scale: Tensor) -> StepGraph | None:
         """Compile and warm up on another stream, then capture.
 
         Gradients, buffers and random numbers are afterwards as they were before.
@@ -108,13 +112,16 @@ class GraphedStep:
         with torch.cuda.stream(side), unchanged_buffers(self.model):
             self.eager(without_caches(batch), scale)
         torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool), gradients_added_at_once(parameters):
-            result = self.eager(without_caches(batch), scale)
+
+        def step() -> StepResult:
+            with gradients_added_at_once(parameters):
+                return self.eager(without_caches(batch), scale)
+
+        captured = capture(step, scale.device, "a training step", self.pool)
         for parameter, gradient in zip(parameters, before, strict=True):
             parameter.grad.copy_(gradient)  # type: ignore[union-attr]
         torch.cuda.set_rng_state(draws, scale.device)
-        return StepGraph(graph, batch, scale, result)
+        return None if captured is None else StepGraph(captured[0], batch, scale, captured[1])
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.ground.capture import CapturedGraph, capture
 from regard.training.optim.layer_groups import freeze, layer_groups
 from regard.training.recipe.tables import OptimiserConfig
 
@@ -94,14 +95,15 @@ class ModelOptimiser:
 class GraphedOptimiser(ModelOptimiser):
     """The same as one CUDA graph, which resets gradients in place.
 
-    Moments exist after the first step of a group, so that the second step is captured.
+    Moments exist after the first step of a group, so that the second step is captured. Where the
+    capture fails, steps stay eager.
     """
 
     def __init__(self, model: nn.Module, facts: OptimiserConfig):
         super().__init__(model, facts, lazy=False)
         self.device = next(model.parameters()).device
-        self.groups = 0
-        self.graph: torch.cuda.CUDAGraph | None = None
+        self.groups, self.steps = 0, 0  # groups that learn, and steps since there are so many
+        self.graph: CapturedGraph | None = None
         self.norm = torch.zeros((), device=self.device)
 
     def set_rate(self, group: dict[str, Any], rate: float) -> None:
@@ -114,10 +116,12 @@ class GraphedOptimiser(ModelOptimiser):
         """Replay the graph."""
         groups = len(self.optimiser.param_groups)
         if self.groups != groups:
-            self.groups, self.graph = groups, None
-            return self._step()
+            self.groups, self.steps, self.graph = groups, 0, None
+        self.steps += 1
+        if self.steps == 2:
+            self._capture()
         if self.graph is None:
-            self.graph, self.norm = self._capture()
+            return self._step()
         self.graph.replay()
         return self.norm
 
@@ -129,15 +133,16 @@ class GraphedOptimiser(ModelOptimiser):
         torch._foreach_zero_([p.grad for p in self.parameters if p.grad is not None])
         return norm
 
-    def _capture(self) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-        graph = torch.cuda.CUDAGraph()
+    def _capture(self) -> None:
         for group in self.optimiser.param_groups:
             group["capturable"] = True  # torch requires the flag of fused steps too
-        with torch.cuda.graph(graph):
-            norm = self._step()
-        for group in self.optimiser.param_groups:
-            group["capturable"] = False
-        return graph, norm
+        try:
+            captured = capture(self._step, self.device, "the optimiser")
+        finally:
+            for group in self.optimiser.param_groups:
+                group["capturable"] = False
+        if captured is not None:
+            self.graph, self.norm = captured
 
 
 def _groups(model: nn.Module, facts: OptimiserConfig) -> list[Groups]:
