@@ -113,10 +113,13 @@ def with_next_tokens(draw: np.random.Generator) -> AnnotatedRow:
     return CausalLM().annotator(None)([example], np.arange(1), (1, 0))[0]
 
 
-def with_neighbours(draw: np.random.Generator) -> AnnotatedRow:
+def with_next_words(draw: np.random.Generator) -> AnnotatedRow:
     lexicon = Lexicon(("<UNK>", "<S>", "</S>", *map(str, range(WORDS))))
     tokenizer = CharacterTokenizer(CharacterVocabulary(8), lexicon)
-    example = AnnotatedRow(row(draw), {}, {BiLM.head: int(draw.integers(WORDS))})
+    one = row(draw)
+    words = draw.integers(0, WORDS, (len(one.tokens), 2))
+    next_words = draw.integers(0, WORDS, 2).tolist()
+    example = AnnotatedRow(one._replace(tokens=words), {}, {BiLM.head: next_words})
     return BiLM(words=WORDS).annotator(tokenizer)([example], np.arange(1), (1, 0))[0]
 
 
@@ -226,7 +229,7 @@ CASES = {
     ),
     "MaskedLM": Case(MASKED, Sum(MASKED).fit(TINY), annotated),
     "CausalLM": Case(CausalLM(), Sum(CausalLM()).fit(CAUSAL), with_next_tokens),
-    "BiLM": Case(BiLM(words=WORDS), Sum(BiLM(words=WORDS)).fit(ELMO), with_neighbours),
+    "BiLM": Case(BiLM(words=WORDS), Sum(BiLM(words=WORDS)).fit(ELMO), with_next_words),
     "NegativeSampling": Case(SAMPLED, Sum(SAMPLED).fit(CLASSIFIER), with_samples),
     "AnswerLM": Case(AnswerLM(TaskPrompt(1), eos=2), Sum(CausalLM()).fit(CAUSAL), pair),
     "NextSentence": Case(FOLLOWS, Sum(FOLLOWS).fit(TINY), annotated),
@@ -315,7 +318,7 @@ def test_everything_a_step_reads_is_in_the_batch_or_the_model(case):
 STREAMS = {
     "AWD-LSTM": (CausalLM("streams", ar=2.0, tar=1.0), AWD_LSTM, with_next_tokens),
     "learned state": (CausalLM("streams"), change(AWD_LSTM, initial="learned"), with_next_tokens),
-    "ELMo": (BiLM(words=WORDS), ELMO, with_neighbours),
+    "ELMo": (BiLM(words=WORDS), ELMO, with_next_words),
 }
 
 

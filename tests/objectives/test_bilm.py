@@ -1,19 +1,22 @@
 """Language models in both directions: targets, loss, carried state, and a training run."""
 
 import tomllib
+from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 import regard
-from regard.ground.batch import IGNORED, TokenRow
+from regard.data.datasets.documents import DocumentDataset
+from regard.data.datasets.streams import TextStreams
+from regard.data.pretraining.block_plans import ChunkLengths
+from regard.data.pretraining.documents import Documents
+from regard.ground.batch import IGNORED
 from regard.ground.errors import BadInput
 from regard.models.facts import BiLMHead, change
 from regard.models.papers import bert, elmo
 from regard.objectives.bilm import BiLM
-from regard.objectives.rows import AnnotatedRow
 from regard.objectives.sum import Sum
 from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
 from regard.text.vocabularies.lexicon import Lexicon
@@ -33,11 +36,73 @@ WORDS = 6  # predicted: <UNK> <S> </S> an owl ox
 TOKENIZER = CharacterTokenizer(CharacterVocabulary(12), LEXICON)
 
 
-def examples(*texts):
-    """A row for each text, and the word after it."""
-    rows = [np.array([LEXICON.ids[word] for word in text.split()]) for text in texts]
-    given = [AnnotatedRow(TokenRow(row[:-1], row[:-1] * 0), {}, {"bilm": row[-1]}) for row in rows]
-    return BiLM(words=WORDS).annotator(TOKENIZER)(given, np.arange(len(given)), (0,))
+def chunks(*sentences, rows=1, longest=4):
+    """The chunks of all streams of a text, in the order in which they are read."""
+    objective = Sum(BiLM(words=WORDS))
+    documents = Documents.of([[LEXICON.encode(sentence) for sentence in sentences]])
+    plan = objective.rows(documents, TOKENIZER.template, longest, 0)
+    dataset = DocumentDataset(documents, plan, objective.annotator(TOKENIZER), 0)
+    return TextStreams.of(dataset, rows, ChunkLengths(longest)).read_all()
+
+
+def small_model():
+    """Its word vectors and states are large enough for every word to count."""
+    torch.manual_seed(0)
+    facts = change(elmo.SMALL, **SMALL).with_heads(BiLMHead(WORDS))
+    model = facts.build().eval()
+    with torch.no_grad():
+        for layer in model.trunk.blocks:
+            layer.bias.normal_()
+            layer.projection.mul_(3)
+    return model
+
+
+def losses_and_states(model, examples, rows=1):
+    """(tokens, 2) losses of each stream, 0 where there is no target, and the state at each cut."""
+    objective, losses = Sum(BiLM(words=WORDS)), [[] for _ in range(rows)]
+    states = [objective.initial_state(model, rows)]
+    for first in range(0, len(examples), rows):
+        batch = replace(objective.collate(examples[first : first + rows]), state=states[-1])
+        outputs = objective.outputs(model, batch)
+        logits_NV, targets_N = outputs.by_head["bilm"].flatten(0, 1), batch.targets["bilm"].ravel()
+        losses_N = F.cross_entropy(logits_NV, targets_N, reduction="none").view(rows, -1, 2)
+        for row, losses_L2 in enumerate(losses_N):
+            losses[row].append(losses_L2)
+        states.append(outputs.state)
+        total, nll, *_ = objective(model, batch)
+        torch.testing.assert_close(total, losses_N.sum())
+        assert nll == total.detach()
+    return [torch.cat(one) for one in losses], states
+
+
+def read_slowly(model, way, words):
+    """The published equations, word by word, over what one direction reads: losses and states."""
+    spelled = torch.from_numpy(TOKENIZER.words.spell_all(LEXICON))
+    ids = [LEXICON.ids[word] for word in words]
+    vectors = model.trunk.embed.static(spelled[ids[:-1]])
+    states = [(torch.zeros(6), torch.zeros(8)) for _ in model.trunk.blocks]
+    losses, after = [], []
+    for number, x in enumerate(vectors):
+        for depth, layer in enumerate(model.trunk.blocks):
+            h, c = states[depth]
+            write, new, keep, read = (torch.cat([x, h]) @ layer.gates[way] + layer.bias[way]).chunk(
+                4
+            )
+            c = (torch.sigmoid(keep + 1) * c + torch.sigmoid(write) * torch.tanh(new)).clamp(-3, 3)
+            h = ((torch.sigmoid(read) * torch.tanh(c)) @ layer.projection[way]).clamp(-3, 3)
+            states[depth] = h, c
+            x = x + h if depth else h
+        logits, follows = model.heads["bilm"].out(x), words[number + 1]
+        learned = follows != ("</S>" if way else "<S>")
+        target = ids[number + 1] if ids[number + 1] < WORDS else LEXICON.ids["<UNK>"]
+        losses.append(-logits.log_softmax(-1)[target] if learned else torch.zeros(()))
+        after.append([*states])
+    return torch.stack(losses), after
+
+
+def framed(sentence, way):
+    words = ["<S>", *sentence.split(), "</S>"]
+    return words[::-1] if way else words
 
 
 def test_a_lexicon_has_words_by_frequency():
@@ -54,40 +119,59 @@ def test_a_lexicon_is_saved_and_loaded(tmp_path):
         CharacterTokenizer.load(tmp_path)
 
 
-def test_targets_are_the_neighbours_of_each_word():
-    first, second = examples("<S> an owl saw </S> <S>", "ox </S> <S> an")
-    assert TOKENIZER.words.pieces(first.row.tokens) == ["<S>", "an", "owl", "saw", "</S>"]
+def test_the_backward_model_reads_reversed_sentences():
+    first, second, _ = chunks("an owl saw", "ox", "an")
+    read = [TOKENIZER.words.pieces(first.row.tokens[:, way]) for way in (0, 1)]
+    assert read == [["<S>", "an", "owl", "saw"], ["</S>", "saw", "owl", "an"]]
     following, before = first.targets["bilm"].T.tolist()
-    assert following == [3, 4, 0, 2, IGNORED]  # "saw" is beyond the softmax; "<S>" is not learned
-    assert before == [IGNORED, 1, 3, 4, 0]
+    assert following == [3, 4, 0, 2]  # "saw" is beyond the softmax
+    assert before == [0, 4, 3, 1]
+    read = [TOKENIZER.words.pieces(second.row.tokens[:, way]) for way in (0, 1)]
+    assert read == [["</S>", "<S>", "ox", "</S>"], ["<S>", "</S>", "ox", "<S>"]]
     following, before = second.targets["bilm"].T.tolist()
-    assert following == [2, IGNORED, 3] and before == [IGNORED, 5, IGNORED]
+    assert following == [IGNORED, 5, 2, IGNORED]  # a new sentence is not learned
+    assert before == [IGNORED, 5, 1, IGNORED]
+    assert BiLM(words=WORDS).weight(second) == 4
 
 
-def test_the_loss_is_that_of_both_halves():
-    facts = change(elmo.SMALL, **SMALL).with_heads(BiLMHead(WORDS))
-    model, objective = facts.build().eval(), Sum(BiLM(words=WORDS))
-    batch = objective.collate(examples("<S> an owl saw </S> <S>", "ox </S> <S> an"))
-    assert batch.weight == 4 + 4 + 2 + 1
-    loss, nll = objective(model, batch)[:2]
-    states_TD, out = model(batch.inputs).states_TD, model.heads["bilm"].out
-    expected = sum(
-        F.cross_entropy(out(states_TD[:, half]), batch.targets["bilm"][:, way], reduction="sum")
-        for way, half in enumerate((slice(6), slice(6, 12)))
-    )
-    torch.testing.assert_close(loss, expected)
-    assert nll == loss.detach()
+SENTENCES = ["an owl saw an ox", "ox ran", "an ox saw", "an owl ran an ox an owl", "ran"]
 
 
-def test_states_are_carried_by_both_directions():
-    facts = change(elmo.SMALL, **SMALL).with_heads(BiLMHead(WORDS))
-    model, objective = facts.build().eval(), Sum(BiLM(words=WORDS))
-    batch = objective.collate(examples("<S> an owl saw </S> <S>"))
-    state = objective.initial_state(model, 1)
-    assert torch.equal(model(batch.inputs).states_TD, model(batch.inputs, state=state).states_TD)
-    after = model(batch.inputs, state=state).state
-    differs = model(batch.inputs, state=after).states_TD != model(batch.inputs).states_TD
-    assert differs.any(0).all()
+@pytest.mark.parametrize("rows, longest", [(1, 4), (2, 3), (3, 5)])
+def test_losses_and_carried_states_are_those_of_a_loop_over_each_text(rows, longest):
+    model = small_model()
+    with torch.no_grad():
+        examples = chunks(*SENTENCES, rows=rows, longest=longest)
+        losses, states = losses_and_states(model, examples, rows)
+        for way in (0, 1):
+            text = [word for sentence in SENTENCES for word in framed(sentence, way)]
+            length = (len(text) - 1) // rows
+            for row in range(rows):
+                words = text[row * length : (row + 1) * length + 1]
+                expected, after = read_slowly(model, way, words)
+                torch.testing.assert_close(losses[row][:, way], expected)
+                for cut, state in enumerate(states[1:], start=1):
+                    end = after[min(cut * longest, length) - 1]
+                    for (h, c), (slow_h, slow_c) in zip(state, end, strict=True):
+                        torch.testing.assert_close(h[row, way], slow_h)
+                        torch.testing.assert_close(c[row, way], slow_c)
+
+
+def test_no_word_is_predicted_from_words_before_it_in_its_sentence_backward():
+    model, at = small_model(), 3  # the place of the word that changes, among 9
+    words = ["an", "owl", "saw", "an", "ox", "ran", "an", "owl", "saw"]
+    changed = [*words[:at], "ox", *words[at + 1 :]]
+    with torch.no_grad():
+        read = [
+            losses_and_states(model, chunks("ox ran", " ".join(text), longest=3))[0][0]
+            for text in (words, changed)
+        ]
+    same_L2 = read[0] == read[1]
+    begin = len(framed("ox ran", 0))
+    place = begin + 1 + at, begin + len(words) - at  # of the word, in the text of each direction
+    for way in (0, 1):
+        assert same_L2[: place[way] - 1, way].all()  # as if the word were not there
+        assert not same_L2[place[way] - 1 :, way].any()  # predicted, then read
 
 
 def test_other_models_are_refused():

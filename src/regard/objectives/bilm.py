@@ -1,15 +1,18 @@
 """Language models in both directions, trained jointly (Peters et al., 2018, section 3.1).
 
-The forward half of a state predicts the next word, the backward half the one before; both share
-word vectors and softmax. All documents are cut into as many streams as a batch has rows, and both
-directions begin a row with the state in which they left the one before it, as the published code
-does. Words beyond the softmax are read by their characters and predicted as unknown.
+Both share word vectors and softmax. As in the published code, each reads a text of its own: the
+forward model all sentences, the backward model the same sentences in the same order, each reversed,
+so that the next word of its text is the one before in the sentence. Both texts are cut into as many
+streams as a batch has rows, and a direction begins a chunk with the state in which it left the
+chunk before: that of the backward model has read the rest of the sentence and the sentences before
+it, never the words that it is to predict. Words beyond the softmax are read by their characters and
+predicted as unknown.
 
 The order of this file: the table in recipes; the head; rows with targets; loss and metrics. Rows,
 streams and weights are those of ``CausalLM``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp
 from typing import Any, ClassVar
@@ -21,13 +24,15 @@ from torch import Tensor
 
 from regard.data.datasets.documents import DocumentDataset
 from regard.data.datasets.streams import TextStreams
-from regard.data.pretraining.block_plans import ChunkLengths
+from regard.data.pretraining.block_plans import ChunkLengths, SentenceStream
+from regard.data.pretraining.documents import Documents
 from regard.data.stream_sampler import Streams
 from regard.ground.batch import IGNORED, Batch, BatchLimits, pack_ids
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.build.trunk_with_heads import Outputs
 from regard.models.facts import BiLMHead, TrunkWithHeads
+from regard.models.facts.flops import FORWARD_AND_BACKWARD
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch
 from regard.parts.losses import smoothed_cross_entropy
@@ -45,7 +50,7 @@ class BiLMConfig(Config):
 
 @dataclass(frozen=True)
 class BiLM(CausalLM):
-    """Predicts the next word and the one before; the loss is the mean over both directions."""
+    """Predicts the next word of sentences and of reversed ones; the loss is the mean over both."""
 
     name, head = "bilm", BiLMHead.name
     config: ClassVar = BiLMConfig  # type: ignore[assignment]
@@ -76,13 +81,27 @@ class BiLM(CausalLM):
                 f"and only {size:,} are read (text.vocab)"
             )
 
+    def token_stream(self, documents: Documents, separator: int | None) -> SentenceStream:
+        """Sentences, and reversed sentences."""
+        return SentenceStream(documents)
+
+    def extra_flops(
+        self,
+        facts: TrunkWithHeads,
+        lengths: Sequence[tuple[int, ...]],
+        positions: Mapping[str, int],
+    ) -> float:
+        """Operations of the vectors of the words of the second stream."""
+        words, trunk = sum(length for (length,) in lengths), facts.trunk
+        return FORWARD_AND_BACKWARD * words * trunk.embed.products(trunk.stack.input_width)
+
     def dev_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams:
-        """As in training, for the backward direction sees no more than a row ahead."""
+        """Streams of at least ``DEV_ROWS`` chunks, of the length of those in training."""
         streams = min(limits.rows, max(1, len(rows) // DEV_ROWS))
         return TextStreams.of(rows, streams, ChunkLengths(limits.longest))
 
     def annotator(self, tokenizer: Any) -> Annotate:
-        """A function that spells words, and gives each the next one and the one before."""
+        """A function that spells the words of both streams, and gives each the next one."""
         lexicon = tokenizer.training_words
         spelled_NC = tokenizer.words.spell_all(lexicon).astype(np.int16)
         predicted_N = np.arange(len(lexicon))
@@ -93,25 +112,27 @@ class BiLM(CausalLM):
         ) -> list[AnnotatedRow]:
             if not rows:
                 return []
-            words_T = np.concatenate([example.row.tokens for example in rows], dtype=np.int64)
+            words_T2 = np.concatenate([example.row.tokens for example in rows], dtype=np.int64)
             ends = np.cumsum([len(example.row.tokens) for example in rows])
-            following_T, before_T = np.append(words_T[1:], IGNORED), np.append(0, words_T[:-1])
-            following_T[ends - 1] = [one.targets.get(self.head, IGNORED) for one in rows]
-            before_T[[0, *ends[:-1]]] = IGNORED
-            neighbours = ((following_T, lexicon.ids[BEGIN]), (before_T, lexicon.ids[END]))
-            targets_T2 = np.stack([_targets(*one, predicted_N) for one in neighbours], axis=1)
-            parts = (np.split(of_all, ends[:-1]) for of_all in (spelled_NC[words_T], targets_T2))
+            next_T2 = np.roll(words_T2, -1, axis=0)
+            next_T2[ends - 1] = [example.targets[self.head] for example in rows]
+            # A new sentence begins after the end of one, which is nothing to be learned.
+            counts_T2 = next_T2 != [lexicon.ids[BEGIN], lexicon.ids[END]]
+            targets_T2 = np.where(counts_T2, predicted_N[next_T2], IGNORED)
+            parts = (np.split(of_all, ends[:-1]) for of_all in (spelled_NC[words_T2], targets_T2))
             return [
                 AnnotatedRow(
-                    example.row._replace(tokens=spelled_LC), example.positions, {self.head: targets}
+                    example.row._replace(tokens=spelled_L2C),
+                    example.positions,
+                    {self.head: targets},
                 )
-                for example, spelled_LC, targets in zip(rows, *parts, strict=True)
+                for example, spelled_L2C, targets in zip(rows, *parts, strict=True)
             ]
 
         return annotate
 
     def collate_targets(self, batch: RowBatch) -> tuple[None, Tensor]:
-        """(words, 2): both neighbours of each word."""
+        """(words, 2): the next word of either stream."""
         targets = batch.targets(self.head)
         return None, pack_ids(targets or [np.empty((0, 2))], batch.limits, IGNORED)
 
@@ -137,13 +158,3 @@ class BiLM(CausalLM):
             f"{way}_perplexity": exp(min(total / max(1, counted), 700.0))
             for way, (total, counted) in ways.items()
         }
-
-
-def _targets(words_T: np.ndarray, frame: int, predicted_N: np.ndarray) -> np.ndarray:
-    """Neighbours by their ids among the words that are predicted.
-
-    What follows the end of a sentence is its beginning, the ``frame`` of this direction: nothing
-    to be learned.
-    """
-    counts_T = (words_T != IGNORED) & (words_T != frame)
-    return np.where(counts_T, predicted_N[np.where(counts_T, words_T, 0)], IGNORED)

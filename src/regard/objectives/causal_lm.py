@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from regard.data.datasets.documents import DocumentDataset
 from regard.data.datasets.streams import TextStreams
-from regard.data.pretraining.block_plans import ChunkLengths, text_rows
+from regard.data.pretraining.block_plans import ChunkLengths, TokenStream, text_rows
 from regard.data.pretraining.documents import Documents
 from regard.data.pretraining.row_plans import PlanRows
 from regard.data.stream_sampler import Streams
@@ -97,8 +97,12 @@ class CausalLM(RowObjective):
 
     def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
         """Parts of documents, or of all of them."""
-        across = self.joins_documents
-        return text_rows(documents, template.separator, longest, seed, across=across)
+        stream = self.token_stream(documents, template.separator)
+        return text_rows(stream, longest, seed, across=self.joins_documents)
+
+    def token_stream(self, documents: Documents, separator: int | None) -> TokenStream:
+        """The running text that rows are parts of."""
+        return TokenStream(documents, separator)
 
     @property
     def joins_documents(self) -> bool:

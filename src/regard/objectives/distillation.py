@@ -165,9 +165,12 @@ class Distillation(RowObjective):
         return outputs._replace(teacher=self.teacher(batch))
 
     def extra_flops(
-        self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int]
+        self,
+        facts: TrunkWithHeads,
+        lengths: Sequence[tuple[int, ...]],
+        positions: Mapping[str, int],
     ) -> float:
-        """Those of the teacher."""
+        """Operations of the teacher."""
         return self.teacher.flops(lengths, positions)
 
 

@@ -117,9 +117,12 @@ class RowObjective(Objective):
         return outputs
 
     def extra_flops(
-        self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int]
+        self,
+        facts: TrunkWithHeads,
+        lengths: Sequence[tuple[int, ...]],
+        positions: Mapping[str, int],
     ) -> float:
-        """Operations of these other models in one step."""
+        """Operations of one step beside those of the model over rows of these lengths."""
         return 0.0
 
     @property

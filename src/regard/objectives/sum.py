@@ -135,7 +135,9 @@ class Sum(Objective):
     def flops(self, facts: Any, lengths: Sequence[tuple[int, ...]]) -> float:
         """Operations of one step; a head may read some of the tokens only."""
         positions = self.expected_positions(sum(length for (length,) in lengths))
-        extra = sum(objective.extra_flops(lengths, positions) for objective in self.objectives)
+        extra = sum(
+            objective.extra_flops(facts, lengths, positions) for objective in self.objectives
+        )
         return facts.training_flops(lengths, positions) + extra
 
     @property

@@ -31,7 +31,7 @@ def texts(sizes, separator, across):
 @pytest.mark.parametrize("across", [True, False])
 @given(SIZES, st.integers(1, 9), st.integers(0, 3))
 def test_every_token_is_predicted_once(separator, across, sizes, longest, epoch):
-    rows = text_rows(documents(sizes), separator, longest, 7, across=across)
+    rows = text_rows(TokenStream(documents(sizes), separator), longest, 7, across=across)
     expected = [pair for text in texts(sizes, separator, across) for pair in pairwise(text)]
     if not expected:
         with pytest.raises(BadInput, match="too short"):
@@ -48,18 +48,18 @@ def test_every_token_is_predicted_once(separator, across, sizes, longest, epoch)
 
 
 def test_rows_across_documents_are_full_and_begin_elsewhere_in_each_epoch():
-    plan = text_rows(documents([50, 3, 40]), SEPARATOR, 8, 7, across=True)
+    plan = text_rows(TokenStream(documents([50, 3, 40]), SEPARATOR), 8, 7, across=True)
     assert plan(0).lengths.tolist() == [8] * 12
     assert plan(0).begin.tolist() == [*range(0, 96, 8)]
     begins = {int(plan(epoch).begin[1]) for epoch in range(1, 40)}
     assert begins == {*range(1, 9)}
     assert all(plan(epoch).lengths[1:-1].tolist() == [8] * 11 for epoch in range(1, 9))
-    again = text_rows(documents([50, 3, 40]), SEPARATOR, 8, 7, across=True)
+    again = text_rows(TokenStream(documents([50, 3, 40]), SEPARATOR), 8, 7, across=True)
     assert np.array_equal(again(3).begin, plan(3).begin)
 
 
 def test_rows_of_documents_hold_one_each():
-    plan = text_rows(documents([5, 1, 3]), SEPARATOR, 4, 7, across=False)
+    plan = text_rows(TokenStream(documents([5, 1, 3]), SEPARATOR), 4, 7, across=False)
     rows = [row.tokens.tolist() for row, _ in plan(1).read(np.arange(4))]
     assert rows == [[0, 1, 2, 3], [4, 5], [0, 6], [0, 7, 8, 9]]
 

@@ -48,6 +48,26 @@ class TokenStream:
 
 
 @dataclass(frozen=True, eq=False)
+class SentenceStream(TokenStream):
+    """Two streams side by side: all sentences, and the same sentences in the same order, reversed.
+
+    A token of the second stream is at the same place as a token of the same sentence in the first
+    one, so that both can be cut alike.
+    """
+
+    separator: None = None
+
+    def read(self, begin: int, end: int) -> np.ndarray:
+        """(tokens, 2): those of both streams from ``begin`` to ``end`` (exclusive)."""
+        first_token, at = self.documents.first_token, np.arange(begin, end)
+        sentence = np.searchsorted(first_token, at, side="right") - 1
+        mirrored = first_token[sentence] + first_token[sentence + 1] - 1 - at
+        first = int(mirrored.min())
+        around = super().read(first, int(mirrored.max()) + 1)
+        return np.stack([super().read(begin, end), around[mirrored - first]], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
 class BlockPlan:
     """The rows of an epoch: tokens ``begin`` to ``end`` (exclusive) of a stream.
 
@@ -74,7 +94,7 @@ class BlockPlan:
 
     def _passage(self, begin: int, end: int, last: bool) -> Passage:
         tokens = self.stream.read(begin, end if last else end + 1)
-        next_token = self.stream.separator if last else int(tokens[-1])
+        next_token = self.stream.separator if last else tokens[-1].tolist()
         row = tokens[: end - begin]
         return Passage(TokenRow(row, np.zeros(len(row), np.int32)), next_token)
 
@@ -123,15 +143,12 @@ class FramedBlocks:
         return len(self.frame.before) + len(self.frame.after)
 
 
-def text_rows(
-    documents: Documents, separator: int | None, longest: int, seed: int, *, across: bool
-) -> PlanRows:
+def text_rows(stream: TokenStream, longest: int, seed: int, *, across: bool) -> PlanRows:
     """Rows of at most ``longest`` tokens, of one document each, or ``across`` documents.
 
     The latter are full; where they begin is drawn anew in every epoch after the first. The former
     are the same in every epoch.
     """
-    stream = TokenStream(documents, separator)
     texts = stream.borders[[0, -1]] if across else stream.borders
 
     def plan(epoch: int) -> BlockPlan:

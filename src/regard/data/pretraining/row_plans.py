@@ -14,10 +14,13 @@ from regard.text.templates import RowFrame
 
 
 class Passage(NamedTuple):
-    """A row, and its target where rows have one: the label of a pair, or the next token."""
+    """A row, and its target where rows have one: the label of a pair, or the next token.
+
+    A row of two streams has the next token of both.
+    """
 
     row: TokenRow
-    target: int | None
+    target: int | list[int] | None
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,14 +43,22 @@ class ProjectedBiLSTM(nn.Module):
         return tuple(self.bias.new_zeros(rows, 2, size) for size in sizes)  # type: ignore[return-value]
 
     def forward(
-        self, x_TD: Tensor, layout: Layout, state: State | None = None
+        self,
+        x_TD: Tensor,
+        layout: Layout,
+        state: State | None = None,
+        *,
+        in_reading_order: bool = False,
     ) -> tuple[Tensor, State]:
         """States [forward; backward] of tokens whose inputs are halves like these; the last state.
 
-        The last state of the backward direction is that of the first token.
+        The backward direction reads a row from its end, and its last state is that of the first
+        token; or the second halves are those of another text, already ``in_reading_order``: then
+        both directions read from the beginning.
         """
-        x_2LBD = _by_direction(layout.pad(x_TD).unflatten(-1, (2, -1)).permute(2, 1, 0, 3))
-        real_2LB = None if layout.full else _by_direction(layout.real_BL.T.expand(2, -1, -1))
+        by_direction = _unchanged if in_reading_order else _by_direction
+        x_2LBD = by_direction(layout.pad(x_TD).unflatten(-1, (2, -1)).permute(2, 1, 0, 3))
+        real_2LB = None if layout.full else by_direction(layout.real_BL.T.expand(2, -1, -1))
         inputs, rows = x_2LBD.shape[-1], layout.rows
         of_inputs, of_state = self.gates.split([inputs, self.width], dim=1)
         gates_2LBF = x_2LBD.flatten(1, 2) @ of_inputs + self.bias[:, None]
@@ -65,7 +73,7 @@ class ProjectedBiLSTM(nn.Module):
             h_2BD, c_2BF = after
             states.append(h_2BD)
         out_2LBD = torch.stack(states, 1) if states else self._nothing(x_2LBD)
-        out_BLD = _by_direction(out_2LBD).permute(2, 1, 0, 3).flatten(2)
+        out_BLD = by_direction(out_2LBD).permute(2, 1, 0, 3).flatten(2)
         return layout.pack(out_BLD), (h_2BD.transpose(0, 1), c_2BF.transpose(0, 1))
 
     def _nothing(self, x_2LBD: Tensor) -> Tensor:
@@ -83,6 +91,10 @@ class ProjectedBiLSTM(nn.Module):
 
 def _clip(x: Tensor, limit: float | None) -> Tensor:
     return x if limit is None else x.clamp(-limit, limit)
+
+
+def _unchanged(x_2L: Tensor) -> Tensor:
+    return x_2L
 
 
 def _by_direction(x_2L: Tensor) -> Tensor:
