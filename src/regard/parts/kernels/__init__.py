@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from regard.parts.kernels import bucketed, decode_step, dense, varlen
+from regard.parts.kernels import bucketed, decode_step, dense, packed_dropout, varlen
 from regard.parts.kernels.call import AttentionCall
 
 __all__ = ["AttentionCall", "choose"]
 
-KERNELS = (decode_step, dense, varlen, bucketed)
+KERNELS = (decode_step, packed_dropout, dense, varlen, bucketed)
 
 
 def choose(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> Callable[..., Tensor] | None:

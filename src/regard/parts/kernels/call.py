@@ -52,6 +52,13 @@ class AttentionCall:
         known = q.start is not None and k.start is not None
         return known and self.mask == causal and k.start + k.longest - 1 <= q.start  # type: ignore[operator]
 
+    @property
+    def limits(self) -> tuple[int | None, int | None]:
+        """How many keys to its left and right a query may attend to; ``None``: all of them."""
+        mask = full if self.unlimited else self.mask
+        assert isinstance(mask, WindowMask)
+        return mask.left, mask.right
+
     def scale(self, size: int) -> float:
         """The factor on q·k."""
         assert isinstance(self.score, Dot)

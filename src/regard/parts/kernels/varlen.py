@@ -7,7 +7,6 @@ from torch import Tensor
 
 from regard.ground.machine import has
 from regard.parts.kernels.call import AttentionCall
-from regard.parts.mask import WindowMask, full
 
 LARGEST_HEAD = 256
 
@@ -37,7 +36,7 @@ def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
         and not call.keys.padded
         and call.queries.longest > 0
         and call.keys.longest > 0
-        and all(limit is None or limit >= 0 for limit in _limits(call))
+        and all(limit is None or limit >= 0 for limit in call.limits)
         and q_THK.shape[-1] == v_THK.shape[-1] <= LARGEST_HEAD
         and q_THK.shape[-1] % 8 == 0
     )
@@ -45,7 +44,7 @@ def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
 
 def run(call: AttentionCall, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Tensor:
     """No padding; empty rows are skipped."""
-    left, right = _limits(call)
+    left, right = call.limits
     assert FLASH is not None
     return FLASH(
         q_THK,
@@ -58,10 +57,3 @@ def run(call: AttentionCall, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Ten
         scale=call.scale(q_THK.shape[-1]),
         window_size=(-1 if left is None else left, -1 if right is None else right),
     )
-
-
-def _limits(call: AttentionCall) -> tuple[int | None, int | None]:
-    """The limits of the window, which flash counts from the last key of a row."""
-    mask = full if call.unlimited else call.mask
-    assert isinstance(mask, WindowMask)
-    return mask.left, mask.right

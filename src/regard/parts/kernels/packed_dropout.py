@@ -1,0 +1,402 @@
+"""Attention with dropout on CUDA in half precision, on packed tokens, in tiles (Dao et al., 2022).
+
+Flash attention on packed tokens, as torch has it, cannot drop attention weights, and cuDNN's
+attention spends a third of its time on drawing random numbers. Here a weight is dropped by one
+product: that of two odd 32-bit hashes, one of its query and head, the other of its key.
+"""
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from regard.parts.kernels.call import AttentionCall
+from regard.parts.kernels.few_rows import HALVES, jit, triton
+
+if TYPE_CHECKING or triton is not None:
+    import triton.language as tl
+else:
+    tl = SimpleNamespace(constexpr=None)
+
+SIZES = (16, 32, 64, 128)  # of a head
+UNLIMITED = 2**30  # of a window: more than any row has tokens
+LOG2_E = 1.4426950408889634
+LARGE_HEAD = 128  # which leaves room for small tiles only
+Pair = tuple[Tensor, Tensor]
+Triple = tuple[Tensor, Tensor, Tensor]
+
+
+def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
+    """Attention dropout in half precision on CUDA, if Triton is there."""
+    return (
+        triton is not None
+        and q_THK.is_cuda
+        and q_THK.dtype in HALVES
+        and 0 < call.dropout < 1
+        and call.aligned
+        and not call.keys.padded
+        and not call.queries.padded
+        and call.queries.longest > 0
+        and call.keys.longest > 0
+        and all(limit is None or limit >= 0 for limit in call.limits)
+        and q_THK.shape[-1] == v_THK.shape[-1]
+        and q_THK.shape[-1] in SIZES
+    )
+
+
+def run(call: AttentionCall, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Tensor:
+    """No padding; empty rows are skipped."""
+    seed = torch.randint(1 << 31, (1,), device=q_THK.device)
+    left, right = (UNLIMITED if limit is None else limit for limit in call.limits)
+    queries, keys = call.queries, call.keys
+    attended_THK, _ = attention(
+        q_THK,
+        k_THK,
+        v_THK,
+        _rows(queries.offsets, queries.lengths_B),
+        _rows(keys.offsets, keys.lengths_B),
+        seed,
+        [queries.longest, keys.longest, left, right],
+        queries.full and keys.full,
+        call.scale(q_THK.shape[-1]),
+        call.dropout,
+    )
+    return attended_THK
+
+
+def _rows(offsets: Tensor, lengths_B: Tensor) -> Tensor:
+    """The first token of each row and its length, (2, B)."""
+    return torch.stack((offsets[:-1], lengths_B))
+
+
+@torch.library.custom_op("regard::packed_attention_with_dropout", mutates_args=())
+def attention(
+    q_THK: Tensor,
+    k_SHK: Tensor,
+    v_SHK: Tensor,
+    queries_2B: Tensor,
+    keys_2B: Tensor,
+    seed: Tensor,
+    sizes: list[int],
+    full: bool,
+    scale: float,
+    dropout: float,
+) -> Pair:
+    """The values that each query attends to, and log2 of the sum of its softmax, (T, H).
+
+    ``sizes`` are the longest rows of queries and of keys, and how many keys to its left and right
+    a query may attend to. With ``full`` every token belongs to a row, and all rows are as long as
+    the longest; otherwise tokens that belong to no row get zeros.
+    """
+    tokens, heads, size = q_THK.shape
+    (out_THK,) = _results(full, q_THK)
+    log_sum_TH = torch.empty((tokens, heads), device=q_THK.device)
+    tile = _tile(sizes[0], size, of_queries=True)
+    settings = _settings(size, sizes, full, scale, dropout, tile)
+    grid = triton.cdiv(sizes[0], tile["query_tile"]), queries_2B.shape[1] * heads
+    given, strides = _strided(q_THK, k_SHK, v_SHK)
+    _forward[grid](
+        *given, queries_2B, keys_2B, seed, out_THK, log_sum_TH, *strides, heads, **settings, **tile
+    )
+    return out_THK, log_sum_TH
+
+
+@torch.library.custom_op("regard::packed_attention_with_dropout_backward", mutates_args=())
+def attention_backward(
+    gradient_THK: Tensor,
+    out_THK: Tensor,
+    log_sum_TH: Tensor,
+    q_THK: Tensor,
+    k_SHK: Tensor,
+    v_SHK: Tensor,
+    queries_2B: Tensor,
+    keys_2B: Tensor,
+    seed: Tensor,
+    sizes: list[int],
+    full: bool,
+    scale: float,
+    dropout: float,
+) -> Triple:
+    """The gradients of the first three arguments of ``attention``."""
+    heads, size = q_THK.shape[1:]
+    dq_THK, dk_SHK, dv_SHK = _results(full, q_THK, k_SHK, v_SHK)
+    gradient_THK, product_TH = gradient_THK.contiguous(), torch.empty_like(log_sum_TH)
+    given, strides = _strided(q_THK, k_SHK, v_SHK)
+    given = *given, queries_2B, keys_2B, seed, gradient_THK, log_sum_TH, product_TH
+    rows = queries_2B.shape[1] * heads
+    tile = _tile(sizes[0], size, of_queries=True)
+    settings = _settings(size, sizes, full, scale, dropout, tile)
+    grid = triton.cdiv(sizes[0], tile["query_tile"]), rows
+    _backward_of_queries[grid](*given, out_THK, dq_THK, *strides, heads, **settings, **tile)
+    tile = _tile(sizes[1], size, of_queries=False)
+    settings = _settings(size, sizes, full, scale, dropout, tile)
+    grid = triton.cdiv(sizes[1], tile["key_tile"]), rows
+    _backward_of_keys[grid](*given, dk_SHK, dv_SHK, *strides, heads, **settings, **tile)
+    return dq_THK, dk_SHK, dv_SHK
+
+
+@attention.register_fake
+def _(q_THK, *_others):
+    tokens, heads, _ = q_THK.shape
+    return q_THK.new_empty(q_THK.shape), q_THK.new_empty((tokens, heads), dtype=torch.float32)
+
+
+@attention_backward.register_fake
+def _(_gradient, _out, _log_sum, q_THK, k_SHK, v_SHK, *_others):
+    return tuple(x.new_empty(x.shape) for x in (q_THK, k_SHK, v_SHK))
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Pair) -> None:
+    tensors, ctx.settings = inputs[:6], inputs[6:]
+    ctx.save_for_backward(*output, *tensors)
+
+
+def _gradients(ctx: Any, gradient_THK: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    gradients = attention_backward(gradient_THK, *ctx.saved_tensors, *ctx.settings)
+    return *gradients, *[None] * 7
+
+
+attention.register_autograd(_gradients, setup_context=_save)
+
+
+def _results(full: bool, *like: Tensor) -> list[Tensor]:
+    """Tensors for kernels to write; what they do not write, as no row has these tokens, is 0."""
+    make = torch.empty if full else torch.zeros
+    return [make(x.shape, dtype=x.dtype, device=x.device) for x in like]
+
+
+def _strided(*tensors: Tensor) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+    """Tensors whose heads lie one after another, and how far apart their tokens are."""
+    size = tensors[0].shape[-1]
+    dense = tuple(x if x.stride()[1:] == (size, 1) else x.contiguous() for x in tensors)
+    return dense, tuple(x.stride(0) for x in dense)
+
+
+def _settings(
+    size: int, sizes: list[int], full: bool, scale: float, dropout: float, tile: dict[str, int]
+) -> dict[str, Any]:
+    """Numbers that all kernels read; a weight is dropped if its product is below ``dropped``."""
+    longest_query, longest_key, left, right = sizes
+    whole = longest_query % tile["query_tile"] == 0 == longest_key % tile["key_tile"]
+    return {
+        "left": left,
+        "right": right,
+        "dropped": int(dropout * (2**32 - 1)),
+        "scale": scale,
+        "log2_scale": scale * LOG2_E,
+        "larger": 1 / (1 - dropout),
+        "ragged": not (full and whole),
+        "windowed": min(left, right) < UNLIMITED,
+        "size": size,
+    }
+
+
+def _tile(longest: int, size: int, *, of_queries: bool) -> dict[str, int]:
+    """How many queries and keys are read at once (the fastest of those tried on an H200)."""
+    wide = of_queries and longest > 64 and size < LARGE_HEAD
+    return {
+        "query_tile": 128 if wide else 64,
+        "key_tile": 64,
+        "num_warps": 4,
+        "num_stages": 3 if size < LARGE_HEAD else 2,
+    }
+
+
+@jit
+def _odd_hash(x, seed):
+    """An odd random number of 32 bits for each number (the last steps of murmur3)."""
+    x = x.to(tl.uint32) * 0x9E3779B1 + seed
+    x = (x ^ (x >> 16)) * 0x85EBCA6B
+    x = (x ^ (x >> 13)) * 0xC2B2AE35
+    return (x ^ (x >> 16)) | 1
+
+
+@jit
+def _query_hash(token, head, heads, seed):
+    """The hash of a query and a head."""
+    return _odd_hash(token * heads + head, seed ^ 0x5BD1E995)
+
+
+@jit
+def _is_kept(rows, columns, dropped):
+    """Which pairs dropout keeps."""
+    return rows[:, None] * columns[None, :] >= dropped.to(tl.uint32)
+
+
+@jit
+def _allow(scores, query, key, keys, left, right, ragged: tl.constexpr, windowed: tl.constexpr):
+    """The scores of a tile, -inf at keys beyond the row and the window.
+
+    Whichever of ``query`` and ``key`` has its numbers in columns comes with an axis in front.
+    """
+    if ragged:
+        scores = tl.where(key < keys, scores, float("-inf"))
+    if windowed:
+        within = (key - query >= -left) & (key - query <= right)
+        scores = tl.where(within, scores, float("-inf"))
+    return scores
+
+
+@jit
+def _pointers(tensor, token, stride, h, size: tl.constexpr):
+    """Where the vectors of one head are, a token in each row."""
+    return tensor + token[:, None] * stride + h * size + tl.arange(0, size)[None, :]
+
+
+@jit
+def _load(tensor, token, in_row, stride, h, size: tl.constexpr, ragged: tl.constexpr):
+    """The vectors of one head, a token in each row; 0 beyond the row of the batch."""
+    pointers = _pointers(tensor, token, stride, h, size)
+    return tl.load(pointers, mask=in_row[:, None], other=0.0) if ragged else tl.load(pointers)
+
+
+@jit
+def _store(tensor, token, in_row, stride, h, vectors, size: tl.constexpr):
+    """Write vectors of one head, a token in each row."""
+    pointers = _pointers(tensor, token, stride, h, size)
+    tl.store(pointers, vectors.to(tensor.dtype.element_ty), mask=in_row[:, None])
+
+
+@jit
+def _row_of(rows_2B, b, rows):
+    """The first token of a row, and its length."""
+    return tl.load(rows_2B + b).to(tl.int64), tl.load(rows_2B + rows + b).to(tl.int32)
+
+
+@jit
+def _forward(
+    q_in, k_in, v_in, queries_2B, keys_2B, seed_in, out, log_sum,
+    q_stride, k_stride, v_stride, heads, left, right, dropped, scale, log2_scale, larger,
+    ragged: tl.constexpr, windowed: tl.constexpr, size: tl.constexpr,
+    query_tile: tl.constexpr, key_tile: tl.constexpr,
+):  # fmt: skip
+    """One program per tile of queries of a head."""
+    b, h = tl.program_id(1) // heads, tl.program_id(1) % heads
+    rows = tl.num_programs(1) // heads
+    first_query, queries = _row_of(queries_2B, b, rows)
+    first_key, keys = _row_of(keys_2B, b, rows)
+    begin = tl.program_id(0) * query_tile
+    if begin >= queries:
+        return
+    query = begin + tl.arange(0, query_tile)
+    token, in_row = first_query + query, query < queries
+    q = _load(q_in, token, in_row, q_stride, h, size, ragged)
+    seed = tl.load(seed_in).to(tl.uint32)
+    query_hash = _query_hash(token, h, heads, seed)
+    highest = tl.full([query_tile], float("-inf"), tl.float32)
+    total = tl.zeros([query_tile], tl.float32)
+    sums = tl.zeros([query_tile, size], tl.float32)
+    start = tl.maximum(begin - left, 0) // key_tile * key_tile
+    end = tl.minimum(keys, begin + query_tile + right)
+    for at in tl.range(start, end, key_tile):
+        key = at + tl.arange(0, key_tile)
+        k_token, in_keys = first_key + key, key < keys
+        k = tl.trans(_load(k_in, k_token, in_keys, k_stride, h, size, ragged))
+        scores = tl.dot(q, k) * log2_scale
+        scores = _allow(scores, query[:, None], key[None, :], keys, left, right, ragged, windowed)
+        new = tl.maximum(highest, tl.max(scores, 1))
+        base = tl.where(new == float("-inf"), 0.0, new)
+        weights = tl.exp2(scores - base[:, None])
+        shrink = tl.exp2(highest - base)
+        total = total * shrink + tl.sum(weights, 1)
+        weights = tl.where(_is_kept(query_hash, _odd_hash(key, seed), dropped), weights, 0.0)
+        v = _load(v_in, k_token, in_keys, v_stride, h, size, ragged)
+        sums = tl.dot(weights.to(v.dtype), v, sums * shrink[:, None])
+        highest = new
+    has_keys = total > 0
+    total = tl.where(has_keys, total, 1.0)
+    attended = sums * (larger / total)[:, None]
+    _store(out, token, in_row, heads * size, h, attended, size)
+    # An infinite sum gives weights of 0 in the backward pass to a query without keys.
+    log_total = tl.where(has_keys, highest + tl.log2(total), float("inf"))
+    tl.store(log_sum + token * heads + h, log_total, mask=in_row)
+
+
+@jit
+def _backward_of_queries(
+    q_in, k_in, v_in, queries_2B, keys_2B, seed_in, gradient, log_sum, product, out, dq_out,
+    q_stride, k_stride, v_stride, heads, left, right, dropped, scale, log2_scale, larger,
+    ragged: tl.constexpr, windowed: tl.constexpr, size: tl.constexpr,
+    query_tile: tl.constexpr, key_tile: tl.constexpr,
+):  # fmt: skip
+    """The gradients of queries: a program per tile of queries of a head.
+
+    ``product`` is the sum of outputs times their gradients, divided by ``larger``.
+    """
+    b, h = tl.program_id(1) // heads, tl.program_id(1) % heads
+    rows = tl.num_programs(1) // heads
+    first_query, queries = _row_of(queries_2B, b, rows)
+    first_key, keys = _row_of(keys_2B, b, rows)
+    begin = tl.program_id(0) * query_tile
+    if begin >= queries:
+        return
+    query = begin + tl.arange(0, query_tile)
+    token, in_row = first_query + query, query < queries
+    q = _load(q_in, token, in_row, q_stride, h, size, ragged)
+    do = _load(gradient, token, in_row, heads * size, h, size, ragged)
+    attended = _load(out, token, in_row, heads * size, h, size, ragged)
+    mean = tl.sum(do.to(tl.float32) * attended.to(tl.float32), 1) / larger
+    tl.store(product + token * heads + h, mean, mask=in_row)
+    log_total = tl.load(log_sum + token * heads + h, mask=in_row, other=float("inf"))
+    seed = tl.load(seed_in).to(tl.uint32)
+    query_hash = _query_hash(token, h, heads, seed)
+    dq = tl.zeros([query_tile, size], tl.float32)
+    start = tl.maximum(begin - left, 0) // key_tile * key_tile
+    end = tl.minimum(keys, begin + query_tile + right)
+    for at in tl.range(start, end, key_tile):
+        key = at + tl.arange(0, key_tile)
+        k_token, in_keys = first_key + key, key < keys
+        k = tl.trans(_load(k_in, k_token, in_keys, k_stride, h, size, ragged))
+        v = tl.trans(_load(v_in, k_token, in_keys, v_stride, h, size, ragged))
+        scores = tl.dot(q, k) * log2_scale
+        scores = _allow(scores, query[:, None], key[None, :], keys, left, right, ragged, windowed)
+        weights = tl.exp2(scores - log_total[:, None])
+        d_weights = tl.dot(do, v)
+        is_kept = _is_kept(query_hash, _odd_hash(key, seed), dropped)
+        d_scores = weights * (tl.where(is_kept, d_weights, 0.0) - mean[:, None])
+        dq = tl.dot(d_scores.to(k.dtype), tl.trans(k), dq)
+    _store(dq_out, token, in_row, heads * size, h, dq * (scale * larger), size)
+
+
+@jit
+def _backward_of_keys(
+    q_in, k_in, v_in, queries_2B, keys_2B, seed_in, gradient, log_sum, product, dk_out, dv_out,
+    q_stride, k_stride, v_stride, heads, left, right, dropped, scale, log2_scale, larger,
+    ragged: tl.constexpr, windowed: tl.constexpr, size: tl.constexpr,
+    query_tile: tl.constexpr, key_tile: tl.constexpr,
+):  # fmt: skip
+    """The gradients of keys and values: a program per tile of keys of a head."""
+    b, h = tl.program_id(1) // heads, tl.program_id(1) % heads
+    rows = tl.num_programs(1) // heads
+    first_query, queries = _row_of(queries_2B, b, rows)
+    first_key, keys = _row_of(keys_2B, b, rows)
+    begin = tl.program_id(0) * key_tile
+    if begin >= keys:
+        return
+    key = begin + tl.arange(0, key_tile)
+    token, in_row = first_key + key, key < keys
+    k = _load(k_in, token, in_row, k_stride, h, size, ragged)
+    v = _load(v_in, token, in_row, v_stride, h, size, ragged)
+    seed = tl.load(seed_in).to(tl.uint32)
+    key_hash = _odd_hash(key, seed)
+    dk, dv = tl.zeros([key_tile, size], tl.float32), tl.zeros([key_tile, size], tl.float32)
+    start = tl.maximum(begin - right, 0) // query_tile * query_tile
+    end = tl.minimum(queries, begin + key_tile + left)
+    for at in tl.range(start, end, query_tile):
+        query = at + tl.arange(0, query_tile)
+        q_token, in_queries = first_query + query, query < queries
+        q = tl.trans(_load(q_in, q_token, in_queries, q_stride, h, size, ragged))
+        do = _load(gradient, q_token, in_queries, heads * size, h, size, ragged)
+        log_total = tl.load(log_sum + q_token * heads + h, mask=in_queries, other=float("inf"))
+        mean = tl.load(product + q_token * heads + h, mask=in_queries, other=0.0)
+        scores = tl.dot(k, q) * log2_scale
+        scores = _allow(scores, query[None, :], key[:, None], keys, left, right, ragged, windowed)
+        weights = tl.exp2(scores - log_total[None, :])
+        is_kept = _is_kept(key_hash, _query_hash(q_token, h, heads, seed), dropped)
+        dv = tl.dot(tl.where(is_kept, weights, 0.0).to(do.dtype), do, dv)
+        d_weights = tl.dot(v, tl.trans(do))
+        d_scores = weights * (tl.where(is_kept, d_weights, 0.0) - mean[None, :])
+        dk = tl.dot(d_scores.to(q.dtype), tl.trans(q), dk)
+    _store(dk_out, token, in_row, heads * size, h, dk * (scale * larger), size)
+    _store(dv_out, token, in_row, heads * size, h, dv * larger, size)
