@@ -4,31 +4,22 @@ Projections of queries, keys and values are one matrix, attention is torch's own
 filled up to a multiple of 64 by tokens that no text has, and there are logits at all positions.
 """
 
-from typing import Any
+import json
+from pathlib import Path
 
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from regard.models.facts import TrunkWithHeads
-from regard.weights import Rule, WeightMap
-from regard.weights.files import weights_of
-from regard.weights.weight_map import Extras
-
 MULTIPLE = 64
-LAYER, OURS = "blocks.{i}.", "trunk.blocks.{i}."
-WEIGHTS = WeightMap(
-    (
-        Rule("token.weight", "trunk.embed.token.weight"),
-        Rule("position.weight", "trunk.embed.position.weight"),
-        Rule(LAYER + "attention_norm.*", OURS + "attention_residual.norm.*"),
-        Rule(LAYER + "qkv.*", OURS + "attention.qkv.*"),
-        Rule(LAYER + "o.*", OURS + "attention.o.*"),
-        Rule(LAYER + "mlp_norm.*", OURS + "mlp_residual.norm.*"),
-        Rule(LAYER + "up.*", OURS + "mlp.up.*"),
-        Rule(LAYER + "down.*", OURS + "mlp.down.*"),
-        Rule("norm.*", "trunk.norm.*"),
-    )
-)
+NAMES = {  # of a layer's parts: in a folder of Hugging Face, and here
+    "ln_1": "attention_norm",
+    "attn.c_attn": "qkv",
+    "attn.c_proj": "o",
+    "ln_2": "mlp_norm",
+    "mlp.c_fc": "up",
+    "mlp.c_proj": "down",
+}
 
 
 class PlainBlock(nn.Module):
@@ -52,23 +43,34 @@ class PlainBlock(nn.Module):
 class PlainGPT(nn.Module):
     """The mean loss of the next tokens; token vectors are the output layer too."""
 
-    def __init__(self, facts: TrunkWithHeads):
+    def __init__(self, vocab: int, longest: int, width: int, depth: int, heads: int, inner: int):
         super().__init__()
-        stack, embed = facts.trunk.stack, facts.trunk.embed
-        vocab = -(-embed.vocab // MULTIPLE) * MULTIPLE
-        self.token = nn.Embedding(vocab, stack.width)
-        self.position = nn.Embedding(embed.position.longest, stack.width)
-        sizes = stack.width, stack.heads, stack.inner
-        self.blocks = nn.ModuleList(PlainBlock(*sizes) for _ in range(stack.depth))
-        self.norm = nn.LayerNorm(stack.width)
+        self.token = nn.Embedding(-(-vocab // MULTIPLE) * MULTIPLE, width)
+        self.position = nn.Embedding(longest, width)
+        self.blocks = nn.ModuleList(PlainBlock(width, heads, inner) for _ in range(depth))
+        self.norm = nn.LayerNorm(width)
 
     @classmethod
-    def like(cls, model: nn.Module, facts: TrunkWithHeads) -> "PlainGPT":
-        """With the weights of regard's ``model``; vectors of tokens that it lacks are zeros."""
-        plain = cls(facts)
-        weights: dict[str, Any] = WEIGHTS.write(weights_of(model), Extras())
-        fill = plain.token.num_embeddings - len(weights["token.weight"])
-        weights["token.weight"] = F.pad(weights["token.weight"], (0, 0, 0, fill))
+    def from_folder(cls, folder: Path) -> "PlainGPT":
+        """With the weights of a folder of Hugging Face; vectors of further tokens are zeros."""
+        config = json.loads((folder / "config.json").read_text())
+        width = config["n_embd"]
+        sizes = config["vocab_size"], config["n_positions"], width
+        inner = config.get("n_inner") or 4 * width
+        plain = cls(*sizes, config["n_layer"], config["n_head"], inner)
+        stored = load_file(folder / "model.safetensors")
+        token = stored["transformer.wte.weight"]
+        fill = plain.token.num_embeddings - len(token)
+        weights = {
+            "token.weight": F.pad(token, (0, 0, 0, fill)),
+            "position.weight": stored["transformer.wpe.weight"],
+        }
+        for part in ("weight", "bias"):
+            weights[f"norm.{part}"] = stored[f"transformer.ln_f.{part}"]
+            for layer in range(len(plain.blocks)):
+                for theirs, ours in NAMES.items():
+                    tensor = stored[f"transformer.h.{layer}.{theirs}.{part}"]  # matrices transposed
+                    weights[f"blocks.{layer}.{ours}.{part}"] = tensor.t() if tensor.ndim == 2 else tensor
         plain.load_state_dict(weights)
         return plain
 
