@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
@@ -69,11 +69,9 @@ class Worker:
 
     def ask(self, command: dict[str, Any]) -> None:
         """Send a line; whether the process still runs, its answer will show."""
-        try:
+        with suppress(BrokenPipeError):
             self.process.stdin.write(json.dumps(command).encode() + b"\n")  # type: ignore[union-attr]
             self.process.stdin.flush()  # type: ignore[union-attr]
-        except BrokenPipeError:
-            pass
 
     def answer(self, seconds: float = math.inf) -> dict[str, Any]:
         """The next answer, within so many seconds."""
@@ -81,7 +79,7 @@ class Worker:
         while b"\n" not in self.unread:
             left = None if end == math.inf else max(0.0, end - time.monotonic())
             if not select.select([output], [], [], left)[0]:
-                raise SystemEnded(f"no answer within {seconds:.0f} seconds")
+                raise SystemEnded("it did not answer in time")
             read = os.read(output, 1 << 16)
             if not read:
                 raise SystemEnded(self.last_words())
@@ -116,14 +114,10 @@ class Worker:
     def close(self) -> None:
         """End the process and those it started."""
         for pipe in (self.process.stdin, self.process.stdout):
-            try:
+            with suppress(BrokenPipeError):
                 pipe.close()  # type: ignore[union-attr]
-            except BrokenPipeError:
-                pass
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.process.wait()
         self.log.close()
 
@@ -131,9 +125,7 @@ class Worker:
 def add_options(parser: argparse.ArgumentParser, *, rounds: int, seconds: float) -> None:
     """The options of every script whose systems run in processes."""
     parser.add_argument("--rounds", type=int, default=rounds)
-    parser.add_argument(
-        "--seconds", type=float, default=seconds, help="begin no round after these"
-    )
+    parser.add_argument("--seconds", type=float, default=seconds, help="begin no round after these")
     parser.add_argument(
         "--patience", type=float, default=400, help="seconds until all must be compiled and warm"
     )
@@ -255,6 +247,40 @@ def print_speeds(
             line["regard_over_it"] = rounded(ratio(seconds, taken[OURS]))
         emit(asked, **line)
     emit(asked, **shape, **setting(workers))
+
+
+def print_decoding(
+    workers: dict[str, Worker],
+    asked: argparse.Namespace,
+    *,
+    batch: int,
+    ends: int = 0,
+    **shape: Any,
+) -> None:
+    """Let systems take turns over batches of this size; print a line for each.
+
+    It has new tokens a second (with so many ``ends`` a row), how many times faster it is than every
+    peer, or than the first system if there is none, and how many outputs are those of the first.
+    """
+    clock = "process" if asked.cpu_seconds else "elapsed"
+    taken = rounds_of(workers, asked, most=asked.most, clock=clock, batch=batch)
+    outs = {name: workers[name].result for name in taken}
+    first = next(iter(taken), "")
+    peers = [name for name in taken if not name.startswith(OURS)] or [first]
+    for name, seconds in taken.items():
+        tokens = sum(len(row) + ends for row in outs[name])
+        same = sum(a == b for a, b in zip(outs[name], outs[first], strict=True))
+        emit(
+            asked,
+            system=name,
+            batch=batch,
+            **shape,
+            tokens_per_second=rounded(interval([tokens / each for each in seconds]), 1),
+            ratio={peer: rounded(ratio(taken[peer], seconds)) for peer in peers if peer != name},
+            rounds=len(seconds),
+            identical=f"{same}/{len(outs[name])}",
+            **workers[name].remarks,
+        )
 
 
 def setting(workers: Mapping[str, Worker]) -> dict[str, Any]:

@@ -12,10 +12,16 @@ from torch import Tensor, nn
 
 from regard.ground.batch import Batch, BatchLimits, TokenRow
 from regard.ground.pytree import map_tensors
+from regard.models.facts import change
+from regard.models.papers import bahdanau
 from regard.objectives.rows import AnnotatedRow
 from regard.training.loop.microbatch import EagerStep, GraphedStep
 from regard.training.optim.optimiser import GraphedOptimiser, ModelOptimiser
 from regard.training.recipe.tables import OptimiserConfig
+
+# The translator of the recipe ladder-multi30k-en-de.
+BAHDANAU = change(bahdanau.LAPTOP, vocab=8_000, width=512, embedding=256, maxout=256, dropout=0.4)
+BAHDANAU_TINY = {"vocab": 1_000, "width": 32, "embedding": 16, "maxout": 16}
 
 
 def training_step(
@@ -64,7 +70,9 @@ def mean_loss(losses: Tensor, weights: Any) -> Tensor:
     """The sum of losses, each by its weight, as a new tensor: a replay overwrites the old one."""
     if losses.ndim == 0:
         return losses / float(weights)
-    return torch.stack([a / b for a, b in zip(losses, np.ravel(weights).tolist(), strict=True)]).sum()
+    return torch.stack(
+        [a / b for a, b in zip(losses, np.ravel(weights).tolist(), strict=True)]
+    ).sum()
 
 
 def annotated(row: MaskedRow) -> AnnotatedRow:

@@ -31,7 +31,14 @@ from regard.models.papers import bert
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.sum import Sum
 
-ADAMW = {"kind": "adamw", "rate": 1e-4, "betas": (0.9, 0.999), "eps": 1e-6, "decay": 0.01, "clip": 1.0}
+ADAMW = {
+    "kind": "adamw",
+    "rate": 1e-4,
+    "betas": (0.9, 0.999),
+    "eps": 1e-6,
+    "decay": 0.01,
+    "clip": 1.0,
+}
 PEERS = ("eager", "compiled", "captured", "unmasked", "gathered")
 USUAL = ["eager", "compiled"]
 

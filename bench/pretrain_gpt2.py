@@ -36,7 +36,14 @@ from regard.objectives.causal_lm import CausalLM
 from regard.objectives.rows import AnnotatedRow
 from regard.objectives.sum import Sum
 
-ADAMW = {"kind": "adamw", "rate": 6e-4, "betas": (0.9, 0.95), "eps": 1e-8, "decay": 0.1, "clip": 1.0}
+ADAMW = {
+    "kind": "adamw",
+    "rate": 6e-4,
+    "betas": (0.9, 0.95),
+    "eps": 1e-8,
+    "decay": 0.1,
+    "clip": 1.0,
+}
 OBJECTIVE = Sum(CausalLM("blocks"))
 TINY = {"vocab": 320, "width": 32, "depth": 2, "heads": 2, "inner": 128, "longest": 64}
 PEERS = {

@@ -43,7 +43,14 @@ from regard.text.labels import SingleLabelSet
 
 LABELS = 1_000
 NUMBERED = SingleLabelSet(tuple(map(str, range(LABELS))))
-ADAMW = {"kind": "adamw", "rate": 1e-4, "betas": (0.9, 0.999), "eps": 1e-8, "decay": 0.1, "clip": 1.0}
+ADAMW = {
+    "kind": "adamw",
+    "rate": 1e-4,
+    "betas": (0.9, 0.999),
+    "eps": 1e-8,
+    "decay": 0.1,
+    "clip": 1.0,
+}
 AUGMENTATION = Augmentation(crop_area=0.1, flip=True, operations=2, magnitude=0.9, erase=0.25)
 MIXING = {"mixup": 0.8, "cutmix": 1.0}
 TINY = {"width": 32, "depth": 2, "heads": 2, "inner": 128, "patch_size": 4, "image_size": 16}

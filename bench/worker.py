@@ -21,7 +21,7 @@ CLOCKS = {"elapsed": time.perf_counter, "process": time.process_time}
 
 
 class System(NamedTuple):
-    """``work`` does a round and returns its losses or outputs; ``remarks`` are printed beside it."""
+    """``work`` does a round and returns its losses or outputs; ``remarks`` are printed with it."""
 
     work: Callable[..., Any]
     remarks: dict[str, Any] = {}  # noqa: RUF012
@@ -51,14 +51,15 @@ def timed(work: Callable[[], Any], clock: Callable[[], float]) -> tuple[float, A
 def build(entry: str, settings: dict[str, Any]) -> System:
     """The system that MODULE:FUNCTION makes of these settings.
 
-    Like regard train beside bf16, every system may compute products of fp32 in TF32.
+    On CUDA every system may compute products of fp32 in TF32, as regard train does beside bf16.
     """
     module, function = entry.split(":")
     builder = getattr(import_module(module), function)
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.manual_seed(1)
-        torch.set_float32_matmul_precision("high")
+        if torch.cuda.is_available():
+            torch.set_float32_matmul_precision("high")
     return builder(**settings)
 
 

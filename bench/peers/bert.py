@@ -6,6 +6,10 @@ from typing import Any
 import numpy as np
 import torch
 from corpus import MaskedRow, bucketed_rows, masked_rows, row_padding
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from transformers import BertConfig, BertForMaskedLM
+
 from peers.common import (
     System,
     compile_layers,
@@ -16,12 +20,15 @@ from peers.common import (
     send,
     training_step,
 )
-from torch import Tensor
-from torch.nn.functional import cross_entropy
-from transformers import BertConfig, BertForMaskedLM
 
 IGNORED, MULTIPLE = -100, 64
-MODES = {"eager": None, "compiled": "", "captured": "reduce-overhead", "unmasked": "", "gathered": ""}
+MODES = {
+    "eager": None,
+    "compiled": "",
+    "captured": "reduce-overhead",
+    "unmasked": "",
+    "gathered": "",
+}
 
 
 def masked_lm(

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import torch
 from corpus import MaskedRow, batches_of, masked_rows
-from peers.common import System, compiled, device, rounds_over, send, training_step
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
+
+from peers.common import System, compiled, device, rounds_over, send, training_step
 
 MODES = {"eager": None, "compiled": "", "captured": "reduce-overhead"}
 

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 from corpus import batches_of, blocks
-from peers.common import System, compiled, device, rounds_over, send, training_step
-from peers.plain_gpt import PlainGPT
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+
+from peers.common import System, compiled, device, rounds_over, send, training_step
+from peers.plain_gpt import PlainGPT
 
 FORMS = {  # whether it is the plain one, and the mode in which it is compiled
     "plain": (True, ""),

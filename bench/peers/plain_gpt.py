@@ -70,7 +70,9 @@ class PlainGPT(nn.Module):
             for layer in range(len(plain.blocks)):
                 for theirs, ours in NAMES.items():
                     tensor = stored[f"transformer.h.{layer}.{theirs}.{part}"]  # matrices transposed
-                    weights[f"blocks.{layer}.{ours}.{part}"] = tensor.t() if tensor.ndim == 2 else tensor
+                    weights[f"blocks.{layer}.{ours}.{part}"] = (
+                        tensor.t() if tensor.ndim == 2 else tensor
+                    )
         plain.load_state_dict(weights)
         return plain
 

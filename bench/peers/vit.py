@@ -5,9 +5,10 @@ from typing import Any
 
 import torch
 from corpus import images
-from peers.common import System, compiled, device, rounds_over, training_step
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+
+from peers.common import System, compiled, device, rounds_over, training_step
 
 FORMS = {  # the library, and the mode in which its model is compiled
     "timm": ("timm", None),
