@@ -1,11 +1,12 @@
 """regard's Transformers in the format of CTranslate2, with ids as their own words."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from regard.models.facts import EncoderDecoder
-from regard.models.papers import marian
+from regard.models.formats.marian import sinusoids
 
 POSITIONS = 512
 
@@ -14,6 +15,7 @@ def write_ctranslate2(model: Any, facts: EncoderDecoder, marks: Any, folder: str
     """Write the weights of a translator as CTranslate2 keeps them."""
     import ctranslate2
 
+    Path(folder).mkdir()
     specs, source = ctranslate2.specs, facts.source.stack
     activations = {"relu": specs.Activation.RELU, "swish": specs.Activation.SWISH}
     spec = specs.TransformerSpec.from_config(
@@ -22,7 +24,7 @@ def write_ctranslate2(model: Any, facts: EncoderDecoder, marks: Any, folder: str
         pre_norm=source.norm == "pre",
         activation=activations[source.activation],
     )
-    positions = marian._sinusoids(torch.Size((POSITIONS, source.width)), source.width)
+    positions = sinusoids(torch.Size((POSITIONS, source.width)))
     for side, trunk in ((spec.encoder, model.source), (spec.decoder, model.target)):
         embeddings = side.embeddings
         embeddings = embeddings[0] if isinstance(embeddings, list) else embeddings

@@ -254,22 +254,24 @@ def print_decoding(
     asked: argparse.Namespace,
     *,
     batch: int,
+    first: int | None = None,
     ends: int = 0,
     **shape: Any,
 ) -> None:
-    """Let systems take turns over batches of this size; print a line for each.
+    """Let systems take turns over batches of this size, or the first of them; print their lines.
 
-    It has new tokens a second (with so many ``ends`` a row), how many times faster it is than every
-    peer, or than the first system if there is none, and how many outputs are those of the first.
+    A line has new tokens a second (with so many ``ends`` a row), how many times faster a system is
+    than every peer, or than the first system if there is none, and how many outputs are the same.
     """
     clock = "process" if asked.cpu_seconds else "elapsed"
-    taken = rounds_of(workers, asked, most=asked.most, clock=clock, batch=batch)
+    work = {"batch": batch, "first": first}
+    taken = rounds_of(workers, asked, most=asked.most, clock=clock, **work)
     outs = {name: workers[name].result for name in taken}
-    first = next(iter(taken), "")
-    peers = [name for name in taken if not name.startswith(OURS)] or [first]
+    standard = next(iter(taken), "")
+    peers = [name for name in taken if not name.startswith(OURS)] or [standard]
     for name, seconds in taken.items():
         tokens = sum(len(row) + ends for row in outs[name])
-        same = sum(a == b for a, b in zip(outs[name], outs[first], strict=True))
+        same = sum(a == b for a, b in zip(outs[name], outs[standard], strict=True))
         emit(
             asked,
             system=name,
