@@ -1,30 +1,40 @@
-"""One clock for the scripts of this folder: systems take turns, and figures have intervals."""
+"""Systems that take turns, each in a process of its own, and figures with intervals.
 
+A script names its systems as ``Spec``s. ``running`` starts a process for each (worker.py), all at
+once, and lets them compile and warm up; then one at a time does a round. No system sees what
+another has imported or set: a peer's process has nothing of regard. This file imports neither torch
+nor regard.
+"""
+
+import argparse
 import json
 import math
-import platform
+import os
+import select
+import signal
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import date
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
-
-import torch
-import torch._dynamo.utils
-import torch.fx.experimental._config
-from torch import Tensor, nn
-
-from regard.ground.machine import has_bf16
 
 MEASURED, NOMINAL = 784e12, 989e12  # bf16 products a second on an H200: a large matmul; the sheet
 CLEAR = 0.05  # how often an interval may miss
+WORKER = Path(__file__).with_name("worker.py")
+OURS = "regard"
 
 
-class System(NamedTuple):
-    """What is done in a round, giving the losses of its steps, and what is printed beside it."""
+class Spec(NamedTuple):
+    """A system: MODULE:FUNCTION, and the settings with which its process calls it."""
 
-    work: Callable[[], Sequence[Tensor]]
-    remarks: dict[str, Any]
+    entry: str
+    settings: dict[str, Any] = {}  # noqa: RUF012
 
 
 class Interval(NamedTuple):
@@ -35,89 +45,265 @@ class Interval(NamedTuple):
     high: float
 
 
-def warm_up(name: str, build: Callable[[], Callable[[], Sequence[Tensor]]]) -> System:
-    """Build a system and let it do one round, in which it compiles; its losses must be finite."""
-    before, work = graphs(), build()
-    losses = [float(loss) for loss in work()]
-    if not all(map(math.isfinite, losses)):
-        raise SystemExit(f"{name}: the losses are {losses}")
-    return System(work, {"first_loss": round(losses[0], 3), "graphs": graphs() - before})
+class SystemEnded(Exception):
+    """A system that gave no answer, and why."""
 
 
-def round_of(
-    step: Callable[[Any], Tensor], batches: Sequence[Any]
-) -> Callable[[], Sequence[Tensor]]:
-    """What is done in a round: a step for each batch."""
-    return lambda: [step(batch) for batch in batches]
+class Worker:
+    """A system in a process of its own. ``result`` is that of its last round."""
+
+    def __init__(self, spec: Spec):
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115
+        self.process = subprocess.Popen(
+            [sys.executable, str(WORKER), spec.entry],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            start_new_session=True,
+        )
+        self.unread = b""
+        self.result: Any = None
+        self.remarks: dict[str, Any] = {}
+        self.place: dict[str, Any] = {}
+        self.ask(spec.settings)
+
+    def ask(self, command: dict[str, Any]) -> None:
+        """Send a line; whether the process still runs, its answer will show."""
+        with suppress(BrokenPipeError):
+            self.process.stdin.write(json.dumps(command).encode() + b"\n")  # type: ignore[union-attr]
+            self.process.stdin.flush()  # type: ignore[union-attr]
+
+    def answer(self, seconds: float = math.inf) -> dict[str, Any]:
+        """The next answer, within so many seconds."""
+        end, output = time.monotonic() + seconds, self.process.stdout.fileno()  # type: ignore[union-attr]
+        while b"\n" not in self.unread:
+            left = None if end == math.inf else max(0.0, end - time.monotonic())
+            if not select.select([output], [], [], left)[0]:
+                raise SystemEnded("it did not answer in time")
+            read = os.read(output, 1 << 16)
+            if not read:
+                raise SystemEnded(self.last_words())
+            self.unread += read
+        line, self.unread = self.unread.split(b"\n", 1)
+        return json.loads(line)
+
+    def wait_until_built(self, seconds: float) -> None:
+        """Wait for the answer to its settings."""
+        answer = self.answer(seconds)
+        self.remarks, self.place = answer["remarks"], answer["place"]
+
+    def begin(self, clock: str = "elapsed", **arguments: Any) -> None:
+        """Tell it to do a round."""
+        self.ask({"arguments": arguments, "clock": clock})
+
+    def end(self, seconds: float = math.inf) -> float:
+        """Wait for the end of the round; its seconds, by the clock of the process."""
+        answer = self.answer(seconds)
+        self.result = answer.pop("result")
+        taken = answer.pop("seconds")
+        self.remarks |= answer
+        return taken
+
+    def last_words(self) -> str:
+        """The end of what it wrote to standard error."""
+        self.process.wait()
+        self.log.seek(0)
+        lines = map(str.strip, self.log.read().decode(errors="replace").split("\n"))
+        return " | ".join(line for line in lines if line.strip("^~ "))[-600:]
+
+    def close(self) -> None:
+        """End the process and those it started."""
+        for pipe in (self.process.stdin, self.process.stdout):
+            with suppress(BrokenPipeError):
+                pipe.close()  # type: ignore[union-attr]
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.log.close()
 
 
-def training_step(
-    collate: Callable[[Any], Any], micro: Callable[[Any, Any], Any], optimiser: Any
-) -> Callable[[Any], Tensor]:
-    """A step of regard over rows that ``collate`` makes a batch of; gives the loss of a target."""
+def add_options(parser: argparse.ArgumentParser, *, rounds: int, seconds: float) -> None:
+    """The options of every script whose systems run in processes."""
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--seconds", type=float, default=seconds, help="begin no round after these")
+    parser.add_argument(
+        "--patience", type=float, default=400, help="seconds until all must be compiled and warm"
+    )
+    parser.add_argument("--apart", action="store_true", help="systems compile one by one")
+    parser.add_argument("--out", type=Path, help="append the lines to this file, too")
 
-    def step(rows: Any) -> Tensor:
-        batch = collate(rows)
-        loss = micro(batch, 1 / batch.weight).loss / batch.weight
-        optimiser.step(1.0)
-        optimiser.zero_grad()
-        return loss
 
-    return step
+def emit(asked: argparse.Namespace, **line: Any) -> None:
+    """Print a line of results."""
+    print(json.dumps(line), flush=True)
+    if asked.out:
+        asked.out.parent.mkdir(parents=True, exist_ok=True)
+        with asked.out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+@contextmanager
+def running(
+    specs: Mapping[str, Spec],
+    asked: argparse.Namespace,
+    warm_up: Sequence[dict[str, Any]] = ({},),
+) -> Iterator[dict[str, Worker]]:
+    """The systems, each in its process, after a round for each item of ``warm_up``.
+
+    They compile at the same time, unless ``asked.apart``. One that ends, is not ready in time or
+    has a loss that is not finite is reported and left out.
+    """
+    workers: dict[str, Worker] = {}
+    try:
+        for name, spec in specs.items():
+            workers[name] = Worker(spec)
+            for arguments in warm_up:
+                workers[name].begin(**arguments)
+            if asked.apart:
+                _wait(workers, name, len(warm_up), asked, time.monotonic())
+        if not asked.apart:
+            began = time.monotonic()
+            for name in specs:
+                _wait(workers, name, len(warm_up), asked, began)
+        yield workers
+    finally:
+        for worker in workers.values():
+            worker.close()
+
+
+def _wait(
+    workers: dict[str, Worker], name: str, rounds: int, asked: argparse.Namespace, began: float
+) -> None:
+    worker = workers[name]
+    try:
+        for number in range(rounds + 1):
+            left = max(1.0, asked.patience - (time.monotonic() - began))
+            worker.end(left) if number else worker.wait_until_built(left)
+            losses = worker.result if number == 1 else None
+            if losses and isinstance(losses[0], float):
+                worker.remarks["first_loss"] = round(losses[0], 3)
+                if not all(map(math.isfinite, losses)):
+                    raise SystemEnded(f"the losses are {losses}")
+    except SystemEnded as error:
+        _leave_out(workers, name, error, asked)
+
+
+def _leave_out(
+    workers: dict[str, Worker], name: str, error: SystemEnded, asked: argparse.Namespace
+) -> None:
+    emit(asked, system=name, failed=str(error))
+    workers.pop(name).close()
+
+
+def rounds_of(
+    workers: dict[str, Worker],
+    asked: argparse.Namespace,
+    *,
+    most: int = 0,
+    clock: str = "elapsed",
+    **arguments: Any,
+) -> dict[str, list[float]]:
+    """Seconds of every system in every round, in turns; one that ends is reported and left out."""
+
+    def round_by(name: str) -> Callable[[], float]:
+        def do_round() -> float:
+            if name not in workers:
+                return math.nan
+            try:
+                workers[name].begin(clock, **arguments)
+                return workers[name].end()
+            except SystemEnded as error:
+                _leave_out(workers, name, error, asked)
+                return math.nan
+
+        return do_round
+
+    each = {name: round_by(name) for name in workers}
+    taken = take_turns(each, asked.rounds, limit=asked.seconds, most=most)
+    return {name: seconds for name, seconds in taken.items() if name in workers}
 
 
 def print_speeds(
-    systems: dict[str, System],
-    tokens: int,
+    workers: dict[str, Worker],
+    asked: argparse.Namespace,
+    *,
+    units: int,
     flops: float,
-    rounds: int,
-    limit: float,
     unit: str = "tokens",
+    **shape: Any,
 ) -> None:
-    """Let systems take turns; print a JSON line for each, with the ratio of "regard" to it.
+    """Let systems take turns; print a line for each, with the ratio of regard to it, and a last.
 
-    A round has so many real ``tokens``, or another ``unit``, for which so many ``flops`` must be
-    computed.
+    A round has so many real ``units``, for which so many ``flops`` must be computed. The last line
+    has the ``shape`` of the work, the machine, versions and the date.
     """
-    taken = take_turns({name: one.work for name, one in systems.items()}, rounds, limit=limit)
+    taken = rounds_of(workers, asked)
     for name, seconds in taken.items():
-        speed = interval([tokens / one for one in seconds])
+        worker = workers[name]
+        speed = interval([units / one for one in seconds])
         line = {"system": name, f"{unit}_per_second": rounded(speed, 0), "rounds": len(seconds)}
-        line |= systems[name].remarks | of_peak(flops / tokens * speed.median)
-        if name != "regard":
-            line |= {"regard_over_it": rounded(ratio(seconds, taken["regard"]))}
-        print(json.dumps(line), flush=True)
+        line |= worker.remarks | of_peak(flops / units * speed.median, worker.place)
+        if name != OURS and OURS in taken:
+            line["regard_over_it"] = rounded(ratio(seconds, taken[OURS]))
+        emit(asked, **line)
+    emit(asked, **shape, **setting(workers))
 
 
-def settle() -> None:
-    """Wait for the GPU, if there is one."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+def print_decoding(
+    workers: dict[str, Worker],
+    asked: argparse.Namespace,
+    *,
+    batch: int,
+    first: int | None = None,
+    ends: int = 0,
+    **shape: Any,
+) -> None:
+    """Let systems take turns over batches of this size, or the first of them; print their lines.
+
+    A line has new tokens a second (with so many ``ends`` a row), how many times faster a system is
+    than every peer, or than the first system if there is none, and how many outputs are the same.
+    """
+    clock = "process" if asked.cpu_seconds else "elapsed"
+    work = {"batch": batch, "first": first}
+    taken = rounds_of(workers, asked, most=asked.most, clock=clock, **work)
+    outs = {name: workers[name].result for name in taken}
+    standard = next(iter(taken), "")
+    peers = [name for name in taken if not name.startswith(OURS)] or [standard]
+    for name, seconds in taken.items():
+        tokens = sum(len(row) + ends for row in outs[name])
+        same = sum(a == b for a, b in zip(outs[name], outs[standard], strict=True))
+        emit(
+            asked,
+            system=name,
+            batch=batch,
+            **shape,
+            tokens_per_second=rounded(interval([tokens / each for each in seconds]), 1),
+            ratio={peer: rounded(ratio(taken[peer], seconds)) for peer in peers if peer != name},
+            rounds=len(seconds),
+            identical=f"{same}/{len(outs[name])}",
+            **workers[name].remarks,
+        )
 
 
-def seconds_of(work: Callable[[], Any], clock: Callable[[], float] | None = None) -> float:
-    """How long it takes, on either device; elapsed seconds unless another ``clock`` is given."""
-    clock = clock or time.perf_counter
-    settle()
-    start = clock()
-    work()
-    settle()
-    return clock() - start
+def setting(workers: Mapping[str, Worker]) -> dict[str, Any]:
+    """Where, with what and when the systems ran."""
+    places: dict[str, Any] = {}
+    for worker in workers.values():
+        places |= worker.place
+    return {**places, "date": date.today().isoformat()}
 
 
 def take_turns(
-    systems: dict[str, Callable[[], Any]],
+    systems: Mapping[str, Callable[[], float]],
     rounds: int,
     *,
     limit: float = math.inf,
     most: int = 0,
-    clock: Callable[[], float] | None = None,
 ) -> dict[str, list[float]]:
-    """Seconds of every system in every round; call each once before, to compile and warm up.
+    """Seconds of every system in every round; each has compiled and warmed up before.
 
     ``rounds`` are made, and up to ``most`` until the order of the systems is clear; none begins
-    after ``limit`` seconds, the first excepted. ``time.process_time`` as ``clock`` counts the
-    seconds of this process alone, on a machine that others use.
+    after ``limit`` seconds, the first excepted.
     """
     taken: dict[str, list[float]] = {name: [] for name in systems}
     start = time.perf_counter()
@@ -126,8 +312,8 @@ def take_turns(
             break
         if number and time.perf_counter() - start > limit:
             break
-        for name, work in systems.items():
-            taken[name].append(seconds_of(work, clock))
+        for name, seconds in systems.items():
+            taken[name].append(seconds())
     return taken
 
 
@@ -149,7 +335,7 @@ def ratio(theirs: Sequence[float], ours: Sequence[float]) -> Interval:
     return interval([a / b for a, b in zip(theirs, ours, strict=True)])
 
 
-def clear(taken: dict[str, list[float]]) -> bool:
+def clear(taken: Mapping[str, Sequence[float]]) -> bool:
     """Whether it is certain of each system, by median, that it is faster than the next."""
     ordered = sorted(taken.values(), key=statistics.median)
     rounds = len(ordered[0])
@@ -158,44 +344,13 @@ def clear(taken: dict[str, list[float]]) -> bool:
     )
 
 
-def rounded(found: Interval, digits: int = 2) -> list[float]:
+def rounded(values: Interval, digits: int = 2) -> list[float]:
     """Median, low, high, as they are printed."""
-    return [round(one, digits) for one in (found.median, found.low, found.high)]
+    return [round(value, digits) for value in (values.median, values.low, values.high)]
 
 
-def of_peak(flops: float) -> dict[str, float]:
+def of_peak(flops: float, place: Mapping[str, Any]) -> dict[str, float]:
     """The share of an H200 that ``flops`` a second are, of what was measured and of the sheet."""
-    if not (torch.cuda.is_available() and "H200" in torch.cuda.get_device_name()):
+    if "H200" not in place.get("machine", ""):
         return {}
     return {"mfu": round(flops / MEASURED, 3), "mfu_nominal": round(flops / NOMINAL, 3)}
-
-
-def graphs() -> int:
-    """How many graphs torch.compile has made so far."""
-    return torch._dynamo.utils.counters["stats"]["unique_graphs"]
-
-
-def compile_layers(*stacks: nn.ModuleList) -> None:
-    """Compile the layers of ``stacks`` for any length: one graph serves all layers of a stack."""
-    torch.fx.experimental._config.use_duck_shape = False  # lengths that are equal once may differ
-    for layer in (layer for stack in stacks for layer in stack):
-        layer.compile(dynamic=True)
-
-
-def half(device: torch.device | str) -> torch.autocast:
-    """bf16 autocast where the device has bf16, else nothing."""
-    device = torch.device(device)
-    return torch.autocast(device.type, torch.bfloat16, enabled=has_bf16(device))
-
-
-def setting() -> dict[str, Any]:
-    """Where and with what a script ran."""
-    import transformers
-
-    cuda = torch.cuda.is_available()
-    return {
-        "machine": torch.cuda.get_device_name() if cuda else platform.machine(),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "threads": torch.get_num_threads(),
-    }

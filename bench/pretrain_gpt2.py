@@ -1,126 +1,92 @@
-"""Pre-training GPT-2: tokens a second, regard against nanoGPT's manner and transformers in one run.
+"""Pre-training GPT-2: tokens a second, regard against nanoGPT's manner and transformers in turns.
 
     python bench/pretrain_gpt2.py [--size small] [--rows 32] [--length 1024] [--rounds 7]
-    python bench/pretrain_gpt2.py --peers plain compiled
+    python bench/pretrain_gpt2.py --peers plain plain-graphs compiled graphs eager
     python bench/pretrain_gpt2.py --tiny                         (does it run?)
 
 Random tokens in full rows, all of them predicted, no dropout, bf16 autocast, gradients clipped to a
-norm of 1, fused AdamW that decays matrices; systems take turns, the median of the rounds counts.
-All start with the same weights. The peers: "plain" is a GPT-2 in the manner of nanoGPT, compiled
-(plain_gpt.py; its vocabulary is filled up to 50,304); "eager" and "compiled" are transformers'
-GPT2LMHeadModel (sdpa). On a CPU peers are traced only. MFU counts what must be computed, of 784
+norm of 1, fused AdamW that decays matrices; every system has a process of its own, they take turns,
+and the median of the rounds counts. All start with the same weights. The peers: "plain" is a GPT-2
+in the manner of nanoGPT, compiled (peers/plain_gpt.py; its vocabulary is filled up to 50,304);
+"eager" and "compiled" are transformers' GPT2LMHeadModel (sdpa); "graphs" and "plain-graphs" are
+compiled with CUDA graphs. On a CPU peers are traced only. MFU counts what must be computed, of 784
 TFLOP/s measured and of 989 on the sheet.
 """
 
 import argparse
-import copy
-import json
-from collections.abc import Callable
-from typing import NamedTuple
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import torch
-from measure import half, print_speeds, round_of, setting, training_step, warm_up
-from plain_gpt import PlainGPT
-from pretrain_encoder import Step
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from corpus import batches_of, blocks
+from measure import OURS, Spec, add_options, print_speeds, running
+from ours import training_step
+from peers.common import System, device, rounds_over
+from torch import nn
 
 from regard.data.pretraining.row_plans import Passage
 from regard.ground.batch import BatchLimits, TokenRow
-from regard.ground.pytree import move_tensor
 from regard.models.facts import TrunkWithHeads, change
+from regard.models.formats import folder as folders
+from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import gpt2
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.rows import AnnotatedRow
 from regard.objectives.sum import Sum
-from regard.training.loop.microbatch import EagerStep, GraphedStep
-from regard.training.optim.optimiser import GraphedOptimiser, ModelOptimiser
-from regard.training.recipe.tables import OptimiserConfig
-from regard.weights.files import weights_of
-from regard.weights.weight_map import Extras
 
-ADAMW = OptimiserConfig(kind="adamw", rate=6e-4, betas=(0.9, 0.95), eps=1e-8, decay=0.1, clip=1.0)
+ADAMW = {
+    "kind": "adamw",
+    "rate": 6e-4,
+    "betas": (0.9, 0.95),
+    "eps": 1e-8,
+    "decay": 0.1,
+    "clip": 1.0,
+}
 OBJECTIVE = Sum(CausalLM("blocks"))
 TINY = {"vocab": 320, "width": 32, "depth": 2, "heads": 2, "inner": 128, "longest": 64}
-
-
-def rows_of(count: int, length: int, vocab: int, draw: np.random.Generator) -> list[AnnotatedRow]:
-    """Full rows of random tokens, each with the next one as its target."""
-    segments, blocks = np.zeros(length, np.int32), draw.integers(vocab, size=(count, length + 1))
-    passages = [Passage(TokenRow(block[:-1], segments), int(block[-1])) for block in blocks]
-    return OBJECTIVE.annotator(None)(passages, np.arange(count), (1, 1))
-
-
-def ours(model: nn.Module, limits: BatchLimits, device: torch.device) -> Step:
-    """regard, as it trains: full rows; on CUDA, forward compiled, and all of a step captured."""
-    model, cuda = model.to(device).train(), device.type == "cuda"
-    forward = lambda batch: OBJECTIVE(model, batch)  # noqa: E731
-    plain = EagerStep(torch.compile(forward) if cuda else forward, lambda: half(device))
-    micro = GraphedStep(plain, model) if cuda else plain
-    optimiser = (GraphedOptimiser if cuda else ModelOptimiser)(model, ADAMW)
-    collate = lambda rows: OBJECTIVE.collate(rows, limits).to(device)  # noqa: E731
-    return training_step(collate, micro, optimiser)
-
-
-class TransformersLM(nn.Module):
-    """transformers' GPT-2 and the mean loss of the next tokens."""
-
-    def __init__(self, model: nn.Module, facts: TrunkWithHeads):
-        from transformers import GPT2Config, GPT2LMHeadModel
-
-        super().__init__()
-        config = GPT2Config(**gpt2.HF.config_of(facts), attn_implementation="sdpa")
-        self.model = GPT2LMHeadModel(config)
-        weights = gpt2.HF.weights.write(weights_of(model), Extras())
-        assert not self.model.load_state_dict(weights, strict=False).unexpected_keys
-        self.model.tie_weights()
-
-    def forward(self, tokens_BL: Tensor, targets_BL: Tensor) -> Tensor:
-        logits_BLV = self.model(tokens_BL, use_cache=False).logits
-        return cross_entropy(logits_BLV.flatten(0, 1), targets_BL.flatten())
-
-
-def theirs(peer: nn.Module, device: torch.device, *, compiled: bool) -> Step:
-    """A peer; compiled as a whole, or only traced where there is no GPU."""
-    peer = peer.to(device).train()
-    parameters = list(peer.parameters())  # each once
-    matrices, vectors = ([p for p in parameters if (p.ndim >= 2) == two] for two in (True, False))
-    groups = [
-        {"params": matrices, "weight_decay": ADAMW.decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-    adam = torch.optim.AdamW(groups, lr=ADAMW.rate, betas=ADAMW.betas, eps=ADAMW.eps, fused=True)
-    backend = "inductor" if device.type == "cuda" else "aot_eager"
-    forward = torch.compile(peer, backend=backend) if compiled else peer
-
-    def step(rows: list[AnnotatedRow]) -> Tensor:
-        columns = [one.row.tokens for one in rows], [one.targets[CausalLM.head] for one in rows]
-        given = [move_tensor(torch.from_numpy(np.stack(one)), device) for one in columns]
-        with half(device):
-            loss = forward(*given)
-        loss.backward()
-        nn.utils.clip_grad_norm_(parameters, ADAMW.clip)
-        adam.step()
-        adam.zero_grad()
-        return loss.detach()
-
-    return step
-
-
-class Peer(NamedTuple):
-    """How it is called, how it is built from regard's model, and whether it is compiled."""
-
-    name: str
-    like: Callable[[nn.Module, TrunkWithHeads], nn.Module]
-    compiled: bool
-
-
 PEERS = {
-    "plain": Peer("plain GPT-2, compiled", PlainGPT.like, compiled=True),
-    "eager": Peer("transformers", TransformersLM, compiled=False),
-    "compiled": Peer("transformers, compiled", TransformersLM, compiled=True),
+    "plain": "plain GPT-2, compiled",
+    "plain-eager": "plain GPT-2",
+    "plain-graphs": "plain GPT-2, compiled, graphs",
+    "eager": "transformers",
+    "compiled": "transformers, compiled",
+    "graphs": "transformers, compiled, graphs",
 }
+USUAL = ["plain", "eager", "compiled"]
+
+
+def facts_of(size: str, tiny: bool) -> TrunkWithHeads:
+    """GPT-2 without dropout."""
+    facts = change(OBJECTIVE.fit(gpt2.PAPER.sizes[size]), dropout=0.0, attention_dropout=0.0)
+    return change(facts, **TINY) if tiny else facts
+
+
+def initial_model(facts: TrunkWithHeads) -> nn.Module:
+    """The model that all systems begin with."""
+    torch.manual_seed(1)
+    return facts.build()
+
+
+def annotated(batch: np.ndarray) -> list[AnnotatedRow]:
+    """Rows with their next tokens as targets."""
+    segments = np.zeros(batch.shape[1] - 1, np.int32)
+    passages = [Passage(TokenRow(row[:-1], segments), int(row[-1])) for row in batch]
+    return OBJECTIVE.annotator(None)(passages, np.arange(len(batch)), (1, 1))
+
+
+def ours(size: str, tiny: bool, corpus: dict[str, Any], rows: int) -> System:
+    """regard: full rows."""
+    limits = BatchLimits(rows * corpus["length"], rows, corpus["length"])
+    step = training_step(
+        initial_model(facts_of(size, tiny)),
+        OBJECTIVE,
+        lambda batch: OBJECTIVE.collate(batch, limits),
+        ADAMW,
+        device(),
+    )
+    return rounds_over(step, [annotated(batch) for batch in batches_of(blocks(**corpus), rows)])
 
 
 def main() -> None:
@@ -129,44 +95,44 @@ def main() -> None:
     parser.add_argument("--size", choices=list(gpt2.PAPER.sizes), default="small")
     parser.add_argument("--rows", type=int, default=32)
     parser.add_argument("--length", type=int, default=1024)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=100, help="begin no round after these")
     parser.add_argument("--steps", type=int, default=12, help="batches of --rows in a round")
-    parser.add_argument("--peers", nargs="*", choices=list(PEERS), default=list(PEERS))
+    parser.add_argument("--peers", nargs="*", choices=list(PEERS), default=USUAL)
     parser.add_argument("--tiny", action="store_true", help="a few steps of a very small model")
+    add_options(parser, rounds=7, seconds=100)
     asked = parser.parse_args()
-    torch.manual_seed(1)
-    facts = OBJECTIVE.fit(gpt2.PAPER.sizes[asked.size])
     if asked.tiny:
-        facts = change(facts, **TINY)
         asked.rows, asked.length, asked.rounds, asked.steps = 4, 64, 2, 2
-    compare(change(facts, dropout=0.0, attention_dropout=0.0), asked)
+    with TemporaryDirectory() as folder:
+        compare(asked, Path(folder))
 
 
-def compare(facts: TrunkWithHeads, asked: argparse.Namespace) -> None:
+def write_initial(facts: TrunkWithHeads, folder: Path) -> None:
+    """Write the model that all systems begin with, as peers read it."""
+    folders.write(folder, LoadedModel(gpt2.PAPER, facts, initial_model(facts)), "hf")
+
+
+def compare(asked: argparse.Namespace, folder: Path) -> None:
     """Let the systems take turns over the same rows."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    draw, vocab = np.random.default_rng(1), facts.trunk.embed.vocab
-    corpus = rows_of(asked.rows * asked.steps, asked.length, vocab, draw)
-    batches = [corpus[at : at + asked.rows] for at in range(0, len(corpus), asked.rows)]
-    limits = BatchLimits(asked.rows * asked.length, asked.rows, asked.length)
-    model = facts.build()
-    built: dict[str, Callable[[], Step]] = {
-        "regard": lambda: ours(copy.deepcopy(model), limits, device)
-    }
-    for name, like, compiled in (PEERS[one] for one in asked.peers):
-        built[name] = lambda like=like, compiled=compiled: theirs(
-            like(model, facts), device, compiled=compiled
+    facts = facts_of(asked.size, asked.tiny)
+    count, vocab = asked.rows * asked.steps, facts.trunk.embed.vocab
+    corpus = {"count": count, "length": asked.length, "vocab": vocab}
+    shape = {"corpus": corpus, "rows": asked.rows}
+    specs = {OURS: Spec("pretrain_gpt2:ours", {"size": asked.size, "tiny": asked.tiny, **shape})}
+    if asked.peers:
+        write_initial(facts, folder)
+    for form in asked.peers:
+        settings = {"form": form, "folder": str(folder), "optimiser": ADAMW, **shape}
+        specs[PEERS[form]] = Spec("peers.gpt2:causal_lm", settings)
+    with running(specs, asked) as workers:
+        print_speeds(
+            workers,
+            asked,
+            units=count * asked.length,
+            flops=facts.training_flops([(asked.length,)] * count),
+            size=asked.size,
+            rows=asked.rows,
+            length=asked.length,
         )
-    systems = {
-        name: warm_up(name, lambda build=build: round_of(build(), batches))
-        for name, build in built.items()
-    }
-    tokens = len(corpus) * asked.length
-    needed = facts.training_flops([(asked.length,)] * len(corpus))
-    print_speeds(systems, tokens, needed, asked.rounds, asked.seconds)
-    shape = {"size": asked.size, "rows": asked.rows, "length": asked.length}
-    print(json.dumps({**shape, **setting()}))
 
 
 if __name__ == "__main__":

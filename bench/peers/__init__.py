@@ -1,0 +1,1 @@
+"""Systems that regard is compared with: none of these files imports regard."""
