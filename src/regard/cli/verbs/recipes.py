@@ -24,8 +24,9 @@ def recipes(
 ) -> None:
     """List the recipes that come with regard, or print one of them.
 
-    Examples have not been run to their end, and have no expected score. A printed recipe is a starting point for your own. With --json, the list has the keys that each
-    file sets, and one recipe has every key and default.
+    Examples have not been run to their end, and have no expected score. A printed recipe is a
+    starting point for your own. With --json, the list has the keys that each file sets, and one
+    recipe has every key and default.
 
     Example: regard recipes tour > mine.toml
     """
