@@ -292,9 +292,20 @@ def test_recipes():
 def test_recipes_are_named_in_full(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     names = [json.loads(line)["recipe"] for line in run("recipes", "--json").stdout.splitlines()]
-    shown = run("recipes").stdout.splitlines()[1:]
-    assert [line.split()[0] for line in shown] == names
-    assert "…" not in "".join(shown)
+    shown = run("recipes").stdout
+    first = [line.split()[0] for line in shown.splitlines() if line]
+    assert [word for word in first if word in names] == names
+    assert "…" not in shown
+
+
+def test_examples_are_listed_apart():
+    lines = run("recipes").stdout.splitlines()
+    heading = lines.index("examples, without an expected score")
+    listed = [line.split()[0] for line in lines[heading + 2 :]]
+    records = map(json.loads, run("recipes", "--json").stdout.splitlines())
+    assert [record["recipe"] for record in records if record["example"]] == listed
+    assert "sst5-cove" in listed and "tour" not in listed
+    assert run("recipes", "sst5-cove").stdout.startswith("# SST-5")
 
 
 LONG = "x" * 100_000

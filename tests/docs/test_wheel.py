@@ -72,7 +72,8 @@ def test_verbs_run_from_an_empty_folder(scripts, tmp_path):
     regard = scripts / "regard"
     where = run(scripts / "python", "-c", "import regard; print(regard.__file__)", cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(scripts.parent)
-    assert "tour" in run(regard, "recipes", cwd=tmp_path)
+    listed = run(regard, "recipes", cwd=tmp_path)
+    assert "tour" in listed and "sst5-cove" in listed  # an example
     assert "[optimiser]" in run(regard, "recipes", "tour", cwd=tmp_path)
     assert "Bahdanau" in run(regard, "papers", cwd=tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -6,20 +6,23 @@ import torch
 
 from regard.ground.batch import TokenRow
 from regard.inside import parity
-from regard.models.facts import LabelHead, MLMHead, SentencePairHead, change, paths
-from regard.models.papers import LINEAGE, bert
+from regard.models.facts import Features, LabelHead, MLMHead, SentencePairHead, change, paths
+from regard.models.papers import LINEAGE, bert, elmo, lin, ma
 
 SMALL = {"width": 8, "heads": 2, "inner": 8, "depth": 2, "vocab": 20, "embedding": 8}
 
 
-OWN = {"cove": {"target.width": 16}}  # as wide as both directions of the source
+OWN = {
+    "cove": {"target.width": 16},  # as wide as both directions of the source
+    "ma": {"embedding": 38},
+}
 
 
 def small(paper):
     facts = next(iter(paper.sizes.values()))
     known = {path.split(".")[-1] for path, _ in paths(facts)}
     sizes = {name: size for name, size in SMALL.items() if name in known}
-    return change(facts, **sizes, **OWN.get(paper.key, {}))
+    return change(facts, **sizes | OWN.get(paper.key, {}))
 
 
 FACTS = {paper.key: small(paper) for paper in LINEAGE}
@@ -73,3 +76,15 @@ def test_rows_are_truncated_to_what_a_model_reads():
     assert len(example["trunk"].tokens) == len(example["trunk"].segments) == 8
     whole = parity.truncate({"source": row, "target": row}, FACTS["transformer"])
     assert len(whole["target"].tokens) == 12
+
+
+def test_random_words_have_characters_that_there_are():
+    frozen = Features(change(elmo.SMALL, vocab=7, longest=9).trunk)
+    words = {"trunk.embed.vocab": 1_000, "trunk.embed.characters.longest": 9}
+    with_characters = change(ma.LAPTOP, **words, **{"trunk.embed.characters.vocab": 5})
+    featured = change(lin.LAPTOP, features=frozen, **{"trunk.embed.vocab": 1_000})
+    for facts, most in ((with_characters, 5), (featured, 7)):
+        rows = [one["trunk"].tokens for one in parity.random_examples(facts)]
+        ids_TC = np.concatenate(rows)
+        assert ids_TC.shape[1] == 10
+        assert ids_TC[:, 0].max() > most > ids_TC[:, 1:].max()

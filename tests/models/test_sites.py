@@ -14,13 +14,17 @@ from regard.models.papers import LINEAGE, bahdanau, bert, lin, luong, sutskever,
 from regard.models.sites import AttentionSite, require_cross_attention
 
 SMALL = {"width": 8, "heads": 2, "inner": 8, "depth": 2, "vocab": 20, "embedding": 8, "cells": 8}
-OWN = {"cove:mt-lstm": {"target.width": 16}, "cove:classifier": {"trunk.stack.embedding": 24}}
+OWN = {
+    "cove:mt-lstm": {"target.width": 16},
+    "cove:classifier": {"trunk.stack.embedding": 24},
+    **{f"ma:{size}": {"embedding": 38} for size in ("base", "laptop")},
+}
 
 
 def small(name, facts):
     known = {path.split(".")[-1] for path, _ in paths(facts)}
     sizes = {fact: size for fact, size in SMALL.items() if fact in known}
-    return change(facts, **sizes, **OWN.get(name, {}))
+    return change(facts, **sizes | OWN.get(name, {}))
 
 
 FACTS = {

@@ -12,7 +12,7 @@ from regard.data.pretraining.row_plans import sentence_rows
 from regard.ground.batch import BatchLimits, TokenRow
 from regard.ground.errors import BadInput
 from regard.models.facts import ContextHead, change
-from regard.models.papers import bert, context2vec
+from regard.models.papers import bert, context2vec, ma
 from regard.objectives.negative_sampling import NegativeSampling
 from regard.objectives.rows import AnnotatedRow
 from regard.objectives.sum import Sum
@@ -114,6 +114,11 @@ def test_a_context_does_not_know_its_word():
 def test_a_model_whose_context_knows_the_word_is_refused(facts):
     with pytest.raises(BadInput, match="one recurrent layer in both directions"):
         Sum(NegativeSampling()).check(facts)
+
+
+def test_a_model_that_reads_characters_beside_words_is_refused():
+    with pytest.raises(BadInput, match="reads their characters as well"):
+        Sum(NegativeSampling()).check(ma.BASE)
 
 
 def test_label_smoothing_is_refused():

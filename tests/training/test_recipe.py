@@ -9,7 +9,7 @@ from regard.data.config import FilesConfig
 from regard.data.files.sources import Csv, JsonLines, Lines, Table
 from regard.ground.errors import BadInput
 from regard.training.recipe import read
-from regard.training.recipe_files import AboutConfig, built_in_recipes, find
+from regard.training.recipe_files import AboutConfig, built_in_recipes, find, is_example
 from small import RECIPE
 
 
@@ -22,10 +22,22 @@ def recipe(tmp_path):
 
 def test_every_recipe_that_comes_with_regard_is_valid_and_named_by_its_command():
     paths = built_in_recipes()
-    assert "tour" in [path.stem for path in paths]
+    names = [path.stem for path in paths]
+    assert "tour" in names and len({*names}) == len(names)
     for path in paths:
         about = read(path).about
         assert path.stem in about.command and about.hardware and about.minutes
+
+
+def test_recipes_have_an_expected_score_or_say_why_not_and_examples_have_none():
+    for path in built_in_recipes():
+        recipe, written = read(path), path.read_text(encoding="utf-8")
+        expected = recipe.expect or any(rung.expect for rung in recipe.rung)
+        if is_example(path):
+            assert not expected, path.stem
+            assert "not been run to its end" in written.replace("\n# ", " "), path.stem
+        else:
+            assert bool(expected) != ("# No expected score: " in written), path.stem
 
 
 @pytest.mark.parametrize(

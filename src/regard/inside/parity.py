@@ -72,6 +72,9 @@ def random_examples(facts: ModelFacts, without: Collection[int] = ()) -> Iterato
             count = min(length + number, trunk.embed.limit or length + number)
             known = [i for i in range(trunk.embed.vocab) if i not in without]
             tokens = draw(known, count, *trunk.ids_per_token)
+            if spelling := trunk.spelling_vocab:
+                ids = draw(range(spelling), count, *trunk.ids_per_token)
+                tokens = [[word[0], *row[1:]] for word, row in zip(tokens, ids, strict=True)]
             segments = draw(range(trunk.segments or 1), count)
             example[side] = TokenRow(tokens, segments)
         yield example

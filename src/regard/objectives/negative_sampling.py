@@ -71,6 +71,9 @@ class NegativeSampling(RowObjective):
         if not stack.bidirectional or stack.depth > 1:
             fault = "needs one recurrent layer in both directions: a state above it knows its word"
             raise BadInput(f"objective.negative-sampling: {fault}")
+        if facts.trunk.ids_per_token:
+            fault = "words have one id each, and this model reads their characters as well"
+            raise BadInput(f"objective.negative-sampling: {fault}")
 
     def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
         """Each sentence is a row."""

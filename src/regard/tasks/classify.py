@@ -38,6 +38,7 @@ from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.labels import LABEL_SETS, LabelSet
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
+from regard.text.words import Sentence
 
 METRICS = {
     "one": tuple(MEASURES),
@@ -72,7 +73,8 @@ class Classify(EncoderTask):
     """The task "classify", for any trunk."""
 
     name = "classify"
-    head, predictor_class, has_bpe_dropout = LabelHead, Classifier, True
+    head, predictor_class = LabelHead, Classifier
+    has_bpe_dropout = has_unknown_words = True
     tables: ClassVar = {
         "text": EncoderTextConfig,
         "images": ImagesConfig,
@@ -100,7 +102,7 @@ class Classify(EncoderTask):
         images = model.start is not None or paper(model.paper).tokenizer == ImageProcessor.name
         yield from unread_image_keys(self.table(ImagesConfig), images, self.single_label)
 
-    def tokenizer(self, folder: RunPaths, texts: Callable[[], Iterable[str]]) -> Any:
+    def tokenizer(self, folder: RunPaths, texts: Callable[[], Iterable[Sentence]]) -> Any:
         """A tokenizer; or the processor of a model that reads images."""
         of_paper, facts = self.facts(folder.data)
         config = self.table(ImagesConfig)

@@ -14,7 +14,7 @@ import numpy as np
 from torch import nn
 
 from regard.data.datasets.dataset import Batching, Dataset, TrainingData, split_held_out
-from regard.data.datasets.memory import MemoryDataset
+from regard.data.datasets.memory import MemoryDataset, UnknownWordRows
 from regard.data.files.fields import DropCounts
 from regard.ground.errors import BadInput
 from regard.models.facts import AnyHead, FirstToken, LastToken, MeanPool, TrunkWithHeads
@@ -32,8 +32,10 @@ from regard.tasks.run_paths import RunPaths
 from regard.tasks.runners.batch_runner import Predictor
 from regard.tasks.task import Prepared, Processes, TaskScores, mean_nll
 from regard.tasks.trunk_task import TrunkTask
+from regard.text.config import EncoderTextConfig
 from regard.text.labels import LABEL_SETS, LabelSet
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
+from regard.text.words import Sentence
 
 Encoded = tuple[Any, Any]  # a row, or the rows of an example, and the target
 
@@ -103,8 +105,8 @@ class EncoderTask(TrunkTask):
         """Its head, with one output; the labels of the data decide how many it gets."""
 
     @abstractmethod
-    def texts(self, example: Any) -> Iterable[str]:
-        """The texts of an example, from which a tokenizer may be trained."""
+    def texts(self, example: Any) -> Iterable[Sentence]:
+        """The texts of an example, or their words, from which a tokenizer may be trained."""
 
     def label_set(self, examples: Sequence[Any]) -> LabelSet | None:
         """The labels of the examples, if the task has labels."""
@@ -180,8 +182,11 @@ class EncoderTask(TrunkTask):
         examples: Sequence[Any],
         encoded: Sequence[Encoded],
     ) -> Dataset:
-        """The training examples as a dataset: the same rows in every epoch."""
-        return MemoryDataset(encoded)
+        """The training examples as a dataset: the same rows in every epoch, but unknown words."""
+        rate = self.table(EncoderTextConfig).unknown
+        if not rate:
+            return MemoryDataset(encoded)
+        return UnknownWordRows(encoded, tokenizer.words.unk, rate, self.recipe.train.seed)
 
     def keep_in_memory(self, tokenizer: Any, examples: list[Any]) -> list[Any]:
         """Development examples in a form that is quick to read in every evaluation."""

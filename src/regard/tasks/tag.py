@@ -65,7 +65,7 @@ class Tag(EncoderTask):
     """The task "tag", for any trunk. ``EncoderTask`` reads the files and runs the rest."""
 
     name = "tag"
-    head, predictor_class = TokenLabelHead, Tagger
+    head, predictor_class, has_unknown_words = TokenLabelHead, Tagger, True
     tables: ClassVar = {
         "text": EncoderTextConfig,
         "labels": TagsConfig,
@@ -79,9 +79,9 @@ class Tag(EncoderTask):
         """The table ``[labels]`` of the recipe."""
         return self.table(TagsConfig)
 
-    def texts(self, example: TaggedExample) -> tuple[str, ...]:
-        """The sentence, from which a tokenizer may be trained."""
-        return (" ".join(example.words),)
+    def texts(self, example: TaggedExample) -> tuple[Sequence[str]]:
+        """The words of the sentence, from which a tokenizer may be trained."""
+        return (example.words,)
 
     def label_set(self, examples: Sequence[TaggedExample]) -> LabelSet:
         """The tags that occur; in the scheme of the recipe, all that it has for their entities."""

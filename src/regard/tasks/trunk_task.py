@@ -41,12 +41,14 @@ from regard.text.tokenizers.list import (
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.tokenizers.word_tokenizer import Spelling, WordTokenizer
 from regard.text.vocabularies.vocabulary import numbers_in
+from regard.text.words import Sentence
 
 
 class TrunkTask(Task):
     """A task of a trunk with heads. ``decided`` are facts that a recipe cannot change, and why."""
 
     has_bpe_dropout: ClassVar[bool] = False  # whether training can draw BPE-dropout
+    has_unknown_words: ClassVar[bool] = False  # whether it can draw words that are unknown
     decided: ClassVar[Mapping[str, str]] = {
         "vocab": "text.vocab",
         "outputs": "the labels of the training data",
@@ -77,8 +79,9 @@ class TrunkTask(Task):
         for key in unread:
             value, tokenizer = getattr(text, key), f"whose tokenizer is {family!r}"
             yield f"text.{key} as {value!r} with model.paper = {model.paper!r}, {tokenizer}"
-        if not self.has_bpe_dropout and "dropout" in {*text.model_fields_set} - {*unread}:
-            yield "text.dropout"
+        for key, drawn in (("dropout", self.has_bpe_dropout), ("unknown", self.has_unknown_words)):
+            if not drawn and key in {*text.model_fields_set} - {*unread}:
+                yield f"text.{key}"
 
     @property
     def vocabulary_key(self) -> str | None:
@@ -145,9 +148,19 @@ class TrunkTask(Task):
         keys = {"at": config.features_at, "layers": config.features_layers}
         given: dict[str, Any] = {name: key for name, key in keys.items() if key is not None}
         encoder, spelling = model.facts.encoder, self._spelling_of(model)
+        facts = self._spelled_alike(facts, encoder.embed.characters_per_word)
         given |= {"model": encoder, "pieces": None if encoder.ids_per_token else spelling.longest}
         features = Features(**given) if own is None else replace(own, **given)
         return replace(facts, trunk=replace(facts.trunk, features=features))
+
+    def _spelled_alike(self, facts: TrunkWithHeads, characters: int) -> TrunkWithHeads:
+        """The model, which reads as many characters of a word as that of features, if it does."""
+        if not facts.trunk.embed.characters_per_word:
+            return facts
+        if not characters:
+            folder, ours = self.recipe.model.features, self.recipe.model.paper
+            raise BadInput(f"model.features: {folder} reads pieces of words, and {ours} characters")
+        return change(facts, **{"trunk.embed.characters.longest": characters})
 
     @property
     def _takes_parts(self) -> bool:
@@ -168,7 +181,7 @@ class TrunkTask(Task):
         """How words are read by the model, or by the one that gives features of them."""
         if (model := self._feature_model(data)) is not None:
             return self._spelling_of(model)
-        characters = sum(facts.trunk.ids_per_token)
+        characters = facts.trunk.embed.characters_per_word
         return CharacterVocabulary(characters) if characters else None
 
     def _spelling_of(self, model: LoadedModel) -> Spelling:
@@ -192,7 +205,7 @@ class TrunkTask(Task):
         """The family of the tokenizer that is learned."""
         return family_of(of_paper.tokenizer, self.table(EncoderTextConfig))
 
-    def tokenizer(self, folder: RunPaths, texts: Callable[[], Iterable[str]]) -> RowTokenizer:
+    def tokenizer(self, folder: RunPaths, texts: Callable[[], Iterable[Sentence]]) -> RowTokenizer:
         """That of ``model.start``, that of an earlier run, or one learned from ``texts``."""
         if (given := self.vocabulary(folder.data)) is not None:
             return given
@@ -214,7 +227,8 @@ class TrunkTask(Task):
         if prepared.labels is not None:
             facts = change(facts, outputs=len(prepared.labels))
         if self.vocabulary_key is None or self._takes_parts:
-            place = "trunk.embed." if self.recipe.model.features else ""
+            # Characters of words, and models of features, have vocabularies of their own.
+            place = "trunk.embed." if facts.trunk.ids_per_token else ""
             sizes = prepared.tokenizer.sizes
             facts = change(facts, **{place + name: size for name, size in sizes.items()})
         return facts

@@ -58,3 +58,6 @@ class EncoderTextConfig(TextConfig):
     kind: str | None = None
     """ "bpe", "byte-bpe", "unigram" or "wordpiece", or "words": whole words, without pieces; the
     default depends on the paper."""
+    unknown: float = Field(0.0, ge=0, lt=1)
+    """With `kind = "words"`: the share of words that is unknown in training, drawn in every epoch
+    among those that occur once in the training data (Lample et al., 2016, arXiv:1603.01360)."""

@@ -1,7 +1,7 @@
 """The words of a text: the unit of alignments and of attention maps."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from unicodedata import category
 
@@ -32,6 +32,8 @@ class Span(NamedTuple):
     end: int
 
 
+Sentence = str | Sequence[str]
+"""A text, or its words."""
 Spans = Callable[[str], list[Span]]
 """A function that finds the words of a text."""
 
@@ -75,3 +77,13 @@ def words(text: str) -> list[str]:
     if _IS_PLAIN(text):
         return _WORD.findall(text)
     return [text[start:end] for start, end in word_spans(text)]
+
+
+def words_of(sentence: Sentence) -> Sequence[str]:
+    """The words of a text, or those that are given."""
+    return words(sentence) if isinstance(sentence, str) else sentence
+
+
+def joined(sentence: Sentence) -> str:
+    """A text, or words with spaces between them."""
+    return sentence if isinstance(sentence, str) else " ".join(sentence)

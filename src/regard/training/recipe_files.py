@@ -16,6 +16,7 @@ from regard.ground.errors import BadInput, did_you_mean
 from regard.ground.files import read_bytes
 
 BUILT_IN = Path(__file__).parents[1] / "recipes"
+EXAMPLES = BUILT_IN / "examples"  # recipes that have not been run to their end, without a score
 
 
 class AboutConfig(Config):
@@ -60,8 +61,13 @@ def find(name: str) -> Path:
 
 
 def built_in_recipes() -> list[Path]:
-    """The recipes that come with regard."""
-    return sorted(BUILT_IN.glob("*.toml"))
+    """The recipes that come with regard; the examples among them come last."""
+    return [*sorted(BUILT_IN.glob("*.toml")), *sorted(EXAMPLES.glob("*.toml"))]
+
+
+def is_example(path: Path) -> bool:
+    """Whether a recipe that comes with regard is an example, without an expected score."""
+    return path.parent == EXAMPLES
 
 
 def read_tables(path: Path) -> dict[str, Any]:

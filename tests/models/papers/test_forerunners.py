@@ -1,7 +1,7 @@
 """The models before ELMo and ULMFiT that brought context from one task to another."""
 
 from regard.models.facts import ContextHead, change
-from regard.models.papers import context2vec, cove, dai, elmo, taglm
+from regard.models.papers import context2vec, cove, dai, elmo, ma, taglm
 from regard.models.papers.lin import BASE as LIN
 
 MIXTURE = 2  # the weight of one layer, and the scale
@@ -42,3 +42,9 @@ def test_the_parameters_of_cove():
     alone = count(change(LIN, embedding=900)) - 30_000 * 600  # whose words have 300 numbers
     assert count(cove.CLASSIFIER) == alone + encoder + MIXTURE
     assert cove.MT_LSTM.source.width == cove.FEATURES.width_at("input") == 600
+
+
+def test_the_parameters_of_ma_and_hovy():
+    characters = 261 * 30 + 30 * (3 * 30 + 1)
+    words = 400_000 * 100 + cells(4, 100 + 30, 200)
+    assert ma.PAPER.parameters(ma.BASE) == words + characters

@@ -13,6 +13,7 @@ from regard.training.recipe_files import (
     ExpectConfig,
     built_in_recipes,
     find,
+    is_example,
     read_tables,
 )
 
@@ -23,8 +24,9 @@ def recipes(
 ) -> None:
     """List the recipes that come with regard, or print one of them.
 
-    A printed recipe is a starting point for your own. With --json, the list has the keys that each
-    file sets, and one recipe has every key and default.
+    Examples have not been run to their end, and have no expected score. A printed recipe is a
+    starting point for your own. With --json, the list has the keys that each file sets, and one
+    recipe has every key and default.
 
     Example: regard recipes tour > mine.toml
     """
@@ -36,15 +38,25 @@ def recipes(
         text = path.read_text(encoding="utf-8")
         print_line(text.split("\n[expect]")[0].rstrip())  # the score is that of its own data
     else:
-        columns = ("recipe", "what", "hardware", "minutes", "expected")
-        print_table(columns, [*map(_row, built_in_recipes())], left=range(len(columns)))
+        _print_tables()
+
+
+def _print_tables() -> None:
+    """Recipes with their expected scores, then the examples."""
+    columns = ("recipe", "what", "hardware", "minutes", "expected")
+    by_kind: dict[bool, list[list[str]]] = {False: [], True: []}
+    for path in built_in_recipes():
+        by_kind[is_example(path)].append(_row(path))
+    print_table(columns, by_kind[False], left=range(len(columns)))
+    print_line("\nexamples, without an expected score")
+    print_table(columns[:-1], [row[:-1] for row in by_kind[True]], left=range(len(columns) - 1))
 
 
 def _print_records(path: Path | None) -> None:
     """One recipe with every key and default, or all by name with the keys of their files."""
     if path is None:
         for one in built_in_recipes():
-            print_json({"recipe": one.stem, **read_tables(one)})
+            print_json({"recipe": one.stem, "example": is_example(one), **read_tables(one)})
         return
     from regard.training.recipe import read
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from regard.data.counter_rng import streams, uniform
 from regard.data.sampler import Dataset
 from regard.ground.batch import TokenRow
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
@@ -81,6 +82,38 @@ class BPEDropoutRows(MemoryDataset):
 
     def weights(self, objective: Any, epoch: int, indices: np.ndarray) -> None:
         """Known after tokenising."""
+
+
+class UnknownWordRows(MemoryDataset):
+    """Encoded examples in which words that occur once are the ``unknown`` word, at that rate.
+
+    So the vector of unknown words is learned from rare ones (Lample et al., 2016). The characters
+    of a word stay. What is drawn follows from (seed, epoch, index).
+    """
+
+    def __init__(self, examples: Sequence[Any], unknown: int, rate: float, seed: int):
+        super().__init__(examples)
+        self.unknown, self.rate, self.seed = unknown, rate, seed
+        self.once_V = np.bincount(np.concatenate([_words(row) for row, _ in examples])) == 1
+
+    def read(self, epoch: int, indices: np.ndarray) -> list[Any]:
+        """With other words unknown in every epoch."""
+        streams_N = streams((self.seed, epoch), indices)
+        pairs = zip(indices, streams_N, strict=True)
+        return [self._draw(self.examples[i], stream) for i, stream in pairs]
+
+    def _draw(self, example: Any, stream: np.ndarray) -> tuple[TokenRow, Any]:
+        row, target = example
+        words_T = _words(row)
+        drawn_T = uniform(stream, np.arange(len(words_T))) < self.rate
+        tokens = np.array(row.tokens)
+        tokens.reshape(len(tokens), -1)[self.once_V[words_T] & drawn_T, 0] = self.unknown
+        return row._replace(tokens=tokens), target
+
+
+def _words(row: TokenRow) -> np.ndarray:
+    """The ids of the words of a row, without those of their characters."""
+    return np.reshape(row.tokens, (len(row.tokens), -1))[:, 0]
 
 
 def _content(rows: TokenRow | Sequence[TokenRow], target: Any) -> bytes:

@@ -16,9 +16,9 @@ from regard.parts.scalar_mix import ScalarMix
 
 
 class WordsWithFeatures(NamedTuple):
-    """The ids of words, and their features, if the embedding has any."""
+    """The ids of words (and of their characters), and features, if the embedding has any."""
 
-    tokens_T: Tensor
+    tokens: Tensor
     features_TD: Tensor | None
 
 
@@ -40,12 +40,16 @@ class FeatureEmbedding(EmbeddingModule):
         """The vectors of words."""
         return self.words.token
 
+    def word_ids(self, tokens_TC: Tensor) -> Tensor:
+        """The ids that vectors of words are read by: of each word, perhaps of its characters."""
+        return tokens_TC if self.words.ids_per_token else tokens_TC[:, 0]
+
     def static(self, tokens_TC: Tensor) -> Tensor:
         """The vectors of words alone."""
-        return self.words.static(tokens_TC[:, 0])
+        return self.words.static(self.word_ids(tokens_TC))
 
     def forward(self, given: WordsWithFeatures, layout: Layout) -> Tensor:
-        x_TD = self.words(given.tokens_T, layout)
+        x_TD = self.words(given.tokens, layout)
         if given.features_TD is None:
             return x_TD
         return torch.cat([x_TD, given.features_TD.to(x_TD.dtype)], dim=-1)
@@ -136,7 +140,7 @@ class FeaturedTrunk(nn.Module):
         """A state for every word; ``more`` is what only a trunk of that kind is given."""
         layers = self.frozen(tokens_TC[:, 1:], layout)
         mixed = {place: self.dropout(mix(layers)) for place, mix in self.mixes.items()}
-        given = WordsWithFeatures(tokens_TC[:, 0], mixed.get("input"))
+        given = WordsWithFeatures(self.embed.word_ids(tokens_TC), mixed.get("input"))
         if self.joined:
             more["joined"] = dict.fromkeys(self.joined, mixed["between"])
         encoded = self.inner(given, layout, tape=tape, **more)

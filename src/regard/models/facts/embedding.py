@@ -9,7 +9,7 @@ from regard.ground.errors import BadInput
 from regard.models.facts.checks import at_least, one_of, share
 from regard.models.facts.positions import Position
 from regard.parts.activation import ACTIVATIONS
-from regard.parts.embeddings.characters import CharacterEmbedding
+from regard.parts.embeddings.characters import CharacterEmbedding, SpelledEmbedding
 from regard.parts.embeddings.embed import Embedding
 from regard.parts.embeddings.patches import LearnedGrid, PatchEmbedding, SinusoidGrid
 
@@ -26,6 +26,7 @@ class AnyEmbedding:
     segments: int = 0
     embedding_size: int | None = None
     prefix_tokens: int | None = None  # before each row; None: those of the tokenizer
+    spelling_vocab: int = 0  # how many ids characters have beside those of words
     joined: Mapping[int, int] = MappingProxyType({})  # sizes of features, by the layer they join
 
     @property
@@ -43,6 +44,11 @@ class AnyEmbedding:
         """The shape of the ids of a token: one id, or those of its characters."""
         return ()
 
+    @property
+    def characters_per_word(self) -> int:
+        """How many characters of a word it reads; 0 if it reads none."""
+        return 0
+
     def vectors(self, length: int) -> int:
         """How many vectors a row of so many tokens becomes: by default one for each."""
         return length
@@ -57,59 +63,13 @@ class AnyEmbedding:
 
 
 @dataclass(frozen=True)
-class Tokens(AnyEmbedding):
-    """Token, position and segment vectors, of the width that the stack reads.
-
-    ``scaled`` multiplies token vectors by √width; ``normed`` adds a layer norm. With
-    ``embedding_size`` all vectors have that size instead, and a linear layer maps their sum to the
-    width of the stack (factorised embeddings: Lan et al., 2019, section 3.1). The dropout on their
-    sum is that of the stack, or else ``embedding_dropout``; ``word_dropout`` drops all vectors of a
-    token in a batch (Gal & Ghahramani, 2016).
-    """
-
-    vocab: int
-    position: Position | None
-    segments: int = 0
-    scaled: bool = False
-    normed: bool = False
-    embedding_size: int | None = None
-    embedding_dropout: float | None = None
-    word_dropout: float = 0.0
-
-    def __post_init__(self) -> None:
-        at_least(1, "vocab", self.vocab)
-        at_least(0, "segments", self.segments)
-        at_least(1, "embedding_size", self.embedding_size)
-        share("embedding_dropout", self.embedding_dropout or 0.0)
-        share("word_dropout", self.word_dropout)
-
-    def build(self, width: int, dropout: float, eps: float = 1e-5) -> Embedding:
-        """The embedding for a stack that reads vectors of that size."""
-        size = self.embedding_size or width
-        return Embedding(
-            self.vocab,
-            size,
-            position=None if self.position is None else self.position.build(size),
-            segments=self.segments,
-            scaled=self.scaled,
-            norm=eps if self.normed else None,
-            dropout=dropout if self.embedding_dropout is None else self.embedding_dropout,
-            projected=None if self.embedding_size is None else width,
-            word_dropout=self.word_dropout,
-        )
-
-    def products(self, width: int) -> int:
-        """Products for each token: those of the projection."""
-        return 0 if self.embedding_size is None else self.embedding_size * width
-
-
-@dataclass(frozen=True)
 class Characters(AnyEmbedding):
     """Words by their characters: convolutions, highway layers, a projection (ELMo's).
 
     A token is the ids of ``longest`` characters, each a vector of ``character_size``. ``filters``
     are (characters that one reads, number of such filters). ``vocab`` counts bytes and the ids that
-    begin and end sentences and words, and fill words up.
+    begin and end sentences and words, and fill words up. Words that are not ``projected`` have as
+    many numbers as there are filters.
     """
 
     filters: tuple[tuple[int, int], ...]
@@ -118,6 +78,7 @@ class Characters(AnyEmbedding):
     character_size: int = 16
     highways: int = 2
     character_activation: str = "relu"
+    projected: bool = True
 
     def __post_init__(self) -> None:
         for name in ("vocab", "longest", "character_size"):
@@ -138,18 +99,24 @@ class Characters(AnyEmbedding):
         return (self.longest,)
 
     @property
+    def characters_per_word(self) -> int:
+        return self.longest
+
+    @property
     def all_filters(self) -> int:
         """Their number."""
         return sum(count for _, count in self.filters)
 
     def build(self, width: int, dropout: float, eps: float = 1e-5) -> CharacterEmbedding:
         """The embedding for a stack that reads vectors of that size."""
+        if not self.projected and width != (total := self.all_filters):
+            raise BadInput(f"filters: {total} numbers of a word, and the layers read {width}")
         return CharacterEmbedding(
             self.vocab,
             self.character_size,
             self.filters,
             self.highways,
-            width,
+            width if self.projected else None,
             longest=self.longest,
             activation=ACTIVATIONS[self.character_activation],
             dropout=dropout,
@@ -162,7 +129,90 @@ class Characters(AnyEmbedding):
             for reach, count in self.filters
         )
         total = self.all_filters
-        return filters + self.highways * 2 * total * total + total * width
+        projection = total * width if self.projected else 0
+        return filters + self.highways * 2 * total * total + projection
+
+
+@dataclass(frozen=True)
+class Tokens(AnyEmbedding):
+    """Token, position and segment vectors, of the width that the stack reads.
+
+    ``scaled`` multiplies token vectors by √width; ``normed`` adds a layer norm. With
+    ``embedding_size`` all vectors have that size instead, and a linear layer maps their sum to the
+    width of the stack (factorised embeddings: Lan et al., 2019, section 3.1). The dropout on their
+    sum is that of the stack, or else ``embedding_dropout``; ``word_dropout`` drops all vectors of a
+    token in a batch (Gal & Ghahramani, 2016). With ``characters``, tokens are words, and a vector
+    from the characters of each stands beside its own (Ma & Hovy, 2016): they share the width.
+    """
+
+    vocab: int
+    position: Position | None
+    segments: int = 0
+    scaled: bool = False
+    normed: bool = False
+    embedding_size: int | None = None
+    embedding_dropout: float | None = None
+    word_dropout: float = 0.0
+    characters: Characters | None = None
+
+    def __post_init__(self) -> None:
+        at_least(1, "vocab", self.vocab)
+        at_least(0, "segments", self.segments)
+        at_least(1, "embedding_size", self.embedding_size)
+        share("embedding_dropout", self.embedding_dropout or 0.0)
+        share("word_dropout", self.word_dropout)
+        if self.characters is not None and self.characters.projected:
+            raise BadInput("characters: beside word vectors they are not projected")
+
+    @property
+    def ids_per_token(self) -> tuple[int, ...]:
+        return () if self.characters is None else (1 + self.characters.longest,)
+
+    @property
+    def characters_per_word(self) -> int:
+        return 0 if self.characters is None else self.characters.longest
+
+    @property
+    def spelling_vocab(self) -> int:  # type: ignore[override]
+        return 0 if self.characters is None else self.characters.vocab
+
+    @property
+    def _beside(self) -> int:
+        """How many numbers of a vector are those of characters."""
+        return 0 if self.characters is None else self.characters.all_filters
+
+    def build(self, width: int, dropout: float, eps: float = 1e-5) -> Embedding | SpelledEmbedding:
+        """The embedding for a stack that reads vectors of that size."""
+        if (own := width - self._beside) < 1:
+            raise BadInput(
+                f"embedding: {width} numbers, of words and characters, have no room for "
+                f"{self._beside} of characters"
+            )
+        words = self._build_words(own, dropout, eps)
+        if self.characters is None:
+            return words
+        rate = dropout if self.embedding_dropout is None else self.embedding_dropout
+        return SpelledEmbedding(words, self.characters.build(self._beside, rate))
+
+    def _build_words(self, width: int, dropout: float, eps: float) -> Embedding:
+        size = self.embedding_size or width
+        return Embedding(
+            self.vocab,
+            size,
+            position=None if self.position is None else self.position.build(size),
+            segments=self.segments,
+            scaled=self.scaled,
+            norm=eps if self.normed else None,
+            dropout=dropout if self.embedding_dropout is None else self.embedding_dropout,
+            projected=None if self.embedding_size is None else width,
+            word_dropout=self.word_dropout,
+        )
+
+    def products(self, width: int) -> int:
+        """Products for each token: those of the projection, and of the characters."""
+        own, filters = width - self._beside, self.characters
+        characters = 0 if filters is None else filters.products(self._beside)
+        return characters + (0 if self.embedding_size is None else self.embedding_size * own)
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,12 @@ class Trunk:
         position = self.embed.position
         if position is not None and position.by_distance and not self.stack.attends:
             raise BadInput("position: relative positions need self-attention layers")
+        characters = self.embed.characters_per_word
+        if self.features is not None and characters not in (0, self.features.ids_per_word):
+            raise BadInput(
+                f"features: their model reads {self.features.ids_per_word} ids of a word, and the "
+                f"words {characters} characters: these must be the same"
+            )
         for layer in () if self.features is None else self.features.joined:
             if not self.stack.joins_features:
                 raise BadInput("features: only recurrent encoders read them between layers")
@@ -151,6 +157,13 @@ class Trunk:
         if self.features is None:
             return self.embed.ids_per_token
         return (1 + self.features.ids_per_word,)
+
+    @property
+    def spelling_vocab(self) -> int:
+        """How many ids characters, or pieces, of words have, where they stand beside a word's."""
+        return (
+            self.embed.spelling_vocab if self.features is None else self.features.model.embed.vocab
+        )
 
     @property
     def eager(self) -> bool:

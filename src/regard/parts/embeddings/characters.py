@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from regard.ground.layout import Layout
 from regard.parts.dropout import Dropout
-from regard.parts.embeddings.embed import EmbeddingModule
+from regard.parts.embeddings.embed import Embedding, EmbeddingModule
 
 WORDS = 1_024  # at once, without gradients: a character has as many numbers as there are filters
 
@@ -32,7 +32,7 @@ class CharacterEmbedding(EmbeddingModule):
 
     ``filters`` are (characters that one reads, number of such filters). The largest output of each
     filter in the word goes through an ``activation``, highway layers and a projection to ``width``
-    numbers.
+    numbers, if there is a width.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class CharacterEmbedding(EmbeddingModule):
         size: int,
         filters: Sequence[tuple[int, int]],
         highways: int,
-        width: int,
+        width: int | None,
         *,
         longest: int,
         activation: Callable[[Tensor], Tensor],
@@ -54,9 +54,10 @@ class CharacterEmbedding(EmbeddingModule):
         self.filters = nn.ModuleList(nn.Conv1d(size, count, reach) for reach, count in filters)
         total = sum(count for _, count in filters)
         self.highways = nn.ModuleList(Highway(total) for _ in range(highways))
-        self.projection = nn.Linear(total, width)
-        nn.init.normal_(self.projection.weight, std=total**-0.5)
-        nn.init.zeros_(self.projection.bias)
+        self.projection = None if width is None else nn.Linear(total, width)
+        if self.projection is not None:
+            nn.init.normal_(self.projection.weight, std=total**-0.5)
+            nn.init.zeros_(self.projection.bias)
         self.activation = activation
         self.dropout = Dropout(dropout)
 
@@ -80,4 +81,35 @@ class CharacterEmbedding(EmbeddingModule):
         x_ND = torch.cat([self.activation(layer(x_NDC).amax(-1)) for layer in self.filters], -1)
         for layer in self.highways:
             x_ND = layer(x_ND)
-        return self.projection(x_ND)
+        return x_ND if self.projection is None else self.projection(x_ND)
+
+
+class SpelledEmbedding(EmbeddingModule):
+    """[word; characters]: the vector of a word beside one from its characters (Ma & Hovy, 2016).
+
+    A token is the id of a word and the ids of its characters.
+    """
+
+    def __init__(self, words: Embedding, characters: CharacterEmbedding):
+        super().__init__()
+        self.words, self.characters = words, characters
+        self.ids_per_token = (1 + sum(characters.ids_per_token),)
+        self.position_limit, self.segments = words.position_limit, words.segments
+        self.scale = words.scale
+
+    @property
+    def token(self) -> nn.Embedding:
+        """The vectors of words."""
+        return self.words.token
+
+    def forward(self, tokens_TC: Tensor, layout: Layout) -> Tensor:
+        """A vector for each word; a word of the fill has one id."""
+        if tokens_TC.ndim == 1:
+            tokens_TC = tokens_TC[:, None].expand(-1, *self.ids_per_token)
+        parts = self.words(tokens_TC[:, 0], layout), self.characters(tokens_TC[:, 1:], layout)
+        return torch.cat(parts, dim=-1)
+
+    def static(self, tokens_TC: Tensor) -> Tensor:
+        """Both vectors of each word, without positions and segments."""
+        parts = self.words.static(tokens_TC[:, 0]), self.characters.static(tokens_TC[:, 1:])
+        return torch.cat(parts, dim=-1)

@@ -23,9 +23,7 @@ from regard.text.inputs import check_text
 from regard.text.labels import LabelSet
 from regard.text.templates import WordRow
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
-from regard.text.words import Span, Spans, spaced_spans, word_spans
-
-Sentence = str | Sequence[str]  # a text, or its words
+from regard.text.words import Sentence, Span, Spans, spaced_spans, word_spans
 
 
 @dataclass(frozen=True)

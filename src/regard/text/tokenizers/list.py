@@ -15,6 +15,7 @@ from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 from regard.text.tokenizers.word_tokenizer import Spelling, WordTokenizer, WordVocabulary
 from regard.text.vocabularies.lexicon import Lexicon
 from regard.text.vocabularies.train_tokenizer import train
+from regard.text.words import Sentence, joined
 
 PLAIN = PlainTokenizer.name  # the family of subwords without special tokens
 
@@ -37,9 +38,10 @@ LEARNED: dict[str, type[RowTokenizer]] = {
 
 
 UNREAD: dict[str, tuple[str, ...]] = {
-    PLAIN: (),
-    CharacterTokenizer.name: ("normalise", "dropout", "lower"),
-    "images": ("vocab", "normalise", "dropout", "lower"),
+    PLAIN: ("unknown",),
+    WordTokenizer.name: ("normalise", "dropout"),
+    CharacterTokenizer.name: ("normalise", "dropout", "lower", "unknown"),
+    "images": ("vocab", "normalise", "dropout", "lower", "unknown"),
 }
 """Keys of the table ``text`` that a family does not have, where these are not those of most."""
 
@@ -56,24 +58,25 @@ def family_of(of_paper: str, config: EncoderTextConfig) -> str:
 
 def learn_tokenizer(
     family: str,
-    texts: Iterable[str],
+    sentences: Iterable[Sentence],
     config: EncoderTextConfig,
     longest: int | None,
     special_tokens: Sequence[str] = (),
     spelling: Spelling | None = None,
     more_words: Sequence[str] = (),
 ) -> RowTokenizer:
-    """A tokenizer of that family, learned from texts as a recipe says.
+    """A tokenizer of that family, learned from texts, or lists of words, as a recipe says.
 
     Families with special tokens can have further ones. ``spelling`` is how words are read, where
     not by an id alone; ``more_words`` are known beside those of the texts.
     """
     if family in (CharacterTokenizer.name, WordTokenizer.name):
-        lexicon = Lexicon.learn(texts, config.vocab, lower=config.lower)
+        lexicon = Lexicon.learn(sentences, config.vocab, lower=config.lower)
         if family == WordTokenizer.name:
             known = lexicon.extended(more_words)
             return WordTokenizer(WordVocabulary(known, config.lower, spelling))
         return CharacterTokenizer(cast(CharacterVocabulary, spelling), lexicon)
+    texts = map(joined, sentences)
     if family != PLAIN:
         kind = family_of_kind(config.kind, family)
         return train_encoder_tokenizer(
@@ -102,5 +105,5 @@ def unread_settings(family: str, config: EncoderTextConfig) -> Iterator[str]:
     kinds = [kind for kind in every if family in (kind, WHOLE_WORDS.get(kind, family))]
     if family != PLAIN and config.kind not in (None, *kinds):
         yield "kind"
-    unread = UNREAD.get(family, ("normalise", "dropout"))
+    unread = UNREAD.get(family, ("normalise", "dropout", "unknown"))
     yield from (key for key in unread if key in config.model_fields_set)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_bytes, replacing
-from regard.text.words import words
+from regard.text.words import Sentence, words, words_of
 
 SPECIAL = UNKNOWN, BEGIN, END = "<UNK>", "<S>", "</S>"
 
@@ -21,7 +21,7 @@ class Lexicon:
     words: tuple[str, ...]
 
     @classmethod
-    def learn(cls, texts: Iterable[str], size: int, *, lower: bool = False) -> "Lexicon":
+    def learn(cls, texts: Iterable[Sentence], size: int, *, lower: bool = False) -> "Lexicon":
         """The most frequent words; of equally frequent ones the first by their letters."""
         if size < len(SPECIAL):
             raise BadInput(
@@ -29,7 +29,7 @@ class Lexicon:
             )
         counts = Counter[str]()
         for text in texts:
-            counts.update(words(text.lower() if lower else text))
+            counts.update(word.lower() if lower else word for word in words_of(text))
         if not counts:
             raise BadInput("data.train: there is no text to learn words from")
         by_count = sorted(counts.keys() - {*SPECIAL}, key=lambda word: (-counts[word], word))

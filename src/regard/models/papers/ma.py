@@ -1,0 +1,38 @@
+"""BiLSTM-CNN-CRF (Ma & Hovy, 2016, arXiv:1603.01354): a tagger that reads words and characters.
+
+x_k = [w_k; c_k]: the vector of a word (GloVe's, 100 numbers), in lower case, beside the largest
+output of each of 30 filters over the characters of the word as it is written; a bidirectional LSTM
+layer over x, and a CRF over its states. Characters are bytes here, and dropout falls on x and on
+the states, not on the vectors of characters. Recipes name the vectors (``model.vectors``) and the
+CRF (``labels.crf``).
+"""
+
+from regard.models.facts import Characters, RNNEncoderFacts, Tokens, Trunk, TrunkWithHeads, change
+from regard.models.paper import Paper
+from regard.text.tokenizers.word_tokenizer import WordTokenizer
+
+CHARACTERS = Characters(
+    filters=((3, 30),),
+    longest=30,
+    character_size=30,
+    highways=0,
+    character_activation="tanh",
+    projected=False,
+)
+BASE = TrunkWithHeads(
+    trunk=Trunk(
+        Tokens(vocab=400_000, position=None, characters=CHARACTERS),
+        RNNEncoderFacts(width=200, embedding=130, direction="both", dropout=0.5),
+    )
+)
+LAPTOP = change(BASE, width=100, embedding=80)
+
+PAPER = Paper(
+    name="Ma",
+    year=2016,
+    title="End-to-end Sequence Labeling via Bi-directional LSTM-CNNs-CRF",
+    arxiv="1603.01354",
+    after="Zaremba",
+    sizes={"base": BASE, "laptop": LAPTOP},
+    tokenizer=WordTokenizer.name,
+)
