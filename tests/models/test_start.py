@@ -93,6 +93,7 @@ def test_a_distilbert_starts_from_a_bert_without_its_segments_and_pool(teacher, 
     start, whole = read_start(config, tmp_path), folders.read(teacher)
     assert start.paper.name == "DistilBERT"
     assert start.facts.pool is None and start.facts.trunk.embed.segments == 0
+    assert start.facts.trunk.stack.attention_output_dropout == 0
     ours, theirs = weights_of(start.module), weights_of(whole.module)
     dropped = {"trunk.embed.segment.weight", "pool.dense.weight", "pool.dense.bias"}
     assert others(theirs).keys() - others(ours).keys() == dropped
