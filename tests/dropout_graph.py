@@ -1,9 +1,9 @@
 """Where dropout falls in a model: read from the graph of gradients of a training step.
 
 Each dropout leaves a node in the graph of autograd. A place says what it falls on and what reads
-the result: the nearest layers with weights, or other dropouts, in both directions. A connection that
-passes a dropout by, such as a residual, is seen as well, for it reaches another layer. Layers have
-their names in the model, without "trunk".
+the result: the nearest layers with weights, or other dropouts, in both directions. A connection
+that passes a dropout by, such as a residual, is seen as well, for it reaches another layer. Layers
+have their names in the model, without "trunk".
 """
 
 import re

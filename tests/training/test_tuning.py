@@ -503,6 +503,8 @@ def test_what_is_positive_must_be_a_label(corpora, tmp_path):
 def test_every_example_counts_in_the_mark_of_data(corpora, tmp_path, kind):
     examples = data_of(prepared(corpora(kind), tmp_path / "run")).train
     *others, (rows, goal) = examples
+    assert MemoryDataset(examples[:1] + [*examples][1:]).fingerprint == examples.fingerprint
+    assert MemoryDataset([(rows, goal), *[*examples][1:]]).fingerprint != examples.fingerprint
     (other_rows, other_goal) = next(one for one in others if repr(one[1]) != repr(goal))
     assert MemoryDataset([*others, (other_rows, goal)]).fingerprint != examples.fingerprint
     assert MemoryDataset([*others, (rows, other_goal)]).fingerprint != examples.fingerprint

@@ -426,8 +426,7 @@ def test_labels_are_the_numbers_of_published_heads():
         assert label == int(first[0] > second[0])
     for row, label in all_pairs(documents, 12, (0, 0)):
         first, second = parts(row.tokens)
-        follows = second[0] == first[-1] + 1 or 0 < second[0] - first[-1] < 3  # or truncated
-        assert label == int(not follows)
+        assert label == int((first[0] - 10) // 18 != (second[0] - 10) // 18)  # of one document
 
 
 def test_documents_of_single_sentences_have_no_order():
