@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from regard.ground.errors import BadInput
+from regard.models import start as starts
 from regard.models.config import ModelConfig
 from regard.models.facts import FirstToken, LabelHead, change
 from regard.models.formats import folder as folders
@@ -86,6 +87,14 @@ def test_runs_start_from_the_chosen_layers(teacher, tmp_path, task):
     assert {"trunk.embed.token.weight"} < {*taken}
     assert ("pool.dense.weight" if task == "classify" else "heads.mlm.dense.weight") in taken
     assert all(torch.equal(ours[name], theirs[name]) for name in taken)
+
+
+def test_a_start_may_have_an_id_of_the_hub(teacher, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(starts, "fetch", lambda name: asked.append(name) or teacher)
+    start = read_start(ModelConfig(start="bert-base-uncased"), tmp_path)
+    assert asked == ["bert-base-uncased"]
+    assert same(weights_of(start.module), weights_of(folders.read(teacher).module))
 
 
 def test_a_distilbert_starts_from_a_bert_without_its_segments_and_pool(teacher, tmp_path):

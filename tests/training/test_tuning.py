@@ -345,7 +345,12 @@ def test_all_metrics_are_reported_whichever_chooses_the_weights(corpora, tmp_pat
         (
             "one",
             ["model.start=nowhere", "model.size=", "text=false"],
-            "model.start: nowhere is no folder",
+            "model.start: nowhere: no such folder, and not in the cache of the hub",
+        ),
+        (
+            "one",
+            ["model.start=no/such/folder", "model.size=", "text=false"],
+            "model.start: no/such/folder is no folder, here or under",
         ),
         ("one", ["batches.longest=49"], "rows of 49 tokens, and the encoder knows 48 positions"),
         ("one", ["data.train.reader=SQuAD"], "no reader for task 'classify' is called 'SQuAD'"),

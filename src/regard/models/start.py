@@ -45,8 +45,8 @@ def read_start(config: ModelConfig, data: Path) -> LoadedModel | None:
 
 
 def read_folder(start: StartConfig, data: Path) -> LoadedModel:
-    """The model in the folder of a start, here or under the data root."""
-    return read_model("model.start", start.folder, data)
+    """The model of a start: a folder here or under the data root, or one of the hub."""
+    return read_model("model.start", start.folder, data, hub=True)
 
 
 def read_model(key: str, name: str, data: Path, *, hub: bool = False) -> LoadedModel:
