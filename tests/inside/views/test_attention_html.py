@@ -23,7 +23,6 @@ from regard.inside.attention.induction import InductionScores
 from regard.inside.attention.rollout import RolloutMap
 from regard.inside.attention.word_weights import WordWeights
 from regard.inside.studies.gradient_reach import GradientReach
-from regard.inside.studies.ladder import Ladder
 from regard.inside.views import attention_html
 from regard.inside.views.escape import escape_controls
 from regard.tasks.inference.classifier import LabelPrediction
@@ -218,7 +217,6 @@ PAGES = {
     "image": image_example(),
     "words": WordWeights(None, ("a", "b"), np.array([0.3, 0.7])),
     "induction": InductionScores("a a", (np.array([0.1, 0.9]),), 1, 0.5),
-    "ladder": Ladder("a ladder", [], "beam 5"),
     "gradients": GradientReach("gradients", {}),
 }
 

@@ -109,7 +109,7 @@ def test_the_page_of_an_image_opens_at_the_chosen_layer_head_and_patch(image):
         (image.choose("encoder rollout"), image.rollout()),
     ):
         least, peak = shown(view, 'return [+text("least"), +text("peak")]')
-        assert [least, peak] == pytest.approx(limits(grid), abs=0.005 * grid.max())
+        assert [least, peak] == pytest.approx(limits(grid), abs=0.005 * float(grid.max()))
 
 
 def test_a_rollout_is_shown_through_all_layers_or_through_one(text):
