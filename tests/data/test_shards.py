@@ -106,6 +106,17 @@ def test_truncated_files_are_named(tmp_path, part, change):
         TokenShard(tmp_path / "a")
 
 
+@pytest.mark.parametrize("at", [0, -1])
+def test_changed_bits_are_found_in_every_block(tmp_path, monkeypatch, at):
+    monkeypatch.setattr("regard.data.shards.BLOCK", 2)
+    stored = write_rows(tmp_path / "a", ROWS, vocab=70_000)
+    content = bytearray((tmp_path / "a.bin").read_bytes())
+    content[at] ^= 1
+    (tmp_path / "a.bin").write_bytes(content)
+    with pytest.raises(BadInput, match=r"a\.bin: damaged"):
+        stored.verify()
+
+
 def test_changed_bits_are_found(tmp_path):
     stored = write_rows(tmp_path / "a", ROWS, vocab=70_000)
     rewrite(tmp_path / "a.bin", flip)

@@ -183,6 +183,15 @@ def test_compiled_vocabularies_are_padded_by_impossible_tokens(vocab, bias):
     assert (logits_NF[:, vocab:] == -torch.inf).all()
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the exporter's own
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_exported_vocabularies_are_not_padded():
+    layer, states_ND = VocabularyLinear(8, 100), torch.randn(5, 8)
+    exported = torch.export.export(layer.eval(), (states_ND,)).module()
+    assert exported(states_ND).shape == (5, 100)
+    torch.testing.assert_close(exported(states_ND), layer(states_ND))
+
+
 def test_vocabulary_layers_are_converted_for_inference():
     model = SMALL.with_heads(NextTokenHead()).build()
     converted = convert(model, "fp32")

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from regard.ground.errors import BadInput
+from regard.models import start as starts
 from regard.models.config import ModelConfig
 from regard.models.facts import FirstToken, LabelHead, change
 from regard.models.formats import folder as folders
@@ -88,11 +89,20 @@ def test_runs_start_from_the_chosen_layers(teacher, tmp_path, task):
     assert all(torch.equal(ours[name], theirs[name]) for name in taken)
 
 
+def test_a_start_may_have_an_id_of_the_hub(teacher, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(starts, "fetch", lambda name: asked.append(name) or teacher)
+    start = read_start(ModelConfig(start="bert-base-uncased"), tmp_path)
+    assert asked == ["bert-base-uncased"]
+    assert same(weights_of(start.module), weights_of(folders.read(teacher).module))
+
+
 def test_a_distilbert_starts_from_a_bert_without_its_segments_and_pool(teacher, tmp_path):
     config = ModelConfig(paper="distilbert", start=str(teacher), layers="every second")
     start, whole = read_start(config, tmp_path), folders.read(teacher)
     assert start.paper.name == "DistilBERT"
     assert start.facts.pool is None and start.facts.trunk.embed.segments == 0
+    assert start.facts.trunk.stack.attention_output_dropout == 0
     ours, theirs = weights_of(start.module), weights_of(whole.module)
     dropped = {"trunk.embed.segment.weight", "pool.dense.weight", "pool.dense.bias"}
     assert others(theirs).keys() - others(ours).keys() == dropped

@@ -66,6 +66,23 @@ def test_the_memory_has_no_gradient_and_every_token_sees_it():
     assert all((gradient.abs().sum(-1) > 0).all() for gradient in gradients)
 
 
+def test_in_both_streams_every_token_sees_the_memory_of_its_row():
+    """In each layer: all of that layer's memory, and none of another row."""
+    module, (inputs, every_T) = model(), batch()
+    memory = tuple(torch.randn(ROWS, MEMORY, 12, requires_grad=True) for _ in range(3))
+    tape = Tape("trunk.blocks.*.output", "trunk.blocks.*.query_output")
+    module.encode(inputs, tape=tape, predicted_N=every_T, state=memory)
+    assert len(tape.records) == 2 * len(memory)
+    for name, states_TD in tape.records.items():
+        of_layer_BMD = memory[int(name.split(".")[2])]
+        for at, row in enumerate(inputs.layout.rows_T):
+            gradient_BMD = torch.autograd.grad(
+                states_TD[at].sum(), of_layer_BMD, retain_graph=True
+            )[0]
+            seen_BM = gradient_BMD.abs().sum(-1) > 0
+            assert torch.equal(seen_BM, (torch.arange(ROWS) == row)[:, None].expand(-1, MEMORY))
+
+
 @torch.no_grad()
 def test_predicting_does_not_change_the_content_stream():
     module, (inputs, every_T) = model(), batch()

@@ -13,7 +13,7 @@ import regard
 from regard.ground.batch import IGNORED, TokenRow
 from regard.ground.errors import BadInput
 from regard.models.facts import NextTokenHead, change
-from regard.models.papers import bert, gpt2
+from regard.models.papers import awd_lstm, bert, gpt2
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.rows import AnnotatedRow
 from regard.objectives.sum import Sum
@@ -153,3 +153,20 @@ def test_gpt_learns_its_own_pieces(corpus, tmp_path):
     dev = [line for line in lines if "perplexity" in line]
     assert dev and "bits_per_byte" not in dev[-1]
     assert model.paper.name == "GPT"
+
+
+def test_activations_are_penalised_after_dropout_and_their_changes_before_it():
+    """awd-lstm-lm, main.py: AR is of the dropped states, TAR of those before dropout."""
+    torch.manual_seed(0)
+    facts = change(awd_lstm.WIKITEXT_2, vocab=30, width=6, embedding=4, last_width=4)
+    plain, penalised = CausalLM("streams"), CausalLM("streams", ar=2.0, tar=3.0)
+    model = Sum(penalised).fit(facts).build().train()
+    batch = Sum(penalised).collate([annotated(5, 6, 7, 8, after=9), annotated(1, 2, 3, 4, after=5)])
+    outputs = model(batch.inputs)
+    dropped_BLD, before_BLD = (
+        states_TD.view(2, 4, -1) for states_TD in (outputs.states_TD, outputs.undropped_TD)
+    )
+    assert (dropped_BLD == 0).any() and not (before_BLD == 0).any()
+    penalty = 2 * dropped_BLD.square().mean() + 3 * before_BLD.diff(dim=1).square().mean()
+    expected = plain.loss(outputs, batch)[0] + 8 * penalty
+    torch.testing.assert_close(penalised.loss(outputs, batch)[0], expected)

@@ -12,6 +12,7 @@ from regard.data.images.dataset import ImageExamples
 from regard.ground.batch import IGNORED, BatchLimits, ImageRow, pack_images
 from regard.ground.errors import BadInput
 from regard.ground.pytree import tensors_in
+from regard.ground.tape import Tape
 from regard.images.processor import ImageProcessor
 from regard.models.facts import LabelHead, change
 from regard.models.papers import vit
@@ -179,3 +180,18 @@ def test_images_of_several_sizes_are_no_batch():
     rows = [ImageRow(lambda pixels=pixels: pixels) for pixels in sizes]
     with pytest.raises(BadInput, match="images of several sizes"):
         ImageExamples.of([(row, [0]) for row in rows])
+
+
+@pytest.mark.parametrize("smoothing", [0.1, 0.5])
+def test_targets_of_mixed_images_are_smoothed(model, smoothing):
+    """(1 - ε) of the loss without smoothing, and ε of the mean over all labels."""
+    tape, losses = Tape("heads.label.logits"), []
+    model.train()
+    for rate in (0.0, smoothing):
+        objective = ImageLabels(Classification(rate), PROCESSOR, mixing=Mixing(0.8, 1.0))
+        losses.append(objective(model, objective.collate(examples()), tape))
+    (plain, plain_nll), (smoothed, nll) = losses
+    logp_BV = tape.records["heads.label.logits"].log_softmax(-1)
+    expected = (1 - smoothing) * plain - smoothing * logp_BV.mean(-1).sum()
+    torch.testing.assert_close(smoothed, expected)
+    torch.testing.assert_close(nll, plain_nll)

@@ -14,7 +14,9 @@ from regard.models.formats.folder import read
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence
 from regard.objectives.rows import AnnotatedRow
+from regard.objectives.span_boundary import SpanBoundary
 from regard.objectives.sum import Sum
+from small_bert import vocabulary
 
 HEADS = pytest.mark.parametrize(("head", "follows"), [("words and pairs", True), ("words", False)])
 
@@ -141,3 +143,18 @@ def test_a_batch_can_hold_all_targets_of_any_rows(lengths, rate, whole, seed):
     )
     limits = BatchLimits(sum(lengths), len(lengths), max(lengths))
     assert len(drawn.positions) <= MaskedLM(rate=rate).max_positions(limits) <= limits.tokens
+
+
+def test_spans_have_up_to_ten_words(monkeypatch):
+    """Joshi et al., 2019, section 3.1: ℓ ~ Geo(0.2), of 1 to 10 words, 3.8 in the mean."""
+    maskers = []
+    monkeypatch.setattr(
+        "regard.objectives.masked_lm.TokenMasker",
+        lambda *given, **settings: maskers.append(TokenMasker(*given, **settings)),
+    )
+    for objective in (MaskedLM(spans=0.2), SpanBoundary().masked):
+        objective.annotator(vocabulary())
+    for masker in maskers:
+        weights = masker.ngram_weights / masker.ngram_weights.sum()
+        assert len(weights) == 10
+        assert weights @ np.arange(1, 11) == pytest.approx(3.8, abs=0.01)

@@ -1,6 +1,7 @@
 """Images through the task "classify": trained, resumed, predicted, tuned at another resolution."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -123,9 +124,10 @@ def test_images_in_memory_are_trained_on(job, tmp_path):
     """The same events as from the file, and another fingerprint for other pixels."""
     given = [(image, NAMES[number]) for image, number in zip(*corners(64, 3), strict=True)]
     recipe, data = job / "corners.toml", {"train": given, "dev": given[:8], "test": given[:8]}
-    settings = ["train.steps=2", "train.evaluate_every=2"]
+    settings = ["train.steps=2", "train.evaluate_every=2", "train.report_every=1"]
     events = [*regard.train(recipe, data=data, out=tmp_path / "run", settings=settings)]
-    assert any(event.figures for event in events)
+    reports = [line for event in events if event.figures for line in event.lines(2)]
+    assert re.search(r"  [\d,]+ images/s  ", reports[0]) and "tok/s" not in "".join(reports)
     pixels = given[0][0].copy()
     pixels[0, 0, 0] ^= 1
     one, other = (MemoryExamples("train", [(image, "left")]) for image in (given[0][0], pixels))

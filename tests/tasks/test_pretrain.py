@@ -317,6 +317,12 @@ def test_batches_are_nearly_full(corpus, tmp_path):
     assert np.median(fills) > 0.97  # all but the last of a window
 
 
+def test_too_few_documents_that_are_held_out_are_named_by_their_key(corpus, tmp_path):
+    said = r"^data\.dev\.held_out \(1 of .*animals\.txt\): a next sentence .* second document$"
+    with pytest.raises(BadInput, match=said):
+        prepared(corpus, tmp_path / "run", "data.dev.held_out=1")
+
+
 def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
     job = prepared(corpus, tmp_path / "run").job
 
@@ -335,7 +341,6 @@ def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
         (["data.train.documents=nothing.txt"], "nothing.txt: no such file"),
         (["data.train.documents=-"], "not from standard input"),
         (["data.dev.held_out=24"], "24 of 24 leaves nothing"),
-        (["data.dev.held_out=1"], "a second document"),
         (["data.test.documents=animals.txt"], "data.test cannot be used"),
         (["data.train.csv=x.csv"], "documents stand alone"),
         (["data.dev.key=story"], "a key is for documents"),

@@ -31,6 +31,18 @@ def test_round_trip(checkpoints):
     assert torch.equal(tensors["model"]["w"], weights["w"])
 
 
+@pytest.mark.parametrize("at", [0, 17, -1])
+def test_changed_bits_are_found_in_every_block(checkpoints, monkeypatch, at):
+    monkeypatch.setattr("regard.training.checkpoint.BLOCK", 16)
+    save(checkpoints, 1)
+    path = checkpoints.folder / "step-00000001" / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match=r"model\.safetensors: damaged \(its checksum differs\)"):
+        checkpoints.load(1)
+
+
 def test_what_has_no_name_yet_is_no_checkpoint(checkpoints):
     save(checkpoints, 1)
     (checkpoints.folder / ".step-00000002.tmp").mkdir()

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,7 +15,9 @@ from regard.ground.errors import BadInput
 from regard.ground.pytree import tensors_in
 from regard.training.distributed import World
 from regard.training.loop import train
+from regard.training.loop.carried import CarriedState
 from regard.training.loop.events import ReportEvent
+from regard.training.loop.steps import share
 from regard.training.loop.trainable import TrainableModel
 from regard.training.loop.trainer import Trainer
 from regard.weights.files import weights_of
@@ -89,6 +92,29 @@ def test_states_that_do_not_fit_are_refused(recipe, tmp_path):
         next(train(more, resume=True))
 
 
+@pytest.mark.parametrize("processes", [1, 2, 4])
+def test_each_process_goes_on_with_the_states_of_the_streams_that_it_reads(
+    recipe, tmp_path, processes
+):
+    """Of a checkpoint by any number of processes, which has the states in the order of streams."""
+    worlds = [World(rank, processes, torch.device("cpu")) for rank in range(processes)]
+    states = [CarriedState(stream_job(recipe, tmp_path, world=world)) for world in worlds]
+    stored = {
+        str(number): torch.rand(4, *tensor.shape[1:])
+        for number, tensor in enumerate(tensors_in(states[0].initial))
+    }
+    for state, world in zip(states, worlds, strict=True):
+        state.load(stored, "here")
+        (rows,) = (rows for _, _, rows in share(world, 1, processes))
+        for number, tensor in enumerate(tensors_in(state.tree)):
+            assert torch.equal(tensor, stored[str(number)][rows])
+    of_all = zip(*(tensors_in(state.tree) for state in states), strict=True)
+    states[0].world = SimpleNamespace(all_gather=lambda tensor: [*next(of_all)])
+    gathered = states[0].gather()
+    assert gathered.keys() == stored.keys()
+    assert all(torch.equal(gathered[name], stored[name]) for name in stored)
+
+
 RANKS = """
 import json, sys
 from pathlib import Path
@@ -98,27 +124,50 @@ from regard.training.loop.events import ReportEvent
 from small_streams import stream_job
 from warm import start_ranks
 
-recipe, out, *settings = sys.argv[1:]
+recipe, out, resume, *settings = sys.argv[1:]
 world = World.join("cpu")
 with world.together():
     job = stream_job(Path(recipe), Path(out), *settings, world=world)
-    losses = [event.loss for event in train(job) if isinstance(event, ReportEvent)]
+    events = train(job, resume=bool(resume))
+    losses = [event.loss for event in events if isinstance(event, ReportEvent)]
     if world.is_leader:
         Path(out, "losses.json").write_text(json.dumps(losses))
 """
+
+
+def together(recipe, out, *settings, resume=False):
+    """The losses of two processes."""
+    out.mkdir(exist_ok=True)
+    path = os.pathsep.join(filter(None, sys.path))
+    words = (recipe, out, "resume" if resume else "", *settings)
+    processes = start_ranks("-c", RANKS, *words, PYTHONPATH=path)
+    said = [one.communicate(timeout=120)[1] for one in processes]
+    assert [one.returncode for one in processes] == [0, 0], said
+    return json.loads((out / "losses.json").read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", ["alone", "together"])
+def test_two_processes_go_on_where_others_ended(recipe, tmp_path, before):
+    shorter, longer = (
+        ("batches.accumulate=2", f"train.steps={steps}", "train.checkpoint_every=10")
+        for steps in (10, 14)
+    )
+    if before == "alone":
+        losses(stream_job(recipe, tmp_path / "b", *shorter))
+    else:
+        together(recipe, tmp_path / "b", *shorter)
+    straight = losses(stream_job(recipe, tmp_path / "c", *longer))
+    going_on = together(recipe, tmp_path / "b", *longer, resume=True)
+    assert going_on == pytest.approx(straight[10:], abs=1e-5)
 
 
 def test_two_processes_keep_streams_of_their_own(recipe, tmp_path):
     """They agree with one, and one goes on where they ended."""
     settings = ("batches.accumulate=2", "train.steps=10", "train.checkpoint_every=10")
     alone = stream_job(recipe, tmp_path / "a", *settings)
-    expected, out = losses(alone), tmp_path / "b"
-    out.mkdir()
-    path = os.pathsep.join(filter(None, sys.path))
-    processes = start_ranks("-c", RANKS, recipe, out, *settings, PYTHONPATH=path)
-    said = [one.communicate(timeout=120)[1] for one in processes]
-    assert [one.returncode for one in processes] == [0, 0], said
-    assert json.loads((out / "losses.json").read_text()) == pytest.approx(expected, abs=1e-5)
+    expected = losses(alone)
+    assert together(recipe, tmp_path / "b", *settings) == pytest.approx(expected, abs=1e-5)
     longer = ("batches.accumulate=2", "train.steps=14", "train.checkpoint_every=10")
     going_on = losses(stream_job(recipe, tmp_path / "b", *longer), resume=True)
     straight = losses(stream_job(recipe, tmp_path / "c", *longer))

@@ -345,7 +345,12 @@ def test_all_metrics_are_reported_whichever_chooses_the_weights(corpora, tmp_pat
         (
             "one",
             ["model.start=nowhere", "model.size=", "text=false"],
-            "model.start: nowhere is no folder",
+            "model.start: nowhere: no such folder, and not in the cache of the hub",
+        ),
+        (
+            "one",
+            ["model.start=no/such/folder", "model.size=", "text=false"],
+            "model.start: no/such/folder is no folder, here or under",
         ),
         ("one", ["batches.longest=49"], "rows of 49 tokens, and the encoder knows 48 positions"),
         ("one", ["data.train.reader=SQuAD"], "no reader for task 'classify' is called 'SQuAD'"),
@@ -503,6 +508,8 @@ def test_what_is_positive_must_be_a_label(corpora, tmp_path):
 def test_every_example_counts_in_the_mark_of_data(corpora, tmp_path, kind):
     examples = data_of(prepared(corpora(kind), tmp_path / "run")).train
     *others, (rows, goal) = examples
+    assert MemoryDataset(examples[:1] + [*examples][1:]).fingerprint == examples.fingerprint
+    assert MemoryDataset([(rows, goal), *[*examples][1:]]).fingerprint != examples.fingerprint
     (other_rows, other_goal) = next(one for one in others if repr(one[1]) != repr(goal))
     assert MemoryDataset([*others, (other_rows, goal)]).fingerprint != examples.fingerprint
     assert MemoryDataset([*others, (rows, other_goal)]).fingerprint != examples.fingerprint

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from functools import wraps
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any
 
 import typer
@@ -154,7 +155,8 @@ def _regard(
 def main() -> None:
     """The command ``regard``."""
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+        if isinstance(stream, TextIOWrapper):  # in a notebook they are something else
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         app()
     except KeyboardInterrupt:

@@ -68,10 +68,12 @@ class Dataset:
     """Training examples by index, the same in every process; an epoch may draw them anew.
 
     A batch is made of examples of one ``window``, and ``ahead`` steps are read ahead by a thread.
+    ``counted`` is what the lengths of examples count, in short.
     """
 
     window: ClassVar[int] = 65_536
     ahead: ClassVar[int] = 0
+    counted: ClassVar[str] = "tok"
 
     def __len__(self) -> int:
         raise NotImplementedError

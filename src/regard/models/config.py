@@ -40,7 +40,7 @@ class StartConfig(Config):
     """
 
     folder: str
-    """A model folder, here or under the data root."""
+    """A model folder, here or under the data root, or an id of the Hugging Face hub."""
     parts: dict[str, str] = Field(default_factory=dict)
     """Our parts, each with the part of that folder's model that it begins with:
     `{ "trunk.embed" = "source.embed" }`."""

@@ -58,7 +58,10 @@ class Residual(nn.Module):
 
 
 class Block(nn.Module):
-    """One layer of an encoder or, given a cross-attention, of a decoder."""
+    """One layer of an encoder or, given a cross-attention, of a decoder.
+
+    ``dropout`` falls on the output of each sublayer, unless attention has another rate.
+    """
 
     def __init__(
         self,
@@ -70,26 +73,28 @@ class Block(nn.Module):
         norm: str = "post",
         eps: float = 1e-5,
         dropout: float = 0.0,
+        attention_output_dropout: float | None = None,
         drop_path: float = 0.0,
         layer_scale: float | None = None,
     ):
         super().__init__()
+        after_attention = dropout if attention_output_dropout is None else attention_output_dropout
 
-        def residual() -> Residual:
+        def residual(rate: float) -> Residual:
             return Residual(
                 width,
                 norm=norm,
                 eps=eps,
-                dropout=dropout,
+                dropout=rate,
                 drop_path=drop_path,
                 layer_scale=layer_scale,
             )
 
-        self.attention, self.attention_residual = attention, residual()
+        self.attention, self.attention_residual = attention, residual(after_attention)
         self.decodes = cross is not None
         if cross is not None:
-            self.cross, self.cross_residual = cross, residual()
-        self.mlp, self.mlp_residual = mlp, residual()
+            self.cross, self.cross_residual = cross, residual(after_attention)
+        self.mlp, self.mlp_residual = mlp, residual(dropout)
 
     @property
     def residual_outputs(self) -> list[nn.Linear]:

@@ -160,7 +160,8 @@ class Pretrain(TrunkTask):
             given.dev.require(dev, "dev", self.unit)
         else:
             train_N, dev_N = map(np.sort, held_out_indices(len(train), given.dev.held_out))
-            train, dev = train.chosen(train_N), train.chosen(dev_N)
+            held_out = f"data.dev.held_out ({len(dev_N):,} of {train.name})"
+            train, dev = train.chosen(train_N), train.chosen(dev_N, held_out)
         self.objectives.to(folder.device)
         batching = Batching.of(self.recipe)
         objectives = self.objectives.count_words(train, len(tokenizer.training_words))

@@ -418,6 +418,17 @@ def test_half_of_the_ordered_pairs_are_swapped_and_the_split_is_anywhere():
     )
 
 
+def test_labels_are_the_numbers_of_published_heads():
+    """0: the second part follows the first, 1: it does not, as the heads of BERT and ALBERT say."""
+    documents = numbered([[3] * 6] * 20)
+    for row, label in all_ordered(documents, 12, (0, 0)):
+        first, second = parts(row.tokens)
+        assert label == int(first[0] > second[0])
+    for row, label in all_pairs(documents, 12, (0, 0)):
+        first, second = parts(row.tokens)
+        assert label == int((first[0] - 10) // 18 != (second[0] - 10) // 18)  # of one document
+
+
 def test_documents_of_single_sentences_have_no_order():
     with pytest.raises(BadInput, match="sentence order needs documents of several sentences"):
         ordered_pairs(numbered([[4], [3]]), PAIR, 20, (0, 0))

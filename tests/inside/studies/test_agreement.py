@@ -1,6 +1,7 @@
 """Agreement: the odds of two verb forms by other ways to ask a model, and how they are counted."""
 
 import re
+from html import escape
 from math import isnan
 
 import pytest
@@ -143,6 +144,7 @@ def test_a_table_of_models_and_seeds():
     page = table.html()
     assert page.count("<svg") == 2 and "<td>50.0 ± 70.7</td>" in page
     assert not re.search(r"(src|href)=", page)
+    assert escape(page) in table._repr_html_()
 
 
 def test_models_are_compared_on_what_all_of_them_know():

@@ -12,6 +12,7 @@ class Element {
   }
   setAttribute(name, value) {
     this.attributes[name] = String(value);
+    if (name.startsWith("data-")) this.dataset[name.slice(5)] = String(value);
     if (["name", "width", "height"].includes(name)) this[name] = value;
   }
   append(...children) {

@@ -19,7 +19,10 @@ from regard.ground.batch import ImageRow
 from regard.inside.attention.attention_map import AttentionMap
 from regard.inside.attention.attention_view import AttentionView
 from regard.inside.attention.image_attention import ImageAttention
+from regard.inside.attention.induction import InductionScores
 from regard.inside.attention.rollout import RolloutMap
+from regard.inside.attention.word_weights import WordWeights
+from regard.inside.studies.gradient_reach import GradientReach
 from regard.inside.views import attention_html
 from regard.inside.views.escape import escape_controls
 from regard.tasks.inference.classifier import LabelPrediction
@@ -208,12 +211,27 @@ def test_a_long_text_makes_a_page_of_moderate_size():
     assert len(look.html()) < 4 * 4 * 120 * 120 * 5
 
 
-def test_a_notebook_shows_the_page_in_a_frame_of_its_own():
-    look = example(HOSTILE, title='" onload="alert(3)')
+PAGES = {
+    "attention": example(HOSTILE, title='" onload="alert(3)'),
+    "chosen": example().choose("encoder", layer=1, head=2),
+    "image": image_example(),
+    "words": WordWeights(None, ("a", "b"), np.array([0.3, 0.7])),
+    "induction": InductionScores("a a", (np.array([0.1, 0.9]),), 1, 0.5),
+    "gradients": GradientReach("gradients", {}),
+}
+
+
+@pytest.mark.parametrize("look", PAGES.values(), ids=PAGES)
+def test_a_notebook_shows_the_page_in_a_frame_of_its_own(look):
     frame = {name: value for _, name, value in Outline(look._repr_html_()).attributes}
     assert frame["srcdoc"] == look.html()
     assert frame["title"] == look.title and "onload" not in frame
     assert frame["sandbox"] == "allow-scripts"
+
+
+def test_pages_of_other_choices_differ():
+    pages = [example().choose(**choice).html() for choice in ({}, {"layer": 1}, {"head": 1})]
+    assert len({*pages}) == 3
 
 
 def test_the_parts_of_the_page_are_packed_with_the_package():

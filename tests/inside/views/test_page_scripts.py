@@ -71,6 +71,47 @@ def test_a_text_is_read_out_cell_by_cell(text):
     assert shown(text, 'point({ query: 0, key: 1 }); return text("readout")').endswith("look at b")
 
 
+CHOSEN = "return [chosen.map, chosen.layer, chosen.head, shown[2][0]]"
+
+
+@pytest.mark.parametrize(
+    ("choice", "numbers"),
+    [
+        ({}, (0, None, None)),
+        ({"layer": 1, "head": 2}, (0, 1, 2)),
+        ({"layer": -1, "head": -3}, (0, 1, 0)),
+        ({"head": -1}, (0, None, 2)),
+        ({"name": "encoder rollout", "layer": 0}, (1, 0, None)),
+    ],
+)
+def test_the_page_of_a_text_opens_at_the_chosen_map_layer_and_head(text, choice, numbers):
+    view = text.choose(**choice)
+    *opened, weight = shown(view, CHOSEN)
+    assert tuple(opened) == numbers
+    expected = view.map(view.name).select(view.layer, view.head)[2, 0]
+    assert weight == pytest.approx(expected, abs=1e-4)
+    checked = shown(view, 'return at("layer").all.filter((one) => one.checked).length')
+    assert checked == 1
+
+
+def test_heads_that_no_page_can_name_leave_the_mean():
+    """The last head of each layer, where layers have different numbers of heads."""
+    weights = tuple(np.full((heads, 2, 2), 0.5) for heads in (2, 3))
+    view = AttentionView("a b", (AttentionMap("encoder", ("a", "b"), ("a", "b"), weights),))
+    assert shown(view.choose(head=-1), "return chosen.head") is None
+
+
+def test_the_page_of_an_image_opens_at_the_chosen_layer_head_and_patch(image):
+    for view, grid in (
+        (image.choose(layer=1, head=0), image.class_token(1, 0)),
+        (image.from_query((1, 2)), image.patch(1, 2)),
+        (image.from_query("mean").choose(layer=0), image.grid("mean", layer=0)),
+        (image.choose("encoder rollout"), image.rollout()),
+    ):
+        least, peak = shown(view, 'return [+text("least"), +text("peak")]')
+        assert [least, peak] == pytest.approx(limits(grid), abs=0.005 * float(grid.max()))
+
+
 def test_a_rollout_is_shown_through_all_layers_or_through_one(text):
     steps = "choose({ map: 1 }); const all = shown[2][0];"
     steps += "choose({ layer: 0 }); return [all, shown[2][0]]"

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
-from io import TextIOWrapper
+from io import RawIOBase, TextIOWrapper
 from pathlib import Path
 from time import monotonic
 from typing import Any, BinaryIO, cast
@@ -158,6 +158,14 @@ def output_to(path: Path | None, command: Command | None = None) -> Iterator[Out
     note(f"wrote {path}")
 
 
+class StandardText(RawIOBase):
+    """Bytes of whole lines to a standard output that takes text only, as that of a notebook."""
+
+    def write(self, data: Any) -> int:
+        sys.stdout.write(bytes(data).decode())
+        return len(data)
+
+
 @contextmanager
 def open_output(
     out: Path | None, command: Command | None = None
@@ -168,7 +176,7 @@ def open_output(
     a file they go to standard output.
     """
     if out is None:
-        yield cast(BinaryIO, sys.stdout.buffer), OutputProgress()
+        yield cast(BinaryIO, getattr(sys.stdout, "buffer", StandardText())), OutputProgress()
         return
     if command is not None:
         with _resuming(out, command) as progress:

@@ -82,7 +82,8 @@ def look(
 
     Rows are queries, columns are keys; the mean over layers and heads unless one is chosen. An
     encoder has one map, self-attention. A classifier with attention pooling has one weight for each
-    word. Classifiers also show the predicted label. --html writes all layers and heads.
+    word. Classifiers also show the predicted label. --html writes all layers and heads, and opens
+    with the chosen ones.
 
     A causal model has one map too, blank (grey) where a key is later than the query. With
     --induction, heads are scored instead: on a text with repetitions, or with --repeat, an

@@ -270,7 +270,10 @@ def read_examples(
         for text, place in zip(texts, places, strict=True):
             length = len(filled(text, place))
             if longest_characters is not None and length > longest_characters:
-                detail = f"{length:,} characters, more than the {longest_characters:,} allowed"
+                detail = (
+                    f"{length:,} characters, more than the {longest_characters:,} allowed "
+                    "(data.longest_characters)"
+                )
                 raise BadExample(place, "too long", detail)
         return where, texts
 

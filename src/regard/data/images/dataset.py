@@ -49,6 +49,7 @@ class ImageDataset(MemoryDataset):
     """
 
     ahead: ClassVar[int] = 3
+    counted: ClassVar[str] = "images"
 
     def __init__(self, examples: Sequence[Any], images: Sequence[Any], seed: int, workers: int):
         super().__init__(examples)

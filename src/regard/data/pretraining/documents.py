@@ -150,10 +150,10 @@ class Documents:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def chosen(self, numbers: Iterable[int]) -> "Documents":
-        """A subset of the documents."""
+    def chosen(self, numbers: Iterable[int], name: str | None = None) -> "Documents":
+        """A subset of the documents, perhaps with a name of its own in messages."""
         rows, lengths = zip(*((self.rows[n], self.sentences[n]) for n in numbers), strict=True)
-        return Documents(rows, lengths, self.name, self.checksum)
+        return Documents(rows, lengths, name or self.name, self.checksum)
 
     @cached_property
     def first_sentence(self) -> np.ndarray:

@@ -75,19 +75,21 @@ class AttentionMap:
 
     def describe(self, layer: int | None = None, head: int | None = None) -> str:
         """A description of what ``select`` returns for the same arguments."""
-        which_layer = "mean of all layers" if layer is None else f"layer {self._number(layer)}"
-        which_head = "mean of all heads" if head is None else f"head {self._head(layer, head)}"
+        layer, head = self.numbers(layer, head)
+        which_layer = "mean of all layers" if layer is None else f"layer {layer}"
+        which_head = "mean of all heads" if head is None else f"head {head}"
         return f"{self.name}, {which_layer}, {which_head}"
 
-    def _number(self, layer: int) -> int:
-        """That of a layer which may be counted from the end."""
-        return range(len(self.layers))[layer]
+    def numbers(self, layer: int | None, head: int | None) -> tuple[int | None, int | None]:
+        """A layer and head, which may be counted from the end, counted from 0.
 
-    def _head(self, layer: int | None, head: int) -> int:
-        """The number of a head which may be counted from the end, if all layers agree on it."""
+        A head of all layers is left as it is where these have different numbers of heads.
+        """
         layers = self.layers if layer is None else (self.layers[layer],)
-        counts = {len(weights_HLS) for weights_HLS in layers if _has(weights_HLS, head)}
-        return range(*counts)[head] if len(counts) == 1 else head
+        if head is not None:
+            counts = {len(weights_HLS) for weights_HLS in layers if _has(weights_HLS, head)}
+            head = range(*counts)[head] if len(counts) == 1 else head
+        return None if layer is None else range(len(self.layers))[layer], head
 
     def mean_of_heads(self) -> "AttentionMap":
         """The same map with one head in each layer, the mean of all."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from html import escape
 from typing import Any, Self
 
 import numpy as np
@@ -74,16 +73,20 @@ class AttentionView(View):
         return draw_attention(self.title, self._caption, *labels, weights_LS, shown.allowed)
 
     def html(self) -> str:
-        """One offline page with every map, layer and head."""
+        """One offline page with every map, layer and head; it opens with those that are chosen."""
         summary = " · ".join(filter(None, (escape_line(self.summary), self.predicted)))
-        return attention_page(self.title, summary, self.maps)
+        return attention_page(self.title, summary, self.maps, self._chosen)
 
-    def _repr_html_(self) -> str:
-        """For notebooks: in an iframe, so that the styles of page and notebook stay apart."""
-        return (
-            f'<iframe srcdoc="{escape(self.html())}" title="{escape(escape_line(self.title))}" '
-            'sandbox="allow-scripts" style="width:100%;height:760px;border:0"></iframe>'
-        )
+    @property
+    def _chosen(self) -> dict[str, int | None]:
+        """The numbers of what is shown, for a page."""
+        if not self.maps:
+            return {"map": 0, "layer": None, "head": None}
+        shown = self.map(self.name)
+        layer, head = shown.numbers(self.layer, self.head)
+        if head is not None and head < 0:  # the last of each layer, which a page cannot show
+            head = None
+        return {"map": self.maps.index(shown), "layer": layer, "head": head}
 
     def to_json(self) -> dict[str, Any]:
         """The weights of a map with their labels, and the prediction of a classifier."""

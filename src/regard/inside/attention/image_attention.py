@@ -99,7 +99,13 @@ class ImageAttention(AttentionView):
     def html(self) -> str:
         """One offline page with every layer and head, and the attention of every patch."""
         scores = {} if self.prediction is None else self.prediction.scores
-        return image_page(self.title, self.predicted, self.maps, self.image, scores)
+        return image_page(self.title, self.predicted, self.maps, self._chosen, self.image, scores)
+
+    @property
+    def _chosen(self) -> dict[str, int | None]:
+        query = self.queries[0]
+        position = None if query == MEAN else self._positions(query)[0]
+        return {**super()._chosen, "from": position}
 
     def to_json(self) -> dict[str, Any]:
         """The weights of patches, row by row, and of other tokens; and the prediction."""

@@ -44,5 +44,5 @@ class RolloutMap(AttentionMap):
 
     def describe(self, layer: int | None = None, head: int | None = None) -> str:
         """A description of what ``select`` returns for the same arguments."""
-        layers = "all layers" if layer is None else f"through layer {self._number(layer)}"
+        layers = "all layers" if layer is None else f"through layer {self.numbers(layer, None)[0]}"
         return f"{self.name}, {layers}"

@@ -1,7 +1,7 @@
 """What every view of attention can do: print itself, and render itself as SVG and as a page."""
 
 import shutil
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,10 @@ from rich.text import Text
 
 from regard.ground.errors import BadInput
 from regard.ground.files import write_bytes
+from regard.inside.views.html import HTMLPage
 
 
-class View(ABC):
+class View(HTMLPage):
     """A record of attention, for people."""
 
     @abstractmethod
@@ -25,10 +26,6 @@ class View(ABC):
     @abstractmethod
     def svg(self) -> str:
         """A standalone SVG file."""
-
-    @abstractmethod
-    def html(self) -> str:
-        """One offline page."""
 
     def png(self) -> bytes:
         """A PNG file, of views of images."""

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
-from typing import Any
+from typing import Any, ClassVar
 
 from regard.ground.errors import BadInput
 from regard.inside.studies.agreement import BASELINE, AgreementScores
-from regard.inside.views.html import report_page
+from regard.inside.views.html import HTMLPage, report_page
 from regard.inside.views.line_chart import (
     PAGE_COLOURS,
     PRINT_COLOURS,
@@ -23,9 +23,10 @@ DISTANCE, ATTRACTORS = CHARTS = ("distance", "attractors")
 
 
 @dataclass(frozen=True)
-class AgreementTable:
+class AgreementTable(HTMLPage):
     """Scores by the name of the model, one for each seed, on the same sentences."""
 
+    title: ClassVar[str] = TITLE
     models: Mapping[str, Sequence[AgreementScores]]
 
     @classmethod

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from regard.ground.batch import Ids, pack
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape
-from regard.inside.views.html import report_page
+from regard.inside.views.html import HTMLPage, report_page
 from regard.inside.views.line_chart import (
     PAGE_COLOURS,
     PRINT_COLOURS,
@@ -102,7 +102,7 @@ def _squares(model: nn.Module, texts: Sequence[Ids], size: int) -> list[Tensor]:
 
 
 @dataclass(frozen=True)
-class GradientReach:
+class GradientReach(HTMLPage):
     """Charts of gradient norms by title, and a table."""
 
     title: str

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from regard.inside.views.html import report_page
+from regard.inside.views.html import HTMLPage, report_page
 from regard.inside.views.line_chart import (
     PAGE_COLOURS,
     PRINT_COLOURS,
@@ -65,7 +65,7 @@ class LadderResult:
 
 
 @dataclass(frozen=True)
-class Ladder:
+class Ladder(HTMLPage):
     """The results of all models, and the search they were decoded with."""
 
     title: str

@@ -22,18 +22,24 @@ UNIT = 10_000  # weights of texts are written as whole ten-thousandths: four dec
 CLASSES = 10  # the classes of an image that are listed
 MOST = 60_000_000  # weights of a page: more would be too much for a browser
 
+Chosen = Mapping[str, int | None]
+"""What a page shows when it is opened: the numbers of a map, and of a layer and head or None for
+the mean; of an image also the position that attention comes "from".
+"""
 
-def attention_page(title: str, summary: str, maps: Sequence[AttentionMap]) -> str:
+
+def attention_page(title: str, summary: str, maps: Sequence[AttentionMap], chosen: Chosen) -> str:
     """A self-contained page: it loads no file, font or script."""
     sections = read_asset("attention_words.html")
     data = [_to_json(each, _in_units) for each in maps]
-    return _page(title, summary, sections, data, "attention_words.js")
+    return _page(title, summary, sections, data, chosen, "attention_words.js")
 
 
 def image_page(
     title: str,
     summary: str,
     maps: Sequence[AttentionMap],
+    chosen: Chosen,
     image: LabelledImage,
     scores: Mapping[str, float],
 ) -> str:
@@ -44,7 +50,7 @@ def image_page(
     (height, width), (rows, columns) = image.pixels_HWC.shape[:2], image.grid
     size = f"{height} × {width} pixels, {rows} × {columns} patches"
     if sum(layer.size for each in maps for layer in each.layers) > MOST:
-        maps = [each.mean_of_heads() for each in maps]
+        maps, chosen = [each.mean_of_heads() for each in maps], {**chosen, "head": None}
         size += "; heads are averaged here, for there are too many weights"
     picture = {
         "grid": image.grid,
@@ -61,7 +67,7 @@ def image_page(
     )
     data = [_to_json(each, _in_bytes) for each in maps]
     styles = ("classes.css", "image.css")
-    return _page(title, summary, sections, data, "attention_image.js", styles)
+    return _page(title, summary, sections, data, chosen, "attention_image.js", styles)
 
 
 def _page(
@@ -69,6 +75,7 @@ def _page(
     summary: str,
     sections: str,
     data: list[dict[str, Any]],
+    chosen: Chosen,
     script: str,
     styles: Sequence[str] = (),
 ) -> str:
@@ -79,6 +86,7 @@ def _page(
         styles=["page.css", *styles],
         scripts=["attention.js", script],
         sections=sections,
+        chosen=escape(json.dumps(chosen)),
         data=_inline_json(data),
     )
 

@@ -1,9 +1,11 @@
 """Self-contained HTML pages: templates of ``assets``, filled."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
+from typing import Protocol
 
 from regard.inside.views.escape import escape_line
 
@@ -30,6 +32,32 @@ def fill_template(
     )
     script = "\n".join(map(read_asset, scripts))
     return Template(read_asset(name)).substitute(title=title, head=head, script=script, **parts)
+
+
+class Titled(Protocol):
+    """A page with a title."""
+
+    @property
+    def title(self) -> str:
+        """In plain text."""
+
+    def html(self) -> str:
+        """One offline page."""
+
+
+class HTMLPage(ABC):
+    """A result with a title that renders itself as one offline page, and so in notebooks."""
+
+    @abstractmethod
+    def html(self) -> str:
+        """One offline page."""
+
+    def _repr_html_(self: Titled) -> str:
+        """For notebooks: in an iframe, so that the styles of page and notebook stay apart."""
+        return (
+            f'<iframe srcdoc="{escape(self.html())}" title="{escape(escape_line(self.title))}" '
+            'sandbox="allow-scripts" style="width:100%;height:760px;border:0"></iframe>'
+        )
 
 
 def report_page(

@@ -18,13 +18,15 @@ class VocabularyLinear(nn.Linear):
 
     Compiled, and in training on CUDA, the vocabulary is padded to a multiple of ``ALIGNED`` by
     tokens with a logit of -inf: in half precision the fast products of CUDA, also those of the
-    gradients, need rows of a multiple of 16 bytes. The weights are those of the vocabulary.
+    gradients, need rows of a multiple of 16 bytes. The weights are those of the vocabulary, and so
+    are the logits of an exported model.
     """
 
     def forward(self, states_ND: Tensor) -> Tensor:
         padding = -self.out_features % ALIGNED
         on_cuda = self.training and states_ND.is_cuda
-        if not padding or not (on_cuda or torch.compiler.is_compiling()):
+        compiled = torch.compiler.is_compiling() and not torch.compiler.is_exporting()
+        if not padding or not (on_cuda or compiled):
             return super().forward(states_ND)
         bias_V = self.weight.new_zeros(self.out_features) if self.bias is None else self.bias
         weight_FD = F.pad(self.weight, (0, 0, 0, padding))

@@ -125,7 +125,8 @@ class AnyStack:
 class Stack(AnyStack):
     """N equal Transformer layers. ``key`` and ``value`` are sizes per head, default width / heads.
 
-    ``dropout`` falls on embeddings and on the output of each sublayer, as in Vaswani et al.;
+    ``dropout`` falls on embeddings and on the output of each sublayer, as in Vaswani et al., except
+    where ``attention_output_dropout`` is the rate on that of attention (DistilBERT's is 0);
     ``attention_dropout`` on attention weights and ``inner_dropout`` inside the feed-forward layer
     came with later code. With ``shared_groups``, layers share weights (Lan et al., 2019, section
     3.1): successive layers are so many groups, and each group repeats ``group_depth`` blocks.
@@ -148,6 +149,7 @@ class Stack(AnyStack):
     eps: float = 1e-5
     dropout: float = 0.1
     attention_dropout: float = 0.0
+    attention_output_dropout: float | None = None
     inner_dropout: float = 0.0
     drop_path: float = 0.0
     layer_scale: float | None = None
@@ -161,6 +163,7 @@ class Stack(AnyStack):
             at_least(1, name, getattr(self, name))
         for name in ("dropout", "attention_dropout", "inner_dropout", "drop_path"):
             share(name, getattr(self, name))
+        share("attention_output_dropout", self.attention_output_dropout or 0.0)
         one_of(ACTIVATIONS, "activation", self.activation)
         if self.layer_scale is not None and (self.cross or self.causal):
             raise BadInput("layer_scale: only the layers of encoders are scaled")
@@ -241,6 +244,7 @@ class Stack(AnyStack):
             norm=self.norm,
             eps=self.eps,
             dropout=self.dropout,
+            attention_output_dropout=self.attention_output_dropout,
             drop_path=drop_path,
             layer_scale=self.layer_scale,
         )

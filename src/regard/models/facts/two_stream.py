@@ -20,7 +20,8 @@ class TwoStreamStack(AnyStack):
 
     Attention scores distances and segments, and projections have no biases (Yang et al., 2019).
     ``dropout`` falls on all but attention weights: embeddings, sinusoids of distances, both
-    sublayers and their inside, and the last states.
+    sublayers and their inside, and the last states. All rows of a batch share the mask of the
+    sinusoids, as in Transformer-XL; the authors' code draws one for each row.
     """
 
     attends: ClassVar[bool] = True

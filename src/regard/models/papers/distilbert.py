@@ -1,5 +1,6 @@
 """DistilBERT (Sanh et al., 2019, arXiv:1910.01108): BERT with half of its layers, without segments
-and pooler, taught by BERT. A dense layer over the first state classifies rows.
+and pooler, taught by BERT. A dense layer over the first state classifies rows. In the authors' code
+no dropout falls on the output of attention.
 """
 
 from regard.models.facts import (
@@ -17,7 +18,7 @@ from regard.models.papers import bert
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Alias, Passthrough, Rule, WeightMap
 
-BASE = change(bert.BASE, depth=6, segments=0, pool=None)
+BASE = change(bert.BASE, depth=6, segments=0, pool=None, attention_output_dropout=0.0)
 FIRST = FirstToken(dense=False)
 
 

@@ -72,7 +72,7 @@ class ReportEvent(Event):
     """Means over the steps since the last report; ``rate`` is the learning rate of the last one.
 
     Tokens are those of the examples, special ones included, and no padding; ``fill`` is their share
-    of ``batches.tokens``.
+    of ``batches.tokens``. A dataset of images has them ``counted`` in place of tokens.
     """
 
     loss: float
@@ -82,6 +82,7 @@ class ReportEvent(Event):
     tokens_per_second: float
     seconds_left: float
     fill: float
+    counted: str = "tok"
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -104,7 +105,7 @@ class ReportEvent(Event):
         """One line."""
         return [
             f"step {self.progress.step:>6,}/{steps:,}  loss {self.loss:.4f}  nll {self.nll:.4f}  "
-            f"rate {self.rate:.2e}  {self.tokens_per_second:,.0f} tok/s  "
+            f"rate {self.rate:.2e}  {self.tokens_per_second:,.0f} {self.counted}/s  "
             f"batches {self.fill:.0%} full  {duration(self.seconds_left)} left"
         ]
 

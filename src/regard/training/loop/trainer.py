@@ -130,6 +130,7 @@ class Trainer:
             tokens_per_second=totals.tokens / taken,
             seconds_left=left,
             fill=totals.tokens / totals.room,
+            counted=self.job.sampler.dataset.counted,
         )
         self.totals = RunningTotals.zeros(self.world.device)
         return event

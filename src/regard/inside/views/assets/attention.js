@@ -3,11 +3,11 @@
 // of maps {name, queries, keys, allowed, unchosen, layers}; layers[layer][head][query][key] is a
 // weight in ten-thousandths, and allowed[query][key] is 0 where the mask forbids it (allowed is
 // null if it forbids nothing). A layer or head of null means none is chosen: the mean is shown, or
-// of a rollout (unchosen is "all") the last layer.
+// of a rollout (unchosen is "all") the last layer. The form says what is chosen at first.
 const maps = JSON.parse(document.getElementById("data").textContent);
 const UNIT = 10000;
-const chosen = { map: 0, layer: null, head: null, scale: "linear" };
 const at = (id) => document.getElementById(id);
+const chosen = { ...JSON.parse(at("choosers").dataset.chosen), scale: "linear" };
 const map = () => maps[chosen.map];
 let page; // what this page adds: see begin
 
@@ -160,5 +160,5 @@ function begin(own) {
     ...page.choosers(),
     chooser("scale", ["linear", "root"], ["linear", "square root"]),
   );
-  choose({ map: 0 });
+  choose({ map: chosen.map });
 }

@@ -20,7 +20,6 @@ for (const each of maps) each.layers = each.layers.map((heads) => heads.map(unpa
 // ---- what attends -----------------------------------------------------------------------------
 
 // chosen.from is the position of a query, or null for the mean of all patches.
-chosen.from = tokens.length ? 0 : null;
 const query = () => pointed ?? chosen.from;
 
 function nameOf(from) {
