@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from regard.ground.batch import BatchLimits, pack
 from regard.ground.layout import Layout
 from regard.parts.attend import attend
-from regard.parts.kernels import AttentionCall, bucketed, choose, dense, varlen
+from regard.parts.kernels import AttentionCall, bucketed, choose, dense, packed_dropout, varlen
 from regard.parts.mask import Mask, WindowMask, causal, full
 from regard.parts.score import Dot, ScaledDot
 
@@ -161,8 +161,10 @@ def test_which_kernel_runs():
 
     assert chosen(free) is chosen(shaped) is varlen.run
     assert chosen(full) is chosen(full, torch.float32) is dense.run
-    assert chosen(free, torch.float32) is chosen(free, dropout=0.1) is bucketed.run
-    assert chosen(shaped, torch.float32) is chosen(shaped, dropout=0.1) is None
+    for layout in (free, shaped, full):
+        assert chosen(layout, dropout=0.1) is packed_dropout.run
+    assert chosen(free, torch.float32) is chosen(free, torch.float32, dropout=0.1) is bucketed.run
+    assert chosen(shaped, torch.float32) is chosen(shaped, torch.float32, dropout=0.1) is None
     assert chosen(shaped, mask=WindowMask(right=-1)) is None  # flash reads -1 as "no limit"
 
 

@@ -54,8 +54,8 @@ def run(call: AttentionCall, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Ten
         q_THK,
         k_THK,
         v_THK,
-        _rows(queries.offsets, queries.lengths_B),
-        _rows(keys.offsets, keys.lengths_B),
+        torch.stack((queries.offsets[:-1], queries.offsets.diff())),  # padding attends, too
+        torch.stack((keys.offsets[:-1], keys.lengths_B)),
         seed,
         [queries.longest, keys.longest, left, right],
         queries.full and keys.full,
@@ -63,11 +63,6 @@ def run(call: AttentionCall, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Ten
         call.dropout,
     )
     return attended_THK
-
-
-def _rows(offsets: Tensor, lengths_B: Tensor) -> Tensor:
-    """The first token of each row and its length, (2, B)."""
-    return torch.stack((offsets[:-1], lengths_B))
 
 
 @torch.library.custom_op("regard::packed_attention_with_dropout", mutates_args=())
@@ -85,6 +80,7 @@ def attention(
 ) -> Pair:
     """The values that each query attends to, and log2 of the sum of its softmax, (T, H).
 
+    ``queries_2B`` and ``keys_2B`` are the first token of each row and how many there are.
     ``sizes`` are the longest rows of queries and of keys, and how many keys to its left and right
     a query may attend to. With ``full`` every token belongs to a row, and all rows are as long as
     the longest; otherwise tokens that belong to no row get zeros.
