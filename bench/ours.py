@@ -1,23 +1,28 @@
 """regard's side of the scripts: the training step of ``regard train``, on data of corpus.py."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from corpus import MaskedRow
 from peers.common import Step, half
+from peers.decoding import Marks
 from torch import Tensor, nn
 
 from regard.ground.batch import Batch, BatchLimits, TokenRow
 from regard.ground.pytree import map_tensors
-from regard.models.facts import change
-from regard.models.papers import bahdanau
+from regard.models.facts import EncoderDecoder, change
+from regard.models.papers import bahdanau, marian
 from regard.objectives.rows import AnnotatedRow
 from regard.training.loop.microbatch import EagerStep, GraphedStep
 from regard.training.optim.optimiser import GraphedOptimiser, ModelOptimiser
 from regard.training.recipe.tables import OptimiserConfig
+from regard.weights.files import weights_of, write_tensors
+from regard.weights.weight_map import Extras
 
 # The translator of the recipe ladder-multi30k-en-de.
 BAHDANAU = change(bahdanau.LAPTOP, vocab=8_000, width=512, embedding=256, maxout=256, dropout=0.4)
@@ -93,3 +98,18 @@ def packed(
             batches.append([])
         batches[-1].append(rows[at])
     return [sorted(batch, key=lambda row: -len(row.tokens)) for batch in batches]
+
+
+def write_marian(model: nn.Module, facts: EncoderDecoder, marks: Marks, folder: Path) -> None:
+    """Write a translator as transformers' Marian reads it."""
+    config = {
+        **marian.HF.config_of(facts),
+        "max_position_embeddings": 1_024,
+        "pad_token_id": marks.pad,
+        "eos_token_id": marks.eos,
+        "decoder_start_token_id": marks.bos,
+        "forced_eos_token_id": None,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    weights = marian.HF.weights.write(weights_of(model), Extras())
+    write_tensors(folder / "model.safetensors", weights)
