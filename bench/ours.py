@@ -38,24 +38,25 @@ def training_step(
     *,
     weight: Callable[[Any, Batch], Any] = lambda rows, batch: batch.weight,
     compiles: bool = True,
+    captures: bool = True,
     state: Any = None,
     precision: Callable[[], Any] | None = None,
     **graphs: Any,
 ) -> Step:
     """A step as the training loop makes it; it gives the loss of a target.
 
-    On CUDA forward is compiled, forward and backward are captured as one CUDA graph and the update
-    as another. An objective over streams begins with a ``state`` and carries it on; ``graphs`` are
-    options of ``GraphedStep``.
+    On CUDA forward is compiled if it ``compiles``; if it ``captures``, forward and backward are a
+    CUDA graph and the update is another. An objective over streams begins with a ``state`` and
+    carries it on; ``graphs`` are options of ``GraphedStep``.
     """
     model, cuda = model.to(device).train(), device.type == "cuda"
     objective.to(device)
     forward = lambda batch: objective(model, batch)  # noqa: E731
     context = precision or (lambda: half(device))
     eager = EagerStep(torch.compile(forward) if cuda and compiles else forward, context)
-    micro = GraphedStep(eager, model, **graphs) if cuda else eager
+    micro = GraphedStep(eager, model, **graphs) if cuda and captures else eager
     config = OptimiserConfig(**optimiser)
-    updates = (GraphedOptimiser if cuda else ModelOptimiser)(model, config)
+    updates = (GraphedOptimiser if cuda and captures else ModelOptimiser)(model, config)
 
     def step(rows: Any) -> Tensor:
         nonlocal state
