@@ -127,3 +127,8 @@ def pair_padding(batches: Sequence[Sequence[Pair]]) -> float:
     """The share of padded batches of pairs that is no token."""
     sides = [[len(pair[side]) + 1 for pair in batch] for batch in batches for side in (0, 1)]
     return 1 - sum(map(sum, sides)) / sum(len(side) * max(side) for side in sides)
+
+
+def streams(steps: int, rows: int, length: int, vocab: int) -> np.ndarray:
+    """For each step, as many random words of every stream, and the next one as the last target."""
+    return np.random.default_rng(1).integers(0, vocab, (steps, rows, length + 1))

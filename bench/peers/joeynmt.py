@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from worker import System
 
-from peers.common import Step, device, half, padded, rounds_over, send
+from peers.common import Step, Updates, device, half, padded, rounds_over, send
 
 PAD, BOS, EOS, IGNORED = 0, 1, 2, -100
 UNUSED = (  # packages that JoeyNMT imports, and its layers do not need
@@ -82,11 +82,7 @@ def training_step(
 ) -> Step:
     """A step of JoeyNMT's trainer, its lengths staying on the host."""
     model = model.to(place).train()
-    parameters = list(model.parameters())
-    betas = tuple(optimiser["betas"])
-    adam = torch.optim.Adam(
-        parameters, lr=optimiser["rate"], betas=betas, eps=optimiser["eps"], fused=True
-    )
+    updates = Updates(model, optimiser)
 
     def step(pairs: Sequence[Pair]) -> Tensor:
         pairs = sorted(pairs, key=lambda pair: -len(pair[0]))
@@ -98,9 +94,7 @@ def training_step(
             logits = model(source, lengths_B, written).flatten(0, 1)
         loss = cross_entropy(logits.float(), goals.flatten(), label_smoothing=0.1)
         loss.backward()
-        nn.utils.clip_grad_norm_(parameters, optimiser["clip"])
-        adam.step()
-        adam.zero_grad()
+        updates.step()
         return loss.detach()
 
     return step
