@@ -1,23 +1,28 @@
 """regard's side of the scripts: the training step of ``regard train``, on data of corpus.py."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from corpus import MaskedRow
 from peers.common import Step, half
+from peers.decoding import Marks
 from torch import Tensor, nn
 
 from regard.ground.batch import Batch, BatchLimits, TokenRow
 from regard.ground.pytree import map_tensors
-from regard.models.facts import change
-from regard.models.papers import bahdanau
+from regard.models.facts import EncoderDecoder, change
+from regard.models.papers import bahdanau, marian
 from regard.objectives.rows import AnnotatedRow
 from regard.training.loop.microbatch import EagerStep, GraphedStep
 from regard.training.optim.optimiser import GraphedOptimiser, ModelOptimiser
 from regard.training.recipe.tables import OptimiserConfig
+from regard.weights.files import weights_of, write_tensors
+from regard.weights.weight_map import Extras
 
 # The translator of the recipe ladder-multi30k-en-de.
 BAHDANAU = change(bahdanau.LAPTOP, vocab=8_000, width=512, embedding=256, maxout=256, dropout=0.4)
@@ -33,24 +38,25 @@ def training_step(
     *,
     weight: Callable[[Any, Batch], Any] = lambda rows, batch: batch.weight,
     compiles: bool = True,
+    captures: bool = True,
     state: Any = None,
     precision: Callable[[], Any] | None = None,
     **graphs: Any,
 ) -> Step:
     """A step as the training loop makes it; it gives the loss of a target.
 
-    On CUDA forward is compiled, forward and backward are captured as one CUDA graph and the update
-    as another. An objective over streams begins with a ``state`` and carries it on; ``graphs`` are
-    options of ``GraphedStep``.
+    On CUDA forward is compiled if it ``compiles``; if it ``captures``, forward and backward are a
+    CUDA graph and the update is another. An objective over streams begins with a ``state`` and
+    carries it on; ``graphs`` are options of ``GraphedStep``.
     """
     model, cuda = model.to(device).train(), device.type == "cuda"
     objective.to(device)
     forward = lambda batch: objective(model, batch)  # noqa: E731
     context = precision or (lambda: half(device))
     eager = EagerStep(torch.compile(forward) if cuda and compiles else forward, context)
-    micro = GraphedStep(eager, model, **graphs) if cuda else eager
+    micro = GraphedStep(eager, model, **graphs) if cuda and captures else eager
     config = OptimiserConfig(**optimiser)
-    updates = (GraphedOptimiser if cuda else ModelOptimiser)(model, config)
+    updates = (GraphedOptimiser if cuda and captures else ModelOptimiser)(model, config)
 
     def step(rows: Any) -> Tensor:
         nonlocal state
@@ -93,3 +99,18 @@ def packed(
             batches.append([])
         batches[-1].append(rows[at])
     return [sorted(batch, key=lambda row: -len(row.tokens)) for batch in batches]
+
+
+def write_marian(model: nn.Module, facts: EncoderDecoder, marks: Marks, folder: Path) -> None:
+    """Write a translator as transformers' Marian reads it."""
+    config = {
+        **marian.HF.config_of(facts),
+        "max_position_embeddings": 1_024,
+        "pad_token_id": marks.pad,
+        "eos_token_id": marks.eos,
+        "decoder_start_token_id": marks.bos,
+        "forced_eos_token_id": None,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    weights = marian.HF.weights.write(weights_of(model), Extras())
+    write_tensors(folder / "model.safetensors", weights)

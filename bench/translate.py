@@ -19,7 +19,6 @@ CUDA too if its wheel finds the libraries it wants there.
 
 import argparse
 import copy
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,7 +28,7 @@ import numpy as np
 import torch
 from as_ctranslate2 import write_ctranslate2
 from measure import Spec, add_options, emit, print_decoding, running, setting
-from ours import BAHDANAU, BAHDANAU_TINY
+from ours import BAHDANAU, BAHDANAU_TINY, write_marian
 from peers.decoding import Ids, Marks, Work, rounds_over
 from worker import System
 
@@ -38,12 +37,9 @@ from regard import decoding
 from regard.decoding.cpp import obstacle
 from regard.ground.batch import pack
 from regard.models.facts import EncoderDecoder, change
-from regard.models.papers import marian
 from regard.models.papers.transformer import BASE
 from regard.parts.linear.convert import convert
 from regard.search import Beam, Constraints, Greedy
-from regard.weights.files import weights_of, write_tensors
-from regard.weights.weight_map import Extras
 
 VOCAB, WORDS, SOURCE = 32_000, 30, 27
 TRAINED_WORDS = 96
@@ -124,23 +120,6 @@ def ours(
         return [list(hypotheses[0].tokens) for hypotheses in search(state, limits)]
 
     return rounds_over(work.ids, translate)
-
-
-def write_marian(loaded: Loaded, folder: Path) -> None:
-    """Write a translator as transformers' Marian reads it."""
-    model, facts, marks = loaded
-    config = {
-        **marian.HF.config_of(facts),
-        "max_position_embeddings": 1_024,
-        "pad_token_id": marks.pad,
-        "eos_token_id": marks.eos,
-        "decoder_start_token_id": marks.bos,
-        "forced_eos_token_id": None,
-    }
-    (folder / "config.json").write_text(json.dumps(config))
-    write_tensors(
-        folder / "model.safetensors", marian.HF.weights.write(weights_of(model), Extras())
-    )
 
 
 def specs_of(
@@ -228,7 +207,7 @@ def compare(asked: argparse.Namespace, folder: Path) -> None:
     ids = sorted(ids[: asked.sentences], key=len, reverse=True)
     Work(ids, loaded[2], asked.beam, longest).write(folder)
     if not asked.recurrent:
-        write_marian(loaded, folder)
+        write_marian(*loaded, folder)
     specs = specs_of(asked, device, precisions, loaded, folder)
     del loaded
     times = 3 if device == "cuda" else 1  # warm up, compile, capture

@@ -57,6 +57,32 @@ def compile_layers(*stacks: Iterable[nn.Module]) -> None:
         layer.compile(dynamic=True)
 
 
+class Updates:
+    """Clipping, and torch's fused Adam, which decays matrices; keys as in a recipe's table."""
+
+    def __init__(self, model: nn.Module, optimiser: dict[str, Any]):
+        self.parameters, self.clip = list(model.parameters()), optimiser["clip"]  # each once
+        groups = [
+            {"params": [p for p in self.parameters if p.ndim >= 2]},
+            {"params": [p for p in self.parameters if p.ndim < 2], "weight_decay": 0.0},
+        ]
+        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[optimiser["kind"]]
+        self.adam = kind(
+            groups,
+            lr=optimiser["rate"],
+            betas=tuple(optimiser["betas"]),
+            eps=optimiser["eps"],
+            weight_decay=optimiser["decay"],
+            fused=True,
+        )
+
+    def step(self) -> None:
+        """Update the weights and reset the gradient."""
+        nn.utils.clip_grad_norm_(self.parameters, self.clip)
+        self.adam.step()
+        self.adam.zero_grad()
+
+
 def training_step(
     model: nn.Module,
     loss_of: Callable[..., Tensor],
@@ -66,25 +92,11 @@ def training_step(
     *,
     captured: bool = False,
 ) -> Step:
-    """Forward under bf16 autocast, backward, clipping, and fused Adam that decays matrices.
+    """Forward under bf16 autocast, backward, and an update.
 
-    ``optimiser`` has the keys of a recipe's table. ``captured``: the loss is replayed by CUDA
-    graphs, which write their results to the same memory.
+    ``captured``: the loss is replayed by CUDA graphs, which write their results to the same memory.
     """
-    parameters = list(model.parameters())  # each once
-    matrices, vectors = ([p for p in parameters if (p.ndim >= 2) == two] for two in (True, False))
-    groups = [
-        {"params": matrices, "weight_decay": optimiser["decay"]},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[optimiser["kind"]]
-    adam = kind(
-        groups,
-        lr=optimiser["rate"],
-        betas=tuple(optimiser["betas"]),
-        eps=optimiser["eps"],
-        fused=True,
-    )
+    updates = Updates(model, optimiser)
 
     def step(batch: Any) -> Tensor:
         inputs = collate(batch)
@@ -93,9 +105,7 @@ def training_step(
         with half(place):
             loss = loss_of(**inputs)
         loss.backward()
-        nn.utils.clip_grad_norm_(parameters, optimiser["clip"])
-        adam.step()
-        adam.zero_grad()
+        updates.step()
         return loss.detach().clone() if captured else loss.detach()
 
     return step
