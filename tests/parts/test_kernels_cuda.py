@@ -161,8 +161,8 @@ def test_which_kernel_runs():
 
     assert chosen(free) is chosen(shaped) is varlen.run
     assert chosen(full) is chosen(full, torch.float32) is dense.run
-    for layout in (free, shaped, full):
-        assert chosen(layout, dropout=0.1) is packed_dropout.run
+    assert chosen(free, dropout=0.1) is chosen(shaped, dropout=0.1) is packed_dropout.run
+    assert chosen(full, dropout=0.1) is dense.run
     assert chosen(free, torch.float32) is chosen(free, torch.float32, dropout=0.1) is bucketed.run
     assert chosen(shaped, torch.float32) is chosen(shaped, torch.float32, dropout=0.1) is None
     assert chosen(shaped, mask=WindowMask(right=-1)) is None  # flash reads -1 as "no limit"

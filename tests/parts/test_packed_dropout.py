@@ -7,7 +7,7 @@ from torch import Tensor
 from regard.ground.batch import BatchLimits, pack
 from regard.ground.layout import Layout
 from regard.parts.attend import masked_softmax
-from regard.parts.kernels import AttentionCall, choose, packed_dropout
+from regard.parts.kernels import AttentionCall, packed_dropout
 from regard.parts.mask import Mask, WindowMask, causal, full
 from regard.parts.score import ScaledDot
 
@@ -69,13 +69,13 @@ def near(values: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
 
 
 def agree(queries: Layout, keys: Layout, mask: Mask, size: int, dtype: torch.dtype) -> None:
-    """The kernel is chosen; outputs and gradients are those of the definition."""
+    """Outputs and gradients are those of the definition."""
     torch.manual_seed(SEED)
     both = torch.randn(keys.tokens, 2, HEADS, size, device="cuda").to(dtype)
     q = torch.randn(queries.tokens, HEADS, size, device="cuda").to(dtype).requires_grad_()
     k, v = (part.requires_grad_() for part in both.unbind(1))  # parts of one tensor
     call = AttentionCall(ScaledDot(), queries, keys, mask, RATE)
-    assert choose(call, q, v) is packed_dropout.run
+    assert packed_dropout.fits(call, q, v)
     torch.manual_seed(SEED)
     attended = packed_dropout.run(call, q, k, v)
     torch.manual_seed(SEED)
@@ -144,10 +144,3 @@ def test_compiled_it_is_the_same_and_each_call_draws_anew():
     assert torch.isclose(
         values[0].sum(), packed_dropout.run(call, *qkv).float().square().sum(), rtol=0.1
     )
-
-
-def test_without_dropout_other_kernels_are_chosen():
-    layout = ragged(LENGTHS)
-    q = torch.randn(layout.tokens, HEADS, 64, device="cuda").bfloat16()
-    call = AttentionCall(ScaledDot(), layout, layout, full, 0.0)
-    assert choose(call, q, q) is not packed_dropout.run

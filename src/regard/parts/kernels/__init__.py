@@ -12,7 +12,7 @@ from regard.parts.kernels.call import AttentionCall
 
 __all__ = ["AttentionCall", "choose"]
 
-KERNELS = (decode_step, packed_dropout, dense, varlen, bucketed)
+KERNELS = (decode_step, dense, packed_dropout, varlen, bucketed)
 
 
 def choose(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> Callable[..., Tensor] | None:

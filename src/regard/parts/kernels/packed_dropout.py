@@ -1,8 +1,8 @@
 """Attention with dropout on CUDA in half precision, on packed tokens, in tiles (Dao et al., 2022).
 
-Flash attention on packed tokens, as torch has it, cannot drop attention weights, and cuDNN's
-attention spends a third of its time on drawing random numbers. Here a weight is dropped by one
-product: that of two odd 32-bit hashes, one of its query and head, the other of its key.
+Flash attention on packed tokens, as torch has it, cannot drop attention weights. Here a weight is
+dropped by one product, which is cheap to draw again in the backward pass: that of two odd 32-bit
+hashes, one of its query and head, the other of its key.
 """
 
 from types import SimpleNamespace
