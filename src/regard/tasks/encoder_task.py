@@ -76,6 +76,8 @@ class EncoderTask(TrunkTask):
                 yield f"distillation.{key} without distillation.teacher"
             elif self.distillation is not None and not self.single_label:
                 yield f"distillation.{key} where a text, or a word, has not one label of several"
+            elif key == "temperature" and self.distillation.kind == "hard":
+                yield 'distillation.temperature where distillation.kind is "hard"'
 
     def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
         """As of every trunk; a teacher that cannot teach is refused."""
@@ -254,7 +256,8 @@ class EncoderTask(TrunkTask):
         labels: Any = self._label_objective(prepared)
         if (config := self.distillation) is not None:
             outputs = len(prepared.labels)  # type: ignore[arg-type]
-            labels = LabelDistillation(labels, outputs, config.temperature, config.weight)
+            weights = config.temperature, config.weight
+            labels = LabelDistillation(labels, outputs, *weights, hard=config.kind == "hard")
         return self.objective_of_inputs(labels, prepared.tokenizer)
 
     def _label_objective(self, prepared: Prepared) -> Objective:
