@@ -297,7 +297,7 @@ def test_what_cannot_teach_is_refused_in_one_line(corpus, tmp_path):
         with pytest.raises(BadInput, match=message) as refused:
             prepared(corpus, tmp_path / "run", setting)
         assert "\n" not in str(refused.value) and not (tmp_path / "run").exists()
-    with pytest.raises(BadInput, match=r'temperature cannot be used where distillation\.kind is "hard"'):
+    with pytest.raises(BadInput, match=r'cannot be used where distillation\.kind is "hard"'):
         prepared(corpus, tmp_path / "run", "distillation.kind=hard", "distillation.temperature=3")
     stored = folders.read(corpus / "teacher")
     others = replace(stored.labels, names=("this", "that"))
