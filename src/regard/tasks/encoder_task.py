@@ -71,12 +71,13 @@ class EncoderTask(TrunkTask):
         """Keys of a distillation without a teacher, or of numbers."""
         yield from super().unread_keys()
         table: Any = self.tables.get("distillation")
+        config = self.distillation
         for key in () if table is None else sorted(self.table(table).model_fields_set):
-            if self.distillation is None and key != "teacher":
+            if config is None and key != "teacher":
                 yield f"distillation.{key} without distillation.teacher"
-            elif self.distillation is not None and not self.single_label:
+            elif config is not None and not self.single_label:
                 yield f"distillation.{key} where a text, or a word, has not one label of several"
-            elif key == "temperature" and self.distillation.kind == "hard":
+            elif config is not None and config.kind == "hard" and key == "temperature":
                 yield 'distillation.temperature where distillation.kind is "hard"'
 
     def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
