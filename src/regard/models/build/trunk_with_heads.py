@@ -126,7 +126,8 @@ class TrunkWithHeadsModule(nn.Module):
         more |= {"first": self.first} if only_read and not tape.live else {}
         encoded = self.encode(inputs, tape=tape, **more)
         pooled_BD = self.pooled(encoded, tape=tape)
-        by_head, before_mean = dict[str, Tensor](), dict[str, Tensor]()
+        by_head: dict[str, Tensor] = {}
+        before_mean: dict[str, Tensor] = {}
         for name, head in self.heads.items():
             read: list[Any] = [pooled_BD if name in self.per_row else encoded.states_TD]
             if name in self.spans:
