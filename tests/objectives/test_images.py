@@ -14,7 +14,7 @@ from regard.ground.errors import BadInput
 from regard.ground.pytree import tensors_in
 from regard.ground.tape import Tape
 from regard.images.processor import ImageProcessor
-from regard.models.facts import LabelHead, change
+from regard.models.facts import DistilledLabelHead, FirstTokens, LabelHead, change
 from regard.models.papers import vit
 from regard.objectives.images import ImageLabels
 from regard.objectives.label_distillation import LabelDistillation, with_teacher
@@ -147,6 +147,20 @@ def test_a_step_compiles_whole(model):
     compiled = torch.compile(objective.__call__, backend="eager", fullgraph=True)
     expected, _ = objective(model, batch)
     torch.testing.assert_close(compiled(model, batch)[0], expected)
+
+
+@pytest.mark.parametrize("hard", [True, False])
+def test_a_step_with_a_teacher_and_two_heads_compiles_whole(hard):
+    heads = {"pool": FirstTokens(2), "output_heads": (DistilledLabelHead(3),)}
+    student = change(FACTS, prefix_tokens=2, **heads).build().train()
+    logits = np.random.default_rng(1).normal(size=(5, 1, 3))
+    pairs = zip(single_examples(), logits, strict=True)
+    given = ImageExamples.of([with_teacher(example, one) for example, one in pairs])
+    labels = LabelDistillation(Classification(), 3, hard=hard)
+    objective = ImageLabels(labels, PROCESSOR, mixing=Mixing(0.8, 1.0))
+    batch = objective.collate(given, LIMITS)
+    compiled = torch.compile(objective.__call__, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(student, batch)[0], objective(student, batch)[0])
 
 
 @pytest.mark.parametrize("mixing", [(0.0, 0.0), (0.8, 1.0)])

@@ -8,11 +8,18 @@ import torch
 import torch.nn.functional as F
 
 from regard.api import load
-from regard.ground.batch import IGNORED, BatchLimits
+from regard.ground.batch import IGNORED, BatchLimits, pack_images
 from regard.ground.errors import BadInput
-from regard.models.facts import FirstToken, LabelHead, TokenLabelHead, change
+from regard.models.facts import (
+    DistilledLabelHead,
+    FirstToken,
+    FirstTokens,
+    LabelHead,
+    TokenLabelHead,
+    change,
+)
 from regard.models.formats import folder as folders
-from regard.models.papers import bert
+from regard.models.papers import bert, deit
 from regard.objectives.label_distillation import LabelDistillation, with_teacher, without_teacher
 from regard.objectives.labels import Classification, TokenClassification
 from regard.text.labels import SingleLabelSet
@@ -85,6 +92,71 @@ def test_loss_and_gradients_are_those_of_a_plain_formula(kind, weights):
     for name, parameter in model.named_parameters():
         if parameter.grad is not None:
             torch.testing.assert_close(ours[name], parameter.grad, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hard_distillation_learns_the_most_probable_class_of_the_teacher(kind):
+    objective, head = KINDS[kind]
+    taught = LabelDistillation(objective(0.1), 3, teacher_weight=0.7, hard=True)
+    model, given = built(head), examples(kind == "token_label")
+    loss, nll = taught(model, batch := taught.collate(given))
+    logits_NV, targets_N = model(batch.inputs).by_head[kind], batch.targets[kind]
+    real = targets_N != IGNORED
+    chosen_N = batch.targets["teacher"].argmax(-1)[real]
+    labels = F.cross_entropy(logits_NV[real], targets_N[real], label_smoothing=0.1, reduction="sum")
+    expected = F.cross_entropy(logits_NV[real], chosen_N, reduction="sum")
+    torch.testing.assert_close(loss, 0.3 * labels + 0.7 * expected)
+    unsmoothed = F.cross_entropy(logits_NV[real], targets_N[real], reduction="sum")
+    torch.testing.assert_close(nll, unsmoothed.detach())
+
+
+IMAGES = change(deit.TINY, width=8, depth=1, heads=2, inner=8, patch_size=4, image_size=8)
+
+
+def distilled_gradients(teacher_weight, *, hard):
+    """The gradients of both heads of a DeiT, and those of a plain formula."""
+    torch.manual_seed(0)
+    head = DistilledLabelHead(3)
+    model = change(IMAGES, pool=FirstTokens(2), output_heads=(head,), init_std=0.5).build()
+    images = torch.randn(4, 3, 8, 8)
+    targets_N, teacher_NV = torch.tensor([0, 2, 1, 1]), torch.randn(4, 3)
+    objective = LabelDistillation(
+        Classification(), 3, temperature=2.0, teacher_weight=teacher_weight, hard=hard
+    )
+    rows = [
+        with_teacher((None, [n]), one[None].numpy())
+        for n, one in zip(targets_N, teacher_NV, strict=True)
+    ]
+    batch = objective.with_targets(pack_images(images), [target for _, target in rows])
+    outputs = model(batch.inputs)
+    of_class, of_token = model.heads["label"].out
+    first_BD, second_BD = model(batch.inputs).pooled_BD.chunk(2, -1)
+    mean = (of_class(first_BD) + of_token(second_BD)) / 2
+    torch.testing.assert_close(outputs.by_head["label"], mean)
+    objective.loss(outputs, batch)[0].backward()
+    found = {name: one.grad for name, one in model.named_parameters()}
+    for parameter in model.parameters():
+        parameter.grad = None
+    chosen_N = teacher_NV.argmax(-1)
+    loss = (1 - teacher_weight) * F.cross_entropy(of_class(first_BD), targets_N, reduction="sum")
+    if hard:
+        taught = F.cross_entropy(of_token(second_BD), chosen_N, reduction="sum")
+    else:
+        logp_NV = F.log_softmax(of_token(second_BD) / 2, -1)
+        taught = 4 * F.kl_div(logp_NV, F.softmax(teacher_NV / 2, -1), reduction="sum")
+    (loss + teacher_weight * taught).backward()
+    for name, one in model.named_parameters():
+        torch.testing.assert_close(found[name], one.grad, rtol=1e-4, atol=1e-5)
+    return [found[f"heads.label.out.{number}.weight"] for number in (0, 1)]
+
+
+@pytest.mark.parametrize("hard", [True, False])
+def test_the_head_of_a_distillation_token_learns_from_the_teacher_alone(hard):
+    both, labels, teacher = (distilled_gradients(weight, hard=hard) for weight in (0.5, 0.0, 1.0))
+    assert not labels[1].any() and not teacher[0].any()
+    torch.testing.assert_close(both[0], labels[0] / 2)
+    torch.testing.assert_close(both[1], teacher[1] / 2)
+    assert both[0].any() and both[1].any()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -225,6 +297,8 @@ def test_what_cannot_teach_is_refused_in_one_line(corpus, tmp_path):
         with pytest.raises(BadInput, match=message) as refused:
             prepared(corpus, tmp_path / "run", setting)
         assert "\n" not in str(refused.value) and not (tmp_path / "run").exists()
+    with pytest.raises(BadInput, match=r'cannot be used where distillation\.kind is "hard"'):
+        prepared(corpus, tmp_path / "run", "distillation.kind=hard", "distillation.temperature=3")
     stored = folders.read(corpus / "teacher")
     others = replace(stored.labels, names=("this", "that"))
     folders.write(tmp_path / "others", replace(stored, labels=others))

@@ -13,7 +13,7 @@ from regard.ground.batch import IGNORED, BatchLimits, TokenRow
 from regard.ground.errors import BadInput
 from regard.models.facts import change
 from regard.models.papers import bert, xlnet
-from regard.objectives.permutation_lm import PermutationLM
+from regard.objectives.permutation_lm import PermutationLM, PermutationLMConfig
 from regard.objectives.rows import AnnotatedRow
 from regard.objectives.sum import Sum
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
@@ -78,6 +78,32 @@ def test_what_is_predicted_does_not_depend_on_itself_or_on_later_tokens(dataset,
             row_T = batch.inputs.layout.rows_T
             later_N = (order_T[chosen_N] > order_T[at]) & (row_T[chosen_N] == row_T[at])
             assert torch.equal(~same_N, later_N)
+
+
+def test_the_first_chunk_of_a_row_does_not_see_the_second(tokenizer):
+    objective, module = Sum(PermutationLM(chunk=7)), model(tokenizer).eval()
+    documents = Documents.of([[tokenizer.words.encode(text)] for text in TEXTS * 3])
+    plan = objective.rows(documents, tokenizer.template, LONGEST, 0)
+    chunked = DocumentDataset(documents, plan, objective.annotator(tokenizer), seed=1)
+    batch = objective.collate(chunked.read(0, np.arange(3)), BatchLimits(3 * LONGEST, 3, LONGEST))
+    at_N = batch.positions["permutation_lm"]
+    in_second_N = at_N % LONGEST >= 7
+    assert in_second_N.sum() == 3 == batch.weight / 2
+    with torch.no_grad():
+        before_NV = objective.outputs(module, batch).by_head["permutation_lm"]
+        for first, changes in ((0, torch.ones(6, dtype=torch.bool)), (7, in_second_N)):
+            tokens_T = batch.inputs.tokens_T.clone()
+            context = [n for n in range(first, first + 5) if n not in at_N.tolist()]
+            tokens_T[context[0] :: LONGEST] += 1  # of every row; also where it is predicted
+            other = replace(batch, inputs=replace(batch.inputs, tokens_T=tokens_T))
+            after_NV = objective.outputs(module, other).by_head["permutation_lm"]
+            changed_N = (after_NV != before_NV).any(-1)
+            assert not changed_N[~changes].any() and changed_N[changes][:1].all()
+
+
+def test_a_chunk_is_no_shorter_than_the_context_of_a_prediction():
+    with pytest.raises(ValueError, match=r"chunk must be 0, or at least one_in \(6\)"):
+        PermutationLMConfig(chunk=5)
 
 
 def test_a_batch_of_fixed_shape_has_the_same_loss(dataset, tokenizer):

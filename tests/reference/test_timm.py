@@ -11,10 +11,17 @@ import regard
 from regard.ground.batch import pack_images
 from regard.ground.errors import BadInput
 from regard.images.processor import ImageProcessor
-from regard.models.facts import LabelHead, MeanPool, change
+from regard.models.facts import (
+    DistilledLabelHead,
+    FirstToken,
+    FirstTokens,
+    LabelHead,
+    MeanPool,
+    change,
+)
 from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import LoadedModel
-from regard.models.papers import bert, vit
+from regard.models.papers import bert, deit, vit
 from regard.text.labels import SingleLabelSet
 from regard.weights.files import read_folder
 
@@ -54,6 +61,63 @@ def test_timm_reads_what_is_written(changes, tmp_path):
     )
     states = ours.module(pack_images(given)).states_TD.view(2, -1, 12)
     torch.testing.assert_close(states, theirs.forward_features(given), **CLOSE)
+
+
+def distilled():
+    torch.manual_seed(0)
+    sizes = {"width": 12, "depth": 2, "heads": 3, "inner": 24, "patch_size": 4, "image_size": 8}
+    facts = change(
+        deit.TINY, **sizes, pool=FirstTokens(2), output_heads=(DistilledLabelHead(3),), init_std=0.5
+    )
+    processor, labels = ImageProcessor(size=10, crop=(8, 8)), SingleLabelSet(("a", "b", "c"))
+    return LoadedModel(deit.PAPER, facts, facts.build().eval(), processor, labels)
+
+
+@torch.no_grad()
+def test_timm_reads_a_model_with_a_distillation_token(tmp_path):
+    timm, ours = pytest.importorskip("timm"), distilled()
+    folders.write(tmp_path, ours, "timm")
+    theirs = timm.create_model(f"local-dir:{tmp_path}", pretrained=True).eval()
+    given = torch.randn(2, 3, 8, 8)
+    outputs = ours.module(pack_images(given))
+    torch.testing.assert_close(outputs.by_head["label"], theirs(given), **CLOSE)
+    theirs.set_distilled_training(True)
+    expected = torch.stack(theirs.train()(given))
+    torch.testing.assert_close(outputs.before_mean["label"], expected, **CLOSE)
+
+
+@torch.no_grad()
+def test_a_published_deit_is_read(tmp_path):
+    timm = pytest.importorskip("timm")
+    hub = pytest.importorskip("timm.models._hub")
+    torch.manual_seed(0)
+    arguments = {"img_size": 32, "depth": 2}
+    name = "deit_tiny_distilled_patch16_224"
+    theirs = timm.create_model(name, num_classes=5, **arguments).eval()
+    hub.save_for_hf(theirs, tmp_path, model_args=arguments, safe_serialization=True)
+    ours = regard.load(tmp_path, "cpu")
+    given = torch.randn(2, 3, 32, 32)
+    torch.testing.assert_close(torch.stack(ours.logits([*given])), theirs(given), **CLOSE)
+    assert ours.paper.name == "DeiT"
+
+
+def test_both_heads_come_back_bit_for_bit(tmp_path):
+    ours = distilled()
+    for name, format in (("one", "timm"), ("two", "hf"), ("three", "timm")):
+        (tmp_path / name).mkdir()
+        folders.write(tmp_path / name, ours, format)
+        ours = folders.read(tmp_path / name)
+        assert ours.paper is deit.PAPER
+    before, after = (read_folder(tmp_path / name) for name in ("one", "three"))
+    assert before.keys() == after.keys() and {"dist_token", "head_dist.weight"} <= before.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    config = json.loads((tmp_path / "one" / "config.json").read_text())
+    assert config["architecture"] == "deit_base_distilled_patch16_224"
+    assert config["pretrained_cfg"]["classifier"] == ["head", "head_dist"]
+    one_head = change(ours.facts, pool=FirstToken(dense=False), output_heads=(LabelHead(3),))
+    plain = replace(ours, facts=one_head, module=one_head.build())
+    with pytest.raises(BadInput, match="the timm format cannot express"):
+        folders.write(tmp_path / "one", plain, "timm")
 
 
 @torch.no_grad()

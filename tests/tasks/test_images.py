@@ -9,10 +9,11 @@ import torch
 
 import regard
 from regard.data.memory import MemoryExamples
+from regard.ground.batch import pack_images
 from regard.ground.errors import BadInput
 from regard.images import processor
 from regard.images.processor import ImageProcessor
-from regard.models.facts import MeanPool
+from regard.models.facts import DistilledLabelHead, LabelHead, MeanPool
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.recipe import read
@@ -233,6 +234,41 @@ def test_a_model_learns_from_the_predictions_of_another(job, tmp_path):
     run.finish(ended.progress)
     student = regard.load(tmp_path / "run" / "model", "cpu")
     assert [one.label for one in student.predict(IMAGES)] == [NAMES[n] for n in NUMBERS]
+
+
+def test_the_distillation_token_of_a_deit_learns_from_a_teacher(job, tmp_path):
+    """Its labels are wrong, so each head has learned the opposite of the other."""
+    teacher = f"distillation.teacher={job / 'run' / 'model'}"
+    names = 'data.train={file="corners.npz", reader="npz", options={names=["right", "left"]}}'
+    settings = (teacher, "distillation.kind=hard", "train.judge=loss", names, "model.paper=deit")
+    plain = ("images.mixup=0.0", "images.cutmix=0.0", "model.change.init_std=0.5")
+    run = prepared(job, tmp_path / "run", *settings, *plain)
+    *_, ended = train(run.job)
+    run.finish(ended.progress)
+    student = regard.load(tmp_path / "run" / "model", "cpu")
+    assert student.facts.output_heads == (DistilledLabelHead(2),)
+    rows = np.stack([row.read() for row in student.tokenizer.rows(IMAGES)])
+    with torch.no_grad():
+        outputs = student.module(pack_images(torch.from_numpy(rows)))
+    of_class, of_teacher = outputs.before_mean["label"].argmax(-1)
+    order = [student.labels.names.index(name) for name in NAMES]
+    assert of_teacher.tolist() == [order[number] for number in NUMBERS]
+    assert of_class.tolist() == [order[1 - number] for number in NUMBERS]
+    torch.testing.assert_close(torch.stack(student.logits(IMAGES)), outputs.by_head["label"])
+    student.save(tmp_path / "hf", "hf")
+    config = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert config["architectures"] == ["DeiTForImageClassificationWithTeacher"]
+
+
+def test_a_deit_without_a_teacher_classifies_its_class_token(job, tmp_path):
+    run = prepared(job, tmp_path / "run", "model.paper=deit", "train.steps=1")
+    assert run.facts.output_heads == (LabelHead(2),) and run.facts.pool.first_read == 1
+
+
+def test_two_heads_need_two_tokens(job, tmp_path):
+    teacher = f"distillation.teacher={job / 'run' / 'model'}"
+    with pytest.raises(BadInput, match=r"pool: a distilled label head reads two tokens"):
+        prepared(job, tmp_path / "run", teacher, "model.paper=deit", "model.change.pool=mean")
 
 
 def test_a_teacher_of_texts_teaches_no_images(job, tmp_path):

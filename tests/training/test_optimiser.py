@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 import torch
 
+from regard.ground.batch import pack
 from regard.ground.errors import BadInput
 from regard.models.facts import Features, LabelHead, MLMHead, SentencePairHead, change
 from regard.models.papers import bert, elmo, lin, sized
@@ -388,3 +389,39 @@ def test_a_run_begun_before_there_were_such_settings_goes_on(corpus, tmp_path):
     path.write_text(json.dumps(kept))
     with pytest.raises(BadInput, match=r"differs in: optimiser\.layer_decay"):
         prepared(corpus, tmp_path / "run", "optimiser.layer_decay=0.5", resume=True)
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.01])
+def test_the_penalty_of_mixtures_is_a_part_of_the_loss(clip):
+    """A step is that of the loss + λ‖w‖², for w of every mixture, and for these alone."""
+    words = change(lin.LAPTOP, vocab=20, width=8, embedding=16).with_heads(LabelHead(2))
+    given = change(elmo.SMALL, width=4, cells=6, filters=((1, 4),), longest=8).trunk
+    facts = change(words, features=Features(given, at="both"))
+    inputs, after = torch.randint(1, 20, (5, 9)), []
+    for penalty in (0.0, 0.3):
+        torch.manual_seed(0)
+        model = facts.build()
+        mixtures = [mix.logits for mix in model.trunk.mixes.values()]
+        assert len(mixtures) == 2
+        with torch.no_grad():
+            for number, weights in enumerate(mixtures):
+                weights.copy_(torch.tensor([0.5, -1.0, 2.0]) + number)
+        config = OptimiserConfig(kind="sgd", rate=0.1, mix_penalty=penalty, clip=clip)
+        updates = ModelOptimiser(model.eval(), config)
+        loss = model(pack([inputs.numpy()])).by_head["label"].square().sum()
+        if not penalty:
+            loss = loss + 0.3 * sum(weights.square().sum() for weights in mixtures)
+        loss.backward()
+        norm = updates.step(1.0)
+        after.append((norm, weights_of(model)))
+    torch.testing.assert_close(after[0][0], after[1][0])
+    for name, expected in after[0][1].items():
+        torch.testing.assert_close(after[1][1][name], expected)
+
+
+def test_a_penalty_of_mixtures_needs_a_mixture():
+    with pytest.raises(BadInput, match=r"optimiser\.mix_penalty: the model mixes no layers"):
+        ModelOptimiser(CLASSIFIER.build(), OptimiserConfig(rate=0.1, mix_penalty=0.1))
+    mixed = change(CLASSIFIER, mix=True).build()
+    model_updates = ModelOptimiser(mixed, OptimiserConfig(rate=0.1, mix_penalty=0.1))
+    assert [*map(id, model_updates.mixtures)] == [id(mixed.mix.logits)]

@@ -1,16 +1,22 @@
 """Labels learned from the predictions of a fine-tuned model (Hinton et al., 2015, section 2).
 
-The loss is (1 - w) times that of the labels plus w times T² · KL(teacher ‖ student), both
-distributions softened by the temperature T. The teacher's logits are part of the examples: a target
-is an array with a row for each class to predict, (class, teacher's logit of each class).
+The loss is (1 - w) times that of the labels plus w times that of the teacher's predictions: T² ·
+KL(teacher ‖ student), both distributions softened by the temperature T, or the cross-entropy of the
+class that the teacher finds most probable (hard distillation: Touvron et al., 2020,
+arXiv:2012.12877, equation 3). A model with a distillation token has a head for each: that of the
+class token learns the labels, that of the distillation token what the teacher predicts.
+
+The teacher's logits are part of the examples: a target is an array with a row for each class to
+predict, (class, teacher's logit of each class).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
@@ -32,6 +38,9 @@ class LabelDistillationConfig(Config):
 
     teacher: Annotated[str | None, EMPTY_IS_NONE] = None
     """Its folder, here or under the data root, or an id of the Hugging Face hub."""
+    kind: Literal["soft", "hard"] = "soft"
+    """"soft": its probabilities are learned, softened by the temperature. "hard": the label that it
+    finds most probable (DeiT: arXiv:2012.12877)."""
     temperature: float = Field(2.0, gt=0)
     """The temperature of both softmax distributions."""
     weight: float = Field(0.5, ge=0, le=1)
@@ -46,6 +55,7 @@ class LabelDistillation(Objective):
     outputs: int
     temperature: float = 2.0
     teacher_weight: float = 0.5
+    hard: bool = False
 
     @property
     def head(self) -> str:  # type: ignore[override]
@@ -74,30 +84,41 @@ class LabelDistillation(Objective):
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         """Both, and the negative log-likelihood of the labels."""
-        return self._with_soft(self.labels.loss(outputs, batch), outputs, batch, 1.0, 0)
+        of_labels = self.labels.loss(self._of_labels(outputs), batch)
+        return self._with_teacher(of_labels, outputs, batch, 1.0, 0)
 
     def loss_by_shares(
         self, outputs: Outputs, batch: Batch, shares_N: Tensor, places: int
     ) -> tuple[Tensor, Tensor]:
         """The same of targets that stand so many places further, each by its share."""
-        hard = self.labels.loss_by_shares(outputs, batch, shares_N, places)
-        return self._with_soft(hard, outputs, batch, shares_N, places)
+        of_labels = self.labels.loss_by_shares(self._of_labels(outputs), batch, shares_N, places)
+        return self._with_teacher(of_labels, outputs, batch, shares_N, places)
 
-    def _with_soft(
+    def _of_labels(self, outputs: Outputs) -> Outputs:
+        """The outputs of which the labels are learned: of two heads, the first."""
+        if self.head not in outputs.before_mean:
+            return outputs
+        return outputs._replace(by_head={self.head: outputs.before_mean[self.head][0]})
+
+    def _with_teacher(
         self,
-        hard: tuple[Tensor, Tensor],
+        of_labels: tuple[Tensor, Tensor],
         outputs: Outputs,
         batch: Batch,
         shares_N: Tensor | float,
         places: int,
     ) -> tuple[Tensor, Tensor]:
         """The loss of the labels mixed with that of the teacher's predictions."""
-        loss, nll = hard
+        loss, nll = of_labels
         counts_N = (batch.targets[self.head] != IGNORED) * batch.weights.get(self.head, 1)
         teacher_NV = batch.targets[TEACHER].roll(-places, 0)
-        soft_N = soft_target_losses(outputs.by_head[self.head], teacher_NV, self.temperature)
-        soft = (soft_N * counts_N.roll(-places) * shares_N).sum()
-        return (1 - self.teacher_weight) * loss + self.teacher_weight * soft, nll
+        logits_NV = outputs.before_mean.get(self.head, outputs.by_head[self.head][None])[-1]
+        if self.hard:
+            losses_N = F.cross_entropy(logits_NV.float(), teacher_NV.argmax(-1), reduction="none")
+        else:
+            losses_N = soft_target_losses(logits_NV, teacher_NV, self.temperature)
+        of_teacher = (losses_N * counts_N.roll(-places) * shares_N).sum()
+        return (1 - self.teacher_weight) * loss + self.teacher_weight * of_teacher, nll
 
 
 def with_teacher(example: tuple[Any, Ids], logits_NV: np.ndarray) -> tuple[Any, np.ndarray]:

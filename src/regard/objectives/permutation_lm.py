@@ -1,8 +1,8 @@
 """Permutation language modelling (Yang et al., 2019, section 2).
 
-A factorization order is drawn for each row, and its last tokens, one in six, are predicted: each
-from its position and the tokens before it in the order. The rows keep all of their tokens, and no
-mask token is read. Orders depend on (seed, epoch, index of the row).
+A factorization order is drawn for each row, or for each chunk of it, and its last tokens, one in
+six, are predicted: each from its position and the tokens before it in the order. The rows keep all
+of their tokens, and no mask token is read. Orders depend on (seed, epoch, index of the row).
 
 With a memory (section 2.4) a batch holds the next row of each of several streams of text, and
 attends to the last states of the row before it in its stream. The paper's two-segment rows, halves
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from regard.data.pretraining.block_plans import FramedBlocks, TokenStream
@@ -40,9 +40,18 @@ class PermutationLMConfig(Config):
     """One token in so many is predicted (K in the paper)."""
     words: int = Field(5, ge=1, le=10)
     """The most words of a span that is predicted, n of them with probability ∝ 1/n."""
+    chunk: int = Field(0, ge=0)
+    """Orders are drawn over parts of so many tokens of a row, each of which sees the parts before
+    it and none after it: half of a row in the published code, 256 of 512. 0: over whole rows."""
     memory: int = Field(0, ge=0)
     """Rows attend to the states of so many tokens before them (384 in the paper); 0: to none. Rows
     are then read in the order of the text, in as many streams as a batch has rows."""
+
+    @model_validator(mode="after")
+    def _chunks_have_targets(self) -> "PermutationLMConfig":
+        if 0 < self.chunk < self.one_in:
+            raise ValueError(f"chunk must be 0, or at least one_in ({self.one_in})")
+        return self
 
 
 @dataclass(frozen=True)
@@ -55,11 +64,12 @@ class PermutationLM(RowObjective):
     words: int = 5
     memory: int = 0
     smoothing: float = 0.0
+    chunk: int = 0
 
     @classmethod
     def from_config(cls, config: PermutationLMConfig, smoothing: float) -> "PermutationLM":
         """The objective with the settings of a recipe."""
-        return cls(config.one_in, config.words, config.memory, smoothing)
+        return cls(config.one_in, config.words, config.memory, smoothing, config.chunk)
 
     def make_head(self) -> PermutationLMHead:
         """An output layer over the vocabulary, tied to the token embeddings."""
@@ -79,7 +89,8 @@ class PermutationLM(RowObjective):
     def annotator(self, tokenizer: Any) -> Annotate:
         """A function that adds orders, and the tokens that are predicted."""
         special = np.isin(np.arange(len(tokenizer.words)), list(tokenizer.special))
-        sampler = FactorizationSampler(special, ~tokenizer.continues, self.one_in, self.words)
+        settings = self.one_in, self.words, self.chunk
+        sampler = FactorizationSampler(special, ~tokenizer.continues, *settings)
 
         def annotate(
             rows: Sequence[AnnotatedRow], indices: np.ndarray, key: tuple[int, ...]

@@ -1,6 +1,7 @@
 """Classification: a text, a pair of texts or an image in, a label out; or several, or a number."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -17,7 +18,7 @@ from regard.ground.errors import BadInput
 from regard.images.config import ImagesConfig
 from regard.images.processor import ImageProcessor
 from regard.metrics.classification import MEASURES, TOP, top_score
-from regard.models.facts import LabelHead
+from regard.models.facts import DistilledLabelHead, FirstTokens, LabelHead, TrunkWithHeads
 from regard.models.papers import paper
 from regard.objectives.label_distillation import LabelDistillationConfig
 from regard.objectives.labels import ROW_OBJECTIVES
@@ -116,6 +117,12 @@ class Classify(EncoderTask):
     def make_head(self, dropout: float) -> LabelHead:
         """Over the pooled state."""
         return LabelHead(1, dropout)
+
+    def with_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
+        """One head; where there is a teacher, a second one over a distillation token."""
+        if self.distillation is None or not facts.trunk.embed.has_distillation_token:
+            return super().with_heads(facts)
+        return replace(facts, pool=FirstTokens(2), output_heads=(DistilledLabelHead(1),))
 
     def read(
         self, files: Any, data: Path, dropped: DropCounts | None = None

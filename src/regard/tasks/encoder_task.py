@@ -73,11 +73,14 @@ class EncoderTask(TrunkTask):
         """Keys of a distillation without a teacher, or of numbers."""
         yield from super().unread_keys()
         table: Any = self.tables.get("distillation")
+        config = self.distillation
         for key in () if table is None else sorted(self.table(table).model_fields_set):
-            if self.distillation is None and key != "teacher":
+            if config is None and key != "teacher":
                 yield f"distillation.{key} without distillation.teacher"
-            elif self.distillation is not None and not self.single_label:
+            elif config is not None and not self.single_label:
                 yield f"distillation.{key} where a text, or a word, has not one label of several"
+            elif config is not None and config.kind == "hard" and key == "temperature":
+                yield 'distillation.temperature where distillation.kind is "hard"'
 
     def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
         """As of every trunk; a teacher that cannot teach is refused."""
@@ -259,7 +262,8 @@ class EncoderTask(TrunkTask):
         labels: Any = self._label_objective(prepared)
         if (config := self.distillation) is not None:
             outputs = len(prepared.labels)  # type: ignore[arg-type]
-            labels = LabelDistillation(labels, outputs, config.temperature, config.weight)
+            weights = config.temperature, config.weight
+            labels = LabelDistillation(labels, outputs, *weights, hard=config.kind == "hard")
         return self.objective_of_inputs(labels, prepared.tokenizer)
 
     def _label_objective(self, prepared: Prepared) -> Objective:

@@ -26,6 +26,7 @@ from regard.training.distributed import World
 from regard.training.loop import Job, seed_everything
 from regard.training.loop.events import DevResult
 from regard.training.optim.layer_groups import freeze
+from regard.training.optim.optimiser import mixture_weights
 from regard.training.precision import CHOOSE, RESUME, checked_precision
 from regard.training.recipe import Recipe, task_of
 from regard.training.run_folder import RECIPE, claim, give_up
@@ -193,7 +194,9 @@ SIDES = {"source": "source side", "target": "target side"}  # by the path of the
 def check_model(recipe: Recipe, facts: ModelFacts) -> None:
     """Check that the model can be built, and that the longest row fits its positions."""
     with uninitialised("meta"):
-        freeze(_built(facts), recipe.optimiser.freeze)
+        model = _built(facts)
+        freeze(model, recipe.optimiser.freeze)
+        mixture_weights(model, recipe.optimiser)
     tokens, longest = recipe.batches.tokens, recipe.batches.longest
     if longest > tokens:
         fault = f"a row of {longest:,} tokens does not fit into a batch of {tokens:,}"

@@ -80,3 +80,37 @@ def test_predicted_tokens_are_spread_over_the_row():
         counts[at] += 1
     thirds = counts.reshape(3, 40).sum(1) / counts.sum()
     assert thirds.min() > 0.3
+
+
+@given(st.integers(3, 60), st.integers(6, 30), st.integers(2, 6))
+def test_each_chunk_has_an_order_of_its_own_after_those_before_it(length, chunk, one_in):
+    """What each token sees is what the code of the paper lets it see, which masks half by half."""
+    (row,) = rows(1, length, seed=length)
+    made = sampler(one_in=one_in, chunk=chunk)
+    ((orders, predicted),) = made.draw([row], np.array([3]), (1, 0))
+    assert 1 <= len(predicted) <= max(1, length // one_in)
+    at = np.arange(length)
+    part, is_context = at // chunk, ~(np.isin(at, predicted) | special[row.tokens])
+    for number in range(part[-1] + 1):
+        inside = part == number
+        most = int((inside & ~special[row.tokens]).sum())
+        expected = max(int(number == 0), inside.sum() // one_in)
+        assert inside[predicted].sum() == min(expected, most)
+    for target in at:
+        seen = orders < orders[target]
+        same = part == part[target]
+        assert seen[part < part[target]].all() and not seen[part > part[target]].any()
+        if not is_context[target]:
+            assert seen[same & is_context].all() and not seen[target]
+    for number in range(part[-1] + 1):
+        inside = part == number
+        assert len({*orders[inside & is_context]}) <= 1  # they see each other
+        ordered = orders[inside & ~is_context]
+        assert len({*ordered}) == len(ordered)
+
+
+def test_chunks_do_not_share_their_orders():
+    some = rows(40, 24)
+    drawn = sampler(one_in=2, words=1, chunk=12).draw(some, np.arange(len(some)), (0, 0))
+    halves = [(at[at < 12], at[at >= 12] - 12) for _, at in drawn]
+    assert sum(not np.array_equal(*pair) for pair in halves) > 30

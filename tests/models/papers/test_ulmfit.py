@@ -126,6 +126,32 @@ def test_gradients_go_through_the_last_tokens_of_a_row():
     torch.testing.assert_close(gradients[0][short], gradients[1][short])
 
 
+def test_truncated_rows_have_one_draw_of_weight_drop():
+    drops = STILL | {"weight_drop": 0.5}
+    states = []
+    for model in (built(**drops), built(**drops, bptt=3)):
+        torch.manual_seed(0)
+        states.append(model.train()(pack(ROWS)).states_TD)
+    torch.testing.assert_close(*states)
+
+
+def test_a_learned_initial_state_has_the_gradient_of_rows_that_are_not_truncated():
+    whole, truncated = (built(**STILL, initial="learned", bptt=bptt).train() for bptt in (None, 3))
+    gradients = []
+    for model in (whole, truncated):
+        states = Layout.ragged([*map(len, ROWS)]).split(model(pack(ROWS)).states_TD)
+        learned = [*model.trunk.initial.parameters()]
+        of_rows = (
+            torch.autograd.grad(states[row].sum(), learned, retain_graph=True) for row in (0, 1, 3)
+        )
+        gradients.append([*of_rows])
+    for row in (1, 2):
+        for expected, found in zip(gradients[0][row], gradients[1][row], strict=True):
+            assert expected.any()
+            torch.testing.assert_close(found, expected)
+    assert not any(one.any() for one in gradients[1][0])  # its beginning is cut off
+
+
 def test_levels_are_embedding_layers_and_head():
     model = built()
     names = {parameter: name for name, parameter in model.named_parameters()}

@@ -3,6 +3,9 @@
 As in the code of the paper, spans of whole words are predicted, each in a context of K times its
 length. All tokens that are neither predicted nor special come first in the order, together: they
 see each other, and all others see them. Predicted and special tokens follow in random order.
+
+A row may be divided into chunks, each with an order of its own: its tokens come after all tokens of
+the chunks before it. The code of the paper so divides rows into halves.
 """
 
 from dataclasses import dataclass
@@ -31,13 +34,14 @@ class FactorizationSampler:
     """Draws orders; ``special`` and ``word_starts`` have an entry for every id.
 
     One token in ``one_in`` is predicted, in spans of up to ``words`` words, n of them with
-    probability ∝ 1/n.
+    probability ∝ 1/n. Orders are those of parts of ``chunk`` tokens of a row; 0: of whole rows.
     """
 
     special: np.ndarray
     word_starts: np.ndarray
     one_in: int = 6
     words: int = 5
+    chunk: int = 0
 
     def draw(
         self, rows: list[TokenRow], indices: np.ndarray, key: tuple[int, ...]
@@ -49,27 +53,48 @@ class FactorizationSampler:
             for row, one in zip(rows, row_streams, strict=True)
         ]
 
-    def count(self, length: int) -> int:
-        """How many tokens of a row are predicted; fewer where the others are special."""
-        return max(1, length // self.one_in)
+    def count(self, length: int, start: int = 0) -> int:
+        """How many tokens of a chunk are predicted; fewer where the others are special.
+
+        In the first chunk of a row, one at least.
+        """
+        return max(int(start == 0), length // self.one_in)
 
     def _of_row(self, tokens: np.ndarray, stream: np.ndarray) -> Factorization:
-        special, every = self.special[tokens], np.arange(len(tokens))
-        chosen = self._spans(tokens, special, stream)
+        size = self.chunk or max(1, len(tokens))
+        starts = range(0, max(1, len(tokens)), size)
+        chunks = [self._of_chunk(tokens[at : at + size], stream, at) for at in starts]
+        # All orders of a chunk are above those of the chunk before, whose highest is its size - 1.
+        orders = [chunk.orders + at + at // size for chunk, at in zip(chunks, starts, strict=True)]
+        predicted = [chunk.predicted + at for chunk, at in zip(chunks, starts, strict=True)]
+        return Factorization(np.concatenate(orders), np.concatenate(predicted))
+
+    def _of_chunk(self, tokens: np.ndarray, stream: np.ndarray, start: int) -> Factorization:
+        """The same of the tokens from ``start`` on alone."""
+        special, every = self.special[tokens], start + np.arange(len(tokens))
+        count = self.count(len(tokens), start)
+        chosen = self._spans(tokens, special, stream, every, count)
         singles = uniform(stream, SINGLE + every)
         singles[special | chosen] = np.inf
-        missing = min(self.count(len(tokens)), int((~special).sum())) - int(chosen.sum())
+        missing = min(count, int((~special).sum())) - int(chosen.sum())
         chosen[np.argsort(singles, kind="stable")[: max(0, missing)]] = True
         ranks = np.argsort(np.argsort(uniform(stream, ORDER + every), kind="stable"))
         orders = np.where(chosen | special, ranks, CONTEXT)
         return Factorization(orders, np.flatnonzero(chosen))
 
-    def _spans(self, tokens: np.ndarray, special: np.ndarray, stream: np.ndarray) -> np.ndarray:
-        """Which tokens are in spans; no more than ``count``."""
-        chosen, left = np.zeros(len(tokens), bool), self.count(len(tokens))
+    def _spans(
+        self,
+        tokens: np.ndarray,
+        special: np.ndarray,
+        stream: np.ndarray,
+        every: np.ndarray,
+        count: int,
+    ) -> np.ndarray:
+        """Which tokens are in spans, no more than ``count``; ``every`` are their places."""
+        chosen, left = np.zeros(len(tokens), bool), count
         starts = np.flatnonzero(self.word_starts[tokens] | special)
-        lengths = uniform(stream, SPAN + 2 * np.arange(len(tokens)))
-        contexts = uniform(stream, SPAN + 2 * np.arange(len(tokens)) + 1)
+        lengths = uniform(stream, SPAN + 2 * every)
+        contexts = uniform(stream, SPAN + 2 * every + 1)
         sizes = 1 + np.searchsorted(self._cumulated, lengths, side="right")
         at = number = 0
         while left and at < len(tokens):

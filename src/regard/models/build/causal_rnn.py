@@ -5,7 +5,7 @@ of it (truncated backpropagation through time) reads all of it.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -134,7 +134,7 @@ class CausalRNNModule(StatefulDecoder):
             if truncated is None:
                 states_TD, end = layer(given_TD, layout, begin[number])
             else:
-                states_TD, end = truncated.run(layer, given_TD, begin[number])
+                states_TD, end = truncated.run(cast(RNNLayer, layer), given_TD, begin[number])
             x_TD = x_TD + states_TD if number and self.residual else states_TD
             x_TD = tape.under("blocks").under(number)("output", x_TD)
             ends.append(end)

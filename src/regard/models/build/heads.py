@@ -126,16 +126,19 @@ class TransitionHeadModule(nn.Module):
         return self.table.float()
 
 
-class MeanHeadModule(nn.Module):
-    """The mean of the logits of ``count`` linear layers, each over its share of the input."""
+class SeveralHeadsModule(nn.Module):
+    """(count, N, outputs): the logits of ``count`` linear layers, each over its share of the input.
+
+    The model averages them.
+    """
 
     def __init__(self, width: int, outputs: int, count: int):
         super().__init__()
-        self.out = nn.ModuleList(nn.Linear(width // count, outputs) for _ in range(count))
+        self.out = nn.ModuleList(nn.Linear(width, outputs) for _ in range(count))
 
     def forward(self, states_ND: Tensor) -> Tensor:
         parts = zip(self.out, states_ND.chunk(len(self.out), -1), strict=True)
-        return torch.stack([layer(part_ND) for layer, part_ND in parts]).mean(0)
+        return torch.stack([layer(part_ND) for layer, part_ND in parts])
 
 
 class LinearHeadModule(nn.Module):

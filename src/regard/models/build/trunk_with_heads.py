@@ -22,7 +22,8 @@ class Outputs(NamedTuple):
     ``tokens_T`` are the tokens that were read, where a generator replaced those of the inputs;
     ``teacher`` are the outputs of a teacher for the same inputs, in distillation. ``state`` is what
     a trunk that was given one carries on to the next tokens of the same rows. ``undropped_TD`` are
-    the states before the last dropout, where a trunk tells them.
+    the states before the last dropout, where a trunk tells them. ``before_mean`` has, by head, the
+    logits (count, N, V) whose mean is in ``by_head``.
     """
 
     states_TD: Tensor
@@ -32,6 +33,7 @@ class Outputs(NamedTuple):
     teacher: Any = None
     state: Any = None
     undropped_TD: Tensor | None = None
+    before_mean: Mapping[str, Tensor] = MappingProxyType({})
 
 
 class TrunkWithHeadsModule(nn.Module):
@@ -39,9 +41,10 @@ class TrunkWithHeadsModule(nn.Module):
 
     Heads of ``spans`` read states around the tokens at their positions, and nothing without these;
     heads of ``queries`` read the query stream of the trunk at their positions; those of ``layouts``
-    are given the layout of the rows as well. Pool and heads
-    read the last states, or those of ``layers``, by their paths in the trunk: one, or several with
-    a ``mix``. Where both read only the ``first`` tokens of a row, it says how many.
+    are given the layout of the rows as well; those of ``averaged`` give several logits, whose mean
+    is predicted. Pool and heads read the last states, or those of ``layers``, by their paths in the
+    trunk: one, or several with a ``mix``. Where both read only the ``first`` tokens of a row, it
+    says how many.
     """
 
     cross_attention = None
@@ -55,12 +58,14 @@ class TrunkWithHeadsModule(nn.Module):
         spans: frozenset[str] = frozenset(),
         queries: frozenset[str] = frozenset(),
         layouts: frozenset[str] = frozenset(),
+        averaged: frozenset[str] = frozenset(),
         mix: ScalarMix | None = None,
         layers: Sequence[str] = (),
         first: int | None = None,
     ):
         super().__init__()
         self.per_row, self.spans, self.queries, self.layouts = per_row, spans, queries, layouts
+        self.averaged = averaged
         self.trunk: Any = trunk
         self.pool = pool
         self.heads = nn.ModuleDict(heads)
@@ -121,7 +126,8 @@ class TrunkWithHeadsModule(nn.Module):
         more |= {"first": self.first} if only_read and not tape.live else {}
         encoded = self.encode(inputs, tape=tape, **more)
         pooled_BD = self.pooled(encoded, tape=tape)
-        by_head = {}
+        by_head: dict[str, Tensor] = {}
+        before_mean: dict[str, Tensor] = {}
         for name, head in self.heads.items():
             read: list[Any] = [pooled_BD if name in self.per_row else encoded.states_TD]
             if name in self.spans:
@@ -133,13 +139,17 @@ class TrunkWithHeadsModule(nn.Module):
             elif name in positions:
                 read = [encoded.states_TD[positions[name]]]
             read += [encoded.layout] if name in self.layouts else []
-            by_head[name] = tape(f"heads.{name}.logits", head(*read))
+            logits = head(*read)
+            if name in self.averaged:
+                before_mean[name], logits = logits, logits.mean(0)
+            by_head[name] = tape(f"heads.{name}.logits", logits)
         return Outputs(
             encoded.states_TD,
             pooled_BD,
             by_head,
             state=encoded.state,
             undropped_TD=encoded.undropped_TD,
+            before_mean=before_mean,
         )
 
     def encode(

@@ -30,6 +30,11 @@ class AnyEmbedding:
     joined: Mapping[int, int] = MappingProxyType({})  # sizes of features, by the layer they join
 
     @property
+    def has_distillation_token(self) -> bool:
+        """Whether the second token of a row is one that learns from a teacher."""
+        return False
+
+    @property
     def sizes(self) -> dict[str, int]:
         """How many it knows of what tokenizers count."""
         return {"tokens": self.vocab}
@@ -259,6 +264,10 @@ class Patches(AnyEmbedding):
         """The tokens before the patches, by name."""
         more = (f"token {number}" for number in range(len(PREFIX_NAMES), self.prefix_tokens))
         return (*PREFIX_NAMES[: self.prefix_tokens], *more)
+
+    @property
+    def has_distillation_token(self) -> bool:
+        return self.prefix_tokens == len(PREFIX_NAMES)
 
     def vectors(self, length: int) -> int:
         """The prefix and the patches of each image."""

@@ -4,9 +4,10 @@ A head's ``name`` stands in state dicts, tape paths and outputs. Heads ``per_row
 state of each row, the others the states of tokens. One that ``reads_spans`` is given the states of
 all tokens and, for each token of its targets, the positions around its span and its own. One that
 ``reads_queries`` is given the query stream of a two-stream stack at its positions. One that
-``reads_layout`` is given the layout of the rows as well. One that ``names_tokens`` needs a trunk
-with a vocabulary. With an ``eager`` one, a model is neither compiled nor captured, and no rows
-fill its batches up.
+``reads_layout`` is given the layout of the rows as well. One that ``averages`` has several output
+layers, and predicts the mean of their logits. One that ``names_tokens`` needs a trunk with a
+vocabulary. With an ``eager`` one, a model is neither compiled nor captured, and no rows fill its
+batches up.
 """
 
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ class AnyHead:
     reads_spans: ClassVar[bool] = False
     reads_queries: ClassVar[bool] = False
     reads_layout: ClassVar[bool] = False
+    averages: ClassVar[bool] = False
     names_tokens: ClassVar[bool] = False
     eager: ClassVar[bool] = False
     outputs: int

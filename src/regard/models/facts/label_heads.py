@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import nn
 
 from regard.ground.errors import BadInput
-from regard.models.build.heads import MeanHeadModule, NormedHeadModule
+from regard.models.build.heads import NormedHeadModule, SeveralHeadsModule
 from regard.models.facts.checks import at_least, share
 from regard.models.facts.heads import AnyHead, LabelHead
 from regard.models.facts.trunk import Trunk
@@ -16,18 +16,25 @@ from regard.models.facts.trunk import Trunk
 class DistilledLabelHead(AnyHead):
     """Labels of whole rows by two linear layers, over the class and the distillation token, whose
     logits are averaged (Touvron et al., 2020, section 4).
+
+    The second one learns from a teacher: see ``LabelDistillation``.
     """
 
     name: ClassVar[str] = LabelHead.name
     per_row: ClassVar[bool] = True
+    averages: ClassVar[bool] = True
     outputs: int
 
     def __post_init__(self) -> None:
         at_least(1, "outputs", self.outputs)
 
-    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None) -> MeanHeadModule:
-        """Of the width of what it reads."""
-        return MeanHeadModule(width or trunk.width, self.outputs, 2)
+    def build(
+        self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
+    ) -> SeveralHeadsModule:
+        """Over the states of both tokens, side by side."""
+        if width != 2 * trunk.width:
+            raise BadInput("pool: a distilled label head reads two tokens, the pool FirstTokens(2)")
+        return SeveralHeadsModule(trunk.width, self.outputs, 2)
 
     def products(self, trunk: Trunk, width: int | None = None) -> int:
         """Both layers."""

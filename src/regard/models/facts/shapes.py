@@ -153,6 +153,7 @@ class TrunkWithHeads:
             frozenset(head.name for head in self.output_heads if head.reads_spans),
             frozenset(head.name for head in self.output_heads if head.reads_queries),
             frozenset(head.name for head in self.output_heads if head.reads_layout),
+            frozenset(head.name for head in self.output_heads if head.averages),
             ScalarMix(self.trunk.stack.depth + 1) if self.mix else None,
             self._layers_read,
             self._first_read,

@@ -93,9 +93,10 @@ class Architectures(ConfigRow):
 
     def fit_heads(self, facts: TrunkWithHeads, config: Config) -> TrunkWithHeads:
         known = {entry.head.name: entry for entry in reversed(self._entries)}
+        own = {entry.head.__class__: entry for entry in reversed(self._entries)}
         pool, heads = facts.pool, list[AnyHead]()
         for head in facts.output_heads:
-            entry = known.get(head.name, HFHead(head, ""))
+            entry = own.get(head.__class__) or known.get(head.name, HFHead(head, ""))
             form = read_facts(entry.config_map, entry.head, config, ())
             outputs = values_named(head, "outputs")
             heads.append(change(form, outputs=outputs[0]) if outputs else form)

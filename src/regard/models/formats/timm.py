@@ -1,5 +1,6 @@
 """Folders of ``timm``: a config.json that names an architecture, its arguments and how images are
-read, and tensors in which queries, keys and values are one. Of its models, plain ViTs.
+read, and tensors in which queries, keys and values are one. Of its models, plain ViTs, and DeiTs
+with a distillation token.
 """
 
 import math
@@ -14,7 +15,15 @@ import torch
 from regard.ground.errors import BadInput, shown
 from regard.ground.files import write_json
 from regard.images.processor import RESAMPLING, ImageProcessor
-from regard.models.facts import FirstToken, LabelHead, MeanPool, change, values_named
+from regard.models.facts import (
+    DistilledLabelHead,
+    FirstToken,
+    FirstTokens,
+    LabelHead,
+    MeanPool,
+    change,
+    values_named,
+)
 from regard.models.formats.config_map import (
     Config,
     ConfigRow,
@@ -33,14 +42,25 @@ from regard.models.formats.loaded_model import (
     check_depth,
     check_tokenizer,
 )
-from regard.models.formats.vit import TIMM_LAYERS, TIMM_NAMES, Side, embedding_rules
+from regard.models.formats.vit import (
+    DISTILLED_HEAD,
+    DISTILLED_NAMES,
+    TIMM_HEAD,
+    TIMM_LAYERS,
+    TIMM_NAMES,
+    Side,
+    embedding_rules,
+)
 from regard.models.papers import paper
 from regard.text.labels import LabelSet, labels_from_config
 from regard.weights import Extras, WeightMap
 from regard.weights.files import load_weights, read_folder, weights_of, write_tensors
 
-ARCHITECTURE = re.compile(r"(?:vit|deit)_(tiny|small|base|large|huge)_patch(\d+)_(\d+)")
-WRITTEN = "vit_base_patch16_224"  # whose arguments are all written beside its name
+SIZES = "tiny|small|base|large|huge"
+ARCHITECTURE = re.compile(rf"(?:vit|deit)_({SIZES})(?:_(distilled))?_patch(\d+)_(\d+)")
+# All arguments are written beside the name of an architecture, except whether it is distilled.
+DISTILLED = "distilled"
+WRITTEN = {False: "vit_base_patch16_224", True: "deit_base_distilled_patch16_224"}
 FILTERS = {name: code for code, name in RESAMPLING.items()}
 POOLS = {"token": FirstToken(dense=False), "avg": MeanPool()}
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # unless a folder says
@@ -65,20 +85,27 @@ class MlpRatio(ConfigRow):
 
 @dataclass(frozen=True)
 class ClassToken(ConfigRow):
-    """Whether there is a class token."""
+    """Whether there is a class token, and a distillation token beside it."""
 
     key: str = "class_token"
 
     def read(self, config: Config, tensors: Names) -> dict[str, Any]:
-        return {"prefix_tokens": int(bool(config.get(self.key, True)))}
+        distilled, first = config.get(DISTILLED, False), bool(config.get(self.key, True))
+        if distilled and not first:
+            raise BadInput(f"{self.key} is false, and a distilled model has such a token")
+        return {"prefix_tokens": first + distilled}
 
     def write(self, facts: Any) -> dict[str, Any]:
-        return {self.key: bool(facts.trunk.embed.prefix_tokens)}
+        embed = facts.trunk.embed
+        return {self.key: bool(embed.prefix_tokens), DISTILLED: embed.has_distillation_token}
 
 
 @dataclass(frozen=True)
 class GlobalPool(ConfigRow):
-    """The class token, or the mean of all patches where there is none and no norm after it."""
+    """The class token, or the mean of all patches where there is none and no norm after it.
+
+    Of a distilled model, both tokens.
+    """
 
     key: str = "global_pool"
 
@@ -91,7 +118,7 @@ class GlobalPool(ConfigRow):
         plain = not config.get("class_token", True) and config.get("fc_norm") is False
         if name == "avg" and not plain:
             raise BadInput(f"{self.key} is 'avg' with a class token, or a norm after it (fc_norm)")
-        return {"pool": POOLS[name]}
+        return {"pool": FirstTokens(2) if config.get(DISTILLED) else POOLS[name]}
 
     def write(self, facts: Any) -> dict[str, Any]:
         name = next((name for name, pool in POOLS.items() if pool == facts.pool), "token")
@@ -106,7 +133,8 @@ class ClassCount(ConfigRow):
 
     def read(self, config: Config, tensors: Names) -> dict[str, Any]:
         count = config.get(self.key, 1_000)
-        return {"output_heads": (LabelHead(count),) if count else ()}
+        head = DistilledLabelHead if config.get(DISTILLED) else LabelHead
+        return {"output_heads": (head(count),) if count else ()}
 
     def write(self, facts: Any) -> dict[str, Any]:
         return {self.key: sum(values_named(facts, "outputs"))}
@@ -137,7 +165,9 @@ def is_timm(config: Config) -> bool:
 
 def weights(facts: Any) -> WeightMap:
     """The names of tensors ↔ ours."""
-    return WeightMap((*embedding_rules(facts, TIMM_NAMES), *TIMM_LAYERS))
+    distilled = facts.trunk.embed.has_distillation_token
+    names, head = (DISTILLED_NAMES, DISTILLED_HEAD) if distilled else (TIMM_NAMES, TIMM_HEAD)
+    return WeightMap((*embedding_rules(facts, names), *TIMM_LAYERS, head))
 
 
 def read(folder: Path, config: dict[str, Any], device: torch.device | str) -> LoadedModel:
@@ -158,26 +188,29 @@ def read(folder: Path, config: dict[str, Any], device: torch.device | str) -> Lo
     module = build_facts(facts, device, where)
     load_weights(module, tensors, str(folder))
     check_tokenizer(processor, labels, facts, folder)
-    return LoadedModel(paper("vit"), facts, module.eval(), processor, labels)  # type: ignore[arg-type]
+    of_paper = paper("deit" if arguments[DISTILLED] else "vit")
+    return LoadedModel(of_paper, facts, module.eval(), processor, labels)  # type: ignore[arg-type]
 
 
 def write(folder: Path, model: LoadedModel) -> None:
     """Write a folder that ``timm`` reads ("local-dir:"); what it cannot express is refused."""
-    if model.paper.key != "vit":
+    if model.paper.key not in ("vit", "deit"):
         raise BadInput(f"{model.paper.name}: timm has no format for such models")
     facts: Any = model.facts
     arguments = write_config(ARGUMENTS, facts)
     refuse_loss("timm", facts, lambda: read_facts(ARGUMENTS, _untold(facts), arguments, ()))
     (folder / CONFIG).unlink(missing_ok=True)
     write_tensors(folder / WEIGHTS, weights(facts).write(weights_of(model.module), Extras()))
+    distilled = arguments.pop(DISTILLED)
     top = {"num_classes": arguments.pop("num_classes"), "global_pool": arguments["global_pool"]}
     embed = facts.trunk.embed
     about: dict[str, Any] = {"input_size": [embed.channels, embed.image_size, embed.image_size]}
     about |= {"num_classes": top["num_classes"], "first_conv": "patch_embed.proj"}
-    about |= {"classifier": "head", **_reading(model.tokenizer)}
+    classifier = ["head", "head_dist"] if distilled else "head"
+    about |= {"classifier": classifier, **_reading(model.tokenizer)}
     if model.labels is not None:
         about["label_names"] = [*model.labels.names]
-    config = {"architecture": WRITTEN, **top, "num_features": facts.trunk.width}
+    config = {"architecture": WRITTEN[distilled], **top, "num_features": facts.trunk.width}
     write_json(folder / CONFIG, {**config, "model_args": arguments, "pretrained_cfg": about})
 
 
@@ -185,10 +218,12 @@ def _arguments(config: Config) -> dict[str, Any]:
     """The arguments of an architecture: those of its name, and what a config.json changes."""
     name = config["architecture"]
     if (match := ARCHITECTURE.fullmatch(str(name))) is None:
-        raise BadInput(f"architecture {shown(name)} is not supported, only such as {WRITTEN}")
-    size, patch, pixels = match.groups()
+        known = " and ".join(WRITTEN.values())
+        raise BadInput(f"architecture {shown(name)} is not supported, only such as {known}")
+    size, distilled, patch, pixels = match.groups()
     own = write_config(ARGUMENTS, paper("vit").sizes[size])
     own |= {"patch_size": int(patch), "img_size": int(pixels), "num_classes": 1_000}
+    own[DISTILLED] = distilled is not None
     top = {key: config[key] for key in ("num_classes", "global_pool") if key in config}
     given = {**top, **(config.get("model_args") or {})}
     if unknown := [key for key in given if key not in KNOWN]:

@@ -81,14 +81,16 @@ TIMM_LAYERS = (
     Rule(BLOCK + "norm2.*", OURS + "mlp_residual.norm.*"),
     Rule(BLOCK + "ls2.gamma", OURS + "mlp_residual.layer_scale"),
     Rule("norm.*", "trunk.norm.*"),
-    Rule("head.*", "heads.label.out.*"),
 )
+TIMM_HEAD = Rule("head.*", "heads.label.out.*")
+DISTILLED_HEAD = Rule("{head,head_dist}.*", "heads.label.out.{0,1}.*")
 HF_NAMES = {
     "prefix": "embeddings.cls_token",
     "positions": "embeddings.position_embeddings",
     "projection": "embeddings.patch_embeddings.projection.",
 }
 TIMM_NAMES = {"prefix": "cls_token", "positions": "pos_embed", "projection": "patch_embed.proj."}
+DISTILLED_NAMES = TIMM_NAMES | {"prefix": "{cls_token,dist_token}"}
 
 
 def embedding_rules(facts: Any, names: Mapping[str, str]) -> tuple[WeightLine, ...]:

@@ -7,7 +7,7 @@ precision of their weights under autocast: torch would run them in fp16, and err
 accumulate over time.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any, cast
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.parts.dropout import Dropout
-from regard.parts.recurrent.fused_rnn import ALIGNED, FROZEN, run_fused
+from regard.parts.recurrent.fused_rnn import ALIGNED, FROZEN, Weights, run_fused
 
 State = tuple[Tensor, ...]  # of a layer, (R, width) each: h, or h and c
 
@@ -45,7 +45,7 @@ class RNNLayer(nn.Module):
     """One layer in one direction or "both", whose states are [forward; backward].
 
     In training, ``weight_drop`` of the weights from state to state are zero, the same ones for all
-    tokens of a call (Merity et al., 2017, section 2).
+    tokens of a call (Merity et al., 2017, section 2), or of all calls with the same ``weights``.
     """
 
     def __init__(
@@ -69,42 +69,61 @@ class RNNLayer(nn.Module):
                 nn.init.ones_(bias.detach()[width : 2 * width])  # open forget gates
 
     def forward(
-        self, x_TD: Tensor, layout: Layout, begin: State | None = None
+        self,
+        x_TD: Tensor,
+        layout: Layout,
+        begin: State | None = None,
+        weights: Sequence[Weights] | None = None,
     ) -> tuple[Tensor, State]:
-        """States of all tokens, and final states (of empty rows the initial ones, or zeros)."""
+        """States of all tokens, and final states (of empty rows the initial ones, or zeros).
+
+        ``weights`` are those of ``drawn_weights``, by default new ones.
+        """
+        weights = self.drawn_weights() if weights is None else weights
         # Padding before a row keeps the c of an LSTM, and its h only where both are zero.
         freezes = self.cell in FROZEN and (begin is None or self.reads_forward)
         if begin is None:
             begin = (x_TD.new_zeros(layout.rows, self.states),) * PARTS[self.cell]
         begin = tuple(part.to(x_TD.dtype) for part in begin)
         if layout.full and layout.tokens and not self.backward_only:
-            return self._rectangle(x_TD, layout, begin)
+            return self._rectangle(x_TD, layout, begin, weights)
         if layout.even and not layout.full and layout.tokens and freezes:
-            return self._padded_rectangle(x_TD, layout, begin)
+            return self._padded_rectangle(x_TD, layout, begin, weights)
         time_major = layout.time_major
         if not time_major.rows:
             nothing_TD = self._nothing(x_TD, begin)
             return nothing_TD, tuple(part + nothing_TD.sum() for part in begin)
         data_TD = time_major.from_packed(x_TD, backward=self.backward_only)
         ordered = tuple(part[time_major.order_R] for part in begin)
-        out_TD, ends = self._run(data_TD, ordered, torch.tensor(time_major.alive))
+        out_TD, ends = self._run(data_TD, ordered, weights, torch.tensor(time_major.alive))
         states_TD = time_major.to_packed(out_TD, backward=self.backward_only)
         return states_TD, tuple(
             whole.index_copy(0, time_major.order_R, part)
             for whole, part in zip(begin, ends, strict=True)
         )
 
-    def _rectangle(self, x_TD: Tensor, layout: Layout, begin: State) -> tuple[Tensor, State]:
+    def drawn_weights(self) -> list[Weights]:
+        """The weights of each direction, in training with those from state to state dropped."""
+        return [
+            (inputs, self.weight_drop(states), *biases)
+            for inputs, states, *biases in self.kernel.all_weights
+        ]
+
+    def _rectangle(
+        self, x_TD: Tensor, layout: Layout, begin: State, weights: Sequence[Weights]
+    ) -> tuple[Tensor, State]:
         """The same for full rows, whose order need not change."""
-        out_LBD, ends = self._run(layout.pad(x_TD).transpose(0, 1), begin)
+        out_LBD, ends = self._run(layout.pad(x_TD).transpose(0, 1), begin, weights)
         return layout.pack(out_LBD.transpose(0, 1)), ends
 
-    def _padded_rectangle(self, x_TD: Tensor, layout: Layout, begin: State) -> tuple[Tensor, State]:
+    def _padded_rectangle(
+        self, x_TD: Tensor, layout: Layout, begin: State, weights: Sequence[Weights]
+    ) -> tuple[Tensor, State]:
         """The same for rows with padding, whose lengths only the device knows."""
         x_LBD, padding_LB = layout.pad(x_TD).transpose(0, 1), ~layout.real_BL.T
         if self.backward_only:
             x_LBD, padding_LB = x_LBD.flip(0), padding_LB.flip(0)
-        out_LBD, (h_BD, *c_BD) = self._run(x_LBD, begin, padding_LB=padding_LB)
+        out_LBD, (h_BD, *c_BD) = self._run(x_LBD, begin, weights, padding_LB=padding_LB)
         if self.backward_only:
             return layout.pack(out_LBD.flip(0).transpose(0, 1)), (h_BD, *c_BD)
         # Where rows end before the last step, the h of an LSTM is still that of a later step.
@@ -119,6 +138,7 @@ class RNNLayer(nn.Module):
         self,
         x: Tensor,
         begin: State,
+        weights: Sequence[Weights],
         alive: Tensor | None = None,
         padding_LB: Tensor | None = None,
     ) -> tuple[Tensor, State]:
@@ -127,18 +147,13 @@ class RNNLayer(nn.Module):
             self.cell,
             x,
             tuple(self._to_kernel(part) for part in begin),
-            list(self._weights()),
+            weights,
             alive=alive,
             padding_LB=padding_LB,
             training=self.training,
             multiple=ALIGNED if x.is_cuda and self.training else 1,
         )
         return out, tuple(part.transpose(0, 1).flatten(1) for part in ends)
-
-    def _weights(self) -> Iterator[tuple[Tensor, ...]]:
-        """Those of each direction."""
-        for inputs, states, *biases in self.kernel.all_weights:
-            yield inputs, self.weight_drop(states), *biases
 
     def step(self, x_RD: Tensor, state: State) -> State:
         """One more token in every row; only for forward layers."""

@@ -4,7 +4,6 @@ What is before them is read as well, and its state is handed on; so texts of any
 from in a fixed amount of memory (BPT3C: Howard & Ruder, 2018, arXiv:1801.06146, section 3.3).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -12,9 +11,7 @@ from torch import Tensor
 
 from regard.ground.layout import Layout
 from regard.ground.scatter_gather import gather_rows, scatter_rows
-from regard.parts.recurrent.rnn import State
-
-Layer = Callable[[Tensor, Layout, State], tuple[Tensor, State]]
+from regard.parts.recurrent.rnn import RNNLayer, State
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +38,20 @@ class TruncatedRows:
         )
         return cls(early_T, early, late_T, late)
 
-    def run(self, layer: Layer, x_TD: Tensor, begin: State) -> tuple[Tensor, State]:
-        """The states of a layer over all tokens; early ones have no gradient."""
+    def run(self, layer: RNNLayer, x_TD: Tensor, begin: State) -> tuple[Tensor, State]:
+        """The states of a layer with one draw of weights; those of early tokens have no gradient.
+
+        Rows without early tokens go on from ``begin``, which may be learned.
+        """
+        weights = layer.drawn_weights()
         with torch.no_grad():
-            early_TD, state = layer(x_TD[self.early_T], self.early, begin)
-        late_TD, end = layer(gather_rows(x_TD, self.late_T), self.late, state)
+            early_TD, after = layer(x_TD[self.early_T], self.early, begin, weights)
+        whole_B1 = self.early.empty_B[:, None]
+        state = tuple(
+            torch.where(whole_B1, before_BD.to(after_BD.dtype), after_BD)
+            for before_BD, after_BD in zip(begin, after, strict=True)
+        )
+        late_TD, end = layer(gather_rows(x_TD, self.late_T), self.late, state, weights)
         count = len(x_TD)
         states_TD = scatter_rows(late_TD, self.late_T, count)
         return states_TD + scatter_rows(early_TD, self.early_T, count), end

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.ground.capture import CapturedGraph, capture
+from regard.ground.errors import BadInput
+from regard.parts.scalar_mix import ScalarMix
 from regard.training.optim.layer_groups import freeze, layer_groups
 from regard.training.recipe.tables import OptimiserConfig
 
@@ -41,12 +43,14 @@ class ModelOptimiser:
     A group has ``layer_decay`` times the learning rate of the one above it. With
     ``unfreeze_every``, only the highest group is trained at first, and one more after every so many
     steps or each epoch; frozen groups have neither moments nor weight decay. ``lazy``: their
-    gradients are not computed.
+    gradients are not computed. The gradient of ``mix_penalty`` is added to those of the losses of a
+    step.
     """
 
     def __init__(self, model: nn.Module, facts: OptimiserConfig, *, lazy: bool = True):
         freeze(model, facts.freeze)
         self.facts, self.lazy = facts, lazy
+        self.mixtures = mixture_weights(model, facts)
         self.parameters = tuple(model.parameters())  # finding them takes a walk of all modules
         self.frozen = _groups(model, facts)
         self.stages = len(self.frozen)
@@ -82,6 +86,9 @@ class ModelOptimiser:
         """Clip the gradient and update the weights."""
         trained = {id(p) for group in self.optimiser.param_groups for p in group["params"]}
         learning = [p for p in self.parameters if id(p) in trained and p.grad is not None]
+        for weights in self.mixtures:
+            if id(weights) in trained and weights.grad is not None:
+                weights.grad.add_(weights.detach(), alpha=2 * self.facts.mix_penalty)
         norm = nn.utils.clip_grad_norm_(learning, self.facts.clip or float("inf"))
         self.optimiser.step()
         return norm
@@ -143,6 +150,16 @@ class GraphedOptimiser(ModelOptimiser):
                 group["capturable"] = False
         if captured is not None:
             self.graph, self.norm = captured
+
+
+def mixture_weights(model: nn.Module, facts: OptimiserConfig) -> list[nn.Parameter]:
+    """The weights that ``mix_penalty`` is for, if it is not 0; a model without any is refused."""
+    if not facts.mix_penalty:
+        return []
+    mixtures = [part.logits for part in model.modules() if isinstance(part, ScalarMix)]
+    if not mixtures:
+        raise BadInput("optimiser.mix_penalty: the model mixes no layers (model.features, mix)")
+    return mixtures
 
 
 def _groups(model: nn.Module, facts: OptimiserConfig) -> list[Groups]:

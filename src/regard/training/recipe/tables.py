@@ -36,6 +36,10 @@ class OptimiserConfig(Config):
     """Adam's epsilon."""
     decay: float = Field(0.0, ge=0)
     """Weight decay."""
+    mix_penalty: float = Field(0.0, ge=0)
+    """λ of λ‖w‖², which is added to the loss: w are the weights, before the softmax, of each
+    mixture of layers (ELMo: arXiv:1802.05365, section 3.3). 1 keeps it close to the mean of all
+    layers, 0.001 lets it vary."""
     clip: float = Field(0.0, ge=0)
     """The largest norm of the gradient; 0: it is not clipped."""
     layer_decay: float = Field(1.0, gt=0, le=1)
