@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE  # the processes of a run compile the code once, not each for itself
 
-.PHONY: tour test slow lint check bench published install
+.PHONY: tour test slow lint check bench gpu gpu-stress published install
 
 tour: install   ## train a translator on a built-in language and look inside
 	$(BIN)/regard tour
@@ -12,6 +12,12 @@ test: install   ## everything that can be checked in minutes on two cores
 
 slow: install   ## the long tests as well
 	$(BIN)/pytest -q -n 2 -m "not gpu"
+
+gpu: install    ## tests that need CUDA
+	$(BIN)/pytest -q -m gpu
+
+gpu-stress: install   ## the same in six processes that share the GPU, three times over
+	for round in 1 2 3; do $(BIN)/pytest -q -n 6 --dist=worksteal -m gpu || exit 1; done
 
 lint: install   ## style and types
 	$(BIN)/ruff check .

@@ -7,6 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+import regard.ground.forks
 import regard.ground.machine  # noqa: F401 first: torch reads what is hidden when it is loaded
 
 if TYPE_CHECKING:

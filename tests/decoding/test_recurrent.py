@@ -1,5 +1,6 @@
 """Recurrent decoders in fixed buffers, as CUDA graphs need them, find what eager ones find."""
 
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from naive import SEED
+from near_ties import assert_same_search, forced_logprobs
 from regard import decoding
 from regard.decoding import EAGER, Prompts, choose_engine, engines
 from regard.decoding.cuda_graph import CudaGraphEngine
@@ -84,24 +86,28 @@ def rows(lengths: list[int]) -> list[list[int]]:
     return [[3 + (5 * length + place) % 25 for place in range(length)] for length in lengths]
 
 
-def results(search, model, engine, sources=None, prompts=None, longest: int = 8):
-    """Tokens and log-probabilities of all hypotheses."""
+def n_best(search, model, engine, sources=None, prompts=None, longest: int = 8):
+    """The hypotheses of each sentence."""
     device = next(model.parameters()).device
     source = None if sources is None else pack(sources).to(device)
     given = None if prompts is None else Prompts.of(prompts, device)
     bos = BOS if given is None else given.last
     with torch.inference_mode():
         state = decoding.open(model, source, prompts=given, capacity=CAPACITY, engine=engine)
-        found = search(state, Constraints(bos, EOS, longest))
-    hypotheses = [one for row in found for one in row]
+        return search(state, Constraints(bos, EOS, longest))
+
+
+def results(search, model, engine, **given):
+    """Tokens and log-probabilities of all hypotheses."""
+    hypotheses = [one for row in n_best(search, model, engine, **given) for one in row]
     return [one.tokens for one in hypotheses], [one.logprob for one in hypotheses]
 
 
 def assert_same(search, model, engine, **given):
-    tokens, logprobs = results(search, model, engine, **given)
-    expected_tokens, expected_logprobs = results(search, model, EAGER, **given)
-    assert tokens == expected_tokens
-    assert logprobs == pytest.approx(expected_logprobs, abs=1e-4)
+    def run(engine):
+        return n_best(search, model, engine, **given)
+
+    assert_same_search(run, engine, model, **given)
 
 
 @devices
@@ -230,3 +236,49 @@ def test_encoders_that_need_lengths_on_the_host_are_not_captured(monkeypatch):
     assert decoding.default_engine(plain) is EAGER
     with pytest.raises(BadInput, match="cuda-graph: this model cannot be captured; choose torch"):
         choose_engine([plain], engine="cuda-graph")
+
+
+class Altered(CudaGraphEngine):
+    """An engine whose output weights differ from those of eager steps."""
+
+    def __init__(self, factor_V: Tensor):
+        super().__init__()
+        self.factor_V = factor_V
+
+    def open(self, model, source, prompts, capacity):
+        other = deepcopy(model)
+        with torch.no_grad():
+            other.output.weight *= self.factor_V[:, None]
+        return super().open(other, source, prompts, capacity)
+
+
+@pytest.mark.parametrize("search", [Greedy(), Beam(3, best=3)], ids=str)
+def test_a_near_tie_is_no_error(search):
+    """Two tokens are equal in eager steps, and in the engine the second is a little better."""
+    model, given = built(SUTSKEVER), {"sources": rows([3, 2])}
+    with torch.no_grad():
+        model.output.weight[26] = model.output.weight[25]
+    factor_V = torch.ones(VOCAB)
+    factor_V[26] += 3e-7
+    engine = Altered(factor_V)
+    assert results(search, model, engine, **given)[0] != results(search, model, EAGER, **given)[0]
+    assert_same(search, model, engine, **given)
+    factor_V[26] += 3e-3
+    with pytest.raises(pytest.fail.Exception, match="no near tie"):
+        assert_same(search, model, engine, **given)
+
+
+@pytest.mark.parametrize("given", [{}, {"prompts": [[1, 7], [4]]}], ids=["source", "prompts"])
+def test_a_difference_that_is_no_tie_is_described(given):
+    model, engine = built(SUTSKEVER), Altered(torch.linspace(-1, 1, VOCAB))
+    with pytest.raises(pytest.fail.Exception, match="no near tie") as failure:
+        assert_same(Beam(3, best=3), model, engine, sources=rows([3, 2]), **given)
+    assert "part at step" in str(failure.value) and "in float64 -" in str(failure.value)
+
+
+def test_forced_logprobs_are_those_of_the_search():
+    model, source = built(BAHDANAU), rows([4])
+    ((best,),) = n_best(Greedy(), model, EAGER, sources=source)
+    tokens = (*best.tokens, *([EOS] if best.finished else []))
+    forced = forced_logprobs(model, source[0], [BOS], tokens)
+    assert forced == pytest.approx(best.logprobs, abs=1e-5)

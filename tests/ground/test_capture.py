@@ -22,6 +22,15 @@ class Cycle:
         self.content, self.itself = content, self
 
 
+class Graph:
+    """As torch's: destroyed when its memory is freed, not when a cycle is finalised."""
+
+    def __init__(self):
+        self.memory = np.zeros(1)  # no garbage collector sees it
+
+    def replay(self): ...
+
+
 class Device:
     """Stands for CUDA: it counts captures, notes refused calls and how each capture was begun."""
 
@@ -34,18 +43,11 @@ class Device:
             self.spoilt = True
             self.refused.append(call)
 
-    def graph_class(device):
-        class Graph:
-            """As torch's: destroyed when its memory is freed, not when a cycle is finalised."""
-
-            def __init__(self):
-                device.alive += 1
-                self.memory = np.zeros(1)  # no garbage collector sees it
-                weakref.finalize(self.memory, device.destroy)
-
-            def replay(self): ...
-
-        return Graph
+    def new_graph(self) -> "Graph":
+        self.alive += 1
+        graph = Graph()
+        weakref.finalize(graph.memory, self.destroy)
+        return graph
 
     def destroy(self) -> None:
         self.alive -= 1
@@ -98,7 +100,7 @@ def _little_to_collect():
 def device(monkeypatch):
     fake = Device()
     cuda = {
-        "CUDAGraph": fake.graph_class(),
+        "CUDAGraph": fake.new_graph,
         "graph": fake.graph,
         "device": lambda device: nullcontext(),
         "current_device": lambda: 0,
@@ -123,7 +125,7 @@ def test_a_cycle_is_collected_before_a_capture(device):
         Cycle(graph)
         del graph
         assert device.alive == 1
-        newer, result = capture(lambda: gc.collect() * 0 + 7, CUDA, "it")
+        _newer, result = capture(lambda: gc.collect() * 0 + 7, CUDA, "it")
     finally:
         gc.enable()
     assert result == 7 and device.refused == [] and device.alive == 1
@@ -164,7 +166,7 @@ def test_another_thread_may_drop_a_graph(device):
         thread.join()
         return device.alive
 
-    newer, alive_meanwhile = capture(drop, CUDA, "it")
+    _newer, alive_meanwhile = capture(drop, CUDA, "it")
     assert alive_meanwhile == 2 and device.refused == [] and device.alive == 1
 
 
@@ -230,7 +232,7 @@ def test_a_capture_that_fails_is_tried_again(device):
             device.wait()
         return len(calls)
 
-    graph, result = capture(function, CUDA, "it")
+    _graph, result = capture(function, CUDA, "it")
     assert result == 2 and calls[0] is not calls[1]  # the first stream may still be capturing
     assert device.stream == "first" and not device.directed
 

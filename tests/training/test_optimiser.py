@@ -1,6 +1,7 @@
 """Levels of a model: they learn at unlike rates, one after another, or not at all."""
 
 import json
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
@@ -14,6 +15,7 @@ from regard.training.checkpoint import optimiser_tensors
 from regard.training.distributed import World
 from regard.training.loop import train, trainable
 from regard.training.loop.events import ReportEvent
+from regard.training.optim import optimiser
 from regard.training.optim.layer_groups import freeze, layer_groups
 from regard.training.optim.optimiser import GraphedOptimiser, ModelOptimiser
 from regard.training.recipe import read
@@ -333,6 +335,59 @@ def test_a_captured_update_is_the_update(clip, unfreeze_every):
             torch.testing.assert_close(other, one, rtol=1e-6, atol=1e-8)  # rates in fp32
             assert not other.grad.any()
     assert systems[1].graph is not None
+
+
+def updated_alike(plain, graphed, device, steps=6):
+    """Both optimisers change their models alike."""
+    for step in range(1, steps):
+        for (model, updates), kind in zip((plain, graphed), ("plain", "graphed"), strict=True):
+            draws = torch.Generator(device).manual_seed(step)
+            for one in model.parameters():
+                drawn = torch.randn(one.shape, generator=draws, device=device)
+                one.grad = drawn if one.grad is None else one.grad.copy_(drawn)
+            updates.unfreeze(step)
+            updates.step(1 / step)
+            updates.zero_grad()
+            assert kind == "plain" or not any(one.grad.any() for one in model.parameters())
+        for one, other in zip(plain[0].parameters(), graphed[0].parameters(), strict=True):
+            torch.testing.assert_close(other, one, rtol=1e-6, atol=1e-8)  # rates in fp32
+
+
+def test_an_update_whose_capture_failed_is_eager(monkeypatch):
+    """It is tried again when more levels learn."""
+    tried = []
+    monkeypatch.setattr(optimiser, "capture", lambda *given: tried.append(given))
+    facts = OptimiserConfig(kind="adamw", rate=0.01, clip=0.3, unfreeze_every=3)
+    models = [CLASSIFIER.build() for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    graphed = GraphedOptimiser(models[1], facts)
+    plain = models[0], ModelOptimiser(models[0], facts, lazy=False)
+    updated_alike(plain, (models[1], graphed), "cpu")
+    assert len(tried) == 2 and graphed.graph is None
+    assert not any(group["capturable"] for group in graphed.optimiser.param_groups)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("failures", [1, 2])
+def test_an_update_whose_capture_fails_is_the_update(failures, monkeypatch):
+    facts, left = OptimiserConfig(kind="adamw", rate=0.01, clip=0.3), [failures]
+    models = [CLASSIFIER.build().cuda() for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    graphed, eager = GraphedOptimiser(models[1], facts), GraphedOptimiser._step
+
+    def step(updates):
+        norm = eager(updates)
+        if torch.cuda.is_current_stream_capturing() and left[0]:
+            left[0] -= 1
+            torch.cuda.synchronize()
+        return norm
+
+    monkeypatch.setattr(GraphedOptimiser, "_step", step)
+    expected = pytest.warns(RuntimeWarning, match="of the optimiser could not be captured")
+    with expected if failures == 2 else nullcontext():
+        plain = models[0], ModelOptimiser(models[0], facts, lazy=False)
+        updated_alike(plain, (models[1], graphed), "cuda")
+    assert (graphed.graph is None) == (failures == 2) and not left[0]
 
 
 @pytest.mark.gpu

@@ -126,6 +126,7 @@ class GraphedDecoder:
 
     def _step(self) -> None:
         cache = self.cache
+        cache.forget()  # a capture that failed has cached tensors that were never computed
         logits_RV = self.stepped.decode(self.tokens_R, cache.queries, None, cache=cache)
         tokens_R, index_R = self.selector.select(logits_RV)
         self.tokens_R.copy_(tokens_R)

@@ -144,6 +144,10 @@ class StaticKVCache:
         """
         self.positions_R.add_(1).clamp_(max=self.capacity - 1)
         torch.add(self.positions_R, 1, out=self.lengths_R)
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop what layouts have cached of lengths that change."""
         self.keys, self.source_keys = replace(self.keys), replace(self.source_keys)
 
     def select_rows(self, index_R: Tensor) -> None:

@@ -98,6 +98,10 @@ class StaticRNNState:
     def advance(self, layout: Layout) -> None:
         """One more token in every row; what layouts have cached is outdated."""
         self.positions_R.add_(1).clamp_(max=self.capacity - 1)
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop what layouts have cached of the rows."""
         self.queries = replace(self.queries)
 
     def select_rows(self, index_R: Tensor) -> None:

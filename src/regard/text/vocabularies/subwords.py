@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 
 from regard.ground.errors import BadInput, reason_of
 from regard.ground.files import read_bytes, write_text
+from regard.ground.forks import TOKENIZER_THREADS
 from regard.text.offsets import Segmentation, lost_words, stretched, touched
 from regard.text.vocabularies.bpe_dropout import Merges, read_merges
 from regard.text.vocabularies.vocabulary import check_pieces
@@ -28,12 +29,8 @@ _UNKNOWNS = ("<unk>", "[UNK]")
 _VISIBLE = str.maketrans({" ": "▁", "\n": "⏎", "\t": "⇥"})
 
 
-# The library encodes many texts in threads, and threads do not survive a fork: a forked child
-# encodes in one. Set explicitly, this prevents the warning of the library.
-_THREADS = "TOKENIZERS_PARALLELISM"
-os.environ.setdefault(_THREADS, "true")
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: os.environ.update({_THREADS: "false"}))
+# Set explicitly, this prevents the warning of the library about forked children.
+os.environ.setdefault(TOKENIZER_THREADS, "true")
 
 
 class Subwords:
