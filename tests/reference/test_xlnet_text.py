@@ -53,9 +53,7 @@ def reference(model, **settings):
         (one.text, one.score - 100.0 * (one.text[-1:] == "," and one.text[-2:-1].isdigit()))
         for one in pieces
     ]
-    return transformers.XLNetTokenizer(
-        vocab=scores, _spm_precompiled_charsmap=charsmap, **settings
-    )
+    return transformers.XLNetTokenizer(vocab=scores, _spm_precompiled_charsmap=charsmap, **settings)
 
 
 def check_same(ours, theirs):

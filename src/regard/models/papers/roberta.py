@@ -6,11 +6,14 @@ first two position embeddings are never used. Labels are predicted from the firs
 with a dense layer of its own, without BERT's pooler.
 """
 
+from functools import partial
+
 from regard.models.facts import FirstToken, LabelHead, MLMHead, change
 from regard.models.facts.positions import Learned
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
 from regard.models.paper import Paper
 from regard.models.papers import bert
+from regard.text.families.byte_bpe import ByteBPE
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Passthrough, Rule, WeightMap
 
@@ -75,8 +78,8 @@ HF = HFFormat(
     model_type="roberta",
     defaults=HF_DEFAULTS,
     config_map=(*CONFIG, ARCHITECTURES),
-    weights=WeightMap(TRUNK, prefix="roberta.", unprefixed=HEADS),
-    tokenizer=EncoderTokenizer.load,
+    weights=WeightMap(TRUNK, prefix="roberta.", unprefixed=HEADS, old=bert.OLD),
+    tokenizer=partial(EncoderTokenizer.load, family=ByteBPE()),
 )
 
 PAPER = Paper(
@@ -85,7 +88,7 @@ PAPER = Paper(
     title="RoBERTa: A Robustly Optimized BERT Pretraining Approach",
     arxiv="1907.11692",
     after="BERT",
-    tokenizer="byte-bpe",
+    tokenizer=ByteBPE.name,
     pretraining={"masked-lm": {}},
     sizes={"base": BASE, "large": LARGE},
     published={"base": 125_000_000, "large": 355_000_000},
