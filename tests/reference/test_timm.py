@@ -73,6 +73,37 @@ def test_folders_of_timm_are_read(tmp_path):
     assert ours.labels.names == tuple(f"LABEL_{number}" for number in range(5))
 
 
+@pytest.mark.parametrize(
+    ("channels", "mean", "std", "read"),
+    [
+        (1, [0.5] * 3, [0.5] * 3, ((0.5,), (0.5,))),  # how timm saves a grey model
+        (1, [0.3], [0.2], ((0.3,), (0.2,))),
+        (3, [0.5], [0.2], ((0.5,) * 3, (0.2,) * 3)),
+        (1, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225], None),
+        (1, None, None, None),
+    ],
+)
+@torch.no_grad()
+def test_a_grey_model_is_read(channels, mean, std, read, tmp_path):
+    """Without a processor, where its folder has the numbers of colours, it reads arrays."""
+    before = model(channels=channels)
+    folders.write(tmp_path, before, "timm")
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["pretrained_cfg"] |= {"mean": mean, "std": std}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    ours = regard.load(tmp_path, "cpu")
+    assert (ours.tokenizer and (ours.tokenizer.mean, ours.tokenizer.std)) == read
+    given = torch.randn(2, channels, 8, 8)
+    expected = before.module(pack_images(given)).by_head["label"]
+    torch.testing.assert_close(torch.stack(ours.logits([*given])), expected, **CLOSE)
+    if read:
+        pytest.importorskip("PIL")
+        image = np.random.default_rng(0).integers(0, 256, (9, 12, 3), dtype=np.uint8)
+        assert len(ours.predict([image])) == 1
+    ours.save(tmp_path / "again", "timm")
+    assert regard.load(tmp_path / "again", "cpu").tokenizer == ours.tokenizer
+
+
 def test_tensors_come_back_bit_for_bit(tmp_path):
     ours = model()
     for name, format in (("one", "timm"), ("two", "regard"), ("three", "timm")):
@@ -104,7 +135,6 @@ def test_the_size_of_images_survives(size, crop, tmp_path):
         ({"model_args": {"global_pool": "map"}}, "global_pool is 'map'"),
         ({"model_args": {"global_pool": "avg"}}, "with a class token"),
         ({"model_args": {"class_token": False}}, "global_pool is 'token', and class_token false"),
-        ({"pretrained_cfg": {"mean": [0.5], "std": [0.5]}}, "1 channels are normalised"),
         ({"pretrained_cfg": {"mean": 3, "std": 3}}, "config.json"),
     ],
 )

@@ -4,7 +4,7 @@ read, and tensors in which queries, keys and values are one. Of its models, plai
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -207,10 +207,11 @@ def _untold(facts: Any) -> Any:
 def _processor(about: Mapping[str, Any], embed: Any) -> ImageProcessor | None:
     """How ``timm`` reads images for evaluation: resized, and the middle of them.
 
-    What a folder leaves out is as in ``timm.data.resolve_data_config``, which knows no grey images.
+    What a folder leaves out is as in ``timm.data.resolve_data_config``. That of a grey model often
+    has the numbers of three colours: if these differ, it does not say how grey images are read.
     """
-    mean, std = (about.get(key) or IMAGENET[key] for key in IMAGENET)
-    if embed.channels != len(mean) and IMAGENET["mean"] is mean:
+    mean, std = (_by_channel(about.get(key) or IMAGENET[key], embed.channels) for key in IMAGENET)
+    if mean is None or std is None:
         return None
     size, mode = embed.image_size, about.get("crop_mode") or "center"
     if mode not in ("center", "squash"):
@@ -227,6 +228,13 @@ def _processor(about: Mapping[str, Any], embed: Any) -> ImageProcessor | None:
         crop=(size, size),
         crop_offset="round",
     )
+
+
+def _by_channel(numbers: Sequence[float], channels: int) -> tuple[float, ...] | None:
+    """A number for each channel, if so many are given or all are alike."""
+    if len({*numbers}) == 1:
+        return (*numbers[:1],) * channels
+    return (*numbers,) if channels == len(numbers) else None
 
 
 def _reading(processor: Any) -> dict[str, Any]:
