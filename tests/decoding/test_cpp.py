@@ -35,6 +35,7 @@ KINDS = {
     "gelu": change(SMALL, activation="gelu", tie="none", head_bias=True),
     "swish": change(SMALL, activation="swish", key=5, value=7),
     "gelu by tanh": change(SMALL, activation="gelu-tanh", norm="pre", final_norm=True),
+    "gelu by sigmoid": change(SMALL, activation="gelu-sigmoid", norm="pre", final_norm=True),
     "learned": change(SMALL, position=Learned(12), width=16, inner=64),
     "shared layers": change(SMALL, shared_groups=1),
 }

@@ -314,10 +314,11 @@ def test_no_image_is_resized_to_an_enormous_one(size, shape):
 def test_another_size_keeps_the_share_that_is_cropped(size, crop, side, expected):
     before = ImageProcessor(size=size, crop=crop, crop_offset="round", resample=3)
     after = ImageProcessor(size=expected, crop=(side, side), crop_offset="round", resample=3)
-    assert before.at_size(side) == after
-    limited = replace(before, longest_edge=600).at_size(side)
+    assert before.at_size((side, side)) == after
+    limited = replace(before, longest_edge=600).at_size((side, side))
     assert limited == replace(after, longest_edge=600 * side // 224)
-    assert ImageProcessor(size=size).at_size(side) == ImageProcessor(size=(side, side))
+    for image in ((side, side), (side, 2 * side)):
+        assert ImageProcessor(size=size).at_size(image) == ImageProcessor(size=image)
 
 
 @pytest.mark.parametrize("edges", [(24, 30), (24, 24), (24, 20), (7, 700), (1, 9), (300, 301)])

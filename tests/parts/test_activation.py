@@ -4,7 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.parts.activation import gelu_by_sigmoid, gelu_tanh
+from regard.models.formats.config_map import ACTIVATIONS as THEIRS
+from regard.parts.activation import ACTIVATIONS, gelu_by_sigmoid, gelu_tanh
 
 
 def of_torch(x):
@@ -32,6 +33,19 @@ def test_far_from_zero_it_is_zero_or_its_input():
 def test_eager_steps_have_that_of_torch():
     x = torch.randn(100).bfloat16()
     assert torch.equal(gelu_tanh(x), of_torch(x))
+
+
+def test_every_name_of_transformers_is_the_same_function():
+    """Values and gradients, in float32 and, with its rounding, in bfloat16."""
+    theirs = pytest.importorskip("transformers.activations").ACT2FN
+    x = torch.linspace(-8, 8, 2_001)
+    for name, ours in THEIRS.items():
+        both = (values_and_gradients(f, x) for f in (theirs[name], ACTIVATIONS[ours]))
+        for expected, value in zip(*both, strict=True):
+            torch.testing.assert_close(value, expected, rtol=1e-5, atol=1e-5, msg=name)
+        value, expected = ACTIVATIONS[ours](x.bfloat16()), theirs[name](x.double())
+        torch.testing.assert_close(value.double(), expected, rtol=0.02, atol=0.03, msg=name)
+    assert {"gelu_python", "gelu_fast", "gelu_accurate", "quick_gelu"} <= THEIRS.keys()
 
 
 @pytest.mark.gpu

@@ -79,6 +79,14 @@ def test_other_summaries_are_refused(tmp_path):
         folders.read(tmp_path)
 
 
+def test_a_summary_without_a_dense_layer_is_refused_by_its_key(tmp_path):
+    """Its only tensor, classifier.weight, looks like that of another head."""
+    FAMILY.reference("ElectraForMultipleChoice", summary_use_proj=False).save_pretrained(tmp_path)
+    message = "config.json: architectures: the choice head of ElectraForMultipleChoice: summary_use"
+    with pytest.raises(BadInput, match=f"{message}_proj is False, and only True is supported$"):
+        regard.load(tmp_path, "cpu")
+
+
 def test_a_folder_without_tokenizer_files_serves_ids(tmp_path):
     FAMILY.check_ids("ElectraModel", tmp_path)
 

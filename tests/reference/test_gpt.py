@@ -155,11 +155,20 @@ def test_facts_that_a_config_cannot_express_and_keys_that_are_not_supported():
         gpt.HF.config_of(change(gpt.BASE, inner=20))
     assert gpt2.HF.config_of(change(gpt2.SMALL, inner=20))["n_inner"] == 20
     assert gpt2.HF.config_of(gpt2.MEDIUM)["n_inner"] is None
-    for key in ("scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn"):
-        with pytest.raises(BadInput, match=f"{key} is True, and only False is supported"):
-            gpt2.HF.facts_of({key: True}, ())
+    key = "scale_attn_by_inverse_layer_idx"
+    with pytest.raises(BadInput, match=f"{key} is True, and only False is supported"):
+        gpt2.HF.facts_of({key: True}, ())
     with pytest.raises(BadInput, match="afn is 'gelu_new', not gelu, relu"):
         gpt.HF.facts_of({"afn": "gelu_new"}, ())
+
+
+@pytest.mark.parametrize("kind", ["OpenAIGPTDoubleHeadsModel", "GPT2DoubleHeadsModel"])
+def test_a_second_head_without_a_layer_is_refused_by_its_key(kind, tmp_path):
+    """It has no tensors by which it could be missed."""
+    FAMILY[kind].reference(kind, summary_use_proj=False).save_pretrained(tmp_path)
+    message = f"architectures: the choice head of {kind}: summary_use_proj is False, and only True"
+    with pytest.raises(BadInput, match=message):
+        regard.load(tmp_path, "cpu")
 
 
 def test_an_empty_config_is_the_published_model():

@@ -9,6 +9,7 @@ import pytest
 
 import regard
 from encoder_family import Family
+from hub_folders import as_before
 from regard.ground.errors import BadInput
 from regard.models.papers import LINEAGE, gpt, gpt2
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
@@ -91,13 +92,57 @@ def test_what_we_learn_the_reference_reads_and_the_reverse(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", PAPERS)
-def test_published_vocabularies(kind, tmp_path):
+def test_special_tokens_are_added_to_a_file_in_its_form(kind, tmp_path):
+    written = as_before(json.loads(learn(kind).files["tokenizer.json"]))
+    (tmp_path / "tokenizer.json").write_text(json.dumps(written))
+    more = both(tmp_path, kind)[0].with_special_tokens(["<sum>"])
+    more.save(tmp_path)
+    again = json.loads((tmp_path / "tokenizer.json").read_text())
+    assert again["model"]["merges"] == written["model"]["merges"]
+    ours, theirs = both(tmp_path, kind)
+    check(ours, theirs)
+    assert ours.words.number("<sum>") == theirs.convert_tokens_to_ids("<sum>")
+
+
+@pytest.mark.parametrize("merge", ["Ġ", "a b c", " b", ["a"], ["a", ""], 5, None])
+def test_merges_that_are_not_two_pieces(merge, tmp_path):
+    content = json.loads(learn("gpt2").files["tokenizer.json"])
+    content["model"]["merges"][1] = merge
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(BadInput, match=r"tokenizer.json: merge 2, .*, is not two pieces$"):
+        PAPERS["gpt2"].formats["hf"].load_tokenizer(tmp_path, {})
+    del content["model"]["merges"]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(BadInput, match=r"tokenizer.json: has no list of merges$"):
+        PAPERS["gpt2"].formats["hf"].load_tokenizer(tmp_path, {})
+
+
+def test_the_class_that_config_names(tmp_path):
+    """As in old folders; a class of another language cuts words otherwise."""
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
+    (tmp_path / "config.json").write_text('{"tokenizer_class": "BertJapaneseTokenizer"}')
+    message = r"config.json: the tokenizer_class 'BertJapaneseTokenizer' is not supported"
+    with pytest.raises(BadInput, match=message):
+        EncoderTokenizer.load(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
+    assert EncoderTokenizer.load(tmp_path).words.encode("a") == [5]
+
+
+@pytest.mark.parametrize("form", ["files", "tokenizer.json"])
+@pytest.mark.parametrize("kind", PAPERS)
+def test_published_vocabularies(kind, form, tmp_path):
     if "REGARD_DATA" not in os.environ:
         pytest.skip("REGARD_DATA names no folder with data")
     for name in ("vocab.json", "merges.txt"):
         path = Path(os.environ["REGARD_DATA"]) / "tokenizers" / f"{kind}.{name}.gz"
         (tmp_path / name).write_bytes(gzip.decompress(path.read_bytes()))
     ours, theirs = both(tmp_path, kind)
+    if form == "tokenizer.json":
+        for name in ours.files:
+            (tmp_path / name).unlink()
+        written = as_before(json.loads(ours.words.content))
+        (tmp_path / "tokenizer.json").write_text(json.dumps(written))
+        ours, theirs = both(tmp_path, kind)
     assert len(ours.words) == next(iter(PAPERS[kind].sizes.values())).trunk.embed.vocab
     check(ours, theirs)
 

@@ -1,5 +1,7 @@
 """RoBERTa: values of every head, folders both ways, byte-level tokenizer, template and tasks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -54,11 +56,20 @@ def test_a_folder_without_tokenizer_files_serves_ids(tmp_path):
     FAMILY.check_ids("RobertaModel", tmp_path)
 
 
-def test_positions_of_another_pad_are_refused():
-    with pytest.raises(BadInput, match="pad_token_id is 0, and only 1 is supported"):
-        roberta.HF.facts_of({"pad_token_id": 0}, ())
-    with pytest.raises(BadInput, match=r"the RoBERTa format cannot express .*offset is 3, not 2"):
-        roberta.HF.config_of(change(roberta.BASE, offset=3))
+@pytest.mark.parametrize("pad", [0, 1, 4])
+def test_positions_begin_after_the_pad(pad, tmp_path):
+    settings = {"pad_token_id": pad, "max_position_embeddings": 21 + pad}
+    family = replace(FAMILY, first_id=5)  # no text has a pad in it
+    family.check_values("RobertaForMaskedLM", settings, tmp_path / "values")
+    family.check_folder("RobertaForMaskedLM", tmp_path, **settings)
+    facts = change(roberta.BASE, offset=pad + 1, longest=20)
+    assert {**roberta.HF.config_of(facts), **settings} == roberta.HF.config_of(facts)
+
+
+@pytest.mark.parametrize("pad", [-1, None, "1", True, 20])
+def test_a_pad_that_is_no_id(pad):
+    with pytest.raises(BadInput, match=r"^pad_token_id is .*, not an id below the 20 of max_pos"):
+        roberta.HF.facts_of({"pad_token_id": pad, "max_position_embeddings": 20}, ())
 
 
 def test_sizes_are_those_of_the_published_models():

@@ -32,6 +32,9 @@ SETTINGS = (
     {"layer_scale": 0.3, "drop_path": 0.2, "channels": 1},
     {"prefix_tokens": 0, "pool": MeanPool()},
     {"image_size": 16, "patch_size": 2, "inner": 30},
+    {"image_size": (8, 12), "patch_size": (4, 3)},
+    {"normed": True, "eps": 1e-5},
+    {"normed": True, "eps": 1e-5, "activation": "gelu-sigmoid", "channels": 1},
 )
 
 
@@ -39,7 +42,10 @@ def model(**changes):
     torch.manual_seed(0)
     facts = change(SMALL, output_heads=(LabelHead(3),), **changes)
     channels = facts.trunk.embed.channels
-    processor = ImageProcessor(size=10, crop=(8, 8), mean=(0.4,) * channels, std=(0.2,) * channels)
+    reading = {"mean": (0.4,) * channels, "std": (0.2,) * channels, "crop_offset": "round"}
+    height, width = facts.trunk.embed.image
+    size = 10 if height == width else (height, width)
+    processor = ImageProcessor(size=size, crop=(height, width), **reading)
     module = facts.build().eval()
     with torch.no_grad():
         for parameter in module.parameters():
@@ -55,7 +61,7 @@ def test_timm_reads_what_is_written(changes, tmp_path):
     folders.write(tmp_path, ours, "timm")
     theirs = timm.create_model(f"local-dir:{tmp_path}", pretrained=True).eval()
     embed = ours.facts.trunk.embed
-    given = torch.randn(2, embed.channels, embed.image_size, embed.image_size)
+    given = torch.randn(2, embed.channels, *embed.image)
     torch.testing.assert_close(
         ours.module(pack_images(given)).by_head["label"], theirs(given), **CLOSE
     )
@@ -120,21 +126,78 @@ def test_both_heads_come_back_bit_for_bit(tmp_path):
         folders.write(tmp_path / "one", plain, "timm")
 
 
+@pytest.mark.parametrize("changes", SETTINGS)
+def test_facts_and_reading_survive_writing(changes, tmp_path):
+    before = model(**changes)
+    folders.write(tmp_path, before, "timm")
+    after = folders.read(tmp_path)
+    assert after.facts == before.facts and after.tokenizer == before.tokenizer
+    one, other = before.module.state_dict(), after.module.state_dict()
+    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+PLAIN, CLIP = "vit_tiny_patch16_224", "vit_base_patch16_clip_quickgelu_224"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "shape"),
+    [
+        (PLAIN, {"img_size": 32, "init_values": 0.1}, (3, 32, 32)),
+        (PLAIN, {"img_size": 32, "in_chans": 1}, (1, 32, 32)),
+        (PLAIN, {"img_size": (32, 48), "patch_size": (16, 8)}, (3, 32, 48)),
+        (CLIP, {"img_size": 32, "embed_dim": 48}, (3, 32, 32)),
+    ],
+)
 @torch.no_grad()
-def test_folders_of_timm_are_read(tmp_path):
+def test_folders_of_timm_are_read(name, arguments, shape, tmp_path):
     timm = pytest.importorskip("timm")
     hub = pytest.importorskip("timm.models._hub")
     torch.manual_seed(0)
-    arguments = {"img_size": 32, "depth": 2, "init_values": 0.1}
-    theirs = timm.create_model("vit_tiny_patch16_224", num_classes=5, **arguments).eval()
+    arguments |= {"depth": 2}
+    theirs = timm.create_model(name, num_classes=5, **arguments).eval()
     hub.save_for_hf(theirs, tmp_path, model_args=arguments, safe_serialization=True)
     ours = regard.load(tmp_path, "cpu")
-    given = torch.randn(2, 3, 32, 32)
+    given = torch.randn(2, *shape)
     expected = theirs(given)
     torch.testing.assert_close(torch.stack(ours.logits([*given])), expected, **CLOSE)
-    processor = ImageProcessor(size=35, crop=(32, 32), resample=3, crop_offset="round")
-    assert ours.tokenizer == processor
+    if name is PLAIN and shape[1] == shape[2]:
+        settings = dict.fromkeys(("mean", "std"), (0.5,) * shape[0])
+        expected = ImageProcessor(
+            size=35, crop=(32, 32), resample=3, crop_offset="round", **settings
+        )
+        assert ours.tokenizer == expected
     assert ours.labels.names == tuple(f"LABEL_{number}" for number in range(5))
+
+
+@pytest.mark.parametrize(
+    ("channels", "mean", "std", "read"),
+    [
+        (1, [0.5] * 3, [0.5] * 3, ((0.5,), (0.5,))),  # how timm saves a grey model
+        (1, [0.3], [0.2], ((0.3,), (0.2,))),
+        (3, [0.5], [0.2], ((0.5,) * 3, (0.2,) * 3)),
+        (1, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225], None),
+        (1, None, None, None),
+    ],
+)
+@torch.no_grad()
+def test_a_grey_model_is_read(channels, mean, std, read, tmp_path):
+    """Without a processor, where its folder has the numbers of colours, it reads arrays."""
+    before = model(channels=channels)
+    folders.write(tmp_path, before, "timm")
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["pretrained_cfg"] |= {"mean": mean, "std": std}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    ours = regard.load(tmp_path, "cpu")
+    assert (ours.tokenizer and (ours.tokenizer.mean, ours.tokenizer.std)) == read
+    given = torch.randn(2, channels, 8, 8)
+    expected = before.module(pack_images(given)).by_head["label"]
+    torch.testing.assert_close(torch.stack(ours.logits([*given])), expected, **CLOSE)
+    if read:
+        pytest.importorskip("PIL")
+        image = np.random.default_rng(0).integers(0, 256, (9, 12, 3), dtype=np.uint8)
+        assert len(ours.predict([image])) == 1
+    ours.save(tmp_path / "again", "timm")
+    assert regard.load(tmp_path / "again", "cpu").tokenizer == ours.tokenizer
 
 
 def test_tensors_come_back_bit_for_bit(tmp_path):
@@ -163,12 +226,11 @@ def test_the_size_of_images_survives(size, crop, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"architecture": "vit_base_patch16_clip_224"}, "is not supported, only such as"),
+        ({"architecture": "vit_base_patch16_siglip_224"}, "is not supported, only such as"),
         ({"model_args": {"qk_norm": True}}, "model_args: qk_norm is not supported"),
         ({"model_args": {"global_pool": "map"}}, "global_pool is 'map'"),
         ({"model_args": {"global_pool": "avg"}}, "with a class token"),
         ({"model_args": {"class_token": False}}, "global_pool is 'token', and class_token false"),
-        ({"pretrained_cfg": {"mean": [0.5], "std": [0.5]}}, "1 channels are normalised"),
         ({"pretrained_cfg": {"mean": 3, "std": 3}}, "config.json"),
     ],
 )
@@ -189,6 +251,10 @@ def test_what_timm_cannot_say_is_not_written(tmp_path):
         with pytest.raises(BadInput, match="the timm format cannot express"):
             folders.write(tmp_path, ours, "timm")
     ours = model()
+    for size in (None, (10, 11), (8, 20)):
+        resized = replace(ours, tokenizer=replace(ours.tokenizer, size=size))
+        with pytest.raises(BadInput, match="cannot express how these images are resized"):
+            folders.write(tmp_path, resized, "timm")
     limited = replace(ours, tokenizer=replace(ours.tokenizer, longest_edge=9))
     with pytest.raises(BadInput, match="the timm format cannot express a longest_edge"):
         folders.write(tmp_path, limited, "timm")

@@ -25,6 +25,8 @@ SETTINGS = (
     {"num_channels": 1, "patch_size": 6, "hidden_act": "relu"},
     {"image_size": 16, "patch_size": 2, "num_hidden_layers": 1, "layer_norm_eps": 1e-6},
     {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.2},
+    {"image_size": [8, 12], "patch_size": [4, 3]},
+    {"image_size": [16, 8], "hidden_act": "quick_gelu"},
 )
 HEADS = {"ViTModel": [], "ViTForImageClassification": ["label"]}
 
@@ -56,7 +58,7 @@ def test_states_pools_and_logits_agree(kind, settings, tmp_path):
     theirs = reference(kind, **settings)
     theirs.save_pretrained(tmp_path)
     ours, size = folders.read(tmp_path), theirs.config.image_size
-    given = pixels(theirs.config.num_channels, size, size)
+    given = pixels(theirs.config.num_channels, *(size if isinstance(size, list) else [size] * 2))
     found, expected = ours.module(pack_images(given)), theirs(given, output_hidden_states=True)
     assert ours.paper is vit.PAPER and [*found.by_head] == HEADS[kind]
     if kind == "ViTModel":
@@ -78,9 +80,11 @@ def test_images_of_other_sizes_have_interpolated_positions(size, tmp_path):
     torch.testing.assert_close(found.view_as(expected), expected, **CLOSE)
 
 
+@pytest.mark.parametrize("settings", [{}, {"image_size": [8, 12], "patch_size": [4, 3]}])
 @pytest.mark.parametrize("kind", [*HEADS, "without pooler"])
-def test_a_folder_comes_back_bit_for_bit(kind, tmp_path):
-    theirs = reference("ViTModel", pooler=False) if kind not in HEADS else reference(kind)
+def test_a_folder_comes_back_bit_for_bit(kind, settings, tmp_path):
+    settings = settings if kind in HEADS else {**settings, "pooler": False}
+    theirs = reference(kind if kind in HEADS else "ViTModel", **settings)
     theirs.save_pretrained(tmp_path / "theirs")
     preprocessor = '{"image_mean": [0.5, 0.5, 0.5],\n "size": {"height": 12, "width": 12}}'
     (tmp_path / "theirs" / "preprocessor_config.json").write_text(preprocessor)
@@ -143,7 +147,10 @@ def test_a_new_folder_is_read_by_the_reference(tmp_path):
         ("qkv_bias", False),
         ("pooler_act", "relu"),
         ("pooler_output_size", 7),
-        ("image_size", [12, 16]),
+        ("image_size", [12, 18]),
+        ("image_size", [12, 16, 16]),
+        ("image_size", [0, 16]),
+        ("image_size", "12"),
         ("patch_size", 5),
     ],
 )

@@ -190,6 +190,21 @@ def test_a_tuned_model_crops_as_the_one_it_starts_from(job, tmp_path):
     assert regard.load(tmp_path / "run" / "model", "cpu").tokenizer == cropped
 
 
+def test_images_and_patches_that_are_no_squares(job, tmp_path):
+    sizes = "width=16, depth=1, heads=2, inner=16, patch_size=[4, 3], image_size=[8, 12]"
+    steps = [f"train.{key}=2" for key in ("steps", "evaluate_every", "checkpoint_every")]
+    run = prepared(job, tmp_path / "run", f"model.change={{{sizes}, normed=true}}", *steps)
+    *_, ended = train(run.job)
+    run.finish(ended.progress)
+    model = regard.load(tmp_path / "run" / "model", "cpu")
+    assert model.facts.trunk.embed.grid == (2, 4) and model.tokenizer.size == (8, 12)
+    assert len(model.predict(IMAGES[:3])) == 3
+    assert model.look(IMAGES[0]).maps[0].weights.shape[-1] == 1 + 2 * 4
+    model.save(tmp_path / "again", "regard")
+    again = regard.load(tmp_path / "again", "cpu")
+    assert again.facts == model.facts and again.tokenizer == model.tokenizer
+
+
 def test_patches_are_averaged_where_there_is_no_class_token(job, tmp_path):
     changes = ("model.change.pool=mean", "model.change.prefix_tokens=0")
     run = prepared(job, tmp_path / "run", *changes)
@@ -310,6 +325,10 @@ def test_files_of_the_development_set_are_decoded_once(job, tmp_path, monkeypatc
         (["labels.kind=several"], r"images\.mixup .* where an image has not one label"),
         (["model.paper=bert"], r"images\.crop"),
         (["model.change.image_size=9"], "9 pixels are not patches of 4"),
+        (["model.change.image_size=[8, 9]"], "9 pixels are not patches of 4"),
+        (["model.change.image_size=[8, 8]"], "one number for a square, or height and width"),
+        (["model.change.image_size=[8]"], "one number for a square, or height and width"),
+        (['model.change.image_size="8"'], "image_size of Patches is int"),
         (["model.change.prefix_tokens=0"], "and prefix_tokens is 0; pool = .mean. needs none"),
         (["distillation.teacher=teacher"], r"distillation\.teacher"),
     ],

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from regard.decoding.state import DecodingState, Engine, Prompts
 from regard.ground.batch import PackedTokens
 from regard.ground.layout import Layout
-from regard.parts.activation import gelu_tanh
+from regard.parts.activation import gelu_sigmoid, gelu_tanh
 from regard.parts.attention import EncoderOutput
 from regard.parts.block import Block
 from regard.parts.cpp.build import failure, library
@@ -30,7 +30,7 @@ PRECISIONS = ("fp32", "int8")
 BLOCK = 16  # outputs that lie together
 AT_ONCE = 256  # tokens of prompts that are read together
 DEPTH = 64  # a multiple to which 8-bit inputs are padded
-ACTIVATIONS = (F.relu, F.gelu, gelu_tanh, F.silu)  # numbered as in the C++ code
+ACTIVATIONS = (F.relu, F.gelu, gelu_tanh, F.silu, gelu_sigmoid)  # numbered as in the C++ code
 
 
 class _Linear(ctypes.Structure):

@@ -95,18 +95,18 @@ class ImageProcessor:
             raise BadInput("preprocessor_config.json: images keep their own height or width")
         return (self.channels, *size)
 
-    def at_size(self, side: int) -> "ImageProcessor":
-        """The same for images of ``side`` × ``side`` pixels: what is cropped keeps its share."""
+    def at_size(self, image: Size) -> "ImageProcessor":
+        """The same for images of another size: what is cropped keeps its share."""
         if self.crop is None:
-            return replace(self, size=(side, side))
-        height, width = (side / edge for edge in self.crop)
+            return replace(self, size=image)
+        height, width = (side / edge for side, edge in zip(image, self.crop, strict=True))
         size: Any = self.size
         if isinstance(size, int):
             size = round(size * max(height, width))
         elif size is not None:
             size = round(size[0] * height), round(size[1] * width)
         longest = self.longest_edge and round(self.longest_edge * max(height, width))
-        return replace(self, size=size, crop=(side, side), longest_edge=longest)
+        return replace(self, size=size, crop=image, longest_edge=longest)
 
     @property
     def special_ids(self) -> dict[str, int]:

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 SLOPE, CUBE = 1.5957691216057308, 0.044715  # 2√(2/π)
+QUICK = 1.702
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
@@ -25,10 +26,16 @@ def gelu_by_sigmoid(x: Tensor) -> Tensor:
     return x * torch.sigmoid(SLOPE * (x + CUBE * x**3))
 
 
+def gelu_sigmoid(x: Tensor) -> Tensor:
+    """GELU approximated by a sigmoid, x σ(1.702 x) (the same paper), as CLIP has it."""
+    return x * torch.sigmoid(QUICK * x)
+
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
     "gelu-tanh": gelu_tanh,
+    "gelu-sigmoid": gelu_sigmoid,
     "swish": F.silu,
     "tanh": torch.tanh,
 }

@@ -41,14 +41,14 @@ def unread_image_keys(config: ImagesConfig, images: bool, single: bool) -> Itera
 
 def make_processor(config: ImagesConfig, embed: Any, start: Any) -> ImageProcessor:
     """The processor of ``model.start``, or a new one, for images of the size of the model."""
-    size, channels = (embed.image_size, embed.image_size), embed.channels
+    size, channels = embed.image, embed.channels
     mean, std = (_of_channels(getattr(config, key), channels, key) for key in NORMALISATION)
     if start is None:
         return ImageProcessor(size=size, mean=mean, std=std)
     for key, given in zip(NORMALISATION, (mean, std), strict=True):
         if key in config.model_fields_set and given != getattr(start, key):
             raise BadInput(f"images.{key} follows from model.start: leave it out")
-    return start.at_size(embed.image_size)
+    return start.at_size(size)
 
 
 def _of_channels(values: tuple[float, ...], channels: int, key: str) -> tuple[float, ...]:

@@ -152,7 +152,7 @@ def test_papers_have_formats_of_their_own_or_share_one():
 KEYS = (
     Key("wide", "width"),
     Key("act", "activation", {"relu": "relu", "ReLU": "relu", "silu": "swish"}),
-    Key("places", "longest", offset=2),
+    Key("places", "longest"),
     Key("drop", "stack.dropout"),
     Key("attention_drop", "attention_dropout", fallback="drop"),
     Constant("decoder", False),
@@ -165,7 +165,7 @@ KEYS = (
         ({}, {}),
         ({"wide": 24, "other": 1}, {"width": 24}),
         ({"act": "ReLU"}, {"activation": "relu"}),
-        ({"places": 66}, {"longest": 64}),
+        ({"places": 64}, {"longest": 64}),
         ({"drop": 0.3}, {"dropout": 0.3, "attention_dropout": 0.3}),
         ({"drop": 0.3, "attention_drop": None}, {"dropout": 0.3, "attention_dropout": 0.3}),
         ({"drop": 0.3, "attention_drop": 0.0}, {"dropout": 0.3, "attention_dropout": 0.0}),
@@ -182,7 +182,7 @@ def test_rows_give_keys():
     assert written == {
         "wide": 768,
         "act": "relu",
-        "places": 514,
+        "places": 512,
         "drop": 0.1,
         "attention_drop": 0.1,
     }
@@ -195,7 +195,7 @@ def test_rows_give_keys():
     [
         ({"wide": "x"}, "wide: width of Stack is int, so it cannot be 'x'"),
         ({"wide": 0}, "wide: width must be at least 1, not 0"),
-        ({"places": 2}, "places: longest must be at least 1, not 0"),
+        ({"places": 0}, "places: longest must be at least 1, not 0"),
         ({"places": "x"}, "places: longest of Learned is int, so it cannot be 'x'"),
         ({"drop": 2}, "drop: dropout is a share from 0 to below 1, not 2"),
         ({"act": "mish"}, "act is 'mish', not relu, ReLU, silu"),

@@ -3,7 +3,8 @@
 from collections.abc import Collection
 from functools import cache
 from math import isfinite
-from typing import Any, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from regard.ground.errors import BadInput, did_you_mean
 
@@ -48,11 +49,11 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def _fits(value: Any, expected: Any) -> bool:
+    if get_origin(expected) in (Union, UnionType):
+        return any(_fits(value, one) for one in get_args(expected))
     if get_origin(expected) is tuple:
         member = get_args(expected)[0]
         return isinstance(value, tuple) and all(_fits(one, member) for one in value)
     if isinstance(value, bool):
         return expected is bool
-    return isinstance(value, expected) or (
-        isinstance(value, int) and float in (expected, *get_args(expected))
-    )
+    return isinstance(value, expected) or (isinstance(value, int) and expected is float)

@@ -222,32 +222,46 @@ class Tokens(AnyEmbedding):
 
 @dataclass(frozen=True)
 class Patches(AnyEmbedding):
-    """Images as square patches (Dosovitskiy et al., 2020), each a vector; an image is a row.
+    """Images as patches (Dosovitskiy et al., 2020), each a vector; an image is a row.
 
+    ``image_size`` and ``patch_size`` are the pixels on a side of a square, or height and width.
     ``prefix_tokens`` learned vectors come before the patches: one is the class token, a second
-    DeiT's distillation token. ``positions`` are "learned", for images of ``image_size`` × as many
-    pixels and interpolated for others, or "sinusoid", of rows and columns.
+    DeiT's distillation token. ``positions`` are "learned", for images of ``image_size`` and
+    interpolated for others, or "sinusoid", of rows and columns. ``normed`` adds a layer norm after
+    the positions, in place of the bias of the projection, as CLIP has it (Radford et al., 2021).
     """
 
     reads_images: ClassVar[bool] = True
-    patch_size: int = 16
-    image_size: int = 224
+    patch_size: int | tuple[int, int] = 16
+    image_size: int | tuple[int, int] = 224
     channels: int = 3
     prefix_tokens: int = 1
     positions: str = "learned"
+    normed: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("patch_size", "image_size", "channels"):
-            at_least(1, name, getattr(self, name))
+        for name in ("patch_size", "image_size"):
+            _check_sides(name, getattr(self, name))
+        at_least(1, "channels", self.channels)
         at_least(0, "prefix_tokens", self.prefix_tokens)
         one_of(GRID_POSITIONS, "kind of positions", self.positions)
-        if self.image_size % self.patch_size:
-            sizes = f"{self.image_size} pixels are not patches of {self.patch_size}"
-            raise BadInput(f"image_size: {sizes}")
+        for pixels, side in zip(self.image, self.patch, strict=True):
+            if pixels % side:
+                raise BadInput(f"image_size: {pixels} pixels are not patches of {side}")
+
+    @property
+    def image(self) -> tuple[int, int]:
+        """Height and width of an image in pixels."""
+        return _sides(self.image_size)
+
+    @property
+    def patch(self) -> tuple[int, int]:
+        """Height and width of a patch in pixels."""
+        return _sides(self.patch_size)
 
     @property
     def ids_per_token(self) -> tuple[int, ...]:
-        return (self.channels, self.image_size, self.image_size)
+        return (self.channels, *self.image)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -256,8 +270,8 @@ class Patches(AnyEmbedding):
     @property
     def grid(self) -> tuple[int, int]:
         """Rows and columns of patches."""
-        side = self.image_size // self.patch_size
-        return side, side
+        (height, width), (rows, columns) = self.image, self.patch
+        return height // rows, width // columns
 
     @property
     def prefix_names(self) -> tuple[str, ...]:
@@ -278,14 +292,27 @@ class Patches(AnyEmbedding):
         if self.positions == "sinusoid" and width % 4:
             raise BadInput(f"positions: sinusoids need a width of 4, 8, 12, …, not {width}")
         return PatchEmbedding(
-            self.patch_size,
+            self.patch,
             self.channels,
             width,
             prefix=self.prefix_tokens,
             position=GRID_POSITIONS[self.positions](self.grid, self.prefix_tokens, width),
             dropout=dropout,
+            norm=eps if self.normed else None,
         )
 
     def products(self, width: int) -> int:
         """The projection of a patch."""
-        return self.channels * self.patch_size * self.patch_size * width
+        return self.channels * self.patch[0] * self.patch[1] * width
+
+
+def _sides(size: int | tuple[int, int]) -> tuple[int, int]:
+    return (size, size) if isinstance(size, int) else size
+
+
+def _check_sides(name: str, size: int | tuple[int, int]) -> None:
+    """A number of pixels, or two that differ: there is one way to write a square."""
+    if not isinstance(size, int) and (len(size) != 2 or size[0] == size[1]):
+        raise BadInput(f"{name} is one number for a square, or height and width, not {size}")
+    for side in _sides(size):
+        at_least(1, name, side)

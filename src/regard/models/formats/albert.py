@@ -1,6 +1,6 @@
 """The Hugging Face format of ALBERT: groups of layers that share their weights."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from regard.ground.errors import BadInput
@@ -57,4 +57,4 @@ class AlbertFormat(HFFormat):
             for number in range(stack.blocks)
         )
         whole = self.weights
-        return WeightMap((*whole.lines, *sum(layers, ())), whole.prefix, whole.unprefixed)
+        return replace(whole, lines=(*whole.lines, *sum(layers, ())))

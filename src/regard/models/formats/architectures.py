@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from regard.ground.errors import BadInput
 from regard.models.facts import AnyHead, AnyPool, FirstToken, TrunkWithHeads, change, values_named
 from regard.models.formats.config_map import (
     Config,
@@ -52,7 +53,9 @@ class Architectures(ConfigRow):
 
     Reading: a model has the heads whose tensors the checkpoint has. If several heads share a prefix
     it is the one of the named architecture, else the first for which the checkpoint has a pool (if
-    the head needs one). Writing: the last architecture all of whose heads the model has.
+    the head needs one). A head of the named architecture that lacks its tensors because of a key
+    that is not supported is an error. Writing: the last architecture all of whose heads the model
+    has.
     """
 
     heads: Mapping[str, tuple[HFHead, ...]]
@@ -66,6 +69,9 @@ class Architectures(ConfigRow):
             fits = pooled or entry.pool is not None or not entry.head.per_row or entry in named
             if fits and entry.is_in(tensors, entry in named):
                 chosen.setdefault(entry.tensors, entry)
+        for entry in named:
+            if entry not in chosen.values():
+                self._refuse_unsupported(entry, config, tensors)
         entries = [entry for entry in self._entries if entry in chosen.values()]
         heads = [read_facts(entry.config_map, entry.head, config, tensors) for entry in entries]
         pool = FirstToken() if pooled else next((one.pool for one in entries if one.pool), None)
@@ -102,6 +108,14 @@ class Architectures(ConfigRow):
             heads.append(change(form, outputs=outputs[0]) if outputs else form)
             pool = entry.pool or pool
         return replace(facts, pool=pool, output_heads=tuple(heads))
+
+    def _refuse_unsupported(self, entry: HFHead, config: Config, tensors: Names) -> None:
+        """Raise an error if a key of config.json is not supported by a head."""
+        try:
+            read_facts(entry.config_map, entry.head, config, tensors)
+        except BadInput as error:
+            name = config[self.key][0]
+            raise BadInput(f"{self.key}: the {entry.head.name} head of {name}: {error}") from None
 
     def _named(self, config: Config) -> tuple[HFHead, ...]:
         """The heads of the architecture that a config.json names."""

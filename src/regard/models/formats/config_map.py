@@ -16,14 +16,19 @@ from regard.text.labels import labels_from_config
 Config = Mapping[str, Any]  # the content of a config.json
 Names = Collection[str]  # of the tensors beside it, without their prefix
 
-# Names of activations: those of transformers → ours.
+# Names of activations: those of transformers → ours. Of several names, the first is written.
 ACTIVATIONS = {
     "gelu": "gelu",
+    "gelu_python": "gelu",
     "relu": "relu",
     "swish": "swish",
     "silu": "swish",
     "gelu_new": "gelu-tanh",
     "gelu_pytorch_tanh": "gelu-tanh",
+    "gelu_python_tanh": "gelu-tanh",
+    "gelu_fast": "gelu-tanh",
+    "gelu_accurate": "gelu-tanh",
+    "quick_gelu": "gelu-sigmoid",
 }
 
 
@@ -58,14 +63,13 @@ class Key(ConfigRow):
     """A key and the fact with the same value; if several facts have that name, all are set.
 
     ``values``: their values → ours, where they are spelled differently. ``fallback``: the key that
-    is read if this one is missing or null. ``offset``: value of the key minus value of the fact.
+    is read if this one is missing or null.
     """
 
     key: str
     fact: str
     values: Mapping[str, str] = field(default_factory=dict)
     fallback: str = ""
-    offset: int = 0
 
     def read(self, config: Config, tensors: Names) -> dict[str, Any]:
         key = self.fallback if self.fallback and config.get(self.key) is None else self.key
@@ -76,16 +80,12 @@ class Key(ConfigRow):
             if not isinstance(value, str) or value not in self.values:
                 raise BadInput(f"{key} is {value!r}, not {', '.join(self.values)}")
             value = self.values[value]
-        if self.offset and isinstance(value, int):
-            value -= self.offset
         return {self.fact: value}
 
     def write(self, facts: Any) -> dict[str, Any]:
         values = values_named(facts, self.fact)[:1]
         if self.values:
             values = [theirs for theirs, ours in self.values.items() if ours in values]
-        elif self.offset:
-            values = [value + self.offset for value in values]
         return {self.key: values[0]} if values else {}
 
 

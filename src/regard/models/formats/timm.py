@@ -5,7 +5,7 @@ with a distillation token.
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ from regard.models.formats.vit import (
     TIMM_HEAD,
     TIMM_LAYERS,
     TIMM_NAMES,
-    Side,
+    Sides,
     embedding_rules,
 )
 from regard.models.papers import paper
@@ -57,10 +57,15 @@ from regard.weights import Extras, WeightMap
 from regard.weights.files import load_weights, read_folder, weights_of, write_tensors
 
 SIZES = "tiny|small|base|large|huge"
-ARCHITECTURE = re.compile(rf"(?:vit|deit)_({SIZES})(?:_(distilled))?_patch(\d+)_(\d+)")
-# All arguments are written beside the name of an architecture, except whether it is distilled.
+ARCHITECTURE = re.compile(
+    rf"(?:vit|deit)_({SIZES})(?:_(distilled))?_patch(\d+)_(clip_(?:quickgelu_)?)?(\d+)"
+)
+# All arguments are written beside the name of an architecture, except what follows from it: whether
+# there is a distillation token and, of CLIP's image towers, the norm before the blocks.
 DISTILLED = "distilled"
-WRITTEN = {False: "vit_base_patch16_224", True: "deit_base_distilled_patch16_224"}
+PLAIN_NAME, DISTILLED_NAME = "vit_base_patch16_{}224", "deit_base_distilled_patch16_224"
+CLIP: dict[str, Any] = {"normed": True, "eps": 1e-5}
+VARIANTS = {"": {}, "clip_": CLIP, "clip_quickgelu_": {**CLIP, "activation": "gelu-sigmoid"}}
 FILTERS = {name: code for code, name in RESAMPLING.items()}
 POOLS = {"token": FirstToken(dense=False), "avg": MeanPool()}
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # unless a folder says
@@ -141,8 +146,8 @@ class ClassCount(ConfigRow):
 
 
 ARGUMENTS = (
-    Side("img_size", "image_size"),
-    Side("patch_size", "patch_size"),
+    Sides("img_size", "image_size"),
+    Sides("patch_size", "patch_size"),
     Key("in_chans", "channels"),
     Key("embed_dim", "width"),
     Key("depth", "depth"),
@@ -175,8 +180,9 @@ def read(folder: Path, config: dict[str, Any], device: torch.device | str) -> Lo
     where = str(folder / CONFIG)
     about = config.get("pretrained_cfg") or config  # which holds all of it in old folders
     try:
-        arguments = _arguments(config)
-        facts = read_facts(ARGUMENTS, paper("vit").sizes["base"], arguments, ())
+        variant, arguments = _arguments(config)
+        base = change(paper("vit").sizes["base"], **VARIANTS[variant])
+        facts = read_facts(ARGUMENTS, base, arguments, ())
         processor = _processor(about, facts.trunk.embed)
         labels = _labels(about, facts)
     except (BadInput, TypeError, ValueError, AttributeError) as error:
@@ -197,30 +203,40 @@ def write(folder: Path, model: LoadedModel) -> None:
     if model.paper.key not in ("vit", "deit"):
         raise BadInput(f"{model.paper.name}: timm has no format for such models")
     facts: Any = model.facts
-    arguments = write_config(ARGUMENTS, facts)
-    refuse_loss("timm", facts, lambda: read_facts(ARGUMENTS, _untold(facts), arguments, ()))
-    (folder / CONFIG).unlink(missing_ok=True)
-    write_tensors(folder / WEIGHTS, weights(facts).write(weights_of(model.module), Extras()))
+    arguments, variant = write_config(ARGUMENTS, facts), _variant(facts)
+    usual = change(_untold(facts), **VARIANTS[variant])
+    refuse_loss("timm", facts, lambda: read_facts(ARGUMENTS, usual, arguments, ()))
     distilled = arguments.pop(DISTILLED)
     top = {"num_classes": arguments.pop("num_classes"), "global_pool": arguments["global_pool"]}
     embed = facts.trunk.embed
-    about: dict[str, Any] = {"input_size": [embed.channels, embed.image_size, embed.image_size]}
+    about: dict[str, Any] = {"input_size": [embed.channels, *embed.image]}
     about |= {"num_classes": top["num_classes"], "first_conv": "patch_embed.proj"}
     classifier = ["head", "head_dist"] if distilled else "head"
     about |= {"classifier": classifier, **_reading(model.tokenizer)}
     if model.labels is not None:
         about["label_names"] = [*model.labels.names]
-    config = {"architecture": WRITTEN[distilled], **top, "num_features": facts.trunk.width}
+    name = DISTILLED_NAME if distilled else PLAIN_NAME.format(variant)
+    config = {"architecture": name, **top, "num_features": facts.trunk.width}
+    (folder / CONFIG).unlink(missing_ok=True)
+    write_tensors(folder / WEIGHTS, weights(facts).write(weights_of(model.module), Extras()))
     write_json(folder / CONFIG, {**config, "model_args": arguments, "pretrained_cfg": about})
 
 
-def _arguments(config: Config) -> dict[str, Any]:
-    """The arguments of an architecture: those of its name, and what a config.json changes."""
+def _variant(facts: Any) -> str:
+    """The variant of an architecture that has these facts; of one that none has, the plain one."""
+    if facts.trunk.embed.has_distillation_token:
+        return ""
+    known = {name: change(facts, **changes) == facts for name, changes in VARIANTS.items()}
+    return next((name for name in reversed(known) if known[name]), "")
+
+
+def _arguments(config: Config) -> tuple[str, dict[str, Any]]:
+    """The variant of an architecture, and its arguments: what a config.json changes counts."""
     name = config["architecture"]
     if (match := ARCHITECTURE.fullmatch(str(name))) is None:
-        known = " and ".join(WRITTEN.values())
-        raise BadInput(f"architecture {shown(name)} is not supported, only such as {known}")
-    size, distilled, patch, pixels = match.groups()
+        such = f"{PLAIN_NAME.format('')}, {PLAIN_NAME.format('clip_')} and {DISTILLED_NAME}"
+        raise BadInput(f"architecture {shown(name)} is not supported, only such as {such}")
+    size, distilled, patch, variant, pixels = match.groups()
     own = write_config(ARGUMENTS, paper("vit").sizes[size])
     own |= {"patch_size": int(patch), "img_size": int(pixels), "num_classes": 1_000}
     own[DISTILLED] = distilled is not None
@@ -228,7 +244,7 @@ def _arguments(config: Config) -> dict[str, Any]:
     given = {**top, **(config.get("model_args") or {})}
     if unknown := [key for key in given if key not in KNOWN]:
         raise BadInput(f"model_args: {unknown[0]} is not supported")
-    return {**own, **given}
+    return variant or "", {**own, **given}
 
 
 def _untold(facts: Any) -> Any:
@@ -242,48 +258,66 @@ def _untold(facts: Any) -> Any:
 def _processor(about: Mapping[str, Any], embed: Any) -> ImageProcessor | None:
     """How ``timm`` reads images for evaluation: resized, and the middle of them.
 
-    What a folder leaves out is as in ``timm.data.resolve_data_config``, which knows no grey images.
+    What a folder leaves out is as in ``timm.data.resolve_data_config``. That of a grey model often
+    has the numbers of three colours: if these differ, it does not say how grey images are read.
+    Images that are no squares are resized by rules of their own, unless they are squashed.
     """
-    mean, std = (about.get(key) or IMAGENET[key] for key in IMAGENET)
-    if embed.channels != len(mean) and IMAGENET["mean"] is mean:
+    mean, std = (_by_channel(about.get(key) or IMAGENET[key], embed.channels) for key in IMAGENET)
+    if mean is None or std is None:
         return None
-    size, mode = embed.image_size, about.get("crop_mode") or "center"
+    image, mode = embed.image, about.get("crop_mode") or "center"
     if mode not in ("center", "squash"):
         raise BadInput(f"crop_mode is {shown(mode)}, and only center and squash are known")
     name = about.get("interpolation") or "bicubic"
     if name not in FILTERS:
         raise BadInput(f"interpolation is {shown(name)}, not {', '.join(FILTERS)}")
-    scaled = math.floor(size / float(about.get("crop_pct") or 0.875))
+    share = float(about.get("crop_pct") or 0.875)
+    height, width = (math.floor(side / share) for side in image)
+    if mode == "center" and image[0] != image[1]:
+        return None
     return ImageProcessor(
-        size=scaled if mode == "center" else (scaled, scaled),
+        size=height if mode == "center" else (height, width),
         mean=tuple(map(float, mean)),
         std=tuple(map(float, std)),
         resample=FILTERS[name],
-        crop=(size, size),
+        crop=image,
         crop_offset="round",
     )
+
+
+def _by_channel(numbers: Sequence[float], channels: int) -> tuple[float, ...] | None:
+    """A number for each channel, if so many are given or all are alike."""
+    if len({*numbers}) == 1:
+        return (*numbers[:1],) * channels
+    return (*numbers,) if channels == len(numbers) else None
 
 
 def _reading(processor: Any) -> dict[str, Any]:
     """The same as ``timm`` says it."""
     if processor is None:
         return {}
-    _, height, width = processor.shape
-    scaled = processor.size[0] if isinstance(processor.size, tuple) else processor.size
-    if height != width or processor.size not in (scaled, (scaled, scaled)):
-        raise BadInput("the timm format cannot express images that are not square")
     if processor.longest_edge is not None:
         raise BadInput("the timm format cannot express a longest_edge")
     if processor.scale != ImageProcessor.scale:
         raise BadInput("the timm format cannot express another rescale_factor than 1/255")
-    ratios = (height / scaled, height / (scaled + 0.5))
     return {
         "mean": [*processor.mean],
         "std": [*processor.std],
         "interpolation": RESAMPLING[processor.resample],
-        "crop_pct": next(one for one in ratios if math.floor(height / one) == scaled),
+        "crop_pct": _crop_share(processor),
         "crop_mode": "squash" if isinstance(processor.size, tuple) else "center",
     }
+
+
+def _crop_share(processor: ImageProcessor) -> float:
+    """The share of a resized image that is read, by which ``timm`` knows the size before."""
+    _, *image = processor.shape
+    size = processor.size or (0, 0)
+    height, width = size if isinstance(size, tuple) else (size, size)
+    for share in (image[0] / (height + more) for more in (0.0, 0.5) if height):
+        if [math.floor(side / share) for side in image] == [height, width]:
+            return share
+    raise BadInput("the timm format cannot express how these images are resized")
 
 
 def _labels(about: Mapping[str, Any], facts: Any) -> LabelSet | None:

@@ -25,13 +25,13 @@ class PoolerSize(ConfigRow):
         return {}
 
 
-class Side(Key):
-    """The pixels on a side of a square; both sides may be written."""
+class Sides(Key):
+    """The pixels on a side of a square, or height and width, which may be alike."""
 
     def read(self, config: Config, tensors: Names) -> dict[str, Any]:
         match config.get(self.key):
-            case [height, width] if height == width:
-                config = {**config, self.key: height}
+            case [height, width]:
+                config = {**config, self.key: height if height == width else (height, width)}
         return super().read(config, tensors)
 
 
@@ -46,8 +46,8 @@ CONFIG = (
     Key("drop_path_rate", "drop_path"),  # ViTs of transformers lack it, and ignore it
     Key("initializer_range", "init_std"),
     Key("layer_norm_eps", "eps"),
-    Side("image_size", "image_size"),
-    Side("patch_size", "patch_size"),
+    Sides("image_size", "image_size"),
+    Sides("patch_size", "patch_size"),
     Key("num_channels", "channels"),
     PoolerSize(),
     Constant("pooler_act", "tanh"),
@@ -80,6 +80,7 @@ TIMM_LAYERS = (
     Rule(BLOCK + "mlp.fc2.*", OURS + "mlp.down.*"),
     Rule(BLOCK + "norm2.*", OURS + "mlp_residual.norm.*"),
     Rule(BLOCK + "ls2.gamma", OURS + "mlp_residual.layer_scale"),
+    Rule("norm_pre.*", "trunk.embed.norm.*"),
     Rule("norm.*", "trunk.norm.*"),
 )
 TIMM_HEAD = Rule("head.*", "heads.label.out.*")
@@ -96,7 +97,7 @@ DISTILLED_NAMES = TIMM_NAMES | {"prefix": "{cls_token,dist_token}"}
 def embedding_rules(facts: Any, names: Mapping[str, str]) -> tuple[WeightLine, ...]:
     """The tensors of the embedding, by their names in a file: there they have more axes."""
     embed, width = facts.trunk.embed, facts.trunk.width
-    patch = (embed.channels, embed.patch_size, embed.patch_size)
+    patch = (embed.channels, *embed.patch)
     as_rows = (Reshape((1, -1, width), (-1, width)),)
     join = Join((1,) * embed.prefix_tokens)
     flat = (Reshape((width, *patch), (width, -1)),)

@@ -5,6 +5,8 @@ Sizes with "-v2" are those that the authors published later, without dropout. Dr
 output of both sublayers, as in the authors' code; ``transformers`` leaves out that of the second.
 """
 
+from functools import partial
+
 from regard.models.facts import (
     ChoiceHead,
     LabelHead,
@@ -16,6 +18,7 @@ from regard.models.formats import Architectures, HFHead, Key
 from regard.models.formats.albert import AlbertFormat, LayersOfGroups
 from regard.models.paper import Paper
 from regard.models.papers import bert
+from regard.text.families.unigram import Unigram
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Passthrough, Rule, WeightMap
 
@@ -90,8 +93,8 @@ HF = AlbertFormat(
     model_type="albert",
     defaults=XXLARGE,
     config_map=(*CONFIG, ARCHITECTURES),
-    weights=WeightMap(TRUNK, prefix="albert.", unprefixed=HEADS),
-    tokenizer=EncoderTokenizer.load,
+    weights=WeightMap(TRUNK, prefix="albert.", unprefixed=HEADS, old=bert.OLD),
+    tokenizer=partial(EncoderTokenizer.load, family=Unigram()),
 )
 
 PAPER = Paper(
@@ -100,7 +103,7 @@ PAPER = Paper(
     title="ALBERT: A Lite BERT for Self-supervised Learning of Language Representations",
     arxiv="1909.11942",
     after="BERT",
-    tokenizer="unigram",
+    tokenizer=Unigram.name,
     pretraining={"masked-lm": {"ngrams": 3}, "sentence-order": {}},
     sizes={**SIZES, **SIZES_V2},
     published={**PARAMETERS, **{f"{name}-v2": count for name, count in PARAMETERS.items()}},

@@ -2,6 +2,8 @@
 and next-sentence prediction. The small sizes are those of Turc et al. (2019, arXiv:1908.08962).
 """
 
+from functools import partial
+
 from regard.models.facts import (
     ChoiceHead,
     FirstToken,
@@ -20,6 +22,7 @@ from regard.models.facts.positions import Learned
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key, LabelCount
 from regard.models.formats.config_map import ACTIVATIONS
 from regard.models.paper import Paper
+from regard.text.families.wordpiece import WordPiece
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Alias, Join, Passthrough, Rule, WeightLine, WeightMap
 
@@ -130,14 +133,18 @@ HEADS = (
     Rule("classifier.*", "heads.token_label.out.*"),
     Rule("classifier.*", "heads.choice.out.*"),
 )
-OLD = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
+OLD = tuple(  # names of norms in old files, of later papers too
+    (f"{norm}.{before}", f"{norm}.{today}")
+    for norm in ("LayerNorm", "layer_norm")
+    for before, today in (("gamma", "weight"), ("beta", "bias"))
+)
 HF = HFFormat(
     name="BERT",
     model_type="bert",
     defaults=BASE,
     config_map=(*CONFIG, ARCHITECTURES),
     weights=WeightMap(TRUNK, prefix="bert.", unprefixed=HEADS, old=OLD),
-    tokenizer=EncoderTokenizer.load,
+    tokenizer=partial(EncoderTokenizer.load, family=WordPiece()),
 )
 
 PAPER = Paper(
@@ -146,7 +153,7 @@ PAPER = Paper(
     title="BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
     arxiv="1810.04805",
     after="GPT",
-    tokenizer="wordpiece",
+    tokenizer=WordPiece.name,
     pretraining={"masked-lm": {}, "next-sentence": {}},
     sizes={
         "base": BASE,

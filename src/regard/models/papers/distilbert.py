@@ -3,6 +3,8 @@ and pooler, taught by BERT. A dense layer over the first state classifies rows. 
 no dropout falls on the output of attention.
 """
 
+from functools import partial
+
 from regard.models.facts import (
     ChoiceHead,
     DropoutSpanHead,
@@ -15,6 +17,7 @@ from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
 from regard.models.formats.config_map import ACTIVATIONS
 from regard.models.paper import Paper
 from regard.models.papers import bert
+from regard.text.families.wordpiece import WordPiece
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Alias, Passthrough, Rule, WeightMap
 
@@ -105,8 +108,8 @@ HF = HFFormat(
     model_type="distilbert",
     defaults=BASE,
     config_map=(*CONFIG, ARCHITECTURES),
-    weights=WeightMap(TRUNK, prefix="distilbert.", unprefixed=HEADS),
-    tokenizer=EncoderTokenizer.load,
+    weights=WeightMap(TRUNK, prefix="distilbert.", unprefixed=HEADS, old=bert.OLD),
+    tokenizer=partial(EncoderTokenizer.load, family=WordPiece()),
 )
 
 PAPER = Paper(
@@ -115,7 +118,7 @@ PAPER = Paper(
     title="DistilBERT, a distilled version of BERT: smaller, faster, cheaper and lighter",
     arxiv="1910.01108",
     after="BERT",
-    tokenizer="wordpiece",
+    tokenizer=WordPiece.name,
     pretraining={"masked-lm": {"weight": 2.0}, "distillation": {"weight": 5.0, "cosine": 1.0}},
     sizes={"base": BASE},
     published={"base": 66_000_000},

@@ -8,6 +8,7 @@ through a dense layer with GELU.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from regard.models.facts import (
@@ -23,6 +24,7 @@ from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
 from regard.models.formats.config_map import ACTIVATIONS, Config, ConfigRow, Names
 from regard.models.paper import Paper
 from regard.models.papers import bert
+from regard.text.families.wordpiece import WordPiece
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Alias, Rule, WeightMap
 
@@ -118,8 +120,8 @@ HF = HFFormat(
     model_type="electra",
     defaults=SMALL,
     config_map=(*CONFIG, ARCHITECTURES),
-    weights=WeightMap(TRUNK, prefix="electra.", unprefixed=HEADS),
-    tokenizer=EncoderTokenizer.load,
+    weights=WeightMap(TRUNK, prefix="electra.", unprefixed=HEADS, old=bert.OLD),
+    tokenizer=partial(EncoderTokenizer.load, family=WordPiece()),
 )
 
 PAPER = Paper(
@@ -128,7 +130,7 @@ PAPER = Paper(
     title="ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators",
     arxiv="2003.10555",
     after="BERT",
-    tokenizer="wordpiece",
+    tokenizer=WordPiece.name,
     pretraining={"replaced-tokens": {"rate": 0.15, "generator": 1 / 4}},
     pretraining_by_size={
         "base": {"replaced-tokens": {"generator": 1 / 3}},

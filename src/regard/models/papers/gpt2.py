@@ -34,14 +34,14 @@ class OptionalInner(ConfigRow):
         return {self.key: None if inner == 4 * width else inner}
 
 
-# The format of Hugging Face: config.json ↔ facts, heads, and names of tensors ↔ ours.
+# The format of Hugging Face: config.json ↔ facts, heads, and names of tensors ↔ ours. The key
+# reorder_and_upcast_attn is kept and not read: it concerns the rounding of scores alone.
 CONFIG = (
     *gpt.CONFIG,
     OptionalInner(),
     Key("activation_function", "activation", ACTIVATIONS),
     Constant("scale_attn_weights", True),
     Constant("scale_attn_by_inverse_layer_idx", False),
-    Constant("reorder_and_upcast_attn", False),
 )
 TOKEN_LABEL = HFHead(
     TokenLabelHead(2, dropout=0.1),

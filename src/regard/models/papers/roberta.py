@@ -1,16 +1,24 @@
 """RoBERTa (Liu et al., 2019, arXiv:1907.11692): BERT with byte-level BPE, one segment and no
 next-sentence prediction; masks are drawn anew in each epoch and rows are filled with sentences.
 
-Two details differ from BERT as well. Position ids start after the id of the padding token, so the
-first two position embeddings are never used. Labels are predicted from the first state by a head
-with a dense layer of its own, without BERT's pooler.
+Two details differ from BERT as well. Position ids start after the id of the padding token, usually
+1, so the first two position embeddings are never used. Labels are predicted from the first state by
+a head with a dense layer of its own, without BERT's pooler.
 """
 
-from regard.models.facts import FirstToken, LabelHead, MLMHead, change
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from regard.ground.checks import is_whole
+from regard.ground.errors import BadInput
+from regard.models.facts import FirstToken, LabelHead, MLMHead, change, values_named
 from regard.models.facts.positions import Learned
-from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
+from regard.models.formats import Architectures, HFFormat, HFHead, Key
+from regard.models.formats.config_map import Config, ConfigRow, Names
 from regard.models.paper import Paper
 from regard.models.papers import bert
+from regard.text.families.byte_bpe import ByteBPE
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Passthrough, Rule, WeightMap
 
@@ -19,13 +27,29 @@ OFFSET = PAD_ID + 1  # of position ids
 BASE = change(bert.BASE, vocab=50_265, segments=1, eps=1e-5, position=Learned(512, offset=OFFSET))
 LARGE = change(BASE, width=1_024, depth=24, heads=16, inner=4_096)
 
+
+@dataclass(frozen=True)
+class PositionsAfterPad(ConfigRow):
+    """Positions, in two keys: those up to the id of the padding token are stored and not used."""
+
+    key: str = "pad_token_id"
+    size: str = "max_position_embeddings"
+
+    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+        pad, size = config.get(self.key, PAD_ID), config.get(self.size, 512)
+        if not (is_whole(pad, 0) and is_whole(size) and pad + 1 < size):
+            raise BadInput(f"{self.key} is {pad!r}, not an id below the {size!r} of {self.size}")
+        return {"offset": pad + 1, "longest": size - pad - 1}
+
+    def write(self, facts: Any) -> dict[str, Any]:
+        places = zip(values_named(facts, "offset"), values_named(facts, "longest"), strict=False)
+        keys = ({self.key: offset - 1, self.size: offset + n} for offset, n in places)
+        return next(keys, {})
+
+
 # The format of Hugging Face: config.json ↔ facts. Later rows replace those of BERT.
 HF_DEFAULTS = change(BASE, longest=510, segments=2, eps=1e-12)  # facts of an empty config.json
-CONFIG = (
-    *bert.CONFIG,
-    Key("max_position_embeddings", "longest", offset=OFFSET),
-    Constant("pad_token_id", PAD_ID),
-)
+CONFIG = (*bert.CONFIG, PositionsAfterPad())
 MLM = HFHead(
     MLMHead(dense_activation="gelu"),
     tensors="lm_head.",
@@ -75,8 +99,8 @@ HF = HFFormat(
     model_type="roberta",
     defaults=HF_DEFAULTS,
     config_map=(*CONFIG, ARCHITECTURES),
-    weights=WeightMap(TRUNK, prefix="roberta.", unprefixed=HEADS),
-    tokenizer=EncoderTokenizer.load,
+    weights=WeightMap(TRUNK, prefix="roberta.", unprefixed=HEADS, old=bert.OLD),
+    tokenizer=partial(EncoderTokenizer.load, family=ByteBPE()),
 )
 
 PAPER = Paper(
@@ -85,7 +109,7 @@ PAPER = Paper(
     title="RoBERTa: A Robustly Optimized BERT Pretraining Approach",
     arxiv="1907.11692",
     after="BERT",
-    tokenizer="byte-bpe",
+    tokenizer=ByteBPE.name,
     pretraining={"masked-lm": {}},
     sizes={"base": BASE, "large": LARGE},
     published={"base": 125_000_000, "large": 355_000_000},

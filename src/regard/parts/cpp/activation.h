@@ -44,6 +44,10 @@ struct GeluTanh {
     static float of(float x) { return x * sigmoid(1.59576912f * (x + 0.044715f * x * x * x)); }
 };
 
+struct GeluSigmoid {
+    static float of(float x) { return x * sigmoid(1.702f * x); }
+};
+
 struct Swish {
     static float of(float x) { return x * sigmoid(x); }
 };
@@ -58,6 +62,6 @@ using Activation = void (*)(float *x, int64_t count);
 
 // Numbered as in decoding/cpp.py.
 constexpr Activation ACTIVATIONS[] = {activate<Relu>, activate<Gelu>, activate<GeluTanh>,
-                                      activate<Swish>};
+                                      activate<Swish>, activate<GeluSigmoid>};
 
 }  // namespace

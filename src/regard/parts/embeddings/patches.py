@@ -85,7 +85,8 @@ class PatchEmbedding(EmbeddingModule):
     """Each image of a batch becomes ``prefix`` learned vectors and one vector for each patch.
 
     Patches are the pixels of all channels, flattened, through one linear layer; positions are
-    added to both, and dropout falls on the sum. Images may have any size that patches fill.
+    added to both, and dropout falls on the sum. Images may have any size that patches fill. With
+    ``norm``, its epsilon, a layer norm follows, and the linear layer has no bias.
     """
 
     token = None
@@ -93,20 +94,22 @@ class PatchEmbedding(EmbeddingModule):
 
     def __init__(
         self,
-        patch: int,
+        patch: Grid,
         channels: int,
         width: int,
         *,
         prefix: int,
         position: Any,
         dropout: float = 0.0,
+        norm: float | None = None,
     ):
         super().__init__()
         self.patch, self.channels = patch, channels
-        self.projection = nn.Linear(channels * patch * patch, width)
+        self.projection = nn.Linear(channels * patch[0] * patch[1], width, bias=norm is None)
         self.prefix = nn.Embedding(prefix, width) if prefix else None
         self.position: Any = position
         self.dropout = Dropout(dropout)
+        self.norm = None if norm is None else nn.LayerNorm(width, eps=norm)
 
     def layout_of(self, pixels_BCHW: Tensor, layout: Layout) -> Layout:
         """The tokens of each image: even rows."""
@@ -128,16 +131,18 @@ class PatchEmbedding(EmbeddingModule):
             prefix_BPD = self.prefix.weight.to(x_BPD.dtype).expand(len(x_BPD), -1, -1)
             x_BPD = torch.cat([prefix_BPD, x_BPD], 1)
         x_BPD = x_BPD + self.position(grid).to(x_BPD.dtype)
-        return self.dropout(x_BPD.flatten(0, 1))
+        x_TD = self.dropout(x_BPD.flatten(0, 1))
+        return x_TD if self.norm is None else self.norm(x_TD)
 
     def grid_of(self, pixels_BCHW: Tensor) -> Grid:
         """Rows and columns of the patches of each image."""
-        channels, *sizes = pixels_BCHW.shape[1:]
-        if channels != self.channels or any(size % self.patch or not size for size in sizes):
-            shape = f"{channels} × {sizes[0]} × {sizes[1]}"
-            patches = f"{self.channels} × {self.patch} × {self.patch}"
+        channels, height, width = pixels_BCHW.shape[1:]
+        (rows, above), (columns, left) = divmod(height, self.patch[0]), divmod(width, self.patch[1])
+        if channels != self.channels or above or left or not rows or not columns:
+            shape = f"{channels} × {height} × {width}"
+            patches = f"{self.channels} × {self.patch[0]} × {self.patch[1]}"
             raise BadInput(f"images of {shape} numbers are not made of patches of {patches}")
-        return sizes[0] // self.patch, sizes[1] // self.patch
+        return rows, columns
 
     def _patches(self, pixels_BCHW: Tensor, grid: Grid) -> Tensor:
         """(B, patches, numbers of a patch): by channel, row and column."""

@@ -152,6 +152,8 @@ def _act(y, activation: "tl.constexpr"):
         y = 0.5 * y * (1 + tl.erf(y * 0.7071067811865476))
     elif activation == "gelu-tanh":
         y = y * tl.sigmoid(1.5957691216057308 * (y + 0.044715 * y * y * y))
+    elif activation == "gelu-sigmoid":
+        y = y * tl.sigmoid(1.702 * y)
     elif activation == "swish":
         y = y * tl.sigmoid(y)
     elif activation == "tanh":

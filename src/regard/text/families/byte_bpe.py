@@ -4,24 +4,22 @@ RoBERTa took over the pieces of GPT-2, and put special tokens of its own around 
 """
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, ClassVar
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from regard.ground.errors import BadInput
-from regard.text.families.merges import MERGES, read_merges, write_merges
-from regard.text.families.tokenizer_family import Model, TokenizerFamily, TokenizerSettings
+from regard.text.families.merges import BPEFamily
+from regard.text.families.tokenizer_family import Model, TokenizerSettings
 from regard.text.templates import Template
 from regard.text.vocabularies.train_tokenizer import learn_model
 
 
-class ByteBPE(TokenizerFamily):
+class ByteBPE(BPEFamily):
     """The tokenizers of RoBERTa and of those that took them over."""
 
     name = kind = "byte-bpe"
-    model, classes = "BPE", ("RobertaTokenizer",)
-    files: ClassVar = MERGES
+    classes = ("RobertaTokenizer",)
     special_tokens: ClassVar = {
         "cls_token": "<s>",
         "pad_token": "<pad>",
@@ -30,14 +28,6 @@ class ByteBPE(TokenizerFamily):
         "mask_token": "<mask>",
     }
     template, word_prefix = Template("cls A sep", "cls A sep sep B sep"), " "
-
-    def read_files(self, folder: Path) -> Model:
-        """Pieces with their ids, and merges in order, one in each line."""
-        return read_merges(folder)
-
-    def write_files(self, model: Model) -> dict[str, str]:
-        """The same files."""
-        return write_merges(model)
 
     def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
         """Words with the space before them, as bytes, and the merges."""

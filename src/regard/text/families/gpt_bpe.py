@@ -5,36 +5,26 @@ The tokenizer is put together as ``transformers`` 5 does it, which repairs no te
 """
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, ClassVar
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.ground.errors import BadInput
-from regard.text.families.merges import MERGES, read_merges, write_merges
-from regard.text.families.tokenizer_family import Model, TokenizerFamily, TokenizerSettings
+from regard.text.families.merges import BPEFamily
+from regard.text.families.tokenizer_family import Model, TokenizerSettings
 from regard.text.templates import Template
 from regard.text.vocabularies.train_tokenizer import learn_model
 
 SUFFIX = "</w>"
 
 
-class GPTBPE(TokenizerFamily):
+class GPTBPE(BPEFamily):
     """The tokenizers of GPT; only unknown letters have a special token."""
 
     name = kind = "gpt-bpe"
-    model, classes = "BPE", ("OpenAIGPTTokenizer",)
-    files: ClassVar = MERGES
+    classes = ("OpenAIGPTTokenizer",)
     special_tokens: ClassVar = {"unk_token": "<unk>"}
     template = Template("A", "A B")
-
-    def read_files(self, folder: Path) -> Model:
-        """Pieces with their ids, and merges in order."""
-        return read_merges(folder)
-
-    def write_files(self, model: Model) -> dict[str, str]:
-        """The same files."""
-        return write_merges(model)
 
     def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
         """BERT's normaliser and its way to cut words, and the merges."""

@@ -1,7 +1,12 @@
 """SentencePiece unigrams as ALBERT and XLNet have them (Kudo, 2018): of all ways to cut a text into
 pieces, the most probable; the space before a word is part of its first piece.
 
-The tokenizers are put together as ``transformers`` does it, so that both give the same ids.
+From tokenizer.json the tokenizers are put together as ``transformers`` does it, so that both give
+the same ids. From spiece.model alone they are the published ones, with which the models were
+trained and from which the published tokenizer.json files were made; ``transformers`` 5 differs. The
+published code cuts a piece such as "▁1999," again, into "▁1999" and ","; here such pieces lose
+``LESS``, as in those tokenizer.json files. And pieces that the file calls user-defined, such as "."
+and "(", are pieces like others: no text around them gets a space.
 """
 
 from base64 import b64decode
@@ -10,7 +15,6 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from tokenizers import (
-    AddedToken,
     Tokenizer,
     decoders,
     models,
@@ -22,7 +26,7 @@ from regard.ground.errors import BadInput
 from regard.ground.files import read_bytes
 from regard.text.families.tokenizer_family import SPACE, Model, TokenizerFamily, TokenizerSettings
 from regard.text.templates import XLNET_TEMPLATE, Template
-from regard.text.vocabularies.sentencepiece import USER_DEFINED, read_unigram
+from regard.text.vocabularies.sentencepiece import read_unigram
 from regard.text.vocabularies.train_tokenizer import learn_unigram
 from regard.text.vocabularies.vocabulary import check_pieces
 
@@ -64,7 +68,7 @@ class Unigram(TokenizerFamily):
         return {"do_lower_case": lower, "keep_accents": not lower}
 
     def read_files(self, folder: Path) -> Model:
-        """A SentencePiece model; its user-defined pieces are never cut."""
+        """A SentencePiece model."""
         path = folder / FILE
         try:
             pieces, charsmap = read_unigram(read_bytes(path))
@@ -74,8 +78,7 @@ class Unigram(TokenizerFamily):
             (piece.text, piece.score - LESS * _ends_in_number_and_comma(piece.text))
             for piece in pieces
         ]
-        whole = [piece.text for piece in pieces if piece.type == USER_DEFINED]
-        return {**_model(scores, path), "charsmap": charsmap, "whole": whole}
+        return {**_model(scores, path), "charsmap": charsmap}
 
     def write_files(self, model: Model) -> dict[str, str]:
         """None: tokenizer.json holds all of it."""
@@ -88,7 +91,7 @@ class Unigram(TokenizerFamily):
         pieces = model.get("vocab")
         if not isinstance(pieces, list) or not all(map(_is_scored, pieces)):
             raise BadInput(f"{path}: its vocab is not a list of pieces with scores")
-        return {**_model(pieces, path), "charsmap": _charsmap(content, path), "whole": []}
+        return {**_model(pieces, path), "charsmap": _charsmap(content, path)}
 
     def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
         """The normaliser, words with the space before them, and the pieces."""
@@ -97,9 +100,6 @@ class Unigram(TokenizerFamily):
         if model["charsmap"]:
             steps = [tokenizer.normalizer, normalizers.Precompiled(model["charsmap"])]
             tokenizer.normalizer = normalizers.Sequence(steps)
-        names = self.special_tokens.values()
-        whole = [AddedToken(one, normalized=False) for one in model["whole"] if one not in names]
-        tokenizer.add_tokens(whole)
         return tokenizer
 
     def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> tuple[Model, dict[str, Any]]:
@@ -109,7 +109,7 @@ class Unigram(TokenizerFamily):
         special = list(self.special_tokens.values())
         learned = learn_unigram(frame, texts, vocab, special, special[self.unknown])
         scores = [*((piece, 0.0) for piece in special), *learned]
-        return {**_model(scores, Path(FILE)), "charsmap": b"", "whole": []}, settings
+        return {**_model(scores, Path(FILE)), "charsmap": b""}, settings
 
 
 class XLNetUnigram(Unigram):

@@ -2,7 +2,8 @@
 
 tokenizer.json, or else the files of a family, gives the pieces and their ids; tokenizer_config.json
 says how texts are normalised and what the special tokens are called. Only where that file names a
-class that takes tokenizer.json as it stands does the normaliser written there count.
+class that takes tokenizer.json as it stands does the normaliser written there count. Where neither
+that file nor config.json names a class, the model decides (``model_type`` in config.json).
 """
 
 import json
@@ -15,6 +16,7 @@ from tokenizers import AddedToken, Tokenizer
 from regard.ground.errors import BadInput, reason_of
 from regard.ground.files import read_bytes, read_json
 from regard.text.families.list import FAMILIES
+from regard.text.families.merges import merges_like
 from regard.text.families.tokenizer_family import Model, TokenizerFamily, TokenizerSettings
 from regard.text.templates import TEXTS
 from regard.text.vocabularies.subwords import Subwords
@@ -22,6 +24,7 @@ from regard.text.vocabularies.train_tokenizer import KINDS
 
 WORDS = "tokenizer.json"
 SETTINGS, NAMES, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
+CONFIG, CLASS = "config.json", "tokenizer_class"  # old folders name the class in config.json
 AS_IT_STANDS = ("PreTrainedTokenizer", "TokenizersBackend")  # classes that take tokenizer.json so
 PROPERTIES = ("single_word", "lstrip", "rstrip", "normalized", "special")  # of an added token
 OPTIONAL = ("pad_token",)  # roles that a family may do without
@@ -47,13 +50,13 @@ class TokenizerFiles(NamedTuple):
 def read_files(folder: Path, first: TokenizerFamily | None = None) -> TokenizerFiles | None:
     """The tokenizer of a folder; None where it has no vocabulary.
 
-    Where several families can read its files, and they name no class, it is of the ``first``.
+    Where its files name no class it is of the ``first``, the family of the model.
     """
     families = FAMILIES if first is None else (first, *FAMILIES)
     files = {name: read_bytes(folder / name) for name in all_files() if (folder / name).exists()}
     content = read_json(folder / SETTINGS) if SETTINGS in files else {}
     settings = TokenizerSettings(content, str(folder / SETTINGS))
-    named = str(content.get("tokenizer_class") or "").removesuffix("Fast")
+    named, where = _class_named(folder, settings)
     complete = [one for one in families if {*one.files} <= files.keys()]
     if WORDS not in files and not complete:
         _refuse_incomplete(folder, files.keys())
@@ -64,7 +67,8 @@ def read_files(folder: Path, first: TokenizerFamily | None = None) -> TokenizerF
         names = _names(folder, family, settings, NAMES in files)
         tokenizer = _as_it_stands(folder / WORDS, written, family, names)
     else:
-        family = _family_named(named, complete or [*families], settings)
+        usual = [first] if first and WORDS in files else complete or [*families]
+        family = _family_named(named, usual, where)
         names = _names(folder, family, settings, NAMES in files)
         tokenizer = _rebuilt(folder, family, settings, names, files.keys())
     names |= _optional(tokenizer, family, settings)
@@ -100,13 +104,14 @@ def add_special_tokens(files: TokenizerFiles, tokens: Sequence[str]) -> Tokenize
     """The same tokenizer with further special tokens, under the next ids."""
     words = files.words.with_special_tokens(tokens)
     settings = json.loads(files.files.get(SETTINGS, b"{}"))
-    settings.setdefault("tokenizer_class", files.family.classes[0])
+    settings.setdefault(CLASS, files.family.classes[0])
     key = next((key for key in EXTRAS if settings.get(key)), EXTRAS[0])
     settings[key] = [*_several(settings.get(key)), *tokens]
     if "added_tokens_decoder" in settings:
         listed = {str(words.number(token)): _special_token(token) for token in tokens}
         settings["added_tokens_decoder"] = {**settings["added_tokens_decoder"], **listed}
-    written = {WORDS: words.content, SETTINGS: json.dumps(settings, indent=2, ensure_ascii=False)}
+    content = merges_like(files.files.get(WORDS, b""), words.content)
+    written = {WORDS: content, SETTINGS: json.dumps(settings, indent=2, ensure_ascii=False)}
     contents = {name: f"{content}\n".encode() for name, content in written.items()}
     return files._replace(words=words, files={**files.files, **contents})
 
@@ -129,7 +134,7 @@ def _written(
     if known := [token for token in special_tokens if token in tokenizer.get_vocab()]:
         raise BadInput(f"the vocabulary has {', '.join(known)} already: choose another token")
     tokenizer.add_special_tokens([*special_tokens])
-    settings = {"tokenizer_class": family.classes[0], **own, "model_max_length": longest, **names}
+    settings = {CLASS: family.classes[0], **own, "model_max_length": longest, **names}
     if longest is None:
         del settings["model_max_length"]
     if special_tokens:
@@ -141,16 +146,22 @@ def _written(
     return TokenizerFiles(family, Subwords(tokenizer), names, longest, files)
 
 
-def _family_named(
-    named: str, usual: Sequence[TokenizerFamily], settings: TokenizerSettings
-) -> TokenizerFamily:
+def _class_named(folder: Path, settings: TokenizerSettings) -> tuple[str, str]:
+    """The class that tokenizer_config.json names, or else config.json, and the file that does."""
+    name, where = settings.content.get(CLASS), settings.where
+    if not name and (folder / CONFIG).is_file():
+        name, where = read_json(folder / CONFIG).get(CLASS), str(folder / CONFIG)
+    return str(name or "").removesuffix("Fast"), where
+
+
+def _family_named(named: str, usual: Sequence[TokenizerFamily], where: str) -> TokenizerFamily:
     """The family of a class; without one, the first of the ``usual``."""
     if not named:
         return usual[0]
     for family in FAMILIES:
         if named in family.classes:
             return family
-    raise BadInput(f"{settings.where}: the tokenizer_class {named!r} is not supported")
+    raise BadInput(f"{where}: the {CLASS} {named!r} is not supported")
 
 
 def _family_of(content: dict[str, Any], families: Sequence[TokenizerFamily]) -> TokenizerFamily:
@@ -230,32 +241,54 @@ def _rebuilt(
     path = folder / (WORDS if WORDS in files else family.files[0])
     content = read_json(path) if WORDS in files else {}
     model = family.model_in(content, path) if WORDS in files else family.read_files(folder)
-    _refuse_missing(model["vocab"], names, path)
+    added = _added_tokens(folder, content, settings, files)
+    _refuse_missing({*model["vocab"], *_contents(added)}, names, path)
     try:
-        tokenizer = _assembled(family, model, names, settings)
+        tokenizer = _assembled(family, model, names, settings, added)
     except BadInput:
         raise
     except Exception as error:  # the library raises bare Exception
         raise BadInput(f"{folder}: no tokenizer can be made of this ({reason_of(error)})") from None
-    if "added_tokens_decoder" in settings.content:
-        listed = _by_id(settings.content["added_tokens_decoder"])
-        _add(tokenizer, listed, names, folder / SETTINGS)
-    else:
-        older = read_json(folder / ADDED) if ADDED in files else {}
-        listed = [{"content": name, "id": number} for name, number in older.items()]
-        _add(tokenizer, listed, names, folder / ADDED)
-        _add(tokenizer, content.get("added_tokens") or [], names, path)
     extras = [_as_dict(token) for key in EXTRAS for token in _several(settings.content.get(key))]
     _add(tokenizer, [{"special": True, **one} for one in extras], names, folder / SETTINGS)
     return tokenizer
 
 
+def _added_tokens(
+    folder: Path, content: Mapping[str, Any], settings: TokenizerSettings, files: Iterable[str]
+) -> list[tuple[Path, list[dict[str, Any]]]]:
+    """The tokens that a folder adds to the vocabulary, with their ids, and the files that do it.
+
+    ``content`` is its tokenizer.json. A list in tokenizer_config.json replaces all others.
+    """
+    if "added_tokens_decoder" in settings.content:
+        listed = {folder / SETTINGS: _by_id(settings.content["added_tokens_decoder"])}
+    else:
+        older = read_json(folder / ADDED) if ADDED in files else {}
+        by_name = [{"content": name, "id": number} for name, number in older.items()]
+        listed = {folder / ADDED: by_name, folder / WORDS: content.get("added_tokens") or []}
+    for path, tokens in listed.items():
+        _refuse_no_tokens(tokens, path)
+    return [*listed.items()]
+
+
+def _contents(added: Iterable[tuple[Path, list[dict[str, Any]]]]) -> set[str]:
+    return {token["content"] for _, tokens in added for token in tokens}
+
+
 def _assembled(
-    family: TokenizerFamily, model: Model, names: Mapping[str, str], settings: TokenizerSettings
+    family: TokenizerFamily,
+    model: Model,
+    names: Mapping[str, str],
+    settings: TokenizerSettings,
+    added: Sequence[tuple[Path, list[dict[str, Any]]]] = (),
 ) -> Tokenizer:
-    """A tokenizer with special tokens and template."""
+    """A tokenizer with added tokens, special tokens and template."""
     tokenizer = family.build(model, names["unk_token"], settings)
-    tokenizer.add_special_tokens(list(names.values()))
+    for path, tokens in added:
+        _add(tokenizer, tokens, names, path)
+    listed = _contents(added)
+    tokenizer.add_special_tokens([name for name in names.values() if name not in listed])
     roles = {part.name for part in family.template.parts(2)} - {*TEXTS}
     by_role = {role: names[f"{role}_token"] for role in sorted(roles)}
     ids = tokenizer.get_vocab()
@@ -267,7 +300,11 @@ def _assembled(
 def _as_it_stands(
     path: Path, content: dict[str, Any], family: TokenizerFamily, names: Mapping[str, str]
 ) -> Tokenizer:
-    _refuse_missing(family.model_in(content, path)["vocab"], names, path)
+    added = content.get("added_tokens") or []
+    _refuse_no_tokens(added, path)
+    _refuse_missing(
+        {*family.model_in(content, path)["vocab"], *_contents([(path, added)])}, names, path
+    )
     try:
         tokenizer = Tokenizer.from_str(json.dumps(content))
         tokenizer.no_padding()
@@ -291,13 +328,12 @@ def _refuse_incomplete(folder: Path, there: Collection[str]) -> None:
             raise BadInput(f"{folder}: has {others}, but no {' and '.join(absent)}, nor {WORDS}")
 
 
-def _refuse_missing(vocabulary: Mapping[str, int], names: Mapping[str, str], path: Path) -> None:
+def _refuse_missing(vocabulary: Collection[str], names: Mapping[str, str], path: Path) -> None:
     if absent := [name for name in names.values() if name not in vocabulary]:
         raise BadInput(f"{path}: has no {', '.join(absent)}")
 
 
-def _add(tokenizer: Tokenizer, tokens: Any, names: Mapping[str, str], path: Path) -> None:
-    """Add tokens to a tokenizer, which assigns the next ids; these must be those of the file."""
+def _refuse_no_tokens(tokens: Any, path: Path) -> None:
     if not isinstance(tokens, list) or not all(
         isinstance(one, dict)
         and isinstance(one.get("content"), str)
@@ -305,6 +341,11 @@ def _add(tokenizer: Tokenizer, tokens: Any, names: Mapping[str, str], path: Path
         for one in tokens
     ):
         raise BadInput(f"{path}: its added tokens are not tokens and their ids")
+
+
+def _add(tokenizer: Tokenizer, tokens: Any, names: Mapping[str, str], path: Path) -> None:
+    """Add tokens to a tokenizer, which assigns the next ids; these must be those of the file."""
+    _refuse_no_tokens(tokens, path)
     for listed in sorted(tokens, key=lambda token: token.get("id", 0)):
         name = listed["content"]
         properties = {key: listed[key] for key in PROPERTIES if key in listed}

@@ -12,7 +12,7 @@ PIECES, TRAINER, NORMALIZER = 1, 2, 3
 TEXT, SCORE, TYPE = 1, 2, 3  # of a piece
 MODEL_TYPE, UNIGRAM = 3, 1  # of the trainer
 CHARSMAP = 2  # of the normalizer
-NORMAL, USER_DEFINED = 1, 4  # types of pieces
+NORMAL = 1  # the type of most pieces
 VARINT, LENGTH_DELIMITED, FIXED = 0, 2, {1: 8, 5: 4}  # wire types; of fixed ones, their bytes
 
 
