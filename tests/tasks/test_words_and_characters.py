@@ -91,6 +91,15 @@ def test_characters_tell_the_case_of_words_in_lower_case(tmp_path):
     torch.testing.assert_close(alone[0], together[0], atol=1e-5, rtol=1e-5)
 
 
+def test_a_classifier_reads_characters_too(tmp_path):
+    recipe = recipe_of(tmp_path, "one")
+    recipe["model"] = spelled()
+    recipe["text"]["unknown"] = 0.5
+    model = trained(recipe, tmp_path, tmp_path / "run")
+    assert model.predict(["dog owl pig"])[0].label in ("no", "owl")
+    assert model.embed(["dog", "Dog"]).shape == (2, 16)
+
+
 @pytest.fixture(scope="module")
 def features(tmp_path_factory):
     folder, facts = tmp_path_factory.mktemp("elmo"), change(elmo.SMALL, **ELMO)

@@ -57,6 +57,7 @@ ENCODER = {
     "text.kind": "text.kind=bpe",
     "text.normalise": "text.normalise=nfkc",
     "text.dropout": "text.dropout=0.1",
+    "text.unknown": "text.unknown=0.5",
 }
 SMOOTH = {"train.smoothing": "train.smoothing=0.1"}
 TEACHER = {  # of no distillation.teacher
