@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -20,9 +21,10 @@ from regard.ground.generators import seed_generators
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `naive`, the slow formulas tests compare with
 
-# At a desk every run draws new examples; on CI all runs draw the same.
-settings.register_profile("regard", deadline=None, max_examples=25, derandomize="CI" in os.environ)
-settings.load_profile("regard")
+# At a desk every run draws new examples; with HYPOTHESIS_PROFILE=ci all runs draw the same.
+settings.register_profile("desk", deadline=None, max_examples=25, derandomize=False)
+settings.register_profile("ci", settings.get_profile("desk"), derandomize=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "desk")
 
 torch.set_num_threads(1)  # tensors are tiny, and workers share the cores
 
@@ -40,8 +42,28 @@ def _files_may_wait() -> Iterator[None]:
         yield
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs something this machine has not, or that is hidden, is skipped."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--third",
+        type=int,
+        choices=range(3),
+        help="of the slow tests, run only this third: a hash of its name says in which a test is",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out slow tests of other thirds, and skip what needs something this machine has not."""
+    third = config.getoption("--third")
+    left_out = [
+        item
+        for item in items
+        if third is not None
+        and item.get_closest_marker("slow")
+        and crc32(item.nodeid.encode()) % 3 != third
+    ]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     for item in items:
         needed = {thing for marker in item.iter_markers("native") for thing in marker.args}
         if item.get_closest_marker("gpu"):

@@ -1,6 +1,5 @@
 """Killed at any moment, a run goes on as if nothing had happened."""
 
-import os
 import random
 import signal
 import subprocess
@@ -45,9 +44,7 @@ def kill_after(corpus, out, checkpoints: int, delay: float, *more: str) -> int:
     return killed(arguments, out, checkpoints, delay)
 
 
-def test_sigkill_at_random_points(corpus, undisturbed, tmp_path):
-    seed = int(os.environ.get("KILL_SEED", time.time()))
-    print(f"KILL_SEED={seed}")  # pytest shows it when this fails
+def test_sigkill_at_random_points(corpus, undisturbed, tmp_path, seed):
     draw = random.Random(seed)
     out = tmp_path / "run"
     out.mkdir()
@@ -63,9 +60,9 @@ def test_sigkill_at_random_points(corpus, undisturbed, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_small_campaign(tmp_path):
+def test_a_small_campaign(tmp_path, seed):
     script = Path(__file__).with_name("kill_campaign.py")
-    words = [sys.executable, script, "--kills", "12", "--out", tmp_path]
+    words = [sys.executable, script, "--kills", "12", "--seed", str(seed), "--out", tmp_path]
     done = subprocess.run(
         words, env=environment(), capture_output=True, text=True, timeout=1200, check=False
     )

@@ -1,7 +1,6 @@
 """Damaged folders are used or refused in one line; see ``mutated_folders`` for many of them."""
 
 import json
-import time
 
 import pytest
 
@@ -16,7 +15,6 @@ def folders(tmp_path_factory):
 
 
 def check(folders, count: int, seed: int) -> None:
-    print(f"seed {seed}")
     records = list(campaign(folders, count, seed))
     assert len(records) == count
     wrong = [record for record in records if record["outcome"] == "WRONG"]
@@ -31,10 +29,10 @@ def test_whole_folders_are_used(folders, tmp_path, kind):
     USES[kind](copied(folders, kind, tmp_path))
 
 
-def test_a_few_damaged_folders(folders):
-    check(folders, 30, seed=int(time.time()))
+def test_a_few_damaged_folders(folders, seed):
+    check(folders, 30, seed)
 
 
 @pytest.mark.slow
-def test_many_damaged_folders(folders):
-    check(folders, 1000, seed=int(time.time()))
+def test_many_damaged_folders(folders, seed):
+    check(folders, 1000, seed)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from closeness import GRADIENTS, VALUES
 from regard.ground.batch import pack_images
 from regard.ground.tape import Tape
 from regard.models.facts import DistilledLabelHead, FirstTokens, LabelHead, MeanPool, change
@@ -47,11 +48,10 @@ def test_pools_and_heads_read_the_same(case):
     tokens = len(every.states_TD) // len(IMAGES)
     assert len(read.states_TD) == count * len(IMAGES)
     first_BLD = every.states_TD.unflatten(0, (-1, tokens))[:, :count]
-    close = {"rtol": 1e-5, "atol": 1e-5}
-    torch.testing.assert_close(read.states_TD, first_BLD.flatten(0, 1), **close)
-    torch.testing.assert_close(read.pooled_BD, every.pooled_BD, **close)
-    torch.testing.assert_close(read.by_head, every.by_head, **close)
-    torch.testing.assert_close(found, expected, **close)
+    torch.testing.assert_close(read.states_TD, first_BLD.flatten(0, 1), **VALUES)
+    torch.testing.assert_close(read.pooled_BD, every.pooled_BD, **VALUES)
+    torch.testing.assert_close(read.by_head, every.by_head, **VALUES)
+    torch.testing.assert_close(found, expected, **GRADIENTS)
 
 
 def test_a_tape_sees_all_tokens(case):

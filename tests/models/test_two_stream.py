@@ -57,13 +57,25 @@ def test_states_depend_on_tokens_that_come_earlier_in_the_order(with_memory):
             assert torch.equal(seen_T, before_T & (row_T == row_T[at]))
 
 
-def test_the_memory_has_no_gradient_and_every_token_sees_it():
+def test_every_token_sees_the_memory_of_its_row_in_every_layer_and_in_both_streams():
+    module, (inputs, every_T) = model(), batch()
+    memory = tuple(torch.randn(3, ROWS, MEMORY, 12, requires_grad=True).unbind())
+    encoded = module.encode(inputs, predicted_N=every_T, state=memory)
+    for states_TD in (encoded.queries_ND, encoded.states_TD):
+        for state_D, row in zip(states_TD, inputs.layout.rows_T, strict=True):
+            gradients = torch.autograd.grad(state_D.sum(), memory, retain_graph=True)
+            own_B1 = (torch.arange(ROWS) == row)[:, None]
+            for gradient_BMD in gradients:
+                seen_BM = gradient_BMD.abs().sum(-1) > 0
+                assert torch.equal(seen_BM, own_B1.expand(-1, MEMORY))
+
+
+def test_the_new_memory_has_no_gradient():
     module, (inputs, every_T) = model(), batch()
     memory = tuple(torch.randn(3, ROWS, MEMORY, 12, requires_grad=True).unbind())
     outputs = module(inputs, positions={HEAD: every_T}, state=memory)
-    assert not any(one.requires_grad for one in outputs.state)
-    gradients = torch.autograd.grad(outputs.by_head[HEAD].sum(), memory)
-    assert all((gradient.abs().sum(-1) > 0).all() for gradient in gradients)
+    assert outputs.by_head[HEAD].requires_grad and len(outputs.state) == len(memory)
+    assert not any(states_BMD.requires_grad for states_BMD in outputs.state)
 
 
 def test_in_both_streams_every_token_sees_the_memory_of_its_row():

@@ -5,10 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from in_place import InPlace
 from regard.data.images.augment import Augmentation, Mixing
 from regard.data.images.dataset import ImageExamples
+from regard.data.images.draws import Draws
 from regard.ground.batch import IGNORED, BatchLimits, ImageRow, pack_images
 from regard.ground.errors import BadInput
 from regard.ground.pytree import tensors_in
@@ -25,6 +27,7 @@ FACTS = change(FACTS, output_heads=(LabelHead(3),))
 PROCESSOR = ImageProcessor(size=(8, 8), mean=(0.1, 0.2, 0.3), std=(0.5, 0.4, 0.3))
 PIXELS = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 3), dtype=np.uint8)
 TARGETS = [[0], [2], [1], [1], [0]]
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
 
 @pytest.fixture(scope="module")
@@ -70,17 +73,37 @@ def test_what_is_drawn_follows_from_the_keys(model, mixing):
     assert losses[0] == losses[1] != losses[2]
 
 
-def test_mixed_targets_count_by_their_shares(model):
-    """Without augmentation, a mixed loss lies between those of both targets of each image."""
-    objective = ImageLabels(Classification(), PROCESSOR, mixing=Mixing(cutmix=1.0))
-    batch = objective.collate(examples())
+def mixed_loss(model, objective, mixed_B):
+    """Cross-entropy of the first images by the shares of both labels, and what was mixed."""
+    count, smoothing = len(mixed_B), objective.labels.smoothing
+    images = torch.from_numpy(PIXELS[:count]).movedim(-1, 1) / 255
+    draws = Draws(torch.arange(1, count + 1))
+    images, share_B = objective.mixing(objective.augmentation(images, draws), mixed_B, draws)
+    mean, std = (torch.tensor(values)[:, None, None] for values in (PROCESSOR.mean, PROCESSOR.std))
+    logits_BV = model(pack_images((images - mean) / std)).by_head["label"]
+    loss = 0.0
+    for row in range(count):
+        parts = ((row, share_B[row]), ((row + 1) % count, 1 - share_B[row]))
+        for labelled, share in parts:
+            target = torch.tensor(TARGETS[labelled])
+            loss += share * F.cross_entropy(logits_BV[[row]], target, label_smoothing=smoothing)
+    return loss, share_B
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("mixing", [(0.8, 0.0), (0.0, 1.0), (0.8, 1.0)])
+def test_mixed_targets_count_by_their_shares(model, mixing, smoothing):
+    objective = ImageLabels(Classification(smoothing), PROCESSOR, mixing=Mixing(*mixing))
     model.train()
-    loss, nll = objective(model, batch)
-    assert loss.requires_grad and loss.item() == pytest.approx(nll.item())
-    assert 0 < loss.item() < 5 * 10
+    loss, nll = objective(model, objective.collate(examples()))
+    expected, share_B = mixed_loss(model, objective, torch.full((5,), True))
+    torch.testing.assert_close(loss, expected, **CLOSE)
+    assert loss.requires_grad and (share_B - 0.5).abs().max() > 0.1  # the shares are not alike
+    if not smoothing:
+        torch.testing.assert_close(nll, expected.detach(), **CLOSE)
 
 
-@pytest.mark.parametrize("mixing", [(0.0, 0.0), (0.8, 1.0)])
+@pytest.mark.parametrize("mixing", [(0.0, 0.0), (0.8, 0.0), (0.0, 1.0), (0.8, 1.0)])
 def test_a_filled_batch_has_the_loss_of_its_images(model, mixing):
     """Images that fill a batch count for nothing, and no image is mixed with one of them."""
     objective = ImageLabels(Classification(), PROCESSOR, Augmentation(flip=True), Mixing(*mixing))
@@ -88,10 +111,10 @@ def test_a_filled_batch_has_the_loss_of_its_images(model, mixing):
     free, fixed = (objective.collate(first_of(4), limits) for limits in (None, LIMITS))
     assert len(fixed.inputs.tokens_T) == 7
     assert fixed.targets["label"].tolist() == [0, 2, 1, 1] + [IGNORED] * 3
-    losses = [objective(model, batch)[0].item() for batch in (free, fixed)]
-    if mixing == (0.0, 0.0):
-        assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-    assert np.isfinite(losses).all()
+    for batch, mixed in ((free, [True] * 4), (fixed, [True] * 3 + [False])):
+        expected, share_B = mixed_loss(model, objective, torch.tensor(mixed))
+        torch.testing.assert_close(objective(model, batch)[0], expected, **CLOSE)
+        assert mixing == (0.0, 0.0) or share_B[:3].min() < 1
 
 
 LIMITS = BatchLimits(7, 9, 1)

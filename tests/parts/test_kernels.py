@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from closeness import GRADIENTS, VALUES
 from naive import LENGTH, LENGTHS, PAIRS, SEED, gradients
 from regard.ground.batch import BatchLimits, pack
 from regard.ground.layout import Layout
@@ -39,11 +40,11 @@ def agree(
     assert choose(call, q, v) is kernel.run
     found = kernel.run(call, q, k, v)
     wanted = attend(score, q, k, v, queries=queries, keys=keys, mask=mask)
-    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found, wanted, **VALUES)
     towards = torch.randn_like(wanted)
     ours = torch.autograd.grad((found * towards).sum(), (q, k, v))
     for mine, right in zip(ours, gradients(wanted, (q, k, v), towards), strict=True):
-        torch.testing.assert_close(mine, right, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(mine, right, **GRADIENTS)
 
 
 @given(SCORE, LENGTHS, WINDOW, VALUE, SEED)
@@ -176,7 +177,8 @@ def test_what_inference_grouped_can_be_trained_on():
             first = bucketed.run(call, q, k, v)
         second = bucketed.run(call, q, k, v)
         second.sum().backward()
-        assert torch.equal(first, second) and q.grad is not None
+        torch.testing.assert_close(first, second, **VALUES)
+        assert q.grad is not None
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

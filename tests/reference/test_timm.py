@@ -24,6 +24,7 @@ from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import bert, deit, vit
 from regard.text.labels import SingleLabelSet
 from regard.weights.files import read_folder
+from timm_peer import import_timm
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 SMALL = change(vit.TINY, width=12, depth=2, heads=3, inner=24, patch_size=4, image_size=8)
@@ -56,7 +57,7 @@ def model(**changes):
 @pytest.mark.parametrize("changes", SETTINGS)
 @torch.no_grad()
 def test_timm_reads_what_is_written(changes, tmp_path):
-    timm = pytest.importorskip("timm")
+    timm = import_timm()
     ours = model(**changes)
     folders.write(tmp_path, ours, "timm")
     theirs = timm.create_model(f"local-dir:{tmp_path}", pretrained=True).eval()
@@ -81,7 +82,7 @@ def distilled():
 
 @torch.no_grad()
 def test_timm_reads_a_model_with_a_distillation_token(tmp_path):
-    timm, ours = pytest.importorskip("timm"), distilled()
+    timm, ours = import_timm(), distilled()
     folders.write(tmp_path, ours, "timm")
     theirs = timm.create_model(f"local-dir:{tmp_path}", pretrained=True).eval()
     given = torch.randn(2, 3, 8, 8)
@@ -94,8 +95,8 @@ def test_timm_reads_a_model_with_a_distillation_token(tmp_path):
 
 @torch.no_grad()
 def test_a_published_deit_is_read(tmp_path):
-    timm = pytest.importorskip("timm")
-    hub = pytest.importorskip("timm.models._hub")
+    timm = import_timm()
+    hub = timm.models._hub
     torch.manual_seed(0)
     arguments = {"img_size": 32, "depth": 2}
     name = "deit_tiny_distilled_patch16_224"
@@ -150,8 +151,8 @@ PLAIN, CLIP = "vit_tiny_patch16_224", "vit_base_patch16_clip_quickgelu_224"
 )
 @torch.no_grad()
 def test_folders_of_timm_are_read(name, arguments, shape, tmp_path):
-    timm = pytest.importorskip("timm")
-    hub = pytest.importorskip("timm.models._hub")
+    timm = import_timm()
+    hub = timm.models._hub
     torch.manual_seed(0)
     arguments |= {"depth": 2}
     theirs = timm.create_model(name, num_classes=5, **arguments).eval()
@@ -284,7 +285,7 @@ SHAPES = ((1, 1), (1, 7), (9, 1), (8, 8), (11, 11), (20, 27), (31, 20), (14, 61)
 @pytest.mark.parametrize("interpolation", ["bicubic", "bilinear", "lanczos", "nearest"])
 @pytest.mark.parametrize("mode", ["center", "squash"])
 def test_images_are_read_as_timm_does(mode, interpolation, tmp_path):
-    data = pytest.importorskip("timm.data")
+    data = import_timm().data
     image = pytest.importorskip("PIL.Image")
     draw = np.random.default_rng(0)
     reading = {"interpolation": interpolation, "mean": (0.4, 0.5, 0.6), "std": (0.2, 0.3, 0.4)}

@@ -105,14 +105,17 @@ def test_resuming_is_exact(corpus, tmp_path):
     assert first + losses(corpus, tmp_path / "parts", 6, resume=True) == whole
 
 
-def test_of_long_texts_the_beginning_is_read(corpus, tmp_path):
-    recipe = read(corpus, ["prompt.longest=2"])
+@pytest.mark.parametrize("longest", [0, 2])
+def test_of_long_texts_the_beginning_is_read(corpus, longest, tmp_path):
+    recipe = read(corpus, [f"prompt.longest={longest}"])
     run = prepare(recipe, tmp_path / "run", ALONE, data=corpus.parent)
-    _, batch = next(run.job.sampler.batches())
-    task = run.tokenizer.words.number("<reverse>")
-    for text, answer in batch.read():
-        row = run.job.objective.collate([(text, answer)]).inputs.tokens_T.tolist()
-        assert row == [*text[:2], task, *answer]
+    words, objective = run.tokenizer.words, run.job.objective
+    text, answer = words.encode("cow owl fox"), words.encode("fox owl cow")
+    assert len(text) > len({*text[:2]}) == 2
+    beginning = text[:longest] if longest else text
+    row = [*beginning, words.number("<reverse>"), *answer]
+    assert objective.collate([(text, answer)]).inputs.tokens_T.tolist() == row
+    assert objective.length((text, answer)) == (len(row),)
     run.release()
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import threading
-import time
 from dataclasses import replace
 
 import pytest
@@ -95,9 +94,8 @@ def test_a_trickle_is_not_waited_for(pipe, monkeypatch):
 
     writer = threading.Thread(target=write)
     writer.start()
-    began = time.monotonic()
-    assert texts(next(read_windows("-")))[0] == "drop"
-    assert time.monotonic() - began < 4
+    window = texts(next(read_windows("-")))
+    assert window[0] == "drop" and len(window) < line_io.WINDOW  # it was not filled
     over.set()
     writer.join()
 
@@ -156,11 +154,9 @@ def test_vectors_and_links_have_the_same_limit(model, tmp_path):
     assert "long.txt:2: " in refused.stderr and "--max-length" in refused.stderr
 
 
-def test_a_line_of_a_million_characters_is_refused_at_once(model):
-    began = time.monotonic()
+def test_a_line_of_a_million_characters_is_refused(model):
     refused = run("translate", model, stdin="a" * 1_000_000 + "\n", code=2)
     assert "standard input:1: 1,000,001 tokens" in refused.stderr
-    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize("verb", ["translate", "embed"])

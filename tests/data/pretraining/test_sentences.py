@@ -1,12 +1,11 @@
 """Sentence splitting: abbreviations, quotes, numbers."""
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.pretraining.sentences import sentences
+from work import ends
 
 
 @pytest.mark.parametrize(
@@ -47,10 +46,9 @@ def test_nothing_but_space_is_lost(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["a" * 10**6, "." * 10**6, ". " * 10**5, '."' * 10**5, ' "' * 10**5]
+    "text", ["a" * 10**6, "." * 10**6, ". " * 10**5, '."' * 10**5, ' "' * 10**6]
 )
 def test_strange_text_takes_no_longer(text):
-    start = time.process_time()
-    list(sentences(text + "b"))
-    list(sentences("x. " + text))
-    assert time.process_time() - start < 3
+    with ends():
+        list(sentences(text + "b"))
+        list(sentences("x. " + text))

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from closeness import GRADIENTS
 from regard.ground.batch import BatchLimits, PackedTokens, SourceTarget, pack
 from regard.models.facts import EncoderDecoder, change
 from regard.models.facts.positions import Learned
@@ -137,7 +138,7 @@ def test_rows_that_fill_a_budget_change_nothing(facts):
     wanted = torch.autograd.grad((free * towards).sum(), list(model.parameters()))
     found = torch.autograd.grad((filled[: len(free)] * towards).sum(), list(model.parameters()))
     for one, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(one, other, **GRADIENTS)
 
 
 @torch.no_grad()

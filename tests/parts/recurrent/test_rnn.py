@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from closeness import GRADIENTS
 from naive import LENGTHS, SEED, gradients, spans
 from regard.ground.layout import Layout
 from regard.parts.recurrent.fused_rnn import run_fused
@@ -208,4 +209,4 @@ def test_sizes_padded_by_zeros_change_nothing(cell, directions, alive):
         loss = out.square().sum() + sum(part.sum() for part in ends)
         found.append([out, *ends, *torch.autograd.grad(loss, [*kernel.parameters()])])
     for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(one, other, **GRADIENTS)
