@@ -48,9 +48,8 @@ class FolderLock:
     def in_place(self) -> bool:
         """Whether it is open and its file still in the folder: neither was removed or replaced."""
         with suppress(OSError):
-            return self.is_open and os.path.samestat(
-                os.fstat(self._handle), (self.folder / LOCK).stat()
-            )
+            file = os.fstat(self._handle) if self.is_open else None
+            return file is not None and os.path.samestat(file, (self.folder / LOCK).stat())
         return False
 
     def __enter__(self) -> Self:
@@ -98,7 +97,7 @@ def lock_folder(folder: Path) -> FolderLock:
     """Lock a folder, creating it if needed; the same process may lock it again."""
     place = folder.resolve()
     lock = _OWN.get(place)
-    if lock is None or not lock.is_open:
+    if lock is None or not lock.in_place:
         lock = _OWN[place] = FolderLock(folder)
     return lock
 
