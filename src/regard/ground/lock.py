@@ -10,7 +10,7 @@ from typing import Self
 from weakref import WeakValueDictionary, finalize
 
 from regard.ground.errors import BadInput
-from regard.ground.files import TEMPORARY, sweep_folder, writing
+from regard.ground.files import TEMPORARY, resolved, sweep_folder, writing
 
 LOCK = "run.lock"
 
@@ -95,7 +95,7 @@ _OWN: WeakValueDictionary[Path, FolderLock] = WeakValueDictionary()
 
 def lock_folder(folder: Path) -> FolderLock:
     """Lock a folder, creating it if needed; the same process may lock it again."""
-    place = folder.resolve()
+    place = resolved(folder)
     lock = _OWN.get(place)
     if lock is None or not lock.in_place:
         lock = _OWN[place] = FolderLock(folder)

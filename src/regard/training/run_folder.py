@@ -6,7 +6,7 @@ from typing import Any
 
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
-from regard.ground.files import read_json, remove, sweep_folder, write_json
+from regard.ground.files import read_json, remove, sweep_folder, write_json, writing
 from regard.ground.lock import LOCK, FolderLock, is_vacant, lock_folder
 from regard.models.formats.loaded_model import CONFIG
 from regard.tasks.run_paths import STDIN_COPY
@@ -24,7 +24,9 @@ def claim(out: Path, recipe: Recipe, *, resume: bool = False) -> FolderLock:
 
     Resuming in an empty folder starts a run, which may have been killed before its first write.
     """
-    if not (out / RECIPE).is_file() and not is_vacant(out):
+    with writing(out):
+        fits = (out / RECIPE).is_file() or is_vacant(out)
+    if not fits:
         raise BadInput(f"{out}: holds something else; choose a folder that is empty or not there")
     lock = lock_folder(out)
     try:
