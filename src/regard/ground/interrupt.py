@@ -14,6 +14,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Terminated(SystemExit):
     """SIGTERM has ended a verb; its code is the one that shells give."""
 
+    code: int
+
     def __init__(self) -> None:
         super().__init__(128 + signal.SIGTERM)
 

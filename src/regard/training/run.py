@@ -148,7 +148,7 @@ def _prepared_run(
         eager=(facts.eager or facts.in_rectangles) and not in_rectangles,
         in_rectangles=in_rectangles,
         remarks=remarks,
-        **({} if lock is None else {"check_folder": partial(check_folder, lock)}),
+        check_folder=(lambda: None) if lock is None else partial(check_folder, lock),
         **limits,
     )
     world.barrier()  # collectives have a time limit, this has none
