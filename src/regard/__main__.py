@@ -5,10 +5,12 @@ import sys
 from regard.ground import machine
 from regard.ground.errors import BAD_INPUT, BadInput
 from regard.ground.interrupt import exit_on_interrupt
+from regard.ground.streams import open_closed_streams
 
 
 def main() -> None:
     """Load the command line and run it."""
+    open_closed_streams()
     exit_on_interrupt()  # until a verb begins
     try:
         machine.hidden()

@@ -15,6 +15,7 @@ from regard.ground.batch import Ids
 from regard.ground.checks import check_whole, listed
 from regard.ground.device import device_named
 from regard.ground.errors import BadInput, shown
+from regard.ground.files import resolved
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inside.alignment.align import AlignmentMethod
 from regard.inside.alignment.record_translator import align
@@ -384,9 +385,9 @@ class Model:
         to; with ``overwrite``, a model of the same format in it is replaced.
         """
         path = _path(folder)
-        is_own = path.resolve() == self._folder
+        is_own = resolved(path) == self._folder
         folders.save(path, self._loaded, format, overwrite=overwrite or is_own)
-        self._folder = path.resolve()
+        self._folder = resolved(path)
 
 
 def _array(tensor: Tensor) -> np.ndarray:

@@ -11,7 +11,8 @@ import pytest
 
 from regard.ground import lock as locks
 from regard.ground.errors import BadInput
-from regard.ground.lock import LOCK, is_vacant, lock_folder
+from regard.ground.files import temporary_name
+from regard.ground.lock import LOCK, is_vacant, lock_folder, lock_vacant
 
 HOLD = (
     "import sys, time; from pathlib import Path; from regard.ground.lock import lock_folder; "
@@ -68,10 +69,33 @@ def test_a_file_system_without_locks_is_remembered(tmp_path, monkeypatch):
 def test_a_folder_with_nothing_but_a_lock_is_vacant(tmp_path):
     assert is_vacant(tmp_path / "nowhere")
     (tmp_path / LOCK).touch()
+    temporary_name(tmp_path / "recipe.json").touch()  # of a process that was killed
     assert is_vacant(tmp_path)
     (tmp_path / "file").touch()
     assert not is_vacant(tmp_path)
     assert not is_vacant(tmp_path / "file")
+
+
+def test_a_vacant_folder_is_swept_when_it_is_locked(tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr("socket.gethostname", lambda: "elsewhere")
+        temporary_name(tmp_path / "recipe.json").touch()
+    with lock_vacant(tmp_path):
+        assert [path.name for path in tmp_path.iterdir()] == [LOCK]
+
+
+def test_a_lock_knows_whether_its_folder_was_replaced(tmp_path):
+    folder = tmp_path / "run"
+    lock = lock_folder(folder)
+    assert lock.in_place
+    (folder / LOCK).rename(tmp_path / "elsewhere")
+    assert not lock.in_place
+    (folder / LOCK).touch()
+    assert not lock.in_place
+    (tmp_path / "elsewhere").replace(folder / LOCK)
+    assert lock.in_place
+    lock.release()
+    assert not lock.in_place
 
 
 def test_what_is_no_file_is_no_lock(tmp_path):

@@ -304,8 +304,8 @@ def test_files_of_the_development_set_are_decoded_once(job, tmp_path, monkeypatc
     settings = ("images.workers=0", *start, *map(files.format, ("train", "dev", "test")))
     recipe = read(job / "corners.toml", settings)
     reads = []
-    opened = processor.read_image
-    monkeypatch.setattr(processor, "read_image", lambda path: reads.append(path) or opened(path))
+    opened = processor.read_bytes
+    monkeypatch.setattr(processor, "read_bytes", lambda path: reads.append(path) or opened(path))
     found = []
     for most in (1 << 30, 100):
         monkeypatch.setattr("regard.tasks.image_labels.MOST_KEPT", most)

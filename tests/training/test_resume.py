@@ -193,6 +193,42 @@ def test_a_resumed_run_sweeps_what_was_killed_on_another_host(corpus, tmp_path, 
     assert not left.exists()
 
 
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_kill_during_the_first_write_blocks_nothing(corpus, tmp_path, resume):
+    out = tmp_path / "run"
+    out.mkdir()
+    left = temporary_name(out / "recipe.json").name.replace(f"-{os.getpid()}", f"-{2**31 - 1}")
+    (out / left).write_text("{")
+    prepared(corpus, out, resume=resume)
+    assert (out / "recipe.json").is_file() and not (out / left).exists()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_run_whose_folder_was_removed_is_an_error(corpus, tmp_path, replaced):
+    out = tmp_path / "run"
+    run = prepared(corpus, out, "train.checkpoint_every=5")
+    with pytest.raises(BadInput, match="run: was removed or replaced during the run"):
+        for event in train(run.job):
+            if isinstance(event, SaveEvent) and out.exists():
+                out.rename(tmp_path / "gone")
+                if replaced:
+                    other = prepared(corpus, out)
+    run.release()
+    assert out.exists() == replaced
+    if replaced:  # what the other run has written so far is left alone
+        assert (out / "recipe.json").is_file() and other.lock.in_place
+        other.release()
+
+
+def test_the_folder_is_checked_before_the_model_is_written(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run")
+    *_, last = train(run.job)
+    (tmp_path / "run").rename(tmp_path / "gone")
+    with pytest.raises(BadInput, match="was removed or replaced"):
+        run.finish(last.progress)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("name", ["model", "optimiser", "average"])
 def test_one_flipped_bit_of_a_checkpoint_is_found(corpus, tmp_path, name):
     run = prepared(corpus, tmp_path / "run", "train.ema=0.9")

@@ -4,6 +4,7 @@ A module is imported when its verb is called or asked for help, and what runs a 
 that imports it) when the verb runs: ``regard --help`` needs the table below alone.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,7 @@ from typer.core import TyperGroup
 from regard import __version__
 from regard.cli.io.console import complain
 from regard.ground.errors import BAD_INPUT, INTERRUPTED, BadInput, one_line
-from regard.ground.interrupt import raise_on_interrupt
+from regard.ground.interrupt import Terminated, raise_on_interrupt
 
 # Verbs by group, each with the first line of its docstring.
 GROUPS = {
@@ -55,6 +56,7 @@ GROUPS = {
     },
 }
 WITHOUT_TORCH = ("recipes", "bleu")
+NOT_WRITTEN = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 VERBS = [name for verbs in GROUPS.values() for name in verbs]
 STYLE: dict[str, Any] = {"pretty_exceptions_enable": False, "rich_markup_mode": None}
 
@@ -121,12 +123,24 @@ class Verbs(TyperGroup):
         except KeyboardInterrupt:
             complain("stopped")
             raise typer.Exit(INTERRUPTED) from None
+        except Terminated as error:
+            complain("stopped")
+            raise typer.Exit(error.code) from None
         except BrokenPipeError:  # the reader has closed the pipe
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _discard_output()
             raise typer.Exit(0) from None
         except OSError as error:
-            complain(one_line(f"{error.filename or 'a file'}: {error.strerror or error}"))
+            where = error.filename or "a file"
+            if error.filename is None and error.errno in NOT_WRITTEN:  # files have names
+                where = "standard output"
+                _discard_output()
+            complain(one_line(f"{where}: {error.strerror or error}"))
             raise typer.Exit(BAD_INPUT) from None
+
+
+def _discard_output() -> None:
+    """Standard output goes nowhere, with what Python would flush at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_version(requested: bool) -> None:

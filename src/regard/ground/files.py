@@ -17,9 +17,36 @@ from regard.ground.errors import BadInput
 LARGEST = 256 << 20  # bytes of a file that is read into memory as a whole
 
 
+def check_name(path: Path | str) -> None:
+    """Refuse a name that no file can have, for which the system has no error."""
+    if "\0" in str(path):
+        raise BadInput(f"{path}: no file has a name with a NUL character")
+
+
+def status_of(path: Path | str) -> os.stat_result:
+    """The size, times and type of a file or folder, or of the target of a link."""
+    with reading(path):
+        return Path(path).stat()
+
+
+def is_there(path: Path | str) -> bool:
+    """Whether there is a file or folder of this name; a name that is no path is refused.
+
+    Unlike ``Path.exists``, it reports what forbids to look (a name too long, links in a circle, no
+    permission) as a path that cannot be read.
+    """
+    with reading(path):
+        try:
+            Path(path).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+    return True
+
+
 @contextmanager
 def reading(path: Path | str) -> Iterator[None]:
     """Report an ``OSError`` in this block as a path that cannot be read."""
+    check_name(path)
     try:
         yield
     except OSError as error:
@@ -29,10 +56,20 @@ def reading(path: Path | str) -> Iterator[None]:
 @contextmanager
 def writing(path: Path | str) -> Iterator[None]:
     """Report an ``OSError`` in this block as a path that cannot be written."""
+    check_name(path)
     try:
         yield
     except OSError as error:
         raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from None
+
+
+def resolved(path: Path) -> Path:
+    """The absolute path that links lead to; links in a circle are refused."""
+    check_name(path)
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):  # the latter until Python 3.12
+        raise BadInput(f"{path}: its links lead nowhere, or in a circle") from None
 
 
 @contextmanager
@@ -59,8 +96,10 @@ def replacing(path: Path) -> Iterator[Path]:
     A symbolic link keeps its target; a device or a pipe is written directly. The file gets the
     mode of the umask.
     """
-    path = path.resolve()
-    if path.exists() and not path.is_file():
+    path = resolved(path)
+    with writing(path):
+        is_device = path.exists() and not path.is_file()
+    if is_device:
         if path.is_dir():
             raise BadInput(f"{path}: is a folder")
         yield path
@@ -83,7 +122,7 @@ def replacing(path: Path) -> Iterator[Path]:
 @contextmanager
 def replacing_folder(folder: Path) -> Iterator[Path]:
     """The same for a folder that is empty or does not exist."""
-    folder = folder.resolve()
+    folder = resolved(folder)
     hidden = folder.with_name(f".{folder.name}")
     temporary = temporary_name(hidden)
     with writing(folder), making(folder.parent):
@@ -210,10 +249,10 @@ def check_regular(path: Path) -> int:
 
     A pipe or a device is refused without opening it, because reading it may never end.
     """
+    status = status_of(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise BadInput(f"{path}: cannot be read (not a regular file)")
     with reading(path):
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise BadInput(f"{path}: cannot be read (not a regular file)")
         path.open("rb").close()  # some libraries do not say what forbids it
     return status.st_size
 

@@ -10,7 +10,7 @@ from typing import Self
 from weakref import WeakValueDictionary, finalize
 
 from regard.ground.errors import BadInput
-from regard.ground.files import writing
+from regard.ground.files import TEMPORARY, resolved, sweep_folder, writing
 
 LOCK = "run.lock"
 
@@ -30,12 +30,12 @@ class FolderLock:
             folder.mkdir(parents=True, exist_ok=True)
             no_link = os.O_NOFOLLOW  # its target would be truncated
             handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | no_link, 0o666)
-        self._close = finalize(self, os.close, handle)
+        self._handle, self._close = handle, finalize(self, os.close, handle)
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             self._close()
             raise BadInput(f"{folder / LOCK}: cannot be written (not a regular file)")
         self.held = self._acquire(handle)
-        if self.held and not self._is_in_place(handle):
+        if self.held and not self.in_place:
             self._close()
             raise BadInput(f"{folder}: was in use until now; try again")
 
@@ -43,6 +43,14 @@ class FolderLock:
     def is_open(self) -> bool:
         """Whether it has not been released."""
         return self._close.alive
+
+    @property
+    def in_place(self) -> bool:
+        """Whether it is open and its file still in the folder: neither was removed or replaced."""
+        with suppress(OSError):
+            file = os.fstat(self._handle) if self.is_open else None
+            return file is not None and os.path.samestat(file, (self.folder / LOCK).stat())
+        return False
 
     def __enter__(self) -> Self:
         self._blocks += 1
@@ -81,21 +89,15 @@ class FolderLock:
         os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         return True
 
-    def _is_in_place(self, handle: int) -> bool:
-        """Whether the file was not removed, by ``discard``, between opening and locking it."""
-        with suppress(OSError):
-            return os.path.samestat(os.fstat(handle), (self.folder / LOCK).stat())
-        return False
-
 
 _OWN: WeakValueDictionary[Path, FolderLock] = WeakValueDictionary()
 
 
 def lock_folder(folder: Path) -> FolderLock:
     """Lock a folder, creating it if needed; the same process may lock it again."""
-    place = folder.resolve()
+    place = resolved(folder)
     lock = _OWN.get(place)
-    if lock is None or not lock.is_open:
+    if lock is None or not lock.in_place:
         lock = _OWN[place] = FolderLock(folder)
     return lock
 
@@ -105,11 +107,18 @@ def lock_vacant(folder: Path) -> FolderLock:
     lock = lock_folder(folder) if is_vacant(folder) else None
     if lock is None or not is_vacant(folder):  # another process may have been faster
         raise BadInput(f"{folder}: is not empty; choose another folder")
+    if lock.held:
+        sweep_folder(folder)
     return lock
 
 
 def is_vacant(folder: Path) -> bool:
-    """Whether a folder does not exist, or contains nothing but a lock file."""
+    """Whether a folder does not exist, or contains nothing but a lock file and temporary files.
+
+    Those are left by a process that was killed during its first write; who holds the lock may sweep
+    them.
+    """
     if not folder.exists():
         return True
-    return folder.is_dir() and all(path.name == LOCK for path in folder.iterdir())
+    names = (path.name for path in folder.iterdir()) if folder.is_dir() else ("",)
+    return all(name == LOCK or TEMPORARY.fullmatch(name) for name in names)

@@ -6,7 +6,10 @@ pixels are laid over white. A damaged file, or one that would unpack to an enorm
 """
 
 import io
+import math
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,10 @@ from regard.ground.files import read_bytes
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 FORMATS = ("JPEG", "PNG", "WEBP")
 MOST_PIXELS = 89_478_485  # 256 MiB of RGB: larger ones are decompression bombs
+LARGE, ENOUGH = 1 << 25, 4  # pixels of a JPEG, and times the target: see ``decode_picture``
+STRIP = 1 << 20  # pixels that are converted at once
+ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)  # the tag of EXIF, and its values of a quarter turn
+Size = tuple[int, int]  # height, width
 MISSING = "Pillow is missing, which reads images: pip install 'regard[images]'"
 UNKNOWN = "neither JPEG, PNG nor WebP, or its header is damaged"
 DEEP_GREY = ("I;16", "I;16B", "I;16L", "I;16N")  # modes of 16 bits per pixel
@@ -49,19 +56,56 @@ def can_be_read(path: Path) -> bool:
 
 def decode_image(content: bytes, where: str) -> np.ndarray:
     """The pixels in the bytes of a file."""
+    with decode_picture(content, where) as (picture, _):
+        return np.array(picture)
+
+
+@contextmanager
+def decode_picture(
+    content: bytes, where: str, target: Callable[[Size], Size] | None = None
+) -> Iterator[tuple[Any, Size]]:
+    """A picture of Pillow in three channels, and the height and width of the file.
+
+    ``target`` tells the size that it is resized to next: a JPEG of more than ``LARGE`` pixels is
+    decoded at a half, a quarter or an eighth of its size, if that is ``ENOUGH`` times the target.
+    """
     library = pillow()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with library.open(io.BytesIO(content), formats=FORMATS) as image:
+    with ExitStack() as stack:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                image = library.open(io.BytesIO(content), formats=FORMATS)
                 _check_size(image)
-                return np.array(as_rgb(image))
-    except BadInput as error:
-        raise BadInput(f"{where}: {error}") from None
-    except library.UnidentifiedImageError:
-        raise BadInput(f"{where}: no image that can be read ({UNKNOWN})") from None
-    except Exception as error:  # decoders of damaged files raise exceptions of any type
-        raise BadInput(f"{where}: no image that can be read ({reason_of(error)})") from None
+                stack.enter_context(_budget.reserved(math.prod(image.size)))
+                shape = _reduce(image, target)
+                picture = as_rgb(image)
+                picture.load()
+                del image  # not kept while the picture is resized
+        except BadInput as error:
+            raise BadInput(f"{where}: {error}") from None
+        except library.UnidentifiedImageError:
+            raise BadInput(f"{where}: no image that can be read ({UNKNOWN})") from None
+        except Exception as error:  # decoders of damaged files raise exceptions of any type
+            raise BadInput(f"{where}: no image that can be read ({reason_of(error)})") from None
+        yield picture, shape
+
+
+class PixelBudget:
+    """How many pixels may be decoded at once; here, where one image is decoded at a time, any."""
+
+    @contextmanager
+    def reserved(self, pixels: int) -> Iterator[None]:
+        """Wait until so many more pixels fit, and hold them during this block."""
+        yield
+
+
+_budget = PixelBudget()
+
+
+def share_budget(budget: PixelBudget) -> None:
+    """Decode under this budget from now on, in this process."""
+    global _budget
+    _budget = budget
 
 
 def _check_size(image: Any) -> None:
@@ -70,19 +114,52 @@ def _check_size(image: Any) -> None:
         raise BadInput(f"{width:,} × {height:,} pixels, more than {MOST_PIXELS:,} in all")
 
 
+def _reduce(image: Any, target: Callable[[Size], Size] | None) -> Size:
+    """Height and width of an upright image, which is decoded at a smaller size if it is large."""
+    width, height = image.size
+    turned = image.getexif().get(ORIENTATION, 1) in TURNED
+    shape = (width, height) if turned else (height, width)
+    if target is not None and image.format == "JPEG" and width * height > LARGE:
+        edges = [ENOUGH * edge for edge in target(shape)]
+        image.draft(image.mode, tuple(edges if turned else reversed(edges)))
+    return shape
+
+
 def as_rgb(image: Any) -> Any:
     """A picture of Pillow, upright, in three channels."""
     from PIL import Image, ImageOps
 
     deep_modes = (*DEEP_GREY, "I") if image.format == "PNG" else DEEP_GREY  # older Pillow's 16 bits
-    image = ImageOps.exif_transpose(image)
+    if image.getexif().get(ORIENTATION, 1) != 1:  # else a copy
+        image = ImageOps.exif_transpose(image)
     if image.mode in deep_modes:  # of which Pillow itself would keep the lowest byte
-        deep = np.asarray(image, dtype=np.float64) / 257.0
-        image = Image.fromarray(np.clip(np.rint(deep), 0, 255).astype(np.uint8))
+        image = by_strips(image, "L", lambda strip: Image.fromarray(_high_bytes(strip)))
     elif image.mode in UNSCALED:
         line = f"a picture of mode {image.mode}: which number is white is not known"
         raise BadInput(f"{line}; convert it to bytes (L) or 16 bits (I;16)")
     if image.has_transparency_data:
-        over = Image.new("RGBA", image.size, "white")
-        image = Image.alpha_composite(over, image.convert("RGBA"))
-    return image.convert("RGB")
+        return by_strips(image, "RGB", _over_white)
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def by_strips(image: Any, mode: str, convert: Callable[[Any], Any]) -> Any:
+    """A picture in another mode, converted a few rows at a time: a step may take much memory."""
+    width, height = image.size
+    converted, rows = pillow().new(mode, image.size), max(1, STRIP // max(1, width))
+    for top in range(0, height, rows):
+        strip = image.crop((0, top, width, min(height, top + rows)))
+        converted.paste(convert(strip), (0, top))
+    return converted
+
+
+def _high_bytes(strip: Any) -> np.ndarray:
+    """Numbers of 16 bits as bytes."""
+    deep = np.asarray(strip, dtype=np.float64) / 257.0
+    return np.clip(np.rint(deep), 0, 255).astype(np.uint8)
+
+
+def _over_white(strip: Any) -> Any:
+    from PIL import Image
+
+    over = Image.new("RGBA", strip.size, "white")
+    return Image.alpha_composite(over, strip.convert("RGBA")).convert("RGB")

@@ -14,8 +14,15 @@ from torch import Tensor
 
 from regard.ground.batch import ImageRow
 from regard.ground.errors import BadInput, BadItem, shown
-from regard.ground.files import read_json, write_json
-from regard.images.decode import MOST_PIXELS, as_rgb, pillow, read_image
+from regard.ground.files import read_bytes, read_json, write_json
+from regard.images.decode import (
+    MOST_PIXELS,
+    Size,
+    as_rgb,
+    by_strips,
+    decode_picture,
+    pillow,
+)
 
 FILE = "preprocessor_config.json"
 GREY = np.array([0.299, 0.587, 0.114])  # the weights of red, green and blue (ITU-R 601-2)
@@ -28,7 +35,6 @@ NEEDED = (("do_resize", "size"), ("do_resize", "resample"), ("do_rescale", "resc
 CHANNELS = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}  # modes of Pillow, some with transparency
 NO_SIZE = "size: height and width, or shortest_edge (with longest_edge or without), not {}"
 NO_TEXT = "this model reads images, no texts"
-Size = tuple[int, int]  # height and width
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,19 +207,38 @@ class ImageProcessor:
         """An image as bytes (C, H, W) of the size that a model reads."""
         if isinstance(image, ResizedImage):
             return image.pixels_CHW
-        pixels = _pixels(image)
-        if self.channels == 1 and pixels.shape[2] == 3:
-            pixels = np.rint(pixels @ GREY).astype(np.uint8)[..., None]
-        if self.channels == 3 and pixels.shape[2] == 1:
-            pixels = pixels.repeat(3, axis=2)
-        if (target := self._target(pixels.shape[:2])) != pixels.shape[:2]:
-            if not 1 <= target[0] * target[1] <= MOST_PIXELS:  # a very long image, or bad settings
-                raise BadInput(f"it would be resized to {target[0]:,} × {target[1]:,} pixels")
-            picture = pillow().fromarray(pixels.squeeze(2) if self.channels == 1 else pixels)
-            pixels = np.array(picture.resize(target[::-1], self.resample)).reshape(*target, -1)
+        if isinstance(image, str | Path):
+            path = Path(image)
+            with decode_picture(read_bytes(path), str(path), self._target) as (picture, shape):
+                pixels = self._of_picture(picture, shape)
+        elif type(image).__module__.startswith("PIL."):
+            pixels = self._of_picture(picture := as_rgb(image), picture.size[::-1])
+        else:
+            pixels = self._of_array(_bytes(image))
         if self.crop is not None:
             pixels = _middle(pixels, self.crop, CROP_OFFSETS[self.crop_offset])
         return np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+    def _of_picture(self, picture: Any, shape: Size) -> np.ndarray:
+        """Bytes (H, W, C) of a picture of Pillow, resized as an image of this shape would be."""
+        if self.channels == 1 and picture.mode == "RGB":
+            picture = by_strips(picture, "L", lambda strip: pillow().fromarray(_grey(strip)))
+        if self.channels == 3 and picture.mode == "L":
+            picture = picture.convert("RGB")
+        target = self._target(shape)
+        if target[::-1] != picture.size:
+            if not 1 <= target[0] * target[1] <= MOST_PIXELS:  # a very long image, or bad settings
+                raise BadInput(f"it would be resized to {target[0]:,} × {target[1]:,} pixels")
+            picture = picture.resize(target[::-1], self.resample)
+        return np.array(picture).reshape(*target, -1)
+
+    def _of_array(self, pixels: np.ndarray) -> np.ndarray:
+        """Bytes (H, W, C), resized."""
+        shape, channels = pixels.shape[:2], pixels.shape[2]
+        if channels == self.channels and self._target(shape) == shape:
+            return pixels
+        picture = pillow().fromarray(pixels.squeeze(2) if channels == 1 else pixels)
+        return self._of_picture(as_rgb(picture) if channels in (2, 4) else picture, shape)
 
     def _target(self, shape: tuple[int, ...]) -> Size:
         """Height and width after resizing."""
@@ -360,20 +385,18 @@ def _finite(values_CHW: np.ndarray) -> np.ndarray:
     return values_CHW
 
 
-def _pixels(image: Any) -> np.ndarray:
-    """Bytes (H, W, C) of an image in any form."""
-    if isinstance(image, str | Path):
-        return read_image(Path(image))
-    if type(image).__module__.startswith("PIL."):
-        return np.array(as_rgb(image))
+def _grey(strip: Any) -> np.ndarray:
+    return np.rint(np.asarray(strip) @ GREY).astype(np.uint8)
+
+
+def _bytes(image: Any) -> np.ndarray:
+    """The bytes (H, W, C) of an array, which may have no axis of channels."""
     array = np.asarray(image)
     array = array[..., None] if array.ndim == 2 else array
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] not in CHANNELS:
         raise BadInput(f"{shown(image)} is no image: neither a path nor bytes (H, W, C)")
     if not array.size:
         raise BadInput(f"{shown(image)} has no pixels")
-    if CHANNELS[array.shape[2]].endswith("A"):
-        return np.array(as_rgb(pillow().fromarray(array)))
     return array
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from regard.ground.errors import BadInput, reason_of
-from regard.ground.files import read_json
+from regard.ground.files import is_there, read_json
 
 ID = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
 CONFIG = "config.json"
@@ -21,14 +21,17 @@ def is_hub_id(name: str | Path) -> bool:
 
     A path that exists, or whose first folder exists, is local.
     """
-    path = Path(name)
-    local = isinstance(name, Path) or path.exists() or Path(*path.parts[:1]).exists()
-    return not local and ID.fullmatch(str(name)) is not None
+    if isinstance(name, Path) or ID.fullmatch(name) is None:
+        return False
+    return not (is_there(name) or is_there(name.split("/")[0]))
 
 
 def local_folder(name: str | Path) -> Path:
     """The folder of a model, fetched from the hub where the name is an id."""
-    return fetch(str(name)) if is_hub_id(name) else Path(name)
+    if is_hub_id(name):
+        return fetch(str(name))
+    is_there(name)  # refuses what is no path
+    return Path(name)
 
 
 def fetch(name: str) -> Path:

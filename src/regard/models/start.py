@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.ground.errors import BadInput, did_you_mean
+from regard.ground.files import is_there
 from regard.models.config import EVERY_SECOND, ModelConfig, StartConfig
 from regard.models.facts import AnyPool, TrunkWithHeads, change, difference
 from regard.models.formats import folder as folders
@@ -54,7 +55,8 @@ def read_model(key: str, name: str, data: Path, *, hub: bool = False) -> LoadedM
 
     With ``hub``, the name may also be an id of the Hugging Face hub.
     """
-    folder = next((one for one in (Path(name), data / name) if one.is_dir()), None)
+    places = (path for path in (Path(name), data / name) if is_there(path))
+    folder = next((path for path in places if path.is_dir()), None)
     if folder is None and hub and is_hub_id(name):
         try:
             folder = fetch(name)

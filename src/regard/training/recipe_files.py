@@ -13,7 +13,7 @@ from pydantic import Field
 
 from regard.ground.config import Config
 from regard.ground.errors import BadInput, did_you_mean
-from regard.ground.files import read_bytes
+from regard.ground.files import is_there, read_bytes
 
 BUILT_IN = Path(__file__).parents[1] / "recipes"
 EXAMPLES = BUILT_IN / "examples"  # recipes that have not been run to their end, without a score
@@ -50,7 +50,7 @@ class ExpectConfig(Config):
 def find(name: str) -> Path:
     """A recipe by file name, or one of those that come with regard by its bare name."""
     path = Path(name)
-    if path.is_file():
+    if is_there(path) and path.is_file():
         return path
     if path.suffix == ".toml":
         raise BadInput(f"{name}: no such recipe file")

@@ -29,7 +29,7 @@ from regard.training.optim.layer_groups import freeze
 from regard.training.optim.optimiser import mixture_weights
 from regard.training.precision import CHOOSE, RESUME, checked_precision
 from regard.training.recipe import Recipe, task_of
-from regard.training.run_folder import RECIPE, claim, give_up
+from regard.training.run_folder import RECIPE, check_folder, claim, give_up
 from regard.weights.files import load_weights
 
 
@@ -63,6 +63,7 @@ class Run:
 
     def finish(self, progress: RunProgress) -> str:
         """Write the final weights to the model folder; returns a description of them."""
+        self.job.check_folder()
         description, weights = _kept_weights(self.job.recipe, self.job.checkpoints, progress)
         module = self.job.model.cpu().eval()
         load_weights(module, weights, str(self.job.checkpoints.folder))
@@ -71,6 +72,7 @@ class Run:
             spent = {"cost": cost(part, progress, self.job.world)}
             stored = folders.LoadedModel(self.paper, facts, part, *read, {**notes, **spent})
             folders.write(self.out / name, stored)
+        self.job.check_folder()
         return description
 
 
@@ -147,6 +149,7 @@ def _prepared_run(
         eager=(facts.eager or facts.in_rectangles) and not in_rectangles,
         in_rectangles=in_rectangles,
         remarks=remarks,
+        check_folder=(lambda: None) if lock is None else partial(check_folder, lock),
         **limits,
     )
     world.barrier()  # collectives have a time limit, this has none

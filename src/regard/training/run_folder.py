@@ -6,7 +6,7 @@ from typing import Any
 
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
-from regard.ground.files import read_json, remove, sweep_folder, write_json
+from regard.ground.files import read_json, remove, sweep_folder, write_json, writing
 from regard.ground.lock import LOCK, FolderLock, is_vacant, lock_folder
 from regard.models.formats.loaded_model import CONFIG
 from regard.tasks.run_paths import STDIN_COPY
@@ -24,7 +24,9 @@ def claim(out: Path, recipe: Recipe, *, resume: bool = False) -> FolderLock:
 
     Resuming in an empty folder starts a run, which may have been killed before its first write.
     """
-    if not (out / RECIPE).is_file() and not is_vacant(out):
+    with writing(out):
+        fits = (out / RECIPE).is_file() or is_vacant(out)
+    if not fits:
         raise BadInput(f"{out}: holds something else; choose a folder that is empty or not there")
     lock = lock_folder(out)
     try:
@@ -38,13 +40,21 @@ def claim(out: Path, recipe: Recipe, *, resume: bool = False) -> FolderLock:
     return lock
 
 
+def check_folder(lock: FolderLock) -> None:
+    """Refuse to go on if the folder of a run was removed, or another put in its place."""
+    if not (lock.in_place and (lock.folder / RECIPE).is_file()):
+        advice = "begin the run again"
+        raise BadInput(f"{lock.folder}: was removed or replaced during the run; {advice}")
+
+
 def give_up(lock: FolderLock) -> None:
     """Release the folder of a run; everything in it is removed if the run has done no steps.
 
-    A folder that holds other files as well stays as it is.
+    A folder that holds other files as well stays as it is; so does one that another process made
+    in the place of this one.
     """
     out, names = lock.folder, (*OURS, *OTHERS)
-    if not _has_steps(out) and out.is_dir() and {path.name for path in out.iterdir()} <= {*names}:
+    if lock.in_place and not _has_steps(out) and {path.name for path in out.iterdir()} <= {*names}:
         for name in names:
             remove(out / name)
         lock.discard()

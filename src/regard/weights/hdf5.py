@@ -1,6 +1,12 @@
-"""Named tensors in HDF5 files, by the optional library h5py."""
+"""Named tensors in HDF5 files, by the optional library h5py.
 
-from collections.abc import Mapping
+A file is read as data from a stranger: only under the names that a model expects, only numbers that
+stand in the file itself, and only after names, shapes and types were compared with the model's.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +17,49 @@ from torch import Tensor
 from regard.ground.errors import BadInput, reason_of
 from regard.ground.files import check_regular, replacing
 
+DTYPES = {
+    np.dtype("f2"): torch.float16,
+    np.dtype("f4"): torch.float32,
+    np.dtype("f8"): torch.float64,
+}
 
-def read_hdf5(path: Path) -> dict[str, Tensor]:
-    """The datasets of a file by their paths in it; links to other files are not followed."""
-    check_regular(path)
-    h5py, names, arrays = _library(path), list[str](), dict[str, np.ndarray]()
-    try:
-        with h5py.File(path, "r") as file:
-            file.visit(names.append)
-            for name in names:
-                if file.get(name, getclass=True) == h5py.Dataset:
-                    arrays[name] = file[name][()]
-    except (OSError, RuntimeError, KeyError, TypeError) as error:
-        raise BadInput(f"{path}: cannot be read as HDF5 ({reason_of(error)})") from None
-    for name, array in arrays.items():
-        if not np.issubdtype(np.asarray(array).dtype, np.floating):
-            raise BadInput(f"{path}: {name} holds no floating-point numbers")
-    return {name: torch.from_numpy(np.asarray(array)) for name, array in arrays.items()}
+
+def describe_hdf5(path: Path, names: Collection[str]) -> dict[str, Tensor]:
+    """The datasets of these names as tensors on the meta device: no numbers are read.
+
+    Other members of their groups are listed as tensors without elements, and not opened. Links to
+    other places, storage outside of the file, and chunks (which may be compressed a thousandfold)
+    are refused.
+    """
+    with _opened(path) as file:
+        datasets, others = file.find(names)
+        described = {name: file.describe(name, dataset) for name, dataset in datasets.items()}
+    return described | {name: torch.empty(0, device="meta") for name in others}
+
+
+def read_hdf5(path: Path, names: Collection[str]) -> dict[str, Tensor]:
+    """The datasets of these names, in the byte order of this machine.
+
+    Datasets larger than their file were never written, and are refused.
+    """
+    tensors: dict[str, Tensor] = {}
+    with _opened(path) as file:
+        datasets, _ = file.find(names)
+        described = {name: file.describe(name, dataset) for name, dataset in datasets.items()}
+        size, total = path.stat().st_size, sum(tensor.nbytes for tensor in described.values())
+        if total > size:
+            raise BadInput(f"{path}: its datasets need {total:,} bytes, and it has only {size:,}")
+        for name, dataset in datasets.items():
+            tensors[name] = torch.empty_like(described[name], device="cpu")
+            dataset.read_direct(tensors[name].numpy())
+    return tensors
+
+
+def count_members(path: Path, group: str) -> int:
+    """The number of members of a group; 0 if there is no such group."""
+    with _opened(path) as file:
+        members = file.group(group)
+        return 0 if members is None else len(members)
 
 
 def write_hdf5(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -36,6 +68,75 @@ def write_hdf5(path: Path, tensors: Mapping[str, Tensor]) -> None:
     with replacing(path) as temporary, h5py.File(temporary, "w") as file:
         for name, tensor in tensors.items():
             file.create_dataset(name, data=tensor.detach().cpu().numpy())
+
+
+@dataclass(frozen=True)
+class _File:
+    """An open file, of which only what is named is opened."""
+
+    path: Path
+    root: Any
+    h5py: Any
+
+    def find(self, names: Collection[str]) -> tuple[dict[str, Any], list[str]]:
+        """What has these names, and the names of what else is in their groups."""
+        paths = [name.split("/")[:-1] for name in names]
+        groups = {"/".join(path[:depth]) for path in paths for depth in range(len(path) + 1)}
+        datasets, others = dict[str, Any](), list[str]()
+        for prefix in sorted(groups):
+            for member in self.group(prefix) or ():
+                name = f"{prefix}/{member}".lstrip("/")
+                if name in names:
+                    datasets[name] = self._member(self.group(prefix), member, name)
+                elif name not in groups or self.group(name) is None:
+                    others.append(name)
+        return datasets, others
+
+    def group(self, name: str) -> Any:
+        """The group of this path, or None if there is no such group."""
+        group = self.root
+        for step in filter(None, name.split("/")):
+            if step not in group:
+                return None
+            group = self._member(group, step, name)
+            if not isinstance(group, self.h5py.Group):
+                return None
+        return group
+
+    def describe(self, name: str, dataset: Any) -> Tensor:
+        """The shape and type of a dataset whose numbers may be read."""
+        where = f"{self.path}: {name}"
+        if not isinstance(dataset, self.h5py.Dataset) or dataset.shape is None:
+            raise BadInput(f"{where} holds no floating-point numbers")
+        if dataset.external is not None or dataset.is_virtual:
+            raise BadInput(f"{where} is stored in other files, and those are not read")
+        if dataset.chunks is not None:
+            advice = "(h5repack -l CONTI rewrites a file)"
+            raise BadInput(f"{where} is stored in chunks, not contiguously {advice}")
+        dtype = DTYPES.get(dataset.dtype.newbyteorder("="))
+        if dtype is None:
+            expected = "floating-point numbers of 16, 32 or 64 bits"
+            raise BadInput(f"{where} holds no {expected} ({dataset.dtype})")
+        return torch.empty(dataset.shape, dtype=dtype, device="meta")
+
+    def _member(self, group: Any, member: str, name: str) -> Any:
+        if not isinstance(group.get(member, getlink=True), self.h5py.HardLink):
+            raise BadInput(f"{self.path}: {name} is a link to another place; it is not followed")
+        return group[member]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[_File]:
+    """The file; what h5py finds wrong with it is reported as wrong input."""
+    check_regular(path)
+    h5py = _library(path)
+    try:
+        with h5py.File(path, "r") as root:
+            yield _File(path, root, h5py)
+    except BadInput:
+        raise
+    except (OSError, RuntimeError, KeyError, TypeError, ValueError, MemoryError) as error:
+        raise BadInput(f"{path}: cannot be read as HDF5 ({reason_of(error)})") from None
 
 
 def _library(path: Path) -> Any:

@@ -102,6 +102,8 @@ def broken(tmp_path, change) -> str:
         (lambda o: o["lstm"].update(dim=7), "tensors do not fit the model"),
         (lambda o: o["lstm"].update(dim="x"), "lstm.dim"),
         (lambda o: o["lstm"].update(n_layers=10**9), "layers are said to be in"),
+        (lambda o: o["lstm"].update(n_layers=3), "missing: RNN_0/RNN/MultiRNNCell/Cell2"),
+        (lambda o: o["char_cnn"].update(n_highway=10**9), "highway layers are said to be in"),
         (lambda o: o["char_cnn"].update(n_characters=300), "n_characters is 300, not 261 or 262"),
         (lambda o: o["char_cnn"].update(activation="cosine"), "activation is 'cosine'"),
         (lambda o: o["char_cnn"].update(filters=[[0, 1]]), "char_cnn.filters"),
@@ -152,7 +154,12 @@ def test_tensors_that_are_no_numbers_are_refused(tmp_path):
     folder = write_elmo(tmp_path)
     with h5py.File(folder / "weights.hdf5", "a") as file:
         file.create_dataset("note", data="text")
-    with pytest.raises(BadInput, match="note holds no floating-point numbers"):
+    with pytest.raises(BadInput, match="unknown: note"):
+        regard.load(folder, "cpu")
+    with h5py.File(folder / "weights.hdf5", "a") as file:
+        del file["note"], file["CNN/b_cnn_0"]
+        file.create_dataset("CNN/b_cnn_0", data="text")
+    with pytest.raises(BadInput, match="CNN/b_cnn_0 holds no floating-point numbers"):
         regard.load(folder, "cpu")
 
 

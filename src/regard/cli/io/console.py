@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,13 @@ ERR = Console(stderr=True, highlight=False, soft_wrap=True)
 
 def complain(message: str) -> None:
     """An error, in one line on standard error."""
-    ERR.print("regard: " + " ".join(message.split()), markup=False)
+    note("regard: " + " ".join(message.split()))
 
 
 def note(message: str) -> None:
-    """A message on standard error."""
-    ERR.print(message, markup=False)
+    """A message on standard error; if that cannot be written, it is lost."""
+    with suppress(OSError):
+        ERR.print(message, markup=False)
 
 
 def print_json(record: Mapping[str, Any]) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PAUSE = 0.02  # seconds without a line that end a window
 PATIENCE = 0.2  # seconds after which a window takes only lines that have arrived
 WINDOW = 4_096  # lines
+CHARACTERS = 1 << 26  # of the lines of a window, but for the last
 
 Parse = Callable[[str, str], Any]
 """From a line and its place ("file:number") to the input of a model."""
@@ -176,14 +177,17 @@ def read_windows(
 
 
 def _until_pause(lines: Iterator[Line], arrivals: Arrivals, most: int) -> Iterator[Line]:
-    """The next line, and those that follow it without a pause."""
-    yield from islice(lines, 1)
-    begun = monotonic()
-    for _ in range(most - 1):
+    """The next line, and those that follow it without a pause, as far as memory allows."""
+    begun, characters = monotonic(), 0
+    for number in range(most):
         patient = monotonic() - begun < PATIENCE
-        if not arrivals.ready(PAUSE if patient else 0):
+        if number and not arrivals.ready(PAUSE if patient else 0):
             return
-        yield from islice(lines, 1)
+        for line in islice(lines, 1):
+            characters += len(line.text)
+            yield line
+        if characters > CHARACTERS:
+            return
 
 
 def with_max_length(

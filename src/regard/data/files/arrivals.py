@@ -5,27 +5,33 @@ import select
 import stat
 from collections import deque
 from collections.abc import Iterator
+from functools import partial
 from typing import BinaryIO
 
+END = 3  # bytes by which a line that is too long is longer, with its end or without
 CHUNK = 1 << 16  # bytes read at once: the capacity of a pipe
+LONGEST = 1 << 26  # bytes of a line: a device or an archive may have no line ends at all
 
 
 class Arrivals:
     """The lines of one stream; ``ready`` tells whether the next line can be read without waiting.
 
-    A regular file is always ready.
+    A regular file is always ready. A line of more than ``longest`` bytes ends the stream: it is cut
+    off after a few bytes more.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, longest: int = LONGEST) -> None:
+        self.longest = longest
         self._stream: BinaryIO | None = None
         self._lines: deque[bytes] = deque()
         self._rest: list[bytes] = []  # of a line whose end has not arrived
+        self._length = 0  # of that
         self._ended = False
 
     def lines(self, stream: BinaryIO) -> Iterator[bytes]:
         """The lines of ``stream`` with their line ends."""
         if not _may_pause(stream):
-            yield from stream
+            yield from iter(partial(stream.readline, self.longest + END), b"")
             return
         self._stream = stream
         while True:
@@ -51,9 +57,10 @@ class Arrivals:
         *whole, rest = chunk.split(b"\n")
         for line in whole:
             self._lines.append(b"".join([*self._rest, line, b"\n"]))
-            self._rest = []
+            self._rest, self._length = [], 0
         self._rest.append(rest)
-        if not chunk:
+        self._length += len(rest)
+        if not chunk or self._length > self.longest + END:
             self._ended = True
             if last := b"".join(self._rest):
                 self._lines.append(last)

@@ -12,6 +12,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, cast
 
+from regard.data.files.arrivals import Arrivals
 from regard.data.files.fields import (
     BadExample,
     DropCounts,
@@ -25,8 +26,10 @@ from regard.data.files.fields import (
 from regard.data.files.text_files import STDIN, decoded, name_of, raw_lines, read_lines
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
+from regard.ground.files import status_of
 from regard.text.hansards import LANGUAGES
 
+LARGEST_JSON = 1 << 30  # bytes of a JSON file that is read as a whole, perhaps in one line
 Column = int | str
 Examples = Iterator[tuple[list[str], Callable[[], tuple[str, ...]]]]
 """The place of every text of each example, and what parses its texts."""
@@ -52,10 +55,7 @@ class FileSource:
     @property
     def origin(self) -> dict[str, Any]:
         """What its examples are, without reading them: its settings, sizes and times of files."""
-        try:
-            stats = [(path, Path(path).stat()) for path in self.paths if path != STDIN]
-        except OSError as error:
-            raise BadInput(f"{error.filename}: cannot be read ({error.strerror})") from None
+        stats = [(path, status_of(path)) for path in self.paths if path != STDIN]
         return {
             "kind": type(self).__name__,
             "source": asdict(cast(Any, self)),
@@ -296,7 +296,7 @@ def read_objects(path: Path, dropped: DropCounts | None) -> Iterator[tuple[str, 
 
 def read_json_file(path: Path) -> dict[str, Any]:
     """The JSON object in a file."""
-    name, text = name_of(path), "\n".join(read_lines(path))
+    name, text = name_of(path), "\n".join(read_lines(path, Arrivals(LARGEST_JSON)))
     try:
         content = json.loads(text)
     except json.JSONDecodeError as error:

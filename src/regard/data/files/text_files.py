@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from regard.data.files.arrivals import Arrivals
+from regard.data.files.arrivals import END, Arrivals
 from regard.data.files.fields import BadExample
 from regard.ground.errors import BadInput
+from regard.ground.files import check_name
 
 STDIN = "-"
 
@@ -35,8 +36,11 @@ def raw_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[by
 def ended_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[bytes]:
     """The same with their ends, each a line feed; the last line may have none."""
     with opened(path) as file:
-        mark = codecs.BOM_UTF8
-        for line in file if arrivals is None else arrivals.lines(file):
+        mark, arrivals = codecs.BOM_UTF8, arrivals or Arrivals()
+        for number, line in enumerate(arrivals.lines(file), start=1):
+            if len(line) >= arrivals.longest + END:
+                where = f"{name_of(path)}:{number}"
+                raise BadInput(f"{where}: more than {arrivals.longest:,} bytes without a line feed")
             line, mark = line.removeprefix(mark), b""
             if line:
                 yield line[:-2] + b"\n" if line.endswith(b"\r\n") else line
@@ -72,6 +76,7 @@ def decoded(raw: bytes, where: str) -> str:
 @contextlib.contextmanager
 def opened(path: str | Path) -> Iterator[BinaryIO]:
     """The bytes of a file; one that cannot be read in this block is a ``BadInput``."""
+    check_name(path)
     try:
         with _open(path) as file:
             yield file

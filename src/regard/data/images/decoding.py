@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
 from multiprocessing import get_context, parent_process
@@ -14,14 +15,17 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from regard.ground.errors import BadInput
+from regard.images.decode import PixelBudget, share_budget
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+SPAWN = get_context("spawn")
 AT_ONCE = 8  # images that a worker decodes before it answers
 AHEAD = 4  # such jobs of each worker that are begun before their results are needed
 FEW = 32  # images that are not worth the start of a process
 MOST = 8  # workers, where nobody says how many
+PIXELS = 1 << 27  # that all workers decode at once; each takes up to 8 bytes, before it is resized
 
 
 def default_workers() -> int:
@@ -78,7 +82,12 @@ class DecodingPool:
     @cached_property
     def _pool(self) -> ProcessPoolExecutor:
         """Started afresh, not forked: threads of this process do not survive a fork."""
-        return ProcessPoolExecutor(self.workers, get_context("spawn"), initializer=_begin)
+        return ProcessPoolExecutor(self.workers, SPAWN, initializer=_begin, initargs=(self.budget,))
+
+    @cached_property
+    def budget(self) -> "SharedBudget":
+        """The pixels that its workers decode at once."""
+        return SharedBudget(SPAWN)
 
     def close(self) -> None:
         """End the processes, if any were started."""
@@ -117,8 +126,35 @@ def _work(work: Callable[[Item], Result], items: list[Item]) -> list[Result]:
     return [*map(work, items)]
 
 
-def _begin() -> None:
-    """Ctrl-C is left to the process that started this one, with which this one ends."""
+class SharedBudget(PixelBudget):
+    """The pixels that all workers together may decode at once; a larger image is decoded alone."""
+
+    def __init__(self, context: Any, most: int = PIXELS):
+        self.most, self.held = most, context.Value("q", 0, lock=False)
+        self.changed = context.Condition()
+
+    @contextmanager
+    def reserved(self, pixels: int) -> Iterator[None]:
+        with self.changed:
+            self.changed.wait_for(lambda: not self.held.value or self._fits(pixels))
+            self.held.value += pixels
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.held.value -= pixels
+                self.changed.notify_all()
+
+    def _fits(self, pixels: int) -> bool:
+        return self.held.value + pixels <= self.most
+
+
+def _begin(budget: PixelBudget) -> None:
+    """Share the budget of pixels with other workers, and end with the process that started them.
+
+    Ctrl-C is left to that process.
+    """
+    share_budget(budget)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
 

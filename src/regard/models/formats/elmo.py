@@ -29,9 +29,11 @@ from regard.models.papers import elmo
 from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
 from regard.weights import Extras, Join, Reshape, Rule, Transpose, WeightMap
 from regard.weights.files import load_weights, weights_of
-from regard.weights.hdf5 import read_hdf5, write_hdf5
+from regard.weights.hdf5 import count_members, describe_hdf5, read_hdf5, write_hdf5
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"  # a published name may have more before these
+CELLS = "RNN_0/RNN/MultiRNNCell"  # the group of the layers that read forwards
+TENSORS_PER_LAYER = 6  # three in each direction
 
 
 @dataclass(frozen=True)
@@ -91,10 +93,11 @@ def read(folder: Path, device: torch.device | str) -> LoadedModel:
         facts = read_facts(CONFIG_MAP, DEFAULTS, config, ())
     except BadInput as error:
         raise BadInput(f"{where}: {error}") from None
-    file = read_hdf5(weights)
-    check_depth(facts, len(file), where)
-    shapes = weights_of(build_facts(facts, "meta", where))
-    tensors, _ = weight_map(facts).read(file, shapes, str(weights))
+    _check_layers(facts, weights, where)
+    expected, mapped = weights_of(build_facts(facts, "meta", where)), weight_map(facts)
+    names = mapped.write(expected, Extras()).keys()
+    mapped.read(describe_hdf5(weights, names), expected, str(weights))  # before memory is taken
+    tensors, _ = mapped.read(read_hdf5(weights, names), expected, str(weights))
     module = build_facts(facts, device, where)
     load_weights(module, tensors, str(weights))
     tokenizer = CharacterTokenizer(CharacterVocabulary(facts.trunk.embed.longest))
@@ -139,6 +142,14 @@ def weight_map(facts: TrunkWithHeads) -> WeightMap:
             Rule(theirs + "W_P_0", ours + "projection", matrix(cells, stack.width)),
         )
     )
+
+
+def _check_layers(facts: Any, weights: Path, where: str) -> None:
+    """Refuse more layers than the file has groups: building them could be endless."""
+    check_depth(facts, TENSORS_PER_LAYER * count_members(weights, CELLS), where)
+    highways, groups = facts.trunk.embed.highways, count_members(weights, "")
+    if highways > groups:
+        raise BadInput(f"{where}: {highways} highway layers are said to be in {groups} groups")
 
 
 def _linear(file: str, ours: str) -> tuple[Rule, Rule]:

@@ -32,9 +32,9 @@ def write(folder: Path, model: LoadedModel, format: str = "regard") -> None:
 
 def save(folder: Path, model: LoadedModel, format: str, *, overwrite: bool = False) -> None:
     """``write``, but what is in the folder is only replaced with ``overwrite``."""
-    if folder.is_file():
-        raise BadInput(f"{folder}: is a file, not a folder")
     with writing(folder):
+        if folder.is_file():
+            raise BadInput(f"{folder}: is a file, not a folder")
         if not (overwrite or is_vacant(folder)):
             raise BadInput(f"{folder}: is there already; save(..., overwrite=True) replaces it")
         write(folder, model, format)

@@ -21,7 +21,7 @@ class Job:
     neither compiled nor captured; the batches of one ``in_rectangles`` are padded on CUDA, and its
     steps captured by shape. ``data`` describes the training data in short,
     ``split_data`` the same where development examples are held out of it; ``remarks`` are about the
-    first weights.
+    first weights. ``check_folder`` is called before the leader writes.
     """
 
     recipe: Recipe
@@ -37,5 +37,6 @@ class Job:
     eager: bool = False
     in_rectangles: bool = False
     remarks: tuple[str, ...] = ()
+    check_folder: Callable[[], None] = lambda: None
     budget_seconds: float = float("inf")
     stop_requested: Callable[[], bool] = lambda: False

@@ -26,6 +26,7 @@ class RunStore:
         """Write a checkpoint and delete those that are no longer needed."""
         carried = {CARRIED: self.carried.gather()} if self.carried.streams else {}
         if self.world.is_leader:
+            self.job.check_folder()
             self.checkpoints.save(progress, {**self.trainable.tensors(), **carried})
             self.prune(progress)
         self.world.barrier()
