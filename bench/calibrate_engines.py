@@ -16,25 +16,29 @@ import json
 import os
 import statistics
 import time
+from collections.abc import Callable
 from functools import partial
 from itertools import product
 
 import torch
-from measure import take_turns
-from translate import TINY, Given, Ids, Ours, random_model
+from measure import take_turns, timed_here
+from peers.decoding import Ids, Work
+from translate import random_ids, random_model, translator
 
 from regard.decoding.cpp import obstacle
 from regard.ground.machine import instruction_set
 
 
-def medians(systems: dict[str, Ours], batch: Ids, threads: int, rounds: int) -> dict[str, float]:
+def medians(
+    systems: dict[str, Callable[[Ids], Ids]], batch: Ids, threads: int, rounds: int
+) -> dict[str, float]:
     """Seconds of each engine."""
     torch.set_num_threads(threads)
     each = {name: partial(system, batch) for name, system in systems.items()}
     for work in each.values():  # warm up
         work()
     clock = time.process_time if threads == 1 else None
-    taken = take_turns(each, rounds, clock=clock)
+    taken = take_turns(timed_here(each, clock), rounds)
     return {name: statistics.median(values) for name, values in taken.items()}
 
 
@@ -51,14 +55,16 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.tiny:
         asked.batch, asked.tokens, asked.rounds = [1, 4], 3, 1
-    model, facts, marks, ids = random_model(TINY if asked.tiny else {})
+    model, facts, marks = random_model(recurrent=False, tiny=asked.tiny)
+    ids = random_ids(facts.source.embed.vocab, marks.eos)
     if obstacle(model):
         raise SystemExit("no compiled steps on this machine: there is nothing to choose")
     slower: dict[tuple[str, int], float] = {}
     for precision, beam in product(asked.precision, asked.beam):
-        given = Given(model, facts, marks, beam, asked.tokens)
+        work = Work(ids, marks, beam, asked.tokens)
         systems = {
-            name: Ours(given, "cpu", precision, fast=name == "cpp") for name in ("cpp", "torch")
+            name: translator(model, work, "cpu", precision, fast=name == "cpp")
+            for name in ("cpp", "torch")
         }
         for batch, threads in product(asked.batch, asked.threads):
             taken = medians(systems, ids[:batch], threads, asked.rounds)

@@ -23,9 +23,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from measure import half, interval, ratio, rounded, seconds_of, setting, take_turns
+from measure import interval, ratio, rounded, take_turns, timed_here
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
+from worker import place, seconds_of
 
 from regard.ground.batch import PackedTokens, TokenRow, pack_rows
 from regard.ground.machine import has
@@ -37,6 +38,11 @@ from regard.parts.linear.convert import convert
 from regard.training.loop.microbatch import EagerStep
 
 Step = Callable[[], Tensor]
+
+
+def half() -> torch.autocast:
+    """bf16 autocast where the machine has bf16, else nothing."""
+    return torch.autocast("cpu", torch.bfloat16, enabled=has("bf16"))
 
 
 def sentences(count: int, vocab: int, draw: np.random.Generator) -> list[TokenRow]:
@@ -208,7 +214,7 @@ def tuning(facts: TrunkWithHeads, rows: list[TokenRow], count: int) -> dict[str,
     mixed = [[rows[at] for at in sorted(order[i : i + count])] for i in range(0, len(rows), count)]
     ours = [objective.collate([(row, [at % 2]) for at, row in enumerate(some)]) for some in mixed]
     alike = [(padded(some), torch.arange(len(some)) % 2) for some in chunks(rows, count)]
-    micro = EagerStep(lambda batch: objective(module, batch), lambda: half("cpu"))
+    micro = EagerStep(lambda batch: objective(module, batch), lambda: half())
     optimisers = [torch.optim.AdamW(m.parameters(), lr=1e-6, fused=True) for m in (module, theirs)]
     module.train()
 
@@ -221,7 +227,7 @@ def tuning(facts: TrunkWithHeads, rows: list[TokenRow], count: int) -> dict[str,
 
     def their_steps() -> Tensor:
         for inputs, labels in alike:
-            with half("cpu"):
+            with half():
                 loss = theirs(**inputs, labels=labels).loss
             loss.backward()
             optimisers[1].step()
@@ -256,7 +262,7 @@ def main() -> None:
     with torch.inference_mode(not asked.tune):
         systems = tuning(facts, rows, count) if asked.tune else reading(facts, rows)
         said = {name: step() for name, step in systems.items()}  # warm up
-        taken = take_turns(systems, asked.rounds, limit=asked.seconds, most=asked.most)
+        taken = take_turns(timed_here(systems), asked.rounds, limit=asked.seconds, most=asked.most)
     report(taken, {} if asked.tune else said, sum(len(row.tokens) for row in rows))
 
 
@@ -274,7 +280,7 @@ def report(taken: dict[str, list[float]], said: dict[str, Tensor], real: int) ->
             alike = cosine_similarity(said[name], said[first]).min()
             line["lowest_cosine"] = round(float(alike), 6)
         print(json.dumps(line), flush=True)
-    print(json.dumps(setting()))
+    print(json.dumps(place()))
 
 
 if __name__ == "__main__":

@@ -24,10 +24,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from worker import seconds_of
+
 MEASURED, NOMINAL = 784e12, 989e12  # bf16 products a second on an H200: a large matmul; the sheet
 CLEAR = 0.05  # how often an interval may miss
 WORKER = Path(__file__).with_name("worker.py")
 OURS = "regard"
+ENVIRONMENT = dict(os.environ)  # that of systems: importing regard, later, sets variables for torch
 
 
 class Spec(NamedTuple):
@@ -60,6 +63,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=self.log,
             start_new_session=True,
+            env=ENVIRONMENT,
         )
         self.unread = b""
         self.result: Any = None
@@ -291,6 +295,13 @@ def setting(workers: Mapping[str, Worker]) -> dict[str, Any]:
     for worker in workers.values():
         places |= worker.place
     return {**places, "date": date.today().isoformat()}
+
+
+def timed_here(
+    systems: Mapping[str, Callable[[], Any]], clock: Callable[[], float] | None = None
+) -> dict[str, Callable[[], float]]:
+    """Systems of this process, for ``take_turns``."""
+    return {name: lambda work=work: seconds_of(work, clock) for name, work in systems.items()}
 
 
 def take_turns(

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import torch
 from encoder_cpu import sentences
-from measure import interval, ratio, rounded, setting, take_turns
+from measure import interval, ratio, rounded, take_turns, timed_here
+from worker import place
 
 import regard
 from regard.ground.batch import pack_rows
@@ -57,7 +58,7 @@ def main() -> None:
     with torch.inference_mode():
         for step in systems.values():  # warm up
             step()
-        taken = take_turns(systems, asked.rounds, limit=asked.seconds, most=asked.most)
+        taken = take_turns(timed_here(systems), asked.rounds, limit=asked.seconds, most=asked.most)
     first = taken[asked.folders[0]]
     for folder, times in taken.items():
         line = {
@@ -68,7 +69,7 @@ def main() -> None:
             "rounds": len(times),
         }
         print(json.dumps(line), flush=True)
-    print(json.dumps(setting()))
+    print(json.dumps(place()))
 
 
 if __name__ == "__main__":

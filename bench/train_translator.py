@@ -35,19 +35,19 @@ from regard.models.facts import EncoderDecoder, change
 from regard.models.papers.transformer import BASE
 from regard.objectives.seq2seq import Seq2Seq
 
-VOCAB, MARKS = 32_000, Marks()
+MARKS = Marks()
 ADAM = {"kind": "adam", "rate": 1e-4, "betas": (0.9, 0.98), "eps": 1e-9, "decay": 0.0, "clip": 1.0}
 SIZES = {
-    "base": {},
-    "small": {"width": 256, "inner": 1_024, "depth": 3, "heads": 4},
-    "tiny": {"width": 32, "inner": 64, "depth": 1, "heads": 2},
+    "base": {"vocab": 32_000},
+    "small": {"vocab": 32_000, "width": 256, "inner": 1_024, "depth": 3, "heads": 4},
+    "tiny": {"vocab": 500, "width": 32, "inner": 64, "depth": 1, "heads": 2},
 }
 PEERS = ("eager", "compiled")
 
 
 def facts_of(size: str) -> EncoderDecoder:
     """A Transformer with Marian's order of sines and cosines."""
-    return change(BASE, vocab=VOCAB, halves=True, **SIZES[size])
+    return change(BASE, halves=True, **SIZES[size])
 
 
 def our_step(facts: EncoderDecoder, corpus: dict[str, Any]) -> Step:
@@ -105,7 +105,7 @@ def main() -> None:
     size = "tiny" if asked.tiny else "small" if asked.small else "base"
     rows, longest = max(1, asked.tokens // 8), min(128, asked.tokens)
     corpus = {"steps": asked.steps, "tokens": asked.tokens, "rows": rows, "longest": longest}
-    corpus["vocab"] = VOCAB
+    corpus["vocab"] = SIZES[size]["vocab"]
     with TemporaryDirectory() as folder:
         if asked.curves:
             curves(size, corpus, asked.curves, Path(folder))

@@ -19,14 +19,13 @@ CUDA too if its wheel finds the libraries it wants there.
 
 import argparse
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import torch
-from as_ctranslate2 import write_ctranslate2
 from measure import Spec, add_options, emit, print_decoding, running, setting
 from ours import BAHDANAU, BAHDANAU_TINY, write_marian
 from peers.decoding import Ids, Marks, Work, rounds_over
@@ -44,7 +43,7 @@ from regard.search import Beam, Constraints, Greedy
 VOCAB, WORDS, SOURCE = 32_000, 30, 27
 TRAINED_WORDS = 96
 TRANSFORMER = change(BASE, vocab=VOCAB, halves=True)
-TINY = {"width": 32, "inner": 64, "depth": 2, "heads": 2}
+TINY = {"vocab": 500, "width": 32, "inner": 64, "depth": 2, "heads": 2}
 COMPUTE_TYPES = {  # of CTranslate2
     "cpu": {"fp32": "float32", "int8": "int8"},
     "cuda": {"bf16": "bfloat16", "int8": "int8_bfloat16"},
@@ -89,18 +88,10 @@ def text_ids(tokenizer: Any, file: str) -> Ids:
     return [[*ids, tokenizer.eos] for ids in tokenizer.encode_all(lines)]
 
 
-def ours(
-    folder: str,
-    model: str | None,
-    recurrent: bool,
-    tiny: bool,
-    device: str,
-    precision: str,
-    fast: bool = True,
-) -> System:
-    """regard: ``fast``, in C++ or CUDA graphs, or by torch's operators."""
-    work = Work.read(folder)
-    module = (stored_model(model)[0] if model else random_model(recurrent, tiny))[0]
+def translator(
+    module: Any, work: Work, device: str, precision: str, fast: bool = True
+) -> Callable[[Ids], Ids]:
+    """regard's translations: ``fast``, in C++ or CUDA graphs, or by torch's operators."""
     marks, name = work.marks, "torch"
     limits = Constraints(marks.bos, marks.eos, work.longest, forbidden=(marks.pad,))
     if device == "cuda":
@@ -119,7 +110,22 @@ def ours(
         state = decoding.open(module, source, capacity=work.longest + 1, engine=engine)
         return [list(hypotheses[0].tokens) for hypotheses in search(state, limits)]
 
-    return rounds_over(work.ids, translate)
+    return translate
+
+
+def ours(
+    folder: str,
+    model: str | None,
+    recurrent: bool,
+    tiny: bool,
+    device: str,
+    precision: str,
+    fast: bool = True,
+) -> System:
+    """regard over the sentences of a folder."""
+    work = Work.read(folder)
+    module = (stored_model(model)[0] if model else random_model(recurrent, tiny))[0]
+    return rounds_over(work.ids, translator(module, work, device, precision, fast))
 
 
 def specs_of(
@@ -155,6 +161,8 @@ def ctranslate2_specs(
     asked: argparse.Namespace, device: str, loaded: Loaded, folder: Path
 ) -> dict[str, Spec]:
     """CTranslate2, if it is installed and the model has a form that it reads."""
+    from as_ctranslate2 import write_ctranslate2
+
     model = str(folder / "ctranslate2")
     try:
         write_ctranslate2(*loaded, model)

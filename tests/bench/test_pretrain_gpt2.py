@@ -1,68 +1,58 @@
 """The benchmark of GPT-2: systems learn the same rows alike, and all of it runs at tiny size."""
 
-import copy
-import json
-import sys
-
-import numpy as np
 import pytest
 import torch
 
-from regard.ground.batch import BatchLimits
 from regard.models.facts import change
-from regard.models.papers import gpt2
 
 pytest.importorskip("transformers")
-CPU = torch.device("cpu")
+COMPILED = ("plain", "compiled")
+
+
+def slow(value):
+    return pytest.param(value, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
     "peers",
     [
         [],
-        pytest.param(["plain"], marks=pytest.mark.slow),
-        pytest.param(["plain", "eager", "compiled"], marks=pytest.mark.slow),
+        ["eager"],
+        slow(["plain", "eager", "compiled"]),
     ],
 )
-def test_it_runs(peers, monkeypatch, capsys):
+def test_it_runs(peers, printed):
     import pretrain_gpt2
 
-    monkeypatch.setattr(sys, "argv", ["pretrain_gpt2", "--tiny", "--peers", *peers])
-    pretrain_gpt2.main()
-    *systems, place = map(json.loads, capsys.readouterr().out.splitlines())
-    names = ["regard", *(pretrain_gpt2.PEERS[one].name for one in peers)]
+    *systems, place = printed(pretrain_gpt2, "--tiny", "--peers", *peers)
+    names = ["regard", *(pretrain_gpt2.PEERS[one] for one in peers)]
     assert [one["system"] for one in systems] == names
     assert all(one["tokens_per_second"][0] > 0 for one in systems)
     assert len({round(one["first_loss"], 2) for one in systems}) == 1
     assert place["rows"] == 4 and place["length"] == 64
 
 
-@pytest.mark.slow
-def test_all_systems_have_the_same_losses_with_the_same_weights(monkeypatch):
+@pytest.mark.parametrize("form", ["eager", "plain-eager", *(slow(form) for form in COMPILED)])
+def test_all_systems_have_the_same_losses_with_the_same_weights(form, tmp_path):
     """In fp32; also after steps, by the same optimiser."""
     import pretrain_gpt2
+    from peers.gpt2 import causal_lm
 
-    facts = pretrain_gpt2.OBJECTIVE.fit(change(gpt2.SMALL, **pretrain_gpt2.TINY))
-    facts = change(facts, dropout=0.0, attention_dropout=0.0)
-    monkeypatch.setattr(pretrain_gpt2, "half", lambda device: torch.autocast("cpu", enabled=False))
-    torch.manual_seed(3)
-    model = facts.build()
-    steps = [pretrain_gpt2.ours(copy.deepcopy(model), BatchLimits(4 * 20, 4, 20), CPU)]
-    for _, like, compiled in pretrain_gpt2.PEERS.values():
-        steps.append(pretrain_gpt2.theirs(like(model, facts), CPU, compiled=compiled))
-    rows = pretrain_gpt2.rows_of(12, 20, 320, np.random.default_rng(1))
-    for batch in (rows[:4], rows[4:8], rows[8:]):
-        expected, *losses = (step(batch) for step in steps)
-        for loss in losses:
-            torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-5)
+    corpus = {"corpus": {"count": 12, "length": 20, "vocab": 320}, "rows": 4}
+    pretrain_gpt2.write_initial(pretrain_gpt2.facts_of("small", tiny=True), tmp_path)
+    ours = pretrain_gpt2.ours("small", tiny=True, **corpus)
+    theirs = causal_lm(form, str(tmp_path), **corpus, optimiser=pretrain_gpt2.ADAMW)
+    for _ in range(2):
+        torch.testing.assert_close(theirs.work(), ours.work(), rtol=1e-5, atol=1e-5)
 
 
-def test_tokens_that_fill_up_the_vocabulary_have_zero_vectors():
+def test_tokens_that_fill_up_the_vocabulary_have_zero_vectors(tmp_path):
     import pretrain_gpt2
-    from plain_gpt import PlainGPT
+    from peers.plain_gpt import PlainGPT
 
-    facts = pretrain_gpt2.OBJECTIVE.fit(change(gpt2.SMALL, **pretrain_gpt2.TINY | {"vocab": 300}))
-    model = facts.build()
-    token = PlainGPT.like(model, facts).token.weight
+    facts = change(pretrain_gpt2.facts_of("small", tiny=True), vocab=300)
+    pretrain_gpt2.write_initial(facts, tmp_path)
+    token = PlainGPT.from_folder(tmp_path).token.weight
     assert len(token) == 320 and not token[300:].any()
-    assert torch.equal(token[:300], model.trunk.embed.token.weight)
+    expected = pretrain_gpt2.initial_model(facts).trunk.embed.token.weight
+    assert torch.equal(token[:300], expected)

@@ -1,8 +1,6 @@
 """The benchmark of Bahdanau's translator: all of it runs at tiny size, and its losses agree."""
 
 import gzip
-import json
-import sys
 from importlib.util import find_spec
 
 import numpy as np
@@ -10,29 +8,24 @@ import pytest
 import torch
 
 from regard.ground.batch import RectangleLimits
-from regard.models.facts import change
 
 CPU = torch.device("cpu")
 joeynmt = pytest.mark.skipif(find_spec("joeynmt") is None, reason="JoeyNMT is not installed")
 
 
-def printed(monkeypatch, capsys, *options):
+def test_it_runs(printed):
     import train_recurrent
 
-    monkeypatch.setattr(sys, "argv", ["train_recurrent", "--tiny", *options])
-    train_recurrent.main()
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-
-
-def test_it_runs(monkeypatch, capsys):
-    *systems, place = printed(monkeypatch, capsys)
+    *systems, place = printed(train_recurrent, "--tiny")
     assert [one["system"] for one in systems][:2] == ["regard", "regard, eager"]
     assert all(one["tokens_per_second"][0] > 0 for one in systems)
-    assert place["pairs"] == 64 and place["batches"] > 1
+    assert place["pairs"] == 64 and systems[0]["batches"] > 1
 
 
-def test_rectangles_and_free_shapes_have_the_same_losses(monkeypatch, capsys):
-    *steps, apart = printed(monkeypatch, capsys, "--curves", "5")
+def test_rectangles_and_free_shapes_have_the_same_losses(printed):
+    import train_recurrent
+
+    *steps, apart = printed(train_recurrent, "--tiny", "--curves", "5")
     assert [one["step"] for one in steps] == [0, 1, 2, 3, 4]
     assert len({one["regard"] for one in steps}) == 5  # it learns
     assert apart["largest"] < 1e-5
@@ -40,13 +33,11 @@ def test_rectangles_and_free_shapes_have_the_same_losses(monkeypatch, capsys):
 
 def test_both_systems_read_every_pair_once():
     import train_recurrent
+    from corpus import bucketed_pairs, short_pairs
 
-    draw, limits = np.random.default_rng(1), RectangleLimits(256, 512, 96)
-    pairs = train_recurrent.random_pairs(100, 1_000, draw)
-    for batches in (
-        train_recurrent.packed(pairs, limits, draw),
-        train_recurrent.bucketed(pairs, 256, draw),
-    ):
+    pairs = short_pairs(100, 1_000, 96)
+    packed = train_recurrent.packed(pairs, RectangleLimits(256, 512, 96))
+    for batches in (packed, bucketed_pairs(pairs, 256)):
         assert sorted(map(id, pairs)) == sorted(id(pair) for batch in batches for pair in batch)
     lengths = [len(source) for source, _ in pairs]
     assert 11 < np.mean(lengths) < 15 and 3 < np.std(lengths) < 5
@@ -64,13 +55,10 @@ def test_real_pairs_are_read_in_subwords(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_its_translations_are_timed(beam, monkeypatch, capsys):
+def test_its_translations_are_timed(beam, printed):
     import translate
 
-    options = ["--tiny", "--recurrent", "--beam", str(beam)]
-    monkeypatch.setattr(sys, "argv", ["translate", *options])
-    translate.main()
-    *systems, _ = map(json.loads, capsys.readouterr().out.splitlines())
+    *systems, _ = printed(translate, "--tiny", "--recurrent", "--beam", str(beam))
     assert {one["batch"] for one in systems} == {1, 4}
     assert systems[0]["system"] == "regard fp32, torch" and systems[0]["beam"] == beam
     assert all(one["tokens_per_second"][0] > 0 for one in systems)
@@ -80,16 +68,20 @@ def test_its_translations_are_timed(beam, monkeypatch, capsys):
 def test_the_peer_learns_and_ignores_padding():
     """The loss of two sentences together is that of both alone."""
     import train_recurrent
+    from corpus import short_pairs
+    from peers.joeynmt import JoeyModel, import_joeynmt, training_step
 
-    assert train_recurrent.find_joeynmt(None)
-    facts = change(train_recurrent.FACTS, **train_recurrent.TINY, dropout=0.0)
-    pairs = train_recurrent.random_pairs(2, 1_000, np.random.default_rng(3))
+    import_joeynmt(None)
+    pairs = short_pairs(2, 1_000, 96)
     assert len(pairs[0][0]) != len(pairs[1][0])
-    losses = []
-    for batch in (pairs, pairs[:1], pairs[1:]):
+
+    def new_step():
         torch.manual_seed(1)
-        losses.append(float(train_recurrent.joey(facts, CPU)(batch)))
+        model = JoeyModel(1_000, width=32, embedding=16, dropout=0.0)
+        return training_step(model, train_recurrent.ADAM, CPU, "fp32")
+
+    losses = [float(new_step()(batch)) for batch in (pairs, pairs[:1], pairs[1:])]
     sizes = [len(target) + 1 for _, target in pairs]
     assert losses[0] == pytest.approx(np.average(losses[1:], weights=sizes), rel=1e-5)
-    step = train_recurrent.joey(facts, CPU)
+    step = new_step()
     assert float(step(pairs)) > float([step(pairs) for _ in range(5)][-1])
