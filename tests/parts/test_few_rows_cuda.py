@@ -9,12 +9,13 @@ from regard.parts.activation import ACTIVATIONS
 from regard.parts.kernels import decode_step, few_rows
 from regard.parts.kernels.early_start import can_start_early
 from regard.parts.kernels.few_rows import Tiling, linear
+from triton_device import DEVICE, HALVES, INTERPRETED, each_half, on_device
 
-pytestmark = pytest.mark.gpu
+pytestmark = on_device
 
-SIZES = [(768, 2304), (3072, 768), (1600, 1600), (768, 50_257), (64, 40), (33, 70), (100, 7)]
+SMALL = [(64, 40), (33, 70), (100, 7)]
+SIZES = [*SMALL, (768, 2304), (3072, 768), (1600, 1600), (768, 50_257)]
 NEAR = {torch.bfloat16: 4e-3, torch.float16: 5e-4}  # half a unit in the last place, and a bit
-each_half = pytest.mark.parametrize("dtype", NEAR, ids=str)
 each_count = pytest.mark.parametrize("rows", [1, 2, 7, 16])
 
 
@@ -23,7 +24,7 @@ def layer_and_norm(inputs: int, outputs: int, dtype: torch.dtype, bias: bool = T
     layer, norm = nn.Linear(inputs, outputs, bias=bias), nn.LayerNorm(inputs)
     nn.init.normal_(norm.weight, 1.0, 0.3)
     nn.init.normal_(norm.bias)
-    return layer.to("cuda", dtype), norm.to("cuda", dtype)
+    return layer.to(DEVICE, dtype), norm.to(DEVICE, dtype)
 
 
 def exact(x_RD: Tensor, layer: nn.Linear, norm=None, activation=None, residual_RF=None) -> Tensor:
@@ -45,13 +46,13 @@ def near(found: Tensor, wanted: Tensor) -> None:
 
 @each_half
 @each_count
-@pytest.mark.parametrize("inputs,outputs", SIZES)
+@pytest.mark.parametrize("inputs,outputs", SMALL if INTERPRETED else SIZES)
 @torch.inference_mode()
 def test_a_linear_layer(inputs, outputs, rows, dtype):
     layer, norm = layer_and_norm(inputs, outputs, dtype)
     assert few_rows.fits(layer, rows)
-    x_RD = (3 * torch.randn(rows, inputs, device="cuda") + 1).to(dtype)
-    residual_RF = torch.randn(rows, outputs, device="cuda").to(dtype)
+    x_RD = (3 * torch.randn(rows, inputs, device=DEVICE) + 1).to(dtype)
+    residual_RF = torch.randn(rows, outputs, device=DEVICE).to(dtype)
     near(linear(x_RD, layer), exact(x_RD, layer))
     near(linear(x_RD, layer, norm=norm), exact(x_RD, layer, norm))
     found = linear(x_RD, layer, residual_RF=residual_RF)
@@ -65,8 +66,8 @@ def test_a_linear_layer(inputs, outputs, rows, dtype):
 def test_all_at_once_with_every_activation(name, rows, dtype):
     layer, norm = layer_and_norm(96, 80, dtype, bias=name != "relu")
     nn.init.normal_(layer.weight, std=0.5)
-    x_RD = torch.randn(rows, 96, device="cuda").to(dtype)
-    residual_RF = torch.randn(rows, 80, device="cuda").to(dtype)
+    x_RD = torch.randn(rows, 96, device=DEVICE).to(dtype)
+    residual_RF = torch.randn(rows, 80, device=DEVICE).to(dtype)
     around = {"norm": norm, "activation": ACTIVATIONS[name], "residual_RF": residual_RF}
     near(linear(x_RD, layer, **around), exact(x_RD, layer, **around))
 
@@ -74,8 +75,8 @@ def test_all_at_once_with_every_activation(name, rows, dtype):
 @each_count
 @torch.inference_mode()
 def test_rows_do_not_depend_on_each_other(rows):
-    layer, norm = layer_and_norm(200, 300, torch.bfloat16)
-    x_RD = torch.randn(16, 200, device="cuda").bfloat16()
+    layer, norm = layer_and_norm(200, 300, HALVES[0])
+    x_RD = torch.randn(16, 200, device=DEVICE).to(HALVES[0])
     together = linear(x_RD, layer, norm=norm)
     if rows > 1:
         assert torch.equal(linear(x_RD[:rows], layer, norm=norm), together[:rows])
@@ -87,12 +88,12 @@ def test_rows_do_not_depend_on_each_other(rows):
 @pytest.mark.parametrize("rows", [1, 4])
 @torch.inference_mode()
 def test_kernels_that_start_early_wait_for_what_they_read(rows):
-    if not can_start_early(torch.device("cuda")):
+    if not can_start_early(torch.device(DEVICE)):
         pytest.skip("from Hopper on")
     layer, norm = layer_and_norm(256, 256, torch.bfloat16)
     results = []
     for early in (False, True):
-        x_RD = torch.linspace(-2, 2, rows * 256, device="cuda").view(rows, 256).bfloat16()
+        x_RD = torch.linspace(-2, 2, rows * 256, device=DEVICE).view(rows, 256).bfloat16()
         tiling = Tiling(16, early=early)
         for _ in range(50):  # each reads what the one before has written
             x_RD = linear(x_RD, layer, norm=norm, residual_RF=x_RD, tiling=tiling)
@@ -105,10 +106,11 @@ def test_kernels_that_start_early_wait_for_what_they_read(rows):
 def test_writing_and_attending_in_one_launch(value, dtype):
     rows, heads, size, capacity = 4, 3, 64, 300
     shapes = [(rows, heads, each) for each in (size, size, value)]
-    q, k, v = (torch.randn(shape, device="cuda").to(dtype) for shape in shapes)
-    past = [torch.randn(rows, capacity, *x.shape[1:], device="cuda").to(dtype) for x in (k, v)]
-    lengths_R = torch.tensor([1, 128, 129, 300], dtype=torch.int32, device="cuda")
-    own_R = torch.arange(rows, dtype=torch.int32, device="cuda")
+    q, k, v = (torch.randn(shape, device=DEVICE).to(dtype) for shape in shapes)
+    past = [torch.randn(rows, capacity, *x.shape[1:], device=DEVICE).to(dtype) for x in (k, v)]
+    past[0][:, 128:] *= 2  # later blocks of keys have higher scores, too
+    lengths_R = torch.tensor([1, 128, 129, 300], dtype=torch.int32, device=DEVICE)
+    own_R = torch.arange(rows, dtype=torch.int32, device=DEVICE)
     owners_RS = own_R[:, None].repeat(1, capacity)
     owners_RS[3, :100] = 2  # of another row, and written long ago
     positions_R = lengths_R.long() - 1
@@ -116,5 +118,6 @@ def test_writing_and_attending_in_one_launch(value, dtype):
     decode_step.write(*wanted_past, k, v, positions_R)
     wanted = decode_step.plain(q.float(), *wanted_past, owners_RS, lengths_R, 0.125)
     found = decode_step.write_and_attend(q, k, v, *past, positions_R, owners_RS, lengths_R, 0.125)
-    near(found, wanted)
+    for row in range(rows):  # the mean of many values is small
+        near(found[row], wanted[row])
     assert all(map(torch.equal, past, wanted_past))

@@ -15,9 +15,9 @@ from regard.parts.attention import Heads
 from regard.parts.kernels import relative
 from regard.parts.mask import earlier, earlier_or_itself
 from regard.parts.relative_score import distances_between
+from triton_device import DEVICE, each_half, on_device
 
-pytestmark = pytest.mark.gpu
-each_half = pytest.mark.parametrize("dtype", relative.HALVES, ids=str)
+pytestmark = on_device
 NEAR = {torch.bfloat16: 1e-2, torch.float16: 2e-3}
 
 
@@ -50,15 +50,15 @@ def inputs(dtype, rows=3, queries=70, keys=90, heads=2, size=64, seed=1) -> Inpu
     torch.manual_seed(seed)
 
     def random(*shape: int) -> Tensor:
-        return torch.randn(*shape, device="cuda").to(dtype).requires_grad_()
+        return torch.randn(*shape, device=DEVICE).to(dtype).requires_grad_()
 
     def integers(high: int, count: int) -> Tensor:
-        return torch.randint(high, (rows, count), device="cuda")
+        return torch.randint(high, (rows, count), device=DEVICE)
 
     both = random(rows, keys, 2, heads, size)
     by_distance = random(heads, rows, queries, 2 * keys).transpose(0, 1)
     tensors = random(rows, queries, heads, size), both[:, :, 0], both[:, :, 1], by_distance
-    order = torch.rand(rows, keys, device="cuda").argsort(-1)
+    order = torch.rand(rows, keys, device=DEVICE).argsort(-1)
     order[1, keys // 2 :] = relative.NEVER
     limit = integers(keys, queries)
     limit[:, 0] = 0
@@ -68,7 +68,7 @@ def inputs(dtype, rows=3, queries=70, keys=90, heads=2, size=64, seed=1) -> Inpu
         (*tensors, random(2, rows, heads, queries)),
         torch.stack(of_queries).int(),
         torch.stack(of_keys).int(),
-        torch.randint(1 << 31, (1,), device="cuda"),
+        torch.randint(1 << 31, (1,), device=DEVICE),
     )
 
 
@@ -105,7 +105,7 @@ def test_outputs_and_gradients(dtype, sizes):
 @each_half
 def test_dropout_drops_its_share_and_has_the_gradient_of_what_it_dropped(dtype):
     given = inputs(dtype, rows=2, queries=64, keys=64)
-    identity = torch.eye(64, device="cuda", dtype=dtype)[None, :, None].expand(2, -1, 2, -1)
+    identity = torch.eye(64, device=DEVICE, dtype=dtype)[None, :, None].expand(2, -1, 2, -1)
     shown = given._replace(tensors=(*given.tensors[:2], identity, *given.tensors[3:]))
     weights_BHLS = shown.plain().transpose(1, 2)
     seen_BHLS = weights_BHLS > 1e-4
@@ -127,19 +127,19 @@ def test_dropout_drops_its_share_and_has_the_gradient_of_what_it_dropped(dtype):
 @pytest.mark.parametrize("memory", [0, 4])
 def test_both_streams_agree_with_the_definition(lengths, memory):
     torch.manual_seed(1)
-    attention = TwoStreamAttention(32, Heads(2, 16, 16), 0.0).cuda()
+    attention = TwoStreamAttention(32, Heads(2, 16, 16), 0.0).to(DEVICE)
     for parameter in attention.score.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
-    layout = Layout.ragged(lengths, "cuda")
-    orders = torch.cat([torch.randperm(length) for length in lengths]).cuda()
-    segments = torch.randint(2, (layout.tokens,), device="cuda")
+    layout = Layout.ragged(lengths, DEVICE)
+    orders = torch.cat([torch.randperm(length) for length in lengths]).to(DEVICE)
+    segments = torch.randint(2, (layout.tokens,), device=DEVICE)
     layout = two_stream.replace(layout, orders_T=orders, segments_T=segments)
     predicted = layout.offsets[:-1].long().clamp(max=layout.tokens - 1)
     chosen = two_stream._layout_of(predicted, layout)
     streams = [Stream(CONTENT, layout, earlier_or_itself), Stream(QUERY, chosen, earlier)]
     keys = two_stream._after_memory(layout, memory) if memory else layout
-    states = torch.randn(len(lengths), memory, 32, device="cuda") if memory else None
-    x_ND = torch.randn(layout.tokens + len(lengths), 32, device="cuda")
+    states = torch.randn(len(lengths), memory, 32, device=DEVICE) if memory else None
+    x_ND = torch.randn(layout.tokens + len(lengths), 32, device=DEVICE)
     distances = distances_between(layout, keys, 32)
 
     def run(dtype):
