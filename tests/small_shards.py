@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from regard.data.shards import Ids, TokenShard, chunks_of, with_suffix, write_staged
+from regard.data.shards import Chunk, Ids, TokenShard, chunks_of, with_suffix, write_staged
 
 
 def write_rows(path: Path, rows: Iterable[Ids], vocab: int) -> TokenShard:
-    chunks = ([chunk] for chunk in chunks_of(rows))
+    chunks = (Chunk([chunk]) for chunk in chunks_of(rows))
     write_staged([path], [vocab], chunks, with_suffix(path, ".record"))
     return TokenShard(path)

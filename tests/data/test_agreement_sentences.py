@@ -79,4 +79,5 @@ def test_there_are_only_so_many_short_sentences(each):
 def test_a_sentence_is_a_document(tmp_path):
     TEXT.write(tmp_path)
     source = SentenceFile(str(tmp_path / "dev.txt"))
-    assert [*read_documents(source, None, whole=True)] == [[text] for text in TEXT.dev]
+    parts = read_documents(source, None, whole=True)
+    assert [*parts] == [([text], True) for text in TEXT.dev]

@@ -12,11 +12,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from regard.data.files.fields import DropCounts, parsed
+from regard.data.pretraining.text_parts import DocumentReader
 from regard.data.readers.given import PARSERS, parse_document, parse_pair, parse_whole
 
 
 @dataclass(frozen=True, eq=False)
-class MemoryExamples:
+class MemoryExamples(DocumentReader):
     """A source of pairs or documents, and the examples of any task."""
 
     paths: ClassVar[tuple[str, ...]] = ()

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from regard.ground.files import read_json, reading, sweep, temporary_name, write
 
 Ids = Sequence[int] | np.ndarray
 Encode = Callable[[list[str]], Sequence[Ids]]
-Chunk = Sequence[Sequence[Ids]]  # rows of every side
 Item = TypeVar("Item")
 
 FORMAT = "regard rows 1"
@@ -32,6 +31,13 @@ PARTS = (".bin", ".idx")
 META = ("rows", "elements", "vocab", "dtype", "checksums")
 CHUNK = 10_000  # rows written at once
 BLOCK = 1 << 24  # elements whose checksum is taken at once
+
+
+class Chunk(NamedTuple):
+    """Rows of every side. If it ``is_open``, the last row of each goes on in the next chunk."""
+
+    sides: Sequence[Sequence[Ids]]
+    is_open: bool = False
 
 
 class TokenShard:
@@ -164,8 +170,8 @@ def write_staged(
                 path.parent.mkdir(parents=True, exist_ok=True)
                 staged.append(_Staged(path, vocab))
             for chunk in chunks:
-                for side, rows in zip(staged, chunk, strict=True):
-                    side.add(rows)
+                for side, rows in zip(staged, chunk.sides, strict=True):
+                    side.add(rows, chunk.is_open)
             record.unlink(missing_ok=True)
             for side in staged:
                 side.publish()
@@ -187,14 +193,16 @@ class _Staged:
         self.files = {part: temporary_name(with_suffix(path, part)).open("wb") for part in PARTS}
         self._append(".idx", np.zeros(1, OFFSET))
 
-    def add(self, rows: Sequence[Ids]) -> None:
+    def add(self, rows: Sequence[Ids], is_open: bool) -> None:
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         ids = np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum())
         if len(ids) and not 0 <= ids.min() <= ids.max() < self.vocab:
             raise ValueError(f"{self.path}: an id is not below the vocabulary, {self.vocab}")
         self._append(".bin", ids.astype(self.dtype))
-        self._append(".idx", (self.elements + lengths.cumsum()).astype(OFFSET))
-        self.rows += len(rows)
+        ends = (self.elements + lengths.cumsum()).astype(OFFSET)
+        ends = ends[:-1] if is_open else ends
+        self._append(".idx", ends)
+        self.rows += len(ends)
         self.elements += len(ids)
 
     def _append(self, part: str, array: np.ndarray) -> None:

@@ -191,20 +191,25 @@ class Pretrain(TrunkTask):
         """The sentences to learn from, or evenly sampled ones if they are too many."""
         given = self.recipe.data
 
-        def documents() -> Iterator[list[str]]:
+        def documents() -> Iterator[tuple[int, list[str]]]:
+            """The sentences of each document that has some, in parts, by its number."""
             source, whole = given.train.collection(folder.data), self.objectives.whole_texts
-            read = read_documents(source, folder.dropping(), whole=whole)
-            return (sentences for sentences in read if sentences)
+            number = 0
+            for part in read_documents(source, folder.dropping(), whole=whole):
+                if part.texts:
+                    yield number, part.texts
+                    number += part.is_last
 
-        sizes = [sum(map(len, sentences)) for sentences in documents()]
+        sizes: list[int] = []
+        for number, sentences in documents():
+            sizes += [0] * (number == len(sizes))
+            sizes[number] += sum(map(len, sentences))
         given.train.require(sizes, "train", self.unit)
         chosen = np.ones(len(sizes), dtype=bool)
         if given.dev.held_out is not None:
             chosen[held_out_indices(len(sizes), given.dev.held_out)[1]] = False
         share = min(1.0, SAMPLE / max(1, sum(np.array(sizes)[chosen].tolist())))
-        to_learn = (
-            document for document, is_chosen in zip(documents(), chosen, strict=True) if is_chosen
-        )
+        to_learn = (sentences for number, sentences in documents() if chosen[number])
         return sample((sentence for sentences in to_learn for sentence in sentences), share)
 
     def objective(self, prepared: Prepared) -> Sum:
@@ -245,8 +250,7 @@ class Pretrain(TrunkTask):
         return [*self._texts(files, data, dropped)]
 
     def _texts(self, files: Any, data: Path, dropped: DropCounts | None) -> Iterator[str]:
-        read = read_documents(files.collection(data), dropped, whole=True)
-        return (text for texts in read for text in texts if text.strip())
+        return (text for _, text in files.collection(data).texts(dropped) if text.strip())
 
     def test_scores(
         self, model: Any, examples: Sequence[str], with_interval: bool = False

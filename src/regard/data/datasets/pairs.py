@@ -56,7 +56,7 @@ class PairStore:
             pairs = read_examples(source, 2, longest, counted if self.skip_bad else None)
             for chunk in chunks_of(texts for _, texts in pairs):
                 sides = zip(encoders, map(list, zip(*chunk, strict=True)), strict=True)
-                yield [encode_chunk(encode, texts) for encode, texts in sides]
+                yield Chunk([encode_chunk(encode, texts) for encode, texts in sides])
 
         settings = {"vocab": vocab, "fingerprint": fingerprint, "longest_characters": longest}
         limits = {"source": vocab, "target": vocab}

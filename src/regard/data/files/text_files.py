@@ -16,7 +16,8 @@ from regard.data.files.fields import BadExample
 from regard.ground.errors import BadInput
 from regard.ground.files import check_name
 
-STDIN = "-"
+STDIN, LINE_FEED = "-", "\n"
+BLOCK = 1 << 20  # bytes of a running text that are read at once
 
 
 def name_of(path: str | Path) -> str:
@@ -59,8 +60,34 @@ def read_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[s
 
 def whole_text(path: str | Path) -> str:
     """All lines as one text; it ends in a line feed if the file does."""
-    lines = enumerate(ended_lines(path), start=1)
-    return "".join(decoded(raw, f"{name_of(path)}:{number}") for number, raw in lines)
+    return "".join(text_blocks(path))
+
+
+def text_blocks(path: str | Path) -> Iterator[str]:
+    """The same in blocks, which have nothing to do with lines: those may be of any length."""
+    line, column = 1, 0  # where the next block begins
+    decoder, held = codecs.getincrementaldecoder("utf-8")(), ""
+    with opened(path) as file:
+        mark, ended = codecs.BOM_UTF8, False
+        while not ended:
+            raw = file.read(BLOCK)
+            ended = not raw
+            if mark:
+                raw, mark = raw.removeprefix(mark), b""
+            try:
+                text = held + decoder.decode(raw, final=ended)
+            except UnicodeDecodeError as error:
+                raw, at = error.object, error.start
+                before = held + raw[:at].decode()
+                column = len(before) - before.rfind("\n") + (0 if "\n" in before else column)
+                where = f"{name_of(path)}:{line + before.count(LINE_FEED)}"
+                raise _not_utf8(where, raw[at], column) from None
+            held = text[-1:] if text.endswith("\r") and not ended else ""
+            text = text.removesuffix(held)
+            line += text.count(LINE_FEED)
+            column = len(text) - text.rfind("\n") - 1 + (0 if "\n" in text else column)
+            if text:
+                yield text.replace("\r\n", "\n")
 
 
 def decoded(raw: bytes, where: str) -> str:
@@ -69,8 +96,12 @@ def decoded(raw: bytes, where: str) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         column = len(raw[: error.start].decode("utf-8")) + 1
-        byte = f"byte 0x{raw[error.start]:02x} at column {column}"
-        raise BadExample(where, "not UTF-8", f"not UTF-8 ({byte})") from None
+        raise _not_utf8(where, raw[error.start], column) from None
+
+
+def _not_utf8(where: str, byte: int, column: int) -> BadExample:
+    place = f"byte 0x{byte:02x} at column {column}"
+    return BadExample(where, "not UTF-8", f"not UTF-8 ({place})")
 
 
 @contextlib.contextmanager

@@ -12,10 +12,18 @@ from pathlib import Path
 import numpy as np
 
 from regard.data import shards
+from regard.data.files.arrivals import Arrivals
 from regard.data.files.fields import DropCounts
 from regard.data.files.sources import FileSource, JsonLines, read_texts
-from regard.data.files.text_files import name_of, read_lines, whole_text
+from regard.data.files.text_files import name_of, read_lines, text_blocks, whole_text
 from regard.data.pretraining.sentences import sentences
+from regard.data.pretraining.text_parts import (
+    DocumentPart,
+    DocumentReader,
+    batched_by_size,
+    cuts_at_lines,
+    text_parts,
+)
 from regard.data.shards import Chunk, Encode, Ids, TokenShard, encode_chunk, store_rows
 from regard.ground.errors import BadInput
 
@@ -23,10 +31,11 @@ FORMAT = "regard documents 1"  # changes when the rules of sentence splitting ch
 WHOLE_FORMAT = "regard texts 2"  # of documents that are not split
 CHARACTERS = 200  # as many count like a sentence, where documents are encoded together
 LONGEST = 1 << 32  # upper limit of a sentence's length
+LONGEST_LINE = 1 << 30  # bytes of a line whose sentences are split
 
 
 @dataclass(frozen=True)
-class TextFolder(FileSource):
+class TextFolder(FileSource, DocumentReader):
     """Files .txt, .txt.gz and .txt.xz below a folder, one document each, sorted by name.
 
     Paragraphs are separated by empty lines.
@@ -57,7 +66,7 @@ class TextFolder(FileSource):
 
 
 @dataclass(frozen=True)
-class SentenceFile(FileSource):
+class SentenceFile(FileSource, DocumentReader):
     """One sentence on each line, an empty line after each document."""
 
     path: str
@@ -81,15 +90,31 @@ class TextFile(SentenceFile):
 
     def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
         """(where, sentences) of the text."""
-        lines = (line.strip() for line in read_lines(self.path))
-        yield name_of(self.path), [one for line in lines for one in sentences(line)]
+        yield name_of(self.path), [*self._sentences()]
 
     def texts(self, dropped: DropCounts | None) -> Iterator[tuple[str, str]]:
         """(where, text), with the end of every line that has one."""
         yield name_of(self.path), whole_text(self.path)
 
+    def parts(
+        self, dropped: DropCounts | None, *, whole: bool, at_lines: bool
+    ) -> Iterator[DocumentPart]:
+        """The text in parts, however long it is."""
+        whole_parts = ([part] for part in text_parts(text_blocks(self.path), at_lines=at_lines))
+        texts = whole_parts if whole else batched_by_size(self._sentences())
+        previous: list[str] = []
+        for part in texts:
+            if previous:
+                yield DocumentPart(previous, is_last=False)
+            previous = part
+        yield DocumentPart(previous)
 
-class JsonDocuments(JsonLines):
+    def _sentences(self) -> Iterator[str]:
+        lines = (line.strip() for line in read_lines(self.path, Arrivals(LONGEST_LINE)))
+        return (sentence for line in lines for sentence in sentences(line))
+
+
+class JsonDocuments(JsonLines, DocumentReader):
     """A document on each line of JSON, a paragraph on each line of its text."""
 
     def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
@@ -106,12 +131,13 @@ DocumentSource = TextFolder | SentenceFile | JsonDocuments
 
 
 def read_documents(
-    source: DocumentSource, dropped: DropCounts | None, *, whole: bool
-) -> Iterator[list[str]]:
-    """The sentences of every document, or its ``whole`` text as one."""
-    if whole:
-        return ([text] if text else [] for _, text in source.texts(dropped))
-    return (texts for _, texts in source.documents(dropped))
+    source: DocumentSource, dropped: DropCounts | None, *, whole: bool, at_lines: bool = True
+) -> Iterator[DocumentPart]:
+    """The sentences of every document, or its ``whole`` text as one.
+
+    Only a running text has several parts; ``at_lines`` says whether it may be cut between lines.
+    """
+    return source.parts(dropped, whole=whole, at_lines=at_lines)
 
 
 def document_source(path: str, key: str | None = None) -> DocumentSource:
@@ -193,18 +219,18 @@ def tokenize_documents(
     path = Path(folder) / name
 
     def encoded(counted: DropCounts) -> Iterator[Chunk]:
-        read = read_documents(collection, None if dropped is None else counted, whole=whole)
+        skipped = None if dropped is None else counted
+        at_lines = whole and cuts_at_lines(encode)
+        read = read_documents(collection, skipped, whole=whole, at_lines=at_lines)
+        rows = _OpenRows(whole)
         for chunk in _many(read):
-            coded = iter(encode_chunk(encode, [text for texts in chunk for text in texts]))
-            documents = [[ids for ids in islice(coded, len(texts)) if len(ids)] for texts in chunk]
-            full = [document for document in documents if document]
-            if len(full) < len(documents):
-                counted["empty"] += len(documents) - len(full)
-            if full:
-                yield (
-                    [np.concatenate(document, dtype=np.int64) for document in full],
-                    [[*map(len, document)] for document in full],
-                )
+            coded = iter(encode_chunk(encode, [text for part in chunk for text in part.texts]))
+            for part in chunk:
+                rows.add([ids for ids in islice(coded, len(part.texts)) if len(ids)])
+                if part.is_last and not rows.close():
+                    counted["empty"] += 1
+            if (written := rows.take()) is not None:
+                yield written
 
     format = WHOLE_FORMAT if whole else FORMAT
     settings = {"format": format, "vocab": vocab, "fingerprint": fingerprint}
@@ -216,13 +242,54 @@ def tokenize_documents(
     return documents
 
 
-def _many(documents: Iterable[list[str]]) -> Iterator[list[list[str]]]:
+class _OpenRows:
+    """Rows of documents, the last of which may go on: its tokens, and the lengths of sentences.
+
+    A ``whole`` text is one sentence, whose length is known at its end.
+    """
+
+    def __init__(self, whole: bool):
+        self.whole, self.length = whole, 0  # of the document that is open
+        self.tokens: list[list[Ids]] = [[]]
+        self.lengths: list[list[int]] = [[]]
+
+    def add(self, sentences: list[Ids]) -> None:
+        """Sentences of the last document, or a part of its text."""
+        lengths = [*map(len, sentences)]
+        self.length += sum(lengths)
+        self.tokens[-1] += sentences
+        self.lengths[-1] += [] if self.whole else lengths
+
+    def close(self) -> bool:
+        """End the last document; false if it had no tokens, and is left out."""
+        if not self.length:
+            return False
+        self.lengths[-1] += [self.length] if self.whole else []
+        self.tokens.append([])
+        self.lengths.append([])
+        self.length = 0
+        return True
+
+    def take(self) -> Chunk | None:
+        """What has come since the last call, if anything has."""
+        rows = [np.concatenate([_NONE, *ids], dtype=np.int64) for ids in self.tokens]
+        lengths, is_open = self.lengths, self.length > 0
+        self.tokens, self.lengths = [[]], [[]]
+        if not is_open:
+            rows, lengths = rows[:-1], lengths[:-1]
+        return Chunk((rows, lengths), is_open) if rows else None
+
+
+_NONE = np.empty(0, np.int64)
+
+
+def _many(parts: Iterable[DocumentPart]) -> Iterator[list[DocumentPart]]:
     """Groups of documents with about a chunk of sentences each, or as much text."""
-    chunk: list[list[str]] = []
+    chunk: list[DocumentPart] = []
     count = 0
-    for texts in documents:
-        chunk.append(texts)
-        count += 1 + sum(1 + len(text) // CHARACTERS for text in texts)
+    for part in parts:
+        chunk.append(part)
+        count += 1 + sum(1 + len(text) // CHARACTERS for text in part.texts)
         if count >= shards.CHUNK:
             yield chunk
             chunk, count = [], 0

@@ -1,0 +1,89 @@
+"""Documents in parts; the tokens of the parts of a text are together those of the whole text.
+
+A text is cut before a single space between two words, where every family of tokenizers cuts: words
+are tokenised one by one, and a space belongs to the word after it or to none.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+SIZE = 1 << 16  # characters of a part, about
+AT_SPACE = re.compile(r"(?<=\w)(?= \w)")
+AT_LINE = re.compile(r"(?<=\S\n)(?=\w)")  # where there are no spaces: see ``cuts_at_lines``
+
+Encode = Callable[[list[str]], Sequence[Any]]
+
+
+class DocumentPart(NamedTuple):
+    """Sentences of a document, or a part of its whole text; an empty document has an empty one."""
+
+    texts: list[str]
+    is_last: bool = True  # of its document
+
+
+class DocumentReader(ABC):
+    """A source of documents, each of which fits into memory and is one part."""
+
+    @abstractmethod
+    def documents(self, dropped: Any) -> Iterator[tuple[str, list[str]]]:
+        """(where, sentences) of every document."""
+
+    @abstractmethod
+    def texts(self, dropped: Any) -> Iterator[tuple[str, str]]:
+        """(where, text) of every document."""
+
+    def parts(self, dropped: Any, *, whole: bool, at_lines: bool) -> Iterator[DocumentPart]:
+        """The sentences of every document, or its ``whole`` text as one."""
+        if whole:
+            return (DocumentPart([text] if text else []) for _, text in self.texts(dropped))
+        return (DocumentPart(texts) for _, texts in self.documents(dropped))
+
+
+def text_parts(blocks: Iterable[str], *, at_lines: bool = True) -> Iterator[str]:
+    """The text of all blocks in parts of about ``SIZE`` characters, none of which is empty.
+
+    Without a place to cut, a part is longer; ``at_lines``: a text may also be cut between lines.
+    """
+    rest, searched = "", 0  # how far a place was looked for in vain
+    patterns = (AT_SPACE, AT_LINE) if at_lines else (AT_SPACE,)
+    for block in blocks:
+        rest += block
+        while len(rest) - searched >= 2 * SIZE:
+            place = _place(rest, max(SIZE, searched), patterns)
+            if place is None:
+                searched = len(rest) - 2  # a place may need two characters before it
+                break
+            yield rest[:place]
+            rest, searched = rest[place:], 0
+    if rest:
+        yield rest
+
+
+def batched_by_size(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Lists of texts of ``SIZE`` characters or a little more together."""
+    batch, characters = list[str](), 0
+    for text in texts:
+        batch.append(text)
+        characters += len(text)
+        if characters >= SIZE:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
+
+
+def _place(text: str, start: int, patterns: Iterable[re.Pattern[str]]) -> int | None:
+    """The first place from ``start`` on, by the first pattern that has one."""
+    matches = (pattern.search(text, start) for pattern in patterns)
+    return next((match.start() for match in matches if match is not None), None)
+
+
+def cuts_at_lines(encode: Encode) -> bool:
+    """Whether a line has the same tokens alone as after another: none begins with an added space.
+
+    A tokenizer without any knowledge of lines (``add_prefix_space``) begins every text with one.
+    """
+    both, first, second = map(list, encode(["a\nb", "a\n", "b"]))
+    return both == first + second
