@@ -19,11 +19,11 @@ Names = Collection[str]  # of the tensors beside it, without their prefix
 # Names of activations: those of transformers → ours. Of several names, the first is written.
 ACTIVATIONS = {
     "gelu": "gelu",
-    "gelu_python": "gelu",
     "relu": "relu",
     "swish": "swish",
     "silu": "swish",
     "gelu_new": "gelu-tanh",
+    "gelu_python": "gelu",
     "gelu_pytorch_tanh": "gelu-tanh",
     "gelu_python_tanh": "gelu-tanh",
     "gelu_fast": "gelu-tanh",
