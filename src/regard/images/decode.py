@@ -28,6 +28,7 @@ Size = tuple[int, int]  # height, width
 MISSING = "Pillow is missing, which reads images: pip install 'regard[images]'"
 UNKNOWN = "neither JPEG, PNG nor WebP, or its header is damaged"
 DEEP_GREY = ("I;16", "I;16B", "I;16L", "I;16N")  # modes of 16 bits per pixel
+GREY = np.array([0.299, 0.587, 0.114])  # the weights of red, green and blue (ITU-R 601-2)
 UNSCALED = ("I", "F")  # modes of numbers of any size
 
 
@@ -133,16 +134,25 @@ def as_rgb(image: Any) -> Any:
     if image.getexif().get(ORIENTATION, 1) != 1:  # else a copy
         image = ImageOps.exif_transpose(image)
     if image.mode in deep_modes:  # of which Pillow itself would keep the lowest byte
-        image = by_strips(image, "L", lambda strip: Image.fromarray(_high_bytes(strip)))
+        image = _by_strips(image, "L", lambda strip: Image.fromarray(_high_bytes(strip)))
     elif image.mode in UNSCALED:
         line = f"a picture of mode {image.mode}: which number is white is not known"
         raise BadInput(f"{line}; convert it to bytes (L) or 16 bits (I;16)")
     if image.has_transparency_data:
-        return by_strips(image, "RGB", _over_white)
+        return _by_strips(image, "RGB", _over_white)
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
-def by_strips(image: Any, mode: str, convert: Callable[[Any], Any]) -> Any:
+def as_grey(picture: Any) -> Any:
+    """A picture in colour as one channel."""
+
+    def grey(strip: Any) -> Any:
+        return pillow().fromarray(np.rint(np.asarray(strip) @ GREY).astype(np.uint8))
+
+    return _by_strips(picture, "L", grey)
+
+
+def _by_strips(image: Any, mode: str, convert: Callable[[Any], Any]) -> Any:
     """A picture in another mode, converted a few rows at a time: a step may take much memory."""
     width, height = image.size
     converted, rows = pillow().new(mode, image.size), max(1, STRIP // max(1, width))

@@ -15,17 +15,9 @@ from torch import Tensor
 from regard.ground.batch import ImageRow
 from regard.ground.errors import BadInput, BadItem, shown
 from regard.ground.files import read_bytes, read_json, write_json
-from regard.images.decode import (
-    MOST_PIXELS,
-    Size,
-    as_rgb,
-    by_strips,
-    decode_picture,
-    pillow,
-)
+from regard.images.decode import MOST_PIXELS, Size, as_grey, as_rgb, decode_picture, pillow
 
 FILE = "preprocessor_config.json"
-GREY = np.array([0.299, 0.587, 0.114])  # the weights of red, green and blue (ITU-R 601-2)
 RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 REFUSED = ("do_pad", "do_flip_channel_order", "do_thumbnail", "crop_pct")  # unsupported steps
 TYPE_KEYS = ("image_processor_type", "feature_extractor_type")  # the class of a configuration
@@ -222,7 +214,7 @@ class ImageProcessor:
     def _of_picture(self, picture: Any, shape: Size) -> np.ndarray:
         """Bytes (H, W, C) of a picture of Pillow, resized as an image of this shape would be."""
         if self.channels == 1 and picture.mode == "RGB":
-            picture = by_strips(picture, "L", lambda strip: pillow().fromarray(_grey(strip)))
+            picture = as_grey(picture)
         if self.channels == 3 and picture.mode == "L":
             picture = picture.convert("RGB")
         target = self._target(shape)
@@ -383,10 +375,6 @@ def _finite(values_CHW: np.ndarray) -> np.ndarray:
     if not np.isfinite(values_CHW).all():
         raise BadInput("the image has numbers that are not finite")
     return values_CHW
-
-
-def _grey(strip: Any) -> np.ndarray:
-    return np.rint(np.asarray(strip) @ GREY).astype(np.uint8)
 
 
 def _bytes(image: Any) -> np.ndarray:

@@ -68,20 +68,20 @@ def text_blocks(path: str | Path) -> Iterator[str]:
     line, column = 1, 0  # where the next block begins
     decoder, held = codecs.getincrementaldecoder("utf-8")(), ""
     with opened(path) as file:
-        mark, ended = codecs.BOM_UTF8, False
+        mark, ended = "\ufeff", False  # a byte order mark goes at the start
         while not ended:
             raw = file.read(BLOCK)
             ended = not raw
-            if mark:
-                raw, mark = raw.removeprefix(mark), b""
             try:
                 text = held + decoder.decode(raw, final=ended)
             except UnicodeDecodeError as error:
                 raw, at = error.object, error.start
-                before = held + raw[:at].decode()
+                before = (held + raw[:at].decode()).removeprefix(mark)
                 column = len(before) - before.rfind("\n") + (0 if "\n" in before else column)
                 where = f"{name_of(path)}:{line + before.count(LINE_FEED)}"
                 raise _not_utf8(where, raw[at], column) from None
+            if text:
+                text, mark = text.removeprefix(mark), ""
             held = text[-1:] if text.endswith("\r") and not ended else ""
             text = text.removesuffix(held)
             line += text.count(LINE_FEED)
