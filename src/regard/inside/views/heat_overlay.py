@@ -5,8 +5,7 @@ from base64 import b64encode
 
 import numpy as np
 
-from regard.images.decode import pillow
-from regard.images.decode import GREY
+from regard.images.decode import GREY, pillow
 
 RAMP = ((60, 20, 60), (196, 50, 30), (250, 150, 30), (255, 240, 150))  # RGB at these shares:
 SHARES = (0.0, 0.4, 0.75, 1.0)
