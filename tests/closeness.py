@@ -7,6 +7,7 @@ changes, such as another eps, mask or scale, is the third or the fourth digit.
 """
 
 VALUES = {"rtol": 1e-5, "atol": 1e-5}  # states, logits, scores and losses of tiny models
+LARGE = {"rtol": 1e-4, "atol": 1e-4}  # logits and sums far beyond 1
 GRADIENTS = {"rtol": 1e-4, "atol": 1e-4}  # sums over all tokens, of terms that cancel
 PROBABILITIES = {"rel": 1e-4, "abs": 1e-7}  # exp of logits near 10; for ``pytest.approx``
 SCALARS = {"rel": 1e-5, "abs": 1e-5}  # VALUES for ``pytest.approx``

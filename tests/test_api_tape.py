@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 
 import regard
+from closeness import LARGE
 from regard import BadInput, Tape, without_head
 from regard.ground.batch import BatchLimits
 from regard.models.facts import (
@@ -71,7 +72,7 @@ def test_a_tape_sees_all_inputs_in_their_order(models, family, monkeypatch):
         start = 0
         for part in parts:
             inside = tuple(slice(size) for size in part.shape[1:])
-            assert_close(found[start : start + len(part)][:, *inside], part, atol=1e-5, rtol=1e-5)
+            assert_close(found[start : start + len(part)][:, *inside], part, **LARGE)
             start += len(part)
 
 
@@ -170,7 +171,7 @@ def test_the_number_of_inputs_at_once_changes_nothing(models, family, monkeypatc
     small = [model.encode(texts, batch_size=3), model.logits(given), list(model.embed(texts))]
     for before, after in zip(whole, small, strict=True):
         for one, other in zip(before, after, strict=True):
-            assert_close(one, other, atol=1e-5, rtol=1e-5)
+            assert_close(one, other, **LARGE)
 
 
 @pytest.mark.parametrize("family", ["translator", "pooled"])

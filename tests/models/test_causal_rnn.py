@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from closeness import VALUES
 from regard import decoding
 from regard.decoding import Prompts
 from regard.ground.batch import PackedTokens, pack
@@ -63,7 +64,7 @@ def test_parts_with_carried_state_are_the_whole(cell, initial):
     expected = model(whole)
     assert expected.state is None
     together = torch.cat(logits, dim=1).flatten(0, 1)
-    assert torch.allclose(together, expected.by_head["next_token"], atol=1e-6)
+    assert torch.allclose(together, expected.by_head["next_token"], **VALUES)
 
 
 @pytest.mark.parametrize("cell", CELLS)
@@ -73,7 +74,7 @@ def test_ragged_rows_are_those_of_a_rectangle(cell):
     ragged = model(pack([rows[0][:5], rows[1], [], rows[2][:1]])).states_TD
     even = model(whole).states_TD.view(ROWS, LENGTH, -1)
     expected = torch.cat([even[0, :5], even[1], even[2, :1]])
-    assert torch.allclose(ragged, expected, atol=1e-6)
+    assert torch.allclose(ragged, expected, **VALUES)
 
 
 @pytest.mark.parametrize("cell", CELLS)
@@ -85,7 +86,7 @@ def test_it_is_the_module_of_torch(cell):
         for name, weight in layer.kernel.named_parameters():
             getattr(torchs, name.replace("l0", f"l{number}")).data.copy_(weight)
     expected, _ = torchs(model.trunk.embed.token(whole.tokens_T.view(ROWS, LENGTH)))
-    assert torch.allclose(model(whole).states_TD.view(ROWS, LENGTH, -1), expected, atol=1e-6)
+    assert torch.allclose(model(whole).states_TD.view(ROWS, LENGTH, -1), expected, **VALUES)
 
 
 @pytest.mark.parametrize("prompts", [[[1, 2, 3], [4], [5, 6]], [[1], [2], [3]]])
@@ -143,7 +144,7 @@ def test_weight_drop_falls_on_the_weights_from_state_to_state(cell, layout):
     other.kernel.weight_hh_l0.data = layer.weight_drop(weight).detach()
     zeros = (other.kernel.weight_hh_l0 == 0).float().mean()
     assert 0.2 < zeros < 0.8
-    assert torch.allclose(dropped, other(x_TD, layout)[0], atol=1e-6)
+    assert torch.allclose(dropped, other(x_TD, layout)[0], **VALUES)
     dropped.sum().backward()
     assert weight.grad is not None
     assert not weight.grad[other.kernel.weight_hh_l0 == 0].any()

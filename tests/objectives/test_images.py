@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from closeness import VALUES
 from in_place import InPlace
 from regard.data.images.augment import Augmentation, Mixing
 from regard.data.images.dataset import ImageExamples
@@ -27,7 +28,6 @@ FACTS = change(FACTS, output_heads=(LabelHead(3),))
 PROCESSOR = ImageProcessor(size=(8, 8), mean=(0.1, 0.2, 0.3), std=(0.5, 0.4, 0.3))
 PIXELS = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 3), dtype=np.uint8)
 TARGETS = [[0], [2], [1], [1], [0]]
-CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
 
 @pytest.fixture(scope="module")
@@ -97,10 +97,10 @@ def test_mixed_targets_count_by_their_shares(model, mixing, smoothing):
     model.train()
     loss, nll = objective(model, objective.collate(examples()))
     expected, share_B = mixed_loss(model, objective, torch.full((5,), True))
-    torch.testing.assert_close(loss, expected, **CLOSE)
+    torch.testing.assert_close(loss, expected, **VALUES)
     assert loss.requires_grad and (share_B - 0.5).abs().max() > 0.1  # the shares are not alike
     if not smoothing:
-        torch.testing.assert_close(nll, expected.detach(), **CLOSE)
+        torch.testing.assert_close(nll, expected.detach(), **VALUES)
 
 
 @pytest.mark.parametrize("mixing", [(0.0, 0.0), (0.8, 0.0), (0.0, 1.0), (0.8, 1.0)])
@@ -113,7 +113,7 @@ def test_a_filled_batch_has_the_loss_of_its_images(model, mixing):
     assert fixed.targets["label"].tolist() == [0, 2, 1, 1] + [IGNORED] * 3
     for batch, mixed in ((free, [True] * 4), (fixed, [True] * 3 + [False])):
         expected, share_B = mixed_loss(model, objective, torch.tensor(mixed))
-        torch.testing.assert_close(objective(model, batch)[0], expected, **CLOSE)
+        torch.testing.assert_close(objective(model, batch)[0], expected, **VALUES)
         assert mixing == (0.0, 0.0) or share_B[:3].min() < 1
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import regard
-from closeness import PROBABILITIES
+from closeness import PROBABILITIES, VALUES
 from regard.data.pretraining.documents import Documents
 from regard.data.pretraining.row_plans import sentence_rows
 from regard.ground.batch import BatchLimits, TokenRow
@@ -94,7 +94,7 @@ def test_the_loss_is_that_of_word2vec():
     for limits in (None, BatchLimits(16, 4, 8)):
         batch = taught.collate(examples, limits)
         loss, likelihood = taught(model, batch)
-        torch.testing.assert_close(loss, expected)
+        torch.testing.assert_close(loss, expected, **VALUES)
         assert likelihood == loss and batch.weight == 6
         correct = taught.dev_sums(model(batch.inputs, positions=batch.positions), batch)[2]
         assert 0 <= correct <= 6

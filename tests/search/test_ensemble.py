@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from closeness import SCALARS
 from regard.ground.errors import BadInput
 from regard.search import Beam, Constraints, Ensemble
 from regard.search.ensemble import MEANS
@@ -29,7 +30,7 @@ def test_the_mean_is_a_distribution_over_what_the_models_say(how):
     for sentence in range(2):
         p, q = np.exp(first.logprobs(sentence, ())), np.exp(second.logprobs(sentence, ()))
         expected = (p + q) / 2 if how == MEANS[0] else np.sqrt(p * q) / np.sqrt(p * q).sum()
-        assert found[sentence] == pytest.approx(expected, abs=1e-6)
+        assert found[sentence] == pytest.approx(expected, **SCALARS)
 
 
 def test_every_state_is_picked():

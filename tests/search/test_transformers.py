@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from closeness import SCALARS
 from regard.ground.errors import BadInput
 from regard.search import Beam, Constraints, SearchState
 
@@ -115,7 +116,7 @@ def same(model, seed: int, beam: Beam, constraints: Constraints) -> int:
     assert ours == [[tokens for tokens, _ in n] for n in expected]
     for n, best in zip(found, expected, strict=True):
         scores = [score for _, score in best if score is not None]
-        assert [one.score for one in n[: len(scores)]] == pytest.approx(scores, rel=2e-6, abs=1e-5)
+        assert [one.score for one in n[: len(scores)]] == pytest.approx(scores, **SCALARS)
     return sum(not one.finished for n in found for one in n)
 
 

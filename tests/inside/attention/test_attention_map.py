@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from closeness import VALUES
 from naive import word_groups
 from regard.ground.errors import BadInput
 from regard.inside.attention.attention_map import AttentionMap, merge
@@ -22,19 +23,19 @@ def example():
 def test_select_takes_one_head_or_the_mean_of_what_is_left_open():
     weights = attention(0, 4, 5, 2, 3)
     shown = example()
-    np.testing.assert_allclose(shown.select(2, 1), weights[2, 1], rtol=1e-6)
-    np.testing.assert_allclose(shown.select(layer=2), weights[2].mean(0), rtol=1e-6)
-    np.testing.assert_allclose(shown.select(head=1), weights[:, 1].mean(0), rtol=1e-6)
-    np.testing.assert_allclose(shown.select(), weights.mean((0, 1)), rtol=1e-6)
-    np.testing.assert_allclose(shown.select(-1, -1), weights[-1, -1], rtol=1e-6)
+    np.testing.assert_allclose(shown.select(2, 1), weights[2, 1], **VALUES)
+    np.testing.assert_allclose(shown.select(layer=2), weights[2].mean(0), **VALUES)
+    np.testing.assert_allclose(shown.select(head=1), weights[:, 1].mean(0), **VALUES)
+    np.testing.assert_allclose(shown.select(), weights.mean((0, 1)), **VALUES)
+    np.testing.assert_allclose(shown.select(-1, -1), weights[-1, -1], **VALUES)
 
 
 def test_a_pruned_model_has_layers_with_fewer_heads():
     weights = attention(0, 3, 2, 3)
     shown = AttentionMap("cross", ("a", "b"), ("x", "y", "z"), (weights, weights[:1], weights[:0]))
     expected = (weights.mean(0) + weights[0]) / 2  # every layer that still looks counts the same
-    np.testing.assert_allclose(shown.select(), expected, rtol=1e-6)
-    np.testing.assert_allclose(shown.select(head=2), weights[2], rtol=1e-6)
+    np.testing.assert_allclose(shown.select(), expected, **VALUES)
+    np.testing.assert_allclose(shown.select(head=2), weights[2], **VALUES)
     with pytest.raises(BadInput, match="layer 1, head 2"):
         shown.select(1, 2)
     with pytest.raises(BadInput, match="layer 2, mean of all heads"):
@@ -119,4 +120,4 @@ def test_a_map_of_words():
     groups = word_groups([0, 0, 1])
     words = tokens.merged(["unseen", "."], ["unseen", "."], groups, groups)
     assert (words.name, words.queries, words.keys) == ("encoder", ("unseen", "."), ("unseen", "."))
-    np.testing.assert_allclose(words.select(1, 0), merge(weights[1, 0], groups, groups), rtol=1e-6)
+    np.testing.assert_allclose(words.select(1, 0), merge(weights[1, 0], groups, groups), **VALUES)

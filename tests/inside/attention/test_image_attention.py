@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard
+from closeness import PROBABILITIES, VALUES
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.inside.views.heat_overlay import enlarge, overlay, png_bytes
@@ -135,8 +136,10 @@ def test_without_a_processor_numbers_are_looked_at(folder, view, model, tmp_path
     bare = regard.load(tmp_path / "bare", "cpu")
     numbers = model.tokenizer.rows([PIXELS])[0].read()
     seen = bare.look(numbers)
-    np.testing.assert_allclose(seen.class_token(), view.class_token(), atol=1e-6)
-    assert seen.prediction.probability == pytest.approx(view.prediction.probability)
+    np.testing.assert_allclose(seen.class_token(), view.class_token(), **VALUES)
+    assert seen.prediction.probability == pytest.approx(
+        view.prediction.probability, **PROBABILITIES
+    )
     assert (seen.image.pixels_HWC.min(), seen.image.pixels_HWC.max()) == (0, 255)
     with pytest.raises(BadInput, match=r"no preprocessor_config\.json"):
         bare.look(PIXELS)

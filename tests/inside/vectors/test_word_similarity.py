@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import regard
+from closeness import VALUES
 from regard.data.files.static_vectors import StaticVectors
 from regard.ground.errors import BadInput
 from regard.inside.vectors.embedding_layer import word_vectors
@@ -100,7 +101,7 @@ def test_a_word_of_a_model_is_the_mean_of_its_tokens():
     table = model.module.trunk.embed.token.weight
     for word, vector_D in zip(vectors.words, vectors.vectors_ND, strict=True):
         mean_D = table[model.tokenizer.words.encode(word)].mean(0).detach()
-        np.testing.assert_allclose(vector_D, mean_D, atol=1e-6)
+        np.testing.assert_allclose(vector_D, mean_D, **VALUES)
     with pytest.raises(BadInput, match="knows none of these words"):
         word_vectors(model.module, model.tokenizer, ["日本"])
 

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from closeness import VALUES
 from regard.ground.batch import BatchLimits, TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
@@ -136,7 +137,7 @@ def test_a_row_does_not_depend_on_its_neighbours(order):
     for place, i in enumerate(order):
         wanted = module(pack_rows([ROWS[i]]))
         states = packed.layout.split(outputs.states_TD)[place]
-        torch.testing.assert_close(states, wanted.states_TD, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(states, wanted.states_TD, **VALUES)
         pairs, alone = (one.by_head["sentence_pair"] for one in (outputs, wanted))
         torch.testing.assert_close(pairs[place], alone[0])
 

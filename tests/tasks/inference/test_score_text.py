@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import regard
+from closeness import SCALARS
 from regard.ground.errors import BadInput
 from regard.models.facts import MLMHead, NextTokenHead, change
 from regard.models.formats.loaded_model import LoadedModel
@@ -68,7 +69,7 @@ def test_a_causal_model_predicts_each_token_from_those_before_it(causal):
         ids = words.encode(text)[:15]
         table = logprobs(causal, [words.eos, *ids])
         expected = [table[at, token].item() for at, token in enumerate(ids)]
-        assert found[:15] == pytest.approx(expected, abs=1e-5)
+        assert found[:15] == pytest.approx(expected, **SCALARS)
         assert len(found) == len(words.encode(text))
 
 
@@ -83,9 +84,9 @@ def test_long_texts_are_read_in_windows(causal):
         table = logprobs(causal, ids[done - 16 : done])
         expected += [table[at - done + 15, ids[at]].item() for at in range(before, done)]
     (found,) = causal.score(TEXTS[:1], stride=4)
-    assert len(found) == len(ids) > 20 and found == pytest.approx(expected, abs=1e-5)
+    assert len(found) == len(ids) > 20 and found == pytest.approx(expected, **SCALARS)
     (other,) = causal.score(TEXTS[:1], stride=15)
-    assert other[:15] == pytest.approx(found[:15], abs=1e-5) and other[15:] != found[15:]
+    assert other[:15] == pytest.approx(found[:15], **SCALARS) and other[15:] != found[15:]
 
 
 def test_ids_are_used_as_given_and_need_no_tokenizer(causal):
@@ -94,7 +95,7 @@ def test_ids_are_used_as_given_and_need_no_tokenizer(causal):
     (found,) = bare.score([ids])
     table = logprobs(causal, ids)
     assert found == pytest.approx(
-        [table[at, token].item() for at, token in enumerate(ids[1:])], abs=1e-5
+        [table[at, token].item() for at, token in enumerate(ids[1:])], **SCALARS
     )
     with pytest.raises(BadInput, match=r"only token ids can be used \(from Python\)"):
         bare.score(["a text"])
@@ -111,8 +112,8 @@ def test_a_masked_model_predicts_each_token_from_all_others(masked):
         hidden = np.array(row)
         hidden[at] = tokenizer.mask
         expected.append(logprobs(masked, hidden.tolist())[at, row[at]].item())
-    assert masked.score([text])[0] == pytest.approx(expected, abs=1e-5)
-    assert masked.score([row])[0] == pytest.approx(expected, abs=1e-5)  # special ones are none
+    assert masked.score([text])[0] == pytest.approx(expected, **SCALARS)
+    assert masked.score([row])[0] == pytest.approx(expected, **SCALARS)  # special ones are none
     assert len(masked.score(TEXTS[:1])[0]) == len(tokenizer.words.encode(TEXTS[0])) > 14
 
 
@@ -134,7 +135,7 @@ def test_tokens_of_long_texts_are_masked_in_the_middle_of_windows(masked):
             expected.append(logprobs(masked, row.tolist())[at - begin + 1, ids[at]].item())
         if last == len(ids):
             break
-    assert len(ids) > 20 and found == pytest.approx(expected, abs=1e-5)
+    assert len(ids) > 20 and found == pytest.approx(expected, **SCALARS)
 
 
 def test_scores_do_not_depend_on_the_batch(causal, masked):
@@ -142,7 +143,7 @@ def test_scores_do_not_depend_on_the_batch(causal, masked):
         together = model.score(TEXTS)
         for text, scores in zip(TEXTS, together, strict=True):
             (alone,) = model.score([text], batch_size=1)
-            assert alone == pytest.approx(scores, abs=1e-5)
+            assert alone == pytest.approx(scores, **SCALARS)
 
 
 def test_perplexity_and_bits_per_byte():

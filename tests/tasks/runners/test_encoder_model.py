@@ -6,6 +6,7 @@ from math import isfinite
 import pytest
 import torch
 
+from closeness import SCALARS
 from regard.ground.errors import BadInput
 from regard.tasks.inference.classifier import MultiLabelPrediction, NumberPrediction
 from regard.tasks.inference.fill_mask import MaskFiller
@@ -79,7 +80,7 @@ def test_one_label():
     one = model("one")
     for said, logits in zip(one.predict(TEXTS), one.logits(TEXTS), strict=True):
         assert list(said.probabilities.values()) == pytest.approx(
-            logits.double().softmax(0).tolist(), abs=1e-6
+            logits.double().softmax(0).tolist(), **SCALARS
         )
         assert said.label == LABELS["one"].names[int(logits.argmax())]
     both, first = one.predict([("The storm", "came in"), "The storm"])
@@ -91,14 +92,14 @@ def test_several_labels_and_numbers():
     for said, logits in zip(several.predict(TEXTS), several.logits(TEXTS), strict=True):
         assert isinstance(said, MultiLabelPrediction)
         assert list(said.probabilities.values()) == pytest.approx(
-            logits.sigmoid().tolist(), abs=1e-6
+            logits.sigmoid().tolist(), **SCALARS
         )
         assert said.labels == tuple(n for n, p in said.probabilities.items() if p > 0.5)
     assert len({said.labels for said in several.predict(TEXTS)}) > 1
     number = model("number")
     for said, logits in zip(number.predict(TEXTS), number.logits(TEXTS), strict=True):
         assert isinstance(said, NumberPrediction)
-        assert said.value == pytest.approx(float(logits[0]), abs=1e-6)
+        assert said.value == pytest.approx(float(logits[0]), **SCALARS)
         assert list(said.values) == ["likeness"]
 
 
@@ -114,7 +115,7 @@ def test_tags_of_words_by_their_first_pieces():
         piece = next(i for i, span in enumerate(spans, start=1) if span.start == word.start)
         probable = logits[piece].softmax(0)
         assert word.tag == TAGS[int(probable.argmax())]
-        assert word.probability == pytest.approx(float(probable.max()), abs=1e-6)
+        assert word.probability == pytest.approx(float(probable.max()), **SCALARS)
     assert len(ids) > len(said.words)  # some are cut
     (given,) = tagger.predict([[word.text for word in said.words]])
     assert given.tags == said.tags
@@ -226,7 +227,7 @@ def test_one_choice_is_made():
     chooser = model("choose")
     for (first, choices), said in zip(CHOICES, chooser.predict(CHOICES), strict=True):
         logits = torch.cat(chooser.logits([(first, one) for one in choices]))
-        assert said.probabilities == pytest.approx(logits.double().softmax(0).tolist(), abs=1e-6)
+        assert said.probabilities == pytest.approx(logits.double().softmax(0).tolist(), **SCALARS)
         assert said.text == choices[said.index] and said.probability == max(said.probabilities)
     for wrong in ([], "text"):
         with pytest.raises(BadInput, match="input 2: there are no choices"):
@@ -247,7 +248,7 @@ def test_blanks_are_filled():
         for place, blank in zip(places, said.blanks, strict=True):
             probable, best = logits[place].double().softmax(0).topk(3)
             assert [one.word for one in blank] == vocabulary().words.pieces(best.tolist())
-            assert [one.probability for one in blank] == pytest.approx(probable.tolist(), abs=1e-6)
+            assert [one.probability for one in blank] == pytest.approx(probable.tolist(), **SCALARS)
         assert "[MASK]" not in said.text
     assert close(filler.fill(texts[1:], top=3), together[1:])
 
