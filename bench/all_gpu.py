@@ -5,7 +5,8 @@
 
 Every line that they print goes to FOLDER/results.jsonl, with the name of its bench, and what else
 they write to FOLDER/log. The limit of each bench is shared out: systems must be warm after 7/10 of
-it, and no round begins after 9/10. --extra adds options to all commands: --extra "--rounds 3".
+it, and rounds begin during 2/10. --extra adds options to all commands: --extra "--rounds 3". The
+memory of all systems of a bench must fit the GPU at once.
 """
 
 import argparse
@@ -21,7 +22,7 @@ BENCHES = {
     "bert": "pretrain_encoder.py --steps 12 --rounds 7",
     "bert-forms": "pretrain_encoder.py --steps 8 --rounds 3 --peers captured unmasked gathered",
     "bert-ragged": "pretrain_encoder.py --ragged --steps 24 --rounds 5",
-    "gpt2": "pretrain_gpt2.py --rounds 7 --steps 8",
+    "gpt2": "pretrain_gpt2.py --peers plain compiled --rounds 7 --steps 8",
     "electra": "pretrain_electra.py --rounds 7 --steps 12",
     "electra-base": "pretrain_electra.py --size base --rounds 5 --steps 8",
     "xlnet": "pretrain_xlnet.py --peers eager layers --rounds 5 --steps 6",
@@ -67,10 +68,13 @@ def run(name: str, asked: argparse.Namespace) -> None:
     with (asked.out / "log").open("a") as log:
         log.write(shlex.join(command[1:]) + "\n")
         log.flush()
+        process = subprocess.Popen(command, stderr=log)
         try:
-            code = subprocess.run(command, stderr=log, timeout=asked.limit).returncode
+            code = process.wait(asked.limit)
             ended = {} if code == 0 else {"exit": code}
         except subprocess.TimeoutExpired:
+            process.terminate()  # it ends its systems
+            process.wait()
             ended = {"exit": f"after {asked.limit:.0f} seconds"}
     shown = shlex.join(["python", f"bench/{script}", *options, *shlex.split(asked.extra)])
     last = {"command": shown, "seconds": round(time.monotonic() - began), **ended}

@@ -155,9 +155,11 @@ def running(
     """The systems, each in its process, after a round for each item of ``warm_up``.
 
     They compile at the same time, unless ``asked.apart``. One that ends, is not ready in time or
-    has a loss that is not finite is reported and left out.
+    has a loss that is not finite is reported and left out. All are ended with this block, also when
+    this process is terminated.
     """
     workers: dict[str, Worker] = {}
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         for name, spec in specs.items():
             workers[name] = Worker(spec)
@@ -173,6 +175,7 @@ def running(
     finally:
         for worker in workers.values():
             worker.close()
+        signal.signal(signal.SIGTERM, before)
 
 
 def _wait(

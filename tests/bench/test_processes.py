@@ -139,6 +139,28 @@ def test_what_regard_sets_in_the_environment_stays_in_this_process(systems, monk
         assert workers["a"].remarks["variable"] is None
 
 
+def test_a_script_that_is_terminated_ends_its_systems(systems, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import argparse, sys\n"
+        f"sys.path.insert(0, {str(BENCH)!r})\n"
+        "from measure import Spec, running\n"
+        "asked = argparse.Namespace(patience=60, apart=False, out=None)\n"
+        "with running({'a': Spec('systems:counting', {'first': 1})}, asked) as workers:\n"
+        "    print(workers['a'].process.pid, flush=True)\n"
+        "    workers['a'].answer()\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, str(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        pid = int(process.stdout.readline())
+        os.kill(pid, 0)  # it runs
+        process.terminate()
+    assert process.returncode == 143
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
 def imports(path: Path) -> list[str]:
     """The modules that a file imports, in its order."""
     names = []

@@ -1,0 +1,32 @@
+"""bench/RESULTS.md: a command, a machine and a day for each table; the README says no more."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RESULTS = (ROOT / "bench" / "RESULTS.md").read_text(encoding="utf-8")
+SECTIONS = [part for part in re.split(r"^### ", RESULTS, flags=re.MULTILINE)[1:] if "|---" in part]
+SPEED = re.search(
+    r"^Speed, .*?(?=^## )", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
+)
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.splitlines()[0])
+def test_a_section_has_its_command_and_its_day(section):
+    prose = section.split("\n## ")[0]
+    scripts = re.findall(r"python bench/(\w+\.py)", prose)
+    same = "The same machine, versions and day" in prose
+    assert scripts and all((ROOT / "bench" / script).is_file() for script in scripts)
+    assert same or re.search(r"\d{4}-\d\d-\d\d", prose)
+
+
+def test_no_figure_is_of_an_earlier_run():
+    assert not re.search(r"†|earlier run|before the code|not recorded", RESULTS + SPEED[0])
+
+
+def test_the_readme_has_ratios_of_the_results_with_intervals():
+    ratios = re.findall(r"\d+\.\d+ \(\d+\.\d+ to \d+\.\d+\)", SPEED[0])
+    assert len(ratios) > 10
+    assert [ratio for ratio in ratios if ratio not in RESULTS] == []
