@@ -67,6 +67,17 @@ def test_products_on_arm_are_not_those_of_onednn_without_bf16(flags, name, hide,
     assert environment[machine.ONEDNN_LEAST] == "8"
 
 
+def test_onednn_keeps_the_code_of_few_products():
+    """Of every number of tokens it would keep some, as many as there are batches."""
+    environment = {}
+    machine.tell_torch(environment)
+    assert environment[machine.ONEDNN_PRODUCTS] == "256"
+    environment[machine.ONEDNN_PRODUCTS] = "8"
+    machine.tell_torch(environment)
+    assert environment[machine.ONEDNN_PRODUCTS] == "8"
+    assert machine.ONEDNN_PRODUCTS in os.environ  # set before torch was loaded
+
+
 def test_flags_are_read_from_what_systems_print():
     linux = (
         "processor : 0\nvendor_id\t: x\nflags\t\t: fpu avx2 fma\n\nprocessor : 1\nflags\t: fpu\n"

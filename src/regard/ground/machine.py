@@ -42,6 +42,10 @@ _SWITCHES = {
 }
 # On ARM oneDNN prepares every product anew: in fp32, OpenBLAS is faster at all sizes.
 ONEDNN_LEAST = "TORCH_MKLDNN_MATMUL_MIN_DIM"
+# oneDNN generates code for every number of rows, and keeps that of the last 1,024 products. Every
+# batch of texts has a number of tokens of its own: the code grows with the lines that are read, by
+# up to a gigabyte, and is seldom used again.
+ONEDNN_PRODUCTS, MOST_PRODUCTS = "ONEDNN_PRIMITIVE_CACHE_CAPACITY", 256
 HIDEABLE = tuple(_SWITCHES)
 
 
@@ -130,11 +134,12 @@ def hidden() -> frozenset[str]:
 
 
 def tell_torch(environment: MutableMapping[str, str]) -> None:
-    """Set torch's own switches for what is hidden, and for ARM; ``hidden`` refuses unknown names.
+    """Set the switches of torch's libraries, also for what is hidden.
 
-    The package does this when it is imported, before it imports torch.
+    ``hidden`` refuses unknown names. The package does this when it is imported, before torch is.
     """
     names = _named(environment)
+    environment.setdefault(ONEDNN_PRODUCTS, str(MOST_PRODUCTS))
     flags = cpu_flags() if sys.platform == "linux" else frozenset()
     if "asimd" in flags and "bf16" not in flags.difference(names):
         environment.setdefault(ONEDNN_LEAST, str(2**31 - 1))

@@ -9,15 +9,17 @@ sentence.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.ground.layout import Layout
+from regard.ground.sized_cache import SizedCache
 from regard.parts.kernels.decode_step import write
 
+MOST_TOKENS = 1 << 20  # of layouts that are kept for later steps: tens of megabytes at most
 KeyValues = tuple[Tensor, Tensor, Layout]
 
 
@@ -243,13 +245,19 @@ class PromptRNNState(RNNState):
         self.write(self.current)
 
 
-@lru_cache(maxsize=4_096)
 def shared_rectangle(
     rows: int, length: int, device: str, *, start: int = 0, padded: bool = False
 ) -> Layout:
-    """Full rows: the same layout for every layer, and for every batch of that shape."""
+    """Full rows: the same layout for every layer, and for later batches of that shape."""
+    return _rectangles(rows, length, device, start, padded)
+
+
+def _rectangle(rows: int, length: int, device: str, start: int, padded: bool) -> Layout:
     with torch.inference_mode(False):
         return Layout.rectangle(rows, length, device, start=start, padded=padded)
+
+
+_rectangles = SizedCache(_rectangle, lambda rows, length, *_: rows * length, MOST_TOKENS)
 
 
 def _padded(longest: int, rows: int, lengths_B: Tensor | None, device: torch.device) -> Layout:

@@ -4,17 +4,18 @@ Neighbouring rows share a bucket as long as their padding costs less than anothe
 sorted by length need almost no padding.
 """
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from regard.ground.layout import Layout
+from regard.ground.sized_cache import SizedCache
 from regard.parts.kernels.call import AttentionCall, fused_rows
 
 # One more call to the kernel costs about as much as this many padded query-key pairs.
 CALL = 1024
+MOST_TOKENS = 1 << 17  # of buckets that are kept: some megabytes
 
 
 def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
@@ -48,8 +49,7 @@ class RowBucket(NamedTuple):
     keys: Layout
 
 
-@lru_cache(maxsize=512)
-def cut_into_buckets(
+def _cut_into_buckets(
     query_lengths: tuple[int, ...], key_lengths: tuple[int, ...], device: str = "cpu"
 ) -> tuple[RowBucket, ...]:
     """Cut the rows, in order, into buckets whose padding costs less than another call."""
@@ -67,6 +67,12 @@ def cut_into_buckets(
         rows.append((q, k))
         longest_q, longest_k, real = max(longest_q, q), max(longest_k, k), real + q * k
     return (*buckets, _as_bucket(rows, device)) if rows else tuple(buckets)
+
+
+# The layers of a pass share the buckets; the next batch has lengths of its own.
+cut_into_buckets = SizedCache(
+    _cut_into_buckets, lambda queries, keys, *_: sum(queries) + sum(keys), MOST_TOKENS
+)
 
 
 def _as_bucket(rows: list[tuple[int, int]], device: str) -> RowBucket:
