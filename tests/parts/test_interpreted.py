@@ -15,7 +15,12 @@ TESTS = Path(__file__).parents[1]
 @pytest.mark.skipif(find_spec("triton") is None, reason="needs triton: make triton")
 @pytest.mark.parametrize(
     "file",
-    ["parts/test_few_rows_cuda.py", "parts/test_relative_cuda.py", "search/test_topk_cuda.py"],
+    [
+        "parts/test_few_rows_cuda.py",
+        "parts/test_packed_dropout.py",
+        "parts/test_relative_cuda.py",
+        "search/test_topk_cuda.py",
+    ],
 )
 def test_kernels_agree_with_their_definition(file):
     """Triton decides when it is imported whether it interprets, so each file has a process."""

@@ -10,29 +10,29 @@ from regard.parts.attend import masked_softmax
 from regard.parts.kernels import AttentionCall, packed_dropout
 from regard.parts.mask import Mask, WindowMask, causal, full
 from regard.parts.score import ScaledDot
+from triton_device import DEVICE, HALVES, INTERPRETED, each_half, on_device
 
-pytestmark = pytest.mark.gpu
+pytestmark = on_device
 
 HEADS, RATE, SEED = 3, 0.3, 5
 LENGTHS, OTHERS = [17, 0, 1, 150, 5], [3, 9, 0, 70, 1]  # one row has no keys, one no queries
 NEAR = {torch.bfloat16: 2e-2, torch.float16: 3e-3}
 BITS = 0xFFFFFFFF
-each_half = pytest.mark.parametrize("dtype", packed_dropout.HALVES, ids=str)
 
 
 def ragged(lengths: list[int]) -> Layout:
-    return Layout.ragged(lengths).to("cuda")
+    return Layout.ragged(lengths).to(DEVICE)
 
 
 def fixed(lengths: list[int]) -> Layout:
     """The same rows in a batch of fixed shape, with tokens of no row behind them."""
     limits = BatchLimits(tokens=260, rows=7, longest=160)
-    return pack([[1] * length for length in lengths], limits).layout.to("cuda")
+    return pack([[1] * length for length in lengths], limits).layout.to(DEVICE)
 
 
 def rectangle(rows: int, length: int, lengths: list[int] | None = None) -> Layout:
-    lengths_B = None if lengths is None else torch.tensor(lengths, device="cuda").int()
-    return Layout.rectangle(rows, length, "cuda", lengths_B=lengths_B)
+    lengths_B = None if lengths is None else torch.tensor(lengths, device=DEVICE).int()
+    return Layout.rectangle(rows, length, DEVICE, lengths_B=lengths_B)
 
 
 def odd_hash(x: Tensor, seed: int) -> Tensor:
@@ -44,10 +44,10 @@ def odd_hash(x: Tensor, seed: int) -> Tensor:
 
 
 def kept_THS(queries: Layout, keys: Layout, seed: int, rate: float = RATE) -> Tensor:
-    every = torch.arange(queries.tokens * HEADS, device="cuda").view(-1, HEADS)
+    every = torch.arange(queries.tokens * HEADS, device=DEVICE).view(-1, HEADS)
     rows, columns = (
         odd_hash(every, seed ^ 0x5BD1E995),
-        odd_hash(torch.arange(keys.longest, device="cuda"), seed),
+        odd_hash(torch.arange(keys.longest, device=DEVICE), seed),
     )
     return (rows[..., None] * columns) & BITS >= int(rate * BITS)
 
@@ -71,15 +71,15 @@ def near(values: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
 def agree(queries: Layout, keys: Layout, mask: Mask, size: int, dtype: torch.dtype) -> None:
     """Outputs and gradients are those of the definition."""
     torch.manual_seed(SEED)
-    both = torch.randn(keys.tokens, 2, HEADS, size, device="cuda").to(dtype)
-    q = torch.randn(queries.tokens, HEADS, size, device="cuda").to(dtype).requires_grad_()
+    both = torch.randn(keys.tokens, 2, HEADS, size, device=DEVICE).to(dtype)
+    q = torch.randn(queries.tokens, HEADS, size, device=DEVICE).to(dtype).requires_grad_()
     k, v = (part.requires_grad_() for part in both.unbind(1))  # parts of one tensor
     call = AttentionCall(ScaledDot(), queries, keys, mask, RATE)
     assert packed_dropout.fits(call, q, v)
     torch.manual_seed(SEED)
     attended = packed_dropout.run(call, q, k, v)
     torch.manual_seed(SEED)
-    seed = int(torch.randint(1 << 31, (1,), device="cuda"))
+    seed = int(torch.randint(1 << 31, (1,), device=DEVICE))
     expected = definition([q, k, v], queries, keys, mask, kept_THS(queries, keys, seed))
     near(attended, expected, dtype)
     assert (attended[(expected == 0).flatten(1).all(1)] == 0).all()
@@ -90,7 +90,7 @@ def agree(queries: Layout, keys: Layout, mask: Mask, size: int, dtype: torch.dty
 
 
 @each_half
-@pytest.mark.parametrize("size", packed_dropout.SIZES)
+@pytest.mark.parametrize("size", packed_dropout.SIZES[-1:] if INTERPRETED else packed_dropout.SIZES)
 @pytest.mark.parametrize("lay", [ragged, fixed])
 def test_self_attention_on_packed_rows(lay, size, dtype):
     layout = lay(LENGTHS)
@@ -101,24 +101,24 @@ def test_self_attention_on_packed_rows(lay, size, dtype):
 @pytest.mark.parametrize("lay", [ragged, fixed])
 def test_windows(lay, mask):
     layout = lay(LENGTHS)
-    agree(layout, layout, mask, 64, torch.bfloat16)
+    agree(layout, layout, mask, 64, HALVES[0])
 
 
 @pytest.mark.parametrize("lay", [ragged, fixed])
 def test_cross_attention(lay):
-    agree(lay(LENGTHS), lay(OTHERS), full, 64, torch.bfloat16)
+    agree(lay(LENGTHS), lay(OTHERS), full, 64, HALVES[0])
 
 
 @pytest.mark.parametrize("mask", [full, causal], ids=repr)
-@pytest.mark.parametrize("length", [48, 128, 200])
+@pytest.mark.parametrize("length", [128] if INTERPRETED else [48, 128, 200])
 def test_rectangles(length, mask):
     layout = rectangle(3, length)
-    agree(layout, layout, mask, 64, torch.bfloat16)
+    agree(layout, layout, mask, 64, HALVES[0])
 
 
 def test_rectangles_with_padding():
     layout = rectangle(4, 80, [80, 0, 1, 33])
-    agree(layout, layout, full, 64, torch.bfloat16)
+    agree(layout, layout, full, 64, HALVES[0])
 
 
 def test_each_pair_is_dropped_with_the_same_probability_and_on_its_own():
@@ -134,9 +134,10 @@ def test_each_pair_is_dropped_with_the_same_probability_and_on_its_own():
     assert abs(between.triu(1)[between.triu(1) != 0].std() - 1) < 0.02
 
 
+@pytest.mark.skipif(INTERPRETED, reason="torch.compile compiles Triton's kernels")
 def test_compiled_it_is_the_same_and_each_call_draws_anew():
     layout = rectangle(2, 128)
-    qkv = [torch.randn(256, HEADS, 64, device="cuda").bfloat16() for _ in range(3)]
+    qkv = [torch.randn(256, HEADS, 64, device=DEVICE).bfloat16() for _ in range(3)]
     call = AttentionCall(ScaledDot(), layout, layout, full, RATE)
     compiled = torch.compile(lambda q, k, v: packed_dropout.run(call, q, k, v).float().square())
     values = [compiled(*qkv) for _ in range(2)]

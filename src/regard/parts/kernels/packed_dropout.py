@@ -5,8 +5,7 @@ dropped by one product, which is cheap to draw again in the backward pass: that 
 hashes, one of its query and head, the other of its key.
 """
 
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,10 +13,8 @@ from torch import Tensor
 from regard.parts.kernels.call import AttentionCall
 from regard.parts.kernels.few_rows import HALVES, jit, triton
 
-if TYPE_CHECKING or triton is not None:
+if triton is not None:
     import triton.language as tl
-else:
-    tl = SimpleNamespace(constexpr=None)
 
 SIZES = (16, 32, 64, 128)  # of a head
 UNLIMITED = 2**30  # of a window: more than any row has tokens
@@ -221,7 +218,7 @@ def _is_kept(rows, columns, dropped):
 
 
 @jit
-def _allow(scores, query, key, keys, left, right, ragged: tl.constexpr, windowed: tl.constexpr):
+def _allow(scores, query, key, keys, left, right, ragged: "tl.constexpr", windowed: "tl.constexpr"):
     """The scores of a tile, -inf at keys beyond the row and the window.
 
     Whichever of ``query`` and ``key`` has its numbers in columns comes with an axis in front.
@@ -235,20 +232,20 @@ def _allow(scores, query, key, keys, left, right, ragged: tl.constexpr, windowed
 
 
 @jit
-def _pointers(tensor, token, stride, h, size: tl.constexpr):
+def _pointers(tensor, token, stride, h, size: "tl.constexpr"):
     """Where the vectors of one head are, a token in each row."""
     return tensor + token[:, None] * stride + h * size + tl.arange(0, size)[None, :]
 
 
 @jit
-def _load(tensor, token, in_row, stride, h, size: tl.constexpr, ragged: tl.constexpr):
+def _load(tensor, token, in_row, stride, h, size: "tl.constexpr", ragged: "tl.constexpr"):
     """The vectors of one head, a token in each row; 0 beyond the row of the batch."""
     pointers = _pointers(tensor, token, stride, h, size)
     return tl.load(pointers, mask=in_row[:, None], other=0.0) if ragged else tl.load(pointers)
 
 
 @jit
-def _store(tensor, token, in_row, stride, h, vectors, size: tl.constexpr):
+def _store(tensor, token, in_row, stride, h, vectors, size: "tl.constexpr"):
     """Write vectors of one head, a token in each row."""
     pointers = _pointers(tensor, token, stride, h, size)
     tl.store(pointers, vectors.to(tensor.dtype.element_ty), mask=in_row[:, None])
@@ -264,8 +261,8 @@ def _row_of(rows_2B, b, rows):
 def _forward(
     q_in, k_in, v_in, queries_2B, keys_2B, seed_in, out, log_sum,
     q_stride, k_stride, v_stride, heads, left, right, dropped, scale, log2_scale, larger,
-    ragged: tl.constexpr, windowed: tl.constexpr, size: tl.constexpr,
-    query_tile: tl.constexpr, key_tile: tl.constexpr,
+    ragged: "tl.constexpr", windowed: "tl.constexpr", size: "tl.constexpr",
+    query_tile: "tl.constexpr", key_tile: "tl.constexpr",
 ):  # fmt: skip
     """One program per tile of queries of a head."""
     b, h = tl.program_id(1) // heads, tl.program_id(1) % heads
@@ -313,8 +310,8 @@ def _forward(
 def _backward_of_queries(
     q_in, k_in, v_in, queries_2B, keys_2B, seed_in, gradient, log_sum, product, out, dq_out,
     q_stride, k_stride, v_stride, heads, left, right, dropped, scale, log2_scale, larger,
-    ragged: tl.constexpr, windowed: tl.constexpr, size: tl.constexpr,
-    query_tile: tl.constexpr, key_tile: tl.constexpr,
+    ragged: "tl.constexpr", windowed: "tl.constexpr", size: "tl.constexpr",
+    query_tile: "tl.constexpr", key_tile: "tl.constexpr",
 ):  # fmt: skip
     """The gradients of queries: a program per tile of queries of a head.
 
@@ -359,8 +356,8 @@ def _backward_of_queries(
 def _backward_of_keys(
     q_in, k_in, v_in, queries_2B, keys_2B, seed_in, gradient, log_sum, product, dk_out, dv_out,
     q_stride, k_stride, v_stride, heads, left, right, dropped, scale, log2_scale, larger,
-    ragged: tl.constexpr, windowed: tl.constexpr, size: tl.constexpr,
-    query_tile: tl.constexpr, key_tile: tl.constexpr,
+    ragged: "tl.constexpr", windowed: "tl.constexpr", size: "tl.constexpr",
+    query_tile: "tl.constexpr", key_tile: "tl.constexpr",
 ):  # fmt: skip
     """The gradients of keys and values: a program per tile of keys of a head."""
     b, h = tl.program_id(1) // heads, tl.program_id(1) % heads
