@@ -61,6 +61,7 @@ ENCODER = {
 }
 SMOOTH = {"train.smoothing": "train.smoothing=0.1"}
 TEACHER = {  # of no distillation.teacher
+    "distillation.kind": "distillation.kind=hard",
     "distillation.temperature": "distillation.temperature=3",
     "distillation.weight": "distillation.weight=0.1",
 }

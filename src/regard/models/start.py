@@ -87,9 +87,9 @@ def select_layers(model: LoadedModel, layers: Sequence[int] | str) -> LoadedMode
 def _as_paper(start: LoadedModel, of: Paper, name: str) -> LoadedModel:
     """A model of a paper that leaves out parts of the start's: DistilBERT of BERT.
 
-    Both have the same layers, but for dropout, which is the paper's, and the same tokenizer;
-    segments, and a pool with its heads, may be left out. A pool that reads other tokens than the
-    first is kept.
+    Both have the same layers, but for dropout, and the same tokenizer; segments, and a pool with
+    its heads, may be left out. Rates of dropout that the start does not set are the paper's. A pool
+    that reads other tokens than the first is kept.
     """
     ours, theirs = sized(of.key), sized(start.paper.key)
     unlike = difference(ours.encoder.stack, theirs.encoder.stack)
@@ -107,7 +107,8 @@ def _as_paper(start: LoadedModel, of: Paper, name: str) -> LoadedModel:
             f'set model.paper = "{start.paper.key}"'
         )
     heads = tuple(head for head in facts.output_heads if ours.pool is not None or not head.per_row)
-    dropout = {name: getattr(ours.trunk.stack, name) for name in unlike if "drop" in name}
+    unset = [name for name in unlike if getattr(facts.trunk.stack, name) is None]
+    dropout = {name: getattr(ours.trunk.stack, name) for name in unset if "drop" in name}
     trunk = change(facts.trunk, segments=ours.trunk.embed.segments, **dropout)
     pool = kept_pool(facts) or ours.pool
     return _rebuilt(start, of, replace(facts, trunk=trunk, pool=pool, output_heads=heads))
