@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import nn
@@ -149,7 +150,8 @@ def _prepared_run(
         eager=(facts.eager or facts.in_rectangles) and not in_rectangles,
         in_rectangles=in_rectangles,
         remarks=remarks,
-        check_folder=(lambda: None) if lock is None else partial(check_folder, lock),
+        # The run holds the lock; the job is in reference cycles, which would hold it on.
+        check_folder=(lambda: None) if lock is None else partial(check_folder, ref(lock)),
         **limits,
     )
     world.barrier()  # collectives have a time limit, this has none

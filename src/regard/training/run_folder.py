@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
@@ -40,9 +41,10 @@ def claim(out: Path, recipe: Recipe, *, resume: bool = False) -> FolderLock:
     return lock
 
 
-def check_folder(lock: FolderLock) -> None:
+def check_folder(reference: ref[FolderLock]) -> None:
     """Refuse to go on if the folder of a run was removed, or another put in its place."""
-    if not (lock.in_place and (lock.folder / RECIPE).is_file()):
+    lock = reference()
+    if lock is not None and not (lock.in_place and (lock.folder / RECIPE).is_file()):
         advice = "begin the run again"
         raise BadInput(f"{lock.folder}: was removed or replaced during the run; {advice}")
 
