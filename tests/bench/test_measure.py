@@ -149,6 +149,7 @@ def test_systems_take_turns_at_generation(printed):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam", [1, 3])
 def test_every_form_of_a_translator_gives_the_same_translations(beam, printed, monkeypatch):
     import translate

@@ -301,6 +301,7 @@ def test_bad_texts_are_skipped_by_all_who_find_them(tmp_path):
     assert "3 of 6 inputs were skipped" in done.stderr
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_folder(model, tmp_path):
     """The peak over 1,200 images is that over 200; each would be 768 bytes, or four times that.
 

@@ -172,6 +172,7 @@ def test_a_step_compiles_whole(model):
     torch.testing.assert_close(compiled(model, batch)[0], expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hard", [True, False])
 def test_a_step_with_a_teacher_and_two_heads_compiles_whole(hard):
     heads = {"pool": FirstTokens(2), "output_heads": (DistilledLabelHead(3),)}
