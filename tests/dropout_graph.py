@@ -74,6 +74,7 @@ def mark(x: Tensor, kind: str, rate: float) -> Tensor:
 def marked_dropout() -> Iterator[None]:
     """All dropout, of our layers and of torch's functions, becomes marks.
 
+    Recurrent layers are graphs of single steps, as they are where oneDNN has no kernel for them.
     Kinds: each number of "states", of "weights" or of attention ("attention"), whole "words" of a
     vocabulary, "rows" with one mask for all tokens, the whole "path" of a row.
     """
@@ -98,6 +99,7 @@ def marked_dropout() -> Iterator[None]:
         patch.setattr(RowDropout, "forward", drop_rows)
         patch.setattr(F, "dropout", drop_function)
         patch.setattr(F, "scaled_dot_product_attention", attend)
+        patch.setattr(torch.backends.mkldnn, "enabled", False)
         yield
 
 

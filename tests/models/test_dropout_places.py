@@ -440,9 +440,9 @@ CASES = {
 1 source.embed.token | states 0.1 | source.layers.layers.i.kernel
 1 source.layers.layers.i.kernel | states 0.1 | source.layers.layers.i+1.kernel
 1 target.embed.token | states 0.1 | target.layers.layers.i.kernel
-1 target.layers.layers.i.kernel | states 0.1 | target.layers.layers.i+1.kernel
-1 target.layers.layers.i.kernel | states 0.1 | head
-""",
+1 source.layers.layers.i.kernel target.layers.layers.i.kernel | states 0.1 | {above}
+1 source.layers.layers.i.kernel target.layers.layers.i.kernel | states 0.1 | head
+""".format(above="target.layers.layers.i+1.kernel"),
     ),
     "Luong": Case(change(luong.BASE, **RNN, depth=2), translate, LUONG),
     # McCann et al., 2017, section 3: the translator of Luong et al.

@@ -9,6 +9,10 @@ namespace {
 struct Floats {
     typedef float Register __attribute__((vector_size(64)));
     static constexpr int LANES = 16, ROWS = 6, SUMS = 24;
+
+    static void add(Register &sum, Register w, float x) {
+        sum = _mm512_fmadd_ps(w, _mm512_set1_ps(x), sum);
+    }
 };
 
 }  // namespace

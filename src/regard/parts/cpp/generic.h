@@ -7,6 +7,8 @@ namespace {
 struct Floats {
     typedef float Register __attribute__((vector_size(16)));
     static constexpr int LANES = 4, ROWS = 3, SUMS = 12;
+
+    static void add(Register &sum, Register w, float x) { sum += w * x; }
 };
 
 struct Bytes {

@@ -1,5 +1,7 @@
 // The instruction set that the code is compiled for. Each has a header that says
-//   Floats  a register of floats, ROWS x SUMS of which a tile of a product holds, and
+//   Floats  a register of floats, ROWS x SUMS of which a tile of a product holds, and `add`, one
+//           instruction where there is one: left to choose, gcc 13 rounds products of some tiles
+//           before they are added and of others after, and
 //   Bytes   how rows of 8-bit integers are multiplied: exactly, so that all give the same sums.
 //
 // Weights lie in blocks of BLOCK outputs. A tile is some rows by some blocks whose sums stay in

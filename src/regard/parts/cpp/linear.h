@@ -89,7 +89,8 @@ struct FloatTile {
                 std::memcpy(&column[p], w + (p / PARTS * linear.in + k) * BLOCK + p % PARTS * LANES,
                             sizeof(Register));
             UNROLL for (int r = 0; r < R; r++)
-                UNROLL for (int p = 0; p < BLOCKS * PARTS; p++) sums[r][p] += column[p] * x[r][k];
+                UNROLL for (int p = 0; p < BLOCKS * PARTS; p++)
+                    Floats::add(sums[r][p], column[p], x[r][k]);
         }
         UNROLL for (int r = 0; r < R; r++)
             UNROLL for (int p = 0; p < BLOCKS * PARTS; p++) {

@@ -10,6 +10,8 @@ namespace {
 struct Floats {
     typedef float Register __attribute__((vector_size(16)));
     static constexpr int LANES = 4, ROWS = 5, SUMS = 20;
+
+    static void add(Register &sum, Register w, float x) { sum = vfmaq_n_f32(sum, w, x); }
 };
 
 #if defined(__ARM_FEATURE_MATMUL_INT8)

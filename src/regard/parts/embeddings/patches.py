@@ -137,8 +137,9 @@ class PatchEmbedding(EmbeddingModule):
     def grid_of(self, pixels_BCHW: Tensor) -> Grid:
         """Rows and columns of the patches of each image."""
         channels, height, width = pixels_BCHW.shape[1:]
-        (rows, above), (columns, left) = divmod(height, self.patch[0]), divmod(width, self.patch[1])
-        if channels != self.channels or above or left or not rows or not columns:
+        rows, columns = height // self.patch[0], width // self.patch[1]
+        whole = (rows * self.patch[0], columns * self.patch[1]) == (height, width)
+        if channels != self.channels or not (whole and rows and columns):
             shape = f"{channels} × {height} × {width}"
             patches = f"{self.channels} × {self.patch[0]} × {self.patch[1]}"
             raise BadInput(f"images of {shape} numbers are not made of patches of {patches}")
