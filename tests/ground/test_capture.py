@@ -36,7 +36,7 @@ class Device:
 
     def __init__(self):
         self.capturing, self.spoilt, self.refused, self.options = None, False, [], []
-        self.stream, self.alive, self.directed = "first", 0, set()
+        self.stream, self.alive, self.directed, self.spoilt_pools = "first", 0, set(), set()
 
     def refuse(self, call: str) -> None:
         if self.capturing:
@@ -57,6 +57,8 @@ class Device:
     def graph(self, graph, stream, **options):
         """As torch's: the stream and the pool are given back only by a capture that ends well."""
         self.options.append(options)
+        if options.get("pool") in self.spoilt_pools:
+            raise RuntimeError("beginAllocateToPool: already recording to mempool_id")
         self.capturing, self.spoilt, self.stream = threading.get_ident(), False, stream
         self.directed.add(options.get("pool"))
         try:
@@ -64,6 +66,7 @@ class Device:
         finally:
             self.capturing = None
             if self.spoilt:
+                self.spoilt_pools.add(options.get("pool"))
                 raise RuntimeError("operation failed due to a previous error during capture")
             self.stream = "first"
             self.directed.discard(options.get("pool"))
@@ -235,6 +238,21 @@ def test_a_capture_that_fails_is_tried_again(device):
     _graph, result = capture(function, CUDA, "it")
     assert result == 2 and calls[0] is not calls[1]  # the first stream may still be capturing
     assert device.stream == "first" and not device.directed
+
+
+def test_after_a_failure_graphs_share_another_pool(device):
+    calls = []
+
+    def function():
+        calls.append(1)
+        if len(calls) in (1, 3):
+            device.wait()
+
+    for _ in range(3):
+        assert capture(function, CUDA, "it", pool="shared") is not None
+    pools = [options["pool"] for options in device.options if "pool" in options]
+    assert pools[0] == "shared" and pools[1] is pools[2] and pools[3] is pools[4]
+    assert len(set(pools)) == 3
 
 
 def test_a_capture_that_fails_twice_is_given_up_with_a_warning(device):

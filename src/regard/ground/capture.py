@@ -33,6 +33,7 @@ class _Captures:
         self.streams: dict[int, Any] = {}  # by the number of a device
         self.dropped: deque[Any] = deque()
         self.spoilt: list[Any] = []  # graphs that torch may still refer to: never destroyed
+        self.new_pools: dict[Any, Any] = {}  # by the pool of a capture that failed
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -114,6 +115,8 @@ def capture(
 def _record(function: Callable[[], Result], pool: Any) -> tuple[CapturedGraph, Result]:
     device, graph = torch.cuda.current_device(), torch.cuda.CUDAGraph()
     pool = torch.cuda.graph_pool_handle() if pool is None else pool
+    while pool in _CAPTURES.new_pools:
+        pool = _CAPTURES.new_pools[pool]
     if device not in _CAPTURES.streams:
         _CAPTURES.streams[device] = torch.cuda.Stream()
     try:
@@ -135,9 +138,11 @@ def _clean_up(graph: Any, pool: Any, device: int) -> None:
     """Put torch back into the state before a capture that failed.
 
     A spoilt capture ends with an error. Some versions of torch then still direct allocations to
-    its pool, by a test that refers to the graph, and their generator refuses to draw.
+    its pool, by a test that refers to the graph, and refuse another capture into that pool, and
+    their generator refuses to draw.
     """
     del _CAPTURES.streams[device]  # it may still be capturing
+    _CAPTURES.new_pools[pool] = torch.cuda.graph_pool_handle()
     with suppress(RuntimeError):  # raised if torch has ended the allocation itself
         torch._C._cuda_endAllocateToPool(device, pool)
         _CAPTURES.spoilt.append(graph)
