@@ -16,7 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import regard
 from regard.ground.config import Config
-from regard.ground.lazy import lazy
+from regard.ground.layout import lazy
 from regard.tasks.list import TASKS
 from regard.training.recipe import Recipe, recipe_class
 

@@ -21,11 +21,9 @@ from regard.models.facts import NextTokenHead, change
 from regard.models.facts.positions import Learned, Relative
 from regard.models.papers import bahdanau, gpt2
 from regard.models.papers.transformer import BASE
-from regard.parts.attend import attend
+from regard.parts.attend import Dot, ScaledDot, WindowMask, attend
 from regard.parts.cpp import build
 from regard.parts.linear.int8 import powers, quantised
-from regard.parts.mask import WindowMask
-from regard.parts.score import Dot, ScaledDot
 from regard.search import Beam, Constraints, Greedy
 
 SMALL = change(BASE, width=20, heads=2, inner=22, depth=2, vocab=37)

@@ -13,8 +13,8 @@ from regard.models.facts import NextTokenHead, Stack, Tokens, Trunk, TrunkWithHe
 from regard.models.facts.positions import Relative
 from regard.models.papers import gpt, gpt2
 from regard.models.papers.transformer import BASE
+from regard.parts.attend import causal
 from regard.parts.kernels import few_rows
-from regard.parts.mask import causal
 from regard.parts.static_kv_cache import StaticKVCache
 
 SIZES = {"width": 16, "depth": 2, "heads": 2, "inner": 40, "vocab": 31, "longest": 24}

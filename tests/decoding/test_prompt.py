@@ -16,7 +16,7 @@ from regard.models.facts import NextTokenHead, Stack, Tokens, Trunk, TrunkWithHe
 from regard.models.facts.positions import Learned, Relative, Sinusoid
 from regard.models.papers import bahdanau, gpt, gpt2, luong, zaremba
 from regard.models.papers.transformer import BASE
-from regard.parts.mask import causal
+from regard.parts.attend import causal
 from regard.search import Beam, Constraints, Greedy, Sample
 
 EOS, VOCAB, CAPACITY = 2, 31, 24

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.ground.scatter_gather import gather_rows, scatter_rows
+from regard.ground.layout import gather_rows, scatter_rows
 
 SLOTS = torch.tensor([4, 0, 3])
 

@@ -40,7 +40,7 @@ from regard.models.facts.shapes import TIES
 from regard.models.papers import bahdanau, bert, cho, gehring, lin, luong, paper, sutskever, vit
 from regard.models.papers.transformer import BASE, BIG, LAPTOP
 from regard.parts.activation import ACTIVATIONS
-from regard.parts.mask import PermutationMask, WindowMask, causal, full
+from regard.parts.attend import PermutationMask, WindowMask, causal, full
 from regard.parts.pooling import QUERIES
 from regard.parts.recurrent.bridge import KINDS as BRIDGES
 from regard.parts.recurrent.rnn import DIRECTIONS, KERNELS

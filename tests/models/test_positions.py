@@ -17,10 +17,14 @@ from regard.models.facts import POSITIONS, TrunkWithHeads, change, from_json, pa
 from regard.models.facts.positions import Learned, Relative, Sinusoid
 from regard.models.papers import bert, cho
 from regard.models.papers.transformer import BASE
+from regard.parts.attend import DistanceDot, ScaledDot, full
 from regard.parts.embeddings.position import sinusoid
-from regard.parts.kernels import AttentionCall, choose
-from regard.parts.mask import full
-from regard.parts.score import DistanceDot, ScaledDot
+from regard.parts.kernels.call import (
+    AttentionCall,
+)
+from regard.parts.kernels.fast_attend import (
+    choose,
+)
 from regard.training.recipe import read
 from regard.training.recipe_files import find
 from regard.training.run import task_of

@@ -13,10 +13,24 @@ from naive import PAIRS, SEED, dot, gradients, scaled_dot
 from naive import attend as naive_attend
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape, forced_row, without_head
-from regard.parts.attend import attend, fast_attend, masked_softmax
-from regard.parts.mask import PermutationMask, WindowMask, causal, full
+from regard.parts.attend import (
+    Additive,
+    Bilinear,
+    Cosine,
+    Dot,
+    Location,
+    PermutationMask,
+    ScaledDot,
+    WindowMask,
+    attend,
+    causal,
+    full,
+    masked_softmax,
+)
+from regard.parts.kernels.fast_attend import (
+    fast_attend,
+)
 from regard.parts.relative_score import RelativeDot
-from regard.parts.score import Additive, Bilinear, Cosine, Dot, Location, ScaledDot
 
 HEADS, SIZE, VALUE = 2, 4, 3
 SCORES = [

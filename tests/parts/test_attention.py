@@ -11,10 +11,9 @@ from naive import attend as naive_attend
 from naive import scaled_dot
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape, without_head
+from regard.parts.attend import Additive, causal
 from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention, fused_linear
-from regard.parts.mask import causal
 from regard.parts.relative_score import RelativeDot
-from regard.parts.score import Additive
 
 LENGTHS, SOURCES = [3, 0, 1, 4], [2, 3, 0, 1]
 SIZES = pytest.mark.parametrize("heads", [Heads(2, 3, 3), Heads(3, 2, 5), Heads(1, 4, 1)], ids=str)

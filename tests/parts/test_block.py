@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape
 from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention
-from regard.parts.block import Block, Residual
-from regard.parts.mlp import Mlp
+from regard.parts.block import Block, Mlp, Residual
 
 WIDTH = 6
 LAYOUT, SOURCE_LAYOUT = Layout.ragged([3, 0, 1]), Layout.ragged([2, 1, 0])

@@ -13,11 +13,28 @@ from closeness import GRADIENTS, VALUES
 from naive import LENGTH, LENGTHS, PAIRS, SEED, gradients
 from regard.ground.batch import BatchLimits, pack
 from regard.ground.layout import Layout
-from regard.parts.attend import attend
-from regard.parts.kernels import AttentionCall, bucketed, choose, dense
+from regard.parts.attend import (
+    Cosine,
+    Dot,
+    Mask,
+    PermutationMask,
+    ScaledDot,
+    WindowMask,
+    attend,
+    causal,
+    full,
+)
+from regard.parts.kernels import (
+    bucketed,
+    dense,
+)
 from regard.parts.kernels.bucketed import CALL, cut_into_buckets
-from regard.parts.mask import Mask, PermutationMask, WindowMask, causal, full
-from regard.parts.score import Cosine, Dot, ScaledDot
+from regard.parts.kernels.call import (
+    AttentionCall,
+)
+from regard.parts.kernels.fast_attend import (
+    choose,
+)
 
 HEADS, SIZE = 2, 8
 SCORE = st.sampled_from([Dot(), ScaledDot()])

@@ -8,11 +8,10 @@ from torch import Tensor
 
 from naive import LENGTHS, SEED
 from regard.ground.layout import Layout
+from regard.parts.attend import WindowMask, causal
 from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention
-from regard.parts.block import Block
+from regard.parts.block import Block, Mlp
 from regard.parts.kv_cache import KVCache, LayerKVCache
-from regard.parts.mask import WindowMask, causal
-from regard.parts.mlp import Mlp
 
 WIDTH = 6
 

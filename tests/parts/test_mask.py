@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from naive import LENGTHS, PAIRS
 from regard.ground.layout import Layout
-from regard.parts.mask import PermutationMask, WindowMask, causal, full
+from regard.parts.attend import PermutationMask, WindowMask, causal, full
 
 LIMIT = st.none() | st.integers(-2, 4)
 

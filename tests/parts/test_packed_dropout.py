@@ -6,10 +6,9 @@ from torch import Tensor
 
 from regard.ground.batch import BatchLimits, pack
 from regard.ground.layout import Layout
-from regard.parts.attend import masked_softmax
-from regard.parts.kernels import AttentionCall, packed_dropout
-from regard.parts.mask import Mask, WindowMask, causal, full
-from regard.parts.score import ScaledDot
+from regard.parts.attend import Mask, ScaledDot, WindowMask, causal, full, masked_softmax
+from regard.parts.kernels import packed_dropout
+from regard.parts.kernels.call import AttentionCall
 from triton_device import DEVICE, HALVES, INTERPRETED, each_half, on_device
 
 pytestmark = on_device

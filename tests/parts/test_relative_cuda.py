@@ -10,10 +10,9 @@ from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE
 from regard.models.build import two_stream
 from regard.models.build.two_stream import CONTENT, QUERY, Stream, TwoStreamAttention
-from regard.parts.attend import masked_softmax
+from regard.parts.attend import earlier, earlier_or_itself, masked_softmax
 from regard.parts.attention import Heads
 from regard.parts.kernels import relative
-from regard.parts.mask import earlier, earlier_or_itself
 from regard.parts.relative_score import distances_between
 from triton_device import DEVICE, each_half, on_device
 

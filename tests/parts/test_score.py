@@ -11,9 +11,7 @@ from naive import attend as naive_attend
 from naive import gradients, spans
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape
-from regard.parts.attend import attend
-from regard.parts.relative_score import RelativeDot, RelativeSegmentDot
-from regard.parts.score import (
+from regard.parts.attend import (
     Additive,
     Bilinear,
     Cosine,
@@ -21,7 +19,9 @@ from regard.parts.score import (
     Dot,
     Location,
     ScaledDot,
+    attend,
 )
+from regard.parts.relative_score import RelativeDot, RelativeSegmentDot
 
 QUERIES, KEYS, HEADS = [3, 0, 1, 2], [4, 2, 1, 5], 2
 

@@ -13,9 +13,9 @@ from regard.models.build.encoder_decoder import EncoderDecoderModule
 from regard.models.build.transformer import TransformerModule
 from regard.models.facts import change
 from regard.models.papers.transformer import BASE
+from regard.parts.attend import causal
 from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention
 from regard.parts.block import Block
-from regard.parts.mask import causal
 
 WIDTH, HEADS, INNER, DEPTH, VOCAB = 16, 4, 24, 2, 19
 FACTS = change(BASE, width=WIDTH, heads=HEADS, inner=INNER, depth=DEPTH, vocab=VOCAB, dropout=0.0)

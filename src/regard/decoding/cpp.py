@@ -18,13 +18,12 @@ from regard.decoding.state import DecodingState, Engine, Prompts
 from regard.ground.batch import PackedTokens
 from regard.ground.layout import Layout
 from regard.parts.activation import gelu_sigmoid, gelu_tanh
+from regard.parts.attend import Dot, causal
 from regard.parts.attention import EncoderOutput
 from regard.parts.block import Block
 from regard.parts.cpp.build import failure, library
 from regard.parts.kv_cache import shared_rectangle
 from regard.parts.linear.int8 import quantised
-from regard.parts.mask import causal
-from regard.parts.score import Dot
 
 PRECISIONS = ("fp32", "int8")
 BLOCK = 16  # outputs that lie together

@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
+from regard.parts.attend import causal, full
 from regard.parts.attention import EncoderOutput
 from regard.parts.block import Block
-from regard.parts.kernels import AttentionCall, few_rows
-from regard.parts.mask import causal, full
+from regard.parts.kernels import few_rows
+from regard.parts.kernels.call import AttentionCall
 from regard.parts.static_kv_cache import StaticKVCache, StaticLayerKVCache
 
 

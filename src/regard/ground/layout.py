@@ -4,17 +4,127 @@ A batch is a tensor of T tokens plus a ``Layout``. *Ragged* rows have their own 
 are a rectangle (images, full blocks, one-token decoding), so that padding and packing are views.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import Any, Generic, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
-from regard.ground.lazy import lazy
 from regard.ground.pytree import TensorTree
-from regard.ground.scatter_gather import gather_rows, scatter_rows
-from regard.ground.time_major import TimeMajor
+
+Value = TypeVar("Value")
+
+
+class lazy(Generic[Value]):  # noqa: N801
+    """A property that is computed when it is first read, and then stored in its object.
+
+    ``functools.cached_property`` has a lock in Python 3.11, which torch's compiler cannot trace.
+    """
+
+    def __init__(self, compute: Callable[[Any], Value]):
+        self.compute, self.__doc__ = compute, compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Value:
+        if instance is None:
+            return self  # type: ignore[return-value]
+        value = instance.__dict__[self.name] = self.compute(instance)
+        return value
+
+
+class _ScatterGather(Function):
+    """Scatter rows of x into ``size`` rows of zeros, or gather them: each inverts the other."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, slots_T: Tensor, size: int | None) -> Tensor:
+        ctx.save_for_backward(slots_T)
+        ctx.back = x.shape[0] if size is None else None
+        return _move(x, slots_T, size)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        (slots_T,) = ctx.saved_tensors
+        return _move(gradient, slots_T, ctx.back), None, None
+
+
+def scatter_rows(x: Tensor, slots_T: Tensor, size: int) -> Tensor:
+    """A tensor of ``size`` rows with row i of x at ``slots_T[i]``; the others are zeros."""
+    return _ScatterGather.apply(x, slots_T, size)
+
+
+def gather_rows(x: Tensor, slots_T: Tensor) -> Tensor:
+    """The rows at ``slots_T``, which must be distinct."""
+    return _ScatterGather.apply(x, slots_T, None)
+
+
+def _move(x: Tensor, slots_T: Tensor, size: int | None) -> Tensor:
+    if size is None:
+        return x.index_select(0, slots_T)
+    zeros = x.new_zeros(size, *x.shape[1:])
+    if torch.compiler.is_compiling():  # in place, torch 2.11 loses the gradient
+        return zeros.index_copy(0, slots_T, x)
+    return zeros.index_copy_(0, slots_T, x)
+
+
+@dataclass(frozen=True, eq=False)
+class TimeMajor:
+    """Packed tokens in time-major order: all first tokens, then all second tokens, and so on.
+
+    Rows are ordered by length, longest first, so that a loop over time only drops rows from the
+    end. ``alive[t]`` rows have a token at time t: the first ones of ``order_B``. Token n in
+    time-major order is packed token ``forward_T[n]``, or ``backward_T[n]`` where rows are read
+    from their ends.
+    """
+
+    alive: tuple[int, ...]
+    order_B: Tensor
+    forward_T: Tensor
+    backward_T: Tensor
+    tokens: int
+
+    @classmethod
+    def of(
+        cls, lengths: Sequence[int], starts: Sequence[int], tokens: int, device: torch.device
+    ) -> "TimeMajor":
+        """For rows of these lengths, whose first tokens are at ``starts`` of the packed tokens."""
+        length_B, start_B = np.array(lengths, dtype=np.int64), np.array(starts, dtype=np.int64)
+        order_B = np.argsort(-length_B, kind="stable")
+        time_L1 = np.arange(length_B.max(initial=0))[:, None]
+        alive_LB = length_B[order_B] > time_L1
+        time_T, rank_T = np.nonzero(alive_LB)
+        row_T = order_B[rank_T]
+        forward_T = start_B[row_T] + time_T
+        backward_T = start_B[row_T] + length_B[row_T] - 1 - time_T
+
+        def moved(index: np.ndarray) -> Tensor:
+            return torch.from_numpy(index).to(device)
+
+        alive = tuple(alive_LB.sum(1).tolist())
+        return cls(alive, moved(order_B), moved(forward_T), moved(backward_T), tokens)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows that have tokens."""
+        return self.alive[0] if self.alive else 0
+
+    @property
+    def order_R(self) -> Tensor:
+        """Those rows, longest first."""
+        return self.order_B[: self.rows]
+
+    def from_packed(self, x: Tensor, *, backward: bool = False) -> Tensor:
+        """Packed tokens to time-major order."""
+        return gather_rows(x, self.backward_T if backward else self.forward_T)
+
+    def to_packed(self, x: Tensor, *, backward: bool = False) -> Tensor:
+        """Time-major order to packed tokens; padding is zeros."""
+        return scatter_rows(x, self.backward_T if backward else self.forward_T, self.tokens)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,15 +1,209 @@
-"""The definition of attention. Fused kernels compute the same faster, and must agree with it."""
+"""The definition of attention, with the masks and scores that it is called with.
 
+A mask compares positions or orders, never data. Called with both layouts it returns (B, L, S), true
+where a query may attend to a key; ``attend`` masks padding. Queries attend to their own row only.
+
+A score s(q, k) is called with padded queries (B, L, H, K), padded keys (B, S, H, K) and both
+layouts, and returns (B, H, L, S). What depends on the keys alone can be computed once for many
+queries.
+
+The kernels of ``parts/kernels`` compute the same faster, and must agree with ``attend``.
+"""
+
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.parts import kernels
-from regard.parts.mask import Mask, full
+
+
+@dataclass(frozen=True)
+class WindowMask:
+    """Keys from ``left`` positions before the query to ``right`` after it; ``None``: no limit."""
+
+    left: int | None = None
+    right: int | None = None
+
+    def __call__(self, queries: Layout, keys: Layout) -> Tensor:
+        """Allowed keys by position."""
+        if self.left is None and self.right is None:
+            allowed = torch.ones((), dtype=torch.bool, device=keys.positions_T.device)
+            return allowed.expand(keys.rows, queries.longest, keys.longest)
+        ahead = _gap(queries, keys, queries.positions_T, keys.positions_T)
+        allowed = torch.ones_like(ahead, dtype=torch.bool)
+        if self.left is not None:
+            allowed &= ahead >= -self.left
+        if self.right is not None:
+            allowed &= ahead <= self.right
+        return allowed
+
+
+@dataclass(frozen=True)
+class PermutationMask:
+    """Keys that come earlier in the row's permutation (XLNet, Yang et al., 2019, eq. 3).
+
+    With ``itself`` also the query's own token, as in the content stream; not in the query stream.
+    """
+
+    itself: bool
+
+    def __call__(self, queries: Layout, keys: Layout) -> Tensor:
+        """Allowed keys by order."""
+        if queries.orders_T is None or keys.orders_T is None:
+            raise ValueError("a permutation mask needs layouts with orders")
+        ahead = _gap(queries, keys, queries.orders_T, keys.orders_T)
+        return ahead <= 0 if self.itself else ahead < 0
+
+
+Mask = WindowMask | PermutationMask
+
+full = WindowMask()
+causal = WindowMask(right=0)
+earlier = PermutationMask(itself=False)
+earlier_or_itself = PermutationMask(itself=True)
+
+
+def _gap(queries: Layout, keys: Layout, query_T: Tensor, key_T: Tensor) -> Tensor:
+    """How far each key is ahead of each query, (B, L, S)."""
+    return keys.pad(key_T)[:, None, :] - queries.pad(query_T)[:, :, None]
+
+
+class Score(nn.Module):
+    """``keyed`` is the part that depends on the keys alone, ``between`` the rest."""
+
+    def keyed(self, k: Tensor) -> Tensor:
+        """Keys (…, H, K) as ``between`` expects them."""
+        return k
+
+    def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+        raise NotImplementedError
+
+    def forward(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+        return self.between(q_BLHK, self.keyed(k_BSHK), queries, keys)
+
+
+class Dot(Score):
+    """q·k (Luong et al., 2015)."""
+
+    def scale(self, size: int) -> float:
+        """The factor on q·k, for fused kernels."""
+        return 1.0
+
+    def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+        return torch.einsum("blhk,bshk->bhls", q_BLHK * self.scale(q_BLHK.shape[-1]), k_BSHK)
+
+
+class ScaledDot(Dot):
+    """q·k / √K (Vaswani et al., 2017, eq. 1)."""
+
+    def scale(self, size: int) -> float:
+        return 1 / math.sqrt(size)
+
+
+class Cosine(Score):
+    """cosine(q, k): content-based addressing (Graves et al., 2014)."""
+
+    def keyed(self, k: Tensor) -> Tensor:
+        return F.normalize(k, dim=-1)
+
+    def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+        return torch.einsum("blhk,bshk->bhls", F.normalize(q_BLHK, dim=-1), k_BSHK)
+
+
+class Additive(Score):
+    """v·tanh(W[k; q]) (Bahdanau et al., 2014); queries and keys may differ in size."""
+
+    def __init__(self, query: int, key: int, inner: int, heads: int = 1):
+        super().__init__()
+        self.query = _weight(heads, query, inner)
+        self.key = _weight(heads, key, inner)
+        bound = 1 / math.sqrt(inner)
+        self.v = nn.Parameter(torch.empty(heads, inner).uniform_(-bound, bound))
+
+    def keyed(self, k: Tensor) -> Tensor:
+        return torch.einsum("...hk,hka->...ha", k, self.key)
+
+    def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+        from_query = torch.einsum("blhk,hka->bhla", q_BLHK, self.query)
+        both = torch.tanh(from_query[:, :, :, None] + k_BSHK.transpose(1, 2)[:, :, None])
+        return torch.einsum("bhlsa,ha->bhls", both, self.v)
+
+
+class Bilinear(Score):
+    """qᵀWk, Luong's "general" score; queries and keys may differ in size."""
+
+    def __init__(self, query: int, key: int, heads: int = 1):
+        super().__init__()
+        self.weight = _weight(heads, query, key)
+
+    def keyed(self, k: Tensor) -> Tensor:
+        return torch.einsum("...hj,hkj->...hk", k, self.weight)
+
+    def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+        return torch.einsum("blhk,bshk->bhls", q_BLHK, k_BSHK)
+
+
+class Location(Score):
+    """W q: scores of positions from the query alone (Luong et al., 2015, eq. 8).
+
+    Keys beyond its positions are masked, as in the paper.
+    """
+
+    def __init__(self, query: int, positions: int, heads: int = 1):
+        super().__init__()
+        self.weight = _weight(heads, query, positions)
+
+    def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+        known = self.weight.shape[-1]
+        score_BHLP = torch.einsum("blhk,hkp->bhlp", q_BLHK, self.weight)
+        place_BS = keys.pad(keys.positions_T)
+        where = place_BS.clamp(max=known - 1)[:, None, None, :]
+        score_BHLS = score_BHLP.gather(-1, where.expand(*score_BHLP.shape[:3], keys.longest))
+        return score_BHLS.masked_fill((place_BS >= known)[:, None, None, :], -torch.inf)
+
+
+class DistanceDot(Score):
+    """q·(k + a) / √K with a learned vector a for each distance (Shaw et al., 2018, eq. 4).
+
+    Distances are signed and clipped to ``farthest``; heads share the vectors. The
+    paper's other vectors, added to values, are left out: it finds no gain in them (table 3).
+    """
+
+    def __init__(self, farthest: int, size: int):
+        super().__init__()
+        self.farthest = farthest
+        self.distance = nn.Embedding(2 * farthest + 1, size)
+        nn.init.normal_(self.distance.weight, std=1 / math.sqrt(size))
+
+    def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+        heads, size = q_BLHK.shape[-2:]
+        ahead = keys.pad(keys.positions_T)[:, None] - queries.pad(queries.positions_T)[:, :, None]
+        index_BLS = ahead.clamp(-self.farthest, self.farthest) + self.farthest
+        content = torch.einsum("blhk,bshk->bhls", q_BLHK, k_BSHK)
+        by_distance = torch.einsum("blhk,pk->bhlp", q_BLHK, self.distance.weight)
+        index = index_BLS[:, None].expand(-1, heads, -1, -1)
+        return add_scores(content, by_distance.gather(-1, index)) / math.sqrt(size)
+
+
+def add_scores(first: Tensor, second: Tensor) -> Tensor:
+    """The sum in at least single precision.
+
+    Rounded to half precision, it would not be the same in the forward pass of compiled code, which
+    does not round, and in its backward pass, which reads what was stored; weights that do not sum
+    to 1 there make training diverge.
+    """
+    precise = torch.promote_types(first.dtype, torch.float32)
+    return first.to(precise) + second.to(precise)
+
+
+def _weight(heads: int, rows: int, columns: int) -> nn.Parameter:
+    bound = math.sqrt(6 / (rows + columns))
+    return nn.Parameter(torch.empty(heads, rows, columns).uniform_(-bound, bound))
 
 
 def masked_softmax(scores: Tensor, allowed: Tensor) -> Tensor:
@@ -44,34 +238,3 @@ def attend(
     weights_BHLS = tape("weights", masked_softmax(scores_BHLS, allowed_BHLS))
     dropped_BHLS = F.dropout(weights_BHLS, dropout).to(v.dtype)
     return queries.pack(torch.einsum("bhls,bshk->blhk", dropped_BHLS, v))
-
-
-def fast_attend(
-    score: Callable[..., Tensor],
-    q_THK: Tensor,
-    k_THK: Tensor,
-    v_THK: Tensor,
-    *,
-    queries: Layout,
-    keys: Layout,
-    mask: Mask = full,
-    dropout: float = 0.0,
-    tape: NullTape = NULL_TAPE,
-) -> Tensor:
-    """``attend`` by the fastest kernel that fits, unless the tape needs scores or weights."""
-    if not tape.wants("scores", "weights"):
-        call = kernels.AttentionCall(score, queries, keys, mask, dropout)
-        kernel = kernels.choose(call, q_THK, v_THK)
-        if kernel is not None:
-            return kernel(call, q_THK, k_THK, v_THK)
-    return attend(
-        score,
-        q_THK,
-        k_THK,
-        v_THK,
-        queries=queries,
-        keys=keys,
-        mask=mask,
-        dropout=dropout,
-        tape=tape,
-    )

@@ -11,10 +11,9 @@ from torch import Tensor, nn
 
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.parts.attend import fast_attend
+from regard.parts.attend import Mask, ScaledDot, full
+from regard.parts.kernels.fast_attend import fast_attend
 from regard.parts.kv_cache import KeyValues, LayerKVCache
-from regard.parts.mask import Mask, full
-from regard.parts.score import ScaledDot
 
 # Flatter scores at first: with 1.0, post-norm stacks often never learn to attend to the source.
 INTO_HEADS = 1 / math.sqrt(2)

@@ -7,10 +7,24 @@ from torch import Tensor, nn
 
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.parts.attention import CrossAttention, EncoderOutput, SelfAttention
+from regard.parts.activation import ACTIVATIONS
+from regard.parts.attention import CrossAttention, EncoderOutput, SelfAttention, fused_linear
 from regard.parts.dropout import Dropout, DropPath
 from regard.parts.kv_cache import LayerKVCache
-from regard.parts.mlp import Mlp
+
+
+class Mlp(nn.Module):
+    """The feed-forward layer, act(xW1 + b1)W2 + b2 (Vaswani et al., 2017, eq. 2)."""
+
+    def __init__(self, width: int, inner: int, *, activation: str = "relu", dropout: float = 0.0):
+        super().__init__()
+        self.up = fused_linear(width, [inner], bias=True)
+        self.down = fused_linear(inner, [width], bias=True)
+        self.activation = ACTIVATIONS[activation]
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x_TD: Tensor) -> Tensor:
+        return self.down(self.dropout(self.activation(self.up(x_TD))))
 
 
 class Residual(nn.Module):

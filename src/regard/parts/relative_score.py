@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
+from regard.parts.attend import Score, add_scores
 from regard.parts.embeddings.position import sinusoid
-from regard.parts.score import Score, add_scores
 
 
 class Distances(NamedTuple):

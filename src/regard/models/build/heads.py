@@ -25,17 +25,11 @@ class VocabularyLinear(nn.Linear):
     def forward(self, states_ND: Tensor) -> Tensor:
         padding = -self.out_features % ALIGNED
         on_cuda = self.training and states_ND.is_cuda
-        compiled = torch.compiler.is_compiling() and not _is_exporting()
-        if not padding or not (on_cuda or compiled):
+        if not padding or not (on_cuda or torch.compiler.is_dynamo_compiling()):
             return super().forward(states_ND)
         bias_V = self.weight.new_zeros(self.out_features) if self.bias is None else self.bias
         weight_FD = F.pad(self.weight, (0, 0, 0, padding))
         return F.linear(states_ND, weight_FD, F.pad(bias_V, (0, padding), value=-torch.inf))
-
-
-def _is_exporting() -> bool:
-    """What ``torch.compiler.is_exporting`` says; in code that torch 2.11 compiles, it says yes."""
-    return getattr(torch.compiler, "_is_exporting_flag", False)
 
 
 class BiLMHeadModule(nn.Module):

@@ -17,14 +17,12 @@ from torch import Tensor, nn
 
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.parts.attend import attend
+from regard.parts.attend import Mask, attend, earlier, earlier_or_itself, full
 from regard.parts.attention import EncoderOutput, Heads, HeadsModule, fused_linear
-from regard.parts.block import Residual
+from regard.parts.block import Mlp, Residual
 from regard.parts.dropout import Dropout
 from regard.parts.embeddings.embed import Embedding
 from regard.parts.kernels import relative
-from regard.parts.mask import Mask, earlier, earlier_or_itself, full
-from regard.parts.mlp import Mlp
 from regard.parts.relative_score import Distances, RelativeSegmentDot, distances_between
 
 BEFORE_ALL = -(1 << 30)  # the order of memory

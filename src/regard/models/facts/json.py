@@ -45,7 +45,7 @@ from regard.models.facts.shapes import EncoderDecoder, TrunkWithHeads
 from regard.models.facts.stack import Stack
 from regard.models.facts.trunk import Features, Trunk
 from regard.models.facts.two_stream import TwoStreamStack
-from regard.parts.mask import PermutationMask, WindowMask
+from regard.parts.attend import PermutationMask, WindowMask
 
 VALUES = {
     kind.__name__: kind

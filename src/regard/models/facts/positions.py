@@ -6,8 +6,8 @@ from typing import ClassVar
 from torch import nn
 
 from regard.models.facts.checks import at_least
+from regard.parts.attend import DistanceDot
 from regard.parts.embeddings.position import LearnedPositions, SinusoidPositions
-from regard.parts.score import DistanceDot
 
 
 class AnyPosition:

@@ -13,10 +13,9 @@ from regard.models.facts.flops import Products
 from regard.models.facts.positions import Position
 from regard.models.sites import AttentionSite
 from regard.parts.activation import ACTIVATIONS
+from regard.parts.attend import Mask, causal, full
 from regard.parts.attention import CrossAttention, Heads, SelfAttention
-from regard.parts.block import Block
-from regard.parts.mask import Mask, causal, full
-from regard.parts.mlp import Mlp
+from regard.parts.block import Block, Mlp
 
 MOST_SHARED = 1_000  # layers that share weights: no file limits their number
 

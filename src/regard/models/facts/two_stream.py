@@ -11,7 +11,7 @@ from regard.models.facts.stack import AnyStack
 from regard.models.sites import AttentionSite
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.attention import Heads
-from regard.parts.mlp import Mlp
+from regard.parts.block import Mlp
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from regard.models.formats.config_map import (
     UnreadKey,
 )
 from regard.models.formats.hf_format import HFExtras, HFFormat
+from regard.parts.attend import causal
 from regard.parts.embeddings.position import sinusoid
-from regard.parts.mask import causal
 from regard.text.tokenizers.list import Tokenizer
 from regard.text.tokenizers.marian import SOURCE, TARGET, VOCAB, MarianTokenizer
 from regard.weights import Alias, Derived, Join, Passthrough, Reshape, Rule, WeightMap

@@ -22,7 +22,7 @@ from regard.models.facts.positions import Learned
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key, LabelCount
 from regard.models.formats.config_map import Config, ConfigRow, Names, OverridingKey
 from regard.models.paper import Paper
-from regard.parts.mask import causal
+from regard.parts.attend import causal
 from regard.text.families.gpt_bpe import GPTBPE
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Alias, Passthrough, Rule, Transpose, WeightLine, WeightMap

@@ -7,7 +7,7 @@ from regard.models.facts import EncoderDecoder, Stack, Tokens, Trunk, change
 from regard.models.facts.positions import Sinusoid
 from regard.models.formats.marian import HF
 from regard.models.paper import Paper
-from regard.parts.mask import causal
+from regard.parts.attend import causal
 
 EMBED = Tokens(vocab=37_000, position=Sinusoid(), scaled=True)
 ENCODER = Stack(width=512, depth=6, heads=8, inner=2_048, dropout=0.1)

@@ -1,4 +1,4 @@
-// Activations of feed-forward layers, in float32: those of parts/mlp.py.
+// Activations of feed-forward layers, in float32: those of parts/block.py.
 
 #pragma once
 

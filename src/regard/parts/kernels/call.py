@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.ground.layout import Layout
-from regard.parts.mask import Mask, WindowMask, causal, full
-from regard.parts.score import Dot
+from regard.parts.attend import Dot, Mask, WindowMask, causal, full
 
 # At head size 64 and equal lengths cuDNN takes about half of flash's time on Hopper.
 ON_CUDA = [

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.parts.attend import causal, full
 from regard.parts.kernels.call import AttentionCall
 from regard.parts.kernels.early_start import start_settings
-from regard.parts.mask import causal, full
 
 try:
     import triton

@@ -6,22 +6,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.ground.layout import Layout
-from regard.ground.scatter_gather import gather_rows
+from regard.ground.layout import Layout, gather_rows
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.parts.attend import fast_attend
+from regard.parts.attend import Additive, Bilinear, Cosine, Dot, Location, ScaledDot, Score
 from regard.parts.attention import EncoderOutput
+from regard.parts.kernels.fast_attend import fast_attend
 from regard.parts.kv_cache import LayerKVCache
 from regard.parts.relative_score import RelativeDot
-from regard.parts.score import (
-    Additive,
-    Bilinear,
-    Cosine,
-    Dot,
-    Location,
-    ScaledDot,
-    Score,
-)
 
 
 def _alike(score: Callable[[int], Score]) -> Callable[..., Score]:

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.ground.layout import Layout
-from regard.ground.scatter_gather import gather_rows, scatter_rows
+from regard.ground.layout import Layout, gather_rows, scatter_rows
 from regard.parts.recurrent.rnn import RNNLayer, State
 
 

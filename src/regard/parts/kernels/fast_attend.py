@@ -1,0 +1,51 @@
+"""The choice of a kernel: ``attend``, computed by the fastest one that fits."""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from regard.ground.layout import Layout
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.parts.attend import Mask, attend, full
+from regard.parts.kernels import bucketed, decode_step, dense, packed_dropout, varlen
+from regard.parts.kernels.call import AttentionCall
+
+KERNELS = (decode_step, dense, packed_dropout, varlen, bucketed)
+
+
+def choose(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> Callable[..., Tensor] | None:
+    """The first kernel that fits, or ``None``."""
+    if not call.plain:
+        return None
+    return next((kernel.run for kernel in KERNELS if kernel.fits(call, q_THK, v_THK)), None)
+
+
+def fast_attend(
+    score: Callable[..., Tensor],
+    q_THK: Tensor,
+    k_THK: Tensor,
+    v_THK: Tensor,
+    *,
+    queries: Layout,
+    keys: Layout,
+    mask: Mask = full,
+    dropout: float = 0.0,
+    tape: NullTape = NULL_TAPE,
+) -> Tensor:
+    """``attend`` by the fastest kernel that fits, unless the tape needs scores or weights."""
+    if not tape.wants("scores", "weights"):
+        call = AttentionCall(score, queries, keys, mask, dropout)
+        kernel = choose(call, q_THK, v_THK)
+        if kernel is not None:
+            return kernel(call, q_THK, k_THK, v_THK)
+    return attend(
+        score,
+        q_THK,
+        k_THK,
+        v_THK,
+        queries=queries,
+        keys=keys,
+        mask=mask,
+        dropout=dropout,
+        tape=tape,
+    )
