@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from regard.models.facts import EncoderDecoder
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.formats.marian import sinusoids
 
 POSITIONS = 512

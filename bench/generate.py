@@ -28,10 +28,12 @@ from worker import System
 from regard import decoding
 from regard.decoding import Prompts
 from regard.decoding.cpp import obstacle
-from regard.models.facts import NextTokenHead, TrunkWithHeads, change
+from regard.models.facts import change
 from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import LoadedModel
+from regard.models.heads import NextTokenHead
 from regard.models.papers import gpt2
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.linear.convert import convert
 from regard.search import Constraints, Greedy
 

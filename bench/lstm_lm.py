@@ -24,8 +24,10 @@ from ours import training_step
 from peers.common import Step, System, device, rounds_over
 
 from regard.ground.batch import Batch, TokenRow
-from regard.models.facts import NextTokenHead, TrunkWithHeads, change
+from regard.models.facts import change
+from regard.models.heads import NextTokenHead
 from regard.models.papers import awd_lstm
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.rows import AnnotatedRow
 from regard.objectives.sum import Sum

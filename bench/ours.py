@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from regard.ground.batch import Batch, BatchLimits, TokenRow
 from regard.ground.pytree import map_tensors
-from regard.models.facts import EncoderDecoder, change
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.facts import change
 from regard.models.papers import bahdanau, marian
 from regard.objectives.rows import AnnotatedRow
 from regard.training.loop.microbatch import EagerStep, GraphedStep

@@ -25,8 +25,10 @@ from ours import annotated, training_step
 from peers.common import System, device, rounds_over
 
 from regard.ground.batch import BatchLimits
-from regard.models.facts import Joint, TrunkWithHeads, change
+from regard.models.facts import change
+from regard.models.joint import Joint
 from regard.models.papers import electra
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.replaced_tokens import ReplacedTokens
 from regard.objectives.sum import Sum
 

@@ -26,8 +26,9 @@ from ours import annotated, packed, training_step
 from peers.common import System, device, rounds_over
 
 from regard.ground.batch import BatchLimits
-from regard.models.facts import TrunkWithHeads, change
+from regard.models.facts import change
 from regard.models.papers import bert
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.sum import Sum
 

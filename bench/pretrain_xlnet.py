@@ -26,8 +26,9 @@ from peers.common import Step, System, device, rounds_over
 
 from regard.data.pretraining.factorization import CONTEXT, FactorizationSampler
 from regard.ground.batch import BatchLimits, TokenRow
-from regard.models.facts import TrunkWithHeads, change
+from regard.models.facts import change
 from regard.models.papers import xlnet
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.permutation_lm import PermutationLM
 from regard.objectives.rows import AnnotatedRow
 from regard.objectives.sum import Sum

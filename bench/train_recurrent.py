@@ -41,7 +41,8 @@ from peers.joeynmt import BOS, EOS, read_pairs
 from regard.data.files.text_files import read_lines
 from regard.data.packing import training_batches
 from regard.ground.batch import BatchLimits, RectangleLimits
-from regard.models.facts import EncoderDecoder, change
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.facts import change
 from regard.models.paper import count_parameters
 from regard.objectives.seq2seq import Seq2Seq
 from regard.text.tokenizers.translation_tokenizer import train_translation_tokenizer

@@ -31,7 +31,8 @@ from peers.common import Step, System, device, rounds_over
 from peers.decoding import Marks
 
 from regard.ground.batch import BatchLimits
-from regard.models.facts import EncoderDecoder, change
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.facts import change
 from regard.models.papers.transformer import BASE
 from regard.objectives.seq2seq import Seq2Seq
 

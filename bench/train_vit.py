@@ -33,10 +33,12 @@ from torch import nn
 from regard.data.images.augment import Augmentation, Mixing
 from regard.ground.batch import Batch, pack_images
 from regard.images.processor import ImageProcessor
-from regard.models.facts import LabelHead, TrunkWithHeads, change
+from regard.models.facts import change
 from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import LoadedModel
+from regard.models.heads import LabelHead
 from regard.models.papers import vit
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.images import ImageLabels
 from regard.objectives.labels import Classification
 from regard.text.labels import SingleLabelSet

@@ -35,7 +35,8 @@ import regard
 from regard import decoding
 from regard.decoding.cpp import obstacle
 from regard.ground.batch import pack
-from regard.models.facts import EncoderDecoder, change
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.facts import change
 from regard.models.papers.transformer import BASE
 from regard.parts.linear.convert import convert
 from regard.search import Beam, Constraints, Greedy

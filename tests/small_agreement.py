@@ -4,8 +4,9 @@ import torch
 
 from regard.api import Model
 from regard.data.agreement_sentences import agreement_sentences
-from regard.models.facts import NextTokenHead, change
+from regard.models.facts import change
 from regard.models.formats.loaded_model import LoadedModel
+from regard.models.heads import NextTokenHead
 from regard.models.papers import zaremba
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 

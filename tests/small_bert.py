@@ -5,18 +5,18 @@ from functools import cache
 import torch
 
 from regard.api import Model
-from regard.models.facts import (
+from regard.models.facts import change
+from regard.models.formats.loaded_model import LoadedModel
+from regard.models.heads import (
     ChoiceHead,
-    FirstToken,
     LabelHead,
     MLMHead,
     SentencePairHead,
     SpanHead,
     TokenLabelHead,
-    change,
 )
-from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import bert
+from regard.models.pools import FirstToken
 from regard.text.labels import MultiLabelSet, RegressionSet, SingleLabelSet
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 

@@ -3,8 +3,8 @@
 import torch
 
 from regard.api import Model
+from regard.models.embedding import Learned
 from regard.models.facts import change
-from regard.models.facts.positions import Learned
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers.transformer import BASE, PAPER
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import torch
 
-from regard.models.facts import FirstToken, MLMHead, change
+from regard.models.facts import change
 from regard.models.formats import folder as folders
+from regard.models.heads import MLMHead
 from regard.models.papers import bert
+from regard.models.pools import FirstToken
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from small_documents import KINDS
 from small_tuning import OTHERS

@@ -8,14 +8,9 @@ import regard
 from closeness import LARGE
 from regard import BadInput, Tape, without_head
 from regard.ground.batch import BatchLimits
-from regard.models.facts import (
-    LabelHead,
-    MLMHead,
-    SentencePairHead,
-    change,
-    paths,
-)
+from regard.models.facts import change, paths
 from regard.models.formats.loaded_model import LoadedModel
+from regard.models.heads import LabelHead, MLMHead, SentencePairHead
 from regard.models.papers import LINEAGE, bert, context2vec
 from regard.tasks.runners import batch_runner, translator
 from regard.text.tokenizers.list import PLAIN

@@ -72,9 +72,13 @@ def test_other_encoders_read_words_too_and_carry_nothing():
 
 
 def test_recurrent_language_models_carry_their_state(tmp_path):
-    from regard.models.facts import CausalRNNFacts, NextTokenHead, Tokens, Trunk, TrunkWithHeads
     from regard.models.formats.loaded_model import LoadedModel
+    from regard.models.heads import NextTokenHead
     from regard.models.papers import elmo
+    from regard.models.rnn import CausalRNNFacts
+    from regard.models.tokens import Tokens
+    from regard.models.trunk import Trunk
+    from regard.models.trunk_with_heads import TrunkWithHeads
 
     stack = CausalRNNFacts(width=4, embedding=3, depth=2, initial="learned")
     facts = TrunkWithHeads(Trunk(Tokens(9, None), stack), output_heads=(NextTokenHead(False),))

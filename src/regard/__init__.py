@@ -35,9 +35,11 @@ if TYPE_CHECKING:
     from regard.inside.vectors.nearest import Neighbour, neighbours
     from regard.metrics.bleu import bleu
     from regard.metrics.translation import MetricScore
-    from regard.models.facts import EncoderDecoder, TrunkWithHeads, change, difference
+    from regard.models.encoder_decoder import EncoderDecoder
+    from regard.models.facts import change, difference
     from regard.models.paper import Paper
     from regard.models.papers import LINEAGE
+    from regard.models.trunk_with_heads import TrunkWithHeads
     from regard.parts.attend import attend
     from regard.search.beam import Beam
     from regard.search.diverse import Diverse
@@ -160,7 +162,9 @@ _NAMES = {
     "regard.inside.vectors.nearest": ("Neighbour", "neighbours"),
     "regard.metrics.bleu": ("bleu",),
     "regard.metrics.translation": ("MetricScore",),
-    "regard.models.facts": ("EncoderDecoder", "TrunkWithHeads", "change", "difference"),
+    "regard.models.encoder_decoder": ("EncoderDecoder",),
+    "regard.models.facts": ("change", "difference"),
+    "regard.models.trunk_with_heads": ("TrunkWithHeads",),
     "regard.models.paper": ("Paper",),
     "regard.models.papers": ("LINEAGE",),
     "regard.parts.attend": ("attend",),

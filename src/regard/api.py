@@ -25,7 +25,7 @@ from regard.inside.attention.record import tape_names
 from regard.inside.attention.view import View
 from regard.inside.studies.agreement import AgreementScores, score_agreement
 from regard.metrics.alignment import Links
-from regard.models.facts import ModelFacts
+from regard.models.encoder_decoder import ModelFacts
 from regard.models.formats import folder as folders
 from regard.models.hub import local_folder
 from regard.models.paper import Paper

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from regard.models.facts import ConvEncoderFacts, RNNDecoderFacts
+from regard.models.conv import ConvEncoderFacts
+from regard.models.rnn_decoder import RNNDecoderFacts
 from regard.training.recipe import read, task_of
 from small import write_corpus
 from verb import run

@@ -8,8 +8,9 @@ import torch
 import regard
 from regard.cli.runs.recency_study import classifier_form
 from regard.metrics.spread import spread
-from regard.models.facts import NextTokenHead, change
+from regard.models.facts import change
 from regard.models.formats.loaded_model import LoadedModel
+from regard.models.heads import NextTokenHead
 from regard.models.papers import zaremba
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from small_bert import model as bert

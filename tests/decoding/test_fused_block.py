@@ -9,10 +9,15 @@ from torch import Tensor
 from regard.decoding.cuda_graph import GraphedDecoder
 from regard.decoding.fused_block import FewRowsLinear, FusedBlock, for_few_rows
 from regard.ground.batch import pack
-from regard.models.facts import NextTokenHead, Stack, Tokens, Trunk, TrunkWithHeads, change
-from regard.models.facts.positions import Relative
+from regard.models.embedding import Relative
+from regard.models.facts import change
+from regard.models.heads import NextTokenHead
 from regard.models.papers import gpt, gpt2
 from regard.models.papers.transformer import BASE
+from regard.models.tokens import Tokens
+from regard.models.transformer import Stack
+from regard.models.trunk import Trunk
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attend import causal
 from regard.parts.kernels import few_rows
 from regard.parts.static_kv_cache import StaticKVCache

@@ -17,10 +17,13 @@ from regard.decoding import EAGER, Prompts, choose_engine, engines
 from regard.decoding.cuda_graph import CudaGraphEngine
 from regard.ground.batch import pack
 from regard.ground.errors import BadInput
-from regard.models.facts import ConvEncoderFacts, NextTokenHead, Trunk, change
-from regard.models.facts.positions import Learned
+from regard.models.conv import ConvEncoderFacts
+from regard.models.embedding import Learned
+from regard.models.facts import change
+from regard.models.heads import NextTokenHead
 from regard.models.papers import awd_lstm, bahdanau, cho, luong, sutskever
 from regard.models.papers.transformer import BASE
+from regard.models.trunk import Trunk
 from regard.search import Beam, Constraints, Greedy, Sample
 
 VOCAB, CAPACITY, BOS, EOS = 29, 24, 1, 2

@@ -10,8 +10,8 @@ from regard import decoding
 from regard.decoding import DecodingState
 from regard.ground.batch import SourceTarget, pack
 from regard.ground.layout import Layout
+from regard.models.embedding import Learned
 from regard.models.facts import change
-from regard.models.facts.positions import Learned
 from regard.models.papers.transformer import BASE
 
 FACTS = change(BASE, width=8, heads=2, inner=12, depth=2, vocab=13)

@@ -6,8 +6,10 @@ import torch
 
 from regard.ground.batch import TokenRow
 from regard.inside import parity
-from regard.models.facts import Features, LabelHead, MLMHead, SentencePairHead, change, paths
+from regard.models.facts import change, paths
+from regard.models.heads import LabelHead, MLMHead, SentencePairHead
 from regard.models.papers import LINEAGE, bert, elmo, lin, ma
+from regard.models.trunk import Features
 
 SMALL = {"width": 8, "heads": 2, "inner": 8, "depth": 2, "vocab": 20, "embedding": 8}
 

@@ -13,18 +13,14 @@ from regard.ground.batch import PackedTokens, pack
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.ground.pytree import map_tensors, tensors_in
-from regard.models.facts import (
-    CausalRNNFacts,
-    NextTokenHead,
-    Tokens,
-    Trunk,
-    TrunkWithHeads,
-    change,
-    from_json,
-    to_json,
-)
+from regard.models.facts import change, from_json, to_json
+from regard.models.heads import NextTokenHead
 from regard.models.paper import count_parameters
-from regard.models.papers import awd_lstm, zaremba
+from regard.models.papers import KINDS, awd_lstm, zaremba
+from regard.models.rnn import CausalRNNFacts
+from regard.models.tokens import Tokens
+from regard.models.trunk import Trunk
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.dropout import RowDropout
 from regard.parts.recurrent.rnn import RNNLayer
 
@@ -152,7 +148,7 @@ def test_weight_drop_falls_on_the_weights_from_state_to_state(cell, layout):
 
 def test_facts_round_trip_and_are_checked():
     facts = change(TINY, locked=True, weight_drop=0.2, initial="learned", input_dropout=0.4)
-    assert from_json(to_json(facts), "x") == facts
+    assert from_json(to_json(facts), KINDS, "x") == facts
     assert facts.writes and facts.eager and facts.trunk.stack.carries_state
     for changes, message in (
         ({"initial": "ones"}, "no initial is called 'ones'"),

@@ -15,11 +15,10 @@ from torch import Tensor, nn
 from dropout_graph import count_places, marked_dropout
 from regard.ground.batch import PackedTokens, SourceTarget, pack
 from regard.ground.layout import Layout
-from regard.models.facts import (
+from regard.models.facts import change
+from regard.models.heads import (
     BiLMHead,
     ChoiceHead,
-    ConcatPool,
-    Features,
     LabelHead,
     MLMHead,
     NextTokenHead,
@@ -30,9 +29,8 @@ from regard.models.facts import (
     SpanBoundaryHead,
     SpanHead,
     TokenLabelHead,
-    change,
 )
-from regard.models.facts.joint import Joint
+from regard.models.joint import Joint
 from regard.models.papers import (
     albert,
     awd_lstm,
@@ -62,6 +60,8 @@ from regard.models.papers import (
     xlnet,
     zaremba,
 )
+from regard.models.pools import ConcatPool
+from regard.models.trunk import Features
 
 ROWS, LENGTH, WORDS = 2, 4, 13
 TOKENS = pack([[1, 2, 3, 4], [4, 5, 6, 7]])

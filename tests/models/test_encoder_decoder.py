@@ -14,21 +14,14 @@ from regard import decoding
 from regard.ground.batch import BatchLimits, RectangleLimits, SourceTarget, pack
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, Tape, forced_row
-from regard.models.build.encoder_decoder import EncoderDecoderModule
-from regard.models.facts import (
-    ConvEncoderFacts,
-    CrossAttentionFacts,
-    EncoderDecoder,
-    RNNDecoderFacts,
-    RNNEncoderFacts,
-    Trunk,
-    change,
-    difference,
-    from_json,
-    to_json,
-)
-from regard.models.facts.positions import Learned
-from regard.models.papers import bahdanau, cho, luong, sutskever, transformer
+from regard.models.conv import ConvEncoderFacts
+from regard.models.embedding import Learned
+from regard.models.encoder_decoder import EncoderDecoder, EncoderDecoderModule
+from regard.models.facts import change, difference, from_json, to_json
+from regard.models.papers import KINDS, bahdanau, cho, luong, sutskever, transformer
+from regard.models.rnn import RNNEncoderFacts
+from regard.models.rnn_decoder import CrossAttentionFacts, RNNDecoderFacts
+from regard.models.trunk import Trunk
 from regard.objectives.seq2seq import Seq2Seq
 
 VOCAB = 13
@@ -383,7 +376,7 @@ def test_half_precision_is_close_and_has_gradients(facts):
 
 @every
 def test_facts_survive_json_and_can_be_changed(facts):
-    assert from_json(json.loads(json.dumps(to_json(facts))), "config.json") == facts
+    assert from_json(json.loads(json.dumps(to_json(facts))), KINDS, "config.json") == facts
     assert change(facts, dropout=0.3) != facts
 
 

@@ -8,10 +8,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from regard.ground.batch import TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
-from regard.models.facts import MLMHead, Tokens, Trunk, change, from_json, to_json
-from regard.models.facts.positions import Learned, Sinusoid
+from regard.models.embedding import Learned, Sinusoid
+from regard.models.facts import change, from_json, to_json
+from regard.models.heads import MLMHead
 from regard.models.paper import count_parameters
-from regard.models.papers import bert, lin, transformer
+from regard.models.papers import KINDS, bert, lin, transformer
+from regard.models.tokens import Tokens
+from regard.models.trunk import Trunk
 
 VOCAB, WIDTH, SIZE, LONGEST = 30, 16, 6, 10
 SMALL = change(bert.TINY, vocab=VOCAB, width=WIDTH, inner=24, longest=LONGEST, init_std=0.3)
@@ -97,7 +100,7 @@ def test_without_it_nothing_changes():
     assert not any("projection" in name for name in SMALL.build().state_dict())
     written = to_json(Tokens(5, Learned(3)))
     del written["embedding_size"]  # an older file
-    assert from_json(written, "config.json") == Tokens(5, Learned(3))
+    assert from_json(written, KINDS, "config.json") == Tokens(5, Learned(3))
 
 
 def test_bad_sizes_are_refused():

@@ -7,41 +7,42 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.ground.errors import BadInput
-from regard.models.facts import (
-    AttentionPool,
+from regard.models.conv import ConvEncoderFacts
+from regard.models.embedding import Learned, Relative, Sinusoid
+from regard.models.encoder_decoder import TIES, EncoderDecoder
+from regard.models.facts import change, difference, from_json, paths, to_json
+from regard.models.heads import (
     ChoiceHead,
-    ConvEncoderFacts,
-    CrossAttentionFacts,
-    EncoderDecoder,
-    FirstToken,
     LabelHead,
-    LastToken,
-    MeanPool,
     MLMHead,
     NextTokenHead,
-    RNNDecoderFacts,
-    RNNEncoderFacts,
     SentenceOrderHead,
     SentencePairHead,
     SpanHead,
-    Stack,
     TokenLabelHead,
-    Tokens,
-    Trunk,
-    TrunkWithHeads,
-    change,
-    difference,
-    from_json,
-    paths,
-    to_json,
 )
-from regard.models.facts.positions import Learned, Relative, Sinusoid
-from regard.models.facts.shapes import TIES
-from regard.models.papers import bahdanau, bert, cho, gehring, lin, luong, paper, sutskever, vit
+from regard.models.papers import (
+    KINDS,
+    bahdanau,
+    bert,
+    cho,
+    gehring,
+    lin,
+    luong,
+    paper,
+    sutskever,
+    vit,
+)
 from regard.models.papers.transformer import BASE, BIG, LAPTOP
+from regard.models.pools import QUERIES, AttentionPool, FirstToken, LastToken, MeanPool
+from regard.models.rnn import RNNEncoderFacts
+from regard.models.rnn_decoder import CrossAttentionFacts, RNNDecoderFacts
+from regard.models.tokens import Tokens
+from regard.models.transformer import Stack
+from regard.models.trunk import Trunk
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.attend import PermutationMask, WindowMask, causal, full
-from regard.parts.pooling import QUERIES
 from regard.parts.recurrent.bridge import KINDS as BRIDGES
 from regard.parts.recurrent.rnn import DIRECTIONS, KERNELS
 from regard.parts.recurrent.rnn_attention import SCORES
@@ -180,7 +181,7 @@ def test_where_a_paper_has_no_such_field_there_is_none():
     ],
 )
 def test_facts_survive_json(facts):
-    assert from_json(json.loads(json.dumps(to_json(facts))), "config.json") == facts
+    assert from_json(json.loads(json.dumps(to_json(facts))), KINDS, "config.json") == facts
 
 
 def broken(**changes: Any) -> Any:
@@ -208,7 +209,7 @@ def broken(**changes: Any) -> Any:
 )
 def test_what_is_not_facts_is_reported_with_its_path(data, message):
     with pytest.raises(BadInput, match=f"^config.json: .*{message}"):
-        from_json(data, "config.json")
+        from_json(data, KINDS, "config.json")
 
 
 @pytest.mark.parametrize("path", ["output_heads.label.dropout", "label.dropout"])
@@ -390,8 +391,8 @@ ANY_FACTS = st.one_of(
 @given(ANY_FACTS)
 @settings(max_examples=100)
 def test_any_facts_survive_json(facts):
-    assert from_json(json.loads(json.dumps(to_json(facts))), "config.json") == facts
-    assert difference(facts, from_json(to_json(facts), "config.json")) == {}
+    assert from_json(json.loads(json.dumps(to_json(facts))), KINDS, "config.json") == facts
+    assert difference(facts, from_json(to_json(facts), KINDS, "config.json")) == {}
 
 
 def test_papers_are_found_by_name():
@@ -446,7 +447,7 @@ def test_nor_has_a_classifier(pool):
     facts = change(lin.LAPTOP, vocab=11, width=4, embedding=4, pool=pool)
     facts = facts.with_heads(LabelHead(3))
     assert read_by_build(facts) == all_of(facts)
-    assert from_json(json.loads(json.dumps(to_json(facts))), "config.json") == facts
+    assert from_json(json.loads(json.dumps(to_json(facts))), KINDS, "config.json") == facts
 
 
 def test_nor_have_heads():

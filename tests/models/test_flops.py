@@ -7,9 +7,11 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.ground.tape import Tape
-from regard.models.facts import ConvEncoderFacts, Trunk, change
+from regard.models.conv import ConvEncoderFacts
+from regard.models.facts import change
 from regard.models.papers import bahdanau, cho, luong, sutskever
 from regard.models.papers.transformer import BASE
+from regard.models.trunk import Trunk
 from regard.objectives.seq2seq import Seq2Seq
 
 FACTS = change(BASE, vocab=40, width=16, inner=48, heads=2, depth=3, dropout=0.0)

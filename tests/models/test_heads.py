@@ -10,22 +10,14 @@ from torch import Tensor, nn
 from torch._dynamo.backends.common import aot_autograd
 
 from regard.ground.batch import IGNORED, pack
-from regard.models.build.heads import VocabularyLinear
-from regard.models.facts import (
-    AttentionPool,
-    LabelHead,
-    LastToken,
-    MeanPool,
-    MLMHead,
-    NextTokenHead,
-    RNNEncoderFacts,
-    TokenLabelHead,
-    Tokens,
-    Trunk,
-    TrunkWithHeads,
-    change,
-)
+from regard.models.facts import change
+from regard.models.heads import LabelHead, MLMHead, NextTokenHead, TokenLabelHead, VocabularyLinear
 from regard.models.papers import bert
+from regard.models.pools import AttentionPool, LastToken, MeanPool
+from regard.models.rnn import RNNEncoderFacts
+from regard.models.tokens import Tokens
+from regard.models.trunk import Trunk
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.labels import Classification, TokenClassification
 from regard.parts.linear.convert import convert
 from regard.parts.losses import smoothed_cross_entropy

@@ -6,8 +6,10 @@ import torch
 from closeness import GRADIENTS, VALUES
 from regard.ground.batch import pack_images
 from regard.ground.tape import Tape
-from regard.models.facts import DistilledLabelHead, FirstTokens, LabelHead, MeanPool, change
+from regard.models.facts import change
+from regard.models.heads import DistilledLabelHead, LabelHead
 from regard.models.papers import deit, vit
+from regard.models.pools import FirstTokens, MeanPool
 
 SIZES = {"width": 12, "depth": 2, "heads": 3, "inner": 24, "patch_size": 4, "image_size": 8}
 VIT = change(vit.TINY, **SIZES, output_heads=(LabelHead(3),))

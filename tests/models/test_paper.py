@@ -3,15 +3,10 @@
 import torch
 
 from regard.models.config import ModelConfig, trunk_facts
-from regard.models.facts import (
-    FirstToken,
-    LabelHead,
-    MLMHead,
-    SentencePairHead,
-    TokenLabelHead,
-    change,
-)
+from regard.models.facts import change
+from regard.models.heads import LabelHead, MLMHead, SentencePairHead, TokenLabelHead
 from regard.models.papers import bert, distilbert, lin, roberta
+from regard.models.pools import FirstToken
 
 
 def test_heads_and_pools_take_the_form_of_the_paper():

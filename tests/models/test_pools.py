@@ -8,17 +8,10 @@ from torch import Tensor, nn
 from naive import LENGTHS, SEED
 from regard.ground.batch import pack
 from regard.ground.layout import Layout
-from regard.models.facts import (
-    AnyPool,
-    AttentionPool,
-    ConcatPool,
-    FirstToken,
-    LastToken,
-    MeanPool,
-    TrunkWithHeads,
-    change,
-)
+from regard.models.facts import change
 from regard.models.papers import lin
+from regard.models.pools import AnyPool, AttentionPool, ConcatPool, FirstToken, LastToken, MeanPool
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attention import EncoderOutput
 
 WIDTH = 6

@@ -13,18 +13,15 @@ from regard.decoding.cpp import obstacle
 from regard.ground.batch import BatchLimits, PackedTokens, SourceTarget, pack
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
-from regard.models.facts import POSITIONS, TrunkWithHeads, change, from_json, paths, to_json
-from regard.models.facts.positions import Learned, Relative, Sinusoid
-from regard.models.papers import bert, cho
+from regard.models.embedding import POSITIONS, Learned, Relative, Sinusoid
+from regard.models.facts import change, from_json, paths, to_json
+from regard.models.papers import KINDS, bert, cho
 from regard.models.papers.transformer import BASE
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attend import DistanceDot, ScaledDot, full
-from regard.parts.embeddings.position import sinusoid
-from regard.parts.kernels.call import (
-    AttentionCall,
-)
-from regard.parts.kernels.fast_attend import (
-    choose,
-)
+from regard.parts.kernels.call import AttentionCall
+from regard.parts.kernels.fast_attend import choose
+from regard.parts.relative_score import sinusoid
 from regard.training.recipe import read
 from regard.training.recipe_files import find
 from regard.training.run import task_of
@@ -33,7 +30,7 @@ VOCAB = 13
 SMALL = change(bert.TINY, vocab=VOCAB, width=8, inner=12, segments=0, init_std=0.5, pool=None)
 PAIR = change(BASE, width=8, heads=2, inner=12, depth=2, vocab=VOCAB, position="relative")
 ROWS = [[1, 2, 3, 4, 5, 6, 7], [8], [9, 10, 9, 10]]
-KINDS = pytest.mark.parametrize("kind", list(POSITIONS))
+POSITION_KINDS = pytest.mark.parametrize("kind", list(POSITIONS))
 
 
 def states(model: torch.nn.Module, read: PackedTokens) -> Tensor:
@@ -93,7 +90,7 @@ def test_facts_reach_the_part_they_build():
 def test_a_model_reads_as_many_tokens_as_it_has_positions_behind_an_offset():
     """Rows up to the limit are read, whatever vectors stand before the first position."""
     facts = change(SMALL, position=Learned(4, offset=2))
-    assert facts.trunk.embed.limit == 4 and from_json(to_json(facts), "x") == facts
+    assert facts.trunk.embed.limit == 4 and from_json(to_json(facts), KINDS, "x") == facts
     plain, model = change(facts, offset=0).build().eval(), facts.build().eval()
     weights = {**model.state_dict()}
     weights["trunk.embed.position.weight"] = weights["trunk.embed.position.weight"][2:]
@@ -110,16 +107,16 @@ def test_a_recurrent_encoder_cannot_have_relative_positions():
     spoilt = to_json(cho.LAPTOP.source)
     spoilt["embed"]["position"] = to_json(Relative(3))
     with pytest.raises(BadInput, match=r"^config\.json: position"):
-        from_json(spoilt, "config.json")
+        from_json(spoilt, KINDS, "config.json")
 
 
-@KINDS
+@POSITION_KINDS
 def test_every_kind_survives_json(kind):
     facts = change(SMALL, position=kind)
-    assert from_json(json.loads(json.dumps(to_json(facts))), "config.json") == facts
+    assert from_json(json.loads(json.dumps(to_json(facts))), KINDS, "config.json") == facts
 
 
-@KINDS
+@POSITION_KINDS
 @torch.inference_mode()
 def test_ragged_rows_are_read_as_each_alone(kind):
     model = change(SMALL, position=kind).build().eval()
@@ -129,7 +126,7 @@ def test_ragged_rows_are_read_as_each_alone(kind):
         torch.testing.assert_close(found, states(model, pack([row])), rtol=1e-4, atol=1e-5)
 
 
-@KINDS
+@POSITION_KINDS
 @torch.inference_mode()
 def test_words_in_another_order_are_another_sentence_unless_there_are_no_positions(kind):
     model = change(SMALL, position=kind).build().eval()
@@ -202,7 +199,7 @@ def test_one_graph_without_a_look_at_the_data_serves_all_batches_of_a_budget():
     torch._dynamo.reset()
 
 
-@KINDS
+@POSITION_KINDS
 def test_both_recipes_train_the_same_encoder(kind, tmp_path):
     settings = [f"model.change.position={kind}"]
     found = [read(find(f"positions-{data}"), settings) for data in ("sst2", "conll")]

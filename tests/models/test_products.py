@@ -6,7 +6,7 @@ from torch.ops import aten
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard.ground.batch import BatchLimits, PackedTokens, SourceTarget, pack
-from regard.models.build.encoder_decoder import EncoderDecoderModule
+from regard.models.encoder_decoder import EncoderDecoderModule
 from regard.models.facts import change
 from regard.models.papers.transformer import BASE
 from regard.parts.kernels.bucketed import CALL

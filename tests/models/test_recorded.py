@@ -6,10 +6,10 @@ from torch import Tensor
 
 from regard.ground.batch import SourceTarget, pack
 from regard.ground.tape import NULL_TAPE, Tape, forced_row, without_head
-from regard.models.build.encoder_decoder import EncoderDecoderModule
+from regard.models.encoder_decoder import EncoderDecoderModule
 from regard.models.facts import change
 from regard.models.papers.transformer import BASE
-from regard.parts import attend as meaning
+from regard.parts.kernels import fast_attend as meaning
 
 DEPTH, HEADS = 2, 2
 FACTS = change(BASE, width=8, heads=HEADS, inner=12, depth=DEPTH, vocab=13, dropout=0.0)

@@ -6,8 +6,9 @@ import torch
 from regard.ground.batch import BatchLimits, TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
-from regard.models.facts import MLMHead, change
+from regard.models.facts import change
 from regard.models.formats.loaded_model import check_depth
+from regard.models.heads import MLMHead
 from regard.models.paper import count_parameters
 from regard.models.papers import bert
 from regard.training.optim.layer_groups import layer_groups

@@ -8,9 +8,11 @@ import torch
 from regard.ground.errors import BadInput
 from regard.models import start as starts
 from regard.models.config import ModelConfig
-from regard.models.facts import FirstToken, LabelHead, change
+from regard.models.facts import change
 from regard.models.formats import folder as folders
+from regard.models.heads import LabelHead
 from regard.models.papers import albert, bert, lin
+from regard.models.pools import FirstToken
 from regard.models.start import read_start, select_layers
 from regard.text.labels import SingleLabelSet
 from regard.training.distributed import World

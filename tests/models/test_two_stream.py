@@ -9,7 +9,8 @@ from torch._dynamo.testing import CompileCounter
 from regard.ground.batch import PackedTokens
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape
-from regard.models.facts import PermutationLMHead, change
+from regard.models.facts import change
+from regard.models.heads import PermutationLMHead
 from regard.models.papers import xlnet
 
 HEAD = PermutationLMHead.name

@@ -16,22 +16,22 @@ from hypothesis import strategies as st
 from in_place import InPlace
 from regard.ground.batch import IGNORED, BatchLimits, RectangleLimits, TokenRow
 from regard.ground.pytree import tensors_in
-from regard.models.facts import (
+from regard.models.encoder_decoder import ModelFacts
+from regard.models.facts import change
+from regard.models.formats.loaded_model import LoadedModel
+from regard.models.heads import (
     AnyHead,
     ChoiceHead,
-    Joint,
     LabelHead,
-    ModelFacts,
     SpanHead,
     TokenLabelHead,
     TransitionHead,
-    TrunkWithHeads,
-    change,
 )
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.joint import Joint
 from regard.models.papers import awd_lstm, bahdanau, bert, elmo, gehring, gpt2, xlnet
 from regard.models.papers.lin import LAPTOP as LIN
 from regard.models.papers.transformer import LAPTOP
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives import __path__ as PATH
 from regard.objectives.answer_lm import AnswerLM
 from regard.objectives.bilm import BiLM

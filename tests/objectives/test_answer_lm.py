@@ -7,7 +7,8 @@ import torch.nn.functional as F
 
 from regard.ground.batch import IGNORED, BatchLimits
 from regard.ground.errors import BadInput
-from regard.models.facts import NextTokenHead, change
+from regard.models.facts import change
+from regard.models.heads import NextTokenHead
 from regard.models.papers import bert, gpt2
 from regard.objectives.answer_lm import AnswerLM
 from regard.text.task_prompt import TaskPrompt

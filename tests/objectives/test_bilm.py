@@ -14,7 +14,8 @@ from regard.data.pretraining.block_plans import ChunkLengths
 from regard.data.pretraining.documents import Documents
 from regard.ground.batch import IGNORED
 from regard.ground.errors import BadInput
-from regard.models.facts import BiLMHead, change
+from regard.models.facts import change
+from regard.models.heads import BiLMHead
 from regard.models.papers import bert, elmo
 from regard.objectives.bilm import BiLM
 from regard.objectives.sum import Sum

@@ -12,7 +12,8 @@ from torch.nn.functional import cross_entropy
 import regard
 from regard.ground.batch import IGNORED, TokenRow
 from regard.ground.errors import BadInput
-from regard.models.facts import NextTokenHead, change
+from regard.models.facts import change
+from regard.models.heads import NextTokenHead
 from regard.models.papers import awd_lstm, bert, gpt2
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.rows import AnnotatedRow

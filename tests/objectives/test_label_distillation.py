@@ -11,16 +11,11 @@ from closeness import VALUES
 from regard.api import load
 from regard.ground.batch import IGNORED, BatchLimits, pack_images
 from regard.ground.errors import BadInput
-from regard.models.facts import (
-    DistilledLabelHead,
-    FirstToken,
-    FirstTokens,
-    LabelHead,
-    TokenLabelHead,
-    change,
-)
+from regard.models.facts import change
 from regard.models.formats import folder as folders
+from regard.models.heads import DistilledLabelHead, LabelHead, TokenLabelHead
 from regard.models.papers import bert, deit
+from regard.models.pools import FirstToken, FirstTokens
 from regard.objectives.label_distillation import LabelDistillation, with_teacher, without_teacher
 from regard.objectives.labels import Classification, TokenClassification
 from regard.text.labels import SingleLabelSet

@@ -12,7 +12,8 @@ from regard.data.pretraining.documents import Documents
 from regard.data.pretraining.row_plans import sentence_rows
 from regard.ground.batch import BatchLimits, TokenRow
 from regard.ground.errors import BadInput
-from regard.models.facts import ContextHead, change
+from regard.models.facts import change
+from regard.models.heads import ContextHead
 from regard.models.papers import bert, context2vec, ma
 from regard.objectives.negative_sampling import NegativeSampling
 from regard.objectives.rows import AnnotatedRow

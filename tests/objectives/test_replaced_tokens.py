@@ -10,8 +10,8 @@ import torch.nn.functional as F
 import regard
 from regard.ground.batch import IGNORED, BatchLimits
 from regard.ground.errors import BadInput
-from regard.models.build.joint import sample
 from regard.models.facts import change
+from regard.models.joint import sample
 from regard.models.papers import bert, electra, lin
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence

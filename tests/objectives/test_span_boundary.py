@@ -10,7 +10,8 @@ import torch.nn.functional as F
 import regard
 from regard.ground.batch import IGNORED, BatchLimits, TokenRow
 from regard.ground.errors import BadInput
-from regard.models.facts import SpanBoundaryHead, change
+from regard.models.facts import change
+from regard.models.heads import SpanBoundaryHead
 from regard.models.papers import bert, spanbert
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.rows import AnnotatedRow

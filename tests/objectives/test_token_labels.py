@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from regard.ground.batch import IGNORED, BatchLimits, TokenRow
-from regard.models.build.trunk_with_heads import Outputs
+from regard.models.trunk_with_heads import Outputs
 from regard.objectives.labels import TokenClassification, TokenRegression
 
 ROWS = [TokenRow([5, 6, 7], [0, 0, 0]), TokenRow([8], [0]), TokenRow([9, 9], [0, 1])]

@@ -27,9 +27,7 @@ from regard.parts.attend import (
     full,
     masked_softmax,
 )
-from regard.parts.kernels.fast_attend import (
-    fast_attend,
-)
+from regard.parts.kernels.fast_attend import fast_attend
 from regard.parts.relative_score import RelativeDot
 
 HEADS, SIZE, VALUE = 2, 4, 3

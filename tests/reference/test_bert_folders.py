@@ -23,22 +23,21 @@ from bert_folders import (
 )
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
-from regard.models.facts import (
+from regard.models.embedding import Sinusoid
+from regard.models.facts import change
+from regard.models.formats import folder as folders
+from regard.models.formats.loaded_model import LoadedModel
+from regard.models.heads import (
     ChoiceHead,
-    FirstToken,
     LabelHead,
-    MeanPool,
     MLMHead,
     NextTokenHead,
     SentencePairHead,
     SpanHead,
     TokenLabelHead,
-    change,
 )
-from regard.models.facts.positions import Sinusoid
-from regard.models.formats import folder as folders
-from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import bert
+from regard.models.pools import FirstToken, MeanPool
 from regard.text.labels import LABEL_SETS, SingleLabelSet
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights.files import read_folder, write_tensors

@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from regard.ground.batch import pack_images
-from regard.models.facts import DistilledLabelHead, FirstToken, LabelHead, change
+from regard.models.facts import change
 from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import LoadedModel
+from regard.models.heads import DistilledLabelHead, LabelHead
 from regard.models.papers import deit
+from regard.models.pools import FirstToken
 from regard.models.start import copy_start
 from regard.text.labels import SingleLabelSet
 from regard.weights.files import read_folder

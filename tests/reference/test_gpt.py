@@ -9,9 +9,11 @@ import regard
 from encoder_family import CLOSE, FILES, Family
 from regard.ground.batch import pack_texts
 from regard.ground.errors import BadInput
-from regard.models.facts import LabelHead, LastToken, NextTokenHead, change
+from regard.models.facts import change
 from regard.models.formats import folder as folders
+from regard.models.heads import LabelHead, NextTokenHead
 from regard.models.papers import gpt, gpt2
+from regard.models.pools import LastToken
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from regard.weights.files import read_folder, write_tensors
 from small_gpt import TEXTS

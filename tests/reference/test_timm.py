@@ -11,17 +11,12 @@ import regard
 from regard.ground.batch import pack_images
 from regard.ground.errors import BadInput
 from regard.images.processor import ImageProcessor
-from regard.models.facts import (
-    DistilledLabelHead,
-    FirstToken,
-    FirstTokens,
-    LabelHead,
-    MeanPool,
-    change,
-)
+from regard.models.facts import change
 from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import LoadedModel
+from regard.models.heads import DistilledLabelHead, LabelHead
 from regard.models.papers import bert, deit, vit
+from regard.models.pools import FirstToken, FirstTokens, MeanPool
 from regard.text.labels import SingleLabelSet
 from regard.weights.files import read_folder
 from timm_peer import import_timm

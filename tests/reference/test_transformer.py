@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from regard.ground.batch import PackedTokens, SourceTarget, pack
 from regard.ground.layout import Layout
-from regard.models.build.encoder_decoder import EncoderDecoderModule
-from regard.models.build.transformer import TransformerModule
+from regard.models.encoder_decoder import EncoderDecoderModule
 from regard.models.facts import change
 from regard.models.papers.transformer import BASE
+from regard.models.transformer import TransformerModule
 from regard.parts.attend import causal
 from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention
 from regard.parts.block import Block

@@ -7,10 +7,12 @@ import torch
 
 from regard.ground.batch import pack_images
 from regard.ground.errors import BadInput
-from regard.models.facts import LabelHead, MeanPool, change
+from regard.models.facts import change
 from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import LoadedModel
+from regard.models.heads import LabelHead
 from regard.models.papers import vit
+from regard.models.pools import MeanPool
 from regard.models.start import copy_start
 from regard.weights.files import read_folder
 from verb import run

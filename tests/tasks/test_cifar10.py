@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import regard
-from regard.models.facts.pools import POOLS
+from regard.models.pools import POOLS
 from regard.training.checkpoint import Checkpoints
 from regard.training.distributed import World
 from regard.training.loop import train

@@ -7,10 +7,11 @@ import torch
 import regard
 from regard.ground.batch import pack_rows
 from regard.ground.errors import BadInput
-from regard.models.facts import Features, change
+from regard.models.facts import change
 from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import cove, gehring, transformer
+from regard.models.trunk import Features
 from regard.text.tokenizers.translation_tokenizer import train_translation_tokenizer
 from regard.text.tokenizers.word_pieces import WordPieces
 from small import WORDS

@@ -13,10 +13,12 @@ from regard.ground.batch import TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape
-from regard.models.facts import Features, MeanPool, change
+from regard.models.facts import change
 from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import bert, elmo, lin, taglm
+from regard.models.pools import MeanPool
+from regard.models.trunk import Features
 from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
 from small_words import LSTM, recipe_of, refused, trained
 

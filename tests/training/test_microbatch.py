@@ -11,7 +11,8 @@ from regard.data.config import BatchConfig
 from regard.ground.batch import BatchLimits, TokenRow
 from regard.ground.layout import Layout
 from regard.ground.pytree import without_caches
-from regard.models.facts import LabelHead, SpanHead, TokenLabelHead, change
+from regard.models.facts import change
+from regard.models.heads import LabelHead, SpanHead, TokenLabelHead
 from regard.models.papers import bert
 from regard.objectives.labels import Classification, TokenClassification
 from regard.objectives.spans import SpanExtraction

@@ -9,8 +9,10 @@ import torch
 
 from regard.ground.batch import pack
 from regard.ground.errors import BadInput
-from regard.models.facts import Features, LabelHead, MLMHead, SentencePairHead, change
+from regard.models.facts import change
+from regard.models.heads import LabelHead, MLMHead, SentencePairHead
 from regard.models.papers import bert, elmo, lin, sized
+from regard.models.trunk import Features
 from regard.training.checkpoint import optimiser_tensors
 from regard.training.distributed import World
 from regard.training.loop import train, trainable

@@ -8,7 +8,7 @@ import torch
 from regard.api import load
 from regard.ground.batch import IGNORED
 from regard.ground.errors import BadInput
-from regard.models.build.encoder_decoder import EncoderDecoderModule
+from regard.models.encoder_decoder import EncoderDecoderModule
 from regard.search.beam import Beam
 from regard.search.exact import Exact
 from regard.search.greedy import Greedy

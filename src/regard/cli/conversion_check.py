@@ -12,7 +12,7 @@ from regard.data.toy_language import corpus
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json
 from regard.inside import hf_reference, parity
-from regard.models.facts import ModelFacts
+from regard.models.encoder_decoder import ModelFacts
 from regard.models.formats.folder import WITHOUT_HEADS
 
 SENTENCES = 8

@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput, reason_of
 from regard.inside.parity import Example, LayerOutputs, Texts
-from regard.models.facts import ModelFacts
+from regard.models.encoder_decoder import ModelFacts
 
 
 class HFSide(NamedTuple):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.ground.batch import ImageRow, TokenRow, pack_texts
 from regard.ground.tape import Tape
-from regard.models.facts import ModelFacts
+from regard.models.encoder_decoder import ModelFacts
 from regard.text.tokenizers.list import Tokenizer
 
 Example = Mapping[str, Any]  # rows of tokens, or an image

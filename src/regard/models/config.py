@@ -9,10 +9,12 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
-from regard.models.facts import EncoderDecoder, TrunkWithHeads, change, values_named
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.facts import change, values_named
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.paper import Paper
 from regard.models.papers import paper, sized
+from regard.models.trunk_with_heads import TrunkWithHeads
 
 SCRATCH = ("", "scratch")  # TOML has no word for nothing
 TOKEN_VECTORS = tuple(f"{side}.embed.token." for side in ("trunk", "source", "target"))

@@ -8,8 +8,11 @@ from typing import Any
 from torch import nn
 
 from regard.ground.uninitialised import uninitialised
-from regard.models.facts import AnyHead, AnyPool, ModelFacts, TrunkWithHeads
+from regard.models.encoder_decoder import ModelFacts
 from regard.models.formats.hf_format import HFFormat
+from regard.models.heads import AnyHead
+from regard.models.pools import AnyPool
+from regard.models.trunk_with_heads import TrunkWithHeads
 
 PAPER_KEY = "regard_paper"  # names the paper in a config.json, where several share a model_type
 
@@ -24,7 +27,7 @@ class Paper:
     ``pretraining_by_size`` has the keys in which a size differs; ``heads`` are those of its models
     that differ from what an objective trains, ``pool`` is the one under those that read rows.
     ``formats`` are file formats of other libraries ("hf"). A paper without arXiv number has a
-    ``report``: who published it.
+    ``report``: who published it. ``kinds`` are the classes of facts that came with it.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Paper:
     pool: AnyPool | None = None
     formats: Mapping[str, HFFormat] = field(default_factory=dict)
     report: str = ""
+    kinds: tuple[type, ...] = ()
 
     @property
     def key(self) -> str:

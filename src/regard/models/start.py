@@ -16,12 +16,14 @@ from torch import Tensor, nn
 from regard.ground.errors import BadInput, did_you_mean
 from regard.ground.files import is_there
 from regard.models.config import EVERY_SECOND, ModelConfig, StartConfig
-from regard.models.facts import AnyPool, TrunkWithHeads, change, difference
+from regard.models.facts import change, difference
 from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.hub import fetch, is_hub_id
 from regard.models.paper import Paper
 from regard.models.papers import paper, sized
+from regard.models.pools import AnyPool
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.weights.files import load_weights, refuse_misfits, weights_of
 
 OUTPUTS = r"heads\.(next_token|permutation_lm|(mlm|span_boundary)\.out)"

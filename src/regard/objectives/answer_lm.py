@@ -12,8 +12,8 @@ from torch import Tensor
 
 from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, pack, pack_ids
 from regard.ground.errors import BadInput
-from regard.models.build.trunk_with_heads import Outputs
-from regard.models.facts import NextTokenHead, TrunkWithHeads
+from regard.models.heads import NextTokenHead
+from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.objective import PairObjective
 from regard.parts.losses import smoothed_cross_entropy
 from regard.text.task_prompt import TaskPrompt

@@ -30,9 +30,9 @@ from regard.data.stream_sampler import Streams
 from regard.ground.batch import IGNORED, Batch, BatchLimits, pack_ids
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
-from regard.models.build.trunk_with_heads import Outputs
-from regard.models.facts import BiLMHead, TrunkWithHeads
-from regard.models.facts.flops import FORWARD_AND_BACKWARD
+from regard.models.heads import BiLMHead
+from regard.models.stack import FORWARD_AND_BACKWARD
+from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch
 from regard.parts.losses import smoothed_cross_entropy

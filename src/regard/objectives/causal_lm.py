@@ -31,8 +31,8 @@ from regard.data.stream_sampler import Streams
 from regard.ground.batch import IGNORED, Batch, BatchLimits, pack_ids
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
-from regard.models.build.trunk_with_heads import Outputs
-from regard.models.facts import NextTokenHead, TrunkWithHeads
+from regard.models.heads import NextTokenHead
+from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective
 from regard.parts.losses import mean_square, mean_square_change
 from regard.text.templates import RowBuilder

@@ -23,10 +23,10 @@ from torch import Tensor
 from regard.ground.batch import IGNORED, Batch
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
-from regard.models.build.trunk_with_heads import Outputs, TrunkWithHeadsModule
-from regard.models.facts import MLMHead, TrunkWithHeads
 from regard.models.formats.loaded_model import LoadedModel
+from regard.models.heads import MLMHead
 from regard.models.start import read_model
+from regard.models.trunk_with_heads import Outputs, TrunkWithHeads, TrunkWithHeadsModule
 from regard.objectives.rows import AnnotatedRow, RowBatch, RowObjective
 from regard.parts.losses import soft_target_losses
 from regard.weights.files import weights_of

@@ -14,7 +14,7 @@ from regard.data.images.draws import Draws
 from regard.ground.batch import IGNORED, Batch, BatchLimits, ImageRow, pack_images
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.images.processor import ImageProcessor
-from regard.models.build.trunk_with_heads import Outputs
+from regard.models.trunk_with_heads import Outputs
 from regard.objectives.objective import Objective
 
 BYTE = 255.0

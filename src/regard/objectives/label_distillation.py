@@ -22,7 +22,7 @@ from torch import Tensor
 
 from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, PackedTokens
 from regard.ground.config import EMPTY_IS_NONE, Config
-from regard.models.build.trunk_with_heads import Outputs
+from regard.models.trunk_with_heads import Outputs
 from regard.objectives.labels import Classification
 from regard.objectives.objective import Objective, padded
 from regard.parts.losses import soft_target_losses

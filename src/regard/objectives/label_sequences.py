@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from regard.ground.batch import IGNORED, Batch
-from regard.models.build.trunk_with_heads import Outputs
-from regard.models.facts import TransitionHead
+from regard.models.heads import TransitionHead
+from regard.models.trunk_with_heads import Outputs
 from regard.objectives.labels import TokenClassification
 from regard.parts.crf import log_partition, path_score
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, PackedTokens
-from regard.models.build.trunk_with_heads import Outputs
+from regard.models.trunk_with_heads import Outputs
 from regard.objectives.objective import Objective, padded
 from regard.parts.losses import smoothed_cross_entropy
 from regard.text.labels import MultiLabelSet, RegressionSet, SingleLabelSet

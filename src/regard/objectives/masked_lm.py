@@ -22,7 +22,7 @@ from torch import Tensor
 from regard.data.pretraining.mlm_masking import MaskedTokens, TokenMasker
 from regard.ground.batch import IGNORED, BatchLimits, pack_ids
 from regard.ground.config import Config
-from regard.models.facts import MLMHead
+from regard.models.heads import MLMHead
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective
 
 LONGEST_SPAN = 10  # words (Joshi et al., 2019, section 3.1)

@@ -15,7 +15,8 @@ from regard.data.pretraining.row_plans import PlanRows, RowPlan
 from regard.data.pretraining.sentence_pairs import sentence_pairs
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
-from regard.models.facts import SentencePairHead, TrunkWithHeads
+from regard.models.heads import SentencePairHead
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.rows import RowObjective
 from regard.text.templates import RowBuilder
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.ground.batch import Batch, BatchLimits, Ids, PackedTokens, as_row, pack_texts
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.models.build.trunk_with_heads import Outputs
+from regard.models.trunk_with_heads import Outputs
 
 
 class Objective:

@@ -22,9 +22,9 @@ from regard.data.pretraining.row_plans import PlanRows, full_rows
 from regard.data.stream_sampler import Streams
 from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, TokenRow, pack_rows
 from regard.ground.config import Config
-from regard.models.build.trunk_with_heads import Outputs
-from regard.models.facts import AnyHead, TrunkWithHeads
 from regard.models.formats.loaded_model import LoadedModel
+from regard.models.heads import AnyHead
+from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.objective import Objective
 from regard.parts.losses import smoothed_cross_entropy
 from regard.text.templates import RowBuilder

@@ -19,7 +19,7 @@ from regard.ground.batch import (
     pack,
     pack_ids,
 )
-from regard.models.build.trunk_with_heads import Outputs
+from regard.models.trunk_with_heads import Outputs
 from regard.objectives.objective import PairObjective
 from regard.parts.losses import smoothed_cross_entropy
 

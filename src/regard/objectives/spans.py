@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.ground.batch import IGNORED, Batch, BatchLimits, PackedTokens
-from regard.models.build.trunk_with_heads import Outputs
+from regard.models.trunk_with_heads import Outputs
 from regard.objectives.objective import Objective, padded
 from regard.parts.losses import smoothed_cross_entropy
 

@@ -16,8 +16,8 @@ from regard.data.stream_sampler import Streams
 from regard.ground.batch import Batch, BatchLimits
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.models.facts import TrunkWithHeads
 from regard.models.formats.loaded_model import LoadedModel
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.objective import Objective
 from regard.objectives.rows import AnnotatedRow, RowObjective, at_all_tokens, collate_rows
 from regard.text.templates import RowBuilder

@@ -83,6 +83,9 @@ class Score(nn.Module):
     def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
         raise NotImplementedError
 
+    def draw_vectors(self, std: float) -> None:
+        """Draw the vectors that are weights of no layer, where models draw all their weights."""
+
     def forward(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
         return self.between(q_BLHK, self.keyed(k_BSHK), queries, keys)
 

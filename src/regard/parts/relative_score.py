@@ -12,7 +12,24 @@ from torch import Tensor, nn
 
 from regard.ground.layout import Layout
 from regard.parts.attend import Score, add_scores
-from regard.parts.embeddings.position import sinusoid
+
+
+def sinusoid(
+    positions_P: Tensor, width: int, base: float = 10_000.0, *, halves: bool = False
+) -> Tensor:
+    """sin(pos / n^(2i/d)) and cos(pos / n^(2i/d)) (Vaswani et al., 2017, section 3.5).
+
+    The paper interleaves them (sin, cos, sin, …); ``halves`` lays all sines before all cosines. The
+    angles are float64: with float32 frequencies they are 3e-5 off at position 500.
+    """
+    even = torch.arange(0, width, 2, device=positions_P.device, dtype=torch.float64)
+    angles = positions_P[:, None].double() * torch.exp(even * (-math.log(base) / width))
+    sine, cosine = angles.sin().float(), angles.cos()[:, : width // 2].float()
+    if halves:
+        return torch.cat([sine, cosine], dim=1)
+    both = positions_P.new_empty(len(positions_P), width, dtype=torch.float32)
+    both[:, 0::2], both[:, 1::2] = sine, cosine
+    return both
 
 
 class Distances(NamedTuple):
@@ -51,6 +68,10 @@ class RelativeDot(Score):
         self.distance = nn.Linear(width, heads * size, bias=False)
         self.content_bias = nn.Parameter(torch.zeros(heads, size))
         self.distance_bias = nn.Parameter(torch.zeros(heads, size))
+
+    def draw_vectors(self, std: float) -> None:
+        for vectors in self.parameters(recurse=False):
+            nn.init.normal_(vectors, std=std)
 
     def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
         distances = self.project(distances_between(queries, keys, self.width), q_BLHK.dtype)

@@ -17,10 +17,12 @@ from regard.data.datasets.dataset import Batching, Dataset, TrainingData, split_
 from regard.data.datasets.memory import MemoryDataset, UnknownWordRows
 from regard.data.files.fields import DropCounts
 from regard.ground.errors import BadInput
-from regard.models.facts import AnyHead, FirstToken, LastToken, MeanPool, TrunkWithHeads
 from regard.models.formats.loaded_model import LoadedModel
+from regard.models.heads import AnyHead
 from regard.models.paper import Paper
+from regard.models.pools import FirstToken, LastToken, MeanPool
 from regard.models.start import read_model
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.label_distillation import (
     LabelDistillation,
     LabelDistillationConfig,

@@ -19,9 +19,10 @@ from regard.data.pretraining.documents import Documents, read_documents, tokeniz
 from regard.ground.errors import BadInput
 from regard.ground.generators import seed_generators
 from regard.metrics.translation import MetricScore
-from regard.models.facts import TrunkWithHeads, change
+from regard.models.facts import change
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.paper import Paper
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.list import ObjectivesConfig, paper_with_objectives
 from regard.objectives.sum import Sum
 from regard.tasks.inference.score_text import TextScore

@@ -22,7 +22,7 @@ from regard.ground.errors import BadInput
 from regard.metrics.classification import Confusion
 from regard.metrics.precision_recall import LabelScore
 from regard.metrics.translation import MetricScore
-from regard.models.facts import ModelFacts
+from regard.models.encoder_decoder import ModelFacts
 from regard.models.paper import Paper
 from regard.tasks.run_paths import STDIN_COPY, RunPaths
 from regard.text.labels import LabelSet

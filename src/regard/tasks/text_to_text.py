@@ -13,8 +13,10 @@ from typing import Any, ClassVar
 from regard.ground.errors import BadInput
 from regard.metrics.answers import answer_scores
 from regard.metrics.translation import MetricScore
-from regard.models.facts import NextTokenHead, TrunkWithHeads, change
+from regard.models.facts import change
+from regard.models.heads import NextTokenHead
 from regard.models.paper import Paper
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.answer_lm import AnswerLM
 from regard.tasks.pair_task import BLEUConfig, PairTask
 from regard.tasks.run_paths import RunPaths

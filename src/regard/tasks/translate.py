@@ -10,7 +10,8 @@ from torch import nn
 from regard.data.datasets.pairs import PairData
 from regard.metrics.bleu import bleu
 from regard.models.config import encoder_decoder_facts
-from regard.models.facts import EncoderDecoder, change
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.facts import change
 from regard.models.paper import Paper
 from regard.models.start import copy_parts
 from regard.objectives.seq2seq import Seq2Seq

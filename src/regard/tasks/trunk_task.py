@@ -15,7 +15,7 @@ from torch import nn
 from regard.data.files.static_vectors import StaticVectors
 from regard.ground.errors import BadInput
 from regard.models.config import StartConfig, trunk_facts
-from regard.models.facts import Features, TrunkWithHeads, change
+from regard.models.facts import change
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.paper import Paper
 from regard.models.papers import paper
@@ -27,6 +27,8 @@ from regard.models.start import (
     read_model,
     read_start,
 )
+from regard.models.trunk import Features
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared, Task
 from regard.text.config import EncoderTextConfig

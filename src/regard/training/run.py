@@ -14,8 +14,9 @@ from regard.data.files.fields import DropCounts
 from regard.ground.errors import BadInput
 from regard.ground.lock import FolderLock
 from regard.ground.uninitialised import uninitialised
-from regard.models.facts import ModelFacts, paths
-from regard.models.facts.positions import AnyPosition
+from regard.models.embedding import AnyPosition
+from regard.models.encoder_decoder import ModelFacts
+from regard.models.facts import paths
 from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import check_tokenizer
 from regard.models.paper import Paper, count_parameters

@@ -77,7 +77,8 @@ def test_the_page_is_whole_and_safe():
 
 
 def test_no_word_has_a_weight_where_the_last_state_judges(model):
-    from regard.models.facts import LastToken, change
+    from regard.models.facts import change
+    from regard.models.pools import LastToken
 
     last = change(model.facts, pool=LastToken())
     with pytest.raises(BadInput, match="this model has no attention"):

@@ -13,8 +13,9 @@ from regard.data.files.static_vectors import StaticVectors
 from regard.ground.errors import BadInput
 from regard.inside.vectors.embedding_layer import word_vectors
 from regard.inside.vectors.word_similarity import TOTAL, Analogies, WordPairs, read_word_test
-from regard.models.facts import Features, change
+from regard.models.facts import change
 from regard.models.papers import elmo, lin
+from regard.models.trunk import Features
 from regard.text.tokenizers.characters import CharacterVocabulary
 from regard.text.tokenizers.word_tokenizer import WordTokenizer, WordVocabulary
 from regard.text.vocabularies.lexicon import Lexicon

@@ -5,20 +5,20 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from regard.ground.errors import BadInput
-from regard.models.facts import (
+from regard.models.facts import change
+from regard.models.formats import Architectures, Constant, HFHead, Key, Presence
+from regard.models.formats.config_map import read_facts, write_config
+from regard.models.heads import (
     ChoiceHead,
-    FirstToken,
     LabelHead,
     MLMHead,
     NextTokenHead,
     SentencePairHead,
     SpanHead,
     TokenLabelHead,
-    change,
 )
-from regard.models.formats import Architectures, Constant, HFHead, Key, Presence
-from regard.models.formats.config_map import read_facts, write_config
 from regard.models.papers import LINEAGE, bert, marian
+from regard.models.pools import FirstToken
 from regard.text.labels import SingleLabelSet
 
 sizes, shares = st.integers(1, 9), st.sampled_from([0.0, 0.1, 0.25, 0.5])

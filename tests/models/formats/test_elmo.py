@@ -8,9 +8,9 @@ import pytest
 
 import regard
 from regard.ground.errors import BadInput
-from regard.models.facts import BiLMHead
 from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import LoadedModel
+from regard.models.heads import BiLMHead
 from regard.models.papers import elmo
 from small_bert import model as small_bert
 from small_elmo import OPTIONS, write_elmo

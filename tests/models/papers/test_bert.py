@@ -11,19 +11,16 @@ from closeness import VALUES
 from regard.ground.batch import BatchLimits, TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
-from regard.models.facts import (
+from regard.models.facts import change, difference, from_json, to_json
+from regard.models.heads import (
     ChoiceHead,
     LabelHead,
     MLMHead,
     SentencePairHead,
     SpanHead,
     TokenLabelHead,
-    change,
-    difference,
-    from_json,
-    to_json,
 )
-from regard.models.papers import LINEAGE, paper
+from regard.models.papers import KINDS, LINEAGE, paper
 from regard.models.papers.bert import BASE, LARGE, PAPER
 from verb import run
 
@@ -213,8 +210,8 @@ def test_facts_that_make_no_sense(wrong, said):
 
 def test_facts_as_json():
     for facts in (BASE, WHOLE, SMALL.with_heads(SpanHead())):
-        assert from_json(json.loads(json.dumps(to_json(facts))), "x") == facts
+        assert from_json(json.loads(json.dumps(to_json(facts))), KINDS, "x") == facts
     nonsense = [{"is": "LabelHead", "outputs": "2"}]
     for broken in ({"trunk": 3}, {"trunk": None}, {"output_heads": nonsense}, {"pool": 1}):
         with pytest.raises(BadInput, match=r"^x: "):
-            from_json({**to_json(BASE), **broken}, "x")
+            from_json({**to_json(BASE), **broken}, KINDS, "x")

@@ -1,6 +1,7 @@
 """The models before ELMo and ULMFiT that brought context from one task to another."""
 
-from regard.models.facts import ContextHead, change
+from regard.models.facts import change
+from regard.models.heads import ContextHead
 from regard.models.papers import context2vec, cove, dai, elmo, ma, taglm
 from regard.models.papers.lin import BASE as LIN
 

@@ -9,17 +9,14 @@ from torch.utils.flop_counter import FlopCounterMode
 from regard.ground.batch import pack
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
-from regard.models.facts import (
-    AttentionPool,
-    ConvEncoderFacts,
-    LabelHead,
-    LastToken,
-    Trunk,
-    TrunkWithHeads,
-    change,
-)
+from regard.models.conv import ConvEncoderFacts
+from regard.models.facts import change
+from regard.models.heads import LabelHead
 from regard.models.papers import paper, transformer
 from regard.models.papers.lin import BASE, LAPTOP, LAST
+from regard.models.pools import AttentionPool, LastToken
+from regard.models.trunk import Trunk
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.recurrent.rnn_attention import SCORES
 
 SMALL = change(LAPTOP, vocab=20, width=6, embedding=5, dropout=0.0).with_heads(LabelHead(3))

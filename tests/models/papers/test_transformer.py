@@ -10,8 +10,9 @@ from torch import nn
 
 from closeness import GRADIENTS
 from regard.ground.batch import BatchLimits, PackedTokens, SourceTarget, pack
-from regard.models.facts import EncoderDecoder, change
-from regard.models.facts.positions import Learned
+from regard.models.embedding import Learned
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.facts import change
 from regard.models.paper import count_parameters
 from regard.models.papers.transformer import BASE, BIG, LAPTOP, PAPER
 

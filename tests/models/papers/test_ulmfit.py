@@ -10,17 +10,11 @@ from regard.ground.batch import pack
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.models.config import ModelConfig
-from regard.models.facts import (
-    ConcatPool,
-    LabelHead,
-    LastToken,
-    NormedLabelHead,
-    change,
-    from_json,
-    to_json,
-)
+from regard.models.facts import change, from_json, to_json
 from regard.models.formats import folder as folders
-from regard.models.papers import awd_lstm, bert, ulmfit
+from regard.models.heads import LabelHead, NormedLabelHead
+from regard.models.papers import KINDS, awd_lstm, bert, ulmfit
+from regard.models.pools import ConcatPool, LastToken
 from regard.models.start import read_start
 from regard.training.optim.layer_groups import layer_groups
 from regard.weights.files import weights_of
@@ -163,7 +157,7 @@ def test_levels_are_embedding_layers_and_head():
 
 def test_its_facts_are_those_of_the_paper_and_can_be_stored():
     facts = classifier(bptt=4)
-    assert from_json(to_json(facts), "here") == facts
+    assert from_json(to_json(facts), KINDS, "here") == facts
     stack, embed = ulmfit.BASE.trunk.stack, ulmfit.BASE.trunk.embed
     assert (stack.width, stack.embedding, stack.depth, stack.weight_drop) == (1150, 400, 3, 0.5)
     rates = (stack.dropout, stack.hidden_dropout, stack.input_dropout, embed.word_dropout)

@@ -10,9 +10,9 @@ import regard
 from regard.api import Model
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
-from regard.models.facts import LastToken
 from regard.models.formats import folder as folders
 from regard.models.formats.sentence_transformers import embedding_of, files_of
+from regard.models.pools import LastToken
 from regard.text.families.wordpiece import WordPiece
 from regard.text.templates import Template
 from small_bert import SENTENCES, model, small_bert, vocabulary

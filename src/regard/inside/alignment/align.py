@@ -15,7 +15,7 @@ import numpy as np
 from regard.ground.errors import BadInput
 from regard.inside.attention.attention_map import Groups, merge
 from regard.metrics.alignment import AlignmentScore, GoldLinks, Links, alignment_error_rate
-from regard.models.sites import AttentionSite, require_cross_attention
+from regard.models.stack import AttentionSite, require_cross_attention
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from regard.ground.batch import BatchLimits
 from regard.ground.tape import Tape
 from regard.inside.alignment.align import AlignmentMethod, PairAttention, extract_links
 from regard.metrics.alignment import Links
-from regard.models.sites import require_cross_attention
+from regard.models.stack import require_cross_attention
 from regard.tasks.runners.translator import Translator
 from regard.text.offsets import Segmentation, tokens_of_words
 from regard.text.words import Spans, word_spans

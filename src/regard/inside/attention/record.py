@@ -12,9 +12,9 @@ from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.inside.attention.attention_map import AttentionMap
 from regard.inside.attention.rollout import RolloutMap
-from regard.models.build.trunk_with_heads import Outputs
-from regard.models.facts import ModelFacts
-from regard.models.sites import AttentionSite
+from regard.models.encoder_decoder import ModelFacts
+from regard.models.stack import AttentionSite
+from regard.models.trunk_with_heads import Outputs
 from regard.tasks.runners.inputs import InputLimits
 from regard.tasks.runners.labelled_image import LabelledImage
 from regard.text.token_labels import LabelledRow, TokenLabels

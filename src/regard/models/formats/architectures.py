@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from regard.ground.errors import BadInput
-from regard.models.facts import AnyHead, AnyPool, FirstToken, TrunkWithHeads, change, values_named
+from regard.models.facts import change, values_named
 from regard.models.formats.config_map import (
     Config,
     ConfigRow,
@@ -14,6 +14,9 @@ from regard.models.formats.config_map import (
     read_facts,
     write_config,
 )
+from regard.models.heads import AnyHead
+from regard.models.pools import AnyPool, FirstToken
+from regard.models.trunk_with_heads import TrunkWithHeads
 
 
 @dataclass(frozen=True)

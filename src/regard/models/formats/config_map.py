@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from regard.ground.errors import BadInput
-from regard.models.facts import TrunkWithHeads, change, difference, paths, values_named
+from regard.models.facts import change, difference, paths, values_named
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.text.labels import labels_from_config
 
 Config = Mapping[str, Any]  # the content of a config.json

@@ -13,7 +13,8 @@ import torch
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
-from regard.models.facts import Characters, TrunkWithHeads, change, values_named
+from regard.models.characters import Characters
+from regard.models.facts import change, values_named
 from regard.models.formats.config_map import (
     Config,
     ConfigRow,
@@ -26,6 +27,7 @@ from regard.models.formats.config_map import (
 )
 from regard.models.formats.loaded_model import LoadedModel, build_facts, check_depth
 from regard.models.papers import elmo
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
 from regard.weights import Extras, Join, Reshape, Rule, Transpose, WeightMap
 from regard.weights.files import load_weights, weights_of

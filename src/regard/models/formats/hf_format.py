@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from regard.ground.errors import BadInput
-from regard.models.facts import TrunkWithHeads
 from regard.models.formats.config_map import (
     Config,
     ConfigRow,
@@ -15,6 +14,7 @@ from regard.models.formats.config_map import (
     refuse_loss,
     write_config,
 )
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.text.labels import LabelSet, labels_from_config
 from regard.text.tokenizers.list import Tokenizer
 from regard.weights.weight_map import Extras, WeightMap

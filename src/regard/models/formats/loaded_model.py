@@ -9,7 +9,7 @@ from torch import nn
 
 from regard.ground.errors import BadInput, reason_of
 from regard.ground.uninitialised import uninitialised
-from regard.models.facts import ModelFacts
+from regard.models.encoder_decoder import ModelFacts
 from regard.models.formats.hf_format import HFExtras
 from regard.models.paper import Paper
 from regard.text.labels import LabelSet

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
-from regard.models.facts import EncoderDecoder, Stack, Tokens, Trunk, change, values_named
-from regard.models.facts.positions import Sinusoid
+from regard.models.embedding import Sinusoid
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.facts import change, values_named
 from regard.models.formats.config_map import (
     ACTIVATIONS,
     Config,
@@ -22,8 +23,11 @@ from regard.models.formats.config_map import (
     UnreadKey,
 )
 from regard.models.formats.hf_format import HFExtras, HFFormat
+from regard.models.tokens import Tokens
+from regard.models.transformer import Stack
+from regard.models.trunk import Trunk
 from regard.parts.attend import causal
-from regard.parts.embeddings.position import sinusoid
+from regard.parts.relative_score import sinusoid
 from regard.text.tokenizers.list import Tokenizer
 from regard.text.tokenizers.marian import SOURCE, TARGET, VOCAB, MarianTokenizer
 from regard.weights import Alias, Derived, Join, Passthrough, Reshape, Rule, WeightMap

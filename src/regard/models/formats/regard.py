@@ -21,6 +21,7 @@ from regard.models.formats.loaded_model import (
     check_tokenizer,
 )
 from regard.models.paper import Paper
+from regard.models.papers import KINDS
 from regard.models.papers import paper as paper_named
 from regard.text.labels import LABELS, load_labels
 from regard.text.tokenizers.list import TOKENIZERS, Tokenizer
@@ -62,7 +63,7 @@ def read(folder: Path, config: dict[str, Any], device: torch.device | str) -> Lo
     paper = paper_named(str(config.get("paper")))
     if not isinstance(notes, dict):
         raise BadInput(f"{where}: notes is not a table of names and values")
-    facts, tensors = from_json(config.get("facts"), where), read_tensors(folder / WEIGHTS)
+    facts, tensors = from_json(config.get("facts"), KINDS, where), read_tensors(folder / WEIGHTS)
     check_depth(facts, len(tensors), where)
     load_weights(build_facts(facts, "meta", where), tensors, str(folder / WEIGHTS))  # does it fit?
     module = build_facts(facts, device, where)

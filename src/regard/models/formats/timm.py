@@ -15,15 +15,7 @@ import torch
 from regard.ground.errors import BadInput, shown
 from regard.ground.files import write_json
 from regard.images.processor import RESAMPLING, ImageProcessor
-from regard.models.facts import (
-    DistilledLabelHead,
-    FirstToken,
-    FirstTokens,
-    LabelHead,
-    MeanPool,
-    change,
-    values_named,
-)
+from regard.models.facts import change, values_named
 from regard.models.formats.config_map import (
     Config,
     ConfigRow,
@@ -51,7 +43,9 @@ from regard.models.formats.vit import (
     Sides,
     embedding_rules,
 )
+from regard.models.heads import DistilledLabelHead, LabelHead
 from regard.models.papers import paper
+from regard.models.pools import FirstToken, FirstTokens, MeanPool
 from regard.text.labels import LabelSet, labels_from_config
 from regard.weights import Extras, WeightMap
 from regard.weights.files import load_weights, read_folder, weights_of, write_tensors

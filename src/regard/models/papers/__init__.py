@@ -4,7 +4,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from regard.ground.errors import BadInput, did_you_mean, shown
-from regard.models.facts import ModelFacts, difference
+from regard.models.embedding import Learned, Relative, Sinusoid
+from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
+from regard.models.facts import difference
+from regard.models.heads import (
+    ChoiceHead,
+    DropoutSpanHead,
+    LabelHead,
+    MLMHead,
+    NextTokenHead,
+    SentencePairHead,
+    SpanHead,
+    TokenLabelHead,
+    TransitionHead,
+)
 from regard.models.paper import PAPER_KEY, Paper
 from regard.models.papers import (
     albert,
@@ -36,6 +49,21 @@ from regard.models.papers import (
     xlnet,
     zaremba,
 )
+from regard.models.pools import (
+    AttentionPool,
+    ConcatPool,
+    FirstToken,
+    FirstTokens,
+    LastToken,
+    MeanPool,
+)
+from regard.models.rnn import CausalRNNFacts, RNNEncoderFacts
+from regard.models.rnn_decoder import CrossAttentionFacts, RNNDecoderFacts
+from regard.models.tokens import Tokens
+from regard.models.transformer import Stack
+from regard.models.trunk import Features, Trunk
+from regard.models.trunk_with_heads import TrunkWithHeads
+from regard.parts.attend import PermutationMask, WindowMask
 
 LINEAGE: tuple[Paper, ...] = (
     cho.PAPER,
@@ -68,6 +96,19 @@ LINEAGE: tuple[Paper, ...] = (
     deit.PAPER,
 )
 """All papers, from the first to the last."""
+
+KINDS: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        *(TrunkWithHeads, EncoderDecoder, Trunk, Features, Tokens, Sinusoid, Learned, Relative),
+        *(Stack, WindowMask, PermutationMask, RNNEncoderFacts, RNNDecoderFacts, CausalRNNFacts),
+        *(CrossAttentionFacts, FirstToken, FirstTokens, LastToken, MeanPool, AttentionPool),
+        *(ConcatPool, MLMHead, NextTokenHead, SentencePairHead, LabelHead, TokenLabelHead),
+        *(TransitionHead, SpanHead, DropoutSpanHead, ChoiceHead),
+        *(kind for paper in LINEAGE for kind in paper.kinds),
+    )
+}
+"""The classes that facts are made of, by name."""
 
 
 def paper(name: str) -> Paper:

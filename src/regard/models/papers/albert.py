@@ -7,15 +7,10 @@ output of both sublayers, as in the authors' code; ``transformers`` leaves out t
 
 from functools import partial
 
-from regard.models.facts import (
-    ChoiceHead,
-    LabelHead,
-    SentenceOrderHead,
-    TokenLabelHead,
-    change,
-)
+from regard.models.facts import change
 from regard.models.formats import Architectures, HFHead, Key
 from regard.models.formats.albert import AlbertFormat, LayersOfGroups
+from regard.models.heads import ChoiceHead, LabelHead, SentenceOrderHead, TokenLabelHead
 from regard.models.paper import Paper
 from regard.models.papers import bert
 from regard.text.families.unigram import Unigram
@@ -108,4 +103,5 @@ PAPER = Paper(
     sizes={**SIZES, **SIZES_V2},
     published={**PARAMETERS, **{f"{name}-v2": count for name, count in PARAMETERS.items()}},
     formats={"hf": HF},
+    kinds=(SentenceOrderHead,),
 )

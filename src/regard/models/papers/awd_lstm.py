@@ -6,7 +6,8 @@ and, as weight drop, on the matrices from state to state. Training reads streams
 length, penalises large states and their changes, and averages the weights of SGD.
 """
 
-from regard.models.facts import NextTokenHead, change
+from regard.models.facts import change
+from regard.models.heads import NextTokenHead
 from regard.models.paper import Paper
 from regard.models.papers import zaremba
 

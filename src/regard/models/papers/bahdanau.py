@@ -5,9 +5,10 @@ c_t); s_0 = tanh(W ←h_1). The next word is read from s_t, y_{t-1} and c_t (eq.
 GRUs and sizes are those of Cho et al., to which the paper compares.
 """
 
-from regard.models.facts import CrossAttentionFacts, change
+from regard.models.facts import change
 from regard.models.paper import Paper
 from regard.models.papers import cho
+from regard.models.rnn_decoder import CrossAttentionFacts
 
 BASE = change(
     cho.BASE,

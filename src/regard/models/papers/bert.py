@@ -4,24 +4,24 @@ and next-sentence prediction. The small sizes are those of Turc et al. (2019, ar
 
 from functools import partial
 
-from regard.models.facts import (
+from regard.models.embedding import Learned
+from regard.models.facts import change
+from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key, LabelCount
+from regard.models.formats.config_map import ACTIVATIONS
+from regard.models.heads import (
     ChoiceHead,
-    FirstToken,
     LabelHead,
     MLMHead,
     SentencePairHead,
     SpanHead,
-    Stack,
     TokenLabelHead,
-    Tokens,
-    Trunk,
-    TrunkWithHeads,
-    change,
 )
-from regard.models.facts.positions import Learned
-from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key, LabelCount
-from regard.models.formats.config_map import ACTIVATIONS
 from regard.models.paper import Paper
+from regard.models.pools import FirstToken
+from regard.models.tokens import Tokens
+from regard.models.transformer import Stack
+from regard.models.trunk import Trunk
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.text.families.wordpiece import WordPiece
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Alias, Join, Passthrough, Rule, WeightLine, WeightMap

@@ -5,15 +5,13 @@ reset gate falls on U h; in the paper on h. The paper keeps word matrices at ran
 the size of a word's vector.
 """
 
-from regard.models.facts import (
-    EncoderDecoder,
-    RNNDecoderFacts,
-    RNNEncoderFacts,
-    Tokens,
-    Trunk,
-    change,
-)
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.facts import change
 from regard.models.paper import Paper
+from regard.models.rnn import RNNEncoderFacts
+from regard.models.rnn_decoder import RNNDecoderFacts
+from regard.models.tokens import Tokens
+from regard.models.trunk import Trunk
 
 EMBED = Tokens(vocab=15_000, position=None)
 ENCODER = RNNEncoderFacts(width=1_000, embedding=100, cell="gru")

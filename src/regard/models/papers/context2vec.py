@@ -5,8 +5,13 @@ after it from the end, and two dense layers give the vector of the gap. It is tr
 vectors of words by negative sampling, so that the words with the largest products fit the gap best.
 """
 
-from regard.models.facts import RNNEncoderFacts, Tokens, Trunk, TrunkWithHeads, change
+from regard.models.facts import change
+from regard.models.heads import ContextHead
 from regard.models.paper import Paper
+from regard.models.rnn import RNNEncoderFacts
+from regard.models.tokens import Tokens
+from regard.models.trunk import Trunk
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.text.tokenizers.word_tokenizer import WordTokenizer
 
 BASE = TrunkWithHeads(
@@ -27,4 +32,5 @@ PAPER = Paper(
     sizes={"base": BASE, "laptop": LAPTOP},
     tokenizer=WordTokenizer.name,
     pretraining={"negative-sampling": {}},
+    kinds=(ContextHead,),
 )

@@ -9,9 +9,10 @@ is that of Lin et al.; the paper's has attention between two texts as well.
 
 from dataclasses import replace
 
-from regard.models.facts import Features, change
+from regard.models.facts import change
 from regard.models.paper import Paper
 from regard.models.papers import lin, luong
+from regard.models.trunk import Features
 
 MT_LSTM = change(
     luong.BASE,

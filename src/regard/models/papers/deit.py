@@ -3,11 +3,13 @@ learns from a teacher. Predictions are the mean of those of both tokens.
 """
 
 from regard.images.processor import ImageProcessor
-from regard.models.facts import DistilledLabelHead, FirstTokens, change
+from regard.models.facts import change
 from regard.models.formats import Architectures, HFHead, LabelCount
 from regard.models.formats.vit import CONFIG, HF_HEADS, HF_LAYERS, DeiTFormat
+from regard.models.heads import DistilledLabelHead
 from regard.models.paper import Paper
 from regard.models.papers import vit
+from regard.models.pools import FirstTokens
 from regard.weights import WeightMap
 
 BASE = change(vit.BASE, prefix_tokens=2)
@@ -44,4 +46,5 @@ PAPER = Paper(
     sizes={"base": BASE, "small": SMALL, "tiny": TINY},
     published={"base": 87_000_000, "small": 22_000_000, "tiny": 6_000_000},
     formats={"hf": HF},
+    kinds=(DistilledLabelHead,),
 )

@@ -5,18 +5,13 @@ no dropout falls on the output of attention.
 
 from functools import partial
 
-from regard.models.facts import (
-    ChoiceHead,
-    DropoutSpanHead,
-    FirstToken,
-    LabelHead,
-    TokenLabelHead,
-    change,
-)
+from regard.models.facts import change
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key, UnreadKey
 from regard.models.formats.config_map import ACTIVATIONS
+from regard.models.heads import ChoiceHead, DropoutSpanHead, LabelHead, TokenLabelHead
 from regard.models.paper import Paper
 from regard.models.papers import bert
+from regard.models.pools import FirstToken
 from regard.text.families.wordpiece import WordPiece
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Alias, Passthrough, Rule, WeightMap

@@ -11,19 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from regard.models.facts import (
-    ChoiceHead,
-    FirstToken,
-    LabelHead,
-    MLMHead,
-    ReplacedTokenHead,
-    change,
-    values_named,
-)
+from regard.models.facts import change, values_named
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
 from regard.models.formats.config_map import ACTIVATIONS, Config, ConfigRow, Names
+from regard.models.heads import ChoiceHead, LabelHead, MLMHead, ReplacedTokenHead
 from regard.models.paper import Paper
 from regard.models.papers import bert
+from regard.models.pools import FirstToken
 from regard.text.families.wordpiece import WordPiece
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Alias, Rule, WeightMap
@@ -146,4 +140,5 @@ PAPER = Paper(
     },
     published={"small": 14_000_000, "base": 110_000_000, "large": 335_000_000},
     formats={"hf": HF},
+    kinds=(ReplacedTokenHead,),
 )

@@ -4,8 +4,13 @@ share word vectors and softmax, and are trained jointly. Its three layers, mixed
 are features for other models.
 """
 
-from regard.models.facts import BiLMStack, Characters, Trunk, TrunkWithHeads, change
+from regard.models.bilm import BiLMStack
+from regard.models.characters import Characters
+from regard.models.facts import change
+from regard.models.heads import BiLMHead
 from regard.models.paper import Paper
+from regard.models.trunk import Trunk
+from regard.models.trunk_with_heads import TrunkWithHeads
 
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1_024))
 ORIGINAL = TrunkWithHeads(
@@ -24,4 +29,5 @@ PAPER = Paper(
     published={"small": 13_600_000, "medium": 28_000_000, "original": 93_600_000},
     tokenizer="characters",
     pretraining={"bilm": {}},
+    kinds=(BiLMStack, BiLMHead, Characters),
 )

@@ -9,17 +9,14 @@ last word; here the score is a plain dot product. The vocabulary, and that the d
 the mean of the states, are ours.
 """
 
-from regard.models.facts import (
-    ConvEncoderFacts,
-    CrossAttentionFacts,
-    EncoderDecoder,
-    RNNDecoderFacts,
-    Tokens,
-    Trunk,
-    change,
-)
-from regard.models.facts.positions import Learned
+from regard.models.conv import ConvEncoderFacts
+from regard.models.embedding import Learned
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.facts import change
 from regard.models.paper import Paper
+from regard.models.rnn_decoder import CrossAttentionFacts, RNNDecoderFacts
+from regard.models.tokens import Tokens
+from regard.models.trunk import Trunk
 
 SOURCE, TARGET = Tokens(vocab=40_000, position=Learned(1_024)), Tokens(vocab=40_000, position=None)
 ENCODER = ConvEncoderFacts(width=512, depth=8, kernel=3, dropout=0.2)
@@ -50,4 +47,5 @@ PAPER = Paper(
     arxiv="1611.02344",
     after="Bahdanau",
     sizes={"base": BASE, "laptop": LAPTOP},
+    kinds=(ConvEncoderFacts,),
 )

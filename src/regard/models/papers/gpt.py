@@ -8,20 +8,16 @@ state of the last token.
 from functools import partial
 from typing import Any
 
-from regard.models.facts import (
-    ChoiceHead,
-    LabelHead,
-    LastToken,
-    NextTokenHead,
-    Stack,
-    Tokens,
-    Trunk,
-    TrunkWithHeads,
-)
-from regard.models.facts.positions import Learned
+from regard.models.embedding import Learned
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key, LabelCount
 from regard.models.formats.config_map import Config, ConfigRow, Names, OverridingKey
+from regard.models.heads import ChoiceHead, LabelHead, NextTokenHead
 from regard.models.paper import Paper
+from regard.models.pools import LastToken
+from regard.models.tokens import Tokens
+from regard.models.transformer import Stack
+from regard.models.trunk import Trunk
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attend import causal
 from regard.text.families.gpt_bpe import GPTBPE
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer

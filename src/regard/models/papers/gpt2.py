@@ -5,9 +5,10 @@ byte-level BPE, twice the context, and up to 1.5 billion parameters.
 from functools import partial
 from typing import Any
 
-from regard.models.facts import SpanHead, TokenLabelHead, change, values_named
+from regard.models.facts import change, values_named
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
 from regard.models.formats.config_map import ACTIVATIONS, Config, ConfigRow, Names
+from regard.models.heads import SpanHead, TokenLabelHead
 from regard.models.paper import Paper
 from regard.models.papers import gpt
 from regard.text.families.byte_bpe import GPT2BPE

@@ -8,16 +8,13 @@ there is one), keeps them apart by a penalty, and reads the class from them by a
 score may be any other.
 """
 
-from regard.models.facts import (
-    AttentionPool,
-    LastToken,
-    RNNEncoderFacts,
-    Tokens,
-    Trunk,
-    TrunkWithHeads,
-    change,
-)
+from regard.models.facts import change
 from regard.models.paper import Paper
+from regard.models.pools import AttentionPool, LastToken
+from regard.models.rnn import RNNEncoderFacts
+from regard.models.tokens import Tokens
+from regard.models.trunk import Trunk
+from regard.models.trunk_with_heads import TrunkWithHeads
 
 ENCODER = RNNEncoderFacts(width=300, embedding=100, direction="both", dropout=0.5)
 

@@ -4,9 +4,10 @@ h̃_t = tanh(W[c_t; h_t]) with scores from the current h_t: "dot", "general", "c
 The next step is told h̃_t beside the word that was written. The deep LSTMs are Sutskever et al.'s.
 """
 
-from regard.models.facts import CrossAttentionFacts, change
+from regard.models.facts import change
 from regard.models.paper import Paper
 from regard.models.papers import sutskever
+from regard.models.rnn_decoder import CrossAttentionFacts
 
 ATTENTION = CrossAttentionFacts(score="general", timing="current", input_feeding=True)
 BASE = change(sutskever.BASE, vocab=50_000, attention=ATTENTION, dropout=0.2)

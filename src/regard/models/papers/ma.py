@@ -7,8 +7,13 @@ the states, not on the vectors of characters. Recipes name the vectors (``model.
 CRF (``labels.crf``).
 """
 
-from regard.models.facts import Characters, RNNEncoderFacts, Tokens, Trunk, TrunkWithHeads, change
+from regard.models.characters import Characters
+from regard.models.facts import change
 from regard.models.paper import Paper
+from regard.models.rnn import RNNEncoderFacts
+from regard.models.tokens import Tokens
+from regard.models.trunk import Trunk
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.text.tokenizers.word_tokenizer import WordTokenizer
 
 CHARACTERS = Characters(

@@ -12,12 +12,14 @@ from typing import Any
 
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
-from regard.models.facts import FirstToken, LabelHead, MLMHead, change, values_named
-from regard.models.facts.positions import Learned
+from regard.models.embedding import Learned
+from regard.models.facts import change, values_named
 from regard.models.formats import Architectures, HFFormat, HFHead, Key
 from regard.models.formats.config_map import Config, ConfigRow, Names
+from regard.models.heads import LabelHead, MLMHead
 from regard.models.paper import Paper
 from regard.models.papers import bert
+from regard.models.pools import FirstToken
 from regard.text.families.byte_bpe import ByteBPE
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Passthrough, Rule, WeightMap

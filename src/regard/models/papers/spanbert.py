@@ -7,8 +7,9 @@ Its published folders are BERT's, and are read as such. The head of the boundary
 
 from dataclasses import replace
 
-from regard.models.facts import SpanBoundaryHead, change
+from regard.models.facts import change
 from regard.models.formats import Architectures, HFHead, UnreadKey
+from regard.models.heads import SpanBoundaryHead
 from regard.models.paper import PAPER_KEY, Paper
 from regard.models.papers import bert
 from regard.weights import Alias, Rule
@@ -44,4 +45,5 @@ PAPER = Paper(
     sizes={"base": BASE, "large": LARGE},
     published={"base": 110_000_000, "large": 340_000_000},
     formats={"hf": HF},
+    kinds=(SpanBoundaryHead,),
 )

@@ -3,10 +3,14 @@
 An encoder that sees everyone, a decoder that sees what it has written and looks at the source.
 """
 
-from regard.models.facts import EncoderDecoder, Stack, Tokens, Trunk, change
-from regard.models.facts.positions import Sinusoid
+from regard.models.embedding import Sinusoid
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.facts import change
 from regard.models.formats.marian import HF
 from regard.models.paper import Paper
+from regard.models.tokens import Tokens
+from regard.models.transformer import Stack
+from regard.models.trunk import Trunk
 from regard.parts.attend import causal
 
 EMBED = Tokens(vocab=37_000, position=Sinusoid(), scaled=True)

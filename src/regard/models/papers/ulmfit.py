@@ -6,9 +6,11 @@ Three settings of the optimiser keep it from forgetting: ``layer_decay``, ``unfr
 schedule "slanted".
 """
 
-from regard.models.facts import ConcatPool, NormedLabelHead, change
+from regard.models.facts import change
+from regard.models.heads import NormedLabelHead
 from regard.models.paper import Paper
 from regard.models.papers import awd_lstm
+from regard.models.pools import ConcatPool
 
 BASE = change(
     awd_lstm.WIKITEXT_2,
@@ -29,4 +31,5 @@ PAPER = Paper(
     sizes={"base": BASE},
     heads=(awd_lstm.HEAD, NormedLabelHead(2)),
     pool=ConcatPool(),
+    kinds=(NormedLabelHead,),
 )

@@ -6,18 +6,16 @@ after a size is that of the pixels on a side of a patch: 16 unless it is there, 
 """
 
 from regard.images.processor import ImageProcessor
-from regard.models.facts import (
-    FirstToken,
-    LabelHead,
-    Patches,
-    Stack,
-    Trunk,
-    TrunkWithHeads,
-    change,
-)
+from regard.models.facts import change
 from regard.models.formats import Architectures, HFHead, LabelCount
 from regard.models.formats.vit import CONFIG, HF_HEADS, HF_LAYERS, ViTFormat
+from regard.models.heads import LabelHead
 from regard.models.paper import Paper
+from regard.models.patches import Patches
+from regard.models.pools import FirstToken
+from regard.models.transformer import Stack
+from regard.models.trunk import Trunk
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.weights import WeightMap
 
 BASE = TrunkWithHeads(
@@ -80,4 +78,5 @@ PAPER = Paper(
         "tiny": 5_000_000,
     },
     formats={"hf": HF},
+    kinds=(Patches,),
 )

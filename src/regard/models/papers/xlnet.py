@@ -5,23 +5,18 @@ memory of Transformer-XL. Its class token stands last.
 
 from functools import partial
 
-from regard.models.facts import (
-    ChoiceHead,
-    LabelHead,
-    LastToken,
-    PermutationLMHead,
-    TokenLabelHead,
-    Tokens,
-    Trunk,
-    TrunkWithHeads,
-    TwoStreamStack,
-    change,
-)
+from regard.models.facts import change
 from regard.models.formats import Architectures, Constant, HFHead, Key
 from regard.models.formats.config_map import ACTIVATIONS
 from regard.models.formats.xlnet import CONFIG, XLNetFormat, weights
+from regard.models.heads import ChoiceHead, LabelHead, PermutationLMHead, TokenLabelHead
 from regard.models.paper import Paper
 from regard.models.papers import bert
+from regard.models.pools import LastToken
+from regard.models.tokens import Tokens
+from regard.models.trunk import Trunk
+from regard.models.trunk_with_heads import TrunkWithHeads
+from regard.models.two_stream import TwoStreamStack
 from regard.text.families.unigram import XLNetUnigram
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 
@@ -84,4 +79,5 @@ PAPER = Paper(
     pretraining={"permutation-lm": {}},
     sizes={"base": BASE, "large": LARGE},
     formats={"hf": HF},
+    kinds=(TwoStreamStack, PermutationLMHead),
 )

@@ -7,15 +7,13 @@ state to state. The sizes are those of the Penn Treebank, 10,000 words; each gat
 here, and one in the paper's code, which is 2 × 4 × width numbers less.
 """
 
-from regard.models.facts import (
-    CausalRNNFacts,
-    NextTokenHead,
-    Tokens,
-    Trunk,
-    TrunkWithHeads,
-    change,
-)
+from regard.models.facts import change
+from regard.models.heads import NextTokenHead
 from regard.models.paper import Paper
+from regard.models.rnn import CausalRNNFacts
+from regard.models.tokens import Tokens
+from regard.models.trunk import Trunk
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.text.families.word_level import WordLevel
 
 SMALL = TrunkWithHeads(

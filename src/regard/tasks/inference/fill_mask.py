@@ -12,8 +12,8 @@ from torch import Tensor
 from regard.ground.batch import Ids, PackedTokens, TokenRow
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput, BadItem
-from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
-from regard.models.facts import AnyHead, ContextHead, MLMHead
+from regard.models.heads import AnyHead, ContextHead, MLMHead
+from regard.models.trunk_with_heads import TrunkWithHeadsModule
 from regard.tasks.runners.batch_runner import Predictor, finite, in_order
 from regard.tasks.runners.inputs import check_texts
 from regard.text.tokenizers.word_tokenizer import MASK, WordTokenizer

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from regard.ground.batch import PackedTokens, TokenRow
 from regard.ground.errors import BadInput, BadItem
-from regard.models.facts import MLMHead, NextTokenHead, TrunkWithHeads
+from regard.models.heads import MLMHead, NextTokenHead
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attention import EncoderOutput
 from regard.tasks.runners.batch_runner import BatchRunner, in_order
 from regard.tasks.runners.inputs import InputLimits, token_ids

@@ -15,7 +15,7 @@ from regard.ground.checks import listed
 from regard.ground.errors import BadInput, BadItem
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape, Tape
-from regard.models.facts import AnyHead
+from regard.models.heads import AnyHead
 from regard.tasks.runners.inputs import InputLimits
 from regard.text.labels import LabelSet
 

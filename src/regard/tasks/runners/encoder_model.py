@@ -11,8 +11,9 @@ from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, shown
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
-from regard.models.facts import (
+from regard.models.formats.hf import PREDICTION_KEYS
+from regard.models.formats.loaded_model import LoadedModel
+from regard.models.heads import (
     AnyHead,
     BiLMHead,
     ChoiceHead,
@@ -24,10 +25,8 @@ from regard.models.facts import (
     SentencePairHead,
     SpanHead,
     TokenLabelHead,
-    TrunkWithHeads,
 )
-from regard.models.formats.hf import PREDICTION_KEYS
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.parts.linear.convert import in_precision
 from regard.tasks.classify import Classify
 from regard.tasks.encoder_task import EncoderTask

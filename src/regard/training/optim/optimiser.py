@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.ground.capture import CapturedGraph, capture
 from regard.ground.errors import BadInput
-from regard.parts.scalar_mix import ScalarMix
+from regard.models.trunk import ScalarMix
 from regard.training.optim.layer_groups import freeze, layer_groups
 from regard.training.recipe.tables import OptimiserConfig
 

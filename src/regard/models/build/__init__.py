@@ -1,1 +1,0 @@
-"""Modules of models, made of parts and numbers; facts build them."""

@@ -1,0 +1,101 @@
+"""Convolutional encoders (Gehring et al., 2016)."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.ground.errors import BadInput
+from regard.ground.layout import Layout
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.models.embedding import AnyEmbedding
+from regard.models.facts import at_least, share
+from regard.models.stack import AnyStack, Products
+from regard.models.tokens import Embedding
+from regard.parts.attention import EncoderOutput
+from regard.parts.dropout import Dropout
+
+
+class Convolution(nn.Module):
+    """(x + GLU(W[x_{i-k}; …; x_{i+k}] + b)) · √½, with k = ``size`` // 2 neighbours on either side.
+
+    Tokens are packed; neighbours that belong to another row count as zeros.
+    """
+
+    def __init__(self, width: int, size: int, *, dropout: float = 0.0):
+        super().__init__()
+        self.reach = size // 2
+        self.linear = nn.Linear(size * width, 2 * width)
+        nn.init.normal_(self.linear.weight, std=math.sqrt(4 * (1 - dropout) / (size * width)))
+        nn.init.zeros_(self.linear.bias)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x_TD: Tensor, layout: Layout) -> Tensor:
+        gated_TD = F.glu(self.linear(self._neighbours(self.dropout(x_TD), layout)), dim=-1)
+        return (x_TD + gated_TD) * math.sqrt(0.5)
+
+    def _neighbours(self, x_TD: Tensor, layout: Layout) -> Tensor:
+        """The window around each token, (T, size · width)."""
+        tokens = len(x_TD)
+        wide_TD = F.pad(x_TD, (0, 0, self.reach, self.reach))
+        row_T = layout.rows_T
+        place_T = torch.arange(tokens, device=x_TD.device) - layout.offsets[row_T]
+        length_T = layout.lengths_B[row_T]
+        window = []
+        for shift in range(-self.reach, self.reach + 1):
+            at_T = place_T + shift
+            same_row_T = (at_T >= 0) & (at_T < length_T)
+            shifted_TD = wide_TD[self.reach + shift : self.reach + shift + tokens]
+            window.append(shifted_TD.masked_fill(~same_row_T[:, None], 0.0))
+        return torch.cat(window, dim=-1)
+
+
+class ConvEncoderModule(nn.Module):
+    """An embedding, and convolutions over it."""
+
+    attends, capturable = False, True
+
+    def __init__(self, embed: Embedding, layers: Iterable[Convolution]):
+        super().__init__()
+        self.embed = embed
+        self.layers = nn.ModuleList(layers)
+
+    def forward(
+        self, tokens_T: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE
+    ) -> EncoderOutput:
+        """A state for every token."""
+        x_TD = tape("embed.output", self.embed(tokens_T, layout))
+        for number, layer in enumerate(self.layers):
+            x_TD = tape.under("blocks").under(number)("output", layer(x_TD, layout))
+        return EncoderOutput(tape("output", x_TD), layout)
+
+
+@dataclass(frozen=True)
+class ConvEncoderFacts(AnyStack):
+    """A convolutional encoder: ``depth`` gated layers with a ``kernel`` of so many tokens each."""
+
+    width: int
+    depth: int
+    kernel: int = 3
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("width", "depth", "kernel"):
+            at_least(1, name, getattr(self, name))
+        share("dropout", self.dropout)
+        if self.kernel % 2 == 0:
+            raise BadInput(f"kernel must be odd, to be centred on a token, not {self.kernel}")
+
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> ConvEncoderModule:
+        """Convolutions over that embedding."""
+        layers = (
+            Convolution(self.width, self.kernel, dropout=self.dropout) for _ in range(self.depth)
+        )
+        return ConvEncoderModule(embed.build(self.input_width, self.dropout), layers)
+
+    def products(self, source: AnyStack | None = None) -> Products:
+        """All layers, each with as many gates as outputs."""
+        return Products(self.depth * self.kernel * self.width * 2 * self.width)

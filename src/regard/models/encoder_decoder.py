@@ -1,0 +1,236 @@
+"""An encoder and a decoder of any kind, joined by a bridge, by attention, or by both."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from regard.ground.batch import PackedTokens, SourceTarget
+from regard.ground.errors import BadInput
+from regard.ground.layout import Layout
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.models.facts import one_of
+from regard.models.heads import NextTokenHead
+from regard.models.pools import ANYWHERE, Summaries
+from regard.models.stack import FORWARD_AND_BACKWARD, AttentionSite
+from regard.models.trunk import Trunk
+from regard.models.trunk_with_heads import (
+    ALL_TOKENS,
+    NEXT_TOKEN,
+    NO_POSITIONS,
+    Outputs,
+    TrunkWithHeads,
+)
+from regard.parts.attention import EncoderOutput
+
+
+class EncoderDecoderModule(nn.Module):
+    """Source and target sides, and the layer of logits, tied as ``tie`` says."""
+
+    pool = None  # it translates, and has no pooled state
+    reads_last_layer = True
+
+    def __init__(
+        self,
+        source: nn.Module,
+        target: nn.Module,
+        head: nn.Linear,
+        *,
+        tie: str,
+        cross_attention: AttentionSite | None,
+    ):
+        super().__init__()
+        self.cross_attention = cross_attention
+        self.source: Any = source
+        self.target: Any = target
+        self.head = head
+        if head.bias is not None:
+            nn.init.zeros_(head.bias)
+        sides: tuple[Any, Any] = (source, target)
+        read, written = (side.embed.token for side in sides)
+        if tie == "all":
+            if read.weight.shape != written.weight.shape:
+                raise ValueError("source and target share embeddings only if their shapes agree")
+            written.weight = read.weight
+        if tie != "none":
+            if head.weight.shape != written.weight.shape:
+                raise ValueError("output and target embeddings are tied only if their shapes agree")
+            head.weight = written.weight
+
+    @property
+    def encoder(self) -> Any:
+        """The side that reads the input."""
+        return self.source
+
+    @property
+    def decoder(self) -> Any:
+        """The side that writes."""
+        return self.target
+
+    @property
+    def output(self) -> nn.Linear:
+        """The layer of logits over the next token."""
+        return self.head
+
+    @property
+    def attends(self) -> bool:
+        """Whether both sides are blocks of attention."""
+        return self.source.attends and self.target.attends
+
+    @property
+    def capturable(self) -> bool:
+        """Whether decoding can be captured: both sides have fixed shapes."""
+        return self.source.capturable and self.target.capturable
+
+    def forward(
+        self,
+        inputs: SourceTarget,
+        *,
+        positions: Mapping[str, Tensor] = ALL_TOKENS,
+        tape: NullTape = NULL_TAPE,
+    ) -> Outputs:
+        """States of the target, and logits over the next token at its ``positions``."""
+        target = inputs.target
+        encoded = self.encode(inputs.source, tape=tape)
+        side = tape.under("target")
+        states_TD = self.target(target.tokens_T, target.layout, source=encoded, tape=side).states_TD
+        read = states_TD[positions[NEXT_TOKEN]] if NEXT_TOKEN in positions else states_TD
+        return Outputs(states_TD, None, {NEXT_TOKEN: tape("logits", self.head(read))})
+
+    def encode(self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE) -> EncoderOutput:
+        """The source as the decoder sees it."""
+        return self.source(inputs.tokens_T, inputs.layout, tape=tape.under("source"))
+
+    def decode(
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        source: EncoderOutput | None,
+        *,
+        cache: Any = None,
+        tape: NullTape = NULL_TAPE,
+    ) -> Tensor:
+        """Logits over the next token, given the source and the target so far (or its cache)."""
+        side = tape.under("target")
+        decoded = self.target(tokens_T, layout, source=source, cache=cache, tape=side)
+        return tape("logits", self.head(decoded.states_TD))
+
+
+TIES = ("all", "target", "none")
+
+
+@dataclass(frozen=True)
+class EncoderDecoder:
+    """A model that reads a source and writes a target.
+
+    ``tie``: "all" shares source, target and output embeddings, "target" the last two, "none" none.
+    ``head_bias`` adds a number to the logit of every token.
+    """
+
+    sides: ClassVar[tuple[str, ...]] = ("source", "target")
+    head_names: ClassVar[tuple[str, ...]] = (NextTokenHead.name,)
+    encoder_path: ClassVar[str] = "source"
+    writes: ClassVar[bool] = True
+    source: Trunk
+    target: Trunk
+    tie: str = "all"
+    head_bias: bool = False
+
+    def __post_init__(self) -> None:
+        one_of(TIES, "tie", self.tie)
+        if self.source.stack.decodes or not self.target.stack.decodes:
+            raise BadInput("cross: the target attends to a source, and only the target may")
+
+    @property
+    def encoder(self) -> Trunk:
+        """The side that reads the input."""
+        return self.source
+
+    @property
+    def eager(self) -> bool:
+        """Whether it is neither compiled nor captured."""
+        return self._recurrent and not self.in_rectangles
+
+    @property
+    def in_rectangles(self) -> bool:
+        """Whether its batches on CUDA are padded rectangles, which are captured."""
+        sides = self.source.stack, self.target.stack
+        return self._recurrent and all(side.takes_rectangles for side in sides)
+
+    @property
+    def _recurrent(self) -> bool:
+        return self.source.stack.eager or self.target.stack.eager
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many ids it knows, under the names that tokenizers use."""
+        return {
+            "source tokens": self.source.embed.vocab,
+            "target tokens": self.target.embed.vocab,
+        }
+
+    @property
+    def summaries(self) -> Summaries:
+        """It has no pool: anywhere."""
+        return ANYWHERE
+
+    @property
+    def attention_sites(self) -> tuple[AttentionSite, ...]:
+        """Its attention: cross-attention, that of the source, that of the target."""
+        source = self.source.stack.self_attention("source")
+        target = self.target.stack.self_attention("target")
+        return tuple(site for site in (self.cross_attention, source, target) if site is not None)
+
+    @property
+    def cross_attention(self) -> AttentionSite | None:
+        """The attention of the target to the source, if there is any."""
+        return self.target.stack.cross_attention("target")
+
+    @property
+    def layer_paths(self) -> dict[str, str]:
+        """The tape path of every layer and of the logits."""
+        source = self.source.layer_paths("source", "encoder ")
+        target = self.target.layer_paths("target", "decoder ")
+        return {**source, **target, f"{self.head_names[0]} logits": "logits"}
+
+    def inputs(self, source: PackedTokens, target: PackedTokens) -> SourceTarget:
+        """What the module reads, from the tokens of its sides."""
+        return SourceTarget(source, target)
+
+    def build(self) -> EncoderDecoderModule:
+        """The module of these facts, with new weights."""
+        vocab = self.target.embed.vocab
+        return EncoderDecoderModule(
+            self.source.build(),
+            self.target.build(self.source),
+            nn.Linear(self.target.width, vocab, bias=self.head_bias),
+            tie=self.tie,
+            cross_attention=self.cross_attention,
+        )
+
+    def models(self, module: nn.Module) -> dict[str, tuple["EncoderDecoder", nn.Module]]:
+        """What is saved of a trained module, by folder."""
+        return {"model": (self, module)}
+
+    def training_flops(
+        self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int] = NO_POSITIONS
+    ) -> float:
+        """Operations of one step over pairs of these lengths, (source, target)."""
+        source_T, target_T = sum(s for s, _ in lengths), sum(t for _, t in lengths)
+        reads = self.source.products()
+        writes = self.target.products(self.source)
+        forward = (
+            reads.token * source_T
+            + writes.token * target_T
+            + writes.source_token * source_T
+            + writes.row * len(lengths)
+            + self.target.width * self.target.embed.vocab * target_T
+            + reads.own_pair * sum(s * s for s, _ in lengths)
+            + writes.own_pair * sum(t * t for _, t in lengths) / 2
+            + writes.cross_pair * sum(s * t for s, t in lengths)
+        )
+        return FORWARD_AND_BACKWARD * forward
+
+
+ModelFacts = TrunkWithHeads | EncoderDecoder

@@ -1,0 +1,224 @@
+"""Facts: models as values, which can be changed, compared, checked, and written as JSON."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
+from math import isfinite
+from types import MappingProxyType, UnionType
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+
+from regard.ground.errors import BadInput, did_you_mean
+
+NAMED = "named"  # in the metadata of a field: values that ``change`` takes by name
+
+
+def at_least(least: int, name: str, value: Any) -> None:
+    """A number that may not be smaller."""
+    if isinstance(value, int) and value < least:
+        raise BadInput(f"{name} must be at least {least}, not {value}")
+
+
+def above_zero(name: str, value: float | None) -> None:
+    """A positive number, if there is one."""
+    if value is not None and not value > 0:
+        raise BadInput(f"{name} must be above 0, not {value}")
+
+
+def share(name: str, value: float) -> None:
+    """A share of a whole, from 0 to below 1."""
+    if not 0 <= value < 1:
+        raise BadInput(f"{name} is a share from 0 to below 1, not {value}")
+
+
+def one_of(known: Collection[str], name: str, value: str) -> None:
+    """A name among those known."""
+    if value not in known:
+        raise BadInput(f"no {name} is called {value!r}{did_you_mean(value, list(known))}")
+
+
+def check_type(kind: type, name: str, value: Any) -> None:
+    """A value of the type that the field of that class says."""
+    expected = _hints(kind)[name]
+    if not _fits(value, expected):
+        description = expected.__name__ if isinstance(expected, type) else expected
+        raise BadInput(f"{name} of {kind.__name__} is {description}, so it cannot be {value!r}")
+    if isinstance(value, float) and not isfinite(value):
+        raise BadInput(f"{name} of {kind.__name__} must be a finite number, not {value}")
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _fits(value: Any, expected: Any) -> bool:
+    if get_origin(expected) in (Union, UnionType):
+        return any(_fits(value, one) for one in get_args(expected))
+    if get_origin(expected) is tuple:
+        member = get_args(expected)[0]
+        return isinstance(value, tuple) and all(_fits(one, member) for one in value)
+    if isinstance(value, bool):
+        return expected is bool
+    return isinstance(value, expected) or (isinstance(value, int) and expected is float)
+
+
+def change(facts: Any, **changes: Any) -> Any:
+    """The same facts except for the named fields, wherever they stand.
+
+    ``change(BASE, depth=2)`` changes every stack of an encoder-decoder; ``**{"source.depth": 12}``
+    only one. A position or a pool, whose field has ``NAMED`` values, may be given by its name; one
+    of that kind stays as it is. All changes are made at once, in any order; where two name one
+    field, the later one wins.
+    """
+    known, given, tables = dict(paths(facts)), dict[str, Any](), dict(_named_fields(facts))
+
+    def value_named(name: str, now: Any) -> Any:
+        return _value_named(name, changes[name], now, tables)
+
+    def replaces_parts(name: str) -> bool:
+        """Whether a value with fields of its own comes or goes: other changes may name those."""
+        now = [known[path] for path in _matches(known, name)]
+        return any(is_dataclass(value) for old in now for value in (old, value_named(name, old)))
+
+    for name in sorted(changes, key=replaces_parts, reverse=True):
+        matches = _matches(known, name)
+        if not matches:
+            names = sorted({path.split(".")[-1] for path in known})
+            raise BadInput(f"no fact is called {name!r}{did_you_mean(name, names)}")
+        new = {path: value_named(name, known[path]) for path in matches}
+        given |= new
+        moves = any(_children(known[path]) or _children(new[path]) for path in matches)
+        known = dict(paths(facts, given=given)) if moves else known | new
+    return _rebuild(facts, given)
+
+
+def paths(
+    facts: Any, prefix: str = "", given: Mapping[str, Any] = MappingProxyType({})
+) -> list[tuple[str, Any]]:
+    """Every field with its dotted path; values with fields of their own come after these.
+
+    Named values in a tuple, such as heads, have their names in the path. Values in ``given`` stand
+    in for those of the facts.
+    """
+    listed: list[tuple[str, Any]] = []
+    for name, own in _children(facts):
+        path = prefix + name
+        value = given.get(path, own)
+        listed += paths(value, f"{path}.", given)
+        listed.append((path, value))
+    return listed
+
+
+def difference(one: Any, other: Any) -> dict[str, tuple[Any, Any]]:
+    """The fields in which two facts differ: path to (this, that); ``None`` where one has none."""
+    here, there = _leaves(one), _leaves(other)
+    pairs = {path: (here.get(path), there.get(path)) for path in {**here, **there}}
+    return {path: both for path, both in pairs.items() if both[0] != both[1]}
+
+
+def values_named(facts: Any, name: str) -> list[Any]:
+    """The values that a name means in ``change``; none where there is no such field."""
+    known = dict(paths(facts))
+    return [known[path] for path in _matches(known, name)]
+
+
+def _children(value: Any) -> list[tuple[str, Any]]:
+    """The parts of a value by name: fields of a dataclass, named members of a tuple."""
+    if isinstance(value, tuple):
+        return [(cast(Any, member).name, member) for member in value if is_dataclass(member)]
+    kind: Any = type(value)
+    return [(name, getattr(value, name)) for name in _field_names(kind)]
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
+
+
+def _leaves(facts: Any) -> dict[str, Any]:
+    return {path: value for path, value in paths(facts) if not _children(value)}
+
+
+def _matches(known: Mapping[str, Any], name: str) -> list[str]:
+    """The paths that a name means: all that end in it, else those it abbreviates."""
+    ending = [path for path in known if path == name or path.endswith("." + name)]
+    return ending or [path for path in known if "." in name and _abbreviates(name, path)]
+
+
+def _abbreviates(name: str, path: str) -> bool:
+    """ "source.depth" names "source.stack.depth": the first and last steps, others left out."""
+    steps, named = path.split("."), name.split(".")
+    return steps[-1] == named[-1] and steps[: len(named) - 1] == named[:-1]
+
+
+def _named_fields(facts: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The fields with ``NAMED`` values anywhere in the facts."""
+    for member in fields(facts) if is_dataclass(facts) else ():
+        if NAMED in member.metadata:
+            yield member.name, member.metadata[NAMED]
+    for _, child in _children(facts):
+        yield from _named_fields(child)
+
+
+def _value_named(name: str, value: Any, now: Any, tables: Mapping[str, Mapping[str, Any]]) -> Any:
+    """The value that a name stands for in such a field; any other value as it is."""
+    field = name.rpartition(".")[2]
+    if field not in tables or value is None or is_dataclass(value):
+        return value
+    one_of(tables[field], field, str(value))
+    new = tables[field][value]
+    return now if type(now) is type(new) else new
+
+
+def _rebuild(facts: Any, given: Mapping[str, Any], prefix: str = "") -> Any:
+    """The facts with these values, by their paths; every part is made once, inner ones first."""
+    changed = {}
+    for name, before in _children(facts):
+        path = prefix + name
+        value = given.get(path, before)
+        if _children(value) and any(other.startswith(f"{path}.") for other in given):
+            value = _rebuild(value, given, f"{path}.")
+        if is_dataclass(facts) and (path in given or value is not before):
+            check_type(type(facts), name, value)
+        if value is not before:
+            changed[name] = value
+    if not changed:
+        return facts
+    if isinstance(facts, tuple):
+        return tuple(changed.get(member.name, member) for member in facts)
+    return replace(facts, **changed)
+
+
+def to_json(value: Any) -> Any:
+    """Facts as plain JSON."""
+    if isinstance(value, tuple):
+        return [to_json(member) for member in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {
+            "is": type(value).__name__,
+            **{field.name: to_json(getattr(value, field.name)) for field in fields(value)},
+        }
+    return value
+
+
+def from_json(data: Any, kinds: Mapping[str, type], where: str) -> Any:
+    """The facts that ``to_json`` wrote, of classes by name; errors name ``where``."""
+    if not isinstance(data, dict):
+        raise BadInput(f"{where}: {data!r} is not a set of facts")
+    kind = kinds.get(str(data.get("is")))
+    if kind is None:
+        raise BadInput(f"{where}: facts of unknown kind {data.get('is')!r}")
+    given = {name: _value(value, kinds, where) for name, value in data.items() if name != "is"}
+    try:
+        for field in fields(kind):
+            if field.name in given:
+                check_type(kind, field.name, given[field.name])
+        return kind(**given)
+    except (TypeError, BadInput) as error:
+        raise BadInput(f"{where}: {error}") from None
+
+
+def _value(data: Any, kinds: Mapping[str, type], where: str) -> Any:
+    if isinstance(data, list):
+        return tuple(_value(member, kinds, where) for member in data)
+    return from_json(data, kinds, where) if isinstance(data, dict) else data

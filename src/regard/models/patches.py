@@ -1,0 +1,255 @@
+"""Images as patches (Dosovitskiy et al., 2020)."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.ground.errors import BadInput
+from regard.ground.layout import Layout
+from regard.models.embedding import AnyEmbedding, EmbeddingModule
+from regard.models.facts import at_least, one_of
+from regard.parts.dropout import Dropout
+
+Grid = tuple[int, int]  # rows and columns of patches
+BASE = 10_000.0  # of sinusoids
+
+
+def resample_positions(weight_PD: Tensor, prefix: int, before: Grid, after: Grid) -> Tensor:
+    """Position vectors of one grid for another, by bicubic interpolation; a prefix keeps its own.
+
+    This is how a model reads images of another size than those it was trained on (section 3.2).
+    """
+    if before == after:
+        return weight_PD
+    own_PD, grid_PD = weight_PD[:prefix], weight_PD[prefix:]
+    grid_DHW = grid_PD.T.unflatten(1, before).float()
+    (resampled_DHW,) = F.interpolate(grid_DHW[None], after, mode="bicubic", align_corners=False)
+    return torch.cat([own_PD, resampled_DHW.flatten(1).T.to(weight_PD.dtype)])
+
+
+class LearnedGrid(nn.Embedding):
+    """One trained vector for each place of the prefix and of the grid, row by row."""
+
+    def __init__(self, grid: Grid, prefix: int, width: int):
+        super().__init__(prefix + grid[0] * grid[1], width)
+        self.grid, self.prefix = grid, prefix
+
+    def forward(self, grid: Grid) -> Tensor:  # type: ignore[override]
+        """(prefix + patches, D)."""
+        return resample_positions(self.weight, self.prefix, self.grid, grid)
+
+    def resampled(self, other: "LearnedGrid") -> dict[str, Tensor]:
+        """The vectors for the grid of the other."""
+        return {"position.weight": self(other.grid)}
+
+
+def sinusoid_grid(grid: Grid, width: int, device: torch.device | None = None) -> Tensor:
+    """(patches, D): sine and cosine of x, then of y, each of a quarter of the width."""
+    quarter = width // 4
+    powers = torch.arange(quarter, dtype=torch.float64, device=device) / max(1, quarter - 1)
+    places = (torch.arange(size, dtype=torch.float64, device=device) for size in grid)
+    y_P, x_P = torch.cartesian_prod(*places).T
+    angles = [at_P[:, None] * BASE**-powers for at_P in (x_P, y_P)]
+    waves = [wave for angle in angles for wave in (angle.sin(), angle.cos())]
+    return torch.cat(waves, 1).float()
+
+
+class SinusoidGrid(nn.Module):
+    """Fixed sinusoids of columns and rows, and nothing for the prefix (Beyer et al., 2022,
+    arXiv:2205.01580). Those of its own grid are computed once.
+    """
+
+    vectors_PD: Tensor
+
+    def __init__(self, grid: Grid, prefix: int, width: int):
+        super().__init__()
+        self.grid, self.prefix, self.width = grid, prefix, width
+        self.register_buffer("vectors_PD", self._vectors(grid), persistent=False)
+
+    def forward(self, grid: Grid) -> Tensor:
+        """(prefix + patches, D)."""
+        if grid == self.grid:
+            return self.vectors_PD
+        return self._vectors(grid, self.vectors_PD.device)
+
+    def _vectors(self, grid: Grid, device: torch.device | None = None) -> Tensor:
+        return F.pad(sinusoid_grid(grid, self.width, device), (0, 0, self.prefix, 0))
+
+    def resampled(self, other: "SinusoidGrid") -> dict[str, Tensor]:
+        """There are no weights."""
+        return {}
+
+
+class PatchEmbedding(EmbeddingModule):
+    """Each image of a batch becomes ``prefix`` learned vectors and one vector for each patch.
+
+    Patches are the pixels of all channels, flattened, through one linear layer; positions are
+    added to both, and dropout falls on the sum. Images may have any size that patches fill. With
+    ``norm``, its epsilon, a layer norm follows, and the linear layer has no bias.
+    """
+
+    token = None
+    vocab = 0
+
+    def __init__(
+        self,
+        patch: Grid,
+        channels: int,
+        width: int,
+        *,
+        prefix: int,
+        position: Any,
+        dropout: float = 0.0,
+        norm: float | None = None,
+    ):
+        super().__init__()
+        self.patch, self.channels = patch, channels
+        self.projection = nn.Linear(channels * patch[0] * patch[1], width, bias=norm is None)
+        self.prefix = nn.Embedding(prefix, width) if prefix else None
+        self.position: Any = position
+        self.dropout = Dropout(dropout)
+        self.norm = None if norm is None else nn.LayerNorm(width, eps=norm)
+
+    def layout_of(self, pixels_BCHW: Tensor, layout: Layout) -> Layout:
+        """The tokens of each image: even rows."""
+        rows, columns = self.grid_of(pixels_BCHW)
+        prefix = 0 if self.prefix is None else self.prefix.num_embeddings
+        return Layout.rectangle(len(pixels_BCHW), prefix + rows * columns, pixels_BCHW.device)
+
+    def resampled(self, other: "PatchEmbedding") -> dict[str, Tensor]:
+        """Learned positions, for the grid of the other."""
+        return self.position.resampled(other.position)
+
+    def forward(self, pixels_BCHW: Tensor, layout: Layout) -> Tensor:
+        if pixels_BCHW.dtype == torch.uint8:
+            raise ValueError("these pixels are bytes, which are normalised first")
+        grid = self.grid_of(pixels_BCHW)
+        precision = next(self.parameters(), pixels_BCHW).dtype
+        x_BPD = self.projection(self._patches(pixels_BCHW.to(precision), grid))
+        if self.prefix is not None:
+            prefix_BPD = self.prefix.weight.to(x_BPD.dtype).expand(len(x_BPD), -1, -1)
+            x_BPD = torch.cat([prefix_BPD, x_BPD], 1)
+        x_BPD = x_BPD + self.position(grid).to(x_BPD.dtype)
+        x_TD = self.dropout(x_BPD.flatten(0, 1))
+        return x_TD if self.norm is None else self.norm(x_TD)
+
+    def grid_of(self, pixels_BCHW: Tensor) -> Grid:
+        """Rows and columns of the patches of each image."""
+        channels, height, width = pixels_BCHW.shape[1:]
+        rows, columns = height // self.patch[0], width // self.patch[1]
+        whole = (rows * self.patch[0], columns * self.patch[1]) == (height, width)
+        if channels != self.channels or not (whole and rows and columns):
+            shape = f"{channels} × {height} × {width}"
+            patches = f"{self.channels} × {self.patch[0]} × {self.patch[1]}"
+            raise BadInput(f"images of {shape} numbers are not made of patches of {patches}")
+        return rows, columns
+
+    def _patches(self, pixels_BCHW: Tensor, grid: Grid) -> Tensor:
+        """(B, patches, numbers of a patch): by channel, row and column."""
+        parts = pixels_BCHW.unflatten(3, (grid[1], -1)).unflatten(2, (grid[0], -1))
+        return parts.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+
+
+PREFIX_NAMES = ("class", "distillation")
+GRID_POSITIONS = {"learned": LearnedGrid, "sinusoid": SinusoidGrid}
+
+
+@dataclass(frozen=True)
+class Patches(AnyEmbedding):
+    """Images as patches (Dosovitskiy et al., 2020), each a vector; an image is a row.
+
+    ``image_size`` and ``patch_size`` are the pixels on a side of a square, or height and width.
+    ``prefix_tokens`` learned vectors come before the patches: one is the class token, a second
+    DeiT's distillation token. ``positions`` are "learned", for images of ``image_size`` and
+    interpolated for others, or "sinusoid", of rows and columns. ``normed`` adds a layer norm after
+    the positions, in place of the bias of the projection, as CLIP has it (Radford et al., 2021).
+    """
+
+    reads_images: ClassVar[bool] = True
+    patch_size: int | tuple[int, int] = 16
+    image_size: int | tuple[int, int] = 224
+    channels: int = 3
+    prefix_tokens: int = 1
+    positions: str = "learned"
+    normed: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("patch_size", "image_size"):
+            _check_sides(name, getattr(self, name))
+        at_least(1, "channels", self.channels)
+        at_least(0, "prefix_tokens", self.prefix_tokens)
+        one_of(GRID_POSITIONS, "kind of positions", self.positions)
+        for pixels, side in zip(self.image, self.patch, strict=True):
+            if pixels % side:
+                raise BadInput(f"image_size: {pixels} pixels are not patches of {side}")
+
+    @property
+    def image(self) -> tuple[int, int]:
+        """Height and width of an image in pixels."""
+        return _sides(self.image_size)
+
+    @property
+    def patch(self) -> tuple[int, int]:
+        """Height and width of a patch in pixels."""
+        return _sides(self.patch_size)
+
+    @property
+    def ids_per_token(self) -> tuple[int, ...]:
+        return (self.channels, *self.image)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {"channels": self.channels}
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of patches."""
+        (height, width), (rows, columns) = self.image, self.patch
+        return height // rows, width // columns
+
+    @property
+    def prefix_names(self) -> tuple[str, ...]:
+        """The tokens before the patches, by name."""
+        more = (f"token {number}" for number in range(len(PREFIX_NAMES), self.prefix_tokens))
+        return (*PREFIX_NAMES[: self.prefix_tokens], *more)
+
+    @property
+    def has_distillation_token(self) -> bool:
+        return self.prefix_tokens == len(PREFIX_NAMES)
+
+    def vectors(self, length: int) -> int:
+        """The prefix and the patches of each image."""
+        return length * (self.prefix_tokens + self.grid[0] * self.grid[1])
+
+    def build(self, width: int, dropout: float, eps: float = 1e-5) -> PatchEmbedding:
+        """The embedding for a stack that reads vectors of that size."""
+        if self.positions == "sinusoid" and width % 4:
+            raise BadInput(f"positions: sinusoids need a width of 4, 8, 12, …, not {width}")
+        return PatchEmbedding(
+            self.patch,
+            self.channels,
+            width,
+            prefix=self.prefix_tokens,
+            position=GRID_POSITIONS[self.positions](self.grid, self.prefix_tokens, width),
+            dropout=dropout,
+            norm=eps if self.normed else None,
+        )
+
+    def products(self, width: int) -> int:
+        """The projection of a patch."""
+        return self.channels * self.patch[0] * self.patch[1] * width
+
+
+def _sides(size: int | tuple[int, int]) -> tuple[int, int]:
+    return (size, size) if isinstance(size, int) else size
+
+
+def _check_sides(name: str, size: int | tuple[int, int]) -> None:
+    """A number of pixels, or two that differ: there is one way to write a square."""
+    if not isinstance(size, int) and (len(size) != 2 or size[0] == size[1]):
+        raise BadInput(f"{name} is one number for a square, or height and width, not {size}")
+    for side in _sides(size):
+        at_least(1, name, side)

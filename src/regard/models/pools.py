@@ -1,0 +1,249 @@
+"""Pools: one vector for each row, from the states of its tokens."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.ground.layout import Layout
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.models.facts import at_least, one_of
+from regard.models.stack import AttentionSite, Products, score_products
+from regard.parts.attention import EncoderOutput
+from regard.parts.recurrent.bridge import last_state, mean_state
+from regard.parts.recurrent.rnn_attention import SCORES, RNNAttention
+
+QUERIES = ("learned", "zeros", "mean")
+
+
+class AttentionPoolModule(nn.Module):
+    """Keys and values are the states; the query is learned, zeros, or the mean of the states.
+
+    With a dot-product score, zeros give the plain mean.
+    """
+
+    def __init__(self, size: int, score: str, query: str, *, inner: int, positions: int):
+        super().__init__()
+        self.query = query
+        if query == "learned":
+            self.learned = nn.Parameter(torch.empty(size).normal_(std=1 / math.sqrt(size)))
+        self.attention = RNNAttention(size, size, score, inner=inner, positions=positions)
+
+    def forward(self, source: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
+        """(B, D): zeros for a row without tokens."""
+        rows, device = source.layout.rows, source.states_TD.device
+        one_each = Layout.rectangle(rows, 1, device)
+        return self.attention(self._query(source), one_each, self.attention.keys(source), tape=tape)
+
+    def _query(self, source: EncoderOutput) -> Tensor:
+        states_TD, layout = source.states_TD, source.layout
+        if self.query == "learned":
+            return self.learned.to(states_TD.dtype).expand(layout.rows, -1)
+        if self.query == "zeros":
+            return states_TD.new_zeros(layout.rows, states_TD.shape[-1])
+        return mean_state(source)
+
+
+def max_state(source: EncoderOutput) -> Tensor:
+    """The maximum of the states of every row, number by number; zeros for a row without tokens."""
+    layout = source.layout
+    padded_BLD = layout.pad(source.states_TD).masked_fill(~layout.real_BL[:, :, None], -torch.inf)
+    if not layout.longest:
+        padded_BLD = F.pad(padded_BLD, (0, 0, 0, 1))  # with gradients, of zero
+    return padded_BLD.amax(1).masked_fill(layout.empty_B[:, None], 0)
+
+
+def concat_states(source: EncoderOutput) -> Tensor:
+    """(B, 3 D): the last state, the maximum and the mean of all, before the last dropout."""
+    if source.undropped_TD is not None:
+        source = source._replace(states_TD=source.undropped_TD)
+    return torch.cat([last_state(source), max_state(source), mean_state(source)], dim=-1)
+
+
+class FirstTokenModule(nn.Module):
+    """The state of the first token of each row, with ``dense`` through tanh(W h + b)."""
+
+    def __init__(self, dense: nn.Linear | None):
+        super().__init__()
+        self.dense = dense
+
+    def forward(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
+        """(B, D); any state for a row without tokens."""
+        first_BD = first_states(encoded, 1)
+        return first_BD if self.dense is None else torch.tanh(self.dense(first_BD))
+
+
+def first_states(encoded: EncoderOutput, count: int) -> Tensor:
+    """(B, count · D): the states of the first tokens of each row, side by side."""
+    states_TD, layout = encoded.states_TD, encoded.layout
+    if layout.full and layout.longest >= count:
+        return layout.pad(states_TD)[:, :count].flatten(1)  # whose gradient is no scatter
+    if not len(states_TD):
+        states_TD = F.pad(states_TD, (0, 0, 0, 1))
+    starts_B, last = layout.offsets[:-1].long(), len(states_TD) - 1
+    places = torch.arange(count, device=starts_B.device)
+    return states_TD[(starts_B[:, None] + places).clamp(max=last)].flatten(1)
+
+
+class PlainPoolModule(nn.Module):
+    """A pool without weights: a function from the states of rows to one vector for each."""
+
+    def __init__(self, pool: Callable[[EncoderOutput], Tensor]):
+        super().__init__()
+        self.pool = pool
+
+    def forward(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
+        """(B, D); zeros for a row without tokens."""
+        return self.pool(encoded)
+
+
+Summaries = tuple[str | None, ...]
+"""Where the template of a tokenizer may put the summary token; None is for "nowhere"."""
+ANYWHERE: Summaries = ("first", "last", None)
+
+
+class AnyPool:
+    """What every pool can be asked."""
+
+    summaries: ClassVar[Summaries] = ANYWHERE
+
+    @property
+    def first_read(self) -> int | None:
+        """How many first tokens of a row it reads; None: others, or all."""
+        return None
+
+    def build(self, width: int) -> nn.Module:
+        """The module for states of that size."""
+        raise NotImplementedError
+
+    def output_width(self, width: int) -> int:
+        """The size of its output for states of that size."""
+        return width
+
+    def products(self, width: int) -> Products:
+        """Products for each token and each row."""
+        return Products(0)
+
+    def attention(self, side: str) -> AttentionSite | None:
+        """Its attention over the tokens of that side."""
+        return None
+
+
+@dataclass(frozen=True)
+class FirstToken(AnyPool):
+    """The first token's state; if ``dense``, through a layer tanh(W h + b) (BERT's pooler)."""
+
+    summaries: ClassVar[Summaries] = ("first",)
+    dense: bool = True
+
+    @property
+    def first_read(self) -> int:
+        return 1
+
+    def build(self, width: int) -> nn.Module:
+        return FirstTokenModule(nn.Linear(width, width) if self.dense else None)
+
+    def products(self, width: int) -> Products:
+        return Products(0, row=width * width * self.dense)
+
+
+@dataclass(frozen=True)
+class FirstTokens(AnyPool):
+    """The states of the first ``count`` tokens, side by side (DeiT's class and distillation)."""
+
+    summaries: ClassVar[Summaries] = ("first",)
+    count: int = 2
+
+    def __post_init__(self) -> None:
+        at_least(1, "count", self.count)
+
+    @property
+    def first_read(self) -> int:
+        return self.count
+
+    def build(self, width: int) -> nn.Module:
+        return PlainPoolModule(partial(first_states, count=self.count))
+
+    def output_width(self, width: int) -> int:
+        return self.count * width
+
+
+@dataclass(frozen=True)
+class LastToken(AnyPool):
+    """The final state of a recurrent trunk, else the last token's state."""
+
+    summaries: ClassVar[Summaries] = ("last", None)
+
+    def build(self, width: int) -> nn.Module:
+        return PlainPoolModule(last_state)
+
+
+@dataclass(frozen=True)
+class MeanPool(AnyPool):
+    """The mean of all states."""
+
+    def build(self, width: int) -> nn.Module:
+        return PlainPoolModule(mean_state)
+
+
+@dataclass(frozen=True)
+class ConcatPool(AnyPool):
+    """[h_T; max over t of h_t; mean of h_t], side by side (Howard & Ruder, 2018, section 3.3)."""
+
+    summaries: ClassVar[Summaries] = ("last", None)
+
+    def build(self, width: int) -> nn.Module:
+        return PlainPoolModule(concat_states)
+
+    def output_width(self, width: int) -> int:
+        return 3 * width
+
+
+@dataclass(frozen=True)
+class AttentionPool(AnyPool):
+    """Σ_i α_i h_i, where α is the softmax of a ``score`` of one query with all states.
+
+    The ``query`` is "learned", "zeros" (a dot product then gives the mean of the states) or "mean",
+    that of the states. ``inner`` and ``positions`` are as in ``CrossAttentionFacts``.
+    """
+
+    score: str = "additive"
+    query: str = "learned"
+    inner: int | None = None
+    positions: int = 128
+
+    def __post_init__(self) -> None:
+        one_of(SCORES, "score", self.score)
+        one_of(QUERIES, "query", self.query)
+        for name in ("inner", "positions"):
+            at_least(1, name, getattr(self, name))
+
+    def build(self, width: int) -> nn.Module:
+        """The module for states of that size."""
+        sizes = {"inner": self.inner or width, "positions": self.positions}
+        return AttentionPoolModule(width, self.score, self.query, **sizes)
+
+    def products(self, width: int) -> Products:
+        """The score of one query for each row, and the weighted sum."""
+        query, key, pair = score_products(
+            self.score, width, width, self.inner or width, self.positions
+        )
+        return Products(key + pair + width, row=query)
+
+    def attention(self, side: str) -> AttentionSite:
+        """One query for each row."""
+        return AttentionSite(side, "pool", (1,), "pool")
+
+
+POOLS: dict[str, AnyPool] = {
+    "first": FirstToken(dense=False),
+    "last": LastToken(),
+    "mean": MeanPool(),
+    "concat": ConcatPool(),
+    "attention": AttentionPool(),
+}

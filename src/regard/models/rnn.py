@@ -1,0 +1,395 @@
+"""Recurrent stacks: encoders, and language models that carry their state."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from regard.ground.errors import BadInput
+from regard.ground.layout import Layout
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.models.embedding import AnyEmbedding
+from regard.models.facts import at_least, one_of, share
+from regard.models.stack import AnyStack, Products
+from regard.models.tokens import Embedding
+from regard.parts.attention import EncoderOutput
+from regard.parts.dropout import RowDropout, TokenDropout
+from regard.parts.kv_cache import RNNState
+from regard.parts.recurrent.fused_rnn import FROZEN
+from regard.parts.recurrent.rnn import (
+    DIRECTIONS,
+    KERNELS,
+    NOTHING,
+    PARTS,
+    RNNLayer,
+    RNNStack,
+    State,
+    without_autocast,
+)
+from regard.parts.recurrent.static_rnn_state import StatefulDecoder, StaticRNNState
+from regard.parts.recurrent.truncated_bptt import TruncatedRows
+
+
+class RNNEncoderModule(nn.Module):
+    """An embedding, and recurrent layers over it."""
+
+    attends = False
+
+    def __init__(self, embed: Embedding, layers: RNNStack):
+        super().__init__()
+        self.embed = embed
+        self.layers = layers
+
+    @property
+    def capturable(self) -> bool:
+        """Whether it reads padded rows of which only the device knows the lengths."""
+        return self.layers.cell in FROZEN
+
+    def forward(
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        *,
+        joined: Mapping[int, Tensor] = NOTHING,
+        tape: NullTape = NULL_TAPE,
+    ) -> EncoderOutput:
+        """A state for every token, and the final state of every layer.
+
+        Features may be ``joined`` to the input of a layer above the first.
+        """
+        x_TD = tape("embed.output", self.embed(tokens_T, layout))
+        states_TD, ends = self.layers(x_TD, layout, joined=joined, tape=tape.under("blocks"))
+        return EncoderOutput(tape("output", states_TD), layout, ends)
+
+
+class RNNDecoderState(NamedTuple):
+    """What a decoder carries: the state of each layer, and the vector that every step is told.
+
+    That is h̃ of the step before (input feeding) or the source in one vector, if there is any.
+    """
+
+    states: Sequence[State]
+    told_RD: Tensor | None
+
+    def rows(self, index: Tensor | slice) -> "RNNDecoderState":
+        """Some of the rows, or all in another order."""
+        states = [tuple(part[index] for part in state) for state in self.states]
+        return RNNDecoderState(states, None if self.told_RD is None else self.told_RD[index])
+
+    @classmethod
+    def join(cls, parts: "Sequence[RNNDecoderState]") -> "RNNDecoderState":
+        """The rows of several states, one after the other."""
+        layers = zip(*(part.states for part in parts), strict=True)
+        states = [tuple(map(torch.cat, zip(*layer, strict=True))) for layer in layers]
+        told = [part.told_RD for part in parts if part.told_RD is not None]
+        return cls(states, torch.cat(told) if told else None)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All of it, in one order."""
+        told = [] if self.told_RD is None else [self.told_RD]
+        return [*(part for state in self.states for part in state), *told]
+
+    def to(self, dtype: torch.dtype) -> "RNNDecoderState":
+        """The same in that precision."""
+        states = [tuple(part.to(dtype) for part in state) for state in self.states]
+        return RNNDecoderState(states, None if self.told_RD is None else self.told_RD.to(dtype))
+
+
+class CarriedRNNState(NamedTuple):
+    """The state of each layer, and which rows begin a text: ``begins_B1`` is 1 for those, else 0.
+
+    The states of rows that begin are zeros: a learned initial state is added to them.
+    """
+
+    begins_B1: Tensor
+    layers: tuple[State, ...]
+
+
+class InitialState(nn.Module):
+    """A learned state of every layer before the first token of a text."""
+
+    def __init__(self, layers: Sequence[RNNLayer]):
+        super().__init__()
+        self.layers = nn.ParameterList(
+            nn.Parameter(torch.zeros(PARTS[layer.cell], layer.width)) for layer in layers
+        )
+
+    def forward(self, state: CarriedRNNState) -> tuple[State, ...]:
+        """The states of all rows, with this one where a text begins."""
+        pairs = zip(state.layers, self.layers, strict=True)
+        return tuple(
+            tuple(
+                part_BD + state.begins_B1 * begin_D
+                for part_BD, begin_D in zip(parts, begin_PD, strict=True)
+            )
+            for parts, begin_PD in pairs
+        )
+
+
+class CausalRNNModule(StatefulDecoder):
+    """An embedding, and recurrent layers over it, each with dropout before it.
+
+    ``dropout`` are functions of tokens and their layout: before the first layer, before each other
+    one, and after the last. With ``bptt``, gradients go through the last so many tokens of a row.
+    """
+
+    attends, capturable = False, True
+
+    def __init__(
+        self,
+        embed: Embedding,
+        layers: Sequence[RNNLayer],
+        dropout: Sequence[Callable[[Tensor, Layout], Tensor]],
+        *,
+        residual: bool = False,
+        learned: bool = False,
+        bptt: int | None = None,
+    ):
+        super().__init__()
+        self.embed, self.layers, self.residual = embed, nn.ModuleList(layers), residual
+        self.input_dropout, self.hidden_dropout, self.output_dropout = dropout
+        self.initial = InitialState(layers) if learned else None
+        self.bptt = bptt
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the recurrent weights."""
+        return next(self.layers.parameters()).dtype
+
+    def new_state(self, rows: int) -> CarriedRNNState:
+        """That of rows which have read nothing."""
+        weight = next(self.layers.parameters())
+        layers: Sequence[Any] = list(self.layers)
+        zeros = ((weight.new_zeros(rows, layer.width),) * PARTS[layer.cell] for layer in layers)
+        return CarriedRNNState(weight.new_ones(rows, 1), tuple(zeros))
+
+    def start(self, cache: StaticRNNState, source: None) -> None:
+        """The state before the first token."""
+        cache.start(RNNDecoderState(self._initial(self.new_state(cache.sentences)), None))
+
+    def forward(
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        *,
+        source: None = None,
+        state: CarriedRNNState | None = None,
+        cache: RNNState | None = None,
+        tape: NullTape = NULL_TAPE,
+    ) -> EncoderOutput:
+        """A state for every token, from ``state`` on or the state in the cache."""
+        x_TD = tape("embed.output", self.embed(tokens_T, layout))
+        with without_autocast(x_TD):
+            x_TD = self.input_dropout(x_TD.to(self.dtype), layout)
+            states_TD, ends = self._layers(x_TD, layout, self._begin(layout, state, cache), tape)
+        if cache is not None:
+            cache.current = RNNDecoderState(ends, None)
+            cache.advance(layout)
+        carried = None
+        if state is not None:
+            carried = CarriedRNNState(torch.zeros_like(state.begins_B1), tuple(ends))
+        return EncoderOutput(
+            tape("output", self.output_dropout(states_TD, layout)),
+            layout,
+            ends,
+            state=carried,
+            undropped_TD=states_TD,
+        )
+
+    def _layers(
+        self, x_TD: Tensor, layout: Layout, begin: Sequence[State], tape: NullTape
+    ) -> tuple[Tensor, list[State]]:
+        """The states of the last layer, and the final states of all."""
+        ends, truncated = [], None
+        if self.training and self.bptt is not None and layout.longest > self.bptt:
+            truncated = TruncatedRows.of(layout, self.bptt)
+        for number, layer in enumerate(self.layers):
+            given_TD = self.hidden_dropout(x_TD, layout) if number else x_TD
+            if truncated is None:
+                states_TD, end = layer(given_TD, layout, begin[number])
+            else:
+                states_TD, end = truncated.run(cast(RNNLayer, layer), given_TD, begin[number])
+            x_TD = x_TD + states_TD if number and self.residual else states_TD
+            x_TD = tape.under("blocks").under(number)("output", x_TD)
+            ends.append(end)
+        return x_TD, ends
+
+    def _begin(
+        self, layout: Layout, state: CarriedRNNState | None, cache: RNNState | None
+    ) -> Sequence[State]:
+        """The state in the cache, else the carried one, else that of the beginning of a text."""
+        if cache is not None and cache.current is not None:
+            return cache.current.states
+        return self._initial(self.new_state(layout.rows) if state is None else state)
+
+    def _initial(self, state: CarriedRNNState) -> Sequence[State]:
+        """With the learned state where a text begins, if there is one."""
+        return state.layers if self.initial is None else self.initial(state)
+
+
+INITIAL = ("zero", "learned")
+GATES = {"rnn": 1, "gru": 3, "lstm": 4}
+
+
+@dataclass(frozen=True)
+class AnyRNN(AnyStack):
+    """Layers of one cell ("rnn", "gru", "lstm") with states of size ``width``.
+
+    ``embedding`` is the size of token vectors. ``dropout`` falls on embeddings, between layers and
+    on the output.
+    """
+
+    eager: ClassVar[bool] = True
+    width: int
+    embedding: int
+    depth: int = 1
+    cell: str = "lstm"
+    residual: bool = False
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("width", "embedding", "depth"):
+            at_least(1, name, getattr(self, name))
+        share("dropout", self.dropout)
+        one_of(KERNELS, "cell", self.cell)
+
+    @property
+    def takes_rectangles(self) -> bool:
+        return self.cell in FROZEN
+
+    @property
+    def input_width(self) -> int:
+        return self.embedding
+
+    @property
+    def final_states(self) -> int:
+        return self.depth
+
+    def _layers(
+        self, inputs: int, direction: str = "forward", joined: Mapping[int, int] = NOTHING
+    ) -> RNNStack:
+        return RNNStack(
+            self.cell,
+            inputs,
+            self.width,
+            self.depth,
+            reads=direction,
+            residual=self.residual,
+            dropout=self.dropout,
+            joined=joined,
+        )
+
+    def _gate_products(self, inputs: int, directions: int = 1) -> int:
+        """All gates; a layer above the first reads both directions of the one below."""
+        above = (self.depth - 1) * (directions * self.width + self.width)
+        return directions * GATES[self.cell] * self.width * (inputs + self.width + above)
+
+
+@dataclass(frozen=True)
+class RNNEncoderFacts(AnyRNN):
+    """A recurrent encoder; its ``direction`` is "forward", "backward" or "both"."""
+
+    joins_features: ClassVar[bool] = True
+    direction: str = "forward"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of(DIRECTIONS, "direction", self.direction)
+
+    @property
+    def bidirectional(self) -> bool:
+        return self.direction == "both"
+
+    @property
+    def output_width(self) -> int:
+        return 2 * self.width if self.bidirectional else self.width
+
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> RNNEncoderModule:
+        """Recurrent layers over that embedding."""
+        built = embed.build(self.input_width, self.dropout)
+        layers = self._layers(self.embedding, self.direction, embed.joined)
+        return RNNEncoderModule(built, layers)
+
+    def products(self, source: AnyStack | None = None) -> Products:
+        """The gates of all layers."""
+        return Products(self._gate_products(self.embedding, self._directions))
+
+    def joined_products(self, size: int) -> int:
+        """The gates of one layer."""
+        return self._directions * GATES[self.cell] * self.width * size
+
+    @property
+    def _directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+
+@dataclass(frozen=True)
+class CausalRNNFacts(AnyRNN):
+    """The recurrent layers of a language model, whose ``initial`` state is "zero" or "learned".
+
+    ``last_width`` is the size of the states of the last layer, default ``width``. ``dropout`` falls
+    on the output, and on the input and between layers unless ``input_dropout`` and
+    ``hidden_dropout`` say otherwise. ``locked``: all tokens of a row have one mask (Gal &
+    Ghahramani, 2016). ``weight_drop`` falls on the weights from state to state (Merity et al.,
+    2017). With ``bptt``, gradients go through the last so many tokens of a row, and those before
+    them are read without (Howard & Ruder, 2018).
+    """
+
+    carries_state: ClassVar[bool] = True
+    last_width: int | None = None
+    initial: str = "zero"
+    input_dropout: float | None = None
+    hidden_dropout: float | None = None
+    locked: bool = False
+    weight_drop: float = 0.0
+    bptt: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("last_width", "bptt"):
+            at_least(1, name, getattr(self, name))
+        one_of(INITIAL, "initial", self.initial)
+        for name in ("input_dropout", "hidden_dropout", "weight_drop"):
+            share(name, getattr(self, name) or 0.0)
+        if self.residual and self.output_width != self.width:
+            raise BadInput("residual: all layers but the first add to states of one size")
+
+    @property
+    def output_width(self) -> int:
+        return self.last_width or self.width
+
+    @property
+    def state_widths(self) -> tuple[int, ...]:
+        return (self.embedding, *[self.width] * (self.depth - 1), self.output_width)
+
+    @property
+    def causal(self) -> bool:
+        return True
+
+    @property
+    def _sizes(self) -> list[tuple[int, int]]:
+        """The size of the input and of the states of each layer."""
+        return [*pairwise(self.state_widths)]
+
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> CausalRNNModule:
+        """Recurrent layers over that embedding."""
+        before = (self.input_dropout, self.hidden_dropout, self.dropout)
+        rates = [self.dropout if rate is None else rate for rate in before]
+        drop = RowDropout if self.locked else TokenDropout
+        return CausalRNNModule(
+            embed.build(self.input_width, 0.0),
+            [RNNLayer(self.cell, *sizes, weight_drop=self.weight_drop) for sizes in self._sizes],
+            [drop(rate) for rate in rates],
+            residual=self.residual,
+            learned=self.initial == "learned",
+            bptt=self.bptt,
+        )
+
+    def products(self, source: AnyStack | None = None) -> Products:
+        """The gates of all layers."""
+        gates = (GATES[self.cell] * width * (inputs + width) for inputs, width in self._sizes)
+        return Products(sum(gates))

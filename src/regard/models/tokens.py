@@ -1,0 +1,198 @@
+"""Token vectors, with positions, segments and characters."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.ground.errors import BadInput
+from regard.ground.layout import Layout
+from regard.models.characters import CharacterEmbedding, Characters
+from regard.models.embedding import POSITIONS, AnyEmbedding, EmbeddingModule, Position
+from regard.models.facts import NAMED, at_least, share
+from regard.parts.dropout import Dropout
+
+
+class Embedding(EmbeddingModule):
+    """token (× √d) + position (+ segment), optional layer norm, dropout, optional projection.
+
+    ``word_dropout`` drops the vectors of a token everywhere in a batch.
+
+    ``width`` is the size of the vectors; a linear layer maps their sum to ``projected`` numbers
+    (Lan et al., 2019, section 3.1).
+    """
+
+    def __init__(
+        self,
+        vocab: int,
+        width: int,
+        *,
+        position: Any = None,
+        segments: int = 0,
+        scaled: bool = False,
+        norm: float | None = None,
+        dropout: float = 0.0,
+        projected: int | None = None,
+        word_dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.token = nn.Embedding(vocab, width)
+        nn.init.normal_(self.token.weight, std=1 / math.sqrt(width))
+        self.scale = math.sqrt(width) if scaled else 1.0
+        self.position = position
+        self.position_limit = None if position is None else position.limit
+        self.segments = segments
+        self.segment = nn.Embedding(segments, width) if segments else None
+        self.norm = nn.LayerNorm(width, eps=norm) if norm is not None else None
+        self.dropout, self.word_dropout = Dropout(dropout), Dropout(word_dropout)
+        self.projection = None if projected is None else nn.Linear(width, projected)
+
+    def static(self, tokens_T: Tensor) -> Tensor:
+        """The vectors of tokens alone, without positions and segments."""
+        return self.token(tokens_T)
+
+    def forward(self, tokens_T: Tensor, layout: Layout) -> Tensor:
+        x_TD = self.token(tokens_T)
+        if self.scale != 1.0:
+            x_TD = x_TD * self.scale
+        if self.training and self.word_dropout.rate:
+            mask_V = self.word_dropout(x_TD.new_ones(self.token.num_embeddings))
+            x_TD = x_TD * mask_V[tokens_T, None]
+        if self.position is not None:
+            x_TD = x_TD + self.position(layout).to(x_TD.dtype)
+        if self.segment is not None:
+            assert layout.segments_T is not None
+            few = _few if x_TD.is_cuda else F.embedding
+            x_TD = x_TD + few(layout.segments_T, self.segment.weight)
+        if self.norm is not None:
+            x_TD = self.norm(x_TD)
+        x_TD = self.dropout(x_TD)
+        return x_TD if self.projection is None else self.projection(x_TD)
+
+
+class SpelledEmbedding(EmbeddingModule):
+    """[word; characters]: the vector of a word beside one from its characters (Ma & Hovy, 2016).
+
+    A token is the id of a word and the ids of its characters.
+    """
+
+    def __init__(self, words: Embedding, characters: CharacterEmbedding):
+        super().__init__()
+        self.words, self.characters = words, characters
+        self.ids_per_token = (1 + sum(characters.ids_per_token),)
+        self.position_limit, self.segments = words.position_limit, words.segments
+        self.scale = words.scale
+
+    @property
+    def token(self) -> nn.Embedding:
+        """The vectors of words."""
+        return self.words.token
+
+    def forward(self, tokens_TC: Tensor, layout: Layout) -> Tensor:
+        """A vector for each word; a word of the fill has one id."""
+        if tokens_TC.ndim == 1:
+            tokens_TC = tokens_TC[:, None].expand(-1, *self.ids_per_token)
+        parts = self.words(tokens_TC[:, 0], layout), self.characters(tokens_TC[:, 1:], layout)
+        return torch.cat(parts, dim=-1)
+
+    def static(self, tokens_TC: Tensor) -> Tensor:
+        """Both vectors of each word, without positions and segments."""
+        parts = self.words.static(tokens_TC[:, 0]), self.characters.static(tokens_TC[:, 1:])
+        return torch.cat(parts, dim=-1)
+
+
+@dataclass(frozen=True)
+class Tokens(AnyEmbedding):
+    """Token, position and segment vectors, of the width that the stack reads.
+
+    ``scaled`` multiplies token vectors by √width; ``normed`` adds a layer norm. With
+    ``embedding_size`` all vectors have that size instead, and a linear layer maps their sum to the
+    width of the stack (factorised embeddings: Lan et al., 2019, section 3.1). The dropout on their
+    sum is that of the stack, or else ``embedding_dropout``; ``word_dropout`` drops all vectors of a
+    token in a batch (Gal & Ghahramani, 2016). With ``characters``, tokens are words, and a vector
+    from the characters of each stands beside its own (Ma & Hovy, 2016): they share the width.
+    """
+
+    vocab: int
+    position: Position | None = field(default=None, metadata={NAMED: POSITIONS})
+    segments: int = 0
+    scaled: bool = False
+    normed: bool = False
+    embedding_size: int | None = None
+    embedding_dropout: float | None = None
+    word_dropout: float = 0.0
+    characters: Characters | None = None
+
+    def __post_init__(self) -> None:
+        at_least(1, "vocab", self.vocab)
+        at_least(0, "segments", self.segments)
+        at_least(1, "embedding_size", self.embedding_size)
+        share("embedding_dropout", self.embedding_dropout or 0.0)
+        share("word_dropout", self.word_dropout)
+        if self.characters is not None and self.characters.projected:
+            raise BadInput("characters: beside word vectors they are not projected")
+
+    @property
+    def ids_per_token(self) -> tuple[int, ...]:
+        return () if self.characters is None else (1 + self.characters.longest,)
+
+    @property
+    def characters_per_word(self) -> int:
+        return 0 if self.characters is None else self.characters.longest
+
+    @property
+    def spelling_vocab(self) -> int:  # type: ignore[override]
+        return 0 if self.characters is None else self.characters.vocab
+
+    @property
+    def _beside(self) -> int:
+        """How many numbers of a vector are those of characters."""
+        return 0 if self.characters is None else self.characters.all_filters
+
+    def build(self, width: int, dropout: float, eps: float = 1e-5) -> Embedding | SpelledEmbedding:
+        """The embedding for a stack that reads vectors of that size."""
+        if (own := width - self._beside) < 1:
+            raise BadInput(
+                f"embedding: {width} numbers, of words and characters, have no room for "
+                f"{self._beside} of characters"
+            )
+        words = self._build_words(own, dropout, eps)
+        if self.characters is None:
+            return words
+        rate = dropout if self.embedding_dropout is None else self.embedding_dropout
+        return SpelledEmbedding(words, self.characters.build(self._beside, rate))
+
+    def _build_words(self, width: int, dropout: float, eps: float) -> Embedding:
+        size = self.embedding_size or width
+        return Embedding(
+            self.vocab,
+            size,
+            position=None if self.position is None else self.position.build(size),
+            segments=self.segments,
+            scaled=self.scaled,
+            norm=eps if self.normed else None,
+            dropout=dropout if self.embedding_dropout is None else self.embedding_dropout,
+            projected=None if self.embedding_size is None else width,
+            word_dropout=self.word_dropout,
+        )
+
+    def products(self, width: int) -> int:
+        """Products for each token: those of the projection, and of the characters."""
+        own, filters = width - self._beside, self.characters
+        characters = 0 if filters is None else filters.products(self._beside)
+        return characters + (0 if self.embedding_size is None else self.embedding_size * own)
+
+
+def _few(numbers_T: Tensor, vectors_ND: Tensor) -> Tensor:
+    """A lookup in a small table, whose gradient is one sum over tokens for each entry.
+
+    On CUDA an ordinary lookup adds gradients token by token, and thousands wait for one address.
+    """
+    parts = (
+        (numbers_T == number)[:, None] * vector_D
+        for number, vector_D in enumerate(vectors_ND.unbind())
+    )
+    return sum(parts, start=vectors_ND.new_zeros(()))

@@ -1,0 +1,261 @@
+"""The Transformer stack: N blocks over an embedding. Every Transformer is built on it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from regard.ground.errors import BadInput
+from regard.ground.layout import Layout
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.models.embedding import AnyEmbedding, Position
+from regard.models.facts import at_least, one_of, share
+from regard.models.stack import AnyStack, AttentionSite, Products
+from regard.models.tokens import Embedding
+from regard.parts.activation import ACTIVATIONS
+from regard.parts.attend import Mask, causal, full
+from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention
+from regard.parts.block import Block, Mlp
+from regard.parts.kv_cache import KVCache
+from regard.parts.static_kv_cache import StaticKVCache
+
+
+class TransformerModule(nn.Module):
+    """Tokens in, one state per token out.
+
+    ``order``: the number of the block of each layer, where layers share blocks; by default each
+    layer has its own.
+    """
+
+    attends = capturable = True
+
+    def __init__(
+        self,
+        embed: Embedding,
+        blocks: Iterable[Block],
+        norm: nn.Module,
+        order: Sequence[int] | None = None,
+    ):
+        super().__init__()
+        self.embed = embed
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = norm
+        self.order = tuple(range(len(self.blocks)) if order is None else order)
+
+    @property
+    def layers(self) -> list[Any]:
+        """The block of each layer, the first one first."""
+        return [self.blocks[number] for number in self.order]
+
+    @property
+    def residual_outputs(self) -> list[nn.Linear]:
+        """The layers whose outputs are added to the states."""
+        return [layer for block in self.blocks for layer in cast(Block, block).residual_outputs]
+
+    def new_cache(self, rows: int, capacity: int) -> KVCache:
+        """For the keys and values of earlier tokens."""
+        return KVCache(rows, capacity, len(self.order))
+
+    def new_static_cache(
+        self, sentences: int, copies: int, capacity: int, source_longest: int, device: torch.device
+    ) -> StaticKVCache:
+        """The same in fixed buffers, for steps that are captured."""
+        sizes = sentences, copies, capacity, source_longest
+        return StaticKVCache(*sizes, len(self.order), device)
+
+    def start(self, cache: StaticKVCache, source: EncoderOutput | None) -> None:
+        """Rows without tokens, and the keys and values of a source if there is one."""
+        if source is not None:
+            layers = (block.cross.source_key_values(source, None) for block in self.layers)
+            cache.write_source(((k, v) for k, v, _ in layers), source.layout.lengths_B)
+        cache.start()
+
+    def forward(
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        *,
+        source: EncoderOutput | None = None,
+        cache: KVCache | None = None,
+        first: int | None = None,
+        tape: NullTape = NULL_TAPE,
+    ) -> EncoderOutput:
+        """A state for every token; of full rows perhaps only for the ``first`` ones of each."""
+        layout = self.embed.layout_of(tokens_T, layout)
+        x_TD = tape("embed.output", self.embed(tokens_T, layout))
+        blocks_tape, layers, last = tape.under("blocks"), self.layers, None
+        if first is not None and layout.full:
+            *layers, last = layers
+        for number, block in enumerate(layers):
+            x_TD = block(
+                x_TD,
+                layout,
+                source=source,
+                cache=None if cache is None else cache.under(number),
+                tape=blocks_tape.under(number),
+            )
+        if last is not None and first is not None:
+            x_TD, layout = last.first_tokens(x_TD, layout, first)
+        if cache is not None:
+            cache.advance(layout)
+        return EncoderOutput(tape("output", self.norm(x_TD)), layout)
+
+
+MOST_SHARED = 1_000  # layers that share weights: no file limits their number
+
+
+@dataclass(frozen=True)
+class Stack(AnyStack):
+    """N equal Transformer layers. ``key`` and ``value`` are sizes per head, default width / heads.
+
+    ``dropout`` falls on embeddings and on the output of each sublayer, as in Vaswani et al., except
+    where ``attention_output_dropout`` is the rate on that of attention (DistilBERT's is 0);
+    ``attention_dropout`` on attention weights and ``inner_dropout`` inside the feed-forward layer
+    came with later code. With ``shared_groups``, layers share weights (Lan et al., 2019, section
+    3.1): successive layers are so many groups, and each group repeats ``group_depth`` blocks.
+
+    With ``drop_path``, what a layer adds to a row is dropped as a whole, at a rate that rises from
+    0 in the first to this in the last layer (Huang et al., 2016). With ``layer_scale``, it is
+    multiplied by learned numbers that begin with that value (Touvron et al., 2021).
+    """
+
+    attends: ClassVar[bool] = True
+    width: int
+    depth: int
+    heads: int
+    inner: int
+    key: int | None = None
+    value: int | None = None
+    norm: str = "post"
+    final_norm: bool = False
+    activation: str = "relu"
+    eps: float = 1e-5
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    attention_output_dropout: float | None = None
+    inner_dropout: float = 0.0
+    drop_path: float = 0.0
+    layer_scale: float | None = None
+    mask: Mask = full
+    cross: bool = False
+    shared_groups: int | None = None
+    group_depth: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("width", "depth", "heads", "inner", "key", "value"):
+            at_least(1, name, getattr(self, name))
+        for name in ("dropout", "attention_dropout", "inner_dropout", "drop_path"):
+            share(name, getattr(self, name))
+        share("attention_output_dropout", self.attention_output_dropout or 0.0)
+        one_of(ACTIVATIONS, "activation", self.activation)
+        if self.layer_scale is not None and (self.cross or self.causal):
+            raise BadInput("layer_scale: only the layers of encoders are scaled")
+        for name in ("shared_groups", "group_depth"):
+            at_least(1, name, getattr(self, name))
+        if self.shared_groups is None:
+            if self.group_depth > 1:
+                raise BadInput("group_depth: layers form groups only with shared_groups")
+        elif self.depth % self.group_depth or self.shared_groups > self._rounds:
+            groups = f"{self.shared_groups} groups of {self.group_depth}"
+            raise BadInput(f"shared_groups: {self.depth} layers are not {groups}, each repeated")
+        elif self.depth > MOST_SHARED:
+            raise BadInput(f"depth must be at most {MOST_SHARED} where layers share weights")
+
+    @property
+    def _rounds(self) -> int:
+        """How often a group is run, over all groups."""
+        return self.depth // self.group_depth
+
+    @property
+    def block_numbers(self) -> tuple[int, ...]:
+        """The number of the block of each layer."""
+        share = self._rounds / (self.shared_groups or self._rounds)  # rounded as transformers does
+        groups = [int(number / share) for number in range(self._rounds)]
+        inner = range(self.group_depth)
+        return tuple(group * self.group_depth + number for group in groups for number in inner)
+
+    @property
+    def blocks(self) -> int:
+        return self.group_depth * (self.shared_groups or self.depth)
+
+    @property
+    def causal(self) -> bool:
+        return self.mask == causal
+
+    @property
+    def decodes(self) -> bool:
+        return self.cross
+
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> TransformerModule:
+        """The blocks over that embedding."""
+        source_width = None if source is None else source.output_width
+        return TransformerModule(
+            embed.build(self.input_width, self.dropout, self.eps),
+            [self._block(embed.position, source_width, rate) for rate in self._drop_paths],
+            nn.LayerNorm(self.width, eps=self.eps) if self.final_norm else nn.Identity(),
+            self.block_numbers,
+        )
+
+    @property
+    def _drop_paths(self) -> list[float]:
+        """The rate of each block."""
+        last = max(1, self.blocks - 1)
+        return [self.drop_path * number / last for number in range(self.blocks)]
+
+    def _block(
+        self, position: Position | None, source_width: int | None, drop_path: float
+    ) -> Block:
+        heads = Heads.of(self.width, self.heads, self.key, self.value)
+        attention = SelfAttention(
+            self.width,
+            heads,
+            score=None if position is None else position.score(heads.key),
+            mask=self.mask,
+            dropout=self.attention_dropout,
+        )
+        mlp = Mlp(self.width, self.inner, activation=self.activation, dropout=self.inner_dropout)
+        cross = None
+        if self.cross:
+            cross = CrossAttention(
+                self.width, heads, source_width=source_width, dropout=self.attention_dropout
+            )
+        return Block(
+            self.width,
+            attention,
+            mlp,
+            cross=cross,
+            norm=self.norm,
+            eps=self.eps,
+            dropout=self.dropout,
+            attention_output_dropout=self.attention_output_dropout,
+            drop_path=drop_path,
+            layer_scale=self.layer_scale,
+        )
+
+    def products(self, source: AnyStack | None = None) -> Products:
+        """Projections, scores, weighted sums and feed-forward sublayers of all layers."""
+        key = self.width // self.heads if self.key is None else self.key
+        both = self.heads * (key + (key if self.value is None else self.value))
+        own = 2 * self.width * both + 2 * self.width * self.inner
+        if not self.cross or source is None:
+            return Products(self.depth * own, own_pair=self.depth * both)
+        return Products(
+            token=self.depth * (own + self.width * both),
+            source_token=self.depth * source.output_width * both,
+            own_pair=self.depth * both,
+            cross_pair=self.depth * both,
+        )
+
+    def self_attention(self, side: str) -> AttentionSite:
+        """In every block."""
+        heads = (self.heads,) * self.depth
+        path = f"{side}.blocks.{{layer}}.attention"
+        return AttentionSite(side, "self", heads, path, self.causal)
+
+    def cross_attention(self, side: str) -> AttentionSite | None:
+        """In every block, if it is a decoder."""
+        heads = (self.heads,) * self.depth
+        site = AttentionSite(side, "cross", heads, f"{side}.blocks.{{layer}}.cross")
+        return site if self.cross else None

@@ -1,0 +1,414 @@
+"""A trunk with a pool and heads: encoders, classifiers, language models."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
+
+from torch import Tensor, nn
+
+from regard.ground.batch import PackedTokens
+from regard.ground.errors import BadInput
+from regard.ground.layout import Layout
+from regard.ground.tape import NULL_TAPE, LayerTape, NullTape
+from regard.models.facts import NAMED
+from regard.models.heads import AnyHead, NextTokenHead
+from regard.models.pools import ANYWHERE, POOLS, AnyPool, Summaries
+from regard.models.stack import FORWARD_AND_BACKWARD, AttentionSite
+from regard.models.trunk import ScalarMix, Trunk
+from regard.parts.attend import Score
+from regard.parts.attention import EncoderOutput
+
+ALL_TOKENS: Mapping[str, Tensor] = MappingProxyType({})
+NEXT_TOKEN = "next_token"  # the head of language models and decoders
+
+
+class Outputs(NamedTuple):
+    """States of tokens, pooled states of rows if there is a pool, and the logits of each head.
+
+    ``tokens_T`` are the tokens that were read, where a generator replaced those of the inputs;
+    ``teacher`` are the outputs of a teacher for the same inputs, in distillation. ``state`` is what
+    a trunk that was given one carries on to the next tokens of the same rows. ``undropped_TD`` are
+    the states before the last dropout, where a trunk tells them. ``before_mean`` has, by head, the
+    logits (count, N, V) whose mean is in ``by_head``.
+    """
+
+    states_TD: Tensor
+    pooled_BD: Tensor | None
+    by_head: dict[str, Tensor]
+    tokens_T: Tensor | None = None
+    teacher: Any = None
+    state: Any = None
+    undropped_TD: Tensor | None = None
+    before_mean: Mapping[str, Tensor] = MappingProxyType({})
+
+
+class TrunkWithHeadsModule(nn.Module):
+    """A trunk, a pool of its rows, and heads; those ``per_row`` read the pooled state.
+
+    Heads of ``spans`` read states around the tokens at their positions, and nothing without these;
+    heads of ``queries`` read the query stream of the trunk at their positions; those of ``layouts``
+    are given the layout of the rows as well; those of ``averaged`` give several logits, whose mean
+    is predicted. Pool and heads read the last states, or those of ``layers``, by their paths in the
+    trunk: one, or several with a ``mix``. Where both read only the ``first`` tokens of a row, it
+    says how many.
+    """
+
+    cross_attention = None
+
+    def __init__(
+        self,
+        trunk: nn.Module,
+        pool: nn.Module | None,
+        heads: Mapping[str, nn.Module],
+        per_row: frozenset[str],
+        spans: frozenset[str] = frozenset(),
+        queries: frozenset[str] = frozenset(),
+        layouts: frozenset[str] = frozenset(),
+        averaged: frozenset[str] = frozenset(),
+        mix: ScalarMix | None = None,
+        layers: Sequence[str] = (),
+        first: int | None = None,
+    ):
+        super().__init__()
+        self.per_row, self.spans, self.queries, self.layouts = per_row, spans, queries, layouts
+        self.averaged = averaged
+        self.trunk: Any = trunk
+        self.pool = pool
+        self.heads = nn.ModuleDict(heads)
+        self.mix, self.layers, self.first = mix, tuple(layers), first
+
+    @property
+    def main(self) -> "TrunkWithHeadsModule":
+        """The model that is trained: itself."""
+        return self
+
+    @property
+    def encoder(self) -> Any:
+        """The side that reads the input."""
+        return self.trunk
+
+    @property
+    def decoder(self) -> Any:
+        """The side that writes."""
+        return self.trunk
+
+    @property
+    def output(self) -> nn.Module:
+        """The layer of logits over the next token."""
+        return self.heads[NEXT_TOKEN]
+
+    @property
+    def attends(self) -> bool:
+        """Whether the trunk is blocks of attention."""
+        return self.trunk.attends
+
+    @property
+    def capturable(self) -> bool:
+        """Whether decoding with it can be captured."""
+        return self.trunk.capturable
+
+    @property
+    def reads_last_layer(self) -> bool:
+        """Whether pool and heads read the last states, and no others."""
+        return not self.layers
+
+    def forward(
+        self,
+        inputs: PackedTokens,
+        *,
+        positions: Mapping[str, Tensor] = ALL_TOKENS,
+        state: Any = None,
+        only_read: bool = False,
+        tape: NullTape = NULL_TAPE,
+    ) -> Outputs:
+        """All outputs; a head of tokens reads those at its ``positions``, default all of them.
+
+        ``state`` is what the trunk carries on from earlier tokens of the same rows. With
+        ``only_read``, a trunk over images may leave out states that neither pool nor heads read.
+        """
+        predicted = [positions[name] for name in self.queries if name in positions]
+        more: dict[str, Any] = {"predicted_N": predicted[0]} if predicted else {}
+        more |= {} if state is None else {"state": state}
+        more |= {"first": self.first} if only_read and not tape.live else {}
+        encoded = self.encode(inputs, tape=tape, **more)
+        pooled_BD = self.pooled(encoded, tape=tape)
+        by_head: dict[str, Tensor] = {}
+        before_mean: dict[str, Tensor] = {}
+        for name, head in self.heads.items():
+            read: list[Any] = [pooled_BD if name in self.per_row else encoded.states_TD]
+            if name in self.spans:
+                if name not in positions:
+                    continue
+                read.append(positions[name])
+            elif name in positions and name in self.queries:
+                read = [encoded.queries_ND]
+            elif name in positions:
+                read = [encoded.states_TD[positions[name]]]
+            read += [encoded.layout] if name in self.layouts else []
+            logits = head(*read)
+            if name in self.averaged:
+                before_mean[name], logits = logits, logits.mean(0)
+            by_head[name] = tape(f"heads.{name}.logits", logits)
+        return Outputs(
+            encoded.states_TD,
+            pooled_BD,
+            by_head,
+            state=encoded.state,
+            undropped_TD=encoded.undropped_TD,
+            before_mean=before_mean,
+        )
+
+    def encode(
+        self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE, **more: Any
+    ) -> EncoderOutput:
+        """A state for every token; ``more`` is what only a trunk of that kind is given."""
+        tape, given = tape.under("trunk"), (inputs.tokens_T, inputs.layout)
+        if not self.layers:
+            return self.trunk(*given, tape=tape, **more)
+        layers = LayerTape(tape)
+        encoded = self.trunk(*given, tape=layers, **more)
+        states = [layers.outputs[path] for path in self.layers]
+        read_TD = states[0] if self.mix is None else tape("mix.output", self.mix(states))
+        return encoded._replace(states_TD=read_TD, ends=None, undropped_TD=None)
+
+    def pooled(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor | None:
+        """One state for every row, if there is a pool."""
+        if self.pool is None:
+            return None
+        return tape("pool.output", self.pool(encoded, tape=tape.under("pool")))
+
+    def decode(
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        source: EncoderOutput | None = None,
+        *,
+        cache: Any = None,
+        tape: NullTape = NULL_TAPE,
+    ) -> Tensor:
+        """Logits over the next token, given the tokens so far (or their cache); has no source."""
+        cached = {} if cache is None else {"cache": cache}  # other trunks than attention have none
+        encoded = self.encode(PackedTokens(tokens_T, layout), tape=tape, **cached)
+        return tape(f"heads.{NEXT_TOKEN}.logits", self.output(encoded.states_TD))
+
+
+NO_POSITIONS: Mapping[str, int] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class TrunkWithHeads:
+    """One trunk, the pool of its rows, and the heads that read tokens or pooled rows.
+
+    With ``init_std``, all new weights are drawn from a normal distribution of that standard
+    deviation; otherwise each layer draws its own. With ``scaled_init``, layers whose output is
+    added to the states have 1/√N of it, for N such layers (Radford et al., 2019, section 2.3).
+    With ``mix``, pool and heads read a learned mixture of the embedding and all layers (Peters et
+    al., 2018, equation 1); with ``layer``, the states after that layer (0: the embedding).
+    """
+
+    sides: ClassVar[tuple[str, ...]] = ("trunk",)
+    encoder_path: ClassVar[str] = "trunk"
+    in_rectangles: ClassVar[bool] = False
+    trunk: Trunk
+    pool: AnyPool | None = field(default=None, metadata={NAMED: POOLS})
+    output_heads: tuple[AnyHead, ...] = ()
+    init_std: float | None = None
+    scaled_init: bool = False
+    mix: bool = False
+    layer: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.mix and self.layer is not None:
+            raise BadInput("layer: heads read one layer, or a mixture of all (mix)")
+        if self.mix and not self.trunk.stack.layers_alike:
+            sizes = ", ".join(map(str, self.trunk.stack.state_widths))
+            raise BadInput(f"mix: embedding and layers differ in size ({sizes}): they do not mix")
+        if self._layers_read and self.trunk.width != self.trunk.stack.output_width:
+            key = "mix" if self.mix else "layer"
+            raise BadInput(f"{key}: features beside the last states need heads that read these")
+        if self.scaled_init and (self.init_std is None or not self.trunk.stack.attends):
+            raise BadInput("scaled_init: only Transformer layers with init_std are scaled")
+        if self.trunk.stack.decodes:
+            raise BadInput("cross: only the target of an encoder-decoder attends to a source")
+        names = [head.name for head in self.output_heads]
+        if len(set(names)) < len(names):
+            raise BadInput(f"output_heads: {', '.join(names)}: give each head once")
+        if not self.trunk.embed.vocab and any(head.names_tokens for head in self.output_heads):
+            raise BadInput(f"output_heads: {', '.join(names)}: this trunk reads no tokens to name")
+        per_row = ", ".join(head.name for head in self.output_heads if head.per_row)
+        if self.pool is None and per_row:
+            raise BadInput(f"pool: the head {per_row} reads whole rows, and there is no pool")
+
+    @property
+    def encoder(self) -> Trunk:
+        """The side that reads the input."""
+        return self.trunk
+
+    @property
+    def eager(self) -> bool:
+        """Whether it is neither compiled nor captured."""
+        return self.trunk.eager or any(head.eager for head in self.output_heads)
+
+    @property
+    def writes(self) -> bool:
+        """Whether it predicts the next token from those before it."""
+        return self.trunk.stack.causal and self.head(NextTokenHead.name) is not None
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many ids and labels it knows, under the names that tokenizers use."""
+        heads = [head for head in map(self.head, ("label", "token_label")) if head is not None]
+        labels = heads[0].outputs if heads else 0
+        return {**self.trunk.embed.sizes, "labels": labels}
+
+    @property
+    def summaries(self) -> Summaries:
+        """Where the summary token of its rows may stand: where the pool reads it."""
+        return ANYWHERE if self.pool is None else self.pool.summaries
+
+    @property
+    def attention_sites(self) -> tuple[AttentionSite, ...]:
+        """Its attention: that of the pool, and that of the trunk."""
+        pool = None if self.pool is None else self.pool.attention("trunk")
+        own = self.trunk.stack.self_attention("trunk")
+        return tuple(site for site in (pool, own) if site is not None)
+
+    @property
+    def cross_attention(self) -> AttentionSite | None:
+        """It has no source to attend to."""
+        return None
+
+    @property
+    def head_names(self) -> tuple[str, ...]:
+        """The names of its heads."""
+        return tuple(head.name for head in self.output_heads)
+
+    @property
+    def layer_paths(self) -> dict[str, str]:
+        """The tape path of every layer, pool and head."""
+        pool = {} if self.pool is None else {"pooled": "pool.output"}
+        named = (head.name for head in self.output_heads if not head.reads_spans)
+        heads = {f"{name} logits": f"heads.{name}.logits" for name in named}
+        return {**self.trunk.layer_paths("trunk"), **pool, **heads}
+
+    def inputs(self, trunk: PackedTokens) -> PackedTokens:
+        """What the module reads, from the tokens of its sides."""
+        return trunk
+
+    def head(self, name: str) -> Any:
+        """The head of that name, if it has one."""
+        return next((head for head in self.output_heads if head.name == name), None)
+
+    def with_heads(self, *heads: AnyHead) -> "TrunkWithHeads":
+        """The same trunk with these heads and no others."""
+        return replace(self, output_heads=heads)
+
+    def build(self) -> TrunkWithHeadsModule:
+        """The module of these facts, with new weights."""
+        prefix, read = self.trunk.embed.prefix_tokens, self.pool and self.pool.first_read
+        if prefix is not None and (read or 0) > prefix:
+            line = f"pool: it reads {read} of the tokens before the patches"
+            raise BadInput(f'{line}, and prefix_tokens is {prefix}; pool = "mean" needs none')
+        trunk: Any = self.trunk.build()
+        module = TrunkWithHeadsModule(
+            trunk,
+            None if self.pool is None else self.pool.build(self.width_read),
+            {
+                head.name: head.build(self.trunk, trunk.embed.token, self._width_read(head))
+                for head in self.output_heads
+            },
+            frozenset(head.name for head in self.output_heads if head.per_row),
+            frozenset(head.name for head in self.output_heads if head.reads_spans),
+            frozenset(head.name for head in self.output_heads if head.reads_queries),
+            frozenset(head.name for head in self.output_heads if head.reads_layout),
+            frozenset(head.name for head in self.output_heads if head.averages),
+            ScalarMix(self.trunk.stack.depth + 1) if self.mix else None,
+            self._layers_read,
+            self._first_read,
+        )
+        if self.init_std is not None:
+            for part in module.modules():
+                _draw(part, self.init_std)
+        if self.scaled_init and self.init_std is not None:
+            std = self.init_std / math.sqrt(2 * self.trunk.stack.depth)
+            for layer in trunk.residual_outputs:
+                _draw(layer, std)
+        return module
+
+    @property
+    def pooled_width(self) -> int:
+        """The size of the pooled state of a row."""
+        return self.width_read if self.pool is None else self.pool.output_width(self.width_read)
+
+    @property
+    def width_read(self) -> int:
+        """The size of the states that pool and heads read."""
+        read = [*self._numbers_read]
+        return self.trunk.stack.state_widths[read[0]] if read else self.trunk.width
+
+    def _width_read(self, head: AnyHead) -> int:
+        return self.pooled_width if head.per_row else self.width_read
+
+    @property
+    def _layers_read(self) -> list[str]:
+        """The paths in the trunk of the layers that pool and heads read, if not the last states."""
+        paths = (self.trunk.state_path("", number) for number in self._numbers_read)
+        return [path.removeprefix(".") for path in paths]
+
+    @property
+    def _numbers_read(self) -> Sequence[int]:
+        """Their numbers."""
+        if self.layer is None or self.layer == -1:
+            return range(self.trunk.stack.depth + 1) if self.mix else ()
+        return (self.layer,)
+
+    def models(self, module: nn.Module) -> dict[str, tuple["TrunkWithHeads", nn.Module]]:
+        """What is saved of a trained module, by folder."""
+        return {"model": (self, module)}
+
+    @property
+    def _first_read(self) -> int | None:
+        """How many first tokens of a row pool and heads read; None: others as well."""
+        alone = all(head.per_row and not head.reads_layout for head in self.output_heads)
+        if self.pool is None or self._layers_read or not alone:
+            return None
+        return self.pool.first_read
+
+    def training_flops(
+        self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int] = NO_POSITIONS
+    ) -> float:
+        """Operations of one step over examples with rows of these lengths.
+
+        ``positions``: how many tokens a head reads, where that is not all of them.
+        """
+        alike = Counter(chain.from_iterable(lengths))
+        sizes = [(self.trunk.embed.vectors(length), count) for length, count in alike.items()]
+        rows, tokens = alike.total(), sum(size * count for size, count in sizes)
+        squares, reads = sum(size**2 * count for size, count in sizes), self.trunk.products()
+        pairs = squares / (2 if self.trunk.stack.causal else 1)
+        forward = reads.token * tokens + reads.own_pair * pairs
+        if self.pool is not None:
+            pool = self.pool.products(self.width_read)
+            forward += pool.token * tokens + pool.row * rows
+        for head in self.output_heads:
+            count = rows if head.per_row else positions.get(head.name, tokens)
+            forward += count * head.products(self.trunk, self._width_read(head))
+            if head.reads_queries and head.name in positions:
+                queries = self.trunk.stack.query_products()
+                pairs = count / max(1, tokens) * squares
+                forward += queries.token * count + queries.own_pair * pairs
+        return FORWARD_AND_BACKWARD * forward
+
+
+def _draw(module: nn.Module, std: float) -> None:
+    """Weights from a normal distribution, and biases of zero, but for those of scores."""
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.normal_(module.weight, std=std)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)
+    if isinstance(module, Score):
+        module.draw_vectors(std)

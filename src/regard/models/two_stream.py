@@ -1,0 +1,338 @@
+"""Two streams of states with relative positions and segments (XLNet, Yang et al., 2019)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.ground.layout import Layout
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.models.embedding import AnyEmbedding
+from regard.models.facts import at_least, one_of, share
+from regard.models.stack import AnyStack, AttentionSite, Products
+from regard.models.tokens import Embedding
+from regard.parts.activation import ACTIVATIONS
+from regard.parts.attend import Mask, attend, earlier, earlier_or_itself, full
+from regard.parts.attention import EncoderOutput, Heads, HeadsModule, fused_linear
+from regard.parts.block import Mlp, Residual
+from regard.parts.dropout import Dropout
+from regard.parts.kernels import relative
+from regard.parts.relative_score import Distances, RelativeSegmentDot, distances_between
+
+BEFORE_ALL = -(1 << 30)  # the order of memory
+# Names on the tape: the attention of a stream, and its output.
+CONTENT, QUERY = "attention", "query_attention"
+OUTPUTS = {CONTENT: "output", QUERY: "query_output"}
+Memory = Sequence[Tensor]
+"""The states of earlier tokens before each layer, (B, M, D): the segment before this one."""
+
+
+class Stream(NamedTuple):
+    """What attends: the layout and the mask of a stream, and its name on the tape of a block."""
+
+    name: str
+    layout: Layout
+    mask: Mask
+
+
+class TwoStreamAttention(HeadsModule):
+    """Attention of both streams, laid end to end, to the memory and the content stream."""
+
+    score: RelativeSegmentDot
+
+    def __init__(self, width: int, heads: Heads, dropout: float):
+        super().__init__(heads, RelativeSegmentDot(width, heads.count, heads.key), dropout)
+        self.q = fused_linear(width, [heads.count * heads.key], bias=False)
+        self.kv = fused_linear(width, [heads.count * heads.key] * 2, bias=False)
+        self.o = fused_linear(heads.count * heads.key, [width], bias=False)
+
+    def forward(
+        self,
+        x_ND: Tensor,
+        streams: Sequence[Stream],
+        keys: Layout,
+        memory_BMD: Tensor | None,
+        distances: Distances,
+        tape: NullTape,
+    ) -> Tensor:
+        h, content = self.heads, streams[0].layout
+        (q,) = h.part(self.q(x_ND), h.key)
+        key_values = self.kv(x_ND[: content.tokens])
+        if memory_BMD is not None:
+            of_memory = self.kv(memory_BMD.to(x_ND.dtype))
+            key_values = torch.cat([of_memory, content.pad(key_values)], dim=1)
+        k, v = h.part(key_values, h.key, h.key)
+        distances = self.score.project(distances, q.dtype)
+        attended = [
+            self._attend(stream, part, k, v, keys, distances, tape.under(stream.name))
+            for stream, part in zip(streams, _split(q, streams), strict=True)
+        ]
+        return self.o(torch.cat(attended).flatten(1))
+
+    def _attend(
+        self,
+        stream: Stream,
+        q_THK: Tensor,
+        k: Tensor,
+        v: Tensor,
+        keys: Layout,
+        distances: Distances,
+        tape: NullTape,
+    ) -> Tensor:
+        """What one stream attends to: in tiles where there is a kernel for that.
+
+        Keys and values are packed, or padded after a memory, as their layout says.
+        """
+        dropout, start = self.dropout if self.training else 0.0, keys.start
+        in_tiles = relative.fits(q_THK, k) and not tape.wants("scores", "weights")
+        if in_tiles and start is not None:
+            q, k, v = stream.layout.pad(q_THK), keys.pad(k), keys.pad(v)
+            attended_BLHK, _ = relative.attention(
+                self.score.for_content(q).to(k.dtype),
+                k,
+                v,
+                self.score.by_distance(q, distances),
+                self.score.by_segment(q),
+                *_pairs(stream, keys, distances.farthest + start),
+                torch.randint(1 << 31, (1,), device=q.device),
+                dropout,
+            )
+            return stream.layout.pack(attended_BLHK)
+        return attend(
+            partial(self.score.with_distances, distances=distances),
+            q_THK,
+            k,
+            v,
+            queries=stream.layout,
+            keys=keys,
+            mask=stream.mask,
+            dropout=dropout,
+            tape=tape,
+        )
+
+
+class TwoStreamBlock(nn.Module):
+    """One layer: attention and a feed-forward sublayer, the same for both streams."""
+
+    def __init__(
+        self, width: int, attention: TwoStreamAttention, mlp: Mlp, *, eps: float, dropout: float
+    ):
+        super().__init__()
+        self.attention, self.mlp = attention, mlp
+        self.attention_residual = Residual(width, eps=eps, dropout=dropout)
+        self.mlp_residual = Residual(width, eps=eps, dropout=dropout)
+
+    def forward(
+        self,
+        x_ND: Tensor,
+        streams: Sequence[Stream],
+        keys: Layout,
+        memory_BMD: Tensor | None,
+        distances: Distances,
+        *,
+        tape: NullTape = NULL_TAPE,
+    ) -> Tensor:
+        def attend_to_content(x: Tensor) -> Tensor:
+            return self.attention(x, streams, keys, memory_BMD, distances, tape)
+
+        x_ND = self.mlp_residual(self.attention_residual(x_ND, attend_to_content), self.mlp)
+        parts = zip(streams, _split(x_ND, streams), strict=True)
+        return torch.cat([tape(OUTPUTS[stream.name], part) for stream, part in parts])
+
+
+class TwoStreamModule(nn.Module):
+    """Tokens in, one state per token out, and one per predicted token where there are any."""
+
+    attends, capturable = True, False
+
+    def __init__(self, embed: Embedding, blocks: Iterable[TwoStreamBlock], dropout: float):
+        super().__init__()
+        self.embed = embed
+        self.width = embed.token.embedding_dim
+        self.query_embed = nn.Embedding(1, self.width)  # where every query state begins
+        self.blocks = nn.ModuleList(blocks)
+        self.dropout = Dropout(dropout)
+
+    def new_memory(self, rows: int, size: int) -> tuple[Tensor, ...]:
+        """That of streams which have read nothing: zeros, as in the code of the paper."""
+        weight = self.embed.token.weight
+        return tuple(weight.new_zeros(rows, size, self.width) for _ in self.blocks)
+
+    def forward(
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        *,
+        predicted_N: Tensor | None = None,
+        state: Memory | None = None,
+        tape: NullTape = NULL_TAPE,
+    ) -> EncoderOutput:
+        """States of all tokens, of the ``predicted`` ones in the query stream, and the new memory.
+
+        Every row has as many predicted tokens; they are counted in the batch, row by row. Without
+        ``layout.orders_T``, all tokens see each other.
+        """
+        x_ND = tape("embed.output", self.embed(tokens_T, layout))
+        count = 0 if predicted_N is None else len(predicted_N)
+        begin_ND = self.query_embed.weight.expand(count, -1)  # without any, with a gradient of zero
+        x_ND = torch.cat([x_ND, self.dropout(begin_ND).to(x_ND.dtype)])
+        ordered = layout.orders_T is not None
+        streams = [Stream(CONTENT, layout, earlier_or_itself if ordered else full)]
+        if predicted_N is not None:
+            chosen = _layout_of(predicted_N, layout)
+            streams.append(Stream(QUERY, chosen, earlier if ordered else full))
+        keys = layout if state is None else _after_memory(layout, state[0].shape[1])
+        distances = distances_between(layout, keys, self.width)
+        distances = distances._replace(vectors=self.dropout(distances.vectors))
+        later = []
+        for number, block in enumerate(self.blocks):
+            before_BMD = None if state is None else state[number]
+            if before_BMD is not None:
+                later.append(_remember(before_BMD, x_ND[: layout.tokens], layout))
+            inner = tape.under("blocks").under(number)
+            x_ND = block(x_ND, streams, keys, before_BMD, distances, tape=inner)
+        states_TD, *queries = _split(self.dropout(x_ND), streams)
+        return EncoderOutput(
+            tape("output", states_TD),
+            layout,
+            queries_ND=queries[0] if queries else None,
+            state=tuple(later) if later else None,
+        )
+
+
+def _split(x: Tensor, streams: Sequence[Stream]) -> Sequence[Tensor]:
+    """The part of each stream."""
+    return x.split([stream.layout.tokens for stream in streams])
+
+
+def _layout_of(predicted_N: Tensor, layout: Layout) -> Layout:
+    """The predicted tokens as rows of their own, at the positions that they have in their rows."""
+    size, rest = divmod(len(predicted_N), max(1, layout.rows))
+    if rest:
+        raise ValueError(f"{len(predicted_N)} predicted tokens are not {layout.rows} equal rows")
+    segments_T, orders_T = layout.segments_T, layout.orders_T
+    return replace(
+        Layout.rectangle(layout.rows, size, predicted_N.device),
+        start=None,
+        positions_T=layout.positions_T[predicted_N],
+        segments_T=None if segments_T is None else segments_T[predicted_N],
+        orders_T=None if orders_T is None else orders_T[predicted_N],
+    )
+
+
+def _pairs(stream: Stream, keys: Layout, column: int) -> tuple[Tensor, Tensor]:
+    """What ``relative.attention`` compares of queries and keys, (3, B, L) and (2, B, S).
+
+    ``column`` is that of the first key for a query at position 0.
+    """
+
+    def padded(layout: Layout, values_T: Tensor | None) -> Tensor:
+        return layout.pad(torch.zeros_like(layout.positions_T) if values_T is None else values_T)
+
+    queries = stream.layout
+    segments = keys.segments_T if queries.segments_T is not None else None
+    limits_BL = padded(queries, queries.orders_T) + (stream.mask != earlier)
+    columns_BL = column - padded(queries, queries.positions_T)
+    orders_BS = padded(keys, keys.orders_T).masked_fill(~keys.real_BL, relative.NEVER)
+    of_queries = limits_BL, columns_BL, padded(queries, queries.segments_T)
+    of_keys = orders_BS, padded(keys, segments)
+    return torch.stack(of_queries).int(), torch.stack(of_keys).int()
+
+
+def _after_memory(layout: Layout, size: int) -> Layout:
+    """Rows of the memory and the tokens after it. The memory has segment 0, as in the paper's code,
+    and comes first in every order."""
+    assert layout.start is not None
+
+    def with_memory(values_T: Tensor | None, fill: int) -> Tensor | None:
+        return None if values_T is None else F.pad(layout.pad(values_T), (size, 0), value=fill)
+
+    segments_BS = with_memory(layout.segments_T, 0)
+    orders_BS = with_memory(layout.orders_T, BEFORE_ALL)
+    rows = Layout.rectangle(
+        layout.rows,
+        size + layout.longest,
+        layout.positions_T.device,
+        start=layout.start - size,
+        lengths_B=None if layout.full else layout.lengths_B + size,
+        padded=True,
+    )
+    return replace(
+        rows,
+        segments_T=None if segments_BS is None else segments_BS.flatten(),
+        orders_T=None if orders_BS is None else orders_BS.flatten(),
+    )
+
+
+def _remember(memory_BMD: Tensor, x_TD: Tensor, layout: Layout) -> Tensor:
+    """The last states of each row, as many as before."""
+    size, own_BLD = memory_BMD.shape[1], layout.pad(x_TD).to(memory_BMD.dtype)
+    all_BSD = torch.cat([memory_BMD, own_BLD], dim=1).detach()
+    if layout.full:
+        return all_BSD[:, layout.longest :].contiguous()
+    at_BM = layout.lengths_B.long()[:, None] + torch.arange(size, device=x_TD.device)
+    return all_BSD.gather(1, at_BM[:, :, None].expand(-1, -1, x_TD.shape[-1]))
+
+
+@dataclass(frozen=True)
+class TwoStreamStack(AnyStack):
+    """N equal layers over a content stream and, where tokens are predicted, a query stream.
+
+    Attention scores distances and segments, and projections have no biases (Yang et al., 2019).
+    ``dropout`` falls on all but attention weights: embeddings, sinusoids of distances, both
+    sublayers and their inside, and the last states. All rows of a batch share the mask of the
+    sinusoids, as in Transformer-XL; the authors' code draws one for each row.
+    """
+
+    attends: ClassVar[bool] = True
+    has_queries: ClassVar[bool] = True
+    segments: ClassVar[int] = 3  # two texts and the class token
+    width: int
+    depth: int
+    heads: int
+    inner: int
+    activation: str = "gelu"
+    eps: float = 1e-12
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("width", "depth", "heads", "inner"):
+            at_least(1, name, getattr(self, name))
+        for name in ("dropout", "attention_dropout"):
+            share(name, getattr(self, name))
+        one_of(ACTIVATIONS, "activation", self.activation)
+
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> TwoStreamModule:
+        """The blocks over that embedding."""
+        vectors = embed.build(self.input_width, self.dropout, self.eps)
+        return TwoStreamModule(vectors, [self._block() for _ in range(self.depth)], self.dropout)
+
+    def _block(self) -> TwoStreamBlock:
+        heads = Heads.of(self.width, self.heads)
+        return TwoStreamBlock(
+            self.width,
+            TwoStreamAttention(self.width, heads, self.attention_dropout),
+            Mlp(self.width, self.inner, activation=self.activation, dropout=self.dropout),
+            eps=self.eps,
+            dropout=self.dropout,
+        )
+
+    def products(self, source: AnyStack | None = None) -> Products:
+        """Those of the content stream; a pair of tokens is scored by content and by distance."""
+        own = 4 * self.width * self.width + 2 * self.width * self.inner
+        return Products(self.depth * own, own_pair=self.depth * 4 * self.width)
+
+    def query_products(self) -> Products:
+        """As many, but for keys and values."""
+        whole = self.products()
+        return whole._replace(token=whole.token - self.depth * 2 * self.width * self.width)
+
+    def self_attention(self, side: str) -> AttentionSite:
+        """That of the content stream, in every block."""
+        heads = (self.heads,) * self.depth
+        return AttentionSite(side, "self", heads, f"{side}.blocks.{{layer}}.attention")

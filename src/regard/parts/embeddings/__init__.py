@@ -1,1 +1,0 @@
-"""What enters the first layer as vectors: tokens, positions, characters, patches."""
