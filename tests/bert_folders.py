@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.toy_language import corpus
+from regard.tour.toy_language.corpus import corpus
 from regard.ground.batch import TokenRow, pack_rows
 from regard.ground.tape import Tape
 from regard.models.formats.loaded_model import LoadedModel

@@ -17,7 +17,7 @@ FLOORS = {
     **dict.fromkeys(["objectives", "decoding", "search"], 3),
     "tasks": 4,
     **dict.fromkeys(["training", "inside"], 5),
-    **dict.fromkeys(["cli", "serving", "studio", "tour"], TOP),
+    **dict.fromkeys(["cli", "serving", "studio", "tour", "studies"], TOP),
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

@@ -8,7 +8,7 @@ import torch
 
 from regard.api import Model, load
 from regard.cli.io.console import note, print_json, print_line
-from regard.data.toy_language import corpus
+from regard.tour.toy_language.corpus import corpus
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json
 from regard.inside import hf_reference, parity

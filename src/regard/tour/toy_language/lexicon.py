@@ -1,13 +1,16 @@
-"""Dictionary entries, and their parsing from lines of tables."""
+"""The bilingual lexicon: types of entries, their parsing, and the words of ``words.toml``."""
 
 import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Literal
 
 Case = Literal["nominative", "accusative", "dative", "genitive"]
 Gender = Literal["masculine", "feminine", "neuter"]
 
+WORDS = tomllib.loads((files(__package__) / "words.toml").read_text(encoding="utf-8"))
 HUMAN = ("adults", "children", "family")
 """The kinds of nouns that mean people."""
 
@@ -133,10 +136,10 @@ def adjectives(table: str) -> dict[str, tuple[Adjective, tuple[str, ...]]]:
     return entries
 
 
-def expressions(table: str, inner: bool = False) -> dict[str, Expression]:
+def expressions(name: str, inner: bool = False) -> dict[str, Expression]:
     """``in¹ the¹ evening² | am¹ Abend²``: the raised numbers say which words are linked."""
     entries = {}
-    for english, german in rows(table, 2):
+    for english, german in rows(WORDS["expressions"][name], 2):
         entry = Expression(_numbered(english), _numbered(german), inner)
         entries[" ".join(word for word, _ in entry.english)] = entry
     return entries
@@ -146,12 +149,12 @@ def _numbered(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((word.rstrip("¹²³"), word[len(word.rstrip("¹²³")) :]) for word in text.split())
 
 
-def verbs(table: str, pools: dict[str, tuple[Noun, ...]]) -> dict[str, Verb]:
+def verbs(name: str) -> dict[str, Verb]:
     """Columns: English, German, objects, places, subjects; objects and subjects name pools."""
     entries = {}
-    for english, german, objects, places, subjects in rows(table, 5):
+    for english, german, objects, places, subjects in rows(WORDS["verbs"][name], 5):
         what, who = (
-            tuple(noun for name in names.split(", ") if name for noun in pools[name])
+            tuple(noun for name in names.split(", ") if name for noun in POOLS[name])
             for names in (objects, subjects or "people")
         )
         verb = Verb(english_verb(english), german_verb(german), who, what, tuple(places.split()))
@@ -215,3 +218,77 @@ def ing_of(base: str) -> str:
     if re.fullmatch(r"[^aeiou]*[aeiou][^aeiouwxy]|.*get|travel", base):
         return base + base[-1] + "ing"
     return re.sub(r"(?<=[a-z][^e])e$", "", base) + "ing"
+
+
+# --- nouns ----------------------------------------------------------------------------------------
+
+
+def _groups() -> dict[str, dict[str, Noun]]:
+    """Groups of nouns by name: tables, and groups that consist of other groups."""
+    tables = [(kind, *named) for kind, part in WORDS["nouns"].items() for named in part.items()]
+    groups = {name: nouns(kind, table) for kind, name, table in tables}
+    groups["nouns"] = {name: noun for group in groups.values() for name, noun in group.items()}
+    for name, parts in WORDS["groups"].items():
+        groups[name] = {key: noun for part in parts.split() for key, noun in groups[part].items()}
+    return groups
+
+
+_GROUPS = _groups()
+NOUNS, PEOPLE, BELONGINGS = _GROUPS["nouns"], _GROUPS["people"], _GROUPS["belongings"]
+NAMES: dict[str, str] = WORDS["names"]
+POOLS = {name: tuple(group.values()) for name, group in _GROUPS.items()}
+POOLS |= {name: (noun,) for name, noun in NOUNS.items()}
+"""What verbs choose their subjects and objects from: groups by name, and each noun by its own."""
+
+
+# --- adjectives -----------------------------------------------------------------------------------
+
+_ADJECTIVES = adjectives(WORDS["adjectives"]["all"])
+ADJECTIVES = {name: adjective for name, (adjective, _) in _ADJECTIVES.items()}
+QUALITIES = {
+    kind: tuple(adjective for adjective, kinds in _ADJECTIVES.values() if kind in kinds)
+    for _, kinds in _ADJECTIVES.values()
+    for kind in kinds
+}
+MOODS, HARDSHIPS, COLOURS, EXCESSIVE = (
+    tuple(ADJECTIVES[word] for word in WORDS["adjectives"][name].split(", "))
+    for name in ("moods", "hardships", "colours", "excessive")
+)
+
+# --- fixed expressions, by the tense they go with -------------------------------------------------
+
+OFTEN, ALREADY, SOON = (expressions(name, inner=True) for name in ("often", "already", "soon"))
+HABITS, NOW, PAST, FUTURE = map(expressions, ("habits", "now", "past", "future"))
+MEANS, ASKING = map(expressions, ("means", "asking"))
+AT_HOME, HOMEWARD = expressions("homes").values()
+
+# --- places, by group -----------------------------------------------------------------------------
+
+Spot = tuple[str, str, Noun]
+"""English preposition, German preposition, noun."""
+
+
+def _spots(column: int) -> dict[str, tuple[Spot, ...]]:
+    groups: dict[str, tuple[Spot, ...]] = {}
+    for group, english, german, prepositions in rows(WORDS["places"]["all"], 4):
+        noun = nouns(group, f"{english} | {german}")[english]
+        before, after = prepositions.split(", ")[column].split(" = ")
+        groups[group] = (*groups.get(group, ()), (before, after, noun))
+    return groups
+
+
+WHERE, TO_WHERE = _spots(0), _spots(1)
+
+# --- verbs ----------------------------------------------------------------------------------------
+
+ACTS, CHANGES, PASTIMES, DEEDS = map(verbs, ("acts", "changes", "pastimes", "deeds"))
+THOUGHTS, EVENTS, STATES, NEEDS = map(verbs, ("thoughts", "events", "states", "needs"))
+GIVING, MOVING, SAYING, TRYING = map(verbs, ("giving", "moving", "saying", "trying"))
+WEATHER, LIVING = map(verbs, ("weather", "living"))
+(BE,), (BELONG,) = verbs("be").values(), verbs("belong").values()
+VERBS = ACTS | CHANGES | PASTIMES | DEEDS | THOUGHTS | EVENTS | STATES | NEEDS | GIVING | MOVING
+ERRANDS, TASKS, RELATED = (
+    {name: VERBS[name] for name in WORDS["selections"][selection].split(", ")}
+    for selection in ("errands", "tasks", "related")
+)
+"""What people go somewhere for, what they try or forget to do, what tells one thing from others."""

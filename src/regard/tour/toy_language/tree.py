@@ -7,7 +7,7 @@ of a word are the parts of nodes that it realises; two words of a pair are linke
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from regard.data.toy_language.lexicon.entries import Adjective, Case, Expression, Noun, Verb
+from regard.tour.toy_language.lexicon import Adjective, Case, Expression, Noun, Verb
 
 Tense = Literal[
     "present",

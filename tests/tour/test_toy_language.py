@@ -1,6 +1,7 @@
 """The built-in language: its German is correct, its links are true, its corpus is clean."""
 
 from collections import Counter
+from hashlib import sha256
 from itertools import islice
 from random import Random
 
@@ -9,18 +10,44 @@ import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.toy_language import (
+from regard.text.words import words
+from regard.tour.toy_language.clauses import sentence
+from regard.tour.toy_language.corpus import (
     Corpus,
     SentencePair,
     corpus,
     dictionary,
+    pair,
     sample,
     word_by_word,
     write,
 )
-from regard.data.toy_language.corpus import pair
-from regard.data.toy_language.grammar.german_nouns import noun_phrase
-from regard.data.toy_language.grammar.tree import (
+from regard.tour.toy_language.german_nouns import noun_phrase
+from regard.tour.toy_language.lexicon import (
+    ADJECTIVES,
+    ASKING,
+    AT_HOME,
+    BE,
+    BELONG,
+    FUTURE,
+    HABITS,
+    LIVING,
+    MEANS,
+    NOUNS,
+    OFTEN,
+    PAST,
+    SAYING,
+    TO_WHERE,
+    TRYING,
+    VERBS,
+    WEATHER,
+    WHERE,
+    Case,
+    ing_of,
+    past_of,
+    plural_of,
+)
+from regard.tour.toy_language.tree import (
     Adjunct,
     Both,
     Clause,
@@ -31,22 +58,6 @@ from regard.data.toy_language.grammar.tree import (
     Pronoun,
     Sentence,
 )
-from regard.data.toy_language.lexicon.adjectives import ADJECTIVES
-from regard.data.toy_language.lexicon.entries import Case, ing_of, past_of, plural_of
-from regard.data.toy_language.lexicon.expressions import ASKING, FUTURE, HABITS, MEANS, OFTEN, PAST
-from regard.data.toy_language.lexicon.nouns import NOUNS
-from regard.data.toy_language.lexicon.places import AT_HOME, TO_WHERE, WHERE
-from regard.data.toy_language.lexicon.verbs import (
-    BE,
-    BELONG,
-    LIVING,
-    SAYING,
-    TRYING,
-    VERBS,
-    WEATHER,
-)
-from regard.data.toy_language.sampling.sentences import sentence
-from regard.text.words import words
 
 TYPES = 300
 
@@ -529,6 +540,17 @@ def test_the_same_seed_gives_the_same_pairs(whole: Corpus) -> None:
     again = corpus(train=50)
     assert (again.dev, again.test, again.train) == (whole.dev, whole.test, whole.train[:50])
     assert corpus(10, 10, 10, seed=2) != corpus(10, 10, 10, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("seed", "digest"),
+    [(1, "82c16ea343fa7af0ab0c5ae8949de80e"), (7, "3f1d98f457ce4349226d59f69ead304a")],
+)
+def test_the_files_of_a_seed_never_change(tmp_path, seed: int, digest: str) -> None:
+    """Scores of the tour, of ladders and of benchmarks were measured on these sentences."""
+    write(corpus(1_000, 50, 50, seed), tmp_path)
+    content = b"".join(path.read_bytes() for path in sorted(tmp_path.iterdir()))
+    assert sha256(content).hexdigest()[:32] == digest
 
 
 def test_both_vocabularies_are_everyday_size(whole: Corpus) -> None:

@@ -11,7 +11,6 @@ from regard.cli.alignment import GoldPairs, align_by_best_method
 from regard.cli.io.console import OUT
 from regard.cli.runs.scores import check_expected
 from regard.cli.runs.training import run_loop
-from regard.data.toy_language import Corpus, SentencePair, corpus, dictionary, word_by_word, write
 from regard.ground.files import read_json, write_text
 from regard.ground.lock import FolderLock, lock_folder
 from regard.metrics.alignment import AlignmentScore, GoldLinks
@@ -19,6 +18,14 @@ from regard.metrics.bleu import bleu
 from regard.metrics.translation import MetricScore
 from regard.tasks.runners.generation_settings import DecodeConfig
 from regard.text.config import TranslationTextConfig
+from regard.tour.toy_language.corpus import (
+    Corpus,
+    SentencePair,
+    corpus,
+    dictionary,
+    word_by_word,
+    write,
+)
 from regard.training.distributed import World
 from regard.training.loop.events import duration
 from regard.training.recipe import Recipe, read

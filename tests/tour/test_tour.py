@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import pytest
 import typer
 
-from regard.cli.runs import tour_steps as tours
 from regard.cli.verbs.tour import tour
 from regard.ground.errors import BadInput
 from regard.ground.lock import FolderLock
 from regard.metrics.translation import MetricScore
+from regard.tour import steps as tours
 
 
 @pytest.fixture

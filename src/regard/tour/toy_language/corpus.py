@@ -1,15 +1,18 @@
-"""Sentence pairs with word links: sampling, splits and files."""
+"""Sentence pairs with word links: sampling, splits, files, and a word-by-word baseline."""
 
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
 from random import Random
 
-from regard.data.toy_language.grammar import english, german
-from regard.data.toy_language.grammar.tree import Meaning, Sentence, Words
-from regard.data.toy_language.sampling.sentences import sentence
 from regard.ground.files import write_text
+from regard.text.words import words
+from regard.tour.toy_language import english, german
+from regard.tour.toy_language.clauses import sentence
+from regard.tour.toy_language.tree import Meaning, Sentence, Words
 
 LONGEST = 30
 """The longest English sentences, in words."""
@@ -87,3 +90,21 @@ def pharaoh(links: frozenset[tuple[int, int]]) -> str:
 
 def _write(path: Path, lines: Iterable[str]) -> None:
     write_text(path, "".join(f"{line}\n" for line in lines))
+
+
+def dictionary(pairs: Iterable[SentencePair]) -> dict[str, str]:
+    """For each source word the target words it was linked to most often, as one string."""
+    partners: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for pair in pairs:
+        target, linked = words(pair.target), defaultdict(list)
+        for i, j in sorted(pair.links):
+            linked[i].append(target[j])
+        for i, word in enumerate(words(pair.source)):
+            partners[word][" ".join(linked[i])] += 1
+    return {word: counts.most_common(1)[0][0] for word, counts in partners.items()}
+
+
+def word_by_word(text: str, dictionary: dict[str, str]) -> str:
+    """Replace each word of ``text``; unknown words are kept."""
+    translated = " ".join(filter(None, (dictionary.get(word, word) for word in words(text))))
+    return re.sub(r" ([,.?])", r"\1", translated)

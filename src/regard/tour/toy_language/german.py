@@ -7,15 +7,19 @@ infinitive             um     den Hund im Garten            zu sehen
 
 from functools import cache
 
-from regard.data.toy_language.grammar.forms import HELPERS, REFLEXIVE, present, preterite
-from regard.data.toy_language.grammar.german_nouns import (
+from regard.tour.toy_language.german_nouns import (
+    HELPERS,
+    REFLEXIVE,
     also,
     contracted,
     expression,
     nominal,
     place,
+    present,
+    preterite,
 )
-from regard.data.toy_language.grammar.tree import (
+from regard.tour.toy_language.lexicon import GermanVerb
+from regard.tour.toy_language.tree import (
     Clause,
     Gap,
     NounPhrase,
@@ -26,7 +30,6 @@ from regard.data.toy_language.grammar.tree import (
     person,
     say,
 )
-from regard.data.toy_language.lexicon.entries import GermanVerb
 
 COMMA = (Word(",", ()),)
 CONJUNCTIONS = {"because": "weil", "although": "obwohl", "if": "wenn"}
