@@ -1,14 +1,10 @@
 """A ladder's table, drawing and page."""
 
 import xml.etree.ElementTree as ElementTree
-from itertools import pairwise
 
-import pytest
-
-from regard.inside.studies.ladder import Ladder, LadderResult
-from regard.inside.views.line_chart import ChartLine, draw_chart
 from regard.metrics.by_length import LengthBucket
 from regard.metrics.translation import MetricScore
+from regard.studies.ladder import Ladder, LadderResult
 
 
 def score(value: float) -> MetricScore:
@@ -52,21 +48,3 @@ def test_the_page_is_self_contained_and_safe():
     assert "R&amp;D" in page and "prefers-color-scheme: dark" in page
     assert "<script" not in page and "var(--ink)" in page
     assert "src=" not in page and "href=" not in page
-
-
-def test_names_lie_neither_on_each_other_nor_on_the_ticks():
-    lines = [ChartLine(f"line {number}", [(0.0, 50.0), (1.0, 0.1)]) for number in range(4)]
-    root = ElementTree.fromstring(draw_chart("t", "x", "y", [(0.0, "a"), (1.0, "last")], lines))
-    texts = {one.text: one for one in root.iter("{http://www.w3.org/2000/svg}text")}
-    tick = float(texts["last"].get("y"))
-    heights = sorted(float(texts[line.name].get("y")) for line in lines)
-    assert heights[-1] <= tick - 12
-    assert all(lower - upper >= 15.9 for upper, lower in pairwise(heights))
-
-
-@pytest.mark.parametrize("values", [[], [(1.0, 0.0)], [(1.0, 0.0), (2.0, 100.0)]])
-def test_any_lines_can_be_drawn(values):
-    drawn = draw_chart(
-        "t", "x", "y", [(x, str(x)) for x, _ in values], [ChartLine("one", values)] * 3
-    )
-    ElementTree.fromstring(drawn)

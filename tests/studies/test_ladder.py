@@ -125,7 +125,7 @@ def test_one_table_of_all_rungs(corpus, tmp_path):
 
 
 def test_scores_are_made_in_the_precision_that_verbs_have(corpus, tmp_path, monkeypatch):
-    loaded, module = [], import_module("regard.cli.runs.ladder")
+    loaded, module = [], import_module("regard.studies.ladder")
     monkeypatch.setattr(module, "load", lambda *given, **how: loaded.append(how) or load(*given))
     asked = ("train", corpus / "ladder.toml", "--data", corpus, "--out", tmp_path / "run")
     run(*asked, "--rung", "Bahdanau", "--device", "cpu", "--set", "train.steps=1")

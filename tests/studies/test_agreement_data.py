@@ -2,8 +2,8 @@
 
 from itertools import chain
 
-from regard.data.agreement import NOUNS, PREPOSITIONS, long_prefixes, make_agreement, write
 from regard.data.files.sources import Table, read_pairs
+from regard.studies.agreement_data import NOUNS, PREPOSITIONS, long_prefixes, make_agreement, write
 
 NUMBER = {form: number for noun in NOUNS for number, form in enumerate(noun)}
 SETS = make_agreement(300, 40, 50)

@@ -2,16 +2,16 @@
 
 import pytest
 
-from regard.data.agreement import NOUNS
-from regard.data.agreement_sentences import (
+from regard.data.pretraining.documents import SentenceFile, read_documents
+from regard.ground.errors import BadInput
+from regard.studies.agreement_data import (
+    NOUNS,
     TEST_ADJECTIVES,
     TEST_SUBJECTS,
     VERB_FORMS,
     agreement_sentences,
     make_agreement_text,
 )
-from regard.data.pretraining.documents import SentenceFile, read_documents
-from regard.ground.errors import BadInput
 
 NUMBER = {form: number for noun in NOUNS for number, form in enumerate(noun)}
 VERB = {form: number for verb in VERB_FORMS for number, form in enumerate(verb)}

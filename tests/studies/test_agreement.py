@@ -8,7 +8,14 @@ import pytest
 import torch
 
 import regard
-from regard import AgreementPrefix, AgreementScores, AgreementSentence, AgreementTable, VerbChoice
+from regard import (
+    AgreementPrefix,
+    AgreementScores,
+    AgreementSentence,
+    AgreementTable,
+    VerbChoice,
+    score_agreement,
+)
 from small_agreement import TESTS, language_model
 from small_bert import model as small_bert
 from small_gpt import write_gpt2
@@ -20,7 +27,7 @@ KEYS = AgreementSentence(AgreementPrefix("The key to the cabinets", (0, 1)), ("i
 def test_a_causal_model_chooses_after_the_words_before(kind, tmp_path):
     model = regard.load(write_gpt2(tmp_path), "cpu") if kind == "gpt" else language_model(kind)
     short = [one for one in TESTS if one.distance <= 3]
-    scores = model.agreement(short)
+    scores = score_agreement(model, short)
     assert (len(scores.choices), scores.skipped, scores.remark) == (len(short), 0, "")
     for one, verb, whole in scores.choices:
         verbs = sorted(one.verb_forms, key=lambda form: f" {form} " not in one.right)
@@ -38,7 +45,7 @@ def test_the_odds_are_those_of_transformers(tmp_path):
     model = regard.load(write_gpt2(tmp_path), "cpu")
     peer, words = GPT2LMHeadModel.from_pretrained(tmp_path).eval(), model.tokenizer.words
     short = [one for one in TESTS if one.distance == 0]
-    for one, _, whole in model.agreement(short).choices:
+    for one, _, whole in score_agreement(model, short).choices:
         totals = []
         for text in (one.right, one.wrong):
             ids = torch.tensor([[words.eos, *words.encode(text)]])
@@ -56,7 +63,7 @@ def test_a_masked_lm_chooses_between_all_other_words():
     )
     given = [AgreementSentence(prefix, forms, "in the storm") for prefix in prefixes]
     ids = [model.tokenizer.words.number(form) for form in forms]
-    for one, verb, _ in model.agreement(given).choices:
+    for one, verb, _ in score_agreement(model, given).choices:
         text = f"{one.prefix.text} [MASK] {one.rest}"
         (logits_TV,) = model.logits([text])
         row = model.tokenizer.row(model.tokenizer.masked(text))
@@ -66,7 +73,7 @@ def test_a_masked_lm_chooses_between_all_other_words():
 
 
 def test_sentences_with_unknown_words_are_skipped_and_counted():
-    scores = language_model(missing=("dirty", "were")).agreement(TESTS)
+    scores = score_agreement(language_model(missing=("dirty", "were")), TESTS)
     known = [
         one for one in TESTS if not {"dirty", "were"} & {*one.right.split(), *one.wrong.split()}
     ]
@@ -78,20 +85,20 @@ def test_sentences_with_unknown_words_are_skipped_and_counted():
         "the model: dirty, were"
     )
     with pytest.raises(regard.BadInput, match=r"no sentence .* \(unknown: The\)"):
-        language_model(missing=("The",)).agreement(TESTS)
+        score_agreement(language_model(missing=("The",)), TESTS)
 
 
 def test_models_that_do_not_predict_words_are_refused(small_run):
     with pytest.raises(regard.BadInput, match="neither a causal nor a masked"):
-        small_bert("states").agreement([KEYS])
+        score_agreement(small_bert("states"), [KEYS])
     with pytest.raises(regard.BadInput, match="translates"):
-        regard.load(small_run / "run" / "model", "cpu").agreement([KEYS])
+        score_agreement(regard.load(small_run / "run" / "model", "cpu"), [KEYS])
     with pytest.raises(regard.BadInput, match="not one text"):
-        language_model().agreement("The key is old .")
+        score_agreement(language_model(), "The key is old .")
     with pytest.raises(regard.BadInput, match="is no AgreementSentence"):
-        language_model().agreement(["The key is old ."])
+        score_agreement(language_model(), ["The key is old ."])
     with pytest.raises(regard.BadInput, match="no sentence"):
-        language_model().agreement([])
+        score_agreement(language_model(), [])
 
 
 def choices(odds, whole=0.0):

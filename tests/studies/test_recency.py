@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+from regard import Report
 from regard.ground.batch import pack
-from regard.inside.studies.gradient_reach import GradientNorms, GradientReach, gradient_norms
-from regard.inside.views.line_chart import ChartLine, draw_chart
 from regard.models.facts import change
 from regard.models.papers import gpt2, transformer, zaremba
 from regard.models.papers.lin import LAPTOP, LAST
+from regard.studies.recency import gradient_chart, gradient_norms
 
 SIZES = {"vocab": 20, "width": 4, "embedding": 3, "dropout": 0.0}
 STACK = change(transformer.LAPTOP, vocab=20, width=8, inner=16, heads=2, depth=1, dropout=0.0)
@@ -59,7 +59,7 @@ def test_one_way_back_answers_for_many_numbers(monkeypatch):
     assert len(ways) == 1
     for tokens, count in ((1, 8), (18, 3)):
         ways.clear()
-        monkeypatch.setattr("regard.inside.studies.gradient_reach.TOKENS", tokens)
+        monkeypatch.setattr("regard.studies.recency.TOKENS", tokens)
         np.testing.assert_allclose(gradient_norms(model, texts), at_once, rtol=1e-10)
         assert len(ways) == count
 
@@ -84,33 +84,18 @@ def test_a_gradient_vanishes_through_states_and_not_through_attention():
 
 
 def test_pictures_and_page():
-    lines = [GradientNorms("RNN", 10.0 ** -np.arange(12.0)), GradientNorms("<b>", np.full(12, 0.1))]
-    shown = GradientReach(
-        "How far", {"trained": lines}, ["reader", "0"], [["RNN", "99 ± 1"]], ["a note"]
-    )
-    drawing = shown.svg("trained")
+    curves = {"RNN": 10.0 ** -np.arange(12.0), "<b>": np.full(12, 0.1)}
+    chart = gradient_chart("How far: trained", curves)
+    drawing = chart.svg()
     assert drawing.startswith("<svg") and drawing.count("<polyline") == 2
     assert "&lt;b&gt;" in drawing and "<b>" not in drawing
-    page = shown.html()
+    rows, charts = [["RNN", "99 ± 1"]], {"trained": chart}
+    page = Report("How far", ["reader", "0"], rows, charts, ["a note"]).html()
     for part in ("<td>99 ± 1</td>", "a note", "How far: trained", "var(--ink)"):
         assert part in page
     assert "http://www.w3.org" in page and not re.search(r"(src|href)=", page)
 
 
-def test_powers_of_ten_lie_evenly():
-    drawn = draw_chart(
-        "t",
-        "x",
-        "y",
-        [(0, "0"), (2, "2")],
-        [ChartLine("a", [(0, 1), (1, 0.1), (2, 0.01)])],
-        decades=True,
-    )
-    points = re.search(r'points="([^"]*)"', drawn)[1].split()
-    heights = [float(point.split(",")[1]) for point in points]
-    assert heights[1] - heights[0] == pytest.approx(heights[2] - heights[1], abs=0.2)
-    assert ">0.01<" in drawn and ">1<" in drawn
-
-
 def test_no_place_for_nothing_on_a_scale_of_powers():
-    assert GradientNorms("a", np.array([1.0, 0.0, 0.5])).line.points == [(0, 1.0), (2, 0.5)]
+    (line,) = gradient_chart("t", {"a": np.array([1.0, 0.0, 0.5])}).lines
+    assert line.points == [(0, 1.0), (2, 0.5)]
