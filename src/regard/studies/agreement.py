@@ -153,7 +153,7 @@ Scored = tuple[Sequence[int], Sequence[float]]
 
 
 def _choice(sentence: AgreementSentence, right: Scored, wrong: Scored) -> VerbChoice:
-    """The log-odds of the verb are those of the tokens that the two texts do not share."""
+    """The verb is the tokens that the two texts do not share."""
     (a, right_scores), (b, wrong_scores) = ((ids[-len(own) :], own) for ids, own in (right, wrong))
     before = _shared(a, b)
     after = _shared(a[before:][::-1], b[before:][::-1])
@@ -323,7 +323,7 @@ def study_models(
 
 
 def _long_prefixes(sentences: Sequence[AgreementSentence]) -> list[str]:
-    """Some of the longest, with every number of attractors."""
+    """Some of the longest prefixes, with every number of attractors."""
     longest = max(sentence.distance for sentence in sentences)
-    texts = [one.prefix.text for one in sentences if one.distance == longest]
+    texts = [sentence.prefix.text for sentence in sentences if sentence.distance == longest]
     return texts[:: -(-len(texts) // LINES)]

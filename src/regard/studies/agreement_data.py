@@ -7,10 +7,9 @@ Classifiers predict the verb of a prefix.
 
 "The key to the cabinets is old ." is grammatical, "The key to the cabinets are old ." is not; a
 language model should find the first more probable (Linzen et al., 2016; Marvin & Linzen, 2018).
-Test sentences have subjects of their own. In the training text these are subjects only where there
-is no other noun, which tells their number, and only with adjectives that no test has. So no test
-sentence is in the text, and neither is its beginning if another noun stands between subject and
-verb.
+Test sentences have subjects of their own. In the training text these are subjects only of sentences
+with one noun, which shows their number, and only with adjectives that no test has. So the text
+has no test sentence, nor the beginning of one with several nouns.
 """
 
 from collections.abc import Iterator, Sequence
@@ -51,22 +50,22 @@ class AgreementPrefix:
 
     @property
     def subject(self) -> str:
-        """Its first noun."""
+        """The first noun."""
         return self.text.split()[1]
 
     @property
     def verb(self) -> str:
-        """The one that agrees with the subject."""
+        """The verb form that agrees with the subject."""
         return VERBS[self.numbers[0]]
 
     @property
     def between(self) -> int:
-        """Nouns between subject and verb."""
+        """Number of nouns between subject and verb."""
         return len(self.numbers) - 1
 
     @property
     def attractors(self) -> int:
-        """Those of them that have the other number."""
+        """Number of nouns that do not have the number of the subject."""
         return sum(number != self.numbers[0] for number in self.numbers)
 
 
@@ -125,7 +124,7 @@ def _some(
 
 
 def draw_prefix(draw: Random, number: int, between: int, attractors: int) -> AgreementPrefix:
-    """``number`` is that of the subject: 0 singular, 1 plural."""
+    """Draw a prefix whose subject has this ``number``: 0 singular, 1 plural."""
     numbers = [1 - number] * attractors + [number] * (between - attractors)
     draw.shuffle(numbers)
     subject, *others = draw.sample(NOUNS, between + 1)
@@ -148,12 +147,12 @@ class AgreementSentence:
 
     @property
     def right(self) -> str:
-        """With the verb that agrees with the subject."""
+        """The sentence with the verb that agrees with the subject."""
         return self._with_verb(self.prefix.numbers[0])
 
     @property
     def wrong(self) -> str:
-        """With the verb of the other number."""
+        """The sentence with the verb of the other number."""
         return self._with_verb(1 - self.prefix.numbers[0])
 
     @property
@@ -163,12 +162,12 @@ class AgreementSentence:
 
     @property
     def distance(self) -> int:
-        """Words between subject and verb: all but "The" and the subject."""
+        """Number of words between subject and verb: all but "The" and the subject."""
         return len(self.prefix.text.split()) - 2
 
     @property
     def attractors(self) -> int:
-        """Nouns between them that have the other number."""
+        """Number of nouns between subject and verb that have the other number."""
         return self.prefix.attractors
 
     def _with_verb(self, number: int) -> str:
@@ -209,7 +208,7 @@ def agreement_sentences(each: int = 40, seed: int = 1) -> list[AgreementSentence
 
 
 def _tests(draw: Random, count: int, between: int, attractors: int) -> list[AgreementSentence]:
-    """Different ones, half of which have a singular subject."""
+    """Different sentences, half of which have a singular subject."""
     tests: dict[AgreementSentence, None] = {}
     while len(tests) < count:
         prefix = draw_prefix(draw, len(tests) % 2, between, attractors)
@@ -219,7 +218,7 @@ def _tests(draw: Random, count: int, between: int, attractors: int) -> list[Agre
 
 
 def _text(draw: Random) -> Iterator[str]:
-    """Sentences without end."""
+    """Endless sentences of the training text."""
     while True:
         between, number = draw.choice(TEXT_BETWEEN), draw.randrange(2)
         prefix = draw_prefix(draw, number, between, draw.randrange(between + 1))

@@ -2,7 +2,7 @@
 
 In a recurrent network the gradient of the final state passes through every state in between and
 shrinks at each (Bengio et al., 1994); with attention it reaches each token directly. The final
-state of a classifier is the pooled one, that of a language model the state of the last token.
+state of a classifier is the pooled state, of a language model the state of the last token.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -152,7 +152,7 @@ def _readable(model: Model, texts: list[str]) -> list[list[int]]:
 
 
 def _untrained(model: Model, *key: int) -> nn.Module:
-    """The same architecture with the weights that training by this key begins with."""
+    """The architecture of a model with the random weights of a key of seeds."""
     seed_everything(*key)
     return model.facts.build().eval().to(model.device)
 
@@ -239,5 +239,5 @@ def study_readers(
 def _accuracy(model: Model, prefixes: Sequence[AgreementPrefix]) -> float:
     """Percentage of prefixes whose verb is predicted."""
     predictions = model.predict([prefix.text for prefix in prefixes])
-    pairs = zip(predictions, prefixes, strict=True)
-    return 100 * sum(one.label == prefix.verb for one, prefix in pairs) / len(prefixes)
+    right = [one.label == prefix.verb for one, prefix in zip(predictions, prefixes, strict=True)]
+    return 100 * (sum(right) / len(right))

@@ -46,7 +46,7 @@ class Expression:
     english: tuple[tuple[str, str], ...]
     german: tuple[tuple[str, str], ...]
     inner: bool
-    """It stands beside the verb (often, already), not at either end of the sentence."""
+    """Whether it stands beside the verb (often, already), not at either end of the sentence."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -203,7 +203,7 @@ def german_verb(text: str) -> GermanVerb:
 
 
 def plural_of(word: str) -> str:
-    """Also the third person of a verb: the spelling rule is the same."""
+    """The plural of a noun, or the third person of a verb: the spelling rule is the same."""
     if re.search(r"(s|x|ch|sh|o)$", word):
         return word + "es"
     return re.sub(r"(?<![aeiou])y$", "ie", word) + "s"

@@ -3,31 +3,8 @@
 from dataclasses import dataclass, replace
 from random import Random
 
-from regard.tour.toy_language.lexicon import (
-    ACTS,
-    ALREADY,
-    AT_HOME,
-    COLOURS,
-    EXCESSIVE,
-    FUTURE,
-    HABITS,
-    HOMEWARD,
-    HUMAN,
-    NAMES,
-    NOW,
-    OFTEN,
-    PAST,
-    PEOPLE,
-    QUALITIES,
-    SOON,
-    TO_WHERE,
-    WHERE,
-    Adjective,
-    Case,
-    Expression,
-    Noun,
-    Verb,
-)
+from regard.tour.toy_language import lexicon
+from regard.tour.toy_language.lexicon import Adjective, Case, Expression, Noun, Verb
 from regard.tour.toy_language.tree import (
     Both,
     Clause,
@@ -45,12 +22,12 @@ SINGULAR = ("the", "the", "the", "the", "a", "a", "a", "this")
 PLURAL = ("the", "the", "the", "two", "two", "three", "many", "this")
 FAMILIAR = ("my", "my", "our", "his", "her")
 POSSESSIVE = {"I": "my", "he": "his", "she": "her", "we": "our", "they": "their"}
-_PEOPLE, _NAMES = tuple(PEOPLE.values()), tuple(NAMES.items())
+_PEOPLE, _NAMES = tuple(lexicon.PEOPLE.values()), tuple(lexicon.NAMES.items())
 
 
 def draw_subject(dice: Random, pool: tuple[Noun, ...]) -> Nominal:
     noun, roll = dice.choice(pool), dice.random()
-    if noun.kind in HUMAN:
+    if noun.kind in lexicon.HUMAN:
         if roll < 0.18:
             return Pronoun(dice.choice(("I", "he", "she", "we", "they")))
         if roll < 0.28:
@@ -65,7 +42,7 @@ def draw_other(dice: Random, pool: tuple[Noun, ...], of: Nominal, known: bool = 
     noun, own, roll = dice.choice(pool), noun_of(of), dice.random()
     if noun is own:
         noun = dice.choice([noun for noun in pool if noun is not own])
-    if noun.kind in HUMAN:
+    if noun.kind in lexicon.HUMAN:
         if roll < 0.12:
             mine = isinstance(of, Pronoun) and of.english in ("I", "we")
             return Pronoun(dice.choice(("he", "she", "they") if mine else tuple(POSSESSIVE)))
@@ -98,14 +75,14 @@ def noun_phrase(
             return NounPhrase(noun, possessive(of), plural, adjective)
         if roll < 0.2:
             return NounPhrase(noun, "", plural, adjective, owner=owner(dice, of))
-    if noun.kind in HUMAN and roll < 0.04 and not known:
+    if noun.kind in lexicon.HUMAN and roll < 0.04 and not known:
         return NounPhrase(noun, "every", False, adjective)
     determiners = KNOWN if known else PLURAL if plural else SINGULAR
     return NounPhrase(noun, dice.choice(determiners), plural, adjective)
 
 
 def quality(dice: Random, noun: Noun) -> Adjective | None:
-    qualities = QUALITIES.get(noun.kind, ())
+    qualities = lexicon.QUALITIES.get(noun.kind, ())
     return dice.choice(qualities) if qualities and dice.random() < 0.2 else None
 
 
@@ -149,10 +126,10 @@ def spot(dice: Random, groups: tuple[str, ...]) -> Place | Expression:
     """in the garden · on the bank of the river · at home."""
     group = dice.choice(groups)
     if group == "home" and dice.random() < 0.3:
-        return AT_HOME
-    english, german, noun = dice.choice(WHERE[group])
+        return lexicon.AT_HOME
+    english, german, noun = dice.choice(lexicon.WHERE[group])
     if group == "shore":
-        _, _, water = dice.choice(WHERE["water"])
+        _, _, water = dice.choice(lexicon.WHERE["water"])
         return Place(english, german, "dative", NounPhrase(noun, owner=NounPhrase(water)))
     return Place(english, german, "dative", location(dice, noun))
 
@@ -160,8 +137,8 @@ def spot(dice: Random, groups: tuple[str, ...]) -> Place | Expression:
 def goal(dice: Random, groups: tuple[str, ...]) -> Place | Expression:
     """into the garden · to the train station · home."""
     if dice.random() < 0.1:
-        return HOMEWARD
-    english, german, noun = dice.choice(TO_WHERE[dice.choice(groups)])
+        return lexicon.HOMEWARD
+    english, german, noun = dice.choice(lexicon.TO_WHERE[dice.choice(groups)])
     case: Case = "dative" if german == "zu" else "accusative"
     return Place(english, german, case, location(dice, noun))
 
@@ -178,14 +155,14 @@ COUNTED = ("two", "three", "many", "every")
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a clause already knows when it is drawn."""
+    """Facts about a clause that are fixed before it is drawn."""
 
     depth: int = 0
     past: bool = False
-    """It must be told in the past."""
+    """Whether the tense must be past."""
     subject: Nominal | None = None
     noun: Noun | None = None
-    """What the given subject stands for; None for people at large."""
+    """The noun of the subject; None for people at large."""
 
 
 def begin(dice: Random, scene: Scene, verbs: dict[str, Verb], styles: tuple[str, ...]) -> Clause:
@@ -211,19 +188,19 @@ def moment(dice: Random, style: str, verb: Verb) -> tuple[Tense, Expression | No
         return "perfect", None  # they read: nobody could see that it is past
     match style:
         case "habit":
-            return "present", maybe(1.0, OFTEN, HABITS)
+            return "present", maybe(1.0, lexicon.OFTEN, lexicon.HABITS)
         case "often":
-            return "present", maybe(1.0, OFTEN)
+            return "present", maybe(1.0, lexicon.OFTEN)
         case "now":
-            return "progressive", maybe(0.4, NOW)
+            return "progressive", maybe(0.4, lexicon.NOW)
         case "past":
-            return "past", maybe(0.5, PAST)
+            return "past", maybe(0.5, lexicon.PAST)
         case "perfect":
-            return "perfect", maybe(0.5, ALREADY)
+            return "perfect", maybe(0.5, lexicon.ALREADY)
         case "future":
-            return dice.choice(COMING), maybe(0.5, FUTURE, FUTURE, SOON)
+            return dice.choice(COMING), maybe(0.5, lexicon.FUTURE, lexicon.FUTURE, lexicon.SOON)
         case "plan":
-            return dice.choice(PLANS), maybe(0.25, FUTURE)
+            return dice.choice(PLANS), maybe(0.25, lexicon.FUTURE)
         case "like":
             return "like to", None
     return "present", None
@@ -239,7 +216,7 @@ def with_object(dice: Random, clause: Clause) -> Clause:
 
 
 def with_place(dice: Random, clause: Clause) -> Clause:
-    must = clause.verb is ACTS["sit"]
+    must = clause.verb is lexicon.ACTS["sit"]
     if clause.verb.places and (must or dice.random() < 0.5):
         return replace(clause, place=spot(dice, clause.verb.places))
     return clause
@@ -250,8 +227,8 @@ def described(dice: Random, clause: Clause, qualities: tuple[Adjective, ...]) ->
     quality, subject = dice.choice(qualities), clause.subject
     if isinstance(subject, NounPhrase):
         subject = replace(subject, adjective=None)  # no sad man is sad
-    degrees = ("very", "too", "") if quality in EXCESSIVE else ("very", "")
-    degree = "" if clause.negative or quality in COLOURS else dice.choice(degrees)
+    degrees = ("very", "too", "") if quality in lexicon.EXCESSIVE else ("very", "")
+    degree = "" if clause.negative or quality in lexicon.COLOURS else dice.choice(degrees)
     return replace(clause, subject=subject, predicate=quality, degree=degree)
 
 
@@ -265,7 +242,7 @@ def timeless(clause: Clause) -> Clause:
 
 
 def is_late(time: Expression | None) -> bool:
-    """It stands at the end of an English clause, unless it is fronted."""
+    """Whether an expression of time ends an English clause, unless it is fronted."""
     return time is not None and not time.inner
 
 
