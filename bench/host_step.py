@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.data.toy_language import corpus, write
+from regard.tour.toy_language.corpus import corpus, write
 from regard.training.distributed import World
 from regard.training.dry_run import NoCheckpoints
 from regard.training.loop import Job, train

@@ -12,14 +12,7 @@ import regard.ground.machine  # noqa: F401 first: torch reads what is hidden whe
 
 if TYPE_CHECKING:
     from regard.api import Model, load
-    from regard.data.agreement import AgreementPrefix
-    from regard.data.agreement_sentences import (
-        AgreementSentence,
-        AgreementText,
-        agreement_sentences,
-        make_agreement_text,
-    )
-    from regard.ground.batch import TokenRow
+    from regard.ground.batch import TokenRow, pack
     from regard.ground.errors import BadInput
     from regard.ground.layout import Layout
     from regard.ground.tape import Tape, forced_row, without_head
@@ -30,9 +23,8 @@ if TYPE_CHECKING:
     from regard.inside.attention.induction import InductionScores
     from regard.inside.attention.rollout import RolloutMap
     from regard.inside.attention.word_weights import WordWeights
-    from regard.inside.studies.agreement import AgreementScores, VerbChoice
-    from regard.inside.studies.agreement_table import AgreementTable
     from regard.inside.vectors.nearest import Neighbour, neighbours
+    from regard.inside.views.line_chart import Chart, ChartLine, Report, spread
     from regard.metrics.bleu import bleu
     from regard.metrics.translation import MetricScore
     from regard.models.encoder_decoder import EncoderDecoder
@@ -48,6 +40,19 @@ if TYPE_CHECKING:
     from regard.search.hypothesis import Hypothesis
     from regard.search.mbr import MinimumRisk
     from regard.search.sample import Sample
+    from regard.studies.agreement import (
+        AgreementScores,
+        AgreementTable,
+        VerbChoice,
+        score_agreement,
+    )
+    from regard.studies.agreement_data import (
+        AgreementPrefix,
+        AgreementSentence,
+        AgreementText,
+        agreement_sentences,
+        make_agreement_text,
+    )
     from regard.tasks.inference.classifier import (
         LabelPrediction,
         MultiLabelPrediction,
@@ -59,6 +64,7 @@ if TYPE_CHECKING:
     from regard.tasks.question_answering import AnswerPrediction, AnswerSpan
     from regard.tasks.runners.generator import Generation
     from regard.tasks.runners.translator import Translation
+    from regard.training.loop import seed_everything
     from regard.training.loop.events import (
         DevEvent,
         EndEvent,
@@ -86,6 +92,8 @@ __all__ = [
     "AttentionView",
     "BadInput",
     "Beam",
+    "Chart",
+    "ChartLine",
     "ChoicePrediction",
     "DevEvent",
     "Diverse",
@@ -109,6 +117,7 @@ __all__ = [
     "NumberPrediction",
     "Paper",
     "Recipe",
+    "Report",
     "ReportEvent",
     "RolloutMap",
     "Sample",
@@ -133,20 +142,17 @@ __all__ = [
     "load",
     "make_agreement_text",
     "neighbours",
+    "pack",
+    "score_agreement",
+    "seed_everything",
+    "spread",
     "train",
     "without_head",
 ]
 
 _NAMES = {
     "regard.api": ("Model", "load"),
-    "regard.data.agreement": ("AgreementPrefix",),
-    "regard.data.agreement_sentences": (
-        "AgreementSentence",
-        "AgreementText",
-        "agreement_sentences",
-        "make_agreement_text",
-    ),
-    "regard.ground.batch": ("TokenRow",),
+    "regard.ground.batch": ("TokenRow", "pack"),
     "regard.ground.errors": ("BadInput",),
     "regard.ground.layout": ("Layout",),
     "regard.ground.tape": ("Tape", "forced_row", "without_head"),
@@ -157,9 +163,8 @@ _NAMES = {
     "regard.inside.attention.induction": ("InductionScores",),
     "regard.inside.attention.rollout": ("RolloutMap",),
     "regard.inside.attention.word_weights": ("WordWeights",),
-    "regard.inside.studies.agreement": ("AgreementScores", "VerbChoice"),
-    "regard.inside.studies.agreement_table": ("AgreementTable",),
     "regard.inside.vectors.nearest": ("Neighbour", "neighbours"),
+    "regard.inside.views.line_chart": ("Chart", "ChartLine", "Report", "spread"),
     "regard.metrics.bleu": ("bleu",),
     "regard.metrics.translation": ("MetricScore",),
     "regard.models.encoder_decoder": ("EncoderDecoder",),
@@ -175,6 +180,19 @@ _NAMES = {
     "regard.search.hypothesis": ("Hypothesis",),
     "regard.search.mbr": ("MinimumRisk",),
     "regard.search.sample": ("Sample",),
+    "regard.studies.agreement": (
+        "AgreementScores",
+        "AgreementTable",
+        "VerbChoice",
+        "score_agreement",
+    ),
+    "regard.studies.agreement_data": (
+        "AgreementPrefix",
+        "AgreementSentence",
+        "AgreementText",
+        "agreement_sentences",
+        "make_agreement_text",
+    ),
     "regard.tasks.inference.classifier": (
         "LabelPrediction",
         "MultiLabelPrediction",
@@ -186,6 +204,7 @@ _NAMES = {
     "regard.tasks.question_answering": ("AnswerPrediction", "AnswerSpan"),
     "regard.tasks.runners.generator": ("Generation",),
     "regard.tasks.runners.translator": ("Translation",),
+    "regard.training.loop": ("seed_everything",),
     "regard.training.loop.events": (
         "DevEvent",
         "EndEvent",

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data.agreement_sentences import AgreementSentence
 from regard.ground.batch import Ids
 from regard.ground.checks import check_whole, listed
 from regard.ground.device import device_named
@@ -23,7 +22,6 @@ from regard.inside.attention.induction import InductionScores
 from regard.inside.attention.look import look, score_induction
 from regard.inside.attention.record import tape_names
 from regard.inside.attention.view import View
-from regard.inside.studies.agreement import AgreementScores, score_agreement
 from regard.metrics.alignment import Links
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.formats import folder as folders
@@ -349,10 +347,6 @@ class Model:
         occurrences (Olsson et al., 2022). With ``repeat``, the model reads all tokens twice.
         """
         return score_induction(self.runner, self.facts, self.tokenizer, text, repeat=repeat)
-
-    def agreement(self, sentences: Iterable[AgreementSentence] | None = None) -> AgreementScores:
-        """How often a language model chooses the right verb; default: ``agreement_sentences()``."""
-        return score_agreement(self.encoder, sentences)
 
     @property
     def alignment_method(self) -> AlignmentMethod:

@@ -40,7 +40,7 @@ def test_models_of_your_own(gpt2, tmp_path):
         "agreement", gpt2, "--sentences", 2, "--device", "cpu", "--json"
     ).stdout.splitlines()
     sentences = regard.agreement_sentences(2)
-    expected = regard.load(gpt2, "cpu").agreement(sentences).to_json()
+    expected = regard.score_agreement(regard.load(gpt2, "cpu"), sentences).to_json()
     assert json.loads(line) == {"model": str(gpt2), **expected}
 
 

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 import regard
-from regard.cli.runs.recency_study import classifier_form
-from regard.metrics.spread import spread
+from regard import spread
 from regard.models.facts import change
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.heads import NextTokenHead
 from regard.models.papers import zaremba
+from regard.studies.recency import table_caption
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from small_bert import model as bert
 from verb import run
@@ -60,8 +60,8 @@ def test_options_of_the_four_models_cannot_be_used_with_a_folder(texts, options)
 def test_seeds_are_a_sample_and_one_has_no_spread():
     assert spread([90.0, 92.0]) == "91.0 ± 1.4"  # √2, not 1
     assert spread([90.0]) == "90.0"
-    assert "one seed" in classifier_form(1) and "±" not in classifier_form(1)
-    assert "3 seeds ±" in classifier_form(3)
+    assert "one seed" in table_caption(1) and "±" not in table_caption(1)
+    assert "3 seeds ±" in table_caption(3)
 
 
 @pytest.mark.parametrize(("head", "reason"), [("one", "special tokens"), ("words", "no pooled")])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import regard
 from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
@@ -17,7 +18,7 @@ FLOORS = {
     **dict.fromkeys(["objectives", "decoding", "search"], 3),
     "tasks": 4,
     **dict.fromkeys(["training", "inside"], 5),
-    **dict.fromkeys(["cli", "serving", "studio", "tour"], TOP),
+    **dict.fromkeys(["cli", "serving", "studio", "tour", "studies"], TOP),
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
@@ -62,6 +63,15 @@ def test_imports_go_down():
         dotted(path): too_high(path.read_text(encoding="utf-8"), dotted(path)) for path in MODULES
     }
     assert {module: names for module, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize("study", ["agreement", "agreement_data", "recency"])
+def test_studies_need_public_names_alone(study):
+    """Whoever writes a study of their own can do the same with ``from regard import``."""
+    path = PACKAGE / "studies" / f"{study}.py"
+    names = [name for name in imported(path.read_text(), dotted(path)) if "regard" in name]
+    own = [name for name in names if name.startswith("regard.studies.")]
+    assert {*names} - {*own} <= {f"regard.{name}" for name in regard.__all__}
 
 
 def test_every_folder_has_a_floor():

@@ -8,12 +8,12 @@ import torch
 
 from regard.api import Model, load
 from regard.cli.io.console import note, print_json, print_line
-from regard.data.toy_language import corpus
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json
 from regard.inside import hf_reference, parity
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.formats.folder import WITHOUT_HEADS
+from regard.tour.toy_language.corpus import corpus
 
 SENTENCES = 8
 TEXTS = "ids of texts"

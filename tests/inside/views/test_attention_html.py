@@ -22,9 +22,9 @@ from regard.inside.attention.image_attention import ImageAttention
 from regard.inside.attention.induction import InductionScores
 from regard.inside.attention.rollout import RolloutMap
 from regard.inside.attention.word_weights import WordWeights
-from regard.inside.studies.gradient_reach import GradientReach
 from regard.inside.views import attention_html
 from regard.inside.views.escape import escape_controls
+from regard.inside.views.line_chart import Report
 from regard.tasks.inference.classifier import LabelPrediction
 from regard.tasks.runners.labelled_image import LabelledImage
 
@@ -217,7 +217,7 @@ PAGES = {
     "image": image_example(),
     "words": WordWeights(None, ("a", "b"), np.array([0.3, 0.7])),
     "induction": InductionScores("a a", (np.array([0.1, 0.9]),), 1, 0.5),
-    "gradients": GradientReach("gradients", {}),
+    "report": Report("report"),
 }
 
 

@@ -60,9 +60,8 @@ def agreement(
     Example: regard agreement gpt2 runs/awd-lstm-wikitext2/model --html agreement.html
     """
     from regard.api import load
-    from regard.cli.runs.agreement_study import study_models
-    from regard.data.agreement_sentences import agreement_sentences
-    from regard.inside.studies.agreement_table import AgreementTable
+    from regard.studies.agreement import AgreementTable, score_agreement, study_models
+    from regard.studies.agreement_data import agreement_sentences
 
     unused = OF_STUDY if models else OF_MODELS
     if names := [f"--{one}" for one in unused if was_given(context, one)]:
@@ -72,13 +71,14 @@ def agreement(
     if models:
         scores = {}
         for name in dict.fromkeys(models):
-            scores[name] = [load(name, device, precision=precision).agreement(tests)]
+            model = load(name, device, precision=precision)
+            scores[name] = [score_agreement(model, tests)]
             if remark := scores[name][0].remark:
                 note(f"{name}: {remark}")
         table = AgreementTable.of(scores)
     else:
         with lock_vacant(out):
-            table = study_models(out, tests, device, seeds, quick)
+            table = study_models(out, tests, device, seeds, quick, note)
     if as_json:
         for record in table.records():
             print_json(record)

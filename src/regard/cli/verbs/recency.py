@@ -21,7 +21,6 @@ from regard.cli.options import (
 )
 from regard.data.files.text_files import name_of, read_lines
 from regard.ground.errors import BadInput
-from regard.ground.files import write_text
 from regard.ground.lock import lock_vacant
 
 OF_MODEL, OF_STUDY = ("html", "max_length", "compare"), ("out", "seeds", "quick")
@@ -60,8 +59,7 @@ def recency(
     Example: regard recency --out runs/recency --seeds 3
     """
     from regard.api import load
-    from regard.cli.runs import recency_study as study
-    from regard.ground.device import device_named
+    from regard.studies import recency as study
 
     unused = OF_STUDY if model is not None else OF_MODEL
     if names := [f"--{one.replace('_', '-')}" for one in unused if was_given(context, one)]:
@@ -74,19 +72,20 @@ def recency(
             where = f"{name_of(file)}:{number}"
             words = loaded[model].encoder.text.words
             check_length((text,), words, max_length or MAX_TOKENS, where, special=0)
-        shown = study.study_models(loaded, texts)
-        study.print_distances(shown, as_json)
-        write_page(html, shown.html)
+        curves, report = study.compare_models(loaded, texts)
+        if as_json:
+            for record in study.distance_records(curves):
+                print_json(record)
+        else:
+            print_table(*study.distance_table(curves))
+        write_page(html, report.html)
         return
     with lock_vacant(out):
-        shown, records = study.study_readers(out, device_named(device), seeds, quick)
-        for name in shown.charts:
-            write_text(out / f"{name}.svg", shown.svg(name))
-        write_text(out / "recency.html", shown.html())
+        report, records = study.study_readers(out, device, seeds, quick, note)
     if as_json:
         for record in records:
             print_json(record)
     else:
-        print_table(shown.columns, shown.rows)
-        OUT.print(study.classifier_form(seeds), markup=False)
+        print_table(report.columns, report.rows)
+        OUT.print(report.notes[0], markup=False)
     note(f"{out / 'recency.html'}: the table, and gradient norm by distance")

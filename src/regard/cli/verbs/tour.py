@@ -19,7 +19,7 @@ def tour(
 
     Example: regard tour --out runs/tour
     """
-    from regard.cli.runs.tour_steps import run_tour
+    from regard.tour.steps import run_tour
 
     if not run_tour(out, quick):
         raise typer.Exit(1)

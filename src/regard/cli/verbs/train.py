@@ -65,9 +65,9 @@ def train(
     Example: regard train tour --data runs/tour/corpus --out runs/mine --budget 2m
     """
     from regard.cli.runs.dry_run import dry_run
-    from regard.cli.runs.ladder import LadderRun, train_ladder
     from regard.cli.runs.seeds import train_seeds
     from regard.cli.runs.training import evaluate_run, train_run
+    from regard.studies.ladder import LadderRun, train_ladder
     from regard.training.distributed import World
     from regard.training.recipe import read
     from regard.training.recipe_files import find

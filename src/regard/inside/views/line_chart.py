@@ -1,11 +1,13 @@
-"""A line chart as a standalone SVG; each line has its name at its right end."""
+"""Line charts as standalone SVG, and reports: pages with a table, charts and notes."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
+from statistics import mean, stdev
 
 from regard.inside.views.escape import clip, escape_line
+from regard.inside.views.html import HTMLPage, report_page
 from regard.inside.views.svg import (
     INK,
     MARGIN,
@@ -45,38 +47,66 @@ class ChartLine:
     points: Sequence[tuple[float, float]]
 
 
-def draw_chart(
-    title: str,
-    across: str,
-    up: str,
-    ticks: Sequence[tuple[float, str]],
-    lines: Sequence[ChartLine],
-    colours: ChartColours = PRINT_COLOURS,
-    *,
-    decades: bool = False,
-) -> str:
-    """``ticks`` are on the x-axis; the y-axis starts at 0, or is logarithmic with ``decades``."""
-    lines = [line for line in lines if line.points]
-    values = [y for line in lines for _, y in line.points]
-    heights = _powers(values) if decades else _steps(values)
-    scale = math.log10 if decades else float
-    floor, top = scale(heights[0]), scale(heights[-1])
-    positions = [x for x, _ in ticks] or [0.0, 1.0]
-    first, last = min(positions), max(positions)
+@dataclass(frozen=True)
+class Chart:
+    """A line chart, drawn as SVG; each line has its name at its right end.
 
-    def at(x: float, y: float) -> tuple[float, float]:
-        wide, high = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-        share = 0.5 if first == last else (x - first) / (last - first)
-        return LEFT + share * wide, HEIGHT - BOTTOM - high * (scale(y) - floor) / (top - floor)
+    ``ticks`` are (position, text) on the x-axis, and ``across`` and ``up`` the names of the axes.
+    The y-axis starts at 0, or is logarithmic with ``decades``.
+    """
 
-    heading = escape(escape_line(title))
-    parts = [
-        svg_background(colours.paper),
-        f'<text x="{MARGIN}" y="{MARGIN + TITLE}" font-size="{TITLE}">{heading}</text>',
-        *_axes(across, up, ticks, heights, at, colours),
-        *_lines(lines, at, colours),
-    ]
-    return svg_element(title, WIDTH, HEIGHT, parts, colours.ink)
+    title: str
+    across: str
+    up: str
+    ticks: Sequence[tuple[float, str]]
+    lines: Sequence[ChartLine]
+    decades: bool = False
+
+    def svg(self, colours: ChartColours = PRINT_COLOURS) -> str:
+        """The standalone SVG, in the colours of print or of the page around it."""
+        lines = [line for line in self.lines if line.points]
+        values = [y for line in lines for _, y in line.points]
+        heights = _powers(values) if self.decades else _steps(values)
+        scale = math.log10 if self.decades else float
+        floor, top = scale(heights[0]), scale(heights[-1])
+        positions = [x for x, _ in self.ticks] or [0.0, 1.0]
+        first, last = min(positions), max(positions)
+
+        def at(x: float, y: float) -> tuple[float, float]:
+            wide, high = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+            share = 0.5 if first == last else (x - first) / (last - first)
+            return LEFT + share * wide, HEIGHT - BOTTOM - high * (scale(y) - floor) / (top - floor)
+
+        heading = escape(escape_line(self.title))
+        parts = [
+            svg_background(colours.paper),
+            f'<text x="{MARGIN}" y="{MARGIN + TITLE}" font-size="{TITLE}">{heading}</text>',
+            *_axes(self.across, self.up, self.ticks, heights, at, colours),
+            *_lines(lines, at, colours),
+        ]
+        return svg_element(self.title, WIDTH, HEIGHT, parts, colours.ink)
+
+
+@dataclass(frozen=True)
+class Report(HTMLPage):
+    """A table, charts by name and notes as one offline HTML page, which notebooks show."""
+
+    title: str
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    charts: Mapping[str, Chart] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    def html(self) -> str:
+        charts = [chart.svg(PAGE_COLOURS) for chart in self.charts.values()]
+        return report_page(self.title, self.columns, self.rows, charts, self.notes)
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean ± sample standard deviation of a score over several seeds, as text; or its one value."""
+    if len(values) == 1:
+        return f"{values[0]:.1f}"
+    return f"{mean(values):.1f} ± {stdev(values):.1f}"
 
 
 def _steps(values: Sequence[float]) -> list[float]:

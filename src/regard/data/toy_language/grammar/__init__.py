@@ -1,1 +1,0 @@
-"""Syntax trees, and their realisation in English and in German."""

@@ -1,1 +1,0 @@
-"""The bilingual lexicon: tables with an entry on each line."""

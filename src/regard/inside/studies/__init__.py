@@ -1,1 +1,0 @@
-"""Models compared: on the same data, by agreement, by how far back gradients reach."""

@@ -1,0 +1,1 @@
+"""Studies: models trained on the same data and compared; they prove the public names of regard."""

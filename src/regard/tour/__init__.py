@@ -1,0 +1,1 @@
+"""``regard tour``: a model trained, measured and inspected on a toy language."""
