@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-BASE = "15883ee20ddcc499919363d371522047c0723979"  # after the redraw
+BASE = "a067373b484d8337d9974abc5dff1415d38f361d"  # before the redraw into fewer places
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "regard-safety-net"
 
 
