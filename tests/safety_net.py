@@ -3,11 +3,13 @@
 python tests/safety_net.py record OUT.json [--only NAME ...]    what this tree computes and prints
 python tests/safety_net.py compare BASE.json NEW.json           one line for each entry that differs
 python tests/safety_net.py check [--base COMMIT] [--only ...]   this tree against an earlier commit
+python tests/safety_net.py freeze FOLDER                        folders and listings of this tree
 
 Recorded are, for a small run of every kind, the gradients of the first step, all losses and the
 weights at the end, on one thread in fp32; and what every verb prints on small models. Names that
 change are told to ``safety/weights.py`` (parameters), ``safety/recipes.py`` (keys of recipes),
 ``safety/commands.py`` (verbs, options, keys of JSON) and ``safety/adapter.py`` (the package).
+``tests/test_frozen.py`` reads what was frozen at the base commit, ``safety/frozen``.
 """
 
 import argparse
@@ -21,7 +23,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-BASE = "15883ee20ddcc499919363d371522047c0723979"  # after the redraw
+BASE = "a067373b484d8337d9974abc5dff1415d38f361d"  # before the redraw into fewer places
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "regard-safety-net"
 
 
@@ -36,6 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
     compare.add_argument("new", type=Path)
     check = verbs.add_parser("check", help="compare this tree with an earlier commit")
     check.add_argument("--base", default=BASE, help=f"the commit; by default {BASE}")
+    freezer = verbs.add_parser("freeze", help="write folders that later commits must read")
+    freezer.add_argument("folder", type=Path)
     for each in (recorder, compare, check):
         each.add_argument("--only", nargs="+", default=["*"], help="entries, or patterns of them")
     asked = parser.parse_args(arguments)
@@ -46,6 +50,11 @@ def main(arguments: list[str] | None = None) -> int:
         record = record_all(asked.only)
         write(asked.out, record)
         return int(any("failed" in entry for entry in record["entries"].values()))
+    if asked.verb == "freeze":
+        from safety.freeze import freeze
+
+        freeze(asked.folder)
+        return 0
     if asked.verb == "check":
         return check_against(asked.base, asked.only)
     return show(read(asked.base), read(asked.new), asked.only)

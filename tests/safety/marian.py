@@ -15,10 +15,13 @@ WIDTH, INNER, HEADS, DEPTH = 16, 24, 2, 2
 PIECES = 60
 
 
-def write_marian(folder: Path, source: Path, target: Path) -> None:
-    """The folder of a translator between the languages of two files."""
+def write_marian(folder: Path, source: Path, target: Path, rule: str = "nmt_nfkc") -> None:
+    """The folder of a translator between the languages of two files.
+
+    ``rule`` is how SentencePiece normalises; all but "identity" store a table of 240 kB.
+    """
     folder.mkdir()
-    models = [_sentencepiece(text.read_text().splitlines()) for text in (source, target)]
+    models = [_sentencepiece(text.read_text().splitlines(), rule) for text in (source, target)]
     for name, model in zip(("source.spm", "target.spm"), models, strict=True):
         (folder / name).write_bytes(model)
     vocabulary = _vocabulary(models)
@@ -54,7 +57,7 @@ def write_marian(folder: Path, source: Path, target: Path) -> None:
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def _sentencepiece(lines: list[str]) -> bytes:
+def _sentencepiece(lines: list[str], rule: str) -> bytes:
     from sentencepiece import SentencePieceTrainer
 
     model = io.BytesIO()
@@ -64,6 +67,7 @@ def _sentencepiece(lines: list[str]) -> bytes:
         vocab_size=PIECES,
         hard_vocab_limit=False,
         model_type="unigram",
+        normalization_rule_name=rule,
         num_threads=1,
         minloglevel=2,
     )

@@ -1,0 +1,168 @@
+"""What was written before the redraw is read: models, half-done runs, stopped outputs, names.
+
+``python tests/safety_net.py freeze FOLDER`` wrote ``safety/frozen`` at the base commit. Answers of
+models, losses and results agree to the tolerances of ``closeness``, whatever the machine. Exact
+are: tensors and files that a model gives back when it is saved again; names; and on the kind of
+machine that froze them (torch, processor) the losses and weights of resumed runs, which are those
+of a run that was not stopped, and the bytes of continued outputs.
+"""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import regard
+from closeness import LARGE
+from safety import frozen_folders as frozen
+from safety.listings import LISTINGS
+
+# Names that the redraw changes: pattern in a frozen listing -> what it is now.
+RENAMED: dict[str, str] = {
+    r"Model\.agreement\(self, sentences=None\)": "score_agreement(model, sentences=None)",
+    r"(AgreementTable\.svg\(self, chart='distance'), colours\)": r"\1)",
+    r"(Paper\(.*, report='')\)": r"\1, kinds)",
+}
+# Lines of listings that are new on purpose, by patterns of the whole line.
+NEW: tuple[str, ...] = (
+    r"(Chart|ChartLine|Report)(\(|\.).*",  # what studies are made of
+    r"(pack|seed_everything|spread)\(.*",
+    r"AgreementTable\.report",
+    r"Paper\.kinds",
+)
+# Keys that a file of a saved folder may have since then: "config.json": {"task"}.
+NEW_KEYS: dict[str, set[str]] = {}
+
+MODELS = sorted(path.name for path in frozen.MODELS.iterdir() if path.is_dir())
+RUNS = sorted(path.stem for path in frozen.RUNS.glob("*.json"))
+STOPPED = sorted(path.name for path in frozen.PARTIAL.iterdir())
+NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]?\d+)?")
+
+
+def none_of(lines: list[str], what: str) -> None:
+    """Fail with one line for each difference, of at most twenty."""
+    if lines:
+        pytest.fail(f"{what}: {len(lines)} differences\n" + "\n".join(lines[:20]), pytrace=False)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_folder_is_read_and_written_as_before(name, tmp_path):
+    pytest.importorskip("PIL") if "vit" in name or "deit" in name else None
+    pytest.importorskip("h5py") if name.startswith("elmo") else None
+    folder = frozen.MODELS / name
+    stored = json.loads(folder.with_name(f"{name}.json").read_text())
+    model = regard.load(folder, "cpu")
+    answers = {verb: frozen.answer(model, verb, stored["inputs"]) for verb in frozen.VERBS}
+    refused = [verb for verb, value in answers.items() if value is None]
+    assert refused == stored["refused"]
+    answers = {verb: value for verb, value in answers.items() if value is not None}
+    tolerance = LARGE["rtol"], LARGE["atol"]
+    none_of([*frozen.differences("", stored["answers"], answers, *tolerance)], name)
+    model.save(tmp_path / "again", stored["format"])
+    none_of([*differing_files(folder, tmp_path / "again", stored)], f"{name}, saved again")
+
+
+def differing_files(folder: Path, again: Path, stored: dict) -> list[str]:
+    """A line for each file, tensor or key that does not come back."""
+    files = frozen.files_of(again)
+    lines = [f"{file}: is missing" for file in stored["saved"] if file not in files]
+    lines += [f"{file}: is new" for file in files if file not in stored["saved"]]
+    for file in set(stored["same"]) & files.keys():
+        old, new = frozen.content_of(folder / file), frozen.content_of(files[file])
+        if isinstance(new, dict):
+            new = {k: v for k, v in new.items() if k in old or k not in NEW_KEYS.get(file, set())}
+        lines += frozen.differences(file, old, new, 0.0, 0.0)
+    return lines
+
+
+@pytest.fixture(params=RUNS)
+def half_done(request, tmp_path):
+    """The recipe, a copy of the run folder, and what came of the run."""
+    run = tmp_path / "run"
+    shutil.copytree(frozen.RUNS / request.param, run)
+    stored = json.loads((frozen.RUNS / f"{request.param}.json").read_text())
+    return frozen.RUNS / "data" / f"{request.param}.toml", run, stored
+
+
+def test_a_half_done_run_goes_on(half_done, tmp_path):
+    recipe, run, stored = half_done
+    before = checkpoint_names(run)
+    losses = frozen.train(recipe, run, resume=True)
+    none_of([*frozen.differences("loss", stored["losses"], losses, 1e-4, 1e-4)], run.name)
+    assert checkpoint_names(run) == before
+    weights = frozen.weights_of(run)
+    assert weights.keys() == stored["weights"].keys()
+    if frozen.machine() == stored["machine"]:
+        assert losses == stored["losses"] and weights == stored["weights"]
+        whole = frozen.train(recipe, tmp_path / "whole")
+        assert whole[-len(losses) :] == losses
+        assert frozen.weights_of(tmp_path / "whole") == weights
+
+
+def checkpoint_names(run: Path) -> dict[str, list[str]]:
+    """The names of all tensors of the last checkpoint, by file."""
+    last = max((run / "checkpoints").glob("step-*"))
+    files = sorted(last.glob("*.safetensors"))
+    return {path.name: sorted(frozen.tensors_of(path)) for path in files}
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_a_stopped_output_is_continued(name, tmp_path):
+    folder = frozen.PARTIAL / name
+    stored = json.loads((folder / "command.json").read_text())
+    files = frozen.continue_output(folder, frozen.MODELS, tmp_path / "work")
+    assert [*files] == [stored["out"]]
+    (expected,) = folder.glob("expected.*")
+    if frozen.machine() == stored["machine"]:
+        assert files[stored["out"]] == expected.read_bytes()
+    elif expected.suffix == ".npy":
+        vectors = np.load(tmp_path / "work" / stored["out"])
+        np.testing.assert_allclose(vectors, np.load(expected), **LARGE)
+    else:
+        lines = files[stored["out"]].decode().splitlines()
+        none_of(differing_lines(expected.read_text().splitlines(), lines), name)
+
+
+def differing_lines(old: list[str], new: list[str]) -> list[str]:
+    """Lines that differ in more than the last digits of numbers."""
+    if len(old) != len(new):
+        return [f"{len(old)} lines → {len(new)}"]
+    return [
+        f"{before}\n   → {now}"
+        for before, now in zip(old, new, strict=True)
+        if NUMBER.sub("#", before) != NUMBER.sub("#", now)
+        or not np.allclose(numbers(before), numbers(now), rtol=1e-3, atol=0.011)
+    ]
+
+
+def numbers(line: str) -> list[float]:
+    return [float(number) for number in NUMBER.findall(line)]
+
+
+@pytest.mark.parametrize("name", [name for name in LISTINGS if name != "outputs"])
+def test_names_are_those_of_before(name):
+    old = [renamed(line) for line in (frozen.FROZEN / f"{name}.txt").read_text().splitlines()]
+    new = [line for line in LISTINGS[name]() if not any(re.fullmatch(one, line) for one in NEW)]
+    lines = [f"missing: {line}" for line in old if line not in set(new)]
+    lines += [f"new:     {line}" for line in new if line not in set(old)]
+    none_of(lines, name)
+
+
+def renamed(line: str) -> str:
+    for pattern, replacement in RENAMED.items():
+        line = re.sub(pattern, replacement, line)
+    return line
+
+
+def test_verbs_print_what_they_printed(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    pytest.importorskip("PIL")
+    by_command: dict[str, tuple[list[str], list[str]]] = {}
+    stored = (frozen.FROZEN / "outputs.txt").read_text().splitlines()
+    for place, lines in enumerate((map(renamed, stored), LISTINGS["outputs"]())):
+        for line in lines:
+            by_command.setdefault(line.partition(": ")[0], ([], []))[place].append(line)
+    none_of([line for both in by_command.values() for line in differing_lines(*both)], "outputs")
