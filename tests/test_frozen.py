@@ -17,6 +17,7 @@ import pytest
 
 import regard
 from closeness import LARGE
+from regard.cli.io.console import OUT
 from safety import frozen_folders as frozen
 from safety.listings import LISTINGS
 
@@ -129,7 +130,7 @@ def test_a_stopped_output_is_continued(name, tmp_path):
 def differing_lines(old: list[str], new: list[str]) -> list[str]:
     """Lines that differ in more than the last digits of numbers."""
     if len(old) != len(new):
-        return [f"{len(old)} lines → {len(new)}"]
+        return [f"{(old or new)[0][:60]}: {len(old)} lines → {len(new)}"]
     return [
         f"{before}\n   → {now}"
         for before, now in zip(old, new, strict=True)
@@ -159,6 +160,7 @@ def renamed(line: str) -> str:
 
 def test_verbs_print_what_they_printed(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(OUT, "_width", 100)  # of a terminal that an earlier test opened
     pytest.importorskip("PIL")
     by_command: dict[str, tuple[list[str], list[str]]] = {}
     stored = (frozen.FROZEN / "outputs.txt").read_text().splitlines()
