@@ -36,13 +36,15 @@ from regard.inside.alignment.bidirectional import (
 )
 from regard.inside.alignment.record_translator import record
 from regard.metrics.alignment import (
+    HOW,
     GoldLinks,
     Links,
     alignment_error_rate,
+    flipped,
     parse_gold,
     parse_pharaoh,
+    symmetrised,
 )
-from regard.metrics.symmetrise import HOW, flipped, symmetrised
 from regard.text.words import spaced_spans
 
 Pairs = list[tuple[str, str]]

@@ -7,7 +7,7 @@ import torch
 
 import regard
 from regard.cli.runs.recency_study import classifier_form
-from regard.metrics.spread import spread
+from regard.metrics.intervals import spread
 from regard.models.facts import NextTokenHead, change
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import zaremba

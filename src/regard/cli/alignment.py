@@ -16,8 +16,14 @@ from regard.inside.alignment.align import AlignmentMethod, PairAttention, choose
 from regard.inside.alignment.bidirectional import choose_agreeing_methods, multiply_directions
 from regard.inside.alignment.record_translator import WINDOW, record
 from regard.inside.alignment.record_translator import align as extract
-from regard.metrics.alignment import AlignmentScore, GoldLinks, Links, alignment_error_rate
-from regard.metrics.symmetrise import flipped, symmetrised
+from regard.metrics.alignment import (
+    AlignmentScore,
+    GoldLinks,
+    Links,
+    alignment_error_rate,
+    flipped,
+    symmetrised,
+)
 from regard.text.words import Spans
 
 GoldPairs = tuple[Pairs, list[GoldLinks]]

@@ -15,7 +15,7 @@ from regard.inside.alignment.bidirectional import (
     choose_agreeing_methods,
     multiply_directions,
 )
-from regard.metrics.symmetrise import flipped
+from regard.metrics.alignment import flipped
 
 TARGETS, SOURCES = 5, 4
 

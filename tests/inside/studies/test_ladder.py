@@ -7,8 +7,7 @@ import pytest
 
 from regard.inside.studies.ladder import Ladder, LadderResult
 from regard.inside.views.line_chart import ChartLine, draw_chart
-from regard.metrics.by_length import LengthBucket
-from regard.metrics.translation import MetricScore
+from regard.metrics.translation import LengthBucket, MetricScore
 
 
 def score(value: float) -> MetricScore:

@@ -20,7 +20,7 @@ from regard.ground.errors import BadInput
 from regard.ground.files import write_json, write_text
 from regard.inside.studies.ladder import Ladder, LadderResult
 from regard.metrics.bleu import bleu, bleu_metric
-from regard.metrics.by_length import by_length
+from regard.metrics.translation import by_length
 from regard.tasks.runners.generation_settings import DecodeConfig
 from regard.tasks.translate import MeasureConfig
 from regard.text.words import word_spans, words

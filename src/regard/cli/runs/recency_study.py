@@ -16,7 +16,7 @@ from regard.cli.runs.training import run_loop
 from regard.data.agreement import long_prefixes, make_agreement, write
 from regard.ground.errors import BadInput
 from regard.inside.studies.gradient_reach import GradientNorms, GradientReach, gradient_norms
-from regard.metrics.spread import spread
+from regard.metrics.intervals import spread
 from regard.training.distributed import World
 from regard.training.loop import seed_everything
 from regard.training.recipe import read

@@ -14,8 +14,7 @@ from regard.inside.alignment.align import (
     select_links,
     word_attention,
 )
-from regard.metrics.alignment import Links
-from regard.metrics.symmetrise import flipped
+from regard.metrics.alignment import Links, flipped
 
 
 class AgreeingMethods(NamedTuple):

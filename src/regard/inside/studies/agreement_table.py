@@ -15,7 +15,7 @@ from regard.inside.views.line_chart import (
     ChartLine,
     draw_chart,
 )
-from regard.metrics.spread import spread
+from regard.metrics.intervals import spread
 
 TITLE = "Agreement of the verb with its subject"
 UP = "how often the right form is more probable, in percent"

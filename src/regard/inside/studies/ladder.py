@@ -12,8 +12,7 @@ from regard.inside.views.line_chart import (
     ChartLine,
     draw_chart,
 )
-from regard.metrics.by_length import LengthBucket
-from regard.metrics.translation import MetricScore
+from regard.metrics.translation import LengthBucket, MetricScore
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@ import pytest
 
 from regard.ground.errors import BadInput
 from regard.search import Beam, Constraints, Hypothesis, rescore
-from regard.search.rules.length_penalty import LENGTHS, coverage_term, logprob_to_beat
+from regard.search.beam_rules import LENGTHS, coverage_term, logprob_to_beat
 
-from ..toy import BOS, EOS, AttentionState, Toy
+from .toy import BOS, EOS, AttentionState, Toy
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from regard.ground.batch import pack
 from regard.models.facts import change
 from regard.models.papers.transformer import BASE
 from regard.search.beam import Beam
+from regard.search.constraints import Constraints
 from regard.search.greedy import Greedy
-from regard.search.rules.constraints import Constraints
 from regard.search.sample import Sample
 
 FACTS = change(BASE, width=16, heads=2, inner=12, depth=2, vocab=40)

@@ -15,12 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.search.beam_rules import LENGTHS, BeamRules
 from regard.search.candidates import place
-from regard.search.device.device_rules import AHEAD, AsyncCopy, DeviceRules
+from regard.search.constraints import Constraints
+from regard.search.device_rules import AHEAD, AsyncCopy, DeviceRules
 from regard.search.hypothesis import Hypothesis
-from regard.search.rules.beam_rules import BeamRules
-from regard.search.rules.constraints import Constraints
-from regard.search.rules.length_penalty import LENGTHS
 from regard.search.step import SearchBatch
 
 TOKEN, SLOT, LOGPROB, TOTAL = range(4)  # of a continuation; SLOT is the slot that it continues

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.search.topk import topk, topk_of_logits
+from regard.search.candidates import topk, topk_of_logits
 from triton_device import DEVICE, INTERPRETED, on_device
 
 pytestmark = on_device

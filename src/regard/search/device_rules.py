@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.search.rules.constraints import Constraints
-from regard.search.rules.repetition import Repetition
-from regard.search.topk import topk, topk_of_logits
+from regard.search.candidates import topk, topk_of_logits
+from regard.search.constraints import Constraints, Repetition
 
 AHEAD = 3  # steps that the host launches before it polls whether the first of them was the last
 

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from regard.ground.errors import BadInput
 from regard.search import Beam, Constraints, Exact, Greedy, Sample
+from regard.search.constraints import repeats, restrict
 from regard.search.hypothesis import ActiveHypotheses
-from regard.search.rules.constraints import repeats, restrict
 
-from ..toy import BOS, EOS, Toy
+from .toy import BOS, EOS, Toy
 
 
 @settings(max_examples=80, deadline=None)

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.search.topk import BLOCK, _lean, topk
+from regard.search.candidates import BLOCK, _lean, topk
 
 
 @settings(max_examples=60, deadline=None)
