@@ -19,8 +19,8 @@ from regard.tasks.runners.batch_runner import Predictor, finite, rows_of
 from regard.tasks.runners.inputs import check_pairs
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
-from regard.text.inputs import check_text
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
+from regard.text.words import check_text
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from regard.models.build.trunk_with_heads import Outputs
 from regard.models.facts import LabelHead, ModelFacts
 from regard.models.sites import require_causal
 from regard.tasks.runners.model_runner import ModelRunner
-from regard.text.inputs import check_text
 from regard.text.token_labels import LabelledInput
 from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.list import Tokenizer
+from regard.text.words import check_text
 
 Predict = Callable[[list[Any]], list[Any]]
 

@@ -23,7 +23,7 @@ from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
 from regard.models.formats.config_map import Config, ConfigRow, Names, OverridingKey
 from regard.models.paper import Paper
 from regard.parts.mask import causal
-from regard.text.families.gpt_bpe import GPTBPE
+from regard.text.families.bpe import GPTBPE
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Alias, Passthrough, Rule, Transpose, WeightLine, WeightMap
 

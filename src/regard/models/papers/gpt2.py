@@ -10,7 +10,7 @@ from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
 from regard.models.formats.config_map import ACTIVATIONS, Config, ConfigRow, Names
 from regard.models.paper import Paper
 from regard.models.papers import gpt
-from regard.text.families.byte_bpe import GPT2BPE
+from regard.text.families.bpe import GPT2BPE
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Rule, WeightMap
 

@@ -18,7 +18,7 @@ from regard.models.formats import Architectures, HFFormat, HFHead, Key
 from regard.models.formats.config_map import Config, ConfigRow, Names
 from regard.models.paper import Paper
 from regard.models.papers import bert
-from regard.text.families.byte_bpe import ByteBPE
+from regard.text.families.bpe import ByteBPE
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Passthrough, Rule, WeightMap
 
