@@ -9,8 +9,7 @@ import numpy as np
 import torch
 
 from regard.api import Model, load
-from regard.cli.io.console import note, print_json, slug
-from regard.cli.io.table import print_table
+from regard.cli.io.console import note, print_json, print_table, slug
 from regard.cli.runs.scores import test_scores
 from regard.cli.runs.training import run_loop
 from regard.data.agreement import long_prefixes, make_agreement, write

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.api import Model
-from regard.cli.io.console import OUT, cost_line, print_json, write_page
-from regard.cli.io.table import print_table
+from regard.cli.io.console import OUT, cost_line, print_json, print_table, write_page
 from regard.data.files.fields import DropCounts
 from regard.ground.errors import BadInput
 from regard.inside.views.confusion_svg import draw_confusion

@@ -7,8 +7,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from regard.api import load
-from regard.cli.io.console import OUT, cost_line, note
-from regard.cli.io.table import print_table
+from regard.cli.io.console import OUT, cost_line, note, print_table
 from regard.cli.runs.scores import check_expected, test_scores
 from regard.data.files.fields import DropCounts
 from regard.ground.errors import BadInput

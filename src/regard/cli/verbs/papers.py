@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.io.console import OUT, print_json, write_page
-from regard.cli.io.table import print_table
+from regard.cli.io.console import OUT, print_json, print_table, write_page
 from regard.cli.options import HTML, JSON
 from regard.cli.paper_records import (
     PaperRecord,

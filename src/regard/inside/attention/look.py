@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.ground.errors import BadInput
-from regard.inside.attention.attention_view import AttentionView
+from regard.inside.attention.attention_view import AttentionView, View
 from regard.inside.attention.image_attention import ImageAttention
 from regard.inside.attention.induction import InductionScores
 from regard.inside.attention.record import record_input
-from regard.inside.attention.view import View
 from regard.inside.attention.word_weights import WordWeights
 from regard.models.build.trunk_with_heads import Outputs
 from regard.models.facts import LabelHead, ModelFacts

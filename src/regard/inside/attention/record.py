@@ -10,8 +10,7 @@ from torch import nn
 from regard.ground.batch import TokenRow, pack_rows, pack_texts
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
-from regard.inside.attention.attention_map import AttentionMap
-from regard.inside.attention.rollout import RolloutMap
+from regard.inside.attention.attention_map import AttentionMap, RolloutMap
 from regard.models.build.trunk_with_heads import Outputs
 from regard.models.facts import ModelFacts
 from regard.models.sites import AttentionSite

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from regard.ground.errors import BadInput
 from regard.inside.studies.agreement import BASELINE, AgreementScores
-from regard.inside.views.html import HTMLPage, report_page
 from regard.inside.views.line_chart import (
     PAGE_COLOURS,
     PRINT_COLOURS,
@@ -15,6 +14,7 @@ from regard.inside.views.line_chart import (
     ChartLine,
     draw_chart,
 )
+from regard.inside.views.markup import HTMLPage, report_page
 from regard.metrics.intervals import spread
 
 TITLE = "Agreement of the verb with its subject"

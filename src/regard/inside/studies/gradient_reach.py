@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from regard.ground.batch import Ids, pack
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape
-from regard.inside.views.html import HTMLPage, report_page
 from regard.inside.views.line_chart import (
     PAGE_COLOURS,
     PRINT_COLOURS,
@@ -24,6 +23,7 @@ from regard.inside.views.line_chart import (
     ChartLine,
     draw_chart,
 )
+from regard.inside.views.markup import HTMLPage, report_page
 from regard.parts.recurrent.bridge import last_state
 
 INPUT = "trunk.embed.output"

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from regard.inside.views.html import HTMLPage, report_page
 from regard.inside.views.line_chart import (
     PAGE_COLOURS,
     PRINT_COLOURS,
@@ -12,6 +11,7 @@ from regard.inside.views.line_chart import (
     ChartLine,
     draw_chart,
 )
+from regard.inside.views.markup import HTMLPage, report_page
 from regard.metrics.translation import LengthBucket, MetricScore
 
 

@@ -5,14 +5,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from regard.inside.views.escape import clip, escape_line
-from regard.inside.views.svg import (
+from regard.inside.views.markup import (
     INK,
     MARGIN,
     PAPER,
     QUIET,
     RULE,
     TITLE,
+    clip,
+    escape_line,
     svg_background,
     svg_element,
 )

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.cli.io.console import OUT
-from regard.cli.io.table import print_table, table_lines
+from regard.cli.io.console import OUT, print_table, table_lines
 
 COLUMNS = ["model", "BLEU", "5–8 words", "9–10", "parameters", "tokens/s"]
 ROWS = [["no attention", "25.5", "26.2", "30.9", "15,548,416", "65,400"], ["R[&]D", *"12345"]]

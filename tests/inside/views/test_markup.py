@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from regard.inside.views.escape import clip, escape_controls, escape_line
+from regard.inside.views.markup import clip, escape_controls, escape_line
 
 
 def test_nothing_steers_the_terminal():

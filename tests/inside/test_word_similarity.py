@@ -11,8 +11,8 @@ import regard
 from closeness import VALUES
 from regard.data.files.static_vectors import StaticVectors
 from regard.ground.errors import BadInput
-from regard.inside.vectors.embedding_layer import word_vectors
-from regard.inside.vectors.word_similarity import TOTAL, Analogies, WordPairs, read_word_test
+from regard.inside.neighbours import word_vectors
+from regard.inside.word_similarity import TOTAL, Analogies, WordPairs, read_word_test
 from regard.models.facts import Features, change
 from regard.models.papers import elmo, lin
 from regard.text.tokenizers.characters import CharacterVocabulary

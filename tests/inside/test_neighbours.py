@@ -6,13 +6,8 @@ import pytest
 import regard
 from regard.api import Model
 from regard.data.files.static_vectors import StaticVectors
-from regard.inside.vectors import neighbours
-from regard.inside.vectors.neighbours import (
-    ContextualWords,
-    LineOfText,
-    WordInContext,
-    static_neighbours,
-)
+from regard.inside import neighbours
+from regard.inside.neighbours import ContextualWords, LineOfText, WordInContext, static_neighbours
 from small_bert import model as small_bert
 from small_elmo import SlowELMo, write_elmo
 from small_gpt import write_gpt2
