@@ -41,7 +41,7 @@ import torch
 from objectives_table import best_rate, records, tables
 
 import regard
-from regard.cli.runs.scores import test_scores
+from regard.cli.scores import test_scores
 from regard.models.formats import folder as folders
 from regard.models.papers import paper
 from regard.text.config import EncoderTextConfig

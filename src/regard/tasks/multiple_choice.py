@@ -13,7 +13,7 @@ from regard.data.readers import ChoiceExample
 from regard.ground.errors import BadInput, BadItem
 from regard.metrics.classification import classification_scores
 from regard.models.facts import ChoiceHead
-from regard.objectives.choices import MultipleChoice
+from regard.objectives.labels import MultipleChoice
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.runners.batch_runner import Predictor, finite, rows_of
 from regard.tasks.runners.inputs import check_pairs

@@ -25,7 +25,7 @@ from regard.inside.studies.gradient_reach import GradientReach
 from regard.inside.views import attention_html
 from regard.inside.views.markup import escape_controls
 from regard.tasks.inference.classifier import LabelPrediction
-from regard.tasks.runners.labelled_image import LabelledImage
+from regard.text.token_labels import LabelledImage
 
 VOID = {"meta", "br", "input", "link", "img", "hr"}
 HOSTILE = (

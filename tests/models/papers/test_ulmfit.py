@@ -22,7 +22,7 @@ from regard.models.facts import (
 from regard.models.formats import folder as folders
 from regard.models.papers import awd_lstm, bert, ulmfit
 from regard.models.start import read_start
-from regard.training.optim.layer_groups import layer_groups
+from regard.training.optimiser import layer_groups
 from regard.weights.files import weights_of
 
 SIZES = {"vocab": 17, "width": 12, "embedding": 8, "last_width": 8}

@@ -9,7 +9,7 @@ from typing import Any
 from regard.api import Model, load
 from regard.cli.alignment import GoldPairs, align_by_best_method
 from regard.cli.io.console import OUT, note, print_table, slug
-from regard.cli.runs.scores import check_expected
+from regard.cli.scores import check_expected
 from regard.data.config import FilesConfig
 from regard.data.files.aligned_pairs import Pairs, read_gold_links, read_text_pairs
 from regard.data.files.fields import DropCounts

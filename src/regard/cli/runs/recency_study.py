@@ -10,8 +10,8 @@ import torch
 
 from regard.api import Model, load
 from regard.cli.io.console import note, print_json, print_table, slug
-from regard.cli.runs.scores import test_scores
-from regard.cli.runs.training import run_loop
+from regard.cli.scores import test_scores
+from regard.cli.training_runs import run_loop
 from regard.data.agreement import long_prefixes, make_agreement, write
 from regard.ground.errors import BadInput
 from regard.inside.studies.gradient_reach import GradientNorms, GradientReach, gradient_norms

@@ -16,7 +16,7 @@ from regard.inside.views.attention_text import Paint, heat_map
 from regard.inside.views.markup import clip
 from regard.inside.views.panels import Panel, Sheet, lay_out
 from regard.tasks.inference.classifier import TextPrediction
-from regard.tasks.runners.labelled_image import LabelledImage
+from regard.text.token_labels import LabelledImage
 
 CLASS, MEAN = "class", "mean"
 

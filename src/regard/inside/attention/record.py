@@ -15,8 +15,7 @@ from regard.models.build.trunk_with_heads import Outputs
 from regard.models.facts import ModelFacts
 from regard.models.sites import AttentionSite
 from regard.tasks.runners.inputs import InputLimits
-from regard.tasks.runners.labelled_image import LabelledImage
-from regard.text.token_labels import LabelledRow, TokenLabels
+from regard.text.token_labels import LabelledImage, LabelledRow, TokenLabels
 
 
 class SiteRecord(NamedTuple):

@@ -21,7 +21,7 @@ from regard.inside.views.markup import (
     score_rows,
 )
 from regard.inside.views.panels import DARKEST, LIGHTEST, data_uri, ramp_rgba
-from regard.tasks.runners.labelled_image import LabelledImage
+from regard.text.token_labels import LabelledImage
 
 UNIT = 10_000  # weights of texts are written as whole ten-thousandths: four decimals, half the size
 CLASSES = 10  # the classes of an image that are listed

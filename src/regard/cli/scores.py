@@ -17,7 +17,7 @@ from regard.metrics.translation import MetricScore
 from regard.tasks.task import TaskScores
 from regard.training.recipe import Recipe
 from regard.training.recipe_files import ExpectConfig
-from regard.training.test_sets import score_tests
+from regard.training.train import score_tests
 
 MISTAKES = 3  # shown of each label
 COLUMNS = 20  # labels of a matrix that is printed; of more, so many mistakes are

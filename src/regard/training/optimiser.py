@@ -3,22 +3,138 @@
 Groups of layers may have learning rates of their own and be unfrozen one after another:
 discriminative fine-tuning and gradual unfreezing (Howard & Ruder, 2018, arXiv:1801.06146, sections
 3.2 and 3.3).
+
+Learning-rate schedules have a linear warm-up, and are factors on the peak rate.
 """
 
-from collections.abc import Callable
-from functools import partial
+import math
+import re
+from collections.abc import Callable, Iterable
+from functools import partial, wraps
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard.ground.capture import CapturedGraph, capture
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, did_you_mean
 from regard.parts.scalar_mix import ScalarMix
-from regard.training.optim.layer_groups import freeze, layer_groups
 from regard.training.recipe.tables import OptimiserConfig
 
+Schedule = Callable[[int], float]
+"""The factor at a step, counted from 1."""
+Builder = Callable[[int, int], Schedule]
+"""From the steps of the warm-up, and all steps, to a schedule."""
+
+RATIO = 32  # of the highest rate to the lowest, where the lowest is not 0
+FROZEN = re.compile(r"(\w+\.)*?frozen\.")  # a model that gives features
+EMBEDDING = re.compile(r"(\w+\.)*?embed\.")
+BLOCK = re.compile(r"(?P<side>(\w+\.)*?)(layers\.)?(blocks|layers)\.(?P<number>\d+)\.")
 Groups = list[dict[str, Any]]
+
+
+def after_warmup(decay: Builder) -> Builder:
+    """A decay, and before it a linear increase from 0 to the peak."""
+
+    @wraps(decay)
+    def build(warmup: int, steps: int) -> Schedule:
+        after = decay(warmup, steps)
+        return lambda step: step / warmup if step < warmup else after(step)
+
+    return build
+
+
+@after_warmup
+def inverse_sqrt(warmup: int, steps: int) -> Schedule:
+    """√(warmup / step) after the warm-up (Vaswani et al., 2017, eq. 3, with its peak at 1)."""
+    return lambda step: math.sqrt(max(warmup, 1) / max(step, 1))
+
+
+@after_warmup
+def linear(warmup: int, steps: int) -> Schedule:
+    """Linear decay to 0 at the last step."""
+    return lambda step: max(0.0, (steps - step) / max(1, steps - warmup))
+
+
+@after_warmup
+def cosine(warmup: int, steps: int) -> Schedule:
+    """Cosine decay to 0 at the last step."""
+
+    def factor(step: int) -> float:
+        done = min(1.0, (step - warmup) / max(1, steps - warmup))
+        return 0.5 * (1 + math.cos(math.pi * done))
+
+    return factor
+
+
+def slanted(warmup: int, steps: int) -> Schedule:
+    """Slanted triangular: a short increase and a long decay (Howard & Ruder, 2018, eq. 3)."""
+    triangle = linear(warmup, steps)
+    return lambda step: (1 + triangle(step) * (RATIO - 1)) / RATIO
+
+
+@after_warmup
+def constant(warmup: int, steps: int) -> Schedule:
+    """No decay."""
+    return lambda step: 1.0
+
+
+SCHEDULES: dict[str, Builder] = {
+    "inverse-sqrt": inverse_sqrt,
+    "linear": linear,
+    "cosine": cosine,
+    "slanted": slanted,
+    "constant": constant,
+}
+
+
+def layer_groups(model: nn.Module) -> list[list[nn.Parameter]]:
+    """The parameters of a model by group, the lowest first.
+
+    All embeddings are the lowest group. Every block is a group, those of the target above those of
+    the source; other parameters of a side belong to its last block. Pooling and heads are the
+    highest group. A frozen model that gives features is in none.
+    """
+    named = [(name, one) for name, one in model.named_parameters() if not FROZEN.match(name)]
+    blocks = dict.fromkeys(block for name, _ in named if (block := _block(name)) is not None)
+    numbers = {block: number for number, block in enumerate(blocks, start=1)}
+    last = {side: number for (side, _), number in numbers.items() if side}
+    levels: list[list[nn.Parameter]] = [[] for _ in range(len(numbers) + 2)]
+    for name, parameter in named:
+        if EMBEDDING.match(name):
+            level = 0
+        elif (block := _block(name)) is not None:
+            level = numbers[block]
+        else:
+            sides = (number for side, number in last.items() if name.startswith(side))
+            level = next(sides, len(levels) - 1)
+        levels[level].append(parameter)
+    return [level for level in levels if level]
+
+
+def freeze(model: nn.Module, names: Iterable[str]) -> None:
+    """Freeze all parameters whose dotted names contain one of ``names`` as whole parts."""
+    every = list(model.named_parameters(remove_duplicate=False))
+    for name in names:
+        chosen = [one for full, one in every if f".{name}." in f".{full}."]
+        if not chosen:
+            wrong = did_you_mean(name, _parts(full for full, _ in every))
+            raise BadInput(f"optimiser.freeze: no weights are called {name!r}{wrong}")
+        for parameter in chosen:
+            parameter.requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise BadInput("optimiser.freeze: all weights are frozen")
+
+
+def _block(name: str) -> tuple[str, str] | None:
+    match = BLOCK.match(name)
+    return None if match is None else (match["side"], match["number"])
+
+
+def _parts(names: Iterable[str]) -> list[str]:
+    """The parts of parameter names, blocks with their numbers."""
+    steps = {step for name in names for step in re.findall(r"[a-z_]+(?:\.\d+)?", name)}
+    return sorted(steps - {"weight", "bias"})
 
 
 def _adam(groups: Groups, facts: OptimiserConfig, kind: Any = torch.optim.Adam) -> Any:

@@ -5,7 +5,7 @@ from statistics import mean, stdev
 
 import pytest
 
-from regard.cli.runs.seeds import Spread, spreads_of, with_seed
+from regard.cli.training_runs import Spread, spreads_of, with_seed
 from regard.metrics.translation import MetricScore
 from regard.training.checkpoint import Checkpoints
 from regard.training.recipe import read
