@@ -1,13 +1,20 @@
-"""Examples that are given as Python values: tuples of texts, labels, tags and answers."""
+"""Examples that the caller has in memory, as Python values: read by the same rules as files.
 
-from collections.abc import Callable, Sequence
+Messages call them by their name and index, as in ``data['train'][3]``.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from regard.data.files.fields import BadExample, filled, label_text, typed
+from regard.data.files.fields import BadExample, DropCounts, filled, label_text, parsed, typed
 from regard.data.pretraining.sentences import sentences
+from regard.data.pretraining.text_parts import DocumentReader
 from regard.data.readers.examples import (
     ChoiceExample,
     GoldAnswer,
@@ -17,6 +24,58 @@ from regard.data.readers.examples import (
 )
 from regard.data.readers.plain import tagged_example
 from regard.ground.errors import shown
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryExamples(DocumentReader):
+    """A source of pairs or documents, and the examples of any task."""
+
+    paths: ClassVar[tuple[str, ...]] = ()
+    spaced: ClassVar[tuple[str, ...]] = ()
+    sides: ClassVar[int] = 2
+    name: str
+    values: Sequence[Any]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """How many there are, and a checksum of their content."""
+        checksum = 0
+        for value in self.values:
+            checksum = zlib.crc32(_content(value), checksum)
+        return f"{len(self.values)} examples, {checksum:08x}"
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What they are, in short."""
+        return {"kind": type(self).__name__, "source": self.fingerprint}
+
+    def numbered(self) -> Iterator[tuple[str, Any]]:
+        """(where, value) of each."""
+        return ((f"{self.name}[{number}]", value) for number, value in enumerate(self.values))
+
+    def examples(self) -> Iterator[tuple[list[str], Callable[[], tuple[str, ...]]]]:
+        """The place of every pair, and what parses its texts."""
+        for where, value in self.numbered():
+            yield [where, where], partial(parse_pair, where, value)
+
+    def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
+        """(where, sentences) of every document."""
+        return parsed(self.numbered(), parse_document, dropped)
+
+    def texts(self, dropped: DropCounts | None) -> Iterator[tuple[str, str]]:
+        """(where, text) of every document."""
+        return parsed(self.numbered(), parse_whole, dropped)
+
+    def read(self, task: str, dropped: DropCounts | None) -> Iterator[Any]:
+        """The examples of a task."""
+        return parsed(self.numbered(), PARSERS[task], dropped)
+
+
+def _content(value: Any) -> bytes:
+    """A value as bytes; of arrays all numbers, which their texts leave out."""
+    parts = value if isinstance(value, tuple | list) else (value,)
+    pixels = b"".join(part.tobytes() for part in parts if isinstance(part, np.ndarray))
+    return pixels + repr(value).encode("utf-8", "surrogatepass")
 
 
 def parse_pair(where: str, value: Any) -> tuple[str, str]:
