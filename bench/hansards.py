@@ -20,29 +20,29 @@ from rich.console import Console
 from rich.table import Table as Shown
 
 import regard
-from regard.data.files.fast_align import read_fast_align
+from regard.data.files.aligned_pairs import read_fast_align
 from regard.data.files.sources import Table, read_pairs
 from regard.data.files.text_files import read_lines
-from regard.inside.alignment.align import (
+from regard.inside.align import (
+    AgreeingMethods,
     AlignmentMethod,
     PairAttention,
+    choose_agreeing_methods,
     choose_method,
     extract_links,
-)
-from regard.inside.alignment.bidirectional import (
-    AgreeingMethods,
-    choose_agreeing_methods,
     multiply_directions,
+    record,
 )
-from regard.inside.alignment.record_translator import record
 from regard.metrics.alignment import (
+    HOW,
     GoldLinks,
     Links,
     alignment_error_rate,
+    flipped,
     parse_gold,
     parse_pharaoh,
+    symmetrised,
 )
-from regard.metrics.symmetrise import HOW, flipped, symmetrised
 from regard.text.words import spaced_spans
 
 Pairs = list[tuple[str, str]]

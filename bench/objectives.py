@@ -41,11 +41,11 @@ import torch
 from objectives_table import best_rate, records, tables
 
 import regard
-from regard.cli.runs.scores import test_scores
+from regard.cli.scores import test_scores
 from regard.models.formats import folder as folders
 from regard.models.papers import paper
 from regard.text.config import EncoderTextConfig
-from regard.text.families.list import family_of_kind
+from regard.text.families import family_of_kind
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.training.distributed import World
 from regard.training.loop import seed_everything

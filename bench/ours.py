@@ -20,7 +20,7 @@ from regard.models.facts import change
 from regard.models.papers import bahdanau, marian
 from regard.objectives.rows import AnnotatedRow
 from regard.training.loop.microbatch import EagerStep, GraphedStep
-from regard.training.optim.optimiser import GraphedOptimiser, ModelOptimiser
+from regard.training.optimiser import GraphedOptimiser, ModelOptimiser
 from regard.training.recipe.tables import OptimiserConfig
 from regard.weights.files import weights_of, write_tensors
 from regard.weights.weight_map import Extras

@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import regard
-from regard.cli.runs.scores import test_scores
-from regard.cli.runs.training import train_run
+from regard.cli.scores import test_scores
+from regard.cli.training_runs import train_run
 from regard.ground.files import write_json
 from regard.training.distributed import World
 from regard.training.recipe import Recipe, read

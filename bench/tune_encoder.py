@@ -35,7 +35,7 @@ from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import EndEvent, ReportEvent, SaveEvent
 from regard.training.loop.microbatch import EagerStep
-from regard.training.optim.optimiser import ModelOptimiser
+from regard.training.optimiser import ModelOptimiser
 from regard.training.recipe import Recipe, read, task_of
 from regard.training.recipe_files import find
 from regard.training.run import Run, prepare

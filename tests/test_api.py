@@ -5,7 +5,7 @@ import torch
 
 import regard
 from regard.ground.errors import BadInput
-from regard.inside.alignment.align import AlignmentMethod
+from regard.inside.align import AlignmentMethod
 from small_bert import model as small_encoder
 from small_positions import placed
 

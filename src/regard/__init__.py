@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from regard.ground.errors import BadInput
     from regard.ground.layout import Layout
     from regard.ground.tape import Tape, forced_row, without_head
-    from regard.inside.alignment.align import AlignmentMethod
-    from regard.inside.attention.attention_map import AttentionMap
+    from regard.inside.align import AlignmentMethod
+    from regard.inside.attention.attention_map import AttentionMap, RolloutMap
     from regard.inside.attention.attention_view import AttentionView
     from regard.inside.attention.image_attention import ImageAttention
     from regard.inside.attention.induction import InductionScores
-    from regard.inside.attention.rollout import RolloutMap
     from regard.inside.attention.word_weights import WordWeights
-    from regard.inside.vectors.nearest import Neighbour, neighbours
-    from regard.inside.views.line_chart import Chart, ChartLine, Report, spread
+    from regard.inside.neighbours import Neighbour, neighbours
+    from regard.inside.views.line_chart import Chart, ChartLine, Report
     from regard.metrics.bleu import bleu
+    from regard.metrics.intervals import spread
     from regard.metrics.translation import MetricScore
     from regard.models.encoder_decoder import EncoderDecoder
     from regard.models.facts import change, difference
@@ -156,15 +156,15 @@ _NAMES = {
     "regard.ground.errors": ("BadInput",),
     "regard.ground.layout": ("Layout",),
     "regard.ground.tape": ("Tape", "forced_row", "without_head"),
-    "regard.inside.alignment.align": ("AlignmentMethod",),
-    "regard.inside.attention.attention_map": ("AttentionMap",),
+    "regard.inside.align": ("AlignmentMethod",),
+    "regard.inside.attention.attention_map": ("AttentionMap", "RolloutMap"),
     "regard.inside.attention.attention_view": ("AttentionView",),
     "regard.inside.attention.image_attention": ("ImageAttention",),
     "regard.inside.attention.induction": ("InductionScores",),
-    "regard.inside.attention.rollout": ("RolloutMap",),
     "regard.inside.attention.word_weights": ("WordWeights",),
-    "regard.inside.vectors.nearest": ("Neighbour", "neighbours"),
-    "regard.inside.views.line_chart": ("Chart", "ChartLine", "Report", "spread"),
+    "regard.inside.neighbours": ("Neighbour", "neighbours"),
+    "regard.inside.views.line_chart": ("Chart", "ChartLine", "Report"),
+    "regard.metrics.intervals": ("spread",),
     "regard.metrics.bleu": ("bleu",),
     "regard.metrics.translation": ("MetricScore",),
     "regard.models.encoder_decoder": ("EncoderDecoder",),

@@ -16,12 +16,11 @@ from regard.ground.device import device_named
 from regard.ground.errors import BadInput, shown
 from regard.ground.files import resolved
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.inside.alignment.align import AlignmentMethod
-from regard.inside.alignment.record_translator import align
+from regard.inside.align import AlignmentMethod, align
+from regard.inside.attention.attention_view import View
 from regard.inside.attention.induction import InductionScores
 from regard.inside.attention.look import look, score_induction
 from regard.inside.attention.record import tape_names
-from regard.inside.attention.view import View
 from regard.metrics.alignment import Links
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.formats import folder as folders

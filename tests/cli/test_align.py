@@ -6,8 +6,7 @@ import json
 import pytest
 
 from regard.api import load
-from regard.metrics.alignment import format_pharaoh, parse_pharaoh
-from regard.metrics.symmetrise import HOW, flipped, symmetrised
+from regard.metrics.alignment import HOW, flipped, format_pharaoh, parse_pharaoh, symmetrised
 from verb import run
 
 

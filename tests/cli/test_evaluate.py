@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from regard.cli.runs.scores import check_expected
+from regard.cli.scores import check_expected
 from regard.metrics.translation import MetricScore
 from regard.training.recipe_files import ExpectConfig
 from verb import run
@@ -63,7 +63,7 @@ def test_the_confusion_matrix_is_printed_and_drawn(owl_run, tmp_path, monkeypatc
         assert [name, *cells] in [line.split() for line in done.stdout.splitlines()]
     drawing = svg.read_text()
     assert drawing.startswith("<svg") and f"{counts.sum()} examples" in drawing
-    monkeypatch.setattr("regard.cli.runs.scores.COLUMNS", 1)
+    monkeypatch.setattr("regard.cli.scores.COLUMNS", 1)
     listed = run(*command, "--confusion").stdout
     assert "predicted" in listed and "·" not in listed
 

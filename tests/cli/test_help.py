@@ -42,9 +42,17 @@ def loaded_by(*commands: tuple[object, ...]) -> list[list[object]]:
 
 def test_nothing_heavy_is_loaded():
     """All in one process: what one of them loads, those after it have loaded too."""
-    listed = (["--help"], ["--version"], ["recipes"], ["recipes", "tour"], ["recipes", "--json"])
-    commands = [*listed, *([verb, "--help"] for verb in VERBS)]
+    recipes = (["recipes"], ["recipes", "tour"], ["recipes", "--json"])
+    papers = (["papers"], ["papers", "BERT"], ["papers", "BERT", "RoBERTa"])
+    commands = [["--help"], ["--version"], *recipes, *papers, ["papers", "--results"]]
+    commands += [[verb, "--help"] for verb in VERBS]
     assert loaded_by(*commands) == [[words, 0, []] for words in commands]
+
+
+def test_a_page_of_papers_loads_nothing(tmp_path):
+    page = ("papers", "--html", tmp_path / "papers.html")
+    assert [loaded for _, _, loaded in loaded_by(page)] == [[]]
+    assert "RoBERTa" in (tmp_path / "papers.html").read_text()
 
 
 def test_bleu_loads_only_sacrebleu(tmp_path):

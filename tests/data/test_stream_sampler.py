@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.sampler import START, Cursor
-from regard.data.stream_sampler import StreamSampler
+from regard.data.sampler import START, Cursor, StreamSampler
 from regard.ground.errors import BadInput
 from small_streams import TokenStreams
 

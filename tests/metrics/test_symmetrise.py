@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.ground.errors import BadInput
-from regard.metrics.alignment import parse_pharaoh
-from regard.metrics.symmetrise import HOW, flipped, symmetrised
+from regard.metrics.alignment import HOW, flipped, parse_pharaoh, symmetrised
 
 SIZE = 6
 index = st.integers(0, SIZE - 1)

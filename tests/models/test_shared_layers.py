@@ -11,7 +11,7 @@ from regard.models.formats.loaded_model import check_depth
 from regard.models.heads import MLMHead
 from regard.models.paper import count_parameters
 from regard.models.papers import bert
-from regard.training.optim.layer_groups import layer_groups
+from regard.training.optimiser import layer_groups
 
 SMALL = change(bert.TINY, vocab=20, width=8, inner=12, longest=10, depth=4, init_std=0.3)
 SHARED = change(SMALL, shared_groups=1)

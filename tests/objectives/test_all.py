@@ -36,30 +36,29 @@ from regard.objectives import __path__ as PATH
 from regard.objectives.answer_lm import AnswerLM
 from regard.objectives.bilm import BiLM
 from regard.objectives.causal_lm import CausalLM
-from regard.objectives.choices import MultipleChoice
 from regard.objectives.distillation import Distillation, Teacher, TeacherLoss
 from regard.objectives.images import ImageLabels
 from regard.objectives.label_distillation import LabelDistillation, with_teacher
-from regard.objectives.label_sequences import LabelSequences
 from regard.objectives.labels import (
     Classification,
+    LabelSequences,
     MultiLabel,
+    MultipleChoice,
     NumberObjective,
     Regression,
+    SpanExtraction,
     TokenClassification,
     TokenRegression,
 )
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.negative_sampling import NegativeSampling
-from regard.objectives.next_sentence import NextSentence, SentencePairObjective
+from regard.objectives.next_sentence import NextSentence, SentenceOrder, SentencePairObjective
 from regard.objectives.objective import Objective, PairObjective
 from regard.objectives.permutation_lm import PermutationLM
 from regard.objectives.replaced_tokens import ReplacedTokens
 from regard.objectives.rows import AnnotatedRow, RowObjective
-from regard.objectives.sentence_order import SentenceOrder
 from regard.objectives.seq2seq import Seq2Seq
 from regard.objectives.span_boundary import SpanBoundary
-from regard.objectives.spans import SpanExtraction
 from regard.objectives.sum import Sum
 from regard.text.task_prompt import TaskPrompt
 from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary

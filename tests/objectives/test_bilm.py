@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F
 
 import regard
-from regard.data.datasets.documents import DocumentDataset
-from regard.data.datasets.streams import TextStreams
+from regard.data.datasets.documents import DocumentDataset, TextStreams
 from regard.data.pretraining.block_plans import ChunkLengths
 from regard.data.pretraining.documents import Documents
 from regard.ground.batch import IGNORED

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from regard.ground.batch import BatchLimits, TokenRow
 from regard.models.trunk_with_heads import Outputs
-from regard.objectives.choices import MultipleChoice
+from regard.objectives.labels import MultipleChoice
 
 CHOICES = 3
 EXAMPLES = [

@@ -6,8 +6,7 @@ from regard.ground.errors import BadInput
 from regard.models.papers import LINEAGE
 from regard.objectives.list import OBJECTIVES, ObjectivesConfig
 from regard.objectives.masked_lm import MaskedLM
-from regard.objectives.next_sentence import NextSentence
-from regard.objectives.sentence_order import SentenceOrder
+from regard.objectives.next_sentence import NextSentence, SentenceOrder
 from regard.objectives.sum import Sum
 from regard.training.recipe import read
 from small_documents import RECIPE

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.datasets.documents import DocumentDataset
-from regard.data.datasets.streams import RowStreams
+from regard.data.datasets.documents import DocumentDataset, RowStreams
 from regard.data.pretraining.documents import Documents
 from regard.ground.batch import IGNORED, BatchLimits, TokenRow
 from regard.ground.errors import BadInput

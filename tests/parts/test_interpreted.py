@@ -19,7 +19,7 @@ TESTS = Path(__file__).parents[1]
         "parts/test_few_rows_cuda.py",
         "parts/test_packed_dropout.py",
         "parts/test_relative_cuda.py",
-        "search/test_topk_cuda.py",
+        "search/test_candidates_cuda.py",
     ],
 )
 def test_kernels_agree_with_their_definition(file):

@@ -11,18 +11,18 @@ from regard.data.sampler import Cursor
 from regard.ground.batch import IGNORED, BatchLimits, TokenRow
 from regard.models.formats import folder as folders
 from regard.models.trunk_with_heads import Outputs
-from regard.objectives.choices import MultipleChoice
 from regard.objectives.labels import (
     Classification,
     MultiLabel,
+    MultipleChoice,
     Regression,
+    SpanExtraction,
     TokenClassification,
     TokenRegression,
 )
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence
 from regard.objectives.rows import AnnotatedRow
-from regard.objectives.spans import SpanExtraction
 from regard.objectives.sum import Sum
 from regard.training.distributed import World
 from regard.training.loop import train

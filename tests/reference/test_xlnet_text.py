@@ -8,7 +8,7 @@ import sentencepiece
 
 from encoder_family import SENTENCES
 from regard.models.papers import xlnet
-from regard.text.families.list import family_of_kind
+from regard.text.families import family_of_kind
 from regard.text.families.unigram import XLNetUnigram
 from regard.text.families.wordpiece import XLNetWordPiece
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer

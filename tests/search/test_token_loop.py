@@ -6,7 +6,7 @@ import torch
 
 from regard.ground.errors import BadInput
 from regard.search import Beam, Constraints, Exact, Greedy, Sample
-from regard.search.rules.repetition import Repetition
+from regard.search.constraints import Repetition
 from regard.search.step import SearchBatch
 
 from .toy import BOS, EOS, Toy

@@ -2,8 +2,7 @@
 
 import xml.etree.ElementTree as ElementTree
 
-from regard.metrics.by_length import LengthBucket
-from regard.metrics.translation import MetricScore
+from regard.metrics.translation import LengthBucket, MetricScore
 from regard.studies.ladder import Ladder, LadderResult
 
 

@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from regard.ground.errors import BadInput
+from regard.training.averages import TriggeredAverage
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
-from regard.training.optim.averages import TriggeredAverage
-from regard.training.optim.optimiser import ModelOptimiser
-from regard.training.optim.schedule import SCHEDULES
+from regard.training.optimiser import SCHEDULES, ModelOptimiser
 from regard.training.recipe import read
 from regard.training.recipe.tables import OptimiserConfig
 from regard.weights.files import read_tensors

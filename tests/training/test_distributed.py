@@ -11,13 +11,11 @@ import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.sampler import Sampler
-from regard.data.stream_sampler import StreamSampler
+from regard.data.sampler import Sampler, StreamSampler
 from regard.ground.errors import BadInput
-from regard.training.distributed import World
+from regard.training.distributed import Rendezvous, World
 from regard.training.loop.steps import share
 from regard.training.recipe import read
-from regard.training.rendezvous import Rendezvous
 from regard.training.run import prepare
 from small_streams import TokenStreams
 from small_tuning import write_tuning

@@ -20,9 +20,8 @@ from regard.training.loop.events import (
     SaveEvent,
     StartEvent,
 )
-from regard.training.loop.totals import RunningTotals
 from regard.training.loop.trainable import TrainableModel
-from regard.training.loop.trainer import Trainer
+from regard.training.loop.trainer import RunningTotals, Trainer
 from regard.training.metrics_log import MetricsLog
 from regard.training.precision import Precision
 from regard.training.recipe import read

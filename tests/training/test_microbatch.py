@@ -14,8 +14,7 @@ from regard.ground.pytree import without_caches
 from regard.models.facts import change
 from regard.models.heads import LabelHead, SpanHead, TokenLabelHead
 from regard.models.papers import bert
-from regard.objectives.labels import Classification, TokenClassification
-from regard.objectives.spans import SpanExtraction
+from regard.objectives.labels import Classification, SpanExtraction, TokenClassification
 from regard.training.loop.microbatch import (
     EagerStep,
     GraphedStep,

@@ -1,6 +1,7 @@
 """Levels of a model: they learn at unlike rates, one after another, or not at all."""
 
 import json
+import math
 from contextlib import nullcontext
 from functools import partial
 
@@ -13,13 +14,23 @@ from regard.models.facts import change
 from regard.models.heads import LabelHead, MLMHead, SentencePairHead
 from regard.models.papers import bert, elmo, lin, sized
 from regard.models.trunk import Features
+from regard.training import optimiser
 from regard.training.checkpoint import optimiser_tensors
 from regard.training.distributed import World
 from regard.training.loop import train, trainable
 from regard.training.loop.events import ReportEvent
-from regard.training.optim import optimiser
-from regard.training.optim.layer_groups import freeze, layer_groups
-from regard.training.optim.optimiser import GraphedOptimiser, ModelOptimiser
+from regard.training.optimiser import (
+    SCHEDULES,
+    GraphedOptimiser,
+    ModelOptimiser,
+    constant,
+    cosine,
+    freeze,
+    inverse_sqrt,
+    layer_groups,
+    linear,
+    slanted,
+)
 from regard.training.recipe import read
 from regard.training.recipe.tables import OptimiserConfig
 from regard.training.run import prepare
@@ -482,3 +493,53 @@ def test_a_penalty_of_mixtures_needs_a_mixture():
     mixed = change(CLASSIFIER, mix=True).build()
     model_updates = ModelOptimiser(mixed, OptimiserConfig(rate=0.1, mix_penalty=0.1))
     assert [*map(id, model_updates.mixtures)] == [id(mixed.mix.logits)]
+
+
+@pytest.mark.parametrize("build", SCHEDULES.values())
+def test_warm_up_is_linear_and_ends_at_the_peak(build):
+    factor = build(warmup=10, steps=100)
+    lowest = {slanted: 1 / 32}.get(build, 0.0)
+    line = [lowest + share * (1 - lowest) for share in (0.1, 0.5)]
+    assert [factor(step) for step in (1, 5)] == pytest.approx(line)
+    assert factor(10) == 1.0
+
+
+@pytest.mark.parametrize("build", SCHEDULES.values())
+def test_without_warm_up_it_starts_at_the_peak(build):
+    assert build(warmup=0, steps=100)(1) == pytest.approx(1.0, abs=0.02)
+
+
+def test_inverse_square_root():
+    assert inverse_sqrt(100, 1000)(400) == pytest.approx(math.sqrt(100 / 400))
+
+
+def test_linear_and_cosine_end_at_zero():
+    assert linear(10, 110)(60) == 0.5
+    assert linear(10, 110)(110) == 0.0
+    assert cosine(10, 110)(60) == pytest.approx(0.5)
+    assert cosine(10, 110)(110) == pytest.approx(0.0)
+
+
+def test_cosine_is_no_line():
+    factor = cosine(10, 110)
+    wanted = [0.5 * (1 + math.cos(math.pi * share)) for share in (0.1, 0.25, 0.75, 0.9)]
+    assert [factor(step) for step in (20, 35, 85, 100)] == pytest.approx(wanted)
+    assert factor(35) == pytest.approx(0.853553, abs=1e-6)
+
+
+def test_constant():
+    assert constant(3, 100)(99) == 1.0
+
+
+def test_slanted_triangles():
+    """Howard & Ruder's equation 3 with its symbols: T, cut_frac, ratio."""
+    steps, cut_frac, ratio = 200, 0.1, 32
+    cut = int(steps * cut_frac)
+    factor = slanted(cut, steps)
+    for step in range(1, steps + 1):
+        share = step / cut if step < cut else 1 - (step - cut) / (cut * (1 / cut_frac - 1))
+        assert factor(step) == pytest.approx((1 + share * (ratio - 1)) / ratio)
+    assert factor(cut) == 1 and factor(steps) == pytest.approx(1 / 32)
+    assert OptimiserConfig(rate=0.1, warmup=cut_frac).warmup_steps(steps) == cut
+    assert OptimiserConfig(rate=0.1, warmup=30).warmup_steps(steps) == 30
+    assert slanted(0, 10)(1) <= 1 and slanted(5, 10)(99) == 1 / 32

@@ -10,13 +10,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.data.stream_sampler import StreamSampler
+from regard.data.sampler import StreamSampler
 from regard.ground.errors import BadInput
 from regard.ground.pytree import tensors_in
 from regard.training.distributed import World
 from regard.training.loop import train
-from regard.training.loop.carried import CarriedState
 from regard.training.loop.events import ReportEvent
+from regard.training.loop.run_store import CarriedState
 from regard.training.loop.steps import share
 from regard.training.loop.trainable import TrainableModel
 from regard.training.loop.trainer import Trainer

@@ -10,7 +10,7 @@ import pytest
 import regard
 from regard import BadInput, DevEvent, EndEvent, ReportEvent, SaveEvent, ScoreEvent, StartEvent
 from regard.training.recipe import read, task_of
-from regard.training.test_sets import score_tests
+from regard.training.train import score_tests
 from small import RECIPE, tensors_of, write_corpus
 from small_documents import write_animals
 from small_labels import write_owls

@@ -55,7 +55,7 @@ GROUPS = {
         "convert": "Convert a model folder to another format.",
     },
 }
-WITHOUT_TORCH = ("recipes", "bleu")
+WITHOUT_TORCH = ("recipes", "bleu", "papers")
 NOT_WRITTEN = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 VERBS = [name for verbs in GROUPS.values() for name in verbs]
 STYLE: dict[str, Any] = {"pretty_exceptions_enable": False, "rich_markup_mode": None}

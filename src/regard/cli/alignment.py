@@ -6,18 +6,30 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from regard.api import Model
-from regard.cli.gold_links import Pairs
 from regard.cli.io.console import note
 from regard.cli.io.line_io import check_length
 from regard.cli.options import Symmetrisation
+from regard.data.files.aligned_pairs import Pairs
 from regard.data.files.text_files import name_of
 from regard.ground.errors import BadInput
-from regard.inside.alignment.align import AlignmentMethod, PairAttention, choose_method
-from regard.inside.alignment.bidirectional import choose_agreeing_methods, multiply_directions
-from regard.inside.alignment.record_translator import WINDOW, record
-from regard.inside.alignment.record_translator import align as extract
-from regard.metrics.alignment import AlignmentScore, GoldLinks, Links, alignment_error_rate
-from regard.metrics.symmetrise import flipped, symmetrised
+from regard.inside.align import (
+    WINDOW,
+    AlignmentMethod,
+    PairAttention,
+    choose_agreeing_methods,
+    choose_method,
+    multiply_directions,
+    record,
+)
+from regard.inside.align import align as extract
+from regard.metrics.alignment import (
+    AlignmentScore,
+    GoldLinks,
+    Links,
+    alignment_error_rate,
+    flipped,
+    symmetrised,
+)
 from regard.text.words import Spans
 
 GoldPairs = tuple[Pairs, list[GoldLinks]]

@@ -9,10 +9,10 @@ from pydantic import ConfigDict, Field, model_validator
 from regard.data.files.fields import DropCounts
 from regard.data.files.sources import Csv, FileSource, JsonLines, Lines, Table
 from regard.data.files.text_files import STDIN, read_lines
-from regard.data.memory import MemoryExamples
 from regard.data.pretraining.documents import DocumentSource, TextFile, document_source
 from regard.data.pretraining.headings import Headings
 from regard.data.readers import read
+from regard.data.readers.in_memory import MemoryExamples
 from regard.ground.config import Config
 from regard.ground.errors import BadInput, did_you_mean
 from regard.ground.files import write_text

@@ -4,7 +4,8 @@ Segments are resampled with replacement; only their statistics (match counts, le
 again. Samples are those of sacreBLEU for the same seed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from statistics import mean, stdev
 from typing import NamedTuple
 
 import numpy as np
@@ -60,3 +61,10 @@ def paired_p_value(baseline: FloatArray, system: FloatArray, difference: float) 
     differences = system - baseline
     by_chance = np.abs(differences - differences.mean()) >= abs(difference)
     return float((np.count_nonzero(by_chance) + 1) / (len(differences) + 1))
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean and sample standard deviation, or the only value."""
+    if len(values) == 1:
+        return f"{values[0]:.1f}"
+    return f"{mean(values):.1f} ± {stdev(values):.1f}"

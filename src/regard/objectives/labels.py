@@ -1,4 +1,4 @@
-"""Labels as objectives: one of several classes, several at once, or numbers.
+"""Labels as objectives: one of several classes, several at once, numbers, spans, choices.
 
 They are those of whole rows, with one target each, or those of tokens: then a target is given for
 each token of a row, and most are ignored.
@@ -6,6 +6,7 @@ each token of a row, and most are ignored.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import nan
 from typing import Any, ClassVar
 
@@ -14,9 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, PackedTokens
+from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, PackedTokens, TokenRow
+from regard.models.heads import TransitionHead
 from regard.models.trunk_with_heads import Outputs
 from regard.objectives.objective import Objective, padded
+from regard.parts.crf import log_partition, path_score
 from regard.parts.losses import smoothed_cross_entropy
 from regard.text.labels import MultiLabelSet, RegressionSet, SingleLabelSet
 
@@ -150,3 +153,77 @@ TOKEN_OBJECTIVES: dict[str, Make] = {
     RegressionSet.problem_type: lambda outputs, *settings: TokenRegression(outputs),
 }
 """By the labels of rows or words: made of the number of outputs, smoothing and class weights."""
+
+
+@dataclass(frozen=True)
+class LabelSequences(TokenClassification):
+    """-log p of the labels of each row; the loss of a step is the mean over their number."""
+
+    def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Summed over the batch."""
+        layout, targets_T = batch.inputs.layout, batch.targets[self.head]
+        logits_BLV = layout.pad(outputs.by_head[self.head].float())
+        real_BL, labels_BL = layout.pad(targets_T != IGNORED), layout.pad(targets_T)
+        given = (real_BL, outputs.by_head[TransitionHead.name])
+        score_B = path_score(logits_BLV, labels_BL, *given)
+        loss = (log_partition(logits_BLV, *given) - score_B).sum()
+        return loss, loss.detach()
+
+
+class SpanExtraction(Objective):
+    """Two softmaxes over the tokens of each row, for the first and the last token of a span.
+
+    The loss of a row is the mean of the two. The summary token of a row stands for "no answer".
+    """
+
+    head: ClassVar[str] = "span"
+
+    def pack_targets(
+        self, targets: Sequence[tuple[int, int]], inputs: PackedTokens, limits: BatchLimits | None
+    ) -> Tensor:
+        """The first and the last token of each span, counted in its row."""
+        ends_BV = torch.tensor(targets, dtype=torch.int64).view(-1, 2)
+        return padded(ends_BV, self.target_count(inputs), IGNORED)
+
+    def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Cross-entropy of both ends over the tokens of their rows."""
+        layout = batch.inputs.layout
+        padded_BLV = layout.pad(outputs.by_head[self.head].float())
+        lowest = torch.finfo(torch.float32).min
+        padded_BLV = padded_BLV.masked_fill(~layout.real_BL[:, :, None], lowest)
+        both = padded_BLV.transpose(1, 2).flatten(0, 1)  # first and last token in turn
+        loss, likelihood = smoothed_cross_entropy(both, batch.targets[self.head].flatten())
+        return loss / 2, likelihood / 2
+
+
+@dataclass(frozen=True)
+class MultipleChoice(Objective):
+    """One of ``choices`` rows is right."""
+
+    head: ClassVar[str] = "choice"
+    choices: int
+
+    def length(self, example: tuple[Sequence[TokenRow], int]) -> tuple[int, ...]:
+        """Tokens of each choice."""
+        return tuple(len(row.tokens) for row in example[0])
+
+    def read(self, rows: Sequence[Any], limits: BatchLimits | None = None) -> PackedTokens:
+        """The choices of all questions side by side; limits are those of each choice."""
+        if limits is not None:
+            all_choices = self.choices * limits.tokens, self.choices * limits.rows
+            limits = BatchLimits(*all_choices, limits.longest)
+        return super().read([*chain(*rows)], limits)
+
+    def pack_targets(
+        self, targets: Sequence[int], inputs: PackedTokens, limits: BatchLimits | None
+    ) -> Tensor:
+        """The number of the right choice of each question."""
+        labels_B = torch.tensor(targets, dtype=torch.int64)
+        return padded(labels_B, len(targets) if limits is None else limits.rows, IGNORED)
+
+    def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Cross-entropy of the right choice of each question."""
+        targets_B, scores_B = batch.targets[self.head], outputs.by_head[self.head][:, 0]
+        questions = len(targets_B)
+        logits_BV = scores_B[: questions * self.choices].unflatten(0, (questions, self.choices))
+        return smoothed_cross_entropy(logits_BV, targets_B)

@@ -13,11 +13,10 @@ from regard.objectives.causal_lm import CausalLM
 from regard.objectives.distillation import Distillation
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.negative_sampling import NegativeSampling
-from regard.objectives.next_sentence import NextSentence
+from regard.objectives.next_sentence import NextSentence, SentenceOrder
 from regard.objectives.permutation_lm import PermutationLM
 from regard.objectives.replaced_tokens import ReplacedTokens
 from regard.objectives.rows import RowObjective
-from regard.objectives.sentence_order import SentenceOrder
 from regard.objectives.span_boundary import SpanBoundary
 from regard.objectives.sum import Sum
 

@@ -1,7 +1,11 @@
-"""Next-sentence prediction (Devlin et al., 2018, section 3.1, task 2).
+"""Next-sentence prediction (Devlin et al., 2018, section 3.1, task 2) and sentence order.
 
 A row holds two passages. In half of the rows the second follows the first in its document, in half
 it comes from another document. The model predicts which, from the pooled state of the row.
+
+Sentence-order prediction (Lan et al., 2019, section 3.1) swaps two consecutive passages of one
+document in half of the rows: topics do not give the answer away, as they may where the second
+passage comes from another document.
 """
 
 from collections.abc import Callable
@@ -12,7 +16,7 @@ from pydantic import Field
 
 from regard.data.pretraining.documents import Documents
 from regard.data.pretraining.row_plans import PlanRows, RowPlan
-from regard.data.pretraining.sentence_pairs import sentence_pairs
+from regard.data.pretraining.sentence_pairs import ordered_pairs, sentence_pairs
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.heads import SentencePairHead
@@ -74,3 +78,14 @@ class NextSentence(SentencePairObjective):
     """Predicts whether the second passage follows the first, or comes from elsewhere."""
 
     name, config, pairs = "next-sentence", NextSentenceConfig, sentence_pairs
+
+
+class SentenceOrderConfig(SentencePairConfig):
+    """The table ``[objective.sentence-order]``."""
+
+
+@dataclass(frozen=True)
+class SentenceOrder(SentencePairObjective):
+    """Predicts whether two consecutive passages are in order, or swapped."""
+
+    name, config, pairs = "sentence-order", SentenceOrderConfig, ordered_pairs

@@ -15,11 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data.datasets.documents import DocumentDataset
-from regard.data.datasets.streams import RowStreams
+from regard.data.datasets.documents import DocumentDataset, RowStreams
 from regard.data.pretraining.documents import Documents
 from regard.data.pretraining.row_plans import PlanRows, full_rows
-from regard.data.stream_sampler import Streams
+from regard.data.sampler import Streams
 from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, TokenRow, pack_rows
 from regard.ground.config import Config
 from regard.models.formats.loaded_model import LoadedModel

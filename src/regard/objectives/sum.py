@@ -12,7 +12,7 @@ from torch import nn
 from regard.data.datasets.documents import DocumentDataset
 from regard.data.pretraining.documents import Documents
 from regard.data.pretraining.row_plans import Passage, PlanRows
-from regard.data.stream_sampler import Streams
+from regard.data.sampler import Streams
 from regard.ground.batch import Batch, BatchLimits
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape

@@ -1,12 +1,151 @@
-"""Beam search: at every step the k best hypotheses stay active, and those that end are stored."""
+"""Beam search: at every step the k best hypotheses stay active, and those that end are stored.
 
-from dataclasses import dataclass
+On the host, the distributions of every step are copied and ranked.
+"""
 
-from regard.search.device.device_beam import search_on_device
-from regard.search.host_beam import HostBeam
-from regard.search.hypothesis import Hypothesis
-from regard.search.rules.beam_rules import BeamRules
-from regard.search.step import Search, SearchBatch
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from torch import Tensor
+
+from regard.search.beam_rules import BeamRules, coverage_term, logprob_to_beat, normalised
+from regard.search.candidates import Candidates, rank
+from regard.search.device_beam import search_on_device
+from regard.search.hypothesis import ActiveHypotheses, Hypothesis
+from regard.search.step import Search, SearchBatch, SearchState, select_rows
+
+
+class FinishedHypotheses:
+    """By sentence: ``count_B`` how many count, ``bar_B`` the score of the last of the ``best``.
+
+    ``spare`` are unfinished hypotheses that fill empty places.
+    """
+
+    def __init__(self, sentences: int, best: int):
+        self.best = best
+        self.finished: list[list[Hypothesis]] = [[] for _ in range(sentences)]
+        self.spare: list[list[Hypothesis]] = [[] for _ in range(sentences)]
+        self.count_B = np.zeros(sentences, dtype=np.int64)
+        self.bar_B = np.full(sentences, -np.inf)
+
+    def add(self, sentence_R: np.ndarray, hypotheses: Iterable[Hypothesis], counts: bool) -> None:
+        """Add hypotheses; those that do not count are spare."""
+        lists = self.finished if counts else self.spare
+        for sentence, hypothesis in zip(sentence_R, hypotheses, strict=True):
+            lists[sentence].append(hypothesis)
+        if counts:
+            for sentence in np.unique(sentence_R):
+                self._count(sentence)
+
+    def _count(self, sentence: int) -> None:
+        hypotheses = self.finished[sentence]
+        self.count_B[sentence] = len(hypotheses)
+        if len(hypotheses) >= self.best:
+            self.bar_B[sentence] = _ranked(hypotheses)[self.best - 1].score
+
+    def ranked(self, best: int) -> list[list[Hypothesis]]:
+        """The best of each sentence; spare ones fill the places that the others leave."""
+        pairs = zip(self.finished, self.spare, strict=True)
+        return [(_ranked(finished) + _ranked(spare))[:best] for finished, spare in pairs]
+
+
+def _ranked(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+    """Best first; ties in the order in which they were added."""
+    return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
+
+
+class HostBeam(Search):
+    """Beam search by ``rules``, on any state, once: ``results`` are those of its batch."""
+
+    batch: SearchBatch
+    results: FinishedHypotheses
+
+    def __init__(self, rules: BeamRules):
+        self.rules = rules
+
+    @property
+    def needs_attention(self) -> bool:
+        """For the coverage penalty."""
+        return self.rules.needs_attention
+
+    def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
+        """Rank all continuations, step by step, until no hypothesis is active."""
+        self.batch = batch
+        self.results = FinishedHypotheses(len(batch.ids), self.rules.beaten)
+        alive = batch.begin()
+        while len(alive):
+            logprobs_RV = batch.step(alive, self.rules.repetition)
+            looked = add_coverage(batch.state, alive) if self.needs_attention else alive
+            candidates = self.rank(alive, logprobs_RV)
+            self.store_stuck(alive, candidates)
+            alive, going = self.advance(looked, candidates)
+            if len(alive):
+                select_rows(batch.state, candidates.parent[going])
+        return self.results.ranked(self.rules.best)
+
+    def rank(self, alive: ActiveHypotheses, logprobs_RV: Tensor) -> Candidates:
+        """The continuations of all sentences."""
+        return rank(alive, logprobs_RV, self.rules.size)
+
+    def store_stuck(self, alive: ActiveHypotheses, candidates: Candidates) -> None:
+        """Store hypotheses that cannot be continued."""
+        self.store(alive.take(candidates.stuck(len(alive))), False, counts=False)
+
+    def advance(
+        self, alive: ActiveHypotheses, candidates: Candidates
+    ) -> tuple[ActiveHypotheses, np.ndarray]:
+        """Store hypotheses that end; return those that stay active, and their candidates."""
+        ended, going = candidates.select(self.rules.size, self.batch.constraints.eos)
+        finished, grown = candidates.grow(alive, ended), candidates.grow(alive, going)
+        at_limit = self.batch.longest_B[grown.sentence_R] == grown.length
+        first = candidates.place[going] < self.rules.size
+        stopped = at_limit & first if self.rules.follows_transformers else at_limit
+        self.store(finished, True, counts=True)
+        self.store(grown.take(stopped), False, counts=self.rules.follows_transformers)
+        on = np.flatnonzero(~at_limit & ~self.is_done(grown))
+        return grown.take(on), going[on]
+
+    def store(self, rows: ActiveHypotheses, finished: bool, counts: bool) -> None:
+        """Score these rows and add them to the results."""
+        if not len(rows):
+            return
+        scores_R = normalised(rows.total_R, rows.length, self.rules.length, self.rules.alpha)
+        terms_R: list[float] | list[None] = [None] * len(rows)
+        if rows.coverage_RS is not None and self.rules.coverage is not None:
+            terms_R = [coverage_term(one) for one in rows.coverage_RS]
+            scores_R = scores_R + self.rules.coverage * np.array(terms_R)
+        pairs = zip(scores_R.tolist(), terms_R, strict=True)
+        hypotheses = [
+            rows.hypothesis(row, finished, score, term) for row, (score, term) in enumerate(pairs)
+        ]
+        self.results.add(rows.sentence_R, hypotheses, counts)
+
+    def is_done(self, rows: ActiveHypotheses) -> np.ndarray:
+        """Whether the sentence of each row needs no further step."""
+        rules, sentence_R, longest_B = self.rules, rows.sentence_R, self.batch.longest_B
+        enough = self.results.count_B[sentence_R] >= rules.enough
+        if not rules.early:
+            return enough
+        n_R = rows.length if rules.bounds_at_current_length else longest_B[sentence_R]
+        needed_R = logprob_to_beat(self.results.bar_B[sentence_R], n_R, rules.length, rules.alpha)
+        return enough | (best_totals(rows, len(longest_B)) <= needed_R)
+
+
+def best_totals(rows: ActiveHypotheses, sentences: int) -> np.ndarray:
+    """The highest log p in the sentence of each row."""
+    highest_B = np.full(sentences, -np.inf)
+    np.maximum.at(highest_B, rows.sentence_R, rows.total_R)
+    return highest_B[rows.sentence_R]
+
+
+def add_coverage(state: SearchState, alive: ActiveHypotheses) -> ActiveHypotheses:
+    """Add the attention weights of the last step to the coverage of each hypothesis."""
+    weights_RS = state.attention().float().cpu().numpy()
+    if alive.coverage_RS is None:
+        return replace(alive, coverage_RS=weights_RS)
+    source = weights_RS.shape[1]  # may shrink when the row with the longest source leaves
+    return replace(alive, coverage_RS=alive.coverage_RS[:, :source] + weights_RS)
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,103 @@
-"""The continuations of each sentence, the most probable first."""
+"""The continuations of each sentence, the most probable first, by a top-k with defined ties."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from regard.search.hypothesis import ActiveHypotheses
 from regard.search.step import to_host
-from regard.search.topk import topk
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:  # torch's CPU builds come without it
+    triton = None
+
+BLOCK = 64
+WIDEST, MOST = 65_536, 16  # the largest row and count of the kernel
+
+
+def topk(logprobs_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Values and indices of the ``count`` highest float32 entries <= 0 of each row, highest first.
+
+    Ties are broken by the lower index, on every device and in every batch. In a long row the
+    entries lie in the ``count`` blocks with the highest maxima (or after the last whole block), and
+    computing maxima is limited by memory bandwidth only.
+    """
+    R, V = logprobs_RV.shape
+    lean_V, index_V = _lean(V, logprobs_RV.device)
+    if count * BLOCK >= V:
+        index = index_V.expand(R, V)
+    else:
+        whole = V - V % BLOCK
+        maxima = logprobs_RV[:, :whole].unflatten(1, (-1, BLOCK)).amax(-1)
+        blocks = (maxima * lean_V[: maxima.shape[1]]).topk(count).indices
+        index = torch.add(index_V[:BLOCK], blocks[:, :, None], alpha=BLOCK).flatten(1)
+        if whole < V:
+            index = torch.cat([index, index_V[whole:].expand(R, -1)], dim=1)
+    values = logprobs_RV.gather(1, index)
+    order = (values * lean_V[index]).topk(min(count, V)).indices
+    return values.gather(1, order), index.gather(1, order)
+
+
+def topk_of_logits(logits_RV: Tensor, bias_V: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """``topk`` of log softmax plus ``bias_V`` (0, or -inf for forbidden tokens)."""
+    R, V = logits_RV.shape
+    count = min(count, V)
+    if triton is None or not logits_RV.is_cuda or V > WIDEST or count > MOST:
+        return topk(torch.log_softmax(logits_RV.float(), dim=-1) + bias_V, count)
+    values = torch.empty(R, count, device=logits_RV.device)
+    tokens = torch.empty(R, count, device=logits_RV.device, dtype=torch.long)
+    wide = triton.next_power_of_2(V)
+    warps = min(32, max(4, wide // 1024))
+    _highest[(R,)](
+        logits_RV, bias_V, values, tokens, logits_RV.stride(0), V, count, wide, num_warps=warps
+    )
+    return values, tokens
+
+
+def _kernel(
+    logits,
+    bias,
+    values,
+    tokens,
+    stride,
+    vocab,
+    count: "tl.constexpr",
+    wide: "tl.constexpr",
+):
+    """One program per row, which stays in registers."""
+    row, index = tl.program_id(0), tl.arange(0, wide)
+    mask = index < vocab
+    x = tl.load(logits + row.to(tl.int64) * stride + index, mask=mask, other=float("-inf"))
+    x = x.to(tl.float32)
+    top = tl.max(x, 0)
+    x = x - top - tl.log(tl.sum(tl.exp(x - top), 0))
+    x += tl.load(bias + index, mask=mask, other=float("-inf"))
+    for rank in tl.static_range(count):
+        best = tl.max(x, 0)
+        token = tl.min(tl.where(x == best, index, vocab - 1), 0)
+        tl.store(values + row * count + rank, best)
+        tl.store(tokens + row * count + rank, token.to(tl.int64))
+        x = tl.where(index == token, float("-inf"), x)
+
+
+_highest: Any = None if triton is None else triton.jit(_kernel)
+
+
+@cache  # never evicted: captured graphs read these tensors
+def _lean(V: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Factors that turn log-probabilities into distinct sort keys; and all indices.
+
+    A float64 has 29 bits more than a float32: they hold the index.
+    """
+    index_V = torch.arange(V, device=device)
+    return 1 + index_V.double() * 2.0**-50, index_V
 
 
 @dataclass(frozen=True)

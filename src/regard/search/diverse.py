@@ -12,11 +12,10 @@ from torch import Tensor
 
 from regard.ground.checks import check_number, check_whole
 from regard.ground.errors import BadInput, shown
-from regard.search.beam import Beam
+from regard.search.beam import Beam, HostBeam
+from regard.search.beam_rules import WIDEST
 from regard.search.candidates import Candidates, concatenate, rank
-from regard.search.host_beam import HostBeam
 from regard.search.hypothesis import ActiveHypotheses, Hypothesis
-from regard.search.rules.beam_rules import WIDEST
 from regard.search.step import Search, SearchBatch, to_host
 
 

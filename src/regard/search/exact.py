@@ -13,8 +13,7 @@ from torch import Tensor
 
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput
-from regard.search.hypothesis import ActiveHypotheses, Hypothesis
-from regard.search.rules.length_penalty import (
+from regard.search.beam_rules import (
     Length,
     check_length_penalty,
     formula,
@@ -22,7 +21,8 @@ from regard.search.rules.length_penalty import (
     normalised,
     rescore,
 )
-from regard.search.rules.repetition import Repetition
+from regard.search.constraints import Repetition
+from regard.search.hypothesis import ActiveHypotheses, Hypothesis
 from regard.search.step import Search, SearchBatch, select_rows, to_host
 
 

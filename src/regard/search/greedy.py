@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.search.device.device_rules import DeviceRules
-from regard.search.rules.repetition import Repetition, check_repetition
+from regard.search.candidates import topk
+from regard.search.constraints import Repetition, check_repetition
+from regard.search.device_rules import DeviceRules
 from regard.search.token_loop import TokenSearch
-from regard.search.topk import topk
 
 
 @dataclass(frozen=True)

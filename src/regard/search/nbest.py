@@ -14,8 +14,8 @@ from regard.data.files.fields import json_value
 from regard.data.files.text_files import name_of, read_lines
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
+from regard.search.beam_rules import LENGTHS, Length, check_length_penalty
 from regard.search.candidates import place
-from regard.search.rules.length_penalty import LENGTHS, Length, check_length_penalty
 
 
 def _is_text(value: Any) -> bool:

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from regard.ground.checks import check_number, check_whole
 from regard.ground.errors import BadInput
-from regard.search.rules.repetition import Repetition, check_repetition
+from regard.search.candidates import topk
+from regard.search.constraints import Repetition, check_repetition
 from regard.search.token_loop import TokenSearch
-from regard.search.topk import topk
 
 MOST = 100_000  # draws for a sentence
 

@@ -8,8 +8,8 @@ from sacrebleu.metrics import BLEU
 
 from regard.metrics.intervals import FloatArray
 from regard.metrics.translation import MetricScore, scored, segment_statistics
+from regard.search.beam_rules import Length, formula
 from regard.search.nbest import NBestLists
-from regard.search.rules.length_penalty import Length, formula
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,23 @@
-"""Search without branching: every row selects its next token until it ends."""
+"""Search without branching: every row selects its next token until it ends.
+
+On the device, in fixed shapes, every step is one CUDA graph and writes its tokens into a table. The
+host reads them a few steps later, passes them on, and ends the search when every row has ended.
+"""
 
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Sequence
-from typing import Self
+from dataclasses import replace
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard.search.device.device_rules import DeviceRules
-from regard.search.device.device_tokens import steps_on_device
+from regard.search.constraints import Constraints, Repetition
+from regard.search.device_rules import AHEAD, AsyncCopy, DeviceRules
 from regard.search.hypothesis import Hypothesis, by_sentence
-from regard.search.rules.repetition import Repetition
 from regard.search.step import (
     NextTokens,
     Search,
@@ -21,6 +27,8 @@ from regard.search.step import (
     select_rows,
     to_host,
 )
+
+NONE = -1  # in place of a token, of a row that has ended
 
 
 class TokenSearch(Search):
@@ -105,3 +113,125 @@ class TokenSearch(Search):
             if len(alive):
                 select_rows(batch.state, going)
         return by_sentence([results[number] for number in range(len(results))], self.copies)
+
+
+def steps_on_device(search: "TokenSearch", batch: SearchBatch) -> TokenSteps | None:
+    """The steps of a search, every one a CUDA graph; None where that is not possible.
+
+    Prefixes and repeated n-grams need the host.
+    """
+    if batch.prefixes is not None or search.repetition.no_repeat:
+        return None
+    if not batch.constraints.has_one_shortest:
+        return None
+    constraints = batch.constraints
+    key = (search.selection, replace(constraints, bos=0, longest=1))  # these are data of a batch
+    selector = partial(DeviceTokens, search.selection, constraints, search.copies)
+    decoder = batch.state.graphed(search.copies, key, selector)
+    return None if decoder is None else _steps(search, batch, decoder)
+
+
+def _steps(search: "TokenSearch", batch: SearchBatch, decoder: Any) -> TokenSteps:
+    sentences, steps = len(batch.ids), int(batch.longest_B.max(initial=0))
+    decoder.feed(torch.from_numpy(batch.constraints.bos_of(sentences)))
+    decoder.selector.start(batch, search.draws(batch.ids, steps))
+    host_tokens = HostTokens(batch, search.copies)
+    copies: deque[AsyncCopy] = deque()
+    for step in range(steps + AHEAD):
+        if step < steps:
+            decoder.step()
+            copies.append(AsyncCopy(decoder.selector.latest_R))
+        if step >= AHEAD and copies:
+            yield host_tokens.add(copies.popleft().read().numpy())
+            if not host_tokens.live:
+                break
+    return by_sentence(host_tokens.hypotheses(decoder.selector.logprob_LR), search.copies)
+
+
+class HostTokens:
+    """What the host knows of the rows: their tokens, and which of them have ended."""
+
+    def __init__(self, batch: SearchBatch, copies: int):
+        self.batch, self.longest_R = batch, np.repeat(batch.longest_B, copies).tolist()
+        self.tokens: list[list[int]] = [[] for _ in self.longest_R]
+        self.live = list(range(len(self.tokens)))
+
+    def add(self, latest_R: np.ndarray) -> NextTokens:
+        """One more token of each row that has not ended."""
+        numbers = [row for row in self.live if latest_R[row] != NONE]
+        new = latest_R[numbers].tolist()
+        for row, token in zip(numbers, new, strict=True):
+            self.tokens[row].append(token)
+        self.live = [row for row in numbers if not self._has_ended(row)]
+        return NextTokens(numbers, new)
+
+    def _has_ended(self, row: int) -> bool:
+        tokens, test = self.tokens[row], self.batch.stop_test
+        at_end = tokens[-1] == self.batch.constraints.eos or len(tokens) == self.longest_R[row]
+        return at_end or (test is not None and test(tokens))
+
+    def hypotheses(self, logprob_LR: Tensor) -> list[Hypothesis]:
+        """All rows, with the log-probabilities of their tokens."""
+        steps = max(map(len, self.tokens), default=0)
+        logprob_RL = logprob_LR[:steps, : len(self.tokens)].double().T.cpu().numpy()
+        return [self._hypothesis(*pair) for pair in zip(self.tokens, logprob_RL, strict=True)]
+
+    def _hypothesis(self, tokens: list[int], logprob_L: np.ndarray) -> Hypothesis:
+        logprobs = logprob_L[: len(tokens)]
+        if np.isnan(logprobs).any():
+            raise FloatingPointError("the model's log-probabilities are not numbers")
+        finished, total = tokens[-1:] == [self.batch.constraints.eos], float(logprobs.sum())
+        text = tokens[:-1] if finished else tokens
+        return Hypothesis(tuple(text), total, total, tuple(logprobs.tolist()), finished)
+
+
+class DeviceTokens:
+    """A token selector with tables for ``sentences`` × ``copies`` rows and ``capacity`` steps."""
+
+    def __init__(
+        self,
+        search: "TokenSearch",
+        constraints: Constraints,
+        copies: int,
+        sentences: int,
+        capacity: int,
+        vocab: int,
+        device: torch.device,
+    ):
+        def table(*shape: int, dtype: torch.dtype = torch.long) -> Tensor:
+            return torch.zeros(shape, dtype=dtype, device=device)
+
+        rows = sentences * copies
+        self.search, self.constraints, self.copies = search, constraints, copies
+        self.rules = DeviceRules(constraints, search.repetition, rows, vocab, device)
+        self.n, self.longest_R = table(1), table(rows)
+        self.ended_R, self.latest_R = table(rows, dtype=torch.bool), table(rows)
+        self.logprob_LR = table(capacity, rows, dtype=torch.float32)
+        self.draws_LR = table(capacity, rows, dtype=torch.float64)
+
+    def start(self, batch: SearchBatch, draws: np.ndarray) -> None:
+        """Start a batch; unused rows have ended from the start."""
+        rows, steps = draws.shape
+        longest_R = torch.from_numpy(np.repeat(batch.longest_B, self.copies))
+        self.longest_R[:rows] = longest_R.to(self.longest_R.device)
+        self.draws_LR[:steps, :rows] = torch.tensor(draws.T).to(self.draws_LR.device)
+        self.ended_R.fill_(True)
+        self.ended_R[:rows] = False
+        self.n.zero_()
+        self.rules.start(batch.prompts, self.copies)
+
+    def select(self, logits_RV: Tensor) -> tuple[Tensor, None]:
+        """The next token of each row, which continues itself."""
+        draws_R = self.draws_LR.index_select(0, self.n)[0]
+        logprob_R, token_R = self.search.select(self.rules, logits_RV, self.n, draws_R)
+        at_limit_R = self.longest_R == self.n + 1
+        if self.constraints.must_end:
+            token_R = token_R.masked_fill(at_limit_R, self.constraints.eos)
+            logprob_R = logprob_R.masked_fill(at_limit_R, 0.0)
+        self.ended_R |= logprob_R == -torch.inf  # no token may follow
+        self.latest_R.copy_(token_R.masked_fill(self.ended_R, NONE))
+        self.ended_R |= (token_R == self.constraints.eos) | at_limit_R
+        self.logprob_LR.index_copy_(0, self.n, logprob_R[None])
+        self.rules.advance(token_R)
+        self.n += 1
+        return token_R, None

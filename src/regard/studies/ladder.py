@@ -8,21 +8,19 @@ from typing import Any
 
 from regard.api import Model, load
 from regard.cli.alignment import GoldPairs, align_by_best_method
-from regard.cli.gold_links import Pairs, read_gold_links, read_text_pairs
-from regard.cli.io.console import OUT, note, slug
-from regard.cli.io.table import print_table
-from regard.cli.runs.scores import check_expected
+from regard.cli.io.console import OUT, note, print_table, slug
+from regard.cli.scores import check_expected
 from regard.data.config import FilesConfig
+from regard.data.files.aligned_pairs import Pairs, read_gold_links, read_text_pairs
 from regard.data.files.fields import DropCounts
 from regard.data.files.sources import read_pairs
 from regard.data.files.text_files import STDIN
 from regard.ground.errors import BadInput
 from regard.ground.files import write_json, write_text
-from regard.inside.views.html import HTMLPage
 from regard.inside.views.line_chart import Chart, ChartLine, Report
+from regard.inside.views.markup import HTMLPage
 from regard.metrics.bleu import bleu, bleu_metric
-from regard.metrics.by_length import LengthBucket, by_length
-from regard.metrics.translation import MetricScore
+from regard.metrics.translation import LengthBucket, MetricScore, by_length
 from regard.tasks.runners.generation_settings import DecodeConfig
 from regard.tasks.translate import MeasureConfig
 from regard.text.words import word_spans, words

@@ -13,14 +13,14 @@ from regard.data.readers import ChoiceExample
 from regard.ground.errors import BadInput, BadItem
 from regard.metrics.classification import classification_scores
 from regard.models.heads import ChoiceHead
-from regard.objectives.choices import MultipleChoice
+from regard.objectives.labels import MultipleChoice
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.runners.batch_runner import Predictor, finite, rows_of
 from regard.tasks.runners.inputs import check_pairs
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
-from regard.text.inputs import check_text
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
+from regard.text.words import check_text
 
 
 @dataclass(frozen=True)

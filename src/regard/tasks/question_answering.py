@@ -20,7 +20,7 @@ from regard.ground.errors import BadInput
 from regard.metrics.answers import answer_scores, best_threshold
 from regard.metrics.translation import MetricScore
 from regard.models.heads import SpanHead
-from regard.objectives.spans import SpanExtraction
+from regard.objectives.labels import SpanExtraction
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.runners.batch_runner import Predictor, finite
 from regard.tasks.runners.inputs import check_pairs

@@ -19,8 +19,7 @@ from regard.metrics.entities import entity_scores, entity_table, scheme_tags, to
 from regard.models.heads import TokenLabelHead, TransitionHead
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.label_distillation import LabelDistillationConfig
-from regard.objectives.label_sequences import LabelSequences
-from regard.objectives.labels import TOKEN_OBJECTIVES
+from regard.objectives.labels import TOKEN_OBJECTIVES, LabelSequences
 from regard.objectives.objective import Objective
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.inference.tagger import Tagger, word_windows

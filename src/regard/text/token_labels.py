@@ -1,9 +1,11 @@
-"""Labels of the tokens that a model reads: their subwords, and words with the tokens of each."""
+"""Labels of the tokens that a model reads: subwords, words with the tokens of each, patches."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from regard.ground.batch import TokenRow
+import numpy as np
+
+from regard.ground.batch import ImageRow, TokenRow
 from regard.text.offsets import Segmentation, units
 
 
@@ -72,3 +74,27 @@ class LabelledRow(NamedTuple):
 
 LabelledInput = dict[str, LabelledRow]
 """One input of a model: a row for each of its sides, "trunk", or "source" and "target"."""
+
+
+class LabelledImage(NamedTuple):
+    """An image as a row, and the labels of its positions as queries and as keys.
+
+    ``pixels_HWC`` are its bytes as the model reads them. Patches lie on a ``grid`` of rows and
+    columns, and are called "row,column"; the ``tokens`` of these names come before them.
+    """
+
+    row: ImageRow
+    pixels_HWC: np.ndarray
+    grid: tuple[int, int]
+    tokens: tuple[str, ...]
+
+    @property
+    def queries(self) -> TokenLabels:
+        """The tokens before the patches, and the patches, row by row."""
+        patches = (f"{row},{column}" for row, column in np.ndindex(self.grid))
+        return TokenLabels.join(*map(TokenLabels.special, (*self.tokens, *patches)))
+
+    @property
+    def keys(self) -> TokenLabels:
+        """The same."""
+        return self.queries

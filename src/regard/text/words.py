@@ -1,9 +1,14 @@
-"""The words of a text: the unit of alignments and of attention maps."""
+"""The words of a text, the unit of alignments and attention maps; and texts that callers give.
+
+What is wrong with a text of a caller is ``BadItem``, with its number.
+"""
 
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unicodedata import category
+
+from regard.ground.errors import BadInput, BadItem, shown
 
 # Letters of scripts that write no spaces between words; their digits make numbers as others do.
 _UNSPACED = (
@@ -87,3 +92,32 @@ def words_of(sentence: Sentence) -> Sequence[str]:
 def joined(sentence: Sentence) -> str:
     """A text, or words with spaces between them."""
     return sentence if isinstance(sentence, str) else " ".join(sentence)
+
+
+def check_text(one: Any, number: int, fault: str = "not a text") -> str:
+    """One text, which can be written as UTF-8."""
+    if not isinstance(one, str):
+        raise BadItem(number, f"{shown(one)} is {fault}")
+    if not one.isascii():
+        try:
+            one.encode()
+        except UnicodeEncodeError:
+            raise BadItem(number, f"a character of {shown(one)} is no Unicode") from None
+    return one
+
+
+def one_or_two_texts(given: Any, number: int) -> tuple[str, ...]:
+    """A text, or a pair of texts, as a tuple; ``number`` is that of the input."""
+    pair = isinstance(given, tuple | list) and len(given) == 2
+    if not isinstance(given, str) and not (pair and all(isinstance(text, str) for text in given)):
+        raise BadItem(number, f"{shown(given)} is neither a text nor a pair of texts")
+    texts = (given,) if isinstance(given, str) else given
+    return tuple(check_text(text, number) for text in texts)
+
+
+def text_or_pair(line: str, where: str) -> str | tuple[str, str]:
+    """The text in a line, or the two texts with a tab between them."""
+    first, *others = line.split("\t")
+    if len(others) > 1:
+        raise BadInput(f"{where}: {len(others) + 1} texts between tabs; give one or two")
+    return (first, others[0]) if others else first

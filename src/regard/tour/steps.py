@@ -9,8 +9,8 @@ from rich.rule import Rule
 from regard.api import Model, load
 from regard.cli.alignment import GoldPairs, align_by_best_method
 from regard.cli.io.console import OUT
-from regard.cli.runs.scores import check_expected
-from regard.cli.runs.training import run_loop
+from regard.cli.scores import check_expected
+from regard.cli.training_runs import run_loop
 from regard.ground.files import read_json, write_text
 from regard.ground.lock import FolderLock, lock_folder
 from regard.metrics.alignment import AlignmentScore, GoldLinks

@@ -27,8 +27,7 @@ from regard.training.checkpoint import Checkpoints, RunProgress
 from regard.training.distributed import World
 from regard.training.loop import Job, seed_everything
 from regard.training.loop.events import DevResult
-from regard.training.optim.layer_groups import freeze
-from regard.training.optim.optimiser import mixture_weights
+from regard.training.optimiser import freeze, mixture_weights
 from regard.training.precision import CHOOSE, RESUME, checked_precision
 from regard.training.recipe import Recipe, task_of
 from regard.training.run_folder import RECIPE, check_folder, claim, give_up

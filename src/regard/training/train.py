@@ -11,16 +11,16 @@ from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, did_you_mean, shown
 from regard.models.formats import folder as folders
 from regard.tasks.runners.list import runner_of
+from regard.tasks.task import TaskScores
 from regard.training.checkpoint import RunProgress
 from regard.training.distributed import World
 from regard.training.loop import train as train_loop
 from regard.training.loop.events import Event, ScoreEvent
 from regard.training.metrics_log import MetricsLog
-from regard.training.recipe import Recipe, make_recipe
+from regard.training.recipe import Recipe, make_recipe, task_of
 from regard.training.recipe.overrides import Settings
 from regard.training.recipe_files import find, parse_tables, read_tables
 from regard.training.run import Run, prepare
-from regard.training.test_sets import score_tests
 
 AnyRecipe = str | Path | Mapping[str, Any] | Recipe
 AnyData = str | Path | Mapping[str, Iterable[Any] | int]
@@ -157,3 +157,22 @@ def _more_tests(given: Any) -> dict[str, Any]:
         str(name): MemoryConfig.of(f"data[{MORE!r}][{name!r}]", listed(examples, "examples"))
         for name, examples in given.items()
     }
+
+
+def score_tests(
+    model: Any,
+    recipe: Recipe,
+    data: Path,
+    dropped: DropCounts | None = None,
+    *,
+    with_interval: bool = False,
+) -> dict[str, TaskScores]:
+    """The scores of a model on each test set, by its name; those of some tasks have intervals."""
+    task = task_of(recipe)
+    interval = with_interval or task.has_intervals
+    scores = {}
+    for name, files in recipe.data.tests.items():
+        examples = task.read(files, data, dropped)
+        files.require(examples, name, task.unit)
+        scores[name] = task.test_scores(model, examples, interval)
+    return scores

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from regard.data.files.fast_align import read_fast_align
+from regard.data.files.aligned_pairs import read_fast_align
 from regard.ground.errors import BadInput
 
 

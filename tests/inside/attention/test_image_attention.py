@@ -13,7 +13,7 @@ import regard
 from closeness import PROBABILITIES, VALUES
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
-from regard.inside.views.heat_overlay import enlarge, overlay, png_bytes
+from regard.inside.views.panels import enlarge, overlay, png_bytes
 from regard.models.papers import deit
 from regard.models.pools import MeanPool
 from small_images import small_vit as vit_of_size

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from regard.ground.errors import BadInput
-from regard.inside.attention.attention_map import AttentionMap
-from regard.inside.attention.rollout import RolloutMap, rollout
+from regard.inside.attention.attention_map import AttentionMap, RolloutMap, rollout
 from small_bert import SENTENCES, model
 from verb import run
 

@@ -11,7 +11,7 @@ import regard
 from regard.ground.errors import BadInput
 from regard.inside.trees.token_tree import record_tokens
 from regard.inside.views.beam_html import token_page
-from regard.inside.views.token_text import token_lines
+from regard.inside.views.beam_text import token_lines
 from regard.search import Beam, Greedy, Sample
 from regard.tasks.runners.generator import Ending
 from small_gpt import write_gpt2

@@ -16,17 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.ground.batch import ImageRow
-from regard.inside.attention.attention_map import AttentionMap
+from regard.inside.attention.attention_map import AttentionMap, RolloutMap
 from regard.inside.attention.attention_view import AttentionView
 from regard.inside.attention.image_attention import ImageAttention
 from regard.inside.attention.induction import InductionScores
-from regard.inside.attention.rollout import RolloutMap
 from regard.inside.attention.word_weights import WordWeights
 from regard.inside.views import attention_html
-from regard.inside.views.escape import escape_controls
 from regard.inside.views.line_chart import Report
+from regard.inside.views.markup import escape_controls
 from regard.tasks.inference.classifier import LabelPrediction
-from regard.tasks.runners.labelled_image import LabelledImage
+from regard.text.token_labels import LabelledImage
 
 VOID = {"meta", "br", "input", "link", "img", "hr"}
 HOSTILE = (

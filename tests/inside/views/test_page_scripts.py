@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.inside.attention.attention_map import AttentionMap
+from regard.inside.attention.attention_map import AttentionMap, RolloutMap
 from regard.inside.attention.attention_view import AttentionView
-from regard.inside.attention.rollout import RolloutMap
 from small_images import small_vit
 
 NODE = shutil.which("node")

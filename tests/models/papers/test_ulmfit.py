@@ -16,7 +16,7 @@ from regard.models.heads import LabelHead, NormedLabelHead
 from regard.models.papers import KINDS, awd_lstm, bert, ulmfit
 from regard.models.pools import ConcatPool, LastToken
 from regard.models.start import read_start
-from regard.training.optim.layer_groups import layer_groups
+from regard.training.optimiser import layer_groups
 from regard.weights.files import weights_of
 
 SIZES = {"vocab": 17, "width": 12, "embedding": 8, "last_width": 8}

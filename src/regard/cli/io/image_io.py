@@ -15,7 +15,7 @@ from regard.data.images.decoding import DecodingPool, default_workers
 from regard.data.readers.images import image_files
 from regard.ground.errors import BadInput, one_line
 from regard.images.decode import SUFFIXES
-from regard.inside.views.escape import escape_line
+from regard.inside.views.markup import escape_line
 
 if TYPE_CHECKING:
     from regard.api import Model

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.io.console import OUT, note, print_json, write_page
-from regard.cli.io.table import print_table
+from regard.cli.io.console import OUT, note, print_json, print_table, write_page
 from regard.cli.options import (
     DEVICE,
     HTML,

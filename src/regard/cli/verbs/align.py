@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from regard.cli.gold_links import read_gold_links, read_text_pairs
 from regard.cli.io.console import note, print_json, print_line
 from regard.cli.options import (
     BATCH_SIZE,
@@ -21,7 +20,7 @@ from regard.cli.options import (
     SUBWORDS,
     Symmetrisation,
 )
-from regard.data.files.fast_align import read_fast_align
+from regard.data.files.aligned_pairs import read_fast_align, read_gold_links, read_text_pairs
 from regard.data.files.sources import Lines
 from regard.ground.errors import BadInput
 from regard.metrics.alignment import alignment_error_rate, format_pharaoh, link_types

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.io.console import print_json, print_line
-from regard.cli.io.table import print_table
+from regard.cli.io.console import print_json, print_line, print_table
 from regard.cli.options import INTERVAL, JSON, LOWERCASE, TOKENIZE
 from regard.data.files.text_files import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput

@@ -54,7 +54,7 @@ def evaluate(
     Example: regard evaluate runs/tour/model tour --data runs/tour/corpus
     """
     from regard.api import load
-    from regard.cli.runs import scores
+    from regard.cli import scores
     from regard.data.files.fields import DropCounts
     from regard.training.recipe import read, task_of
     from regard.training.recipe_files import find

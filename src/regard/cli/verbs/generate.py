@@ -5,19 +5,20 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from regard.cli.io.console import complain, note
+from regard.cli.io.console import OUT, complain, note, print_json, write_page
 from regard.cli.io.line_io import (
     LineSource,
     plain_text,
     read_windows,
     with_max_length,
 )
-from regard.cli.io.nbest_output import print_records, print_texts
-from regard.cli.io.output import output_to, resumable_command
+from regard.cli.io.output import output_to, print_records, print_texts, resumable_command
 from regard.cli.options import (
     ALPHA,
     BATCH_SIZE,
@@ -55,6 +56,7 @@ from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
     from regard.cli.decode import Method
+    from regard.search.step import Search
     from regard.tasks.runners.generator import Generator
 
 BRANCHING = ("beam", "mbr")  # searches whose tokens are known at the end
@@ -145,7 +147,6 @@ def generate(
     """
     from regard.api import load
     from regard.cli import decode
-    from regard.cli.token_trees import print_trees
     from regard.tasks.runners.generator import Ending
 
     typed = is_typed(file)
@@ -246,3 +247,31 @@ def _ask(typed: bool) -> None:
         sys.stdout.flush()
         sys.stderr.write("> ")
         sys.stderr.flush()
+
+
+def print_trees(
+    generator: "Generator",
+    search: "Search",
+    file: str,
+    alternatives: int,
+    html: Path | None,
+    as_json: bool,
+) -> None:
+    """The tree of each line; a page is of the only line."""
+    from regard.inside.trees.token_tree import record_tokens
+    from regard.inside.views.beam_html import token_page
+    from regard.inside.views.beam_text import token_lines
+
+    lines = read_windows(LineSource(file, plain_text, window=1))
+    if html is not None:
+        lines = iter(first := list(islice(lines, 2)))
+        if len(first) > 1:
+            raise BadInput("--html: a page is of one prompt, and there are several")
+    for (line,) in lines:
+        tree = record_tokens(generator, line.text, search, alternatives, line.number - 1)
+        write_page(html, partial(token_page, tree))
+        if as_json:
+            print_json(tree.to_json())
+        else:
+            for row in token_lines(tree, OUT.width):
+                OUT.print(row)

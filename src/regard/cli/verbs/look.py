@@ -22,7 +22,7 @@ from regard.cli.options import (
 from regard.ground.errors import BadInput, shown
 
 if TYPE_CHECKING:
-    from regard.inside.attention.view import View
+    from regard.inside.attention.attention_view import View
 
 
 def look(

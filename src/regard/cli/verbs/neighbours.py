@@ -1,6 +1,6 @@
 """``regard neighbours``: words nearest to a word, in context and static; images to an image."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from regard.cli.image_neighbours import print_image_neighbours
-from regard.cli.io.console import note, print_json, print_line
-from regard.cli.io.line_io import Parse, check_argument, plain_text, with_max_length, without_cuts
-from regard.cli.io.table import print_table
+from regard.cli.io.console import note, print_json, print_line, print_table
+from regard.cli.io.image_io import source_for
+from regard.cli.io.line_io import (
+    Parse,
+    check_argument,
+    plain_text,
+    read_windows,
+    unless_empty,
+    with_max_length,
+    without_cuts,
+)
 from regard.cli.options import (
     BATCH_SIZE,
     DEVICE,
@@ -28,13 +35,12 @@ from regard.cli.options import (
 )
 from regard.data.files.text_files import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
-from regard.inside.views.escape import escape_line
+from regard.inside.views.markup import escape_line
 
 if TYPE_CHECKING:
     from regard.api import Model
     from regard.data.files.static_vectors import StaticVectors
-    from regard.inside.vectors.nearest import Neighbour
-    from regard.inside.vectors.neighbours import LineOfText, WordInContext
+    from regard.inside.neighbours import LineOfText, Neighbour, Part, WordInContext
 
 LAST = -1  # layer
 TEXT = "--text"
@@ -97,7 +103,7 @@ def neighbours(
     Example: regard neighbours runs/bert/model bank text.en --vectors glove.6B.50d.txt.gz
     """
     from regard.api import load
-    from regard.inside.vectors.neighbours import ContextualWords, LineOfText, static_neighbours
+    from regard.inside.neighbours import ContextualWords, LineOfText, static_neighbours
     from regard.text.tokenizers.ids_only import require_tokenizer
 
     check_argument(word)
@@ -152,7 +158,7 @@ def _static(
 ) -> "StaticVectors":
     """Those of a file, or of the embedding layer for the words of all lines."""
     from regard.data.files.static_vectors import StaticVectors
-    from regard.inside.vectors.embedding_layer import word_vectors
+    from regard.inside.neighbours import word_vectors
     from regard.text.words import words
 
     if vectors is not None:
@@ -195,3 +201,50 @@ def _print_query(
     ]
     print_table(COLUMNS, [[*map(escape_line, row)] for row in rows], left=(0, 2, 4))
     print_line("")
+
+
+def print_image_neighbours(
+    model: "Model",
+    queries: str,
+    file: str,
+    *,
+    top: int,
+    pool: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """A table, or a record, for each image of ``queries``, with its neighbours in FILE.
+
+    Only vectors of a batch are in memory at once, beside those of the queries.
+    """
+    import numpy as np
+
+    from regard.inside.neighbours import nearest
+
+    query_parts = [*_parts(model, queries, pool, options)]
+    paths = [path for some, _ in query_parts for path in some]
+    if not paths:
+        raise BadInput(f"{queries}: no images")
+    vectors_BD = np.concatenate([vectors_ND for _, vectors_ND in query_parts])
+    matches = nearest(paths, vectors_BD, _parts(model, file, pool, options), top)
+    for path, near in zip(paths, matches, strict=True):
+        if as_json:
+            images = [{"image": str(one.item), "cosine": round(one.cosine, 6)} for one in near]
+            print_json({"image": str(path), "neighbours": images})
+        else:
+            print_line(escape_line(str(path)))
+            rows = [(f"{one.cosine:.3f}", escape_line(str(one.item))) for one in near]
+            print_table(("cosine", "image"), rows, left=(1,))
+            print_line("")
+
+
+def _parts(model: "Model", file: str, pool: str | None, options: Any) -> "Iterator[Part]":
+    """The images of a file or folder with their vectors; a bad one that is skipped is named."""
+    parse = unless_empty(lambda line, where: Path(line))
+    for window in read_windows(source_for(model, file, parse, **options)):
+        for line in window:
+            if line.error is not None:
+                note(line.error)
+        read = [line for line in window if line.value is not None]
+        vectors_ND = model.embed([line.value for line in read], pool, True, as_numpy=True)
+        yield [Path(line.text) for line in read], vectors_ND

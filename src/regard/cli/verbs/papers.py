@@ -1,13 +1,23 @@
 """``regard papers``: the lineage of papers, their sizes and results, and what changed."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from regard.cli.io.console import OUT, print_json, write_page
-from regard.cli.io.table import print_table
+from regard.cli.io.console import OUT, print_json, print_table, write_page
 from regard.cli.options import HTML, JSON
+from regard.cli.paper_records import (
+    PaperRecord,
+    Row,
+    change_rows,
+    find_size,
+    lineage,
+    result_rows,
+    section,
+    size_rows,
+)
 from regard.ground.errors import BadInput
+from regard.inside.views.papers_html import papers_page, show_value
 
 RIGHT = ("parameters", "in the paper", "score")  # columns of numbers
 
@@ -34,26 +44,18 @@ def papers(
 
     Example: regard papers BERT RoBERTa
     """
-    from regard.cli.paper_records import change_rows, result_rows, section, size_rows
-    from regard.inside.views.papers_html import papers_page
-    from regard.models.papers import LINEAGE, paper, sized
-
     names = models or []
-    for name in names:
-        sized(name)  # an unknown one is refused
-    chosen = [paper(name.partition(":")[0]) for name in names] or list(LINEAGE)
+    chosen = [find_size(name)[0] for name in names] or [*lineage().values()]
     if html is not None:
         if names or results or as_json:
             raise BadInput("--html writes all papers: it cannot be used with other options")
-        write_page(html, lambda: papers_page([*map(section, LINEAGE)]))
+        write_page(html, lambda: papers_page([*map(section, chosen)]))
     elif results:
         _show([{"paper": one.name, **row} for one in chosen for row in result_rows(one)], as_json)
     elif len(names) == 2:
         _show(change_rows(*names), as_json)
     elif len(names) < 2:
-        about = [{"paper": one.name, "year": one.year, "arxiv": one.arxiv or ""} for one in chosen]
-        pairs = zip(about, map(size_rows, chosen), strict=True)
-        _show([{**one, **row} for one, rows in pairs for row in rows], as_json)
+        _show([row for paper in chosen for row in _sizes(paper)], as_json)
         before = chosen[0].after if names else None
         if before is not None:
             if not as_json:
@@ -63,20 +65,19 @@ def papers(
         raise BadInput("give at most two models, as PAPER:SIZE")
 
 
-def _show(records: list[dict[str, Any]], as_json: bool) -> None:
+def _sizes(paper: PaperRecord) -> list[Row]:
+    about: Row = {"paper": paper.name, "year": paper.year, "arxiv": paper.arxiv or ""}
+    return [{**about, **row} for row in size_rows(paper)]
+
+
+def _show(records: list[Row], as_json: bool) -> None:
     if as_json:
         for record in records:
-            print_json({name: _plain(value) for name, value in record.items()})
+            print_json(record)
         return
     if not records:
         OUT.print("nothing differs")
         return
-    from regard.inside.views.papers_html import show_value
-
     columns = list(records[0])
     left = [n for n, name in enumerate(columns) if name not in RIGHT]
     print_table(columns, [[*map(show_value, record.values())] for record in records], left)
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, int | float | str | None) else str(value)

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.io.console import print_json, print_line
-from regard.cli.io.table import print_table
+from regard.cli.io.console import print_json, print_line, print_table
 from regard.cli.options import JSON
 from regard.training.recipe_files import (
     AboutConfig,

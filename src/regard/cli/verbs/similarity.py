@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.io.console import note, print_json
-from regard.cli.io.table import print_table
+from regard.cli.io.console import note, print_json, print_table
 from regard.cli.options import JSON
 from regard.ground.errors import BadInput
 
@@ -45,7 +44,7 @@ def similarity(
 
     Example: regard similarity glove.6B.50d.txt.gz simlex-999.txt questions-words.txt
     """
-    from regard.inside.vectors.word_similarity import read_word_test
+    from regard.inside.word_similarity import read_word_test
 
     read = [read_word_test(path) for path in tests]
     known = _vectors(vectors, {word for test in read for word in test.words}, words)
@@ -75,7 +74,7 @@ def _vectors(source: str, words: set[str], most: int | None) -> "StaticVectors":
     """Those of a file, or of the words of the tests in the embedding layer of a model."""
     from regard.api import load
     from regard.data.files.static_vectors import StaticVectors
-    from regard.inside.vectors.embedding_layer import word_vectors
+    from regard.inside.neighbours import word_vectors
 
     if Path(source).is_file():
         return StaticVectors.read(source, most)

@@ -64,9 +64,7 @@ def train(
 
     Example: regard train tour --data runs/tour/corpus --out runs/mine --budget 2m
     """
-    from regard.cli.runs.dry_run import dry_run
-    from regard.cli.runs.seeds import train_seeds
-    from regard.cli.runs.training import evaluate_run, train_run
+    from regard.cli.training_runs import dry_run, evaluate_run, train_run, train_seeds
     from regard.studies.ladder import LadderRun, train_ladder
     from regard.training.distributed import World
     from regard.training.recipe import read

@@ -13,8 +13,7 @@ from regard.cli.io.line_io import (
     plain_text,
     with_max_length,
 )
-from regard.cli.io.nbest_output import print_records, print_texts
-from regard.cli.io.output import output_to, resumable_command
+from regard.cli.io.output import output_to, print_records, print_texts, resumable_command
 from regard.cli.options import (
     ALPHA,
     BATCH_SIZE,

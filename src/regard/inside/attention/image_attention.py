@@ -13,10 +13,10 @@ from regard.inside.attention.attention_view import AttentionView
 from regard.inside.attention.record import SiteRecord
 from regard.inside.views.attention_html import image_page
 from regard.inside.views.attention_text import Paint, heat_map
-from regard.inside.views.escape import clip
+from regard.inside.views.markup import clip
 from regard.inside.views.panels import Panel, Sheet, lay_out
 from regard.tasks.inference.classifier import TextPrediction
-from regard.tasks.runners.labelled_image import LabelledImage
+from regard.text.token_labels import LabelledImage
 
 CLASS, MEAN = "class", "mean"
 

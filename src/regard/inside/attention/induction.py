@@ -9,11 +9,10 @@ from rich.text import Text
 
 from regard.ground.batch import Ids
 from regard.ground.errors import BadInput
-from regard.inside.attention.view import View
+from regard.inside.attention.attention_view import View
 from regard.inside.views.attention_svg import draw_attention
 from regard.inside.views.attention_text import colour_cell, heat_map, shade_cell
-from regard.inside.views.escape import clip, escape_line
-from regard.inside.views.html import report_page
+from regard.inside.views.markup import clip, escape_line, report_page
 
 NAMED = 5  # heads listed below the table
 

@@ -5,21 +5,20 @@ from pathlib import Path
 from typing import Any
 
 from regard.ground.errors import BadInput
-from regard.inside.attention.attention_view import AttentionView
+from regard.inside.attention.attention_view import AttentionView, View
 from regard.inside.attention.image_attention import ImageAttention
 from regard.inside.attention.induction import InductionScores
 from regard.inside.attention.record import record_input
-from regard.inside.attention.view import View
 from regard.inside.attention.word_weights import WordWeights
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.heads import LabelHead
 from regard.models.stack import require_causal
 from regard.models.trunk_with_heads import Outputs
 from regard.tasks.runners.model_runner import ModelRunner
-from regard.text.inputs import check_text
 from regard.text.token_labels import LabelledInput
 from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.list import Tokenizer
+from regard.text.words import check_text
 
 Predict = Callable[[list[Any]], list[Any]]
 

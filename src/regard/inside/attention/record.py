@@ -10,14 +10,12 @@ from torch import nn
 from regard.ground.batch import TokenRow, pack_rows, pack_texts
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
-from regard.inside.attention.attention_map import AttentionMap
-from regard.inside.attention.rollout import RolloutMap
+from regard.inside.attention.attention_map import AttentionMap, RolloutMap
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.stack import AttentionSite
 from regard.models.trunk_with_heads import Outputs
 from regard.tasks.runners.inputs import InputLimits
-from regard.tasks.runners.labelled_image import LabelledImage
-from regard.text.token_labels import LabelledRow, TokenLabels
+from regard.text.token_labels import LabelledImage, LabelledRow, TokenLabels
 
 
 class SiteRecord(NamedTuple):

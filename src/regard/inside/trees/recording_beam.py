@@ -6,11 +6,10 @@ from dataclasses import replace
 import numpy as np
 
 from regard.inside.trees.beam_tree import BeamNode, BeamTree, Fate, LengthRuleChoice, TreeHypothesis
-from regard.search.beam import Beam
+from regard.search.beam import Beam, HostBeam
+from regard.search.beam_rules import Length, formula, normalised, rescore
 from regard.search.candidates import Candidates
-from regard.search.host_beam import HostBeam
 from regard.search.hypothesis import ActiveHypotheses, Hypothesis
-from regard.search.rules.length_penalty import Length, formula, normalised, rescore
 from regard.search.step import SearchBatch
 from regard.tasks.runners.translator import Translator
 

@@ -13,10 +13,15 @@ from typing import Any
 import numpy as np
 
 from regard.inside.attention.attention_map import AttentionMap
-from regard.inside.views.escape import escape_controls, escape_line
-from regard.inside.views.heat_overlay import DARKEST, LIGHTEST, data_uri, ramp_rgba
-from regard.inside.views.html import fill_template, read_asset, score_rows
-from regard.tasks.runners.labelled_image import LabelledImage
+from regard.inside.views.markup import (
+    escape_controls,
+    escape_line,
+    fill_template,
+    read_asset,
+    score_rows,
+)
+from regard.inside.views.panels import DARKEST, LIGHTEST, data_uri, ramp_rgba
+from regard.text.token_labels import LabelledImage
 
 UNIT = 10_000  # weights of texts are written as whole ten-thousandths: four decimals, half the size
 CLASSES = 10  # the classes of an image that are listed

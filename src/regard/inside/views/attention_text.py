@@ -8,7 +8,7 @@ from rich.color import Color
 from rich.style import Style
 from rich.text import Text
 
-from regard.inside.views.escape import clip
+from regard.inside.views.markup import clip
 
 SHADES = "·░▒▓█"
 LEVELS = np.arange(len(SHADES)) / len(SHADES)  # the least darkness of each shade

@@ -6,8 +6,7 @@ from html import escape
 from regard.inside.trees.beam_tree import PRUNED, BeamTree
 from regard.inside.trees.token_tree import TokenTree
 from regard.inside.views.beam_svg import BeamDrawing
-from regard.inside.views.escape import escape_controls, escape_line
-from regard.inside.views.html import fill_template
+from regard.inside.views.markup import escape_controls, escape_line, fill_template
 
 TableRow = tuple[str, Sequence[str]]
 """The CSS class of a row, and its cells."""

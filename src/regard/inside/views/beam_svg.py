@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 from regard.inside.trees.beam_tree import ENDED, PRUNED, SHORT, SearchTree
-from regard.inside.views.escape import clip, escape_line
-from regard.inside.views.svg import (
+from regard.inside.views.markup import (
     ACCENT,
     FONT,
     INK,
@@ -18,6 +17,8 @@ from regard.inside.views.svg import (
     QUIET,
     RULE,
     TITLE,
+    clip,
+    escape_line,
     svg_element,
     text_length,
 )

@@ -7,7 +7,8 @@ from rich.style import Style
 from rich.text import Text
 
 from regard.inside.trees.beam_tree import PRUNED, SHORT, BeamTree
-from regard.inside.views.escape import clip, escape_controls, escape_line
+from regard.inside.trees.token_tree import TokenTree
+from regard.inside.views.markup import clip, escape_controls, escape_line
 
 WIDEST = 18  # columns of a token
 ACCENT, QUIET = Style(color="red", bold=True), Style(dim=True)
@@ -97,3 +98,27 @@ def _wrap(text: str, width: int) -> list[Text]:
         else:
             row = f"{row} {word}" if row else word
     return [Text(clip(line, width), QUIET) for line in [*rows, row]]
+
+
+def token_lines(tree: TokenTree, width: int = 80) -> Iterator[Text]:
+    """Lines of at most ``width`` columns (at least 40)."""
+    width = max(width, 40)
+    yield Text(clip(escape_line(tree.title), width))
+    yield Text(clip(escape_line(tree.hypotheses[0].text), width), ACCENT)
+    yield Text(clip(tree.summary, width), QUIET)
+    side = min(max(cell_len(escape_controls(node.piece)) for node in tree.nodes[1:]), WIDEST)
+    for step in range(1, tree.steps + 1):
+        yield Text()
+        yield Text(clip(f"{'step ' + str(step):<{side + 6}} {'p':>7} {'chance':>7}", width), QUIET)
+        for number in tree.at(step):
+            yield _token_line(tree, number, width, side)
+
+
+def _token_line(tree: TokenTree, number: int, width: int, side: int) -> Text:
+    node, chosen = tree.nodes[number], number in tree.winner
+    piece = clip(node.piece, side)
+    label = piece + " " * (side - cell_len(piece))
+    figures = f"{tree.probability(number):>7.4f} {tree.chances[number]:>7.4f}"
+    remark = tree.why(number) if number == tree.winner[-1] else ""
+    row = f"{node.rank:>3} {WINNER if chosen else ' '} {label} {figures}  {remark}".rstrip()
+    return Text(clip(row, width), ACCENT if chosen else "")

@@ -7,8 +7,7 @@ from html import escape
 
 import numpy as np
 
-from regard.inside.views.escape import clip, escape_line
-from regard.inside.views.svg import (
+from regard.inside.views.markup import (
     ACCENT,
     FONT,
     GAP,
@@ -19,6 +18,8 @@ from regard.inside.views.svg import (
     PAPER,
     QUIET,
     TITLE,
+    clip,
+    escape_line,
     svg_background,
     svg_element,
     svg_frame,

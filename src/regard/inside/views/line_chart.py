@@ -4,17 +4,18 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from statistics import mean, stdev
 
-from regard.inside.views.escape import clip, escape_line
-from regard.inside.views.html import HTMLPage, report_page
-from regard.inside.views.svg import (
+from regard.inside.views.markup import (
     INK,
     MARGIN,
     PAPER,
     QUIET,
     RULE,
     TITLE,
+    HTMLPage,
+    clip,
+    escape_line,
+    report_page,
     svg_background,
     svg_element,
 )
@@ -100,13 +101,6 @@ class Report(HTMLPage):
     def html(self) -> str:
         charts = [chart.svg(PAGE_COLOURS) for chart in self.charts.values()]
         return report_page(self.title, self.columns, self.rows, charts, self.notes)
-
-
-def spread(values: Sequence[float]) -> str:
-    """Mean ± sample standard deviation of a score over several seeds, as text; or its one value."""
-    if len(values) == 1:
-        return f"{values[0]:.1f}"
-    return f"{mean(values):.1f} ± {stdev(values):.1f}"
 
 
 def _steps(values: Sequence[float]) -> list[float]:

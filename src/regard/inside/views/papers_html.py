@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from regard.inside.views.html import fill_template, html_table
+from regard.inside.views.markup import fill_template, html_table
 
 YEAR, LINE, INDENT, LEFT, TOP = 130, 26, 18, 12, 50  # pixels
 

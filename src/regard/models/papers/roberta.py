@@ -20,7 +20,7 @@ from regard.models.heads import LabelHead, MLMHead
 from regard.models.paper import Paper
 from regard.models.papers import bert
 from regard.models.pools import FirstToken
-from regard.text.families.byte_bpe import ByteBPE
+from regard.text.families.bpe import ByteBPE
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Passthrough, Rule, WeightMap
 

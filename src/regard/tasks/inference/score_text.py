@@ -24,10 +24,10 @@ from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attention import EncoderOutput
 from regard.tasks.runners.batch_runner import BatchRunner, in_order
 from regard.tasks.runners.inputs import InputLimits, token_ids
-from regard.text.inputs import check_text
 from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.vocabularies.subwords import Subwords
+from regard.text.words import check_text
 
 WINDOW = 1_024  # tokens read at once by models without a limit
 ROWS = 1_024  # made at once

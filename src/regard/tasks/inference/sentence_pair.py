@@ -11,9 +11,9 @@ from regard.ground.errors import BadItem
 from regard.models.heads import SentencePairHead
 from regard.tasks.inference.classifier import Classifier
 from regard.tasks.runners.batch_runner import TextOrPair
-from regard.text.inputs import one_or_two_texts
 from regard.text.labels import SingleLabelSet
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
+from regard.text.words import one_or_two_texts
 
 
 @dataclass(frozen=True, eq=False)

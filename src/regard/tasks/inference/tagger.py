@@ -19,11 +19,10 @@ from regard.metrics.entities import spans as entity_spans
 from regard.models.heads import TokenLabelHead, TransitionHead
 from regard.parts.crf import best_sequences
 from regard.tasks.runners.batch_runner import TOKENS, Predictor, finite, in_order
-from regard.text.inputs import check_text
 from regard.text.labels import LabelSet
 from regard.text.templates import WordRow
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
-from regard.text.words import Sentence, Span, Spans, spaced_spans, word_spans
+from regard.text.words import Sentence, Span, Spans, check_text, spaced_spans, word_spans
 
 
 @dataclass(frozen=True)

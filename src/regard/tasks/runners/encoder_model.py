@@ -41,10 +41,10 @@ from regard.tasks.runners.batch_runner import Predictor, TextOrPair, rows_of
 from regard.tasks.runners.inputs import InputLimits, token_ids
 from regard.tasks.runners.model_runner import ModelRunner
 from regard.tasks.tag import Tag
-from regard.text.inputs import check_text, one_or_two_texts, text_or_pair
 from regard.text.labels import LabelSet
 from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
+from regard.text.words import check_text, one_or_two_texts, text_or_pair
 
 ENCODER_TASKS: dict[str, type[EncoderTask]] = {
     task.head.name: task for task in (Classify, Tag, QuestionAnswering, Choose)

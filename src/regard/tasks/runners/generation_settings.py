@@ -11,9 +11,8 @@ from regard.ground.config import Config
 from regard.ground.errors import BadInput, shown
 from regard.models.formats.hf import GENERATION, GENERATION_KEYS
 from regard.search.beam import Beam
-from regard.search.rules.beam_rules import Stop
-from regard.search.rules.constraints import Constraints
-from regard.search.rules.length_penalty import STEEPEST
+from regard.search.beam_rules import STEEPEST, Stop
+from regard.search.constraints import Constraints
 from regard.search.sample import Sample
 
 T = TypeVar("T")

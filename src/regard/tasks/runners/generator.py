@@ -18,9 +18,9 @@ from regard.ground.errors import BadInput, BadItem
 from regard.models.formats.folder import vocabulary_of
 from regard.models.formats.loaded_model import LoadedModel
 from regard.search.beam import Beam
+from regard.search.constraints import Constraints
 from regard.search.greedy import Greedy
 from regard.search.hypothesis import Hypothesis
-from regard.search.rules.constraints import Constraints
 from regard.search.sample import Sample
 from regard.search.step import Search, SearchState
 from regard.tasks.runners.decoder_model import DecoderModel, search_errors_as_bad_input

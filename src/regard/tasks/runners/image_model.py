@@ -15,7 +15,7 @@ from regard.ground.errors import BadInput, BadItem
 from regard.images.processor import NO_TEXT, ImageProcessor
 from regard.tasks.inference.embed import Embedder
 from regard.tasks.runners.encoder_model import EncoderModel
-from regard.tasks.runners.labelled_image import LabelledImage
+from regard.text.token_labels import LabelledImage
 
 NO_PROCESSOR = (
     "the folder does not say how images are normalised (no preprocessor_config.json; of timm: no "

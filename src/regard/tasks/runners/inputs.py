@@ -12,7 +12,7 @@ from regard.ground.batch import ImageRow, TokenRow
 from regard.ground.checks import is_whole, listed
 from regard.ground.errors import BadInput, BadItem, shown
 from regard.search.step import Search
-from regard.text.inputs import check_text
+from regard.text.words import check_text
 
 # How errors of torch say it that have no type of their own: the host, C++, CUDA and its libraries.
 NO_MEMORY = ("DefaultCPUAllocator", "bad_alloc", "CUDA error: out of memory", "ALLOC_FAILED")

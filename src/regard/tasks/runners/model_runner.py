@@ -16,7 +16,7 @@ from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.formats.loaded_model import LoadedModel
 from regard.tasks.runners.batch_runner import BatchRunner
-from regard.tasks.runners.labelled_image import LabelledImage
+from regard.text.token_labels import LabelledImage
 
 if TYPE_CHECKING:
     from regard.tasks.runners.encoder_model import EncoderModel

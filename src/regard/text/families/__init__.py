@@ -1,1 +1,29 @@
-"""Families of tokenizers, a file each: how a text is cut, and which files belong to it."""
+"""The families of tokenizers that models with one vocabulary have: a file for each kind."""
+
+from regard.text.families.bpe import GPT2BPE, GPTBPE, ByteBPE
+from regard.text.families.tokenizer_family import TokenizerFamily
+from regard.text.families.unigram import Unigram, XLNetUnigram
+from regard.text.families.word_level import RawWords, WordLevel
+from regard.text.families.wordpiece import WordPiece, XLNetWordPiece
+
+FAMILIES: tuple[TokenizerFamily, ...] = (
+    WordPiece(),
+    ByteBPE(),
+    Unigram(),
+    GPT2BPE(),
+    GPTBPE(),
+    XLNetUnigram(),
+    XLNetWordPiece(),
+    WordLevel(),
+    RawWords(),
+)
+"""A folder whose files name no class has a tokenizer of its paper, or else of the first."""
+
+
+def family_of_kind(kind: str | None, of_paper: str) -> str:
+    """The family of a paper, or one of ``kind`` whose class token stands where the paper's does."""
+    if kind is None:
+        return of_paper
+    summary = next(one.template.summary for one in FAMILIES if one.name == of_paper)
+    same = [one for one in FAMILIES if one.kind == kind and one.template.summary == summary]
+    return same[0].name if same else kind

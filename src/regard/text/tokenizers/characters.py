@@ -16,8 +16,7 @@ from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
 from regard.text.templates import RowBuilder, Template
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
-from regard.text.vocabularies.lexicon import BEGIN, END, Lexicon
-from regard.text.vocabularies.whole_words import WholeWords
+from regard.text.vocabularies.lexicon import BEGIN, END, Lexicon, WholeWords
 from regard.text.words import Span, word_spans, words
 
 SENTENCE_BEGINS, SENTENCE_ENDS, WORD_BEGINS, WORD_ENDS, PADDING = range(256, 261)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from regard.text.config import EncoderTextConfig
-from regard.text.families.list import FAMILIES, family_of_kind
+from regard.text.families import FAMILIES, family_of_kind
 from regard.text.families.word_level import RawWords, WordLevel
 from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer

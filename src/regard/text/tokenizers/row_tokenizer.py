@@ -11,11 +11,11 @@ import numpy as np
 
 from regard.ground.batch import Ids, TokenRow
 from regard.ground.errors import BadInput
-from regard.text.inputs import one_or_two_texts, text_or_pair
 from regard.text.templates import TEXTS, ContextWindow, RowBuilder, Template
 from regard.text.token_labels import LabelledInput, LabelledRow, RowWithWords, TokenLabels
 from regard.text.vocabularies.subwords import Subwords
 from regard.text.vocabularies.vocabulary import check_sizes, token_count
+from regard.text.words import one_or_two_texts, text_or_pair
 
 
 class RowTokenizer(ABC):

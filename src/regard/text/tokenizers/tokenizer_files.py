@@ -15,8 +15,8 @@ from tokenizers import AddedToken, Tokenizer
 
 from regard.ground.errors import BadInput, reason_of
 from regard.ground.files import read_bytes, read_json
-from regard.text.families.list import FAMILIES
-from regard.text.families.merges import merges_like
+from regard.text.families import FAMILIES
+from regard.text.families.bpe import merges_like
 from regard.text.families.tokenizer_family import Model, TokenizerFamily, TokenizerSettings
 from regard.text.templates import TEXTS
 from regard.text.vocabularies.subwords import Subwords

@@ -11,7 +11,7 @@ from regard.ground.batch import as_row
 from regard.ground.errors import BadInput
 from regard.text.token_labels import LabelledInput, LabelledRow, RowWithWords, TokenLabels
 from regard.text.tokenizers.row_tokenizer import PlainTokenizer
-from regard.text.tokenizers.word_pieces import WordPieces
+from regard.text.tokenizers.word_tokenizer import WordPieces
 from regard.text.vocabularies.subwords import Subwords
 from regard.text.vocabularies.train_tokenizer import train
 from regard.text.vocabularies.vocabulary import Vocabulary, check_sizes

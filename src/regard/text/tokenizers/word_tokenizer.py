@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,12 +13,66 @@ from regard.ground.files import read_json, write_json
 from regard.text.templates import RowBuilder, Template
 from regard.text.tokenizers.characters import CharacterVocabulary
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
-from regard.text.tokenizers.word_pieces import WordPieces
-from regard.text.vocabularies.lexicon import BEGIN, END, UNKNOWN, Lexicon
-from regard.text.vocabularies.whole_words import WholeWords
+from regard.text.vocabularies.lexicon import BEGIN, END, UNKNOWN, Lexicon, WholeWords
+from regard.text.vocabularies.subwords import Subwords
 from regard.text.words import Span, word_spans, words
 
+SPELLINGS = 1 << 16  # words whose ids are remembered
 MASK = "[MASK]"  # how a gap is written
+
+
+@dataclass(frozen=True)
+class WordPieces:
+    """Each word as the ids of its pieces, of which the first ``longest`` are read.
+
+    Ids are one higher than those of the vocabulary: 0 is no piece. A source has no token that
+    begins a sentence, and one that ends it.
+    """
+
+    FILE: ClassVar[str] = "pieces.json"
+
+    vocabulary: Subwords
+    longest: int = 8
+
+    def __post_init__(self) -> None:
+        if self.longest < 1:
+            raise BadInput(f"words of {self.longest} pieces have no room for one")
+
+    @cached_property
+    def begin(self) -> np.ndarray:
+        """The word before a sentence: no piece."""
+        return self._padded([])
+
+    @cached_property
+    def end(self) -> np.ndarray:
+        """The word after a sentence."""
+        return self._padded([self.vocabulary.eos])
+
+    def spell(self, listed: Sequence[str]) -> np.ndarray:
+        """(words, longest): the ids of each."""
+        if not listed:
+            return np.zeros((0, self.longest), np.int32)
+        return np.stack([self._spelling(word) for word in listed])
+
+    def save(self, folder: Path) -> dict[str, int]:
+        """Write the vocabulary; returns what else ``load`` must know."""
+        self.vocabulary.save(folder / self.FILE)
+        return {"pieces": self.longest}
+
+    @classmethod
+    def load(cls, folder: Path, pieces: int) -> "WordPieces":
+        """Read what ``save`` wrote."""
+        return cls(Subwords.load(folder / cls.FILE), pieces)
+
+    @cached_property
+    def _spelling(self) -> Any:
+        return lru_cache(SPELLINGS)(lambda word: self._padded(self.vocabulary.encode(word)))
+
+    def _padded(self, ids: Sequence[int]) -> np.ndarray:
+        read = np.asarray(ids[: self.longest], np.int32) + 1
+        return np.pad(read, (0, self.longest - len(read)))
+
+
 Spelling = CharacterVocabulary | WordPieces
 """How a model that gives features reads a word: by as many ids as any other."""
 

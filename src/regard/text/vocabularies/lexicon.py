@@ -1,15 +1,20 @@
-"""The words that a language model predicts and is trained on, by frequency."""
+"""Words as a vocabulary: those that a language model predicts and is trained on, by frequency."""
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_bytes, replacing
-from regard.text.words import Sentence, words, words_of
+from regard.text.offsets import Segmentation
+from regard.text.words import Sentence, word_spans, words, words_of
 
 SPECIAL = UNKNOWN, BEGIN, END = "<UNK>", "<S>", "</S>"
 
@@ -77,3 +82,31 @@ class Lexicon:
         if len({*listed}) < len(listed) or not {*SPECIAL} <= {*listed}:
             raise BadInput(f"{path}: a word occurs twice, or {UNKNOWN}, {BEGIN} or {END} does not")
         return cls(tuple(listed))
+
+
+class WholeWords(ABC):
+    """A vocabulary with one token a word, which is an id or an array of ids."""
+
+    byte_sizes: ClassVar[None] = None
+
+    @abstractmethod
+    def encode(self, text: str) -> np.ndarray:
+        """The tokens of the words of a text."""
+
+    @abstractmethod
+    def pieces(self, ids: Iterable[Any]) -> list[str]:
+        """The word of each token."""
+
+    def encode_all(self, texts: Iterable[str]) -> list[np.ndarray]:
+        """Those of each text."""
+        return [self.encode(text) for text in texts]
+
+    def decode(self, ids: Iterable[Any]) -> str:
+        """The words of a row; those around the sentence are left out."""
+        return " ".join(word for word in self.pieces(ids) if word not in (BEGIN, END))
+
+    def segment(self, text: str) -> Segmentation:
+        """The words of a text, each of which is a token."""
+        spans = tuple(word_spans(text))
+        ids: Any = self.encode(text)
+        return Segmentation(ids, spans, tuple(range(len(spans))))

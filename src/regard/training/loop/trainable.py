@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.ground.batch import Batch
 from regard.ground.generators import seed_generators
+from regard.training.averages import average_of
 from regard.training.checkpoint import load_optimiser, optimiser_tensors
 from regard.training.loop.job import Job
 from regard.training.loop.microbatch import (
@@ -22,9 +23,7 @@ from regard.training.loop.microbatch import (
     rectangle,
     unchanged_buffers,
 )
-from regard.training.optim.averages import average_of
-from regard.training.optim.optimiser import GraphedOptimiser, ModelOptimiser
-from regard.training.optim.schedule import SCHEDULES
+from regard.training.optimiser import SCHEDULES, GraphedOptimiser, ModelOptimiser
 from regard.training.precision import Precision
 from regard.weights.files import load_weights, weights_of
 

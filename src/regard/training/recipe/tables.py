@@ -15,7 +15,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 class OptimiserConfig(Config):
     """How weights follow gradients.
 
-    A model has levels: embeddings, blocks, heads (``regard.training.optim.layer_groups``).
+    A model has levels: embeddings, blocks, heads (``regard.training.optimiser``).
     Each learns at ``layer_decay`` times the rate of the one above it. With ``unfreeze_every``, the
     highest learns first, and one more after every so many steps or each epoch. What is called by a
     name in ``freeze``, such as "embed", "blocks.0" or "trunk", does not learn at all.

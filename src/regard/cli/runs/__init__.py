@@ -1,1 +1,0 @@
-"""Training runs of verbs: one or several compared, and their scores."""

@@ -1,0 +1,45 @@
+"""Files for word alignment: sentence pairs, also those of fast_align, and gold links.
+
+A line of fast_align is ``source ||| target``, with words separated by spaces.
+"""
+
+from pathlib import Path
+
+from regard.data.files.fields import DropCounts
+from regard.data.files.sources import FileSource, read_pairs
+from regard.data.files.text_files import name_of, read_lines
+from regard.ground.errors import BadInput
+from regard.metrics.alignment import GoldLinks, parse_gold
+from regard.text.words import Spans
+
+Pairs = list[tuple[str, str]]
+SEPARATOR = "|||"
+
+
+def read_text_pairs(
+    source: FileSource, longest_characters: int | None = None, dropped: DropCounts | None = None
+) -> Pairs:
+    """All pairs, without their places."""
+    return [(one, other) for _, one, other in read_pairs(source, longest_characters, dropped)]
+
+
+def read_gold_links(path: str | Path, base: int, pairs: Pairs, spans: Spans) -> list[GoldLinks]:
+    """The links of every pair, counted from ``base``; ``spans`` finds the words."""
+    lines = list(read_lines(path))
+    if len(lines) != len(pairs):
+        raise BadInput(f"{path}: {len(lines)} lines for {len(pairs)} pairs")
+    return [
+        parse_gold(line, base, f"{path}:{number}", (len(spans(one)), len(spans(other))))
+        for number, (line, (one, other)) in enumerate(zip(lines, pairs, strict=True), 1)
+    ]
+
+
+def read_fast_align(path: str | Path) -> list[tuple[str, str]]:
+    """The pairs of a file, with single spaces between words."""
+    pairs = []
+    for number, line in enumerate(read_lines(path), start=1):
+        sides = [" ".join(side.split()) for side in line.split(SEPARATOR)]
+        if len(sides) != 2 or not all(sides):
+            raise BadInput(f"{name_of(path)}:{number}: expected 'source {SEPARATOR} target'")
+        pairs.append((sides[0], sides[1]))
+    return pairs

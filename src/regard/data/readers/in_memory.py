@@ -1,0 +1,185 @@
+"""Examples that the caller has in memory, as Python values: read by the same rules as files.
+
+Messages call them by their name and index, as in ``data['train'][3]``.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from regard.data.files.fields import BadExample, DropCounts, filled, label_text, parsed, typed
+from regard.data.pretraining.sentences import sentences
+from regard.data.pretraining.text_parts import DocumentReader
+from regard.data.readers.examples import (
+    ChoiceExample,
+    GoldAnswer,
+    LabelledExample,
+    QuestionExample,
+    TaggedExample,
+)
+from regard.data.readers.plain import tagged_example
+from regard.ground.errors import shown
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryExamples(DocumentReader):
+    """A source of pairs or documents, and the examples of any task."""
+
+    paths: ClassVar[tuple[str, ...]] = ()
+    spaced: ClassVar[tuple[str, ...]] = ()
+    sides: ClassVar[int] = 2
+    name: str
+    values: Sequence[Any]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """How many there are, and a checksum of their content."""
+        checksum = 0
+        for value in self.values:
+            checksum = zlib.crc32(_content(value), checksum)
+        return f"{len(self.values)} examples, {checksum:08x}"
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What they are, in short."""
+        return {"kind": type(self).__name__, "source": self.fingerprint}
+
+    def numbered(self) -> Iterator[tuple[str, Any]]:
+        """(where, value) of each."""
+        return ((f"{self.name}[{number}]", value) for number, value in enumerate(self.values))
+
+    def examples(self) -> Iterator[tuple[list[str], Callable[[], tuple[str, ...]]]]:
+        """The place of every pair, and what parses its texts."""
+        for where, value in self.numbered():
+            yield [where, where], partial(parse_pair, where, value)
+
+    def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
+        """(where, sentences) of every document."""
+        return parsed(self.numbered(), parse_document, dropped)
+
+    def texts(self, dropped: DropCounts | None) -> Iterator[tuple[str, str]]:
+        """(where, text) of every document."""
+        return parsed(self.numbered(), parse_whole, dropped)
+
+    def read(self, task: str, dropped: DropCounts | None) -> Iterator[Any]:
+        """The examples of a task."""
+        return parsed(self.numbered(), PARSERS[task], dropped)
+
+
+def _content(value: Any) -> bytes:
+    """A value as bytes; of arrays all numbers, which their texts leave out."""
+    parts = value if isinstance(value, tuple | list) else (value,)
+    pixels = b"".join(part.tobytes() for part in parts if isinstance(part, np.ndarray))
+    return pixels + repr(value).encode("utf-8", "surrogatepass")
+
+
+def parse_pair(where: str, value: Any) -> tuple[str, str]:
+    """(source, target), or (text, label)."""
+    first, second = _parts(where, value, "a pair of texts", 2)
+    return _text(where, first), _label(where, second)
+
+
+def parse_labelled(where: str, value: Any) -> LabelledExample:
+    """(text, label), or ((text, text), label); labels may be a list, or None where hidden.
+
+    In place of a text there may be an image: the path of a file, or an array of bytes.
+    """
+    texts, labels = _parts(where, value, "(text, label) or ((text, text), label)", 2)
+    if isinstance(texts, np.ndarray | Path):
+        filled_texts: tuple[Any, ...] = (texts,)
+    else:
+        given = (texts,) if isinstance(texts, str) else _parts(where, texts, "a pair of texts", 2)
+        filled_texts = tuple(_filled(where, one) for one in given)
+    if labels is None:
+        return LabelledExample(where, filled_texts, None)
+    several = labels if isinstance(labels, tuple | list | set | frozenset) else (labels,)
+    return LabelledExample(where, filled_texts, tuple(_label(where, one) for one in several))
+
+
+def parse_tagged(where: str, value: Any) -> TaggedExample:
+    """(words, tags), a tag for each word."""
+    words, tags = _parts(where, value, "(words, tags)", 2)
+    return tagged_example(where, _sequence(where, words), _sequence(where, tags))
+
+
+def parse_question(where: str, value: Any) -> QuestionExample:
+    """(question, context, answers): texts of the context, or (text, start); none: no answer."""
+    *texts, answers = _parts(where, value, "(question, context, answers)", 3)
+    question, context = (_filled(where, one) for one in texts)
+    given = [answers] if isinstance(answers, str) else _sequence(where, answers)
+    gold = tuple(_answer(where, context, one) for one in given)
+    return QuestionExample(where, where, question, context, gold, bool(gold))
+
+
+def parse_choice(where: str, value: Any) -> ChoiceExample:
+    """(text, choices, number of the right one, from 0)."""
+    text, choices, label = _parts(where, value, "(text, choices, number)", 3)
+    first = _filled(where, text)
+    pairs = tuple((first, _filled(where, one)) for one in _sequence(where, choices))
+    if label is not None and label not in range(len(pairs)):
+        detail = f"the right choice is {shown(label)}, and there are {len(pairs)}, counted from 0"
+        raise BadExample(where, "with an unknown label", detail)
+    return ChoiceExample(where, pairs, None if label is None else int(label))
+
+
+def parse_document(where: str, value: Any) -> tuple[str, list[str]]:
+    """A text, with a paragraph on each line, or a list of sentences."""
+    if isinstance(value, str):
+        lines = _text(where, value).split("\n")
+        return where, [one for line in lines for one in sentences(line)]
+    return where, [_text(where, one) for one in _sequence(where, value)]
+
+
+def parse_whole(where: str, value: Any) -> tuple[str, str]:
+    """A text, or a list of sentences, each of which is a line."""
+    if isinstance(value, str):
+        return where, _text(where, value)
+    return where, "\n".join(_text(where, one) for one in _sequence(where, value))
+
+
+PARSERS: dict[str, Callable[[str, Any], Any]] = {
+    "classify": parse_labelled,
+    "tag": parse_tagged,
+    "answer": parse_question,
+    "choose": parse_choice,
+}
+"""By the name of a task."""
+
+
+def _answer(where: str, context: str, value: Any) -> GoldAnswer:
+    text, start = (
+        (value, context.find(value))
+        if isinstance(value, str)
+        else _parts(where, value, "an answer: a text, or (text, start)", 2)
+    )
+    text = _filled(where, text)
+    if start not in range(len(context)) or not context.startswith(text, start):
+        raise BadExample(where, "not in its context", f"{shown(text)} is not in the context")
+    return GoldAnswer(text, int(start))
+
+
+def _parts(where: str, value: Any, expected: str, count: int) -> Sequence[Any]:
+    if not isinstance(value, tuple | list) or len(value) != count:
+        raise BadExample(where, f"not {expected}", f"{shown(value)} is not {expected}")
+    return value
+
+
+def _sequence(where: str, value: Any) -> Sequence[Any]:
+    return value if isinstance(value, tuple) else typed(value, list, shown(value), where)
+
+
+def _text(where: str, value: Any) -> str:
+    return typed(value, str, shown(value), where)
+
+
+def _filled(where: str, value: Any) -> str:
+    return filled(_text(where, value), where)
+
+
+def _label(where: str, value: Any) -> str:
+    return label_text(value, shown(value), where)

@@ -1,1 +1,0 @@
-"""Word alignment from the cross-attention of translation models."""

@@ -1,0 +1,203 @@
+"""Nearest neighbours by cosine, of static vectors and of words in context (Peters et al., 2018).
+
+Vectors come in parts, of which only the nearest are kept. The embedding layer of a model gives
+static vectors of words. A word in context is the mean of the states of its tokens; neighbours are
+the words of all texts whose states have the largest cosines with it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from regard.data.files.static_vectors import StaticVectors
+from regard.ground.checks import check_whole, listed
+from regard.ground.errors import BadInput
+from regard.text.tokenizers.ids_only import require_tokenizer
+from regard.text.tokenizers.list import Tokenizer
+
+AT_ONCE = 256  # inputs that are read at once
+
+Part = tuple[Sequence[Any], np.ndarray]
+"""Items, and their vectors of length 1, (items, width)."""
+TOKENS = 1 << 14  # looked up at once
+TEXTS = 256  # read at once
+AROUND = 6  # words shown before and after a word
+
+
+class Neighbour(NamedTuple):
+    """An item, and its cosine with a query."""
+
+    cosine: float
+    item: Any
+
+
+def nearest(
+    queries: Sequence[Any], queries_BD: np.ndarray, parts: Iterable[Part], top: int
+) -> list[list[Neighbour]]:
+    """The ``top`` items of all parts for each query, best first, without the query itself."""
+    best: list[list[Neighbour]] = [[] for _ in queries]
+    for items, vectors_ND in parts:
+        cosines_BN = queries_BD @ vectors_ND.T
+        for number, (query, cosines_N) in enumerate(zip(queries, cosines_BN, strict=True)):
+            order = np.argsort(-cosines_N, kind="stable")
+            others = islice((n for n in order if items[n] != query), top)
+            new = [Neighbour(float(cosines_N[n]), items[n]) for n in others]
+            best[number] = sorted([*best[number], *new], key=lambda one: -one.cosine)[:top]
+    return best
+
+
+def neighbours(
+    model: Any,
+    queries: Iterable[Any],
+    inputs: Iterable[Any],
+    top: int = 5,
+    pool: str | None = None,
+) -> list[list[Neighbour]]:
+    """The ``top`` inputs nearest to each query, best first, by the cosine of their vectors.
+
+    Queries and inputs are what ``Model.embed`` reads with this ``pool``: images, or texts. The item
+    of a neighbour is the number of an input, counted from 0. Inputs may be any iterable: a few are
+    in memory at once.
+    """
+    check_whole("top", top, 1)
+    given = listed(queries, "queries")
+    inputs = inputs if isinstance(inputs, Iterator) else listed(inputs, "inputs")
+    parts = vectors_in_parts(model, zip(count(), inputs, strict=False), pool)
+    return nearest([None] * len(given), _vectors(model, given, pool), parts, top)
+
+
+def vectors_in_parts(
+    model: Any, items: Iterable[tuple[Any, Any]], pool: str | None
+) -> Iterator[Part]:
+    """Items and the vectors of their inputs, from pairs (item, input)."""
+    coming = iter(items)
+    while some := list(islice(coming, AT_ONCE)):
+        yield [item for item, _ in some], _vectors(model, [one for _, one in some], pool)
+
+
+def _vectors(model: Any, inputs: list[Any], pool: str | None) -> np.ndarray:
+    return model.embed(inputs, pool, normalise=True, as_numpy=True)
+
+
+@torch.no_grad()
+def word_vectors(module: Any, tokenizer: Tokenizer | None, words: Iterable[str]) -> StaticVectors:
+    """The mean of the token vectors of each word, as it is read inside a text.
+
+    Words with an unknown token have no vector.
+    """
+    vocabulary = require_tokenizer(tokenizer).vocabularies[0]
+    tokens = {
+        word: read
+        for word in dict.fromkeys(words)
+        if not vocabulary.unknown(word) and len(read := _tokens(vocabulary, word))
+    }
+    if not tokens:
+        raise BadInput("the model knows none of these words")
+    ids, device = np.concatenate([*tokens.values()]), next(module.parameters()).device
+    parts = [
+        module.encoder.embed.static(part).float().cpu().numpy()
+        for part in torch.from_numpy(ids.astype(np.int64)).to(device).split(TOKENS)
+    ]
+    counts_N = np.array([*map(len, tokens.values())])
+    sums_ND = np.add.reduceat(np.concatenate(parts), np.cumsum(counts_N) - counts_N)
+    return StaticVectors(tuple(tokens), (sums_ND / counts_N[:, None]).astype(np.float32))
+
+
+def _tokens(vocabulary: Any, word: str) -> np.ndarray:
+    """Those of a word after another: in some vocabularies, not those of a text's beginning."""
+    cut = vocabulary.segment(f"{word} {word}")
+    second = [number for number, span in enumerate(cut.spans) if span.end > len(word)]
+    return np.asarray(cut.ids)[second]
+
+
+class LineOfText(NamedTuple):
+    """A text, and the number of its line in the file; 0 if it stands in none."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True)
+class WordInContext:
+    """A word of a line: ``words[place]``."""
+
+    line: int
+    words: tuple[str, ...]
+    place: int
+
+    @property
+    def word(self) -> str:
+        """The word itself."""
+        return self.words[self.place]
+
+    def __str__(self) -> str:
+        first, last = max(0, self.place - AROUND), self.place + 1 + AROUND
+        before, after = self.words[first : self.place], self.words[self.place + 1 : last]
+        begun, ended = ["…"] * (first > 0), ["…"] * (last < len(self.words))
+        return " ".join([*begun, *before, f"[{self.word}]", *after, *ended])
+
+
+@dataclass(frozen=True, eq=False)
+class ContextualWords:
+    """Reads texts with a model: each word, and its vector at the layer of a tape ``path``."""
+
+    runner: Any
+    tokenizer: Tokenizer
+    path: str
+
+    def read(self, lines: Iterable[LineOfText]) -> Iterator[tuple[list[WordInContext], np.ndarray]]:
+        """Words and their vectors of length 1, a few texts at once; punctuation is left out."""
+        coming = iter(lines)
+        while some := list(islice(coming, TEXTS)):
+            read = [(line.number, self.tokenizer.read_words(line.text)) for line in some]
+            read = [(number, row) for number, row in read if row.words]
+            words, vectors = list[WordInContext](), list[torch.Tensor]()
+            states = self.runner.states([row.row for _, row in read], self.path)
+            for (number, row), states_TD in zip(read, states, strict=True):
+                for place, (word, group) in enumerate(zip(row.words, row.groups, strict=True)):
+                    if any(map(str.isalnum, word)):
+                        words.append(WordInContext(number, row.words, place))
+                        vectors.append(states_TD[[*group]].float().mean(0))
+            if words:
+                vectors_ND = torch.nn.functional.normalize(torch.stack(vectors), dim=-1)
+                if not vectors_ND.isfinite().all():
+                    raise BadInput("the model is broken: its states are not numbers")
+                yield words, vectors_ND.cpu().numpy()
+
+    def find(self, word: str, lines: Sequence[LineOfText], most: int) -> Iterator[Any]:
+        """The first ``most`` occurrences of a word, in capitals or not, with their vectors."""
+        query = word.lower()
+        with_word = (line for line in lines if query in line.text.lower())
+        matches = (
+            (occurrence, vector_D)
+            for words, vectors_ND in self.read(with_word)
+            for occurrence, vector_D in zip(words, vectors_ND, strict=True)
+            if occurrence.word.lower() == query
+        )
+        return islice(matches, most)
+
+    def nearest(
+        self,
+        queries: Sequence[WordInContext],
+        queries_BD: np.ndarray,
+        lines: Iterable[LineOfText],
+        top: int,
+    ) -> list[list[Neighbour]]:
+        """The ``top`` words of all lines for each query, best first, without the query itself.
+
+        Vectors of a few texts are in memory at once.
+        """
+        return nearest(queries, queries_BD, self.read(lines), top)
+
+
+def static_neighbours(vectors: StaticVectors, word: str, top: int) -> list[tuple[str, float]]:
+    """The ``top`` words by cosine with the vector of a word, none if it has no vector."""
+    if (number := vectors.number(word)) is None:
+        return []
+    same = [n for n, other in enumerate(vectors.words) if other.lower() == word.lower()]
+    (nearest,) = vectors.nearest(vectors.vectors_ND[[number]], [same], top)
+    return [(vectors.words[n], cosine) for n, cosine in nearest]

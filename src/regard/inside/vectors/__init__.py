@@ -1,1 +1,0 @@
-"""Word vectors, static and in context: their neighbours, and tests of them."""

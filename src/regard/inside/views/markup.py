@@ -1,0 +1,183 @@
+"""Labels without control characters, SVG elements, and HTML pages that load nothing.
+
+Drawings have plain attributes only, no style sheet and no ids, so they can be pasted into any page.
+Pages are templates of ``assets``, filled.
+"""
+
+import unicodedata
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import Protocol
+
+from rich.cells import cell_len, set_cell_size
+
+_JOINERS = "\u200c\u200d"  # needed to write Persian, Hindi and others
+FONT, TITLE, MARGIN = 13, 17, 24  # pixels
+GAP, LINE = 8, 24  # between parts; the line height of titles
+LETTER = 0.55  # width of a letter in font sizes: an estimate, since SVG cannot measure text
+INK, QUIET, RULE, PAPER, ACCENT = "#211f1c", "#6d675f", "#e3ded4", "#fdfcf9", "#b3361c"
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+
+def escape_controls(label: str) -> str:
+    """``label`` with a visible symbol for each control, unusual space or unpaired surrogate."""
+    return "".join(map(_escape_character, label))
+
+
+def escape_line(text: str) -> str:
+    """``text`` on one line: runs of white space become one space, controls are escaped."""
+    return escape_controls(" ".join(text.split()))
+
+
+def clip(label: str, width: int) -> str:
+    """``label`` truncated to ``width`` (at least 1) terminal columns, then ending in …."""
+    label = escape_controls(label)
+    if cell_len(label) <= width:
+        return label
+    return set_cell_size(label, width - 1).rstrip() + "…"
+
+
+def _escape_character(character: str) -> str:
+    if character.isprintable() or character in _JOINERS:
+        return character
+    if ord(character) < 0x20:
+        return chr(0x2400 + ord(character))  # the control pictures: ␀ ␉ ␊ ␛
+    return "␣" if unicodedata.category(character) == "Zs" else "\N{REPLACEMENT CHARACTER}"
+
+
+def svg_element(
+    title: str, width: float, height: float, parts: Iterable[str], fill: str | None = None
+) -> str:
+    """An SVG element with a title, the text in ``fill``."""
+    colour = "" if fill is None else f'fill="{fill}" '
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width:.0f}" '
+            f'height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" {colour}'
+            f'font-family="Charter, Georgia, serif" font-size="{FONT}">',
+            f"<title>{escape(escape_line(title))}</title>",
+            *parts,
+            "</svg>\n",
+        ]
+    )
+
+
+def svg_heading(lines: Sequence[str], caption: str) -> Iterator[str]:
+    """A title of several lines, and a caption below it."""
+    for number, line in enumerate(lines, start=1):
+        place = f'x="{MARGIN}" y="{MARGIN + LINE * number - GAP}" font-size="{TITLE}"'
+        yield f"<text {place}>{escape(line)}</text>"
+    under = MARGIN + LINE * len(lines)
+    yield f'<text x="{MARGIN}" y="{under + FONT}" fill="{QUIET}">{escape(caption)}</text>'
+
+
+def svg_background(colour: str = PAPER) -> str:
+    """A sheet of paper under everything."""
+    return f'<rect width="100%" height="100%" fill="{colour}"/>'
+
+
+def svg_frame(width: int, height: int) -> str:
+    """A line around cells that begin at 0."""
+    size = f'x="-1" y="-1" width="{width + 1}" height="{height + 1}"'
+    return f'<rect {size} fill="none" stroke="{RULE}"/>'
+
+
+def tint(share: float, colour: str = ACCENT) -> str:
+    """A colour between paper and another; not every SVG viewer supports opacity."""
+    ends = zip(bytes.fromhex(PAPER[1:]), bytes.fromhex(colour[1:]), strict=True)
+    return "#" + bytes(round(paper + (other - paper) * share) for paper, other in ends).hex()
+
+
+def text_length(text: str, size: int = FONT) -> float:
+    """About how wide a text is, in pixels."""
+    return size * LETTER * cell_len(text)
+
+
+def read_asset(name: str) -> str:
+    """The text of a file in ``assets``."""
+    return (files("regard.inside.views") / "assets" / name).read_text(encoding="utf-8")
+
+
+def fill_template(
+    name: str, *, title: str, styles: Sequence[str], scripts: Sequence[str] = (), **parts: str
+) -> str:
+    """A page from the template of that name, which loads no file, font or script.
+
+    The title is plain text, styles and scripts are names of assets, and other parts are HTML.
+    """
+    title = escape(escape_line(title))
+    head = Template(read_asset("head.html")).substitute(
+        title=title,
+        policy=f"{POLICY}; script-src 'unsafe-inline'" if scripts else POLICY,
+        style="".join(map(read_asset, styles)),
+    )
+    script = "\n".join(map(read_asset, scripts))
+    return Template(read_asset(name)).substitute(title=title, head=head, script=script, **parts)
+
+
+class Titled(Protocol):
+    """A page with a title."""
+
+    @property
+    def title(self) -> str:
+        """In plain text."""
+
+    def html(self) -> str:
+        """One offline page."""
+
+
+class HTMLPage(ABC):
+    """A result with a title that renders itself as one offline page, and so in notebooks."""
+
+    @abstractmethod
+    def html(self) -> str:
+        """One offline page."""
+
+    def _repr_html_(self: Titled) -> str:
+        """For notebooks: in an iframe, so that the styles of page and notebook stay apart."""
+        return (
+            f'<iframe srcdoc="{escape(self.html())}" title="{escape(escape_line(self.title))}" '
+            'sandbox="allow-scripts" style="width:100%;height:760px;border:0"></iframe>'
+        )
+
+
+def report_page(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    charts: Iterable[str],
+    notes: Iterable[str],
+) -> str:
+    """A page with a table, charts (SVG) and notes."""
+    return fill_template(
+        "report.html",
+        title=title,
+        styles=["report.css"],
+        table=html_table(columns, rows),
+        chart="\n".join(charts),
+        notes="\n".join(f"<p>{escape(escape_line(note))}</p>" for note in notes),
+    )
+
+
+def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of plain texts that scrolls if it is too wide."""
+    lines = [_table_row("th", columns), *(_table_row("td", row) for row in rows)]
+    return "\n".join(['<div class="scrolls">', "<table>", *lines, "</table>", "</div>"])
+
+
+def score_rows(scores: Mapping[str, float], most: int | None = None) -> str:
+    """Rows of a table: the names with the highest scores, each with its score and a bar."""
+    names = sorted(scores, key=scores.__getitem__, reverse=True)[:most]
+    return "\n".join(
+        f"<tr><th>{escape(escape_line(name))}</th><td>{scores[name]:.3f}</td>"
+        f'<td><i style="--w:{min(max(scores[name], 0), 1):.3f}"></i></td></tr>'
+        for name in names
+    )
+
+
+def _table_row(tag: str, cells: Sequence[str]) -> str:
+    texts = (escape(escape_line(cell)) for cell in cells)
+    return "<tr>" + "".join(f"<{tag}>{text}</{tag}>" for text in texts) + "</tr>"

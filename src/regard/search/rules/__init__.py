@@ -1,1 +1,0 @@
-"""Rules of searches as values: constraints, penalties, and when a beam ends."""

@@ -1,0 +1,171 @@
+"""BPE vocabularies of GPT, GPT-2 and RoBERTa: pieces with their ids, and merges in order.
+
+tokenizer.json writes a merge as two pieces, ``["Ġ", "t"]``, or, before version 0.20 of the library
+(2024), as one string, ``"Ġ t"``. Both are read. Without tokenizer.json, vocab.json has the pieces
+and merges.txt the merges.
+
+Byte-level BPE (Radford et al., 2019) has pieces of bytes; the first piece of a word has the space
+before it. RoBERTa took over the pieces of GPT-2, and put special tokens of its own around texts.
+GPT (Radford et al., 2018) reads words in lower case, cut at spaces and signs as BERT does, with
+merges of letters; a piece that ends in ``</w>`` ends a word. Its tokenizer is put together as in
+``transformers`` 5, which repairs no text (``ftfy``).
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
+
+from regard.ground.errors import BadInput, shown
+from regard.ground.files import read_bytes, read_json
+from regard.text.families.tokenizer_family import Model, TokenizerFamily, TokenizerSettings
+from regard.text.templates import Template
+from regard.text.vocabularies.train_tokenizer import learn_model
+
+VOCAB, MERGES = "vocab.json", "merges.txt"
+SUFFIX = "</w>"
+
+
+class BPEFamily(TokenizerFamily):
+    """Base class of families whose vocabulary is BPE."""
+
+    model: ClassVar = "BPE"
+    files: ClassVar = (VOCAB, MERGES)
+
+    def read_files(self, folder: Path) -> Model:
+        """Pieces with their ids, and merges in order, one in each line."""
+        path = folder / MERGES
+        try:
+            lines = read_bytes(path).decode().split("\n")
+        except UnicodeDecodeError as error:
+            raise BadInput(f"{path}: not UTF-8 (byte {error.start})") from None
+        lines = [line.rstrip("\r") for line in lines]
+        merges = [line for line in lines if line and not line.startswith("#version")]
+        return {"vocab": read_json(folder / VOCAB), "merges": _pairs(merges, path)}
+
+    def write_files(self, model: Model) -> dict[str, str]:
+        """The same files."""
+        lines = ["#version: 0.2", *(f"{left} {right}" for left, right in model["merges"]), ""]
+        vocabulary = json.dumps(model["vocab"], ensure_ascii=False)
+        return {VOCAB: vocabulary, MERGES: "\n".join(lines)}
+
+    def model_in(self, content: Mapping[str, Any], path: Path) -> Model:
+        """The model in a tokenizer.json, with its merges as pairs."""
+        model = super().model_in(content, path)
+        return {**model, "merges": _pairs(model.get("merges"), path)}
+
+
+def merges_like(earlier: bytes, content: str) -> str:
+    """The ``content`` of a tokenizer.json; merges are strings if those of ``earlier`` are."""
+    merges = json.loads(earlier or b"{}").get("model", {}).get("merges")
+    if not merges or not all(isinstance(merge, str) for merge in merges):
+        return content
+    written = json.loads(content)
+    written["model"]["merges"] = [" ".join(pair) for pair in written["model"]["merges"]]
+    return json.dumps(written, indent=2, ensure_ascii=False)
+
+
+def _pairs(merges: Any, path: Path) -> list[tuple[str, str]]:
+    """Merges as pairs of pieces. A piece has no space: the one in a string is between pieces."""
+    if not isinstance(merges, list):
+        raise BadInput(f"{path}: has no list of merges")
+    pairs = []
+    for number, merge in enumerate(merges, start=1):
+        match merge.split(" ") if isinstance(merge, str) else merge:
+            case [str(left), str(right)] if left and right:
+                pairs.append((left, right))
+            case _:
+                raise BadInput(f"{path}: merge {number}, {shown(merge)}, is not two pieces")
+    return pairs
+
+
+class ByteBPE(BPEFamily):
+    """The tokenizers of RoBERTa and of those that took them over."""
+
+    name = kind = "byte-bpe"
+    classes = ("RobertaTokenizer",)
+    special_tokens: ClassVar = {
+        "cls_token": "<s>",
+        "pad_token": "<pad>",
+        "sep_token": "</s>",
+        "unk_token": "<unk>",
+        "mask_token": "<mask>",
+    }
+    template, word_prefix = Template("cls A sep", "cls A sep sep B sep"), " "
+
+    def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
+        """Words with the space before them, as bytes, and the merges."""
+        tokenizer = Tokenizer(models.BPE(dict(model["vocab"]), [*map(tuple, model["merges"])]))
+        spaced = settings.flag("add_prefix_space", False)
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
+        tokenizer.decoder = decoders.ByteLevel()
+        return tokenizer
+
+    def processor(self, names: Any, ids: Any, settings: TokenizerSettings) -> Any:
+        """The template; offsets leave out the space before a word."""
+        byte_level = processors.ByteLevel(
+            add_prefix_space=settings.flag("add_prefix_space", False),
+            trim_offsets=settings.flag("trim_offsets", True),
+        )
+        return processors.Sequence([byte_level, super().processor(names, ids, settings)])
+
+    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> tuple[Model, dict[str, Any]]:
+        """All bytes, then merges up to ``vocab`` pieces; case is kept."""
+        if lower:
+            raise BadInput("text.lower: byte-level BPE keeps the case of letters")
+        frame, bytes_ = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel(add_prefix_space=False)
+        frame.pre_tokenizer = bytes_
+        special = dict.fromkeys(self.special_tokens.values())
+        alphabet = {"initial_alphabet": bytes_.alphabet()}
+        return learn_model(frame, texts, trainers.BpeTrainer, vocab, special, **alphabet), {}
+
+
+class GPT2BPE(ByteBPE):
+    """The tokenizers of GPT-2: nothing stands around a text, and one token separates texts."""
+
+    name, classes = "gpt2-bpe", ("GPT2Tokenizer",)
+    special_tokens: ClassVar = dict.fromkeys(
+        ("bos_token", "eos_token", "unk_token"), "<|endoftext|>"
+    )
+    template, separator = Template("A", "A B"), "eos_token"
+
+
+class GPTBPE(BPEFamily):
+    """The tokenizers of GPT; only unknown letters have a special token."""
+
+    name = kind = "gpt-bpe"
+    classes = ("OpenAIGPTTokenizer",)
+    special_tokens: ClassVar = {"unk_token": "<unk>"}
+    template = Template("A", "A B")
+
+    def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
+        """BERT's normaliser and its way to cut words, and the merges."""
+        merges = [*map(tuple, model["merges"])]
+        suffix: dict[str, Any] = {"end_of_word_suffix": SUFFIX, "continuing_subword_prefix": ""}
+        return _frame(models.BPE(dict(model["vocab"]), merges, unk_token=unk, **suffix))
+
+    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> tuple[Model, dict[str, Any]]:
+        """Letters, then merges up to ``vocab`` pieces."""
+        if not lower:
+            raise BadInput("text.lower: GPT's BPE reads lower case only: set it to true")
+        special, suffix = self.special_tokens.values(), {"end_of_word_suffix": SUFFIX}
+        frame = _frame(models.BPE(**suffix))
+        return learn_model(frame, texts, trainers.BpeTrainer, vocab, special, **suffix), {}
+
+
+def _frame(model: models.Model) -> Tokenizer:
+    frame = Tokenizer(model)
+    frame.normalizer = normalizers.BertNormalizer(lowercase=True)
+    frame.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    frame.decoder = decoders.BPEDecoder(suffix=SUFFIX)
+    return frame

@@ -1,1 +1,0 @@
-"""Optimisers, learning-rate schedules and groups of layers."""
