@@ -15,18 +15,18 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 507,
-    "lines": 58_058,
-    "lines of code": 35_936,
-    "files under 40 lines": 39,
-    "basenames used twice": 45,
-    "Any": 1_153,
+    "files": 410,
+    "lines": 56_960,
+    "lines of code": 35_491,
+    "files under 40 lines": 15,
+    "basenames used twice": 33,
+    "Any": 1_146,
     "cast(Any": 18,
     "aliases of Any": 0,
     "type: ignore": 41,
-    "circles of imports": 2,
-    "modules in circles": 8,
-    "choices by kind": 70,
+    "circles of imports": 1,
+    "modules in circles": 6,
+    "choices by kind": 68,
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
 SLACK = 0.02

@@ -6,7 +6,6 @@ from typing import Any
 from regard.ground.errors import BadInput, did_you_mean, shown
 from regard.models.embedding import Learned, Relative, Sinusoid
 from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
-from regard.models.facts import difference
 from regard.models.heads import (
     ChoiceHead,
     DropoutSpanHead,
@@ -139,40 +138,9 @@ def paper_of_folder(config: Mapping[str, Any], where: str) -> Paper:
 
 def sized(name: str) -> Any:
     """The facts of "PAPER:SIZE"; of "PAPER", those of its default size."""
-    one, size = _paper_and_size(name)
-    return one.sizes[size]
-
-
-def _paper_and_size(name: str) -> tuple[Paper, str]:
     key, colon, size = name.partition(":")
     one = paper(key)
     size = size if colon else one.default_size
     if size not in one.sizes:
         raise BadInput(f"{one.name} has no size {size!r}{did_you_mean(size, list(one.sizes))}")
-    return one, size
-
-
-def _training(name: str) -> dict[str, Any]:
-    one, size = _paper_and_size(name)
-    return one.training_of(size)
-
-
-def changes(before: str, after: str) -> dict[str, tuple[Any, Any]]:
-    """What differs between two models "PAPER:SIZE": name to (before, after), ``None`` for neither.
-
-    An encoder is compared with the encoder of an encoder-decoder.
-    """
-    one, other = _training(before), _training(after)
-    names = {**one, **other}
-    training = {name: (one.get(name), other.get(name)) for name in names}
-    return {
-        **{name: both for name, both in training.items() if both[0] != both[1]},
-        **_facts_changed(sized(before), sized(after)),
-    }
-
-
-def _facts_changed(one: ModelFacts, other: ModelFacts) -> dict[str, tuple[Any, Any]]:
-    if one.sides == other.sides:
-        return difference(one, other)
-    sides = (", ".join(one.sides), ", ".join(other.sides))
-    return {"sides": sides, **difference(one.encoder, other.encoder)}
+    return one.sizes[size]
