@@ -23,7 +23,7 @@ from safety.listings import LISTINGS
 # Names that the redraw changes: pattern in a frozen listing -> what it is now.
 RENAMED: dict[str, str] = {}
 # Lines of listings that are new on purpose, by patterns of the whole line.
-NEW: tuple[str, ...] = ()
+NEW: tuple[str, ...] = (r"papers --(?:path|train|load) = False",)
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}
 

@@ -24,17 +24,33 @@ def papers(
     results: Annotated[
         bool, typer.Option("--results", help="Print the papers' own results, and ours below them.")
     ] = False,
+    path: Annotated[
+        bool,
+        typer.Option("--path", help="Print files and functions of one forward pass, in order."),
+    ] = False,
+    train: Annotated[
+        bool, typer.Option("--train", help="With --path: those of a training run of one step.")
+    ] = False,
+    load: Annotated[
+        bool, typer.Option("--load", help="With --path: those of loading a folder, too.")
+    ] = False,
     html: HTML = None,
     as_json: JSON = False,
 ) -> None:
     """List papers with parameter counts, show one, or compare two.
 
     With --results, the papers' own tables and the expected scores of the recipes that come with
-    regard, of all papers or of those that are named; --html writes everything as one page.
+    regard, of all papers or of those that are named; --html writes everything as one page. With
+    --path, the files and functions that run from the facts of a model to its output, in order.
 
     Example: regard papers BERT RoBERTa
     """
-    from regard.cli.paper_records import change_rows, result_rows, section, size_rows
+    from regard.cli.paper_records import (
+        change_rows,
+        result_rows,
+        section,
+        size_rows,
+    )
     from regard.inside.views.papers_html import papers_page
     from regard.models.papers import LINEAGE, paper, sized
 
@@ -42,7 +58,16 @@ def papers(
     for name in names:
         sized(name)  # an unknown one is refused
     chosen = [paper(name.partition(":")[0]) for name in names] or list(LINEAGE)
-    if html is not None:
+    if (train or load) and not path:
+        raise BadInput("--train and --load need --path")
+    if path:
+        if len(names) != 1 or results or html is not None or (train and load):
+            raise BadInput("--path shows one model: regard papers PAPER --path [--train | --load]")
+        from regard.cli.runs.paper_path import path_of
+
+        size = names[0].partition(":")[2] or chosen[0].default_size
+        _show_path(path_of(chosen[0], size, train=train, load=load), as_json)
+    elif html is not None:
         if names or results or as_json:
             raise BadInput("--html writes all papers: it cannot be used with other options")
         write_page(html, lambda: papers_page([*map(section, LINEAGE)]))
@@ -76,6 +101,23 @@ def _show(records: list[dict[str, Any]], as_json: bool) -> None:
     columns = list(records[0])
     left = [n for n, name in enumerate(columns) if name not in RIGHT]
     print_table(columns, [[*map(show_value, record.values())] for record in records], left)
+
+
+def _show_path(steps: list[Any], as_json: bool) -> None:
+    """Functions in the order of their first call; a file is named where it changes."""
+    if as_json:
+        _show([step._asdict() for step in steps], as_json)
+        return
+    from regard.inside.forward_path import count_lines
+
+    before = [None, *(step.file for step in steps)]
+    rows = [
+        ["" if step.file == last else step.file, str(step.line), step.function]
+        for step, last in zip(steps, before, strict=False)
+    ]
+    print_table(["file", "line", "function"], rows, [0, 2])
+    files = count_lines(step.file for step in steps)
+    OUT.print(f"{len(files)} files with {sum(files.values()):,} lines, {len(steps)} functions")
 
 
 def _plain(value: Any) -> Any:
