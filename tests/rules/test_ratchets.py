@@ -18,8 +18,8 @@ from syntax import nodes
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 509,
-    "lines": 58_294,
-    "lines of code": 36_085,
+    "lines": 58_295,
+    "lines of code": 36_087,
     "files under 40 lines": 39,
     "basenames used twice": 45,
     "Any": 1_159,

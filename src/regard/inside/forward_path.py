@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-import regard
 from regard.ground.batch import pack_texts
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
@@ -27,7 +26,7 @@ from regard.models.formats.loaded_model import LoadedModel
 from regard.models.paper import Paper
 from regard.objectives.list import OBJECTIVES
 
-PACKAGE = Path(regard.__file__).parent
+PACKAGE = Path(__file__).parents[1]
 FUNCTION = 1  # CO_OPTIMIZED: the code of a function, not of a module or class
 COMPREHENSIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
 SMALL = {"vocab": 64, "depth": 2}  # what makes a model slow, and no other path

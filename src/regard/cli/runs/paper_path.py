@@ -48,10 +48,12 @@ def train_path(paper: Paper, size: str) -> list[PathStep]:
             tables["batches"] = {"tokens": 4, "rows": 4, "longest": 1}
             del tables["text"]
         elif "target" in facts.sides:
-            data = {name: [(one.source, one.target) for one in part] for name, part in sets.items()}
+            data = {
+                name: [(pair.source, pair.target) for pair in part] for name, part in sets.items()
+            }
         elif paper.pretraining:
             tables["task"] = "pretrain"
-            texts = {name: [one.source for one in part] for name, part in sets.items()}
+            texts = {name: [pair.source for pair in part] for name, part in sets.items()}
             data = {
                 name: [lines[n : n + 4] for n in range(0, len(lines), 4)]
                 for name, lines in texts.items()
@@ -59,7 +61,7 @@ def train_path(paper: Paper, size: str) -> list[PathStep]:
         else:
             tables["task"] = "classify"
             data = {
-                name: [(one.source, str(n % 2)) for n, one in enumerate(part)]
+                name: [(pair.source, str(n % 2)) for n, pair in enumerate(part)]
                 for name, part in sets.items()
             }
         return trace(lambda: [*train(tables, data, Path(place) / "run", device="cpu")])
