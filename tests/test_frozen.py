@@ -33,6 +33,7 @@ NEW: tuple[str, ...] = (
     r"(pack|seed_everything|spread)\(.*",
     r"AgreementTable\.report",
     r"Paper\.kinds",
+    r"papers --(?:path|train|load) = False",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}

@@ -5,7 +5,7 @@ from typing import Any
 
 from regard.ground.errors import BadInput, did_you_mean, shown
 from regard.models.embedding import Learned, Relative, Sinusoid
-from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.heads import (
     ChoiceHead,
     DropoutSpanHead,

@@ -1,0 +1,138 @@
+"""The functions that run in one forward pass of a paper's model, in order of their first call.
+
+Counted are Python frames of this package in the calling thread: from the facts of a size through
+its heads, ``build`` and one forward pass on a CPU in fp32, in eval mode, without cache, with the
+attention weights on a tape, so that the definition of ``attend`` runs. Bodies of modules and
+classes do not count.
+"""
+
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from regard.ground.batch import pack_texts
+from regard.ground.errors import BadInput
+from regard.ground.tape import Tape
+from regard.inside.parity import random_examples
+from regard.models.encoder_decoder import (
+    ModelFacts,
+)
+from regard.models.facts import (
+    change,
+    paths,
+)
+from regard.models.formats import folder as folders
+from regard.models.formats.loaded_model import LoadedModel
+from regard.models.heads import (
+    AnyHead,
+    LabelHead,
+)
+from regard.models.paper import Paper
+from regard.objectives.list import OBJECTIVES
+
+PACKAGE = Path(__file__).parents[1]
+FUNCTION = 1  # CO_OPTIMIZED: the code of a function, not of a module or class
+COMPREHENSIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
+SMALL = {"vocab": 64, "depth": 2}  # what makes a model slow, and no other path
+
+
+class PathStep(NamedTuple):
+    """A function of the package, by its file under ``regard`` and its first line."""
+
+    file: str
+    line: int
+    function: str
+
+
+def small_facts(paper: Paper, size: str) -> ModelFacts:
+    """A size of a paper with few layers and tokens."""
+    facts = paper.sizes[size]
+    known = {path.split(".")[-1] for path, value in paths(facts) if isinstance(value, int)}
+    return change(facts, **{name: value for name, value in SMALL.items() if name in known})
+
+
+def forward_path(paper: Paper, size: str) -> list[PathStep]:
+    """The functions that fit heads to a trunk, build the model and run one forward pass."""
+    facts = small_facts(paper, size)
+    fit, forward = _fit_heads(paper, size, facts), _forward(facts)
+    return trace(lambda: forward(fit().build().eval()))
+
+
+def load_path(paper: Paper, size: str) -> list[PathStep]:
+    """The functions that read a folder, of Hugging Face where it can be, and run one forward."""
+    facts = _fit_heads(paper, size, small_facts(paper, size))()
+    forward, loaded = _forward(facts), LoadedModel(paper, facts, facts.build())
+    with TemporaryDirectory() as place:
+        folder = Path(place) / "model"
+        try:
+            folders.write(folder, loaded, "hf" if paper.formats else "regard")
+        except BadInput:  # it needs a tokenizer, or facts of another paper
+            folders.write(folder, loaded)
+        return trace(lambda: forward(folders.read(folder).module))
+
+
+def _fit_heads(paper: Paper, size: str, facts: Any) -> Callable[[], ModelFacts]:
+    """A function that gives a trunk the heads of its objectives, or a label head."""
+    if facts.head_names:  # of an encoder-decoder
+        return lambda: facts
+    heads: list[AnyHead] = []
+    for name, keys in paper.pretraining_of(size).items():
+        objective = OBJECTIVES[name]
+        needed = {
+            key for key, field in objective.config.model_fields.items() if field.is_required()
+        }
+        config = objective.config.model_construct(**dict.fromkeys(needed), **keys)
+        heads += objective.from_config(config, 0.0).make_heads()
+    if not heads and (facts.pool or paper.pool):
+        heads = [LabelHead(2)]
+    return lambda: paper.fit_heads(facts.with_heads(*heads))
+
+
+def _forward(facts: ModelFacts) -> Callable[[nn.Module], object]:
+    """A forward pass over one random example, with all attention weights on a tape."""
+    _, example, *_ = random_examples(facts)
+    inputs = facts.inputs(*(pack_texts([example[side]]) for side in facts.sides))
+
+    @torch.inference_mode()
+    def forward(module: nn.Module) -> object:
+        return module(inputs, tape=Tape("*weights"))
+
+    return forward
+
+
+def trace(run: Callable[[], object]) -> list[PathStep]:
+    """The functions of the package that a call runs, each once."""
+    steps: dict[PathStep, None] = {}
+    bodies: list[FrameType] = []  # modules that are being imported
+    root = f"{PACKAGE}/"
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_name == "<module>":
+            bodies.append(frame)
+        elif event == "return" and bodies and frame is bodies[-1]:
+            bodies.pop()
+        elif event == "call" and not bodies and code.co_filename.startswith(root):
+            is_function = code.co_flags & FUNCTION and code.co_name not in COMPREHENSIONS
+            if is_function and code.co_filename != __file__:
+                file = code.co_filename.removeprefix(root)
+                steps[PathStep(file, code.co_firstlineno, code.co_qualname)] = None
+
+    sys.setprofile(profile)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return list(steps)
+
+
+def count_lines(files: Iterable[str]) -> dict[str, int]:
+    """The lines of each file of a path, by its name; the order stays."""
+    names = dict.fromkeys(files)
+    return {name: len((PACKAGE / name).read_text("utf-8").splitlines()) for name in names}

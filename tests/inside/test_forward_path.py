@@ -1,0 +1,97 @@
+"""The path of a forward pass: the functions of the package that run, in order, and no others."""
+
+import json
+import sys
+
+import pytest
+
+from regard.inside.forward_path import PathStep, count_lines, forward_path, load_path, trace
+from regard.models.papers import LINEAGE, paper
+from verb import run
+
+
+def functions(steps):
+    return [step.function for step in steps]
+
+
+@pytest.fixture(scope="module")
+def gpt2():
+    return forward_path(paper("GPT-2"), "small")
+
+
+def test_the_path_of_gpt2_goes_through_the_definition_of_attention(gpt2):
+    names = functions(gpt2)
+    (attend,) = [step for step in gpt2 if step.function == "attend"]
+    assert attend.file.endswith("attend.py")
+    kernels = {step.file for step in gpt2 if "kernels" in step.file or "cpp" in step.file}
+    assert kernels == {"parts/kernels/fast_attend.py"}  # which chooses none
+    assert names.index("TransformerModule.__init__") < names.index("TransformerModule.forward")
+    assert names.index("TransformerModule.forward") < names.index("attend")
+    assert len(set(gpt2)) == len(gpt2) and sys.getprofile() is None
+
+
+def test_lines_are_those_of_functions(gpt2):
+    files = count_lines(step.file for step in gpt2)
+    assert all(1 <= step.line <= files[step.file] for step in gpt2)
+    assert not any("<listcomp>" in step.function for step in gpt2)
+
+
+@pytest.mark.parametrize("name", ["BERT", "ViT", "Bahdanau", "XLNet", "Lin"])
+def test_other_families_have_a_path(name):
+    steps = forward_path(paper(name), paper(name).default_size)
+    assert {"attend", "masked_softmax"} <= set(functions(steps))
+
+
+def test_recurrent_papers_without_attention_have_one_too():
+    steps = forward_path(paper("Zaremba"), "small")
+    assert "attend" not in functions(steps) and len(steps) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("one", LINEAGE, ids=lambda one: one.key)
+def test_every_paper_has_a_path_of_its_forward_and_of_loading(one):
+    forward, load = (path(one, one.default_size) for path in (forward_path, load_path))
+    assert {step.file for step in forward} & {step.file for step in load}
+    assert len(load) > len(forward) / 2
+
+
+def test_loading_reads_a_folder():
+    assert "read" in functions(load_path(paper("BERT"), "tiny"))
+
+
+def test_what_an_import_runs_does_not_count():
+    def imports():
+        sys.modules.pop("regard.inside.views.line_chart", None)
+        import regard.inside.views.line_chart  # noqa: F401
+
+    assert trace(imports) == []
+    assert sys.getprofile() is None
+
+
+def test_the_verb_prints_it_plain_and_as_json():
+    lines = run("papers", "Zaremba", "--path").stdout.splitlines()
+    assert lines[0].split() == ["file", "line", "function"]
+    records = [
+        json.loads(one) for one in run("papers", "Zaremba", "--path", "--json").stdout.splitlines()
+    ]
+    steps = [PathStep(**record) for record in records]
+    files = count_lines(step.file for step in steps)
+    assert lines[-1] == (
+        f"{len(files)} files with {sum(files.values()):,} lines, {len(steps)} functions"
+    )
+    assert len(lines) == len(steps) + 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--path",), ("BERT", "GPT", "--path"), ("BERT", "--train"), ("BERT", "--path", "--results")],
+)
+def test_a_path_is_of_one_model(arguments):
+    assert "--path" in run("papers", *arguments, code=2).stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["GPT-2", "ViT", "Transformer", "ELMo", "Lin"])
+def test_training_has_a_path(name):
+    lines = run("papers", name, "--path", "--train").stdout
+    assert "train" in lines and "optim" in lines
