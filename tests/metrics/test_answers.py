@@ -9,13 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.ground.errors import BadInput
-from regard.metrics.answers import (
-    answer_scores,
-    best_threshold,
-    exact_match,
-    normalised,
-    token_f1,
-)
+from regard.metrics.answers import answer_scores, best_threshold, exact_match, normalised, token_f1
 
 WORDS = st.sampled_from(["red", "Green", "blue!", "the", "A", "an", "-", "theme", "U.S."])
 ANSWER = st.lists(WORDS, max_size=5).map(" ".join)

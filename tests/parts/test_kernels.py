@@ -24,17 +24,10 @@ from regard.parts.attend import (
     causal,
     full,
 )
-from regard.parts.kernels import (
-    bucketed,
-    dense,
-)
+from regard.parts.kernels import bucketed, dense
 from regard.parts.kernels.bucketed import CALL, cut_into_buckets
-from regard.parts.kernels.call import (
-    AttentionCall,
-)
-from regard.parts.kernels.fast_attend import (
-    choose,
-)
+from regard.parts.kernels.call import AttentionCall
+from regard.parts.kernels.fast_attend import choose
 
 HEADS, SIZE = 2, 8
 SCORE = st.sampled_from([Dot(), ScaledDot()])

@@ -8,18 +8,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from regard.ground.batch import BatchLimits, pack
 from regard.ground.layout import Layout
 from regard.parts.attend import Dot, Mask, ScaledDot, WindowMask, attend, causal, full
-from regard.parts.kernels import (
-    bucketed,
-    dense,
-    packed_dropout,
-    varlen,
-)
-from regard.parts.kernels.call import (
-    AttentionCall,
-)
-from regard.parts.kernels.fast_attend import (
-    choose,
-)
+from regard.parts.kernels import bucketed, dense, packed_dropout, varlen
+from regard.parts.kernels.call import AttentionCall
+from regard.parts.kernels.fast_attend import choose
 
 pytestmark = pytest.mark.gpu
 

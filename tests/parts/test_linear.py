@@ -20,15 +20,7 @@ from regard.models.facts import change
 from regard.models.papers.transformer import BASE
 from regard.parts.linear import int8, packed
 from regard.parts.linear.convert import LAYERS, convert, describe_products
-from regard.parts.linear.int8 import (
-    FEW,
-    Fbgemm,
-    Floats,
-    Int8Linear,
-    OneDnn,
-    Product,
-    is_exact,
-)
+from regard.parts.linear.int8 import FEW, Fbgemm, Floats, Int8Linear, OneDnn, Product, is_exact
 from regard.parts.linear.packed import HalfLinear, PackedLinear
 from regard.search import Beam, Greedy
 

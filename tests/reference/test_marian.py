@@ -10,13 +10,7 @@ import pytest
 import torch
 
 import regard
-from marian_folders import (
-    reference_model,
-    reference_tokenizer,
-    sentences,
-    write_marian,
-    write_text,
-)
+from marian_folders import reference_model, reference_tokenizer, sentences, write_marian, write_text
 from regard.ground.batch import SourceTarget, pack
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape

@@ -9,16 +9,7 @@ from hypothesis import strategies as st
 from regard.ground.errors import BadInput
 from regard.search import Beam, Constraints, Greedy
 
-from .toy import (
-    BOS,
-    EOS,
-    AttentionState,
-    Toy,
-    exhaustive,
-    in_batches,
-    plain_beam,
-    small_tree,
-)
+from .toy import BOS, EOS, AttentionState, Toy, exhaustive, in_batches, plain_beam, small_tree
 
 LENGTHS = st.sampled_from(["none", "mean", "gnmt", "power"])
 SEEDS = st.integers(0, 100_000)

@@ -20,19 +20,11 @@ from regard.ground.batch import pack_texts
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.inside.parity import random_examples
-from regard.models.encoder_decoder import (
-    ModelFacts,
-)
-from regard.models.facts import (
-    change,
-    paths,
-)
+from regard.models.encoder_decoder import ModelFacts
+from regard.models.facts import change, paths
 from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import LoadedModel
-from regard.models.heads import (
-    AnyHead,
-    LabelHead,
-)
+from regard.models.heads import AnyHead, LabelHead
 from regard.models.paper import Paper
 from regard.objectives.list import OBJECTIVES
 

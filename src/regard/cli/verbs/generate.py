@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from regard.cli.io.console import OUT, complain, note, print_json, write_page
-from regard.cli.io.line_io import (
-    LineSource,
-    plain_text,
-    read_windows,
-    with_max_length,
-)
+from regard.cli.io.line_io import LineSource, plain_text, read_windows, with_max_length
 from regard.cli.io.output import output_to, print_records, print_texts, resumable_command
 from regard.cli.options import (
     ALPHA,

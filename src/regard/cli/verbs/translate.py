@@ -7,12 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from regard.cli.io.console import note
-from regard.cli.io.line_io import (
-    LineSource,
-    Parse,
-    plain_text,
-    with_max_length,
-)
+from regard.cli.io.line_io import LineSource, Parse, plain_text, with_max_length
 from regard.cli.io.output import output_to, print_records, print_texts, resumable_command
 from regard.cli.options import (
     ALPHA,

@@ -11,14 +11,7 @@ from regard.data.datasets.dataset import Batching, TrainingData, held_out_indice
 from regard.data.files.fields import DropCounts
 from regard.data.files.sources import FileSource, read_examples, read_pairs
 from regard.data.sampler import Dataset
-from regard.data.shards import (
-    Chunk,
-    Encode,
-    TokenShardPair,
-    chunks_of,
-    encode_chunk,
-    store_rows,
-)
+from regard.data.shards import Chunk, Encode, TokenShardPair, chunks_of, encode_chunk, store_rows
 from regard.text.vocabularies.vocabulary import Vocabulary
 
 
