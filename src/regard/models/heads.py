@@ -13,10 +13,40 @@ from regard.ground.layout import Layout
 from regard.models.facts import at_least, one_of, share
 from regard.models.trunk import Trunk
 from regard.parts.activation import ACTIVATIONS
+from regard.parts.attention import EncoderOutput
 from regard.parts.batch_norm import RowBatchNorm
 from regard.parts.dropout import Dropout
 
 ALIGNED = 64
+
+Inputs = tuple[Tensor | Layout | None, ...] | None  # of the module of a head; None: it does not run
+
+
+def read_tokens(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | None) -> Inputs:
+    """The states of the tokens at the given positions, by default of all tokens."""
+    return (encoded.states_TD if at is None else encoded.states_TD[at],)
+
+
+def read_queries(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | None) -> Inputs:
+    """The query stream of a two-stream stack, computed at the given positions; else all states."""
+    return (encoded.states_TD if at is None else encoded.queries_ND,)
+
+
+def read_spans(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | None) -> Inputs:
+    """All states, and positions around and in spans; nothing without positions."""
+    return None if at is None else (encoded.states_TD, at)
+
+
+def read_rows(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | None) -> Inputs:
+    """The pooled state of each row."""
+    return (pooled_BD,)
+
+
+def read_rows_and_layout(
+    encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | None
+) -> Inputs:
+    """The pooled state of each row, and the layout of the rows."""
+    return (pooled_BD, encoded.layout)
 
 
 class VocabularyLinear(nn.Linear):
@@ -190,13 +220,18 @@ class NormedHeadModule(nn.Module):
 
 
 class AnyHead:
-    """What every head can be asked."""
+    """Base class of heads, with defaults.
+
+    A head's ``name`` stands in state dicts, tape paths and outputs. Its module is called with what
+    ``read`` gives, from the states of tokens, the pooled states of rows (heads ``per_row``) and the
+    positions that the head predicts. One that ``averages`` has several output layers, and predicts
+    the mean of their logits. One that ``names_tokens`` needs a trunk with a vocabulary. With an
+    ``eager`` one, a model is neither compiled nor captured, and no rows fill its batches up.
+    """
 
     name: ClassVar[str]
     per_row: ClassVar[bool] = False
-    reads_spans: ClassVar[bool] = False
-    reads_queries: ClassVar[bool] = False
-    reads_layout: ClassVar[bool] = False
+    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_tokens)
     averages: ClassVar[bool] = False
     names_tokens: ClassVar[bool] = False
     eager: ClassVar[bool] = False
@@ -277,7 +312,7 @@ class PermutationLMHead(NextTokenHead):
     """
 
     name: ClassVar[str] = "permutation_lm"
-    reads_queries: ClassVar[bool] = True
+    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_queries)
     bias: bool = True
 
 
@@ -313,7 +348,7 @@ class ContextHead(AnyHead):
 
     name: ClassVar[str] = "context"
     names_tokens: ClassVar[bool] = True
-    reads_spans: ClassVar[bool] = True
+    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_spans)
     size: int | None = None
 
     def __post_init__(self) -> None:
@@ -345,7 +380,7 @@ class SpanBoundaryHead(AnyHead):
 
     name: ClassVar[str] = "span_boundary"
     names_tokens: ClassVar[bool] = True
-    reads_spans: ClassVar[bool] = True
+    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_spans)
     positions: ClassVar[int] = 20  # of tokens in a span
     position_size: ClassVar[int] = 200
     tied: bool = True
@@ -414,6 +449,7 @@ class SentencePairHead(LinearHead):
     name: ClassVar[str] = "sentence_pair"
     classes: ClassVar[tuple[str, str]] = ("IsNext", "NotNext")
     per_row: ClassVar[bool] = True
+    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
     outputs: ClassVar[int] = 2  # type: ignore[misc]
 
 
@@ -440,6 +476,7 @@ class LabelHead(LinearHead):
 
     name: ClassVar[str] = "label"
     per_row: ClassVar[bool] = True
+    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
     outputs: int
     dropout: float = 0.0
     dense: str | None = None
@@ -483,6 +520,7 @@ class ChoiceHead(LinearHead):
 
     name: ClassVar[str] = "choice"
     per_row: ClassVar[bool] = True
+    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
     outputs: ClassVar[int] = 1  # type: ignore[misc]
     dropout: float = 0.0
     dense: str | None = None
@@ -521,6 +559,7 @@ class DistilledLabelHead(AnyHead):
 
     name: ClassVar[str] = LabelHead.name
     per_row: ClassVar[bool] = True
+    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
     averages: ClassVar[bool] = True
     outputs: int
 
@@ -550,7 +589,7 @@ class NormedLabelHead(AnyHead):
 
     name: ClassVar[str] = LabelHead.name
     per_row: ClassVar[bool] = True
-    reads_layout: ClassVar[bool] = True
+    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows_and_layout)
     eager: ClassVar[bool] = True
     outputs: int
     hidden: int = 50

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
@@ -15,7 +15,7 @@ from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, LayerTape, NullTape
 from regard.models.facts import NAMED
-from regard.models.heads import AnyHead, NextTokenHead
+from regard.models.heads import AnyHead, Inputs, NextTokenHead, read_queries, read_rows, read_spans
 from regard.models.pools import ANYWHERE, POOLS, AnyPool, Summaries
 from regard.models.stack import FORWARD_AND_BACKWARD, AttentionSite
 from regard.models.trunk import ScalarMix, Trunk
@@ -47,14 +47,11 @@ class Outputs(NamedTuple):
 
 
 class TrunkWithHeadsModule(nn.Module):
-    """A trunk, a pool of its rows, and heads; those ``per_row`` read the pooled state.
+    """A trunk, a pool of its rows, and heads, each called with what its ``readers`` entry gives.
 
-    Heads of ``spans`` read states around the tokens at their positions, and nothing without these;
-    heads of ``queries`` read the query stream of the trunk at their positions; those of ``layouts``
-    are given the layout of the rows as well; those of ``averaged`` give several logits, whose mean
-    is predicted. Pool and heads read the last states, or those of ``layers``, by their paths in the
-    trunk: one, or several with a ``mix``. Where both read only the ``first`` tokens of a row, it
-    says how many.
+    Heads of ``averaged`` give several logits, whose mean is predicted. Pool and heads read the last
+    states, or those of ``layers``, by their paths in the trunk: one, or several with a ``mix``.
+    Where both read only the ``first`` tokens of a row, it says how many.
     """
 
     cross_attention = None
@@ -64,18 +61,15 @@ class TrunkWithHeadsModule(nn.Module):
         trunk: nn.Module,
         pool: nn.Module | None,
         heads: Mapping[str, nn.Module],
-        per_row: frozenset[str],
-        spans: frozenset[str] = frozenset(),
-        queries: frozenset[str] = frozenset(),
-        layouts: frozenset[str] = frozenset(),
+        readers: Mapping[str, Callable[..., Inputs]],
         averaged: frozenset[str] = frozenset(),
         mix: ScalarMix | None = None,
         layers: Sequence[str] = (),
         first: int | None = None,
     ):
         super().__init__()
-        self.per_row, self.spans, self.queries, self.layouts = per_row, spans, queries, layouts
-        self.averaged = averaged
+        self.readers, self.averaged = dict(readers), averaged
+        self.queries = tuple(name for name, read in readers.items() if read is read_queries)
         self.trunk: Any = trunk
         self.pool = pool
         self.heads = nn.ModuleDict(heads)
@@ -139,16 +133,9 @@ class TrunkWithHeadsModule(nn.Module):
         by_head: dict[str, Tensor] = {}
         before_mean: dict[str, Tensor] = {}
         for name, head in self.heads.items():
-            read: list[Any] = [pooled_BD if name in self.per_row else encoded.states_TD]
-            if name in self.spans:
-                if name not in positions:
-                    continue
-                read.append(positions[name])
-            elif name in positions and name in self.queries:
-                read = [encoded.queries_ND]
-            elif name in positions:
-                read = [encoded.states_TD[positions[name]]]
-            read += [encoded.layout] if name in self.layouts else []
+            read = self.readers[name](encoded, pooled_BD, positions.get(name))
+            if read is None:
+                continue
             logits = head(*read)
             if name in self.averaged:
                 before_mean[name], logits = logits, logits.mean(0)
@@ -291,7 +278,7 @@ class TrunkWithHeads:
     def layer_paths(self) -> dict[str, str]:
         """The tape path of every layer, pool and head."""
         pool = {} if self.pool is None else {"pooled": "pool.output"}
-        named = (head.name for head in self.output_heads if not head.reads_spans)
+        named = (head.name for head in self.output_heads if head.read is not read_spans)
         heads = {f"{name} logits": f"heads.{name}.logits" for name in named}
         return {**self.trunk.layer_paths("trunk"), **pool, **heads}
 
@@ -321,10 +308,7 @@ class TrunkWithHeads:
                 head.name: head.build(self.trunk, trunk.embed.token, self._width_read(head))
                 for head in self.output_heads
             },
-            frozenset(head.name for head in self.output_heads if head.per_row),
-            frozenset(head.name for head in self.output_heads if head.reads_spans),
-            frozenset(head.name for head in self.output_heads if head.reads_queries),
-            frozenset(head.name for head in self.output_heads if head.reads_layout),
+            {head.name: head.read for head in self.output_heads},
             frozenset(head.name for head in self.output_heads if head.averages),
             ScalarMix(self.trunk.stack.depth + 1) if self.mix else None,
             self._layers_read,
@@ -373,7 +357,7 @@ class TrunkWithHeads:
     @property
     def _first_read(self) -> int | None:
         """How many first tokens of a row pool and heads read; None: others as well."""
-        alone = all(head.per_row and not head.reads_layout for head in self.output_heads)
+        alone = all(head.read is read_rows for head in self.output_heads)
         if self.pool is None or self._layers_read or not alone:
             return None
         return self.pool.first_read
@@ -397,7 +381,7 @@ class TrunkWithHeads:
         for head in self.output_heads:
             count = rows if head.per_row else positions.get(head.name, tokens)
             forward += count * head.products(self.trunk, self._width_read(head))
-            if head.reads_queries and head.name in positions:
+            if head.read is read_queries and head.name in positions:
                 queries = self.trunk.stack.query_products()
                 pairs = count / max(1, tokens) * squares
                 forward += queries.token * count + queries.own_pair * pairs

@@ -72,7 +72,7 @@ class Teacher:
         """Use a model that is in memory."""
         whole: Any = model.module
         heads = {HEAD: whole.heads[HEAD]}
-        module = TrunkWithHeadsModule(whole.trunk, None, heads, frozenset())
+        module = TrunkWithHeadsModule(whole.trunk, None, heads, {HEAD: whole.readers[HEAD]})
         self.model, self.module = model, module.eval().requires_grad_(False)
 
     def check(self, facts: TrunkWithHeads, *, same_width: bool) -> None:
