@@ -156,7 +156,7 @@ def test_a_batch_has_at_most_the_size_given(verbs_on_lines, verb, monkeypatch):
         return batches
 
     runners = [f"tasks.runners.{name}" for name in ("batch_runner", "translator", "generator")]
-    for module in (*runners, "inside.alignment.record_translator"):
+    for module in (*runners, "inside.align"):
         monkeypatch.setattr(f"regard.{module}.inference_batches", recorded)
     arguments, stdin = verbs_on_lines[verb]
     command = (verb, *arguments, "--device", "cpu")

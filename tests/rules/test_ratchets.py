@@ -18,11 +18,11 @@ from syntax import nodes
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 412,
-    "lines": 57_198,
-    "lines of code": 35_647,
+    "lines": 57_147,
+    "lines of code": 35_618,
     "files under 40 lines": 15,
     "basenames used twice": 33,
-    "Any": 1_148,
+    "Any": 1_147,
     "cast(Any": 18,
     "aliases of Any": 0,
     "type: ignore": 41,
@@ -32,10 +32,10 @@ BOUNDS = {
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
-    "GPT-2": (21, 4_415),
-    "BERT": (20, 4_522),
-    "ViT": (21, 4_694),
-    "Bahdanau": (16, 3_480),
+    "GPT-2": (21, 4_413),
+    "BERT": (20, 4_518),
+    "ViT": (21, 4_692),
+    "Bahdanau": (16, 3_471),
     "XLNet": (20, 4_708),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it

@@ -72,6 +72,7 @@ def desk(tmp_path_factory):
     return shell
 
 
+@pytest.mark.slow
 def test_the_tour_shows_everything(desk):
     said = desk.tour.stdout
     for part in (
@@ -93,6 +94,7 @@ def test_there_are_commands_to_check():
     assert len(PYTHON) == 1
 
 
+@pytest.mark.slow
 def test_every_command(desk, monkeypatch):
     """One after the other: later ones read what earlier ones wrote."""
     monkeypatch.chdir(desk.folder)
@@ -124,6 +126,7 @@ def _below_expected(command, code, said):
     return "evaluate" in command and code == 1 and "NOT reached" in said
 
 
+@pytest.mark.slow
 def test_the_python_example(desk, monkeypatch):
     monkeypatch.chdir(desk.folder)
     exec(compile(PYTHON[0], "README.md", "exec"), {})

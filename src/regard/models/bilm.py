@@ -119,7 +119,6 @@ class BiLMStack(AnyStack):
         return (self.output_width,) * (1 + self.depth)
 
     def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> BiLMModule:
-        """The layers over that embedding."""
         clips = {"cell_clip": self.cell_clip, "projection_clip": self.projection_clip}
         layers = [
             ProjectedBiLSTM(self.width, self.width, self.cells, **clips) for _ in range(self.depth)
@@ -128,6 +127,5 @@ class BiLMStack(AnyStack):
         return BiLMModule(vectors, layers, residual=self.residual, dropout=self.dropout)
 
     def products(self, source: AnyStack | None = None) -> Products:
-        """Gates and projections, in both directions."""
         layer = 2 * self.width * 4 * self.cells + self.cells * self.width
         return Products(2 * self.depth * layer)

@@ -134,7 +134,6 @@ class Characters(AnyEmbedding):
         return sum(count for _, count in self.filters)
 
     def build(self, width: int, dropout: float, eps: float = 1e-5) -> CharacterEmbedding:
-        """The embedding for a stack that reads vectors of that size."""
         if not self.projected and width != (total := self.all_filters):
             raise BadInput(f"filters: {total} numbers of a word, and the layers read {width}")
         return CharacterEmbedding(
@@ -149,7 +148,6 @@ class Characters(AnyEmbedding):
         )
 
     def products(self, width: int) -> int:
-        """Filters at all characters, highway layers and the projection."""
         filters = sum(
             (self.longest - reach + 1) * reach * count * self.character_size
             for reach, count in self.filters

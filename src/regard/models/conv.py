@@ -90,12 +90,10 @@ class ConvEncoderFacts(AnyStack):
             raise BadInput(f"kernel must be odd, to be centred on a token, not {self.kernel}")
 
     def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> ConvEncoderModule:
-        """Convolutions over that embedding."""
         layers = (
             Convolution(self.width, self.kernel, dropout=self.dropout) for _ in range(self.depth)
         )
         return ConvEncoderModule(embed.build(self.input_width, self.dropout), layers)
 
     def products(self, source: AnyStack | None = None) -> Products:
-        """All layers, each with as many gates as outputs."""
         return Products(self.depth * self.kernel * self.width * 2 * self.width)

@@ -101,7 +101,6 @@ class Sinusoid(AnyPosition):
     halves: bool = False
 
     def build(self, width: int) -> nn.Module:
-        """The part that gives these positions."""
         return SinusoidPositions(width, self.base, halves=self.halves)
 
 
@@ -121,7 +120,6 @@ class Learned(AnyPosition):
         return self.longest
 
     def build(self, width: int) -> nn.Module:
-        """The part that gives these positions."""
         return LearnedPositions(self.longest, width, offset=self.offset)
 
 

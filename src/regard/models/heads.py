@@ -263,7 +263,6 @@ class MLMHead(AnyHead):
     dense_activation: str | None = None
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None) -> MLMHeadModule:
-        """With the epsilon of the stack."""
         stack, read = trunk.stack, width or trunk.width
         sizes = (read, trunk.token_width, trunk.embed.vocab)
         activation = ACTIVATIONS[self.dense_activation or stack.activation]
@@ -273,7 +272,6 @@ class MLMHead(AnyHead):
         return module
 
     def products(self, trunk: Trunk, width: int | None = None) -> int:
-        """The dense layer and all token vectors."""
         return trunk.token_width * ((width or trunk.width) + trunk.embed.vocab)
 
 
@@ -292,7 +290,6 @@ class NextTokenHead(AnyHead):
     def build(
         self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
     ) -> VocabularyLinear:
-        """One linear layer."""
         module = VocabularyLinear(width or trunk.width, trunk.embed.vocab, bias=self.bias)
         if self.bias:
             nn.init.zeros_(module.bias)
@@ -301,7 +298,6 @@ class NextTokenHead(AnyHead):
         return module
 
     def products(self, trunk: Trunk, width: int | None = None) -> int:
-        """All token vectors."""
         return (width or trunk.width) * trunk.embed.vocab
 
 
@@ -330,11 +326,9 @@ class BiLMHead(AnyHead):
         at_least(1, "words", self.words)
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None) -> BiLMHeadModule:
-        """One linear layer."""
         return BiLMHeadModule((width or trunk.width) // 2, self.words)
 
     def products(self, trunk: Trunk, width: int | None = None) -> int:
-        """All word vectors, twice."""
         return (width or trunk.width) * self.words
 
 
@@ -357,12 +351,10 @@ class ContextHead(AnyHead):
     def build(
         self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
     ) -> ContextHeadModule:
-        """With word vectors of its own."""
         read = width or trunk.width
         return ContextHeadModule(read, self._size(read), trunk.embed.vocab)
 
     def products(self, trunk: Trunk, width: int | None = None) -> int:
-        """Both dense layers and the vector of one word; few others are compared."""
         read = width or trunk.width
         return read * read + (read + 1) * self._size(read)
 
@@ -388,7 +380,6 @@ class SpanBoundaryHead(AnyHead):
     def build(
         self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
     ) -> SpanBoundaryHeadModule:
-        """With the epsilon of the stack."""
         module = SpanBoundaryHeadModule(
             width or trunk.width,
             trunk.token_width,
@@ -401,7 +392,6 @@ class SpanBoundaryHead(AnyHead):
         return module
 
     def products(self, trunk: Trunk, width: int | None = None) -> int:
-        """Both dense layers and all token vectors."""
         read = width or trunk.width
         first = read * (2 * read + self.position_size)
         return first + trunk.token_width * (read + trunk.embed.vocab)
@@ -430,14 +420,12 @@ class LinearHead(AnyHead):
     def build(
         self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
     ) -> LinearHeadModule:
-        """Of the width of what it reads."""
         activation = None if self.dense is None else ACTIVATIONS[self.dense]
         before = 0.0 if self.last_only else self.dropout
         sizes, rates = (width or trunk.width, self.outputs), (self.dropout, before)
         return LinearHeadModule(*sizes, rates, activation, bias=self.bias)
 
     def products(self, trunk: Trunk, width: int | None = None) -> int:
-        """Both layers."""
         width = width or trunk.width
         return width * ((0 if self.dense is None else width) + self.outputs)
 
@@ -506,11 +494,9 @@ class TransitionHead(AnyHead):
     def build(
         self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
     ) -> TransitionHeadModule:
-        """A table of numbers."""
         return TransitionHeadModule(self.outputs)
 
     def products(self, trunk: Trunk, width: int | None = None) -> int:
-        """It reads nothing."""
         return 0
 
 
@@ -569,13 +555,11 @@ class DistilledLabelHead(AnyHead):
     def build(
         self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
     ) -> SeveralHeadsModule:
-        """Over the states of both tokens, side by side."""
         if width != 2 * trunk.width:
             raise BadInput("pool: a distilled label head reads two tokens, the pool FirstTokens(2)")
         return SeveralHeadsModule(trunk.width, self.outputs, 2)
 
     def products(self, trunk: Trunk, width: int | None = None) -> int:
-        """Both layers."""
         return (width or trunk.width) * self.outputs
 
 
@@ -606,9 +590,7 @@ class NormedLabelHead(AnyHead):
     def build(
         self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
     ) -> NormedHeadModule:
-        """Of the width of what it reads."""
         return NormedHeadModule(width or trunk.width, self.hidden, self.outputs, self.rates)
 
     def products(self, trunk: Trunk, width: int | None = None) -> int:
-        """Both layers."""
         return self.hidden * ((width or trunk.width) + self.outputs)

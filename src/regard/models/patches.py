@@ -225,7 +225,6 @@ class Patches(AnyEmbedding):
         return length * (self.prefix_tokens + self.grid[0] * self.grid[1])
 
     def build(self, width: int, dropout: float, eps: float = 1e-5) -> PatchEmbedding:
-        """The embedding for a stack that reads vectors of that size."""
         if self.positions == "sinusoid" and width % 4:
             raise BadInput(f"positions: sinusoids need a width of 4, 8, 12, …, not {width}")
         return PatchEmbedding(
@@ -239,7 +238,6 @@ class Patches(AnyEmbedding):
         )
 
     def products(self, width: int) -> int:
-        """The projection of a patch."""
         return self.channels * self.patch[0] * self.patch[1] * width
 
 

@@ -224,12 +224,10 @@ class AttentionPool(AnyPool):
             at_least(1, name, getattr(self, name))
 
     def build(self, width: int) -> nn.Module:
-        """The module for states of that size."""
         sizes = {"inner": self.inner or width, "positions": self.positions}
         return AttentionPoolModule(width, self.score, self.query, **sizes)
 
     def products(self, width: int) -> Products:
-        """The score of one query for each row, and the weighted sum."""
         query, key, pair = score_products(
             self.score, width, width, self.inner or width, self.positions
         )

@@ -309,13 +309,11 @@ class RNNEncoderFacts(AnyRNN):
         return 2 * self.width if self.bidirectional else self.width
 
     def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> RNNEncoderModule:
-        """Recurrent layers over that embedding."""
         built = embed.build(self.input_width, self.dropout)
         layers = self._layers(self.embedding, self.direction, embed.joined)
         return RNNEncoderModule(built, layers)
 
     def products(self, source: AnyStack | None = None) -> Products:
-        """The gates of all layers."""
         return Products(self._gate_products(self.embedding, self._directions))
 
     def joined_products(self, size: int) -> int:
@@ -376,7 +374,6 @@ class CausalRNNFacts(AnyRNN):
         return [*pairwise(self.state_widths)]
 
     def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> CausalRNNModule:
-        """Recurrent layers over that embedding."""
         before = (self.input_dropout, self.hidden_dropout, self.dropout)
         rates = [self.dropout if rate is None else rate for rate in before]
         drop = RowDropout if self.locked else TokenDropout
@@ -390,6 +387,5 @@ class CausalRNNFacts(AnyRNN):
         )
 
     def products(self, source: AnyStack | None = None) -> Products:
-        """The gates of all layers."""
         gates = (GATES[self.cell] * width * (inputs + width) for inputs, width in self._sizes)
         return Products(sum(gates))

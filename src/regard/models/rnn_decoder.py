@@ -277,7 +277,6 @@ class RNNDecoderFacts(AnyRNN):
         return True
 
     def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> RNNDecoderModule:
-        """Recurrent layers over that embedding, and a bridge from that source."""
         assert source is not None
         self._check_bridge(source)
         states, attention = source.output_width, self.attention
@@ -302,7 +301,6 @@ class RNNDecoderFacts(AnyRNN):
         )
 
     def products(self, source: AnyStack | None = None) -> Products:
-        """Gates, bridge, attention and readout."""
         assert source is not None
         width, states, attention = self.width, source.output_width, self.attention
         context = states if self._attends_before else 0

@@ -153,7 +153,6 @@ class Tokens(AnyEmbedding):
         return 0 if self.characters is None else self.characters.all_filters
 
     def build(self, width: int, dropout: float, eps: float = 1e-5) -> Embedding | SpelledEmbedding:
-        """The embedding for a stack that reads vectors of that size."""
         if (own := width - self._beside) < 1:
             raise BadInput(
                 f"embedding: {width} numbers, of words and characters, have no room for "
@@ -180,7 +179,6 @@ class Tokens(AnyEmbedding):
         )
 
     def products(self, width: int) -> int:
-        """Products for each token: those of the projection, and of the characters."""
         own, filters = width - self._beside, self.characters
         characters = 0 if filters is None else filters.products(self._beside)
         return characters + (0 if self.embedding_size is None else self.embedding_size * own)

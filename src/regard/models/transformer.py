@@ -189,7 +189,6 @@ class Stack(AnyStack):
         return self.cross
 
     def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> TransformerModule:
-        """The blocks over that embedding."""
         source_width = None if source is None else source.output_width
         return TransformerModule(
             embed.build(self.input_width, self.dropout, self.eps),
@@ -235,7 +234,6 @@ class Stack(AnyStack):
         )
 
     def products(self, source: AnyStack | None = None) -> Products:
-        """Projections, scores, weighted sums and feed-forward sublayers of all layers."""
         key = self.width // self.heads if self.key is None else self.key
         both = self.heads * (key + (key if self.value is None else self.value))
         own = 2 * self.width * both + 2 * self.width * self.inner

@@ -250,7 +250,6 @@ class FeatureTokens(AnyEmbedding):
     joined: Mapping[int, int] = field(default_factory=dict)
 
     def build(self, width: int, dropout: float, eps: float = 1e-5) -> FeatureEmbedding:
-        """Vectors of words fill what the features leave of that width."""
         if width <= self.size:
             raise BadInput(
                 f"embedding: {width} numbers, of words and features, have no room for "

@@ -308,7 +308,6 @@ class TwoStreamStack(AnyStack):
         one_of(ACTIVATIONS, "activation", self.activation)
 
     def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> TwoStreamModule:
-        """The blocks over that embedding."""
         vectors = embed.build(self.input_width, self.dropout, self.eps)
         return TwoStreamModule(vectors, [self._block() for _ in range(self.depth)], self.dropout)
 
@@ -323,7 +322,6 @@ class TwoStreamStack(AnyStack):
         )
 
     def products(self, source: AnyStack | None = None) -> Products:
-        """Those of the content stream; a pair of tokens is scored by content and by distance."""
         own = 4 * self.width * self.width + 2 * self.width * self.inner
         return Products(self.depth * own, own_pair=self.depth * 4 * self.width)
 
