@@ -3,6 +3,7 @@
 import os
 import signal
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -40,7 +41,8 @@ def test_a_forked_child_computes_in_one_thread(_two_threads):
 
 
 @pytest.mark.slow
-def test_workers_start(_two_threads):
+def test_workers_start(_two_threads, monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])  # workers find this file there
     with Workers(2, partial(begin)) as workers:
         results = list(workers.map([(SIZE,)] * 4))
     assert [threads for _, threads in results] == [1] * 4

@@ -18,8 +18,8 @@ from syntax import nodes
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 412,
-    "lines": 57_147,
-    "lines of code": 35_618,
+    "lines": 57_162,
+    "lines of code": 35_628,
     "files under 40 lines": 15,
     "basenames used twice": 33,
     "Any": 1_147,

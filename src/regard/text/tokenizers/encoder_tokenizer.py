@@ -17,6 +17,7 @@ from regard.text.tokenizers.tokenizer_files import (
     TokenizerFiles,
     add_special_tokens,
     all_files,
+    change_family,
     learn_files,
     read_files,
 )
@@ -101,6 +102,10 @@ class EncoderTokenizer(RowTokenizer):
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
         """The ids of each word on its own; a word of which nothing is left is unknown."""
         return super().pieces([self.family.word_prefix + word for word in words])
+
+    def with_family(self, name: str) -> "EncoderTokenizer":
+        """The same pieces in the rows of another family that has pieces of this kind."""
+        return EncoderTokenizer(*change_family(self._files, name))
 
     def with_special_tokens(self, tokens: Sequence[str]) -> "EncoderTokenizer":
         """The same with those of the tokens that it does not have, under the next ids."""

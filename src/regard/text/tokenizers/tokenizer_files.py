@@ -30,6 +30,7 @@ PROPERTIES = ("single_word", "lstrip", "rstrip", "normalized", "special")  # of 
 OPTIONAL = ("pad_token",)  # roles that a family may do without
 EXTRAS = ("extra_special_tokens", "additional_special_tokens")
 LONGEST = 1_000_000  # a greater model_max_length is how folders write that there is none
+OF_ALL = ("tokenizer_class", "model_max_length", *EXTRAS)  # settings of every family
 
 
 def all_files() -> tuple[str, ...]:
@@ -98,6 +99,15 @@ def learn_files(
         raise BadInput(f"text.vocab: a vocabulary of {vocab} has no room for {', '.join(reserved)}")
     model, own = family.learn(texts, vocab - len(special_tokens), lower)
     return _written(family, model, own, longest, special_tokens)
+
+
+def change_family(files: TokenizerFiles, name: str) -> TokenizerFiles:
+    """The same pieces in the rows of another family that has pieces of this kind."""
+    family = next(one for one in FAMILIES if one.name == name)
+    settings = json.loads(files.files[SETTINGS])
+    own = {key: settings[key] for key in settings if key not in (*files.names, *OF_ALL)}
+    model = family.model_in(json.loads(files.files[WORDS]), Path(WORDS))
+    return _written(family, model, own, files.longest, settings.get(EXTRAS[0], ()))
 
 
 def add_special_tokens(files: TokenizerFiles, tokens: Sequence[str]) -> TokenizerFiles:
