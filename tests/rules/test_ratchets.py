@@ -18,7 +18,7 @@ from syntax import nodes
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 412,
-    "lines": 57_162,
+    "lines": 56_661,
     "lines of code": 35_628,
     "files under 40 lines": 15,
     "basenames used twice": 33,

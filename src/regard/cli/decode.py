@@ -72,7 +72,6 @@ class BeamRisk(Method):
     beam: Beam = field(kw_only=True)
 
     def decode(self, model: DecoderModel, requests: Requests, first: int) -> Lists:
-        """The least risky hypothesis of each n-best list."""
         lists = enumerate(model.write(requests, self.beam, first=first), first)
         candidates = {number: [text.hypothesis for text in nbest] for number, nbest in lists}
         search = replace(self.search, candidates=candidates)
@@ -89,7 +88,6 @@ class ExactSearch(Method):
     optima: list[list[Hypothesis]] = field(default_factory=list)  # none where none is proven
 
     def decode(self, model: DecoderModel, requests: Requests, first: int) -> Lists:
-        """Branch and bound from what the beam finds, one sentence at a time to bound memory."""
         beam, single = self.search, model.with_limits(1)
         texts = [nbest[0] for nbest in model.write(requests, beam, first=first)]
         known = {number: text.hypothesis for number, text in enumerate(texts, first)}
@@ -104,7 +102,6 @@ class ExactSearch(Method):
         return [optimum or [text] for optimum, text in zip(optima, texts, strict=True)]
 
     def report(self) -> str:
-        """Search errors of the beam over all lines that are not empty."""
         lines = [i for i, hypothesis in enumerate(self.of_beam) if hypothesis is not EMPTY]
         errors = search_errors([self.of_beam[i] for i in lines], [self.optima[i] for i in lines])
         return (

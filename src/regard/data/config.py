@@ -190,12 +190,10 @@ class MemoryConfig(FilesConfig):
 
     @property
     def names(self) -> str:
-        """That of the examples."""
         return self.given.name
 
     @property
     def has_pairs(self) -> bool:
-        """Not in files."""
         return False
 
     def read(self, root: Path, task: str, dropped: DropCounts | None) -> Iterator[Any]:

@@ -182,7 +182,6 @@ class Sampler(BatchSampler):
     mixed: bool = False
 
     def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch]]:
-        """Those of one window after the other."""
         count = len(self.dataset)
         windows = -(-count // self.dataset.window)
         outside = not 0 <= start.window < max(windows, 1)
@@ -249,7 +248,6 @@ class Streams(Dataset):
         raise NotImplementedError
 
     def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray:
-        """Tokens of these chunks."""
         raise NotImplementedError
 
     def chunks_in(self, epoch: int) -> int:
@@ -271,7 +269,6 @@ class Streams(Dataset):
     def sampler(
         self, objective: Any, limits: BatchLimits, seed: int, mixed: bool, dropped: DropCounts
     ) -> "StreamSampler":
-        """All streams at once, in their order."""
         return StreamSampler(self, dropped=dropped)
 
 
@@ -283,22 +280,18 @@ class StreamSampler(BatchSampler):
 
     @property
     def streams(self) -> int:
-        """All rows of a batch."""
         return self.dataset.rows
 
     def rate_share(self, lengths: np.ndarray) -> float:
-        """In proportion to the length of chunks, if the dataset draws it."""
         full = self.dataset.full_rate
         return 1.0 if full is None else float(lengths.mean()) / full
 
     def splits(self, batches: int, processes: int) -> int:
-        """Each process keeps streams of its own, and their states."""
         if self.dataset.rows % processes:
             raise BadInput(f"{self.dataset.rows} streams cannot be shared by {processes} processes")
         return processes
 
     def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch]]:
-        """The next chunk of every stream."""
         if min(start.epoch, start.batch) < 0 or start.window:
             raise BadInput(f"{start} lies outside of {self.dataset.chunks:,} chunks")
         while True:

@@ -130,7 +130,6 @@ class CppEngine(Engine):
     def open(
         self, model: Any, source: PackedTokens | None, prompts: Prompts | None, capacity: int
     ) -> "CppDecodingState":
-        """A state for search; ``model`` does the rest: it encodes the source and embeds tokens."""
         return CppDecodingState(self, model, source, prompts, capacity)
 
     def _layer(self, block: Block) -> _Layer:
@@ -218,11 +217,9 @@ class CppDecodingState(DecodingState):
 
     @property
     def rows(self) -> int:
-        """R, the rows alive."""
         return len(self.sentence_R)
 
     def step(self, tokens_R: Tensor) -> Tensor:
-        """Log-probabilities of the next token, after one more token in each row."""
         self._check_room(self.position + 1)
         logits_RV = torch.empty(self.rows, self.decoder.head.outputs)
         every_R = torch.arange(self.rows, dtype=torch.int32)
@@ -233,7 +230,6 @@ class CppDecodingState(DecodingState):
         return self._logprobs(logits_RV[:, : self.engine.vocab])
 
     def select_rows(self, index_R: Tensor) -> None:
-        """Drop, repeat or reorder rows: tables change, keys stay where they are."""
         self._grow(len(index_R))
         self.owners_RS[: len(index_R), : self.position] = self.owners_RS[index_R, : self.position]
         self.sentence_R = self.sentence_R[index_R]

@@ -178,7 +178,6 @@ class CudaGraphEngine(Engine):
     def open(
         self, model: Any, source: PackedTokens | None, prompts: Prompts | None, capacity: int
     ) -> DecodingState:
-        """A state for search."""
         return GraphDecodingState(self, model, source, prompts, capacity)
 
 

@@ -115,7 +115,6 @@ class BiLMStack(AnyStack):
 
     @property
     def state_widths(self) -> tuple[int, ...]:
-        """The word vector stands for both directions."""
         return (self.output_width,) * (1 + self.depth)
 
     def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> BiLMModule:

@@ -114,13 +114,11 @@ class PatchEmbedding(EmbeddingModule):
         self.norm = None if norm is None else nn.LayerNorm(width, eps=norm)
 
     def layout_of(self, pixels_BCHW: Tensor, layout: Layout) -> Layout:
-        """The tokens of each image: even rows."""
         rows, columns = self.grid_of(pixels_BCHW)
         prefix = 0 if self.prefix is None else self.prefix.num_embeddings
         return Layout.rectangle(len(pixels_BCHW), prefix + rows * columns, pixels_BCHW.device)
 
     def resampled(self, other: "PatchEmbedding") -> dict[str, Tensor]:
-        """Learned positions, for the grid of the other."""
         return self.position.resampled(other.position)
 
     def forward(self, pixels_BCHW: Tensor, layout: Layout) -> Tensor:
@@ -221,7 +219,6 @@ class Patches(AnyEmbedding):
         return self.prefix_tokens == len(PREFIX_NAMES)
 
     def vectors(self, length: int) -> int:
-        """The prefix and the patches of each image."""
         return length * (self.prefix_tokens + self.grid[0] * self.grid[1])
 
     def build(self, width: int, dropout: float, eps: float = 1e-5) -> PatchEmbedding:

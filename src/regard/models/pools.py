@@ -234,7 +234,6 @@ class AttentionPool(AnyPool):
         return Products(key + pair + width, row=query)
 
     def attention(self, side: str) -> AttentionSite:
-        """One query for each row."""
         return AttentionSite(side, "pool", (1,), "pool")
 
 

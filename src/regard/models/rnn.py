@@ -317,7 +317,6 @@ class RNNEncoderFacts(AnyRNN):
         return Products(self._gate_products(self.embedding, self._directions))
 
     def joined_products(self, size: int) -> int:
-        """The gates of one layer."""
         return self._directions * GATES[self.cell] * self.width * size
 
     @property

@@ -320,7 +320,6 @@ class RNNDecoderFacts(AnyRNN):
         return Products(token + query, key, row, cross_pair=pair + states)
 
     def cross_attention(self, side: str) -> AttentionSite | None:
-        """One layer with one head, if it attends to its source."""
         site = AttentionSite(side, "cross", (1,), f"{side}.cross")
         return None if self.attention is None else site
 

@@ -247,13 +247,11 @@ class Stack(AnyStack):
         )
 
     def self_attention(self, side: str) -> AttentionSite:
-        """In every block."""
         heads = (self.heads,) * self.depth
         path = f"{side}.blocks.{{layer}}.attention"
         return AttentionSite(side, "self", heads, path, self.causal)
 
     def cross_attention(self, side: str) -> AttentionSite | None:
-        """In every block, if it is a decoder."""
         heads = (self.heads,) * self.depth
         site = AttentionSite(side, "cross", heads, f"{side}.blocks.{{layer}}.cross")
         return site if self.cross else None

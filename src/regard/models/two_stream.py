@@ -326,11 +326,9 @@ class TwoStreamStack(AnyStack):
         return Products(self.depth * own, own_pair=self.depth * 4 * self.width)
 
     def query_products(self) -> Products:
-        """As many, but for keys and values."""
         whole = self.products()
         return whole._replace(token=whole.token - self.depth * 2 * self.width * self.width)
 
     def self_attention(self, side: str) -> AttentionSite:
-        """That of the content stream, in every block."""
         heads = (self.heads,) * self.depth
         return AttentionSite(side, "self", heads, f"{side}.blocks.{{layer}}.attention")

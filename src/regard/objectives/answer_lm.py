@@ -35,14 +35,12 @@ class AnswerLM(PairObjective):
             raise BadInput("model: tokens of this model see later ones, and so their answers")
 
     def lengths(self, sizes_NS: np.ndarray) -> np.ndarray:
-        """Tokens of the prompt and the answer; EOS is a target only."""
         texts_N, answers_N = sizes_NS.T
         return (self.prompt.lengths(texts_N) + answers_N)[:, None]
 
     def collate(
         self, examples: Sequence[tuple[Ids, Ids]], limits: BatchLimits | None = None
     ) -> Batch:
-        """A batch of rows; with ``limits``, of fixed shape."""
         rows, targets = [], []
         for text, answer in examples:
             prompt = self.prompt.row(text)
@@ -54,6 +52,5 @@ class AnswerLM(PairObjective):
         return Batch(inputs, {self.head: targets_T}, weight)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy at all tokens that have a target."""
         logits_TV = outputs.by_head[self.head]
         return smoothed_cross_entropy(logits_TV, batch.targets[self.head], self.smoothing)

@@ -60,20 +60,16 @@ class BiLM(CausalLM):
 
     @classmethod
     def from_config(cls, config: BiLMConfig, smoothing: float) -> "BiLM":  # type: ignore[override]
-        """The objective with the settings of a recipe."""
         return cls(smoothing=smoothing, words=config.words)
 
     def make_head(self) -> BiLMHead:  # type: ignore[override]
-        """An output layer over words."""
         return BiLMHead(self.words)
 
     def check(self, facts: TrunkWithHeads) -> None:
-        """Refuse a model whose states are not those of two directions."""
         if not facts.trunk.stack.two_directions:
             raise BadInput("objective.bilm: the model has no two language models, as ELMo has")
 
     def check_vocabulary(self, size: int) -> None:
-        """Only words that are read can be predicted."""
         if self.words > size:
             raise BadInput(
                 f"objective.bilm.words: {self.words:,} words are predicted, "
@@ -81,7 +77,6 @@ class BiLM(CausalLM):
             )
 
     def token_stream(self, documents: Documents, separator: int | None) -> SentenceStream:
-        """Sentences, and reversed sentences."""
         return SentenceStream(documents)
 
     def extra_flops(
@@ -90,17 +85,14 @@ class BiLM(CausalLM):
         lengths: Sequence[tuple[int, ...]],
         positions: Mapping[str, int],
     ) -> float:
-        """Operations of the vectors of the words of the second stream."""
         words, trunk = sum(length for (length,) in lengths), facts.trunk
         return FORWARD_AND_BACKWARD * words * trunk.embed.products(trunk.stack.input_width)
 
     def dev_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams:
-        """Streams of at least ``DEV_ROWS`` chunks, of the length of those in training."""
         streams = min(limits.rows, max(1, len(rows) // DEV_ROWS))
         return TextStreams.of(rows, streams, ChunkLengths(limits.longest))
 
     def annotator(self, tokenizer: Any) -> Annotate:
-        """A function that spells the words of both streams, and gives each the next one."""
         lexicon = tokenizer.training_words
         spelled_NC = tokenizer.words.spell_all(lexicon).astype(np.int16)
         predicted_N = np.arange(len(lexicon))
@@ -131,17 +123,14 @@ class BiLM(CausalLM):
         return annotate
 
     def collate_targets(self, batch: RowBatch) -> tuple[None, Tensor]:
-        """(words, 2): the next word of either stream."""
         targets = batch.targets(self.head)
         return None, pack_ids(targets or [np.empty((0, 2))], batch.limits, IGNORED)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of the words of both directions."""
         logits, targets = outputs.by_head[self.head], batch.targets[self.head]
         return smoothed_cross_entropy(logits.flatten(0, 1), targets.flatten(), self.smoothing)
 
     def dev_sums(self, outputs: Outputs, batch: Batch) -> list[Tensor]:
-        """Those of both directions, then loss and targets of the forward one."""
         logits_TV, targets_T = outputs.by_head[self.head][:, 0], batch.targets[self.head][:, 0]
         forward = F.cross_entropy(
             logits_TV.float(), targets_T, ignore_index=IGNORED, reduction="sum"
@@ -149,7 +138,6 @@ class BiLM(CausalLM):
         return [*super().dev_sums(outputs, batch), forward, (targets_T != IGNORED).sum()]
 
     def dev_metrics(self, loss: float, count: float, *others: float) -> dict[str, float]:
-        """Perplexity of both directions together and of each, and accuracy."""
         correct, forward, forward_count = others
         backward, backward_count = loss * count - forward, count - forward_count
         ways = {"forward": (forward, forward_count), "backward": (backward, backward_count)}

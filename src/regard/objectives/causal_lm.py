@@ -79,23 +79,19 @@ class CausalLM(RowObjective):
 
     @classmethod
     def from_config(cls, config: CausalLMConfig, smoothing: float) -> "CausalLM":
-        """The objective with the settings of a recipe."""
         regularisation = config.ar, config.tar
         return cls(config.rows, smoothing, config.weight, config.mean_length, *regularisation)
 
     def make_head(self) -> NextTokenHead:
-        """An output layer over the vocabulary, tied to the token embeddings."""
         return NextTokenHead()
 
     def check(self, facts: TrunkWithHeads) -> None:
-        """A token may not see what it is to predict."""
         if not facts.trunk.stack.causal:
             raise BadInput("objective.causal-lm: tokens of this model see later ones")
         if self.carries_state and not facts.trunk.stack.carries_state:
             raise BadInput("objective.causal-lm: rows 'streams' need recurrent layers")
 
     def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
-        """Parts of documents, or of all of them."""
         stream = self.token_stream(documents, template.separator)
         return text_rows(stream, longest, seed, across=self.joins_documents)
 
@@ -105,21 +101,17 @@ class CausalLM(RowObjective):
 
     @property
     def joins_documents(self) -> bool:
-        """In blocks and in streams."""
         return self.form != "documents"
 
     @property
     def carries_state(self) -> bool:
-        """Whether rows are streams."""
         return self.form == "streams"
 
     def initial_state(self, model: nn.Module, streams: int) -> Any:
-        """The state of recurrent layers that have read nothing."""
         whole: Any = model
         return whole.trunk.new_state(streams)
 
     def train_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams:
-        """As many streams as a batch has room for."""
         streams = min(limits.rows, limits.tokens // limits.longest)
         if self.mean_length > limits.longest:
             raise BadInput(
@@ -129,13 +121,10 @@ class CausalLM(RowObjective):
         return TextStreams.of(rows, streams, ChunkLengths(limits.longest, self.mean_length))
 
     def dev_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams:
-        """Ten streams, or one for each row of a short text, in parts that fill a batch."""
         streams = min(DEV_STREAMS, len(rows))
         return TextStreams.of(rows, streams, ChunkLengths(max(1, limits.tokens // streams)))
 
     def annotator(self, tokenizer: Any) -> Annotate:
-        """A function that gives each token the next one as its target."""
-
         def annotate(
             rows: Sequence[AnnotatedRow], indices: np.ndarray, key: tuple[int, ...]
         ) -> list[AnnotatedRow]:
@@ -150,15 +139,12 @@ class CausalLM(RowObjective):
         return example._replace(targets={**example.targets, self.head: targets})
 
     def weight(self, example: AnnotatedRow) -> float:
-        """The number of its targets."""
         return int(np.sum(example.targets[self.head] != IGNORED))
 
     def collate_targets(self, batch: RowBatch) -> tuple[None, Tensor]:
-        """The next token of each token; with ``limits``, as many as these have tokens."""
         return None, pack_ids(batch.targets(self.head), batch.limits, IGNORED)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy, and the regularisation of the states of a recurrent model, if asked."""
         loss, nll = super().loss(outputs, batch)
         if not self.ar and not self.tar:
             return loss, nll
@@ -171,7 +157,6 @@ class CausalLM(RowObjective):
     def text_metrics(
         self, loss: float, tokenizer: Any, examples: Sequence[AnnotatedRow]
     ) -> dict[str, float]:
-        """Bits per byte of the text, if its tokens are bytes."""
         sizes = tokenizer.words.byte_sizes
         if sizes is None:
             return {}

@@ -119,49 +119,40 @@ class Distillation(RowObjective):
 
     @classmethod
     def from_config(cls, config: DistillationConfig, smoothing: float) -> "Distillation":
-        """The objective with the settings of a recipe."""
         weights = config.weight, config.cosine
         return cls(Teacher(config.teacher), config.temperature, *weights, config.tokens == "all")
 
     @property
     def members(self) -> tuple[RowObjective, ...]:
-        """A loss of distributions and one of states."""
         soft = SoftTargets(self.temperature, self.loss_weight, self.all_tokens)
         return (soft, StateCosine(self.cosine_weight)) if self.cosine_weight else (soft,)
 
     @property
     def reads_all_tokens(self) -> frozenset[str]:
-        """The head of masked LM, if distributions are compared at all tokens."""
         return frozenset({HEAD} if self.all_tokens else ())
 
     def make_heads(self) -> tuple[Any, ...]:
-        """None: it trains that of masked LM."""
         return ()
 
     def open(self, data: Path, longest: int) -> LoadedModel:
-        """Read the teacher, which has the vocabulary as well."""
         self.teacher.read(data, longest)
         return self.teacher.model
 
     @property
     def fingerprint(self) -> str:
-        """A checksum of the weights of the teacher."""
         weights = weights_of(self.teacher.module).values()
         content = (tensor.cpu().float().numpy().tobytes() for tensor in weights)
         return f", teacher {reduce(lambda crc, one: zlib.crc32(one, crc), content, 0):08x}"
 
     def to(self, device: torch.device | str) -> None:
-        """Move the teacher."""
         self.teacher.module.to(device)
 
     def check(self, facts: TrunkWithHeads) -> None:
-        """Refuse a model without masked LM, and one that the teacher does not fit."""
         if facts.head(HEAD) is None:
             raise BadInput("distillation: list masked-lm as well, whose head it trains")
         self.teacher.check(facts, same_width=bool(self.cosine_weight))
 
     def add_outputs(self, outputs: Outputs, batch: Batch) -> Outputs:
-        """Those of the teacher beside those of the student."""
         return outputs._replace(teacher=self.teacher(batch))
 
     def extra_flops(
@@ -170,7 +161,6 @@ class Distillation(RowObjective):
         lengths: Sequence[tuple[int, ...]],
         positions: Mapping[str, int],
     ) -> float:
-        """Operations of the teacher."""
         return self.teacher.flops(lengths, positions)
 
 
@@ -181,11 +171,9 @@ class TeacherLoss(RowObjective):
     metric: ClassVar[str]
 
     def weight(self, example: AnnotatedRow) -> float:
-        """The number of its tokens."""
         return len(example.row.tokens)
 
     def collate_targets(self, batch: RowBatch) -> tuple[None, Tensor | None]:
-        """Which tokens are no padding."""
         count = sum(len(example.row.tokens) for example in batch.examples)
         return None, torch.arange(count if batch.limits is None else batch.limits.tokens) < count
 
@@ -198,16 +186,13 @@ class TeacherLoss(RowObjective):
         return batch.targets[self.head]
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The sum of the losses; the first has the weight of the loss."""
         loss = (self.losses(outputs) * self.counts(batch)).sum()
         return self.loss_weight * loss, loss.detach()
 
     def dev_sums(self, outputs: Outputs, batch: Batch) -> list[Tensor]:
-        """The loss, and how many tokens it is of."""
         return [self.loss(outputs, batch)[1], self.counts(batch).sum()]
 
     def dev_metrics(self, loss: float, count: float, *others: float) -> dict[str, float]:
-        """The mean loss."""
         return {self.metric: loss}
 
 
@@ -221,11 +206,9 @@ class SoftTargets(TeacherLoss):
     all_tokens: bool = False
 
     def weight(self, example: AnnotatedRow) -> float:
-        """How many tokens are compared."""
         return super().weight(example) if self.all_tokens else len(example.positions[HEAD])
 
     def collate_targets(self, batch: RowBatch) -> tuple[None, Tensor | None]:
-        """Which tokens are no padding; none where those of masked LM say what counts."""
         if not self.all_tokens:
             return None, None
         return super().collate_targets(batch)

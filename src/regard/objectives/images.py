@@ -39,19 +39,15 @@ class ImageLabels(Objective):
         return self.labels.head
 
     def to(self, device: torch.device | str) -> None:
-        """Move the tables of the shares of mixed images."""
         self.mixing.to(device)
 
     def weight(self, example: Any) -> Any:
-        """That of the labels."""
         return self.labels.weight(example)
 
     def gather(self, examples: Sequence[Any]) -> ImageExamples:
-        """By columns."""
         return ImageExamples.of(examples)
 
     def collate(self, examples: Any, limits: BatchLimits | None = None) -> Batch:
-        """A batch of bytes, by columns; without examples, of one that does not count."""
         if not examples:
             blank = ImageRow(lambda: np.zeros(self.processor.shape, np.uint8))
             one = self.gather([(blank, self.labels.no_target)])
@@ -62,7 +58,6 @@ class ImageLabels(Objective):
     def __call__(
         self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE
     ) -> tuple[Any, ...]:
-        """The loss of the images as they are, or in training of what is drawn of them."""
         images = batch.inputs.tokens_T.float() / BYTE
         if not model.training:
             return self.labels.loss(self._outputs(model, images, batch, tape), batch)
@@ -78,7 +73,6 @@ class ImageLabels(Objective):
         return own[0] + other[0], own[1] + other[1]
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """That of the labels."""
         return self.labels.loss(outputs, batch)
 
     def _outputs(self, model: nn.Module, images: Tensor, batch: Batch, tape: NullTape) -> Outputs:

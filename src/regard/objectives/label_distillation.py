@@ -63,7 +63,6 @@ class LabelDistillation(Objective):
         return self.labels.head
 
     def weight(self, example: tuple[Any, np.ndarray]) -> float:
-        """That of its labels."""
         return self.labels.weight_of([without_teacher(example)[1]])
 
     @property
@@ -75,7 +74,6 @@ class LabelDistillation(Objective):
     def with_targets(
         self, inputs: PackedTokens, targets: Sequence[Any], limits: BatchLimits | None = None
     ) -> Batch:
-        """A batch of labels, and the teacher's logits beside them."""
         batch = self.labels.with_targets(inputs, [*map(_classes, targets)], limits)
         logits = [np.zeros((0, self.outputs), np.float32), *(one[:, 1:] for one in targets)]
         logits_NV = torch.from_numpy(np.concatenate(logits).astype(np.float32))
@@ -83,7 +81,6 @@ class LabelDistillation(Objective):
         return replace(batch, targets={**batch.targets, TEACHER: packed_NV})
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Both, and the negative log-likelihood of the labels."""
         of_labels = self.labels.loss(self._of_labels(outputs), batch)
         return self._with_teacher(of_labels, outputs, batch, 1.0, 0)
 

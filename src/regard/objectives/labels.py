@@ -34,7 +34,6 @@ class Classification(Objective):
     weights: tuple[float, ...] | None = None
 
     def weight_of(self, targets: Sequence[Ids]) -> float:
-        """That of their classes."""
         numbers = np.concatenate([np.zeros(0, np.int64), *targets])
         numbers = numbers[numbers != IGNORED]
         return len(numbers) if self.weights is None else float(np.take(self.weights, numbers).sum())
@@ -42,7 +41,6 @@ class Classification(Objective):
     def with_targets(
         self, inputs: PackedTokens, targets: Sequence[Any], limits: BatchLimits | None = None
     ) -> Batch:
-        """A batch with the weight of each target; any weight for an ignored target."""
         batch = super().with_targets(inputs, targets, limits)
         if self.weights is None:
             return batch
@@ -52,12 +50,10 @@ class Classification(Objective):
     def pack_targets(
         self, targets: Sequence[Ids], inputs: PackedTokens, limits: BatchLimits | None
     ) -> Tensor:
-        """One for each row or token; padding has none."""
         numbers = np.concatenate([np.zeros(0, np.int64), *targets])
         return padded(torch.from_numpy(numbers), self.target_count(inputs), IGNORED)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of every target."""
         return smoothed_cross_entropy(
             outputs.by_head[self.head],
             batch.targets[self.head],
@@ -98,13 +94,11 @@ class NumberObjective(Objective):
     def pack_targets(
         self, targets: Sequence[Any], inputs: PackedTokens, limits: BatchLimits | None
     ) -> Tensor:
-        """One for each output; padding has none."""
         numbers = np.concatenate([np.zeros(0), *targets]).astype(np.float32)
         numbers_NV = torch.from_numpy(numbers.reshape(-1, self.outputs))
         return padded(numbers_NV, self.target_count(inputs), nan)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The mean over the outputs, twice: there is no likelihood but this."""
         targets_NV = batch.targets[self.head]
         counts_NV = ~targets_NV.isnan()
         logits_NV = outputs.by_head[self.head].float()
@@ -120,7 +114,6 @@ class MultiLabel(NumberObjective):
     """Each label holds (1) or does not (0), whatever the others: binary cross-entropy."""
 
     def each(self, logits_NV: Tensor, targets_NV: Tensor) -> Tensor:
-        """Of each label alone."""
         return F.binary_cross_entropy_with_logits(logits_NV, targets_NV, reduction="none")
 
 
@@ -128,7 +121,6 @@ class Regression(NumberObjective):
     """Squared error."""
 
     def each(self, logits_NV: Tensor, targets_NV: Tensor) -> Tensor:
-        """Of each number."""
         return (logits_NV - targets_NV) ** 2
 
 
@@ -138,7 +130,6 @@ class TokenRegression(Regression):
     head, per_token = "token_label", True
 
     def weight_of(self, targets: Sequence[Sequence[float]]) -> float:
-        """How many words have a number."""
         return float(np.isfinite(np.concatenate([np.zeros(0), *targets])).sum())
 
 
@@ -160,7 +151,6 @@ class LabelSequences(TokenClassification):
     """-log p of the labels of each row; the loss of a step is the mean over their number."""
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Summed over the batch."""
         layout, targets_T = batch.inputs.layout, batch.targets[self.head]
         logits_BLV = layout.pad(outputs.by_head[self.head].float())
         real_BL, labels_BL = layout.pad(targets_T != IGNORED), layout.pad(targets_T)
@@ -181,12 +171,10 @@ class SpanExtraction(Objective):
     def pack_targets(
         self, targets: Sequence[tuple[int, int]], inputs: PackedTokens, limits: BatchLimits | None
     ) -> Tensor:
-        """The first and the last token of each span, counted in its row."""
         ends_BV = torch.tensor(targets, dtype=torch.int64).view(-1, 2)
         return padded(ends_BV, self.target_count(inputs), IGNORED)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of both ends over the tokens of their rows."""
         layout = batch.inputs.layout
         padded_BLV = layout.pad(outputs.by_head[self.head].float())
         lowest = torch.finfo(torch.float32).min
@@ -204,11 +192,9 @@ class MultipleChoice(Objective):
     choices: int
 
     def length(self, example: tuple[Sequence[TokenRow], int]) -> tuple[int, ...]:
-        """Tokens of each choice."""
         return tuple(len(row.tokens) for row in example[0])
 
     def read(self, rows: Sequence[Any], limits: BatchLimits | None = None) -> PackedTokens:
-        """The choices of all questions side by side; limits are those of each choice."""
         if limits is not None:
             all_choices = self.choices * limits.tokens, self.choices * limits.rows
             limits = BatchLimits(*all_choices, limits.longest)
@@ -217,12 +203,10 @@ class MultipleChoice(Objective):
     def pack_targets(
         self, targets: Sequence[int], inputs: PackedTokens, limits: BatchLimits | None
     ) -> Tensor:
-        """The number of the right choice of each question."""
         labels_B = torch.tensor(targets, dtype=torch.int64)
         return padded(labels_B, len(targets) if limits is None else limits.rows, IGNORED)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of the right choice of each question."""
         targets_B, scores_B = batch.targets[self.head], outputs.by_head[self.head][:, 0]
         questions = len(targets_B)
         logits_BV = scores_B[: questions * self.choices].unflatten(0, (questions, self.choices))

@@ -42,7 +42,6 @@ class ObjectiveTables(Config):
 
     @classmethod
     def default_keys(cls, model: Mapping[str, Any]) -> dict[str, Any]:
-        """The objectives of the model's paper, for its size."""
         paper = paper_with_objectives(str(model.get("paper")))
         return paper.pretraining_of(str(model.get("size") or paper.default_size))
 

@@ -66,16 +66,13 @@ class MaskedLM(RowObjective):
 
     @classmethod
     def from_config(cls, config: MaskedLMConfig, smoothing: float) -> "MaskedLM":
-        """The objective with the settings of a recipe."""
         settings = config.rate, config.whole_words, smoothing, config.ngrams, config.spans
         return cls(*settings, loss_weight=config.weight)
 
     def make_head(self) -> MLMHead:
-        """An output layer over the vocabulary, tied to the token embeddings."""
         return MLMHead()
 
     def annotator(self, tokenizer: Any) -> Annotate:
-        """A function that masks rows, and adds the chosen positions and their original tokens."""
         special = np.isin(np.arange(len(tokenizer.words)), list(tokenizer.special))
         ngrams = self.ngrams if self.spans is None else LONGEST_SPAN
         word_starts = ~tokenizer.continues if self.whole_words or ngrams > 1 else None
@@ -108,7 +105,6 @@ class MaskedLM(RowObjective):
         )
 
     def weight(self, example: AnnotatedRow) -> float:
-        """The number of its chosen positions."""
         return len(example.positions[self.head])
 
     def collate_targets(self, batch: RowBatch) -> tuple[Tensor, Tensor]:
@@ -136,5 +132,4 @@ class MaskedLM(RowObjective):
         return min(limits.tokens, ceil(self.rate * limits.tokens + extra * limits.rows))
 
     def expected_positions(self, tokens: int) -> int:
-        """The positions chosen among this many tokens, on average (for counting FLOPs)."""
         return round(self.rate * tokens)

@@ -58,15 +58,12 @@ class NegativeSampling(RowObjective):
 
     @classmethod
     def from_config(cls, config: NegativeSamplingConfig, smoothing: float) -> "NegativeSampling":
-        """The objective with the settings of a recipe."""
         return cls(config.negatives, config.power)
 
     def make_head(self) -> ContextHead:
-        """Vectors of contexts and of words."""
         return ContextHead()
 
     def check(self, facts: TrunkWithHeads) -> None:
-        """Refuse a model in which the context of a word knows the word."""
         stack = facts.trunk.stack
         if not stack.bidirectional or stack.depth > 1:
             fault = "needs one recurrent layer in both directions: a state above it knows its word"
@@ -76,19 +73,16 @@ class NegativeSampling(RowObjective):
             raise BadInput(f"objective.negative-sampling: {fault}")
 
     def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
-        """Each sentence is a row."""
         plan = sentence_rows(documents, template.frame(1), longest)
         return lambda epoch: plan
 
     def count_words(self, documents: Documents, vocab: int) -> "NegativeSampling":
-        """The same with the counts of words in these documents."""
         counts_V = np.zeros(vocab, np.int64)
         for row in documents.rows:
             counts_V += np.bincount(row, minlength=vocab)
         return replace(self, counts_V=counts_V)
 
     def annotator(self, tokenizer: Any) -> Annotate:
-        """A function that gives each word the words around it, itself, and those drawn."""
         assert self.counts_V is not None
         weights_V = self.counts_V.astype(np.float64) ** self.power * (self.counts_V > 0)
         weights_V[tokenizer.unk] = 0.0
@@ -119,11 +113,9 @@ class NegativeSampling(RowObjective):
         return annotate
 
     def weight(self, example: AnnotatedRow) -> float:
-        """The number of words that are predicted."""
         return np.shape(example.positions[self.head])[1]
 
     def collate_targets(self, batch: RowBatch) -> tuple[Tensor, Tensor]:
-        """For each word its positions and candidates, of which the first is right."""
         parts = [np.asarray(example.positions[self.head]) for example in batch.examples]
         count = sum(part.shape[1] for part in parts)
         size = count if batch.limits is None else batch.limits.tokens
@@ -137,12 +129,10 @@ class NegativeSampling(RowObjective):
         return read_PN, targets_N
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """-log σ of the right word, and -log σ(-x) of those that were drawn."""
         logits_NK, real_N = outputs.by_head[self.head].float(), batch.targets[self.head] != IGNORED
         losses_N = F.softplus(-logits_NK[:, 0]) + F.softplus(logits_NK[:, 1:]).sum(1)
         loss = (losses_N * real_N).sum()
         return self.loss_weight * loss, loss.detach()
 
     def metrics(self, loss: float, accuracy: float) -> dict[str, float]:
-        """How often the right word scores above all that were drawn."""
         return {"accuracy": accuracy}

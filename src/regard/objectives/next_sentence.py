@@ -51,25 +51,20 @@ class SentencePairObjective(RowObjective):
 
     @classmethod
     def from_config(cls, config: SentencePairConfig, smoothing: float) -> "SentencePairObjective":
-        """The objective with the settings of a recipe."""
         return cls(config.short, smoothing)
 
     def make_head(self) -> SentencePairHead:
-        """Two classes: 0 for the second passage that follows the first, 1 for any other."""
         return SentencePairHead()
 
     def check(self, facts: TrunkWithHeads) -> None:
-        """Refuse a model without segments, by which the two passages are told apart."""
         if facts.trunk.embed.segments < 2:
             raise BadInput(f"{self.name}: the model has one segment, and rows have two passages")
 
     def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
-        """Pairs of passages, drawn anew in each epoch."""
         frame, pairs = template.frame(2), type(self).pairs
         return lambda epoch: pairs(documents, frame, longest, (seed, epoch), self.short)
 
     def metrics(self, loss: float, accuracy: float) -> dict[str, float]:
-        """Accuracy over rows."""
         return {self.name.replace("-", "_"): accuracy}
 
 

@@ -98,11 +98,9 @@ class PairObjective(Objective):
         return sizes_NS[:, 1] + 1
 
     def length(self, example: tuple[Ids, Ids]) -> tuple[int, ...]:
-        """``lengths`` of one example."""
         return tuple(self.lengths(_sizes(example))[0].tolist())
 
     def weight(self, example: tuple[Ids, Ids]) -> int:
-        """``weights`` of one example."""
         return int(self.weights(_sizes(example))[0])
 
 

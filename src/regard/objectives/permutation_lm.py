@@ -69,26 +69,21 @@ class PermutationLM(RowObjective):
 
     @classmethod
     def from_config(cls, config: PermutationLMConfig, smoothing: float) -> "PermutationLM":
-        """The objective with the settings of a recipe."""
         return cls(config.one_in, config.words, config.memory, smoothing, config.chunk)
 
     def make_head(self) -> PermutationLMHead:
-        """An output layer over the vocabulary, tied to the token embeddings."""
         return PermutationLMHead()
 
     def check(self, facts: TrunkWithHeads) -> None:
-        """Refuse a model without a query stream."""
         if not facts.trunk.stack.has_queries:
             raise BadInput(f"{self.name}: the model has no query stream, as XLNet has")
 
     def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
-        """Full rows, in the order of the text."""
         stream = TokenStream(documents, template.separator)
         plan = FramedBlocks(stream, template.frame(1), longest)
         return lambda epoch: plan
 
     def annotator(self, tokenizer: Any) -> Annotate:
-        """A function that adds orders, and the tokens that are predicted."""
         special = np.isin(np.arange(len(tokenizer.words)), list(tokenizer.special))
         settings = self.one_in, self.words, self.chunk
         sampler = FactorizationSampler(special, ~tokenizer.continues, *settings)
@@ -109,7 +104,6 @@ class PermutationLM(RowObjective):
         return annotate
 
     def weight(self, example: AnnotatedRow) -> float:
-        """The number of tokens that are predicted."""
         return len(example.positions[self.head])
 
     def collate_targets(self, batch: RowBatch) -> tuple[Tensor, Tensor]:
@@ -133,14 +127,11 @@ class PermutationLM(RowObjective):
 
     @property
     def carries_state(self) -> bool:
-        """Whether it has a memory."""
         return self.memory > 0
 
     def initial_state(self, model: nn.Module, streams: int) -> Any:
-        """The memory of streams that have read nothing."""
         whole: Any = model
         return whole.trunk.new_memory(streams, self.memory)
 
     def expected_positions(self, tokens: int) -> int:
-        """The tokens that are predicted."""
         return tokens // self.one_in

@@ -60,7 +60,6 @@ class ReplacedTokens(RowObjective):
 
     @classmethod
     def from_config(cls, config: ReplacedTokensConfig, smoothing: float) -> "ReplacedTokens":
-        """The objective with the settings of a recipe."""
         generator = MaskedLM(config.rate, smoothing=smoothing, kept=KEPT, random=0.0)
         return cls(generator, config.weight, config.generator, config.temperature)
 
@@ -71,22 +70,18 @@ class ReplacedTokens(RowObjective):
 
     @property
     def members(self) -> tuple[RowObjective, ...]:
-        """The masked LM of the generator, and the detection."""
         return (self.generator, self)
 
     def make_head(self) -> ReplacedTokenHead:
-        """A logit for every token: whether it was replaced."""
         return ReplacedTokenHead()
 
     def check(self, facts: TrunkWithHeads) -> None:
-        """Refuse a trunk of which there is no smaller one with the same embeddings."""
         if not facts.trunk.stack.attends:
             raise BadInput("replaced-tokens: the generator is a Transformer, and this model is not")
 
     def extend(
         self, facts: TrunkWithHeads, fit_heads: Callable[[TrunkWithHeads], TrunkWithHeads]
     ) -> Joint:
-        """The model as discriminator, and a smaller one with a masked-LM head as generator."""
         size, sizes = facts.trunk.token_width, self._generator_sizes(facts.trunk.stack)
         embedding_size = None if sizes["width"] == size else size
         head = self.generator.make_head()
@@ -108,7 +103,6 @@ class ReplacedTokens(RowObjective):
         return sizes
 
     def weight(self, example: AnnotatedRow) -> float:
-        """The number of its tokens."""
         return len(example.row.tokens)
 
     def collate_targets(self, batch: RowBatch) -> tuple[Tensor, Tensor]:
@@ -127,7 +121,6 @@ class ReplacedTokens(RowObjective):
         return F.pad(number_T, (0, padding), value=-1), originals_T
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Binary cross-entropy over all tokens; the first sum has the weight of the loss."""
         replaced_T, real_T = self._replaced(outputs, batch)
         logits_T = outputs.by_head[self.head][:, 0].float()
         losses_T = F.binary_cross_entropy_with_logits(
@@ -142,7 +135,6 @@ class ReplacedTokens(RowObjective):
         return (outputs.tokens_T != originals_T) & real_T, real_T
 
     def dev_sums(self, outputs: Outputs, batch: Batch) -> list[Tensor]:
-        """The loss, tokens, those judged correctly; replaced tokens, those found, those claimed."""
         replaced_T, real_T = self._replaced(outputs, batch)
         claimed_T = (outputs.by_head[self.head][:, 0] > 0) & real_T
         correct_T = (claimed_T == replaced_T) & real_T
@@ -150,7 +142,6 @@ class ReplacedTokens(RowObjective):
         return [self.loss(outputs, batch)[1], *(count.sum() for count in counts)]
 
     def dev_metrics(self, loss: float, count: float, *others: float) -> dict[str, float]:
-        """Accuracy over all tokens; precision and recall of those that were replaced."""
         correct, replaced, detected, claimed = others
         return {
             "detection_accuracy": 100 * correct / count,

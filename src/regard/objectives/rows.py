@@ -178,11 +178,9 @@ class RowObjective(Objective):
         return None
 
     def length(self, example: AnnotatedRow) -> tuple[int, ...]:
-        """Tokens of the row."""
         return (len(example.row.tokens),)
 
     def collate(self, examples: Sequence[AnnotatedRow], limits: BatchLimits | None = None) -> Batch:
-        """A batch of rows; with ``limits``, of fixed shape."""
         return collate_rows((self,), examples, limits)
 
     def collate_targets(self, batch: RowBatch) -> tuple[Tensor | None, Tensor | None]:
@@ -192,7 +190,6 @@ class RowObjective(Objective):
         return None, targets_B
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of its targets, summed over the batch; the first sum has its weight."""
         logits, targets = outputs.by_head[self.head], batch.targets[self.head]
         loss, nll = smoothed_cross_entropy(logits, targets, self.smoothing)
         return self.loss_weight * loss, nll

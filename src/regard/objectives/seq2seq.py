@@ -34,13 +34,11 @@ class Seq2Seq(PairObjective):
     smoothing: float = 0.1
 
     def lengths(self, sizes_NS: np.ndarray) -> np.ndarray:
-        """Tokens on either side, special tokens included."""
         return sizes_NS + 1
 
     def collate(
         self, examples: Sequence[tuple[Ids, Ids]], limits: BatchLimits | None = None
     ) -> Batch:
-        """A batch of pairs; with a ``limits``, of fixed shape."""
         sources, targets = zip(*examples, strict=True) if examples else ((), ())
         target = pack(targets, limits, special_ids=SpecialIds(first=self.bos))
         targets_T = pack_ids(targets, limits, IGNORED, SpecialIds(last=self.eos))
@@ -48,11 +46,9 @@ class Seq2Seq(PairObjective):
         return Batch(inputs, {self.head: targets_T}, target.real)
 
     def read(self, rows: Sequence[Ids], limits: BatchLimits | None = None) -> PackedTokens:
-        """The source side alone, as at translation."""
         return pack(rows, limits, special_ids=SpecialIds(last=self.eos))
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of every target token."""
         logits_TV = outputs.by_head[self.head]
         return smoothed_cross_entropy(logits_TV, batch.targets[self.head], self.smoothing)
 

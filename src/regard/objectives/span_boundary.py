@@ -48,7 +48,6 @@ class SpanBoundary(RowObjective):
 
     @classmethod
     def from_config(cls, config: SpanBoundaryConfig, smoothing: float) -> "SpanBoundary":
-        """The objective with the settings of a recipe."""
         return cls(MaskedLM(config.rate, smoothing=smoothing, spans=config.spans))
 
     @property
@@ -58,19 +57,15 @@ class SpanBoundary(RowObjective):
 
     @property
     def members(self) -> tuple[RowObjective, ...]:
-        """The masked LM, and the prediction from boundaries."""
         return (self.masked, self)
 
     def make_head(self) -> SpanBoundaryHead:
-        """Two dense layers and the token embeddings."""
         return SpanBoundaryHead()
 
     def make_heads(self) -> tuple[AnyHead, ...]:
-        """Those of both predictions."""
         return (self.masked.make_head(), self.make_head())
 
     def annotator(self, tokenizer: Any) -> Annotate:
-        """A function that adds boundaries and targets to rows whose tokens are masked."""
         special = np.fromiter(tokenizer.special, np.int64)
         return lambda rows, indices, key: self._with_boundaries(rows, special)
 
@@ -109,7 +104,6 @@ class SpanBoundary(RowObjective):
         ]
 
     def weight(self, example: AnnotatedRow) -> float:
-        """The number of tokens that it predicts."""
         return int(np.count_nonzero(example.targets[self.head] != IGNORED))
 
     def collate_targets(self, batch: RowBatch) -> tuple[Tensor, Tensor]:
@@ -129,9 +123,7 @@ class SpanBoundary(RowObjective):
         return positions_3N, targets_N
 
     def expected_positions(self, tokens: int) -> int:
-        """As many as masked LM."""
         return self.masked.expected_positions(tokens)
 
     def metrics(self, loss: float, accuracy: float) -> dict[str, float]:
-        """Perplexity and accuracy over the tokens that it predicts."""
         return {"boundary_perplexity": exp(min(loss, 700.0)), "boundary_accuracy": accuracy}

@@ -77,11 +77,9 @@ class Sum(Objective):
 
     @property
     def fingerprint(self) -> str:
-        """What identifies these models."""
         return "".join(objective.fingerprint for objective in self.objectives)
 
     def to(self, device: torch.device | str) -> None:
-        """Move these models."""
         for objective in self.objectives:
             objective.to(device)
 
@@ -163,11 +161,9 @@ class Sum(Objective):
         return next(objective for objective in self.objectives if objective.carries_state)
 
     def length(self, example: AnnotatedRow) -> tuple[int, ...]:
-        """Tokens of the row."""
         return self.members[0].length(example)
 
     def weight(self, example: AnnotatedRow) -> float | np.ndarray:
-        """How many targets each member has."""
         weights = [member.weight(example) for member in self.members]
         return weights[0] if len(weights) == 1 else np.array(weights, dtype=np.float64)
 

@@ -57,7 +57,6 @@ class DropPath(RowDropout):
     al., 2016, arXiv:1603.09382)."""
 
     def draws(self, width: int) -> int:
-        """One for the whole row."""
         return 1
 
 

@@ -224,7 +224,6 @@ class RNNState(KVCache):
         return self.current
 
     def select_rows(self, index_R: Tensor) -> None:
-        """Drop, repeat or reorder rows."""
         super().select_rows(index_R)
         if self.current is None:  # before the first step
             early_R = self._selected_early_R
@@ -241,7 +240,6 @@ class PromptRNNState(RNNState):
         self.write = write
 
     def advance(self, layout: Layout) -> None:
-        """Hand the state on."""
         self.write(self.current)
 
 

@@ -66,11 +66,9 @@ class HostBeam(Search):
 
     @property
     def needs_attention(self) -> bool:
-        """For the coverage penalty."""
         return self.rules.needs_attention
 
     def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
-        """Rank all continuations, step by step, until no hypothesis is active."""
         self.batch = batch
         self.results = FinishedHypotheses(len(batch.ids), self.rules.beaten)
         alive = batch.begin()
@@ -178,6 +176,5 @@ class Beam(BeamRules, Search):
     """
 
     def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
-        """On the device where the state and the rules allow it."""
         hypotheses = search_on_device(self, batch)
         return HostBeam(self).search(batch) if hypotheses is None else hypotheses

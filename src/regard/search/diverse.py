@@ -50,7 +50,6 @@ class Diverse(Search):
 
     @property
     def needs_attention(self) -> bool:
-        """For the coverage penalty."""
         return self.beam.needs_attention
 
     @property
@@ -59,7 +58,6 @@ class Diverse(Search):
         return self.beam.formula
 
     def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
-        """All groups in one batch; group g of sentence i is number ``i * groups + g``."""
         hypotheses = GroupedBeams(self).search(batch.repeated(self.groups))
         groups = (
             hypotheses[at : at + self.groups] for at in range(0, len(hypotheses), self.groups)
@@ -77,7 +75,6 @@ class GroupedBeams(HostBeam):
         self.penalty = np.zeros(0)  # of the candidates of a step
 
     def rank(self, alive: ActiveHypotheses, logprobs_RV: Tensor) -> Candidates:
-        """The candidates of all groups, one group after the other."""
         size, eos = self.rules.size, self.batch.constraints.eos
         penalty_R = np.zeros(len(alive)) if self.penalty_R is None else self.penalty_R
         sentence_R, group_R = np.divmod(alive.sentence_R, self.groups)
@@ -99,7 +96,6 @@ class GroupedBeams(HostBeam):
     def advance(
         self, alive: ActiveHypotheses, candidates: Candidates
     ) -> tuple[ActiveHypotheses, np.ndarray]:
-        """Penalties follow their hypotheses; see ``HostBeam``."""
         alive, going = super().advance(alive, candidates)
         self.penalty_R = self.penalty[going]
         return alive, going

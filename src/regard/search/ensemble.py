@@ -34,22 +34,18 @@ class Ensemble(SearchState):
 
     @property
     def rows(self) -> int:
-        """R, the same in every state."""
         return self.states[0].rows
 
     @property
     def device(self) -> torch.device:
-        """The device of the first model, which all share."""
         return self.states[0].device
 
     def step(self, tokens_R: Tensor) -> Tensor:
-        """The average of the models' distributions."""
         each = torch.stack([state.step(tokens_R) for state in self.states])
         if self.how == "mean of log-probabilities":
             return each.mean(0).log_softmax(-1)
         return each.logsumexp(0) - math.log(len(self.states))
 
     def select_rows(self, index_R: Tensor) -> None:
-        """Select rows in every state."""
         for state in self.states:
             state.select_rows(index_R)

@@ -59,7 +59,6 @@ class Exact(Search):
         return formula(self.length, self.alpha)
 
     def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
-        """Level by level, until no prefix is promising."""
         eos, best, alive = batch.constraints.eos, self.first(batch.ids), batch.begin()
         if eos < 0:
             raise BadInput("exact search needs a vocabulary with an end token")

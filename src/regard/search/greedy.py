@@ -32,30 +32,24 @@ class Greedy(TokenSearch):
 
     @property
     def copies(self) -> int:
-        """One."""
         return 1
 
     @property
     def repetition(self) -> Repetition:
-        """The rules against repetition."""
         return Repetition(self.no_repeat, self.repetition_penalty)
 
     def draws(self, ids: Sequence[int], steps: int) -> np.ndarray:
-        """Nothing is random."""
         return np.zeros((len(ids), steps))
 
     def choose(self, logprobs_RV: Tensor, draws_R: Tensor) -> Tensor:
-        """The most probable."""
         return topk(logprobs_RV, 1)[1][:, 0]
 
     def chances(self, logprobs_RV: Tensor) -> Tensor:
-        """1 for the most probable, else 0."""
         chosen_R1 = topk(logprobs_RV, 1)[1]
         return torch.zeros_like(logprobs_RV).scatter(1, chosen_R1, 1.0)
 
     def select(
         self, rules: DeviceRules, logits_RV: Tensor, n: Tensor, draws_R: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The same on the device, without the other log-probabilities."""
         values_RN, tokens_RN = rules.topk(logits_RV, n, 1)
         return values_RN[:, 0], tokens_RN[:, 0]

@@ -56,11 +56,9 @@ class MinimumRisk(Search):
         return f"mean sentence {name} over {self.sample.count} samples"
 
     def with_decode(self, decode: Decode | None) -> Self:
-        """The same, comparing the texts that ``decode`` makes, unless it has its own."""
         return self if self.decode is not None else replace(self, decode=decode)
 
     def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
-        """Draw samples, and rank the candidates by them."""
         drawn = self.sample.search(batch)
         return [
             self.ranked(self.candidates.get(one, samples), samples)

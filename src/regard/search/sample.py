@@ -59,21 +59,17 @@ class Sample(TokenSearch):
 
     @property
     def copies(self) -> int:
-        """Each sample has a row of its own."""
         return self.count
 
     @property
     def repetition(self) -> Repetition:
-        """The rules against repetition."""
         return Repetition(self.no_repeat, self.repetition_penalty)
 
     @property
     def selection(self) -> Self:
-        """How tokens are drawn, whatever the seed and the number of samples."""
         return replace(self, seed=0, count=1)
 
     def draws(self, ids: Sequence[int], steps: int) -> np.ndarray:
-        """(samples, steps): numbers in [0, 1)."""
         drawn = [self.uniforms(one, number, steps) for one in ids for number in range(self.count)]
         return np.array(drawn).reshape(len(drawn), steps)
 
@@ -83,7 +79,6 @@ class Sample(TokenSearch):
         return np.random.Generator(bits).random(steps)
 
     def choose(self, logprobs_RV: Tensor, draws_R: Tensor) -> Tensor:
-        """The token at which the cumulative probability passes ``draws_R``."""
         chances, index = self._shares(logprobs_RV)
         passed = chances.cumsum(1)
         goal_R = draws_R * passed[:, -1]
@@ -92,7 +87,6 @@ class Sample(TokenSearch):
         return index.gather(1, place.clamp(max=index.shape[1] - 1))[:, 0]
 
     def chances(self, logprobs_RV: Tensor) -> Tensor:
-        """After the temperature, and 0 beyond the ``top_k`` and the nucleus."""
         shares, index = self._shares(logprobs_RV)
         shares = (shares / shares.sum(1, keepdim=True)).to(logprobs_RV.dtype)
         return torch.zeros_like(logprobs_RV).scatter(1, index, shares)

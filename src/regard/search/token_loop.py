@@ -39,7 +39,6 @@ class TokenSearch(Search):
 
     @property
     def streams(self) -> bool:
-        """It does not branch."""
         return True
 
     @property
@@ -78,11 +77,9 @@ class TokenSearch(Search):
         return logprobs_RV.gather(1, token_R[:, None])[:, 0], token_R
 
     def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
-        """For each sentence its hypotheses, the most probable first."""
         return run(self.steps(batch))
 
     def steps(self, batch: SearchBatch) -> TokenSteps:
-        """On the device where the state and the rules allow it."""
         on_device = steps_on_device(self, batch)
         return (yield from self._steps_on_host(batch) if on_device is None else on_device)
 

@@ -111,7 +111,6 @@ class Ladder(HTMLPage):
         return self._chart(self.title).svg()
 
     def html(self) -> str:
-        """Table and chart as one offline page."""
         rows = [result.cells() for result in self.results]
         charts = {"BLEU": self._chart("BLEU by source length")}
         return Report(self.title, self.columns, rows, charts, self.notes).html()

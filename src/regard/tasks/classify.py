@@ -94,19 +94,16 @@ class Classify(EncoderTask):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Those of its kind of labels; F1 is that of a label."""
         metrics = METRICS[self.labels_config.kind]
         return metrics if self.labels_config.positive is None else (*metrics, "F1")
 
     def unread_keys(self) -> Iterator[str]:
-        """Those of images where texts are read."""
         yield from super().unread_keys()
         model = self.recipe.model
         images = model.start is not None or paper(model.paper).tokenizer == ImageProcessor.name
         yield from unread_image_keys(self.table(ImagesConfig), images, self.single_label)
 
     def tokenizer(self, folder: RunPaths, texts: Callable[[], Iterable[Sentence]]) -> Any:
-        """A tokenizer; or the processor of a model that reads images."""
         of_paper, facts = self.facts(folder.data)
         config = self.table(ImagesConfig)
         if of_paper.tokenizer != ImageProcessor.name:
@@ -117,11 +114,9 @@ class Classify(EncoderTask):
         return make_processor(config, facts.trunk.embed, start and start.tokenizer)
 
     def make_head(self, dropout: float) -> LabelHead:
-        """Over the pooled state."""
         return LabelHead(1, dropout)
 
     def with_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
-        """One head; where there is a teacher, a second one over a distillation token."""
         if self.distillation is None or not facts.trunk.embed.has_distillation_token:
             return super().with_heads(facts)
         return replace(facts, pool=FirstTokens(2), output_heads=(DistilledLabelHead(1),))
@@ -129,7 +124,6 @@ class Classify(EncoderTask):
     def read(
         self, files: Any, data: Path, dropped: DropCounts | None = None
     ) -> list[LabelledExample]:
-        """Files of a reader; or two columns, text and label, of a table, CSV or JSON lines."""
         if not files.has_pairs:
             return super().read(files, data, dropped)
         pairs = read_pairs(files.under(data), self.recipe.data.longest_characters, dropped)
@@ -142,7 +136,6 @@ class Classify(EncoderTask):
         examples: Sequence[LabelledExample],
         encoded: Sequence[Encoded],
     ) -> Dataset:
-        """The same rows in every epoch, or others where BPE-dropout or augmentation is drawn."""
         if reads_images(tokenizer):
             seed = self.recipe.train.seed
             return image_dataset(self.table(ImagesConfig), encoded, examples, seed)
@@ -152,15 +145,12 @@ class Classify(EncoderTask):
         return BPEDropoutRows(encoded, texts, tokenizer, rate, self.recipe.train.seed)
 
     def keep_in_memory(self, tokenizer: Any, examples: list[Any]) -> list[Any]:
-        """Files of images are decoded once, where all of them take little memory."""
         return decoded_examples(self.table(ImagesConfig), tokenizer, examples)
 
     def texts(self, example: LabelledExample) -> tuple[str, ...]:
-        """One or two."""
         return example.texts
 
     def label_set(self, examples: Sequence[LabelledExample]) -> LabelSet:
-        """The labels that occur, in the order of a benchmark where it has one."""
         config = self.labels_config
         names, kind = config.names or {}, LABEL_SETS[config.kind]
         benchmarks = {name.lower(): task for name, task in GLUE_TASKS.items()}
@@ -177,7 +167,6 @@ class Classify(EncoderTask):
     def encode(
         self, tokenizer: RowTokenizer, labels: LabelSet, examples: Sequence[LabelledExample]
     ) -> list[Encoded]:
-        """A row and a target for each."""
         max_length = self.row_limit(tokenizer, self.row_length(tokenizer))
         rows = tokenizer.training_rows([_input(example) for example in examples], max_length)
         return [
@@ -186,14 +175,12 @@ class Classify(EncoderTask):
         ]
 
     def make_objective(self, labels: LabelSet, encoded: Sequence[Encoded]) -> Objective:
-        """Cross-entropy over all labels, over each alone, or squared error."""
         targets = (target[0] for _, target in encoded)
         weights = class_weights(labels, self.labels_config.weights, targets)
         make = ROW_OBJECTIVES[labels.problem_type]
         return make(len(labels), self.recipe.train.smoothing, weights)
 
     def objective_of_inputs(self, labels: Objective, tokenizer: Any) -> Objective:
-        """Images are augmented and normalised first."""
         if not reads_images(tokenizer):
             return labels
         return image_objective(self.table(ImagesConfig), labels, tokenizer)
@@ -201,13 +188,11 @@ class Classify(EncoderTask):
     def teacher_logits(
         self, teacher: Classifier, tokenizer: RowTokenizer, examples: Sequence[LabelledExample]
     ) -> list[np.ndarray]:
-        """(1, labels) for each text, pair or image."""
         logits = teacher.logits([_input(example) for example in examples])
         return [logits_V[None].numpy() for logits_V in logits]
 
     @classmethod
     def row_limit(cls, tokenizer: RowTokenizer, max_length: int | None) -> int | None:
-        """Texts without special tokens are read whole."""
         return tokenizer.limit(max_length)
 
     def score(

@@ -72,7 +72,6 @@ class EncoderTask(TrunkTask):
         return None if config is None or config.teacher is None else config
 
     def unread_keys(self) -> Iterator[str]:
-        """Keys of a distillation without a teacher, or of numbers."""
         yield from super().unread_keys()
         table: Any = self.tables.get("distillation")
         config = self.distillation
@@ -85,7 +84,6 @@ class EncoderTask(TrunkTask):
                 yield 'distillation.temperature where distillation.kind is "hard"'
 
     def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
-        """As of every trunk; a teacher that cannot teach is refused."""
         teacher, (of_paper, facts) = self.teacher(data), super().facts(data)
         taught = facts if teacher is None else teacher.facts
         if taught.encoder.embed.reads_images != facts.encoder.embed.reads_images:
@@ -198,7 +196,6 @@ class EncoderTask(TrunkTask):
         return examples
 
     def prepare(self, folder: RunPaths) -> Prepared:
-        """Tokenizer, labels, and all examples as rows."""
         given, dropped = self.recipe.data, DropCounts()
         may_drop = dropped if folder.skip_bad else None
         train = self.read(self.train_files(folder), folder.data, may_drop)
@@ -260,7 +257,6 @@ class EncoderTask(TrunkTask):
         return [with_teacher(*both) for both in zip(encoded, of_examples, strict=True)]
 
     def objective(self, prepared: Prepared) -> Objective:
-        """What is learned: labels, and perhaps the predictions of a teacher."""
         labels: Any = self._label_objective(prepared)
         if (config := self.distillation) is not None:
             outputs = len(prepared.labels)  # type: ignore[arg-type]
@@ -281,7 +277,6 @@ class EncoderTask(TrunkTask):
     def evaluate_dev(
         self, prepared: Prepared, processes: Processes, model: nn.Module
     ) -> dict[str, float]:
-        """The negative log-likelihood of the development set, and the scores of the task."""
         labels, dataset = self._label_objective(prepared), prepared.dataset
         objective = self.objective_of_inputs(labels, prepared.tokenizer)
         loss = mean_nll(objective, dataset.dev_batches(objective, processes), model, processes)
@@ -297,7 +292,6 @@ class EncoderTask(TrunkTask):
     def test_scores(
         self, model: Any, examples: Sequence[Any], with_interval: bool = False
     ) -> TaskScores:
-        """The scores of a loaded model on a test set."""
         if self.head.name not in model.facts.head_names:
             raise BadInput(f"this model was not trained for task {self.name!r}")
         return self.score(model.predictor, examples, with_interval)

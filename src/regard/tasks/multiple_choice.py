@@ -59,7 +59,6 @@ class Chooser(Predictor):
     empty_record: ClassVar = dict.fromkeys(("choice", "text", "probability", "probabilities"))
 
     def predict(self, inputs: Sequence[tuple[str, Sequence[str]]]) -> list[ChoicePrediction]:
-        """The best choice of each (text, choices); there may be any number of choices."""
         given = check_pairs(inputs, "(text, choices)")
         for number, (text, choices) in enumerate(given, start=1):
             if not isinstance(choices, tuple | list) or not choices:
@@ -81,12 +80,10 @@ class Chooser(Predictor):
         return results
 
     def row_texts(self, given: tuple[str, Sequence[str]]) -> list[tuple[str, ...]]:
-        """The text with each choice."""
         text, choices = given
         return [(text, choice) for choice in choices]
 
     def parse(self, line: str, where: str) -> tuple[str, list[str]]:
-        """JSON with the keys "first" and "choices"."""
         record = json_object(line, where)
         choices = field_of(record, "choices", list, where)
         if not choices:
@@ -104,23 +101,19 @@ class Choose(EncoderTask):
     dev_metrics = test_metrics = ("accuracy",)
 
     def make_head(self, dropout: float) -> ChoiceHead:
-        """Over the pooled state."""
         return ChoiceHead(dropout)
 
     def texts(self, example: ChoiceExample) -> tuple[str, ...]:
-        """Those of all choices."""
         return tuple(chain.from_iterable(example.choices))
 
     def encode(
         self, tokenizer: RowTokenizer, labels: None, examples: Sequence[ChoiceExample]
     ) -> list[Encoded]:
-        """A row of each choice, and the number of the right one."""
         pairs = [*chain(*(example.choices for example in examples))]
         rows = iter(rows_of(tokenizer, pairs, self.row_length(tokenizer)))
         return [([*islice(rows, len(one.choices))], _label(one)) for one in examples]
 
     def make_objective(self, labels: None, encoded: Sequence[Encoded]) -> MultipleChoice:
-        """A softmax over the choices, of which all questions have equally many."""
         counts = Counter(len(rows) for rows, _ in encoded)
         if len(counts) > 1:
             numbers = ", ".join(map(str, sorted(counts)))
@@ -130,7 +123,6 @@ class Choose(EncoderTask):
     def score(
         self, predictor: Chooser, examples: Sequence[ChoiceExample], with_interval: bool = False
     ) -> TaskScores:
-        """How often the right choice is the best."""
         results = predictor.predict_pairs([example.choices for example in examples])
         golds = [str(_label(example)) for example in examples]
         chosen = [str(result.index) for result in results]

@@ -59,7 +59,6 @@ class PairTask(Task):
         return self.table(DecodeConfig).search
 
     def read(self, files: Any, data: Path, dropped: DropCounts | None = None) -> list[Pair]:
-        """(where, source text, target text) of every pair."""
         return [*read_pairs(files.under(data), self.recipe.data.longest_characters, dropped)]
 
     def read_train(self, files: Any, folder: RunPaths) -> list[Pair]:
@@ -82,13 +81,11 @@ class PairTask(Task):
         return load_pairs(store, Batching.of(self.recipe), train, dev, dropout)
 
     def notes(self) -> dict[str, Any]:
-        """The table ``decode``."""
         return {**super().notes(), "decode": self.table(DecodeConfig).model_dump()}
 
     def evaluate_dev(
         self, prepared: Prepared, processes: Processes, model: nn.Module
     ) -> dict[str, float]:
-        """Negative log-likelihood and perplexity of the development set."""
         objective = self.plain_objective(prepared)
         batches = prepared.dataset.dev_batches(objective, processes)
         loss = mean_nll(objective, batches, model, processes)
@@ -97,7 +94,6 @@ class PairTask(Task):
     def test_scores(
         self, model: Any, examples: Sequence[Pair], with_interval: bool = False
     ) -> TaskScores:
-        """The scores of what the model writes for a test set."""
         outputs = self.write(model, [source for _, source, _ in examples])
         hypotheses = [best.text for best, *_ in outputs]
         return TaskScores(self.scores(hypotheses, [it[2] for it in examples], with_interval))

@@ -71,14 +71,12 @@ class Pretrain(TrunkTask):
 
     @property
     def vocabulary_key(self) -> str | None:
-        """``model.start``, or the key of a teacher."""
         if (key := super().vocabulary_key) is not None:
             return key
         listed: Any = self.table(ObjectivesConfig)
         return None if listed.distillation is None else TEACHER
 
     def vocabulary(self, data: Path) -> RowTokenizer | None:
-        """That of ``model.start``, or of a teacher; where both are given they must be the same."""
         start, teacher = super().vocabulary(data), self._teacher(data)
         if teacher is None:
             return start
@@ -92,7 +90,6 @@ class Pretrain(TrunkTask):
         return self.objectives.open(data, self.recipe.batches.longest)
 
     def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
-        """The model as the recipe changes it, if it can learn the objectives."""
         paper, facts = super().facts(data)
         if (teacher := self._teacher(data)) is not None:
             self.vocabulary(data)
@@ -116,11 +113,9 @@ class Pretrain(TrunkTask):
         return self.table(EncoderTextConfig).vocab if given is None else len(given.training_words)
 
     def with_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
-        """A head for each objective."""
         return self.objectives.fit(facts)
 
     def begin(self, model: Any, data: Path, prepared: Prepared) -> tuple[str, ...]:
-        """Take over the weights of ``model.start``."""
         return super().begin(model.main, data, prepared)
 
     @property
@@ -129,18 +124,15 @@ class Pretrain(TrunkTask):
 
     @property
     def metrics(self) -> Collection[str]:
-        """Those of test sets, which only language models have."""
         return self.test_metrics if self.table(ObjectivesConfig).score_texts else ()
 
     def unread_keys(self) -> Iterator[str]:
-        """Only language models have test sets."""
         yield from super().unread_keys()
         data = self.recipe.data
         tests = () if self.table(ObjectivesConfig).score_texts else ("test", "more_tests")
         yield from (f"data.{key}" for key in tests if getattr(data, key))
 
     def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
-        """Whether the documents are there; they are not counted. Test sets have one at least."""
         given, dropped = self.recipe.data, DropCounts() if skip_bad else None
         for files in (given.train, given.dev, *given.tests.values()):
             if files.held_out is None:
@@ -152,7 +144,6 @@ class Pretrain(TrunkTask):
         return {}
 
     def prepare(self, folder: RunPaths) -> Prepared:
-        """The tokenizer, and all documents as ids."""
         given, dropped = self.recipe.data, DropCounts()
         tokenizer = self.tokenizer(folder, lambda: self._sentences(folder))
         train = self._tokenize("train", given.train, tokenizer, folder, dropped)
@@ -214,17 +205,14 @@ class Pretrain(TrunkTask):
         return sample((sentence for sentences in to_learn for sentence in sentences), share)
 
     def objective(self, prepared: Prepared) -> Sum:
-        """The sum of what the recipe lists."""
         return self.objectives
 
     def flops(self, facts: Any, lengths: Sequence[tuple[int, ...]]) -> float:
-        """Operations of one step; a head may read some of the tokens only."""
         return self.objectives.flops(facts, lengths)
 
     def evaluate_dev(
         self, prepared: Prepared, processes: Processes, model: nn.Module
     ) -> dict[str, float]:
-        """The loss of the development set, without label smoothing, and metrics by objective."""
         members, device = self.objectives.members, processes.device
         sums = [torch.zeros(one.dev_size, dtype=torch.float64, device=device) for one in members]
         seed_generators(DEV_SEED)  # of samples of a generator; steps of training have their own
@@ -247,7 +235,6 @@ class Pretrain(TrunkTask):
         return metrics
 
     def read(self, files: Any, data: Path, dropped: DropCounts | None = None) -> list[str]:
-        """The texts of documents."""
         return [*self._texts(files, data, dropped)]
 
     def _texts(self, files: Any, data: Path, dropped: DropCounts | None) -> Iterator[str]:
@@ -256,7 +243,6 @@ class Pretrain(TrunkTask):
     def test_scores(
         self, model: Any, examples: Sequence[str], with_interval: bool = False
     ) -> TaskScores:
-        """The perplexity of a test set: of each document alone, or of all as one text."""
         if with_interval:
             raise BadInput("perplexity has no interval")
         runner = model.encoder

@@ -124,7 +124,6 @@ class Answerer(Predictor):
     threshold: float | None = None
 
     def predict(self, inputs: Sequence[tuple[str, str]]) -> list[AnswerPrediction]:
-        """The answers to each (question, context)."""
         given = check_pairs(inputs, "of texts (question, context)", texts=True)
         windows = [self.windows(question, context) for question, context in given]
         rows = [window.row for of_question in windows for window in of_question]
@@ -146,17 +145,14 @@ class Answerer(Predictor):
         return self.tokenizer.windows(question, context, limit, overlap, self.longest_question)
 
     def is_cut(self, given: tuple[str, str]) -> bool:
-        """Whether the question is; a long context is read in several rows."""
         most = self.longest_question
         return token_count(given[:1], self.tokenizer.words, 0, most) > most
 
     @property
     def cut_reason(self) -> str:
-        """The length of the question."""
         return f"a question of more than {self.longest_question} tokens"
 
     def parse(self, line: str, where: str) -> tuple[str, str]:
-        """Question and context with a tab between them, or JSON with these two keys."""
         if line.lstrip().startswith("{"):
             record = json_object(line, where)
             return field_of(record, "question", str, where), field_of(record, "context", str, where)
@@ -216,15 +212,12 @@ class QuestionAnswering(EncoderTask):
     dev_metrics = test_metrics = ("exact match", "F1")
 
     def make_head(self, dropout: float) -> SpanHead:
-        """Over the state of each token, without dropout, as others have it."""
         return SpanHead()
 
     def texts(self, example: QuestionExample) -> tuple[str, ...]:
-        """Both."""
         return example.question, example.context
 
     def notes(self) -> dict[str, Any]:
-        """The length of rows, and the settings of windows."""
         answers = self.table(AnswersConfig)
         settings = answers.stride, answers.question, answers.longest, answers.threshold
         return super().notes() | dict(zip(self.saved_settings, settings, strict=True))
@@ -232,7 +225,6 @@ class QuestionAnswering(EncoderTask):
     def encode(
         self, tokenizer: RowTokenizer, labels: None, examples: Sequence[QuestionExample]
     ) -> list[Encoded]:
-        """Each window of the context, and where the first answer begins and ends in it, if any."""
         longest = self.row_length(tokenizer)
         reader: Any = self.predictor(nn.Identity(), tokenizer, None, longest, self.notes())
         return [
@@ -242,13 +234,11 @@ class QuestionAnswering(EncoderTask):
         ]
 
     def make_objective(self, labels: None, encoded: Sequence[Encoded]) -> SpanExtraction:
-        """Two softmaxes over the tokens of a row."""
         return SpanExtraction()
 
     def score(
         self, predictor: Answerer, examples: Sequence[QuestionExample], with_interval: bool = False
     ) -> TaskScores:
-        """SQuAD's exact match and F1; where some have no answer, also by the best threshold."""
         results = predictor.predict([(one.question, one.context) for one in examples])
         golds = [[answer.text for answer in one.answers] for one in examples]
         scores = answer_scores(golds, [result.text for result in results], with_interval)

@@ -80,11 +80,9 @@ class Tag(EncoderTask):
         return self.table(TagsConfig)
 
     def texts(self, example: TaggedExample) -> tuple[Sequence[str]]:
-        """The words of the sentence, from which a tokenizer may be trained."""
         return (example.words,)
 
     def label_set(self, examples: Sequence[TaggedExample]) -> LabelSet:
-        """The tags that occur; in the scheme of the recipe, all that it has for their entities."""
         tags = {*chain.from_iterable(self._tags(example) for example in examples)}
         if (scheme := self.tags_config.scheme) is not None:
             tags = scheme_tags(tags, scheme)
@@ -106,7 +104,6 @@ class Tag(EncoderTask):
     def encode(
         self, tokenizer: RowTokenizer, labels: LabelSet, examples: Sequence[TaggedExample]
     ) -> list[Encoded]:
-        """(row, target of each token) for each sentence, or for each window of a long one."""
         targets = [
             np.array(
                 [
@@ -127,7 +124,6 @@ class Tag(EncoderTask):
     def teacher_logits(
         self, teacher: Tagger, tokenizer: RowTokenizer, examples: Sequence[TaggedExample]
     ) -> list[np.ndarray]:
-        """(tokens, tags) for each row of ``encode``: those of a word at its first token."""
         sentences = [example.words for example in examples]
         logits, of_rows = teacher.logits(sentences), []
         for number, window in word_windows(tokenizer, sentences, self.row_length(tokenizer)):
@@ -137,17 +133,14 @@ class Tag(EncoderTask):
         return of_rows
 
     def make_head(self, dropout: float) -> TokenLabelHead:
-        """A linear layer over the state of each token."""
         return TokenLabelHead(1, dropout)
 
     def with_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
-        """That head and, with a CRF, the transitions between tags."""
         facts = super().with_heads(facts)
         more = (TransitionHead(1),) if self.tags_config.crf else ()
         return replace(facts, output_heads=(*facts.output_heads, *more))
 
     def make_objective(self, labels: LabelSet, encoded: Sequence[Encoded]) -> Objective:
-        """Cross-entropy over tags, of each word or of all together; squared error of numbers."""
         if self.tags_config.crf:
             return LabelSequences()
         targets = (target for _, of_row in encoded for target in of_row if target != IGNORED)
@@ -158,7 +151,6 @@ class Tag(EncoderTask):
     def score(
         self, predictor: Tagger, examples: Sequence[TaggedExample], with_interval: bool = False
     ) -> TaskScores:
-        """F1 of entities if tags mark any; else accuracy over words, or correlation of numbers."""
         labels = predictor.labels
         results = predictor.predict([example.words for example in examples])
         golds = [

@@ -55,12 +55,10 @@ class TextToText(PairTask, TrunkTask):
         return (self.prompt.task_token,)
 
     def vocabulary(self, data: Path) -> RowTokenizer | None:
-        """That of ``model.start``, with the task token."""
         given = super().vocabulary(data)
         return None if given is None else given.with_special_tokens(self.special_tokens)
 
     def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
-        """A causal trunk; that of ``model.start`` may have to learn the task token."""
         paper, facts = super().facts(data)
         AnswerLM.check(facts)
         if (given := self.vocabulary(data)) is not None:
@@ -68,11 +66,9 @@ class TextToText(PairTask, TrunkTask):
         return paper, facts
 
     def with_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
-        """The next token, of each token."""
         return replace(facts, output_heads=(NextTokenHead(),), pool=None)
 
     def prepare(self, folder: RunPaths) -> Prepared:
-        """One vocabulary for texts and answers, and pairs of ids."""
         files = self.train_files(folder)
 
         def texts() -> Iterator[str]:
@@ -92,7 +88,6 @@ class TextToText(PairTask, TrunkTask):
             raise BadInput(f"data.dev: {fault}: prompt.longest shortens texts")
 
     def objective(self, prepared: Prepared) -> AnswerLM:
-        """The next token of the answer."""
         plain = self.plain_objective(prepared)
         return replace(plain, smoothing=self.recipe.train.smoothing)
 
@@ -101,11 +96,9 @@ class TextToText(PairTask, TrunkTask):
         return AnswerLM(self.prompt.prompt(words), words.eos)
 
     def notes(self) -> dict[str, Any]:
-        """The tables ``decode`` and ``prompt``."""
         return {**super().notes(), "prompt": self.prompt.model_dump()}
 
     def write(self, model: Any, texts: list[str]) -> list[list[Any]]:
-        """Answers; a model that was trained with another prompt has none."""
         if (trained := model.notes.get("prompt")) != self.prompt.model_dump():
             known = "no prompt" if trained is None else f"the prompt {trained}"
             raise BadInput(f"this model was trained with {known}, not {self.prompt.model_dump()}")
@@ -114,7 +107,6 @@ class TextToText(PairTask, TrunkTask):
     def scores(
         self, hypotheses: list[str], references: list[str], with_interval: bool
     ) -> list[MetricScore]:
-        """BLEU, chrF and TER; exact match and F1 of words, as of answers to questions."""
         written = super().scores(hypotheses, references, with_interval)
         golds = [[reference] for reference in references]
         return [*written, *answer_scores(golds, hypotheses, with_interval)]

@@ -67,7 +67,6 @@ class Translate(PairTask):
         return bool(self.recipe.train.judge == BLEU)
 
     def unread_keys(self) -> Iterator[str]:
-        """What only encoders have, and what only BLEU reads."""
         yield from super().unread_keys()
         model = self.recipe.model
         keys = ("features", "vectors")
@@ -78,11 +77,9 @@ class Translate(PairTask):
             yield "measure.dev_sentences unless train.judge is 'bleu'"
 
     def facts(self, data: Path) -> tuple[Paper, EncoderDecoder]:
-        """The encoder-decoder, but for the sizes of its vocabularies."""
         return encoder_decoder_facts(self.recipe.model, joint=self.text.joint)
 
     def prepare(self, folder: RunPaths) -> Prepared:
-        """The vocabularies of both languages, and pairs of ids."""
         files = self.train_files(folder)
         tokenizer = self._tokenizer(files, folder)
         pairs = self.load(files, folder, tokenizer.sides, self.text.dropout)
@@ -105,17 +102,14 @@ class Translate(PairTask):
         return tokenizer
 
     def fit(self, facts: EncoderDecoder, prepared: Prepared) -> EncoderDecoder:
-        """The facts with the sizes of their vocabularies."""
         source, target = prepared.tokenizer.sides
         return change(facts, **{"source.vocab": len(source), "target.vocab": len(target)})
 
     def begin(self, model: nn.Module, data: Path, prepared: Prepared) -> tuple[str, ...]:
-        """Take over the parts of ``model.start``."""
         start = self.recipe.model.start
         return () if start is None else copy_parts(start, model, data)
 
     def objective(self, prepared: Prepared) -> Seq2Seq:
-        """The next token of the target."""
         target = prepared.tokenizer.target
         return Seq2Seq(target.bos, target.eos, self.recipe.train.smoothing)
 
@@ -126,7 +120,6 @@ class Translate(PairTask):
     def evaluate_dev(
         self, prepared: Prepared, processes: Processes, model: nn.Module
     ) -> dict[str, float]:
-        """Negative log-likelihood and perplexity of the development set, and BLEU if it decides."""
         figures = super().evaluate_dev(prepared, processes, model)
         if self.chooses_by_bleu:
             translator, data = Translator(model, prepared.tokenizer), prepared.dataset
@@ -142,5 +135,4 @@ class Translate(PairTask):
         return bleu(hypotheses, references, tokenize=tokenize, lowercase=lowercase).value
 
     def write(self, model: Any, texts: list[str]) -> list[list[Any]]:
-        """Translations."""
         return model.translate(texts, self.search)

@@ -67,7 +67,6 @@ class TrunkTask(Task):
         """The model with the heads of the task, and no others."""
 
     def unread_keys(self) -> Iterator[str]:
-        """Settings of a tokenizer that is not learned, or that its family does not have."""
         yield from super().unread_keys()
         model, text = self.recipe.model, self.table(EncoderTextConfig)
         if (key := self.vocabulary_key) is not None:
@@ -225,7 +224,6 @@ class TrunkTask(Task):
         return learned
 
     def fit(self, facts: TrunkWithHeads, prepared: Prepared) -> TrunkWithHeads:
-        """As many outputs as there are labels, and the vocabulary where it was learned."""
         if prepared.labels is not None:
             facts = change(facts, outputs=len(prepared.labels))
         if self.vocabulary_key is None or self._takes_parts:
@@ -285,7 +283,6 @@ class TrunkTask(Task):
         return (f"{len(known):,} words begin with vectors of {self.recipe.model.vectors}, {drawn}",)
 
     def notes(self) -> dict[str, Any]:
-        """The length of rows in training."""
         return {"longest": self.recipe.batches.longest}
 
     @property

@@ -134,14 +134,12 @@ class SingleLabelSet(LabelSet):
     kind, problem_type, single_label = "one", "single_label_classification", True
 
     def gold(self, labels: Sequence[str], where: str) -> str:
-        """The name of the label."""
         names = [self.name(label, where) for label in labels]
         if len(names) != 1:
             raise BadInput(f"{where}: {len(names)} labels where there must be one")
         return names[0]
 
     def encode(self, labels: Sequence[str], where: str) -> list[int]:
-        """The index of the label."""
         return [self.names.index(self.gold(labels, where))]
 
 
@@ -152,15 +150,12 @@ class MultiLabelSet(LabelSet):
 
     @classmethod
     def of_benchmark(cls, names: Sequence[str], written: Mapping[str, str]) -> LabelSet:
-        """No benchmark that is read here has such labels."""
         raise BadInput("labels.kind: a text of this benchmark has one label, not several")
 
     def gold(self, labels: Sequence[str], where: str) -> list[str]:
-        """The names of the labels."""
         return [self.name(label, where) for label in labels]
 
     def encode(self, labels: Sequence[str], where: str) -> list[float]:
-        """1 for each label that the text has, else 0."""
         present = {*self.gold(labels, where)}
         return [float(name in present) for name in self.names]
 
@@ -172,21 +167,17 @@ class RegressionSet(LabelSet):
 
     @classmethod
     def of(cls, labels: Iterable[str], written: Mapping[str, str]) -> LabelSet:
-        """One number, whatever the labels are."""
         return cls(("value",), written)
 
     @classmethod
     def of_benchmark(cls, names: Sequence[str], written: Mapping[str, str]) -> LabelSet:
-        """One number."""
         return cls.of(names, written)
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """None: a prediction is a number."""
         return ()
 
     def gold(self, labels: Sequence[str], where: str) -> float:
-        """The number."""
         try:
             (label,) = labels
             number = float(label)
@@ -197,11 +188,9 @@ class RegressionSet(LabelSet):
         return number
 
     def encode(self, labels: Sequence[str], where: str) -> list[float]:
-        """The number itself."""
         return [self.gold(labels, where)]
 
     def no_targets(self, count: int) -> np.ndarray:
-        """Targets of ``count`` tokens, none of which counts."""
         return np.full(count, nan)
 
 

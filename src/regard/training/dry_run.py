@@ -139,5 +139,4 @@ class NoCheckpoints(Checkpoints):
         """Nothing."""
 
     def steps(self) -> list[int]:
-        """None."""
         return []

@@ -230,13 +230,11 @@ class GraphedOptimiser(ModelOptimiser):
         self.norm = torch.zeros((), device=self.device)
 
     def set_rate(self, group: dict[str, Any], rate: float) -> None:
-        """Set the learning rate of a group in the tensor that the graph reads."""
         if not isinstance(group["lr"], Tensor):
             group["lr"] = torch.zeros((), device=self.device)
         group["lr"].fill_(rate)
 
     def clip_and_step(self) -> Tensor:
-        """Replay the graph."""
         groups = len(self.optimiser.param_groups)
         if self.groups != groups:
             self.groups, self.steps, self.graph = groups, 0, None

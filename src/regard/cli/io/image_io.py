@@ -42,28 +42,23 @@ class ImageSource(LineSource):
         return not self.is_folder and Path(self.file).suffix.lower() in SUFFIXES
 
     def lines(self, arrivals: Arrivals) -> Iterator[bytes]:
-        """The paths, those of a folder by name."""
         path = Path(self.file)
         if self.is_folder:
             return map(os.fsencode, _some_files(path))
         return iter([os.fsencode(path)]) if self.is_image else super().lines(arrivals)
 
     def decoded(self, raw: bytes, where: str) -> str:
-        """The path, which may be no UTF-8."""
         return os.fsdecode(raw)
 
     def readable(self, raw: bytes) -> str:
-        """The same."""
         return os.fsdecode(raw)
 
     def key(self, text: str) -> str:
-        """The path and the size of the file."""
         with suppress(OSError, ValueError):
             return f"{text}\t{Path(text).stat().st_size}"
         return text
 
     def read(self, lines: Iterator[bytes], first: int, arrivals: Arrivals) -> Iterator[Line]:
-        """Their numbers, as the model reads them."""
         decode = partial(_decoded, self.processor, None if self.is_image else self.name)
         with DecodingPool(self.workers) as pool:
             for line in pool.map(decode, super().read(lines, first, arrivals), arrivals.ready):
@@ -71,11 +66,9 @@ class ImageSource(LineSource):
                 yield line._replace(value=pixels and self.processor.normalised(*pixels))
 
     def title(self, line: Line) -> str:
-        """The path, where the images are those of a folder."""
         return f"{escape_line(line.text)}\t" if self.is_folder else ""
 
     def record(self, line: Line) -> dict[str, Any]:
-        """Its number and its path."""
         return {**super().record(line), "image": line.text or None}
 
 

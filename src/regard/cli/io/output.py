@@ -115,7 +115,6 @@ class SavedProgress(OutputProgress):
         self.inputs, self.bad, self._state = state["inputs"], state["bad"], {**state}
 
     def skip(self, keys: Iterable[str]) -> None:
-        """Refuse other inputs than those that had results when the run was stopped."""
         self._hash(keys)
         if self._inputs.hexdigest() != self._state["digest"]:
             what = f"the first {self.inputs:,} inputs are not those that it has results of"

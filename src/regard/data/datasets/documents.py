@@ -48,16 +48,13 @@ class DocumentDataset(Dataset):
 
     @property
     def fingerprint(self) -> str:
-        """How many documents, and a checksum of their content."""
         return f"{len(self.documents)} documents, {self.documents.checksum:08x}"
 
     def read(self, epoch: int, indices: np.ndarray) -> list[Any]:
-        """Rows as a model reads them in this epoch; the targets of all are drawn at once."""
         passages = self.planned(epoch).read(self._numbers(epoch, indices))
         return self.annotate(passages, indices, (self.seed, epoch))
 
     def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray:
-        """Rows are planned by their lengths."""
         return self.planned(epoch).lengths[self._numbers(epoch, indices), None]
 
     def _numbers(self, epoch: int, indices: np.ndarray) -> np.ndarray:
@@ -99,7 +96,6 @@ class RowStreams(Streams):
         return self.dataset.fingerprint
 
     def read(self, epoch: int, indices: np.ndarray) -> list[Any]:
-        """Their targets are drawn anew in each epoch."""
         return self.dataset.read(epoch, self._numbers(indices))
 
     def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray:
@@ -145,7 +141,6 @@ class TextStreams(Streams):
         return self.dataset.fingerprint
 
     def read(self, epoch: int, indices: np.ndarray) -> list[Any]:
-        """The chunks of these numbers."""
         passages = self.dataset.planned(epoch).read(indices)
         return self.dataset.annotate(passages, indices, (self.dataset.seed, epoch))
 

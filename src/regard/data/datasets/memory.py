@@ -29,20 +29,16 @@ class MemoryDataset(Dataset, Sequence[Any]):
 
     @property
     def fingerprint(self) -> str:
-        """How many rows, and a checksum of their content."""
         checksum = reduce(lambda crc, one: zlib.crc32(_content(*one), crc), self.examples, 0)
         return f"{len(self)} rows, {checksum:08x}"
 
     def read(self, epoch: int, indices: np.ndarray) -> Sequence[Any]:
-        """The same in every epoch."""
         return [self.examples[i] for i in indices]
 
     def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray | None:
-        """Measured once."""
         return self._sizes(objective)[0][indices]
 
     def weights(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray | None:
-        """Measured once."""
         return self._sizes(objective)[1][indices]
 
     def _measure(self, objective: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -68,7 +64,6 @@ class BPEDropoutRows(MemoryDataset):
         self.texts, self.tokenizer, self.rate, self.seed = texts, tokenizer, rate, seed
 
     def read(self, epoch: int, indices: np.ndarray) -> list[Any]:
-        """Tokenised for this epoch."""
         return [(self._draw(epoch, int(index)), self.examples[index][1]) for index in indices]
 
     def _draw(self, epoch: int, index: int) -> Any:
@@ -97,7 +92,6 @@ class UnknownWordRows(MemoryDataset):
         self.once_V = np.bincount(np.concatenate([_words(row) for row, _ in examples])) == 1
 
     def read(self, epoch: int, indices: np.ndarray) -> list[Any]:
-        """With other words unknown in every epoch."""
         streams_N = streams((self.seed, epoch), indices)
         pairs = zip(indices, streams_N, strict=True)
         return [self._draw(self.examples[i], stream) for i, stream in pairs]

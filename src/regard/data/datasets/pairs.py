@@ -79,7 +79,6 @@ class PairDataset(Dataset):
 
     @property
     def fingerprint(self) -> str:
-        """How many pairs, and a checksum of their content."""
         return f"{len(self.pairs)} pairs, {self.pairs.checksum:08x}"
 
     def numbers(self, indices: np.ndarray) -> np.ndarray:
@@ -87,15 +86,12 @@ class PairDataset(Dataset):
         return indices if self.chosen_N is None else self.chosen_N[indices]
 
     def read(self, epoch: int, indices: np.ndarray) -> list[Any]:
-        """The same in every epoch."""
         return [self.pairs[i] for i in self.numbers(indices)]
 
     def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray | None:
-        """The objective knows them from the sizes of both sides."""
         return objective.lengths(self.pairs.lengths(self.numbers(indices)))
 
     def weights(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray | None:
-        """The objective knows them from the sizes of both sides."""
         return objective.weights(self.pairs.lengths(self.numbers(indices)))
 
 
@@ -111,7 +107,6 @@ class BPEDropoutDataset(PairDataset):
     seed: int
 
     def read(self, epoch: int, indices: np.ndarray) -> list[Any]:
-        """Tokenised for this epoch."""
         return [self._drawn(epoch, int(number)) for number in self.numbers(indices)]
 
     def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> None:

@@ -80,7 +80,6 @@ class Lines(FileSource):
         return len(self.paths)
 
     def examples(self) -> Examples:
-        """The texts are the lines of all files."""
         names = [name_of(path) for path in self.paths]
         for number, raws in enumerate(_aligned(self.paths), start=1):
             places = [f"{name}:{number}" for name in names]
@@ -123,7 +122,6 @@ class ColumnFile(OneFile):
         return self, lines
 
     def examples(self) -> Examples:
-        """The texts are parts of a line."""
         source, lines = self.begin(self.lines())
         for number, raw in lines:
             where = self.place(number)
@@ -160,7 +158,6 @@ class Table(ColumnFile):
         return line.split("\t")
 
     def begin(self, lines: NumberedLines) -> "tuple[Table, NumberedLines]":
-        """The table with columns that are counted, and its lines without names of columns."""
         lines = self.records(lines)
         if all(isinstance(column, int) for column in self.columns):
             return self, lines
@@ -201,7 +198,6 @@ class Csv(Table):
     """The same with commas, quoted by RFC 4180."""
 
     def records(self, lines: NumberedLines) -> NumberedLines:
-        """Lines joined until their quotes are closed, under the number of the first."""
         first, begun = 1, b""
         for number, raw in lines:
             first, begun = (first, begun + b"\n" + raw) if begun else (number, raw)
@@ -212,7 +208,6 @@ class Csv(Table):
             raise BadInput(f"{self.place(first)}: a quote that is never closed")
 
     def limit(self, header: Sequence[str]) -> int | None:
-        """As many as there are names: more mean a comma that is not quoted."""
         return len(header)
 
     def cells(self, line: str, where: str) -> list[str]:

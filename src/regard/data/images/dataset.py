@@ -72,7 +72,6 @@ class ImageDataset(MemoryDataset):
         return f"{len(self)} images, {checksum:08x}"
 
     def read(self, epoch: int, indices: np.ndarray) -> ImageExamples:
-        """Decoded, each with its key."""
         keys = streams((self.seed, epoch), indices).view(np.int64)
         return ImageExamples(self._decoded(indices), keys, self._targets[indices])
 

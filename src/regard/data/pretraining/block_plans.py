@@ -58,7 +58,6 @@ class SentenceStream(TokenStream):
     separator: None = None
 
     def read(self, begin: int, end: int) -> np.ndarray:
-        """(tokens, 2): those of both streams from ``begin`` to ``end`` (exclusive)."""
         first_token, at = self.documents.first_token, np.arange(begin, end)
         sentence = np.searchsorted(first_token, at, side="right") - 1
         mirrored = first_token[sentence] + first_token[sentence + 1] - 1 - at

@@ -55,12 +55,10 @@ class TextFolder(FileSource, DocumentReader):
         return tuple(map(str, sorted(files)))
 
     def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
-        """(where, sentences) of every document."""
         for path in self.paths:
             yield path, [one for text in _paragraphs(path) for one in sentences(text)]
 
     def texts(self, dropped: DropCounts | None) -> Iterator[tuple[str, str]]:
-        """(where, text) of every document."""
         for path in self.paths:
             yield path, whole_text(path)
 
@@ -76,11 +74,9 @@ class SentenceFile(FileSource, DocumentReader):
         return (self.path,)
 
     def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
-        """(where, sentences) of every document."""
         return _blocks(self.path)
 
     def texts(self, dropped: DropCounts | None) -> Iterator[tuple[str, str]]:
-        """(where, text) of every document: its lines."""
         return ((where, "\n".join(lines)) for where, lines in _blocks(self.path))
 
 
@@ -89,17 +85,14 @@ class TextFile(SentenceFile):
     """One running text, in which empty lines count as others do."""
 
     def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
-        """(where, sentences) of the text."""
         yield name_of(self.path), [*self._sentences()]
 
     def texts(self, dropped: DropCounts | None) -> Iterator[tuple[str, str]]:
-        """(where, text), with the end of every line that has one."""
         yield name_of(self.path), whole_text(self.path)
 
     def parts(
         self, dropped: DropCounts | None, *, whole: bool, at_lines: bool
     ) -> Iterator[DocumentPart]:
-        """The text in parts, however long it is."""
         whole_parts = ([part] for part in text_parts(text_blocks(self.path), at_lines=at_lines))
         texts = whole_parts if whole else batched_by_size(self._sentences())
         previous: list[str] = []
@@ -118,12 +111,10 @@ class JsonDocuments(JsonLines, DocumentReader):
     """A document on each line of JSON, a paragraph on each line of its text."""
 
     def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
-        """(where, sentences) of every document."""
         for where, text in read_texts(self, dropped=dropped):
             yield where, [one for line in text.split("\n") for one in sentences(line)]
 
     def texts(self, dropped: DropCounts | None) -> Iterator[tuple[str, str]]:
-        """(where, text) of every document."""
         return read_texts(self, dropped=dropped)
 
 

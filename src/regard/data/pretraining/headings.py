@@ -27,7 +27,6 @@ class Headings(OneFile):
         return 2
 
     def examples(self) -> Examples:
-        """The place of an example is that of its heading."""
         heading: _Line | None = None
         section: list[_Line] = []
         for number, raw in self.lines():

@@ -59,11 +59,9 @@ class MemoryExamples(DocumentReader):
             yield [where, where], partial(parse_pair, where, value)
 
     def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
-        """(where, sentences) of every document."""
         return parsed(self.numbered(), parse_document, dropped)
 
     def texts(self, dropped: DropCounts | None) -> Iterator[tuple[str, str]]:
-        """(where, text) of every document."""
         return parsed(self.numbered(), parse_whole, dropped)
 
     def read(self, task: str, dropped: DropCounts | None) -> Iterator[Any]:

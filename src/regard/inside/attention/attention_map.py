@@ -165,12 +165,10 @@ class RolloutMap(AttentionMap):
         return cls(*labels, layers, attention.allowed)
 
     def select(self, layer: int | None = None, head: int | None = None) -> np.ndarray:
-        """The rollout (queries, keys) through a layer; by default through all."""
         if head is not None:
             raise BadInput(f"{self.name}: heads are averaged: choose none")
         return super().select(-1 if layer is None else layer)
 
     def describe(self, layer: int | None = None, head: int | None = None) -> str:
-        """A description of what ``select`` returns for the same arguments."""
         layers = "all layers" if layer is None else f"through layer {self.numbers(layer, None)[0]}"
         return f"{self.name}, {layers}"

@@ -120,19 +120,16 @@ class AttentionView(View):
     def choose(
         self, name: str | None = None, layer: int | None = None, head: int | None = None
     ) -> Self:
-        """The same view of that map, layer and head, which must exist."""
         name = name or self.name
         self.map(name).select(layer, head)
         return replace(self, name=name, layer=layer, head=head)
 
     def svg(self) -> str:
-        """A heat map as a standalone SVG file."""
         shown, weights_LS = self._shown
         labels = shown.queries, shown.keys
         return draw_attention(self.title, self._caption, *labels, weights_LS, shown.allowed)
 
     def html(self) -> str:
-        """One offline page with every map, layer and head; it opens with those that are chosen."""
         summary = " · ".join(filter(None, (escape_line(self.summary), self.predicted)))
         return attention_page(self.title, summary, self.maps, self._chosen)
 
@@ -148,7 +145,6 @@ class AttentionView(View):
         return {"map": self.maps.index(shown), "layer": layer, "head": head}
 
     def to_json(self) -> dict[str, Any]:
-        """The weights of a map with their labels, and the prediction of a classifier."""
         shown, weights_LS = self._shown
         return {
             **({} if self.prediction is None else asdict(self.prediction)),
@@ -159,7 +155,6 @@ class AttentionView(View):
         }
 
     def lines(self, width: int, *, coloured: bool) -> Iterator[Text]:
-        """A heat map under its title."""
         lines = self.title, self.summary, self.predicted, self._description
         for line in map(escape_line, lines):
             if line:

@@ -89,15 +89,12 @@ class ImageAttention(AttentionView):
         return replace(self, query=query)
 
     def svg(self) -> str:
-        """The image, and the image under its weights, as a standalone SVG file."""
         return self._sheet.svg()
 
     def png(self) -> bytes:
-        """The same as a PNG file."""
         return self._sheet.png()
 
     def html(self) -> str:
-        """One offline page with every layer and head, and the attention of every patch."""
         scores = {} if self.prediction is None else self.prediction.scores
         return image_page(self.title, self.predicted, self.maps, self._chosen, self.image, scores)
 
@@ -108,7 +105,6 @@ class ImageAttention(AttentionView):
         return {**super()._chosen, "from": position}
 
     def to_json(self) -> dict[str, Any]:
-        """The weights of patches, row by row, and of other tokens; and the prediction."""
         shown, weights_LS = self._shown
         weights_S = self._row(weights_LS, self.queries[0])
         before = zip(self.image.tokens, weights_S.round(6).tolist(), strict=False)

@@ -63,17 +63,14 @@ class InductionScores(View):
     def choose(
         self, name: str | None = None, layer: int | None = None, head: int | None = None
     ) -> "InductionScores":
-        """There is nothing to choose."""
         if any(value is not None for value in (name, layer, head)):
             raise BadInput("induction scores are of all layers and heads: choose none")
         return self
 
     def svg(self) -> str:
-        """A heat map: a row for each layer, a column for each head."""
         return draw_attention(self.title, self.caption, *self._table)
 
     def html(self) -> str:
-        """One offline page: a table of all scores, and the heat map."""
         _, heads, scores_LH, there_LH = self._table
         rows = [
             [
@@ -85,12 +82,10 @@ class InductionScores(View):
         return report_page(self.title, ["", *heads], rows, [self.svg()], [self.caption])
 
     def to_json(self) -> dict[str, Any]:
-        """The scores by layer and head, and what they are compared with."""
         scores = [scores_H.round(6).tolist() for scores_H in self.layers]
         return {"induction": scores, "tokens": self.tokens, "uniform": round(self.uniform, 6)}
 
     def lines(self, width: int, *, coloured: bool) -> Iterator[Text]:
-        """A heat map under its title, and the heads with the highest scores."""
         yield Text(clip(escape_line(self.title), width))
         yield Text(clip(self.caption, width))
         yield Text()

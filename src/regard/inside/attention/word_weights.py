@@ -51,17 +51,14 @@ class WordWeights(View):
     def choose(
         self, name: str | None = None, layer: int | None = None, head: int | None = None
     ) -> "WordWeights":
-        """There is nothing to choose."""
         if any(value is not None for value in (name, layer, head)):
             raise BadInput("attention pooling has one row of weights: no map, layer or head")
         return self
 
     def svg(self) -> str:
-        """A heat map with one row, and a cell for each word."""
         return draw_attention(self.title, CAPTION, ("pool",), self.words, self.weights[None])
 
     def html(self) -> str:
-        """One offline page."""
         columns = (map(escape_controls, self.words), self.weights, _darkness(self.weights))
         words = (
             f'<span style="--w:{darkness:.3f}" title="{weight:.4f}">{escape(word)}</span>'
@@ -78,12 +75,10 @@ class WordWeights(View):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The words, their weights and the prediction."""
         prediction = {} if self.prediction is None else asdict(self.prediction)
         return {**prediction, "words": self.words, "weights": self.weights.round(6).tolist()}
 
     def lines(self, width: int, *, coloured: bool) -> Iterator[Text]:
-        """The text under its prediction, wrapped; each word has a shade or a colour."""
         draw = _colour_word if coloured else _shade_word
         yield Text(escape_line(self.title))
         yield Text()

@@ -134,7 +134,6 @@ class BeamTree(SearchTree):
 
     @property
     def summary(self) -> str:
-        """Beam size, score, and counts of steps, candidates and hypotheses."""
         pruned = sum(node.fate in PRUNED for node in self.nodes)
         return (
             f"beam of {self.beam.size}, score = {self.beam.formula}; {self.steps} steps, "
@@ -143,15 +142,12 @@ class BeamTree(SearchTree):
         )
 
     def label(self, number: int) -> str:
-        """Log p, and for a hypothesis that ended its score."""
         node = self.nodes[number]
         return f"{node.total:.2f}" + ("" if node.fate == "kept" else f" → {node.score:.2f}")
 
     def figures(self, number: int) -> str:
-        """Log p of the token and of all tokens, and the score."""
         node = self.nodes[number]
         return f"token {node.logprob:.3f}, log p {node.total:.3f}, score {node.score:.3f}"
 
     def why(self, number: int) -> str:
-        """A sentence on what became of a candidate."""
         return WHY[self.nodes[number].fate].format(k=self.beam.size)

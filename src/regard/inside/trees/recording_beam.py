@@ -45,7 +45,6 @@ class RecordingBeam(HostBeam):
         self.rows: list[int] = []  # live nodes
 
     def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
-        """Start the record; see ``HostBeam``."""
         if len(batch.ids) != 1 or self.nodes:
             raise ValueError("a RecordingBeam records the search for one sentence, once")
         self.nodes.append(BeamNode(None, 0, BEGIN_TOKEN, BEGIN, 0.0, 0.0, 0.0, 1, "kept"))
@@ -53,7 +52,6 @@ class RecordingBeam(HostBeam):
         return super().search(batch)
 
     def store_stuck(self, alive: ActiveHypotheses, candidates: Candidates) -> None:
-        """Record rows that no token may follow; see ``HostBeam``."""
         for row in candidates.stuck(len(alive)).tolist():
             self.nodes[self.rows[row]] = replace(self.nodes[self.rows[row]], fate="stuck")
         super().store_stuck(alive, candidates)
@@ -61,7 +59,6 @@ class RecordingBeam(HostBeam):
     def advance(
         self, alive: ActiveHypotheses, candidates: Candidates
     ) -> tuple[ActiveHypotheses, np.ndarray]:
-        """Record the candidates of a step and what became of each; see ``HostBeam``."""
         grown, going = super().advance(alive, candidates)
         ended, able = candidates.select(self.beam.size, self.batch.constraints.eos)
         at_limit = bool(self.batch.longest_B[0] == alive.length + 1)

@@ -44,7 +44,6 @@ class TokenTree(SearchTree):
 
     @property
     def summary(self) -> str:
-        """The search, and counts of steps and candidates."""
         return f"{self.search}; {self.steps} steps, {len(self.nodes) - 1} candidates"
 
     def probability(self, number: int) -> float:
@@ -52,15 +51,12 @@ class TokenTree(SearchTree):
         return math.exp(self.nodes[number].logprob)
 
     def label(self, number: int) -> str:
-        """The probability."""
         return f"{self.probability(number):.3f}"
 
     def figures(self, number: int) -> str:
-        """The probability, and the chance to be chosen."""
         return f"p {self.probability(number):.4f}, chance {self.chances[number]:.4f}"
 
     def why(self, number: int) -> str:
-        """Whether it was chosen, and how the text ended."""
         if number == self.winner[-1]:
             return ENDINGS[self.ended]
         return "chosen" if number in self.winner else "not chosen"
@@ -128,24 +124,19 @@ class RecordingTokens(TokenSearch):
 
     @property
     def copies(self) -> int:
-        """One."""
         return self.inner.copies
 
     @property
     def repetition(self) -> Repetition:
-        """The rules of the search that is recorded."""
         return self.inner.repetition
 
     def draws(self, ids: Sequence[int], steps: int) -> np.ndarray:
-        """The random numbers of the search that is recorded."""
         return self.inner.draws(ids, steps)
 
     def chances(self, logprobs_RV: Tensor) -> Tensor:
-        """Those of the search that is recorded."""
         return self.inner.chances(logprobs_RV)
 
     def choose(self, logprobs_RV: Tensor, draws_R: Tensor) -> Tensor:
-        """The token of the search that is recorded, which is noted with the others."""
         token_R = self.inner.choose(logprobs_RV, draws_R)
         logprobs_V, chosen = logprobs_RV[0], int(token_R[0])
         chances_V = self.chances(logprobs_RV)[0]
@@ -162,7 +153,6 @@ class RecordingTokens(TokenSearch):
         return token_R
 
     def steps(self, batch: SearchBatch) -> TokenSteps:
-        """On the host, which sees all probabilities."""
         return self._steps_on_host(batch)
 
     def tree(

@@ -144,7 +144,6 @@ class MarianFormat(HFFormat):
     """Folders whose special tokens are named by config.json."""
 
     def load_tokenizer(self, folder: Path, config: Config) -> Tokenizer | None:
-        """The tokenizer of a folder, if it has one; both files must agree on special tokens."""
         if not any((folder / name).exists() for name in (SOURCE, TARGET, VOCAB)):
             return None
         given = {**IDS, **config}
@@ -157,7 +156,6 @@ class MarianFormat(HFFormat):
         return tokenizer
 
     def special_ids(self, config: Config) -> dict[str, int]:
-        """What config.json says of pad, begin and end."""
         given = {**IDS, **config}
         vocab, end = given.get("vocab_size", TOKENS.vocab), given["eos_token_id"]
         ids = {
@@ -171,7 +169,6 @@ class MarianFormat(HFFormat):
         return ids
 
     def new_extras(self, tokenizer: Tokenizer | None) -> HFExtras:
-        """The ids of special tokens, and how such translators search."""
         if tokenizer is None or SOURCE not in tokenizer.FILES:
             kind = "no" if tokenizer is None else f"a {tokenizer.vocabularies[0].kind}"
             needs = "a Marian folder needs SentencePiece models"

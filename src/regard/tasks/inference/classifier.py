@@ -165,7 +165,6 @@ class Classifier(Predictor):
         return PREDICTIONS[self.labels.problem_type].empty_record
 
     def predict(self, inputs: Sequence[TextOrPair]) -> list[TextPrediction]:
-        """The labels of each text or pair, or its numbers."""
         result = PREDICTIONS[self.labels.problem_type]
         return [result.of(logits_V, self.labels.names) for logits_V in self.logits(inputs)]
 
@@ -175,5 +174,4 @@ class Classifier(Predictor):
         return self.logits_of(self.head, rows, convert=finite)
 
     def parse(self, line: str, where: str) -> Any:
-        """A text, or two with a tab between them; the path of an image."""
         return self.tokenizer.parse(line, where)

@@ -72,7 +72,6 @@ class MaskFiller(Predictor):
         return row
 
     def token_count(self, given: str, most: int) -> int:
-        """A mask is one token."""
         return len(self.tokenizer.masked(given)) + self.tokenizer.template.specials(1)
 
     @torch.inference_mode()
@@ -130,22 +129,18 @@ class ContextFiller(MaskFiller):
         return MASK
 
     def masks(self, tokens: Ids) -> np.ndarray:
-        """Where a sentence ends before the row does."""
         end = self.tokenizer.words.frame(END)
         return np.flatnonzero(np.equal(tokens[:-1], end))
 
     def shown(self, row: TokenRow) -> TokenRow:
-        """An unknown word stands in each gap: the other gaps read it."""
         tokens = np.array(row.tokens)
         tokens[self.masks(tokens)] = self.tokenizer.unk
         return row._replace(tokens=tokens)
 
     def read_at(self, at_N: Tensor) -> Tensor:
-        """The positions around them."""
         return torch.stack([at_N - 1, at_N + 1, at_N])
 
     def allowed(self, logits_NV: Tensor) -> Tensor:
-        """All but those of words that no text has, which are not learned."""
         ids = self.tokenizer.words.lexicon.ids
         return logits_NV.index_fill(
             1, torch.tensor([ids[word] for word in SPECIAL], device=self.device), -torch.inf

@@ -28,11 +28,9 @@ class StreamScorer(TextScorer):
 
     @property
     def signature(self) -> str:
-        """How texts are read."""
         return "state:carried"
 
     def causal_rows(self, content: Content) -> Iterator[ScoredRow]:
-        """The parts of a text; of each, all tokens are read and the next ones predicted."""
         tokens = np.array([*self.before(content), *content.ids])
         for begin in range(0, len(tokens) - 1, self.window):
             part = tokens[begin : min(begin + self.window, len(tokens) - 1)]

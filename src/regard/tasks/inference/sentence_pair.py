@@ -30,7 +30,6 @@ class SentencePairClassifier(Classifier):
         return cls(model, tokenizer, SingleLabelSet(head.classes), **limits)
 
     def logits(self, inputs: Sequence[TextOrPair]) -> list[Tensor]:
-        """(classes,) for each pair."""
         given = listed(inputs)
         for number, one in enumerate(given, start=1):
             if len(one_or_two_texts(one, number)) == 1:

@@ -112,7 +112,6 @@ class Tagger(Predictor):
         return bool(self.labels.classes)
 
     def predict(self, inputs: Sequence[Sentence]) -> list[TaggedText]:
-        """The words of each sentence with their tags, or with numbers."""
         numbered = enumerate(listed(inputs), start=1)
         texts = [self._text_and_spans(sentence, number) for number, sentence in numbered]
         sentences = [[text[start:end] for start, end in spans] for text, spans in texts]
@@ -174,22 +173,18 @@ class Tagger(Predictor):
         )
 
     def is_cut(self, given: Sentence) -> bool:
-        """A long sentence is read in several rows."""
         return False
 
     def parse(self, line: str, where: str) -> str:
-        """A line of a file is one text."""
         return line
 
     def line(self, result: TaggedText) -> str:
-        """A result as one line: word/tag for each word, or entity/label for each entity."""
         if self.prints_entities:
             flat = ((" ".join(entity.text.split()), entity.label) for entity in result.entities)
             return "\t".join(f"{text}/{label}" for text, label in flat)
         return " ".join(f"{word.text}/{word.label}" for word in result.words)
 
     def record(self, result: TaggedText) -> dict[str, Any]:
-        """A result for JSON: words and entities, without keys that have no value."""
         words = [
             {name: value for name, value in asdict(word).items() if value is not None}
             for word in result.words
@@ -199,7 +194,6 @@ class Tagger(Predictor):
         return {"words": words, "entities": [asdict(entity) for entity in result.entities]}
 
     def with_options(self, *, pretokenised: bool = False, entities: bool = False) -> "Tagger":
-        """The same with options: split words at white space only; print ``entities``."""
         if entities and not self.finds_entities:
             raise BadInput("entities cannot be printed: the tags of this model mark none")
         find_words = spaced_spans if pretokenised else self.find_words

@@ -76,7 +76,6 @@ class EncoderModel(ModelRunner):
 
     @classmethod
     def of(cls, loaded: LoadedModel) -> Self:
-        """The model of a folder."""
         module, facts, tokenizer = (
             cast(Any, one) for one in (loaded.module, loaded.facts, loaded.tokenizer)
         )
@@ -85,7 +84,6 @@ class EncoderModel(ModelRunner):
 
     @property
     def encoder(self) -> Self:
-        """Itself."""
         return self
 
     @property
@@ -95,16 +93,13 @@ class EncoderModel(ModelRunner):
 
     @property
     def position_limit(self) -> int | None:
-        """That of its trunk."""
         return self.facts.trunk.embed.limit
 
     @property
     def truncation(self) -> int | None:
-        """The most tokens of a row, if the caller, the tokenizer or positions limit them."""
         return _smallest(self.max_length, self.text.longest, self.position_limit)
 
     def with_precision(self, kind: str) -> Self:
-        """The same, for inference only, in "fp32", "bf16", "int8" (on a CPU) or "auto"."""
         return replace(self, model=cast(TrunkWithHeadsModule, in_precision(self.model, kind)))
 
     @property
@@ -177,7 +172,6 @@ class EncoderModel(ModelRunner):
         return self.tokenizer.template.template.summary
 
     def scorer(self, window: int | None = None, stride: int | None = None) -> TextScorer:
-        """Scores texts, by default as many tokens at once as it can read."""
         given = {"window": (window, 2), "stride": (stride, 1)}
         for name, (tokens, least) in given.items():
             if tokens is not None:
@@ -191,11 +185,9 @@ class EncoderModel(ModelRunner):
         return kind(self.model, self.facts, self.tokenizer, self.batch_size, most, stride)
 
     def parse(self, line: str, where: str) -> TextOrPair:
-        """A text, or two with a tab between them."""
         return text_or_pair(line, where)
 
     def token_count(self, given: TextOrPair, most: int) -> int:
-        """Those of the row."""
         return self.text.count(one_or_two_texts(given, 1), most)
 
     def read(self, inputs: Iterable[EncoderInput], *, masks: bool = False) -> list[TokenRow]:
@@ -209,7 +201,6 @@ class EncoderModel(ModelRunner):
     def vectors(
         self, inputs: Iterable[EncoderInput], pool: str | None, normalise: bool | None = None
     ) -> Tensor:
-        """(inputs, width): one vector for each; see ``embedder``."""
         given, embedder = listed(inputs), self.embedder(pool, normalise)
         for number, one in enumerate(given, start=1):
             _check_unicode(one, number)
@@ -222,7 +213,6 @@ class EncoderModel(ModelRunner):
         return embedder.vectors(rows)
 
     def split(self, states_TD: Tensor, layout: Layout) -> Sequence[Tensor]:
-        """The states of the inner tokens of each row."""
         inner = slice(None) if self.tokenizer is None else self.tokenizer.inner
         return [row[inner] for row in layout.split(states_TD)]
 
@@ -232,7 +222,6 @@ class EncoderModel(ModelRunner):
         tape: NullTape = NULL_TAPE,
         head: str | None = None,
     ) -> list[Tensor]:
-        """(tokens, outputs) for each input, or (outputs,) of a head that reads whole rows."""
         rows = self.read(inputs, masks=self.facts.head(MLMHead.name) is not None)
         heads = {one.name: one for one in LOGITS if one.name in self.facts.head_names}
         if not heads:

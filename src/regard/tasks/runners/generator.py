@@ -104,14 +104,12 @@ class Generator(DecoderModel, EncoderModel):
 
     @classmethod
     def of(cls, loaded: LoadedModel) -> Self:
-        """The model of a folder, with its settings."""
         engine = decoding.default_engine(loaded.module)
         ids = vocabulary_of(loaded) if loaded.tokenizer is None else None
         return replace(super().of(loaded), id_vocabulary=ids, engine=engine)
 
     @property
     def generator(self) -> Self:
-        """Itself."""
         return self
 
     def choice(self, precision: str = "auto", engine: str = "auto") -> tuple[str, str]:
@@ -124,17 +122,14 @@ class Generator(DecoderModel, EncoderModel):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """What it reads and writes."""
         return self.text.words if self.id_vocabulary is None else self.id_vocabulary
 
     @property
     def generation_config(self) -> Mapping[str, Any] | None:
-        """Its generation_config.json."""
         return self.notes.get("generation")
 
     @property
     def decode_config(self) -> Any:
-        """The table ``[decode]`` of the recipe it was trained by."""
         return self.notes.get("decode")
 
     @cached_property
@@ -146,7 +141,6 @@ class Generator(DecoderModel, EncoderModel):
 
     @cached_property
     def generation_settings(self) -> GenerationSettings | None:
-        """Its generation_config.json as rules of this library."""
         if self.generation_config is None:
             return None
         return GenerationSettings.of(
@@ -155,7 +149,6 @@ class Generator(DecoderModel, EncoderModel):
 
     @property
     def search(self) -> Search:
-        """As it was published or trained; else greedy."""
         if (settings := self.generation_settings) is None:
             return Greedy() if self.decode_config is None else self.beam
         beam = settings.search
@@ -167,7 +160,6 @@ class Generator(DecoderModel, EncoderModel):
 
     @property
     def base_beam(self) -> Beam:
-        """As it was published, if that is a beam; else one with its rules against repetition."""
         if (settings := self.generation_settings) is None:
             return self.beam
         beam = settings.search
@@ -178,7 +170,6 @@ class Generator(DecoderModel, EncoderModel):
 
     @property
     def sampling(self) -> Sample:
-        """How it samples unless told otherwise."""
         settings = self.generation_config or {}
         default = {"top_k": TOP_K} if settings.get("do_sample") else {}
         return sampling_of({**default, **settings})
@@ -237,7 +228,6 @@ class Generator(DecoderModel, EncoderModel):
     def write(
         self, requests: Sequence[tuple[str, str | None]], search: Search, *, first: int
     ) -> list[list[Generation]]:
-        """The continuations of prompts; how one begins cannot be asked for, but by the prompt."""
         return self.generate([prompt for prompt, _ in requests], search, first=first)
 
     def stream(

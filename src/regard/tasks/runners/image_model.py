@@ -29,7 +29,6 @@ class ImageModel(EncoderModel):
 
     @property
     def text(self) -> Any:
-        """Its image processor; a model without one reads numbers only."""
         return self.processor
 
     @property
@@ -38,18 +37,15 @@ class ImageModel(EncoderModel):
 
     @property
     def default_pool(self) -> str:
-        """The class token, unless there is none or the model was trained on other tokens."""
         pool, embed = self.facts.pool, self.facts.trunk.embed
         averages = pool is not None and pool.first_read is None
         return "mean" if averages or not embed.prefix_tokens else "first"
 
     @property
     def summary(self) -> str | None:
-        """The class token is the first."""
         return "first" if self.facts.trunk.embed.prefix_tokens else None
 
     def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
-        """Gives vectors: of the class token, unless there is none."""
         if pool == "first" and self.summary is None:
             raise BadInput("pool 'first': this model has no class token; mean and max read patches")
         return super().embedder(pool, normalise)
@@ -60,15 +56,12 @@ class ImageModel(EncoderModel):
         return cast(ImageProcessor | None, self.tokenizer) or NumbersOnly()
 
     def listed(self, inputs: Iterable[Any], of: str = "images") -> list[Any]:
-        """A path alone is one image."""
         return listed(inputs, of, "image")
 
     def read(self, inputs: Iterable[Any], *, masks: bool = False) -> list[Any]:
-        """Images as rows: see ``ImageProcessor.rows``."""
         return cast(list[Any], self.processor.rows(self.listed(inputs)))
 
     def label(self, image: Any) -> LabelledImage:
-        """An image with the names of its tokens."""
         (row,) = self.read([image])
         try:
             values_CHW = row.read()
@@ -82,23 +75,18 @@ class ImageModel(EncoderModel):
     def vectors(
         self, inputs: Iterable[Any], pool: str | None, normalise: bool | None = None
     ) -> Tensor:
-        """(inputs, width): one vector for each; see ``embedder``."""
         return self.embedder(pool, normalise).vectors(self.read(inputs))
 
     def parse(self, line: str, where: str) -> Any:
-        """The path in a line of a file."""
         return Path(line)
 
     def token_count(self, given: Any, most: int) -> int:
-        """An image is one."""
         return 1
 
     def filler(self, top: int = 5) -> Any:
-        """It fills no masks."""
         raise BadInput(NO_TEXT)
 
     def scorer(self, window: int | None = None, stride: int | None = None) -> Any:
-        """It scores no texts."""
         raise BadInput(NO_TEXT)
 
 
@@ -106,7 +94,6 @@ class NumbersOnly(ImageProcessor):
     """Reads numbers, and refuses what would have to be normalised."""
 
     def denormalised(self, values_CHW: np.ndarray) -> np.ndarray:
-        """The least number is black, the largest white: what they were is not known."""
         least, most = values_CHW.min(), values_CHW.max()
         shares_CHW = (values_CHW - least) / max(most - least, 1e-12)
         return np.rint(255 * shares_CHW).astype(np.uint8).transpose(1, 2, 0)

@@ -84,7 +84,6 @@ class Translator(DecoderModel):
 
     @classmethod
     def of(cls, loaded: LoadedModel) -> Self:
-        """The model of a folder, with its settings."""
         return cls(
             loaded.module,
             vocabularies(loaded),
@@ -109,27 +108,22 @@ class Translator(DecoderModel):
 
     @property
     def translator(self) -> Self:
-        """Itself."""
         return self
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """That of the target."""
         return self.tokenizer.target
 
     @property
     def position_limit(self) -> int | None:
-        """That of the source."""
         return self.model.source.embed.position_limit
 
     @property
     def models(self) -> list[Any]:
-        """Its own, and those of the others."""
         return [member.model for member in (self, *self.others)]
 
     @cached_property
     def generation_settings(self) -> GenerationSettings | None:
-        """Its generation_config.json as rules of this library."""
         if self.generation_config is None:
             return None
         return GenerationSettings.of(
@@ -138,12 +132,10 @@ class Translator(DecoderModel):
 
     @property
     def base_beam(self) -> Beam:
-        """Its own search."""
         return self.search
 
     @property
     def search(self) -> Beam:
-        """How it searches unless told otherwise."""
         if self.generation_settings is None:
             return self.beam
         if self.generation_settings.do_sample:
@@ -151,7 +143,6 @@ class Translator(DecoderModel):
         return self.generation_settings.search
 
     def with_precision(self, kind: str, engine: str = "auto") -> Self:
-        """The same with all models of its ensemble, for inference only; see ``DecoderModel``."""
         if products_in_use(self.model) is None:
             kind, engine = self.choice(kind, engine)
         others = tuple(other.with_precision(kind, engine) for other in self.others)
@@ -214,28 +205,23 @@ class Translator(DecoderModel):
     def write(
         self, requests: Sequence[tuple[str, str | None]], search: Search, *, first: int
     ) -> list[list[Translation]]:
-        """The translations of texts, each with the beginning it must have or None."""
         texts = [text for text, _ in requests]
         prefixes = [prefix for _, prefix in requests if prefix is not None]
         return self.translate(texts, search, prefixes or None, first=first)
 
     def default_target(self, text: str) -> str:
-        """Its best translation."""
         return self.translate([text])[0][0].text
 
     def vectors(
         self, inputs: Iterable[str | Ids], pool: str | None, normalise: bool | None = None
     ) -> Tensor:
-        """(inputs, width): the states of its encoder, pooled; by default their mean."""
         embedder = Embedder(self.model, None, self.width, self.batch_size, pool=pool or "mean")
         return replace(embedder, normalise=bool(normalise)).vectors(self.read(inputs))
 
     def token_count(self, given: str, most: int) -> int:
-        """Those of the source, with its end."""
         return token_count([given], self.tokenizer.source, 1, most)
 
     def read(self, inputs: Iterable[str | Ids], first: int = 1) -> list[list[int]]:
-        """What its encoder reads: texts with their end, ids as given; counted from ``first``."""
         inputs = listed(inputs)
         if self.others and not all(isinstance(one, str) for one in inputs):
             raise BadInput("an ensemble reads texts: token ids belong to one vocabulary")
@@ -305,7 +291,6 @@ class Translator(DecoderModel):
         )
 
     def scorer(self, window: int | None = None, stride: int | None = None) -> PairScorer:
-        """Scores given translations, each as a whole."""
         if window is not None or stride is not None:
             raise BadInput(f"{self.name} scores translations as a whole, without window or stride")
         return PairScorer(self)

@@ -43,7 +43,6 @@ class BPEFamily(TokenizerFamily):
     files: ClassVar = (VOCAB, MERGES)
 
     def read_files(self, folder: Path) -> Model:
-        """Pieces with their ids, and merges in order, one in each line."""
         path = folder / MERGES
         try:
             lines = read_bytes(path).decode().split("\n")
@@ -54,13 +53,11 @@ class BPEFamily(TokenizerFamily):
         return {"vocab": read_json(folder / VOCAB), "merges": _pairs(merges, path)}
 
     def write_files(self, model: Model) -> dict[str, str]:
-        """The same files."""
         lines = ["#version: 0.2", *(f"{left} {right}" for left, right in model["merges"]), ""]
         vocabulary = json.dumps(model["vocab"], ensure_ascii=False)
         return {VOCAB: vocabulary, MERGES: "\n".join(lines)}
 
     def model_in(self, content: Mapping[str, Any], path: Path) -> Model:
-        """The model in a tokenizer.json, with its merges as pairs."""
         model = super().model_in(content, path)
         return {**model, "merges": _pairs(model.get("merges"), path)}
 
@@ -104,7 +101,6 @@ class ByteBPE(BPEFamily):
     template, word_prefix = Template("cls A sep", "cls A sep sep B sep"), " "
 
     def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
-        """Words with the space before them, as bytes, and the merges."""
         tokenizer = Tokenizer(models.BPE(dict(model["vocab"]), [*map(tuple, model["merges"])]))
         spaced = settings.flag("add_prefix_space", False)
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
@@ -112,7 +108,6 @@ class ByteBPE(BPEFamily):
         return tokenizer
 
     def processor(self, names: Any, ids: Any, settings: TokenizerSettings) -> Any:
-        """The template; offsets leave out the space before a word."""
         byte_level = processors.ByteLevel(
             add_prefix_space=settings.flag("add_prefix_space", False),
             trim_offsets=settings.flag("trim_offsets", True),
@@ -120,7 +115,6 @@ class ByteBPE(BPEFamily):
         return processors.Sequence([byte_level, super().processor(names, ids, settings)])
 
     def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> tuple[Model, dict[str, Any]]:
-        """All bytes, then merges up to ``vocab`` pieces; case is kept."""
         if lower:
             raise BadInput("text.lower: byte-level BPE keeps the case of letters")
         frame, bytes_ = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -149,13 +143,11 @@ class GPTBPE(BPEFamily):
     template = Template("A", "A B")
 
     def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
-        """BERT's normaliser and its way to cut words, and the merges."""
         merges = [*map(tuple, model["merges"])]
         suffix: dict[str, Any] = {"end_of_word_suffix": SUFFIX, "continuing_subword_prefix": ""}
         return _frame(models.BPE(dict(model["vocab"]), merges, unk_token=unk, **suffix))
 
     def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> tuple[Model, dict[str, Any]]:
-        """Letters, then merges up to ``vocab`` pieces."""
         if not lower:
             raise BadInput("text.lower: GPT's BPE reads lower case only: set it to true")
         special, suffix = self.special_tokens.values(), {"end_of_word_suffix": SUFFIX}

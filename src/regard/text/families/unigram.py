@@ -62,7 +62,6 @@ class Unigram(TokenizerFamily):
         return {"do_lower_case": lower, "keep_accents": not lower}
 
     def read_files(self, folder: Path) -> Model:
-        """A SentencePiece model."""
         path = folder / FILE
         try:
             pieces, charsmap = read_unigram(read_bytes(path))
@@ -75,11 +74,9 @@ class Unigram(TokenizerFamily):
         return {**_model(scores, path), "charsmap": charsmap}
 
     def write_files(self, model: Model) -> dict[str, str]:
-        """None: tokenizer.json holds all of it."""
         return {}
 
     def model_in(self, content: Mapping[str, Any], path: Path) -> Model:
-        """Pieces with their scores, in the order of their ids, and the table of characters."""
         model: Any = content.get("model")
         self.check(model, path)
         pieces = model.get("vocab")
@@ -88,7 +85,6 @@ class Unigram(TokenizerFamily):
         return {**_model(pieces, path), "charsmap": _charsmap(content, path)}
 
     def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
-        """The normaliser, words with the space before them, and the pieces."""
         tokenizer = Tokenizer(models.Unigram(model["scores"], self.unknown, byte_fallback=False))
         _frame(tokenizer, self.text(settings))
         if model["charsmap"]:
@@ -97,7 +93,6 @@ class Unigram(TokenizerFamily):
         return tokenizer
 
     def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> tuple[Model, dict[str, Any]]:
-        """The same for the same texts in any order."""
         frame, settings = Tokenizer(models.Unigram()), self.text_settings(lower)
         _frame(frame, self.text(TokenizerSettings(settings)))
         special = list(self.special_tokens.values())
@@ -125,7 +120,6 @@ class XLNetUnigram(Unigram):
     unknown: ClassVar[int] = 0
 
     def text(self, settings: TokenizerSettings) -> UnigramText:
-        """In the case of the text, unless its settings say otherwise."""
         return UnigramText(settings.flag("do_lower_case", False), accents=False)
 
     def text_settings(self, lower: bool) -> dict[str, Any]:

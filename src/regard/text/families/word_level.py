@@ -30,7 +30,6 @@ class WordLevel(TokenizerFamily):
     pattern: ClassVar[str] = r"\S+"  # of a word
 
     def read_files(self, folder: Path) -> Model:
-        """One word in each line, whose number is its id."""
         try:
             words = read_bytes(folder / LINES).decode().split()
         except UnicodeDecodeError as error:
@@ -40,12 +39,10 @@ class WordLevel(TokenizerFamily):
         return {"vocab": {word: number for number, word in enumerate(words)}}
 
     def write_files(self, model: Model) -> dict[str, str]:
-        """The words in the order of their ids."""
         ids = model["vocab"]
         return {LINES: "".join(f"{word}\n" for word in sorted(ids, key=ids.__getitem__))}
 
     def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
-        """Words between spaces; the end of a line is a word."""
         tokenizer = Tokenizer(models.WordLevel(dict(model["vocab"]), unk_token=unk))
         lines = [normalizers.Replace("\n", f" {EOS} ")]
         lower = [normalizers.Lowercase()] if settings.flag("do_lower_case", False) else []
@@ -54,7 +51,6 @@ class WordLevel(TokenizerFamily):
         return tokenizer
 
     def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> tuple[Model, dict[str, Any]]:
-        """The most frequent words; of equally frequent ones the first by their letters."""
         special, settings = [*self.special_tokens.values()], {"do_lower_case": lower}
         tokenizer = self.build({"vocab": {}}, UNK, TokenizerSettings(settings))
         trainer = trainers.WordLevelTrainer(vocab_size=vocab + len(special), show_progress=False)
@@ -67,11 +63,9 @@ class WordLevel(TokenizerFamily):
         return {"vocab": ids}, settings
 
     def continues_word(self, piece: str) -> bool:
-        """Every piece is a word."""
         return False
 
     def join(self, text: str, piece: str) -> str:
-        """Words with a space between them."""
         return f"{text.rstrip()} {piece}".lstrip().replace(SPACE, " ")
 
 

@@ -64,34 +64,28 @@ class WordPiece(TokenizerFamily):
         return {"vocab": vocabulary}
 
     def write_files(self, model: Model) -> dict[str, str]:
-        """The pieces in the order of their ids."""
         ids = model["vocab"]
         return {LINES: "".join(f"{piece}\n" for piece in sorted(ids, key=ids.__getitem__))}
 
     def check(self, model: Any, path: Path) -> None:
-        """Pieces that continue a word are marked as BERT's are."""
         super().check(model, path)
         if model.get("continuing_subword_prefix", PREFIX) != PREFIX:
             fault = f"a continuing_subword_prefix other than {PREFIX} is not supported"
             raise BadInput(f"{path}: {fault}")
 
     def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
-        """BERT's normaliser, its way to cut words, and the pieces."""
         tokenizer = _frame(settings, unk)
         tokenizer.model = models.WordPiece(dict(model["vocab"]), unk_token=unk)
         return tokenizer
 
     def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> tuple[Model, dict[str, Any]]:
-        """The same for the same texts in any order."""
         settings = {"do_lower_case": lower, "strip_accents": None, "tokenize_chinese_chars": True}
         return {"vocab": learn_wordpiece(texts, vocab, TokenizerSettings(settings))}, settings
 
     def continues_word(self, piece: str) -> bool:
-        """Whether it has the prefix."""
         return piece.startswith(PREFIX)
 
     def join(self, text: str, piece: str) -> str:
-        """A piece that continues a word comes without its prefix and without a space before it."""
         if self.continues_word(piece):
             return text.rstrip() + piece.removeprefix(PREFIX)
         return text + piece

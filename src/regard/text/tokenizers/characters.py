@@ -79,11 +79,9 @@ class CharacterVocabulary(WholeWords):
         return spelled
 
     def encode(self, text: str) -> np.ndarray:
-        """The ids of the words and punctuation marks of a text."""
         return self.spell(words(text))
 
     def pieces(self, ids: Iterable[Sequence[int]]) -> list[str]:
-        """The word that each row of ids spells."""
         return [self._read(row) for row in ids]
 
     def unknown(self, text: str) -> list[Span]:
@@ -121,37 +119,30 @@ class CharacterTokenizer(RowTokenizer):
 
     @property
     def training_words(self) -> Any:
-        """The lexicon."""
         if self.lexicon is None:
             raise BadInput("this tokenizer has no lexicon: no language model can be trained on")
         return self.lexicon
 
     @property
     def spelling(self) -> CharacterVocabulary:
-        """By their characters."""
         return self.words
 
     @property
     def special_ids(self) -> dict[str, int]:
-        """None that a config.json has."""
         return {}
 
     @cached_property
     def template(self) -> RowBuilder:
-        """Each text is a sentence."""
         special: Any = {"bos": self.words.begin, "eos": self.words.end}
         return RowBuilder(Template("bos A eos", "bos A eos bos B eos"), special)
 
     def count(self, texts: Sequence[str], most: int) -> int:
-        """The words of these texts, and those around them."""
         return sum(len(word_spans(text)) for text in texts) + self.template.specials(len(texts))
 
     def pieces(self, words: Sequence[str]) -> list[Any]:
-        """Each word is one token."""
         return [[row] for row in self.words.spell(words)]
 
     def save(self, folder: Path) -> None:
-        """Write characters.json, and the words of the lexicon."""
         write_json(folder / self.FILES[0], {"longest": self.words.longest})
         (folder / self.FILES[1]).unlink(missing_ok=True)
         if self.lexicon is not None:

@@ -64,7 +64,6 @@ class EncoderTokenizer(RowTokenizer):
 
     @property
     def special_ids(self) -> dict[str, int]:
-        """The ids that a config.json has, by role."""
         return {role: self._special[role] for role in IN_CONFIG if role in self._special}
 
     @cached_property
@@ -80,7 +79,6 @@ class EncoderTokenizer(RowTokenizer):
 
     @cached_property
     def template(self) -> RowBuilder:
-        """How rows are built: by the template of the family."""
         roles = {part.name for part in self.family.template.parts(2)} - {*TEXTS}
         ids = {role: self._special[f"{role}_token"] for role in roles}
         if (separator := self._special.get(self.family.separator)) is not None:
@@ -88,7 +86,6 @@ class EncoderTokenizer(RowTokenizer):
         return RowBuilder(self.family.template, ids)
 
     def masked(self, text: str) -> list[int]:
-        """The ids of a text in which the mask, and no other special token, may be written."""
         parts = text.split(self.names["mask_token"])
         if self.words.strips_left(self.mask):
             parts = [*(part.rstrip() for part in parts[:-1]), parts[-1]]
@@ -100,7 +97,6 @@ class EncoderTokenizer(RowTokenizer):
         return self.family.join(text, piece)
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
-        """The ids of each word on its own; a word of which nothing is left is unknown."""
         return super().pieces([self.family.word_prefix + word for word in words])
 
     def with_family(self, name: str) -> "EncoderTokenizer":
@@ -108,7 +104,6 @@ class EncoderTokenizer(RowTokenizer):
         return EncoderTokenizer(*change_family(self._files, name))
 
     def with_special_tokens(self, tokens: Sequence[str]) -> "EncoderTokenizer":
-        """The same with those of the tokens that it does not have, under the next ids."""
         missing = [token for token in tokens if not self.words.has(token)]
         if not missing:
             return self
@@ -119,7 +114,6 @@ class EncoderTokenizer(RowTokenizer):
         return TokenizerFiles(self.family, self.words, self.names, self.longest, self.files)
 
     def save(self, folder: Path) -> None:
-        """Write the files, and remove those of an earlier vocabulary."""
         write_files(folder, self.files, stale=self.FILES)
 
     @staticmethod

@@ -138,16 +138,13 @@ class MarianTokenizer(TranslationTokenizer):
     files: Mapping[str, bytes]
 
     def of_side(self, side: str) -> NoReturn:
-        """Its files hold both."""
         raise BadInput("the vocabularies of a Marian folder cannot be used by other models")
 
     def save(self, folder: Path) -> None:
-        """Write the same files, and remove those of an earlier tokenizer."""
         write_files(folder, self.files, stale=(*FILES, *TranslationTokenizer.FILES))
 
     @staticmethod
     def load(folder: Path, begin: int | None = None) -> "MarianTokenizer":
-        """Read a folder; ``begin`` is the first input of its decoder, by default the pad."""
         files = {name: read_bytes(folder / name) for name in FILES if (folder / name).exists()}
         if absent := [name for name in (SOURCE, TARGET, VOCAB) if name not in files]:
             raise BadInput(f"{folder}: a Marian tokenizer needs {', '.join(absent)}")

@@ -180,11 +180,9 @@ class PlainTokenizer(RowTokenizer):
 
     @property
     def template(self) -> RowBuilder:
-        """A text is a row."""
         return RowBuilder(Template("A"), {})
 
     def save(self, folder: Path) -> None:
-        """Write tokenizer.json."""
         self.words.save(folder / self.FILES[0])
 
     @staticmethod

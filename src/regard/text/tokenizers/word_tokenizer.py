@@ -125,11 +125,9 @@ class WordVocabulary(WholeWords):
         return np.append(number, spelled).astype(np.int32)
 
     def encode(self, text: str) -> np.ndarray:
-        """The tokens of the words and punctuation marks of a text."""
         return self.tokens(words(text))
 
     def pieces(self, ids: Iterable[Any]) -> list[str]:
-        """The known word of each token."""
         return [self.lexicon.words[int(np.ravel(one)[0])] for one in ids]
 
     def unknown(self, text: str) -> list[Span]:
@@ -149,17 +147,14 @@ class WordTokenizer(RowTokenizer):
 
     @property
     def special_ids(self) -> dict[str, int]:
-        """None that a config.json has."""
         return {}
 
     @cached_property
     def template(self) -> RowBuilder:
-        """Each text is a sentence."""
         special = {"bos": self.words.frame(BEGIN), "eos": self.words.frame(END)}
         return RowBuilder(Template("bos A eos", "bos A eos bos B eos"), special)
 
     def masked(self, text: str) -> np.ndarray:
-        """The tokens of a text in which gaps may be written; the end of a sentence stands there."""
         first, *others = map(self.words.encode, text.split(MASK))
         gap = np.stack([self.words.frame(END)])
         return np.concatenate([first, *(part for one in others for part in (gap, one))])
@@ -169,15 +164,12 @@ class WordTokenizer(RowTokenizer):
         return f"{text.rstrip()} {word}".lstrip()
 
     def count(self, texts: Sequence[str], most: int) -> int:
-        """The words of these texts, and those around them."""
         return sum(len(word_spans(text)) for text in texts) + self.template.specials(len(texts))
 
     def pieces(self, words: Sequence[str]) -> list[Any]:
-        """Each word is one token."""
         return [[token] for token in self.words.tokens(words)]
 
     def save(self, folder: Path) -> None:
-        """Write words.json, the words of the lexicon, and the pieces if words are read by them."""
         path, lexicon, pieces = (folder / name for name in self.FILES)
         pieces.unlink(missing_ok=True)
         spelling = self.words.spelling

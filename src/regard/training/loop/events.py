@@ -55,7 +55,6 @@ class StartEvent(Event):
     remarks: tuple[str, ...] = ()
 
     def lines(self, steps: int) -> list[str]:
-        """The precision, and what it begins with or a resumed run resumes."""
         lines = [f"precision {self.precision.kind} ({self.precision.why})"]
         if not self.progress.step:
             lines += self.remarks
@@ -86,7 +85,6 @@ class ReportEvent(Event):
 
     @property
     def figures(self) -> dict[str, Any]:
-        """All but the time left."""
         return {
             "event": "train",
             "step": self.progress.step,
@@ -102,7 +100,6 @@ class ReportEvent(Event):
         }
 
     def lines(self, steps: int) -> list[str]:
-        """One line."""
         return [
             f"step {self.progress.step:>6,}/{steps:,}  loss {self.loss:.4f}  nll {self.nll:.4f}  "
             f"rate {self.rate:.2e}  {self.tokens_per_second:,.0f} {self.counted}/s  "
@@ -119,12 +116,10 @@ class DevEvent(Event):
 
     @property
     def figures(self) -> dict[str, Any]:
-        """The figures of the development set."""
         step, seconds = self.progress.step, self.progress.seconds
         return {"event": "dev", "step": step, **self.verdict.figures, "seconds": seconds}
 
     def lines(self, steps: int) -> list[str]:
-        """One line."""
         return [f"step {self.progress.step:>6,}  {self.verdict}{'  (best)' if self.best else ''}"]
 
 
@@ -141,7 +136,6 @@ class ScoreEvent(Event):
     scores: tuple[MetricScore, ...]
 
     def lines(self, steps: int) -> list[str]:
-        """One for each metric."""
         return [f"{self.test_set}  {score}" for score in self.scores]
 
 
@@ -153,7 +147,6 @@ class EndEvent(Event):
     reason: str
 
     def lines(self, steps: int) -> list[str]:
-        """Why it ended."""
         return [f"ended after step {self.progress.step:,}: {REASONS[self.reason]}"]
 
 
