@@ -19,7 +19,7 @@ from regard.models.trunk_with_heads import (
     TrunkWithHeadsModule,
 )
 
-HEADS = GENERATOR_HEAD, DISCRIMINATOR_HEAD = "mlm", "replaced_token"
+GENERATOR_HEAD, DISCRIMINATOR_HEAD = "mlm", "replaced_token"
 
 
 class JointModule(nn.Module):
@@ -69,7 +69,7 @@ class JointModule(nn.Module):
         tokens_T = torch.where(
             number_T < 0, inputs.tokens_T, F.pad(sampled_N, (1, 0))[number_T + 1]
         )
-        others = {head: at for head, at in positions.items() if head not in HEADS}
+        others = {head: at for head, at in positions.items() if head not in (GENERATOR_HEAD, DISCRIMINATOR_HEAD)}
         outputs = self.discriminator(
             replace(inputs, tokens_T=tokens_T), positions=others, tape=tape.under("discriminator")
         )
