@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.models.formats.marian import sinusoids
+from regard.models.papers.marian import sinusoids
 
 POSITIONS = 512
 

@@ -29,8 +29,8 @@ from regard import decoding
 from regard.decoding import Prompts
 from regard.decoding.cpp import obstacle
 from regard.models.facts import change
-from regard.models.formats import folder as folders
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders import folder as folders
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import NextTokenHead
 from regard.models.papers import gpt2
 from regard.models.trunk_with_heads import TrunkWithHeads

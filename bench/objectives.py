@@ -42,7 +42,7 @@ from objectives_table import best_rate, records, tables
 
 import regard
 from regard.cli.scores import test_scores
-from regard.models.formats import folder as folders
+from regard.models.folders import folder as folders
 from regard.models.papers import paper
 from regard.text.config import EncoderTextConfig
 from regard.text.families import family_of_kind

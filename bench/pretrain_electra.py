@@ -26,8 +26,8 @@ from peers.common import System, device, rounds_over
 
 from regard.ground.batch import BatchLimits
 from regard.models.facts import change
-from regard.models.joint import Joint
 from regard.models.papers import electra
+from regard.models.papers.electra import Joint
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.replaced_tokens import ReplacedTokens
 from regard.objectives.sum import Sum

@@ -29,8 +29,8 @@ from torch import nn
 from regard.data.pretraining.row_plans import Passage
 from regard.ground.batch import BatchLimits, TokenRow
 from regard.models.facts import change
-from regard.models.formats import folder as folders
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders import folder as folders
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.papers import gpt2
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.causal_lm import CausalLM

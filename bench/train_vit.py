@@ -34,8 +34,8 @@ from regard.data.images.augment import Augmentation, Mixing
 from regard.ground.batch import Batch, pack_images
 from regard.images.processor import ImageProcessor
 from regard.models.facts import change
-from regard.models.formats import folder as folders
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders import folder as folders
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import LabelHead
 from regard.models.papers import vit
 from regard.models.trunk_with_heads import TrunkWithHeads

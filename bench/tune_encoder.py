@@ -30,7 +30,7 @@ from measure import OURS, Spec, SystemEnded, Worker, add_options, emit, running,
 from worker import System, settle
 
 import regard
-from regard.models.formats import folder as folders
+from regard.models.folders import folder as folders
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import EndEvent, ReportEvent, SaveEvent

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.ground.batch import TokenRow, pack_rows
 from regard.ground.tape import Tape
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders.loaded_model import LoadedModel
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 from regard.tour.toy_language.corpus import corpus
 

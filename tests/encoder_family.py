@@ -11,7 +11,7 @@ import torch
 
 import regard
 from regard.ground.batch import TokenRow, pack_rows
-from regard.models.formats import folder as folders
+from regard.models.folders import folder as folders
 from regard.models.paper import Paper
 from regard.weights.files import read_folder
 from verb import run

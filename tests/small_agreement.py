@@ -4,7 +4,7 @@ import torch
 
 from regard.api import Model
 from regard.models.facts import change
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import NextTokenHead
 from regard.models.papers import zaremba
 from regard.studies.agreement_data import agreement_sentences

@@ -6,7 +6,7 @@ import torch
 
 from regard.api import Model
 from regard.models.facts import change
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import (
     ChoiceHead,
     LabelHead,

@@ -8,7 +8,7 @@ import torch
 from regard.api import Model
 from regard.images.processor import ImageProcessor
 from regard.models.facts import change
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import LabelHead
 from regard.models.papers import vit
 from regard.text.labels import SingleLabelSet

@@ -5,7 +5,7 @@ import torch
 from regard.api import Model
 from regard.models.embedding import Learned
 from regard.models.facts import change
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.papers.transformer import BASE, PAPER
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 from regard.text.vocabularies.train_tokenizer import train

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from regard.models.facts import change
-from regard.models.formats import folder as folders
+from regard.models.folders import folder as folders
 from regard.models.heads import MLMHead
 from regard.models.papers import bert
 from regard.models.pools import FirstToken

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from regard.models.facts import change
-from regard.models.formats import folder as folders
+from regard.models.folders import folder as folders
 from regard.models.heads import MLMHead
 from regard.models.papers import bert
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer

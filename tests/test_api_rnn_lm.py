@@ -9,7 +9,7 @@ from torch import nn
 import regard
 from regard import decoding
 from regard.models.facts import change
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import NextTokenHead
 from regard.models.papers import awd_lstm, zaremba
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer

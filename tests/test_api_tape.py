@@ -9,7 +9,7 @@ from closeness import LARGE
 from regard import BadInput, Tape, without_head
 from regard.ground.batch import BatchLimits
 from regard.models.facts import change, paths
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import LabelHead, MLMHead, SentencePairHead
 from regard.models.papers import LINEAGE, bert, context2vec
 from regard.tasks.runners import batch_runner, translator

@@ -72,7 +72,7 @@ def test_other_encoders_read_words_too_and_carry_nothing():
 
 
 def test_recurrent_language_models_carry_their_state(tmp_path):
-    from regard.models.formats.loaded_model import LoadedModel
+    from regard.models.folders.loaded_model import LoadedModel
     from regard.models.heads import NextTokenHead
     from regard.models.papers import elmo
     from regard.models.rnn import CausalRNNFacts

@@ -23,8 +23,8 @@ from regard.inside.attention.look import look, score_induction
 from regard.inside.attention.record import tape_names
 from regard.metrics.alignment import Links
 from regard.models.encoder_decoder import ModelFacts
-from regard.models.formats import folder as folders
-from regard.models.hub import local_folder
+from regard.models.folders import folder as folders
+from regard.models.folders.hub import local_folder
 from regard.models.paper import Paper
 from regard.parts.linear.convert import chosen_precision
 from regard.search.step import Search

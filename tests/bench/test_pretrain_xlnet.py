@@ -5,8 +5,8 @@ import torch
 
 from regard.ground.batch import BatchLimits
 from regard.models.facts import change
-from regard.models.formats import folder as folders
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders import folder as folders
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.papers import xlnet
 
 transformers = pytest.importorskip("transformers")

@@ -18,7 +18,7 @@ from regard.cli.io.line_io import LineSource
 from regard.data.files.arrivals import Arrivals
 from regard.images.processor import ImageProcessor
 from regard.models.facts import change
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders.loaded_model import LoadedModel
 from small_bert import model as small_bert
 from small_bert import small_bert as stored_bert
 from small_gpt import write_gpt2

@@ -10,7 +10,7 @@ from marian_folders import reference_model, sentences, write_marian
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.inside import hf_reference, parity
-from regard.models.formats import hf
+from regard.models.folders import hf
 from regard.weights.files import read_folder, read_tensors, write_tensors
 from verb import run
 

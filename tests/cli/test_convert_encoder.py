@@ -9,7 +9,7 @@ import torch
 from bert_folders import HEADS, write_bert
 from regard.api import load
 from regard.inside import hf_reference
-from regard.models.formats import hf
+from regard.models.folders import hf
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights.files import read_folder, write_tensors
 from verb import run

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from regard.models.formats import folder as folders
+from regard.models.folders import folder as folders
 from small_bert import small_bert
 
 

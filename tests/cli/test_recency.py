@@ -8,7 +8,7 @@ import torch
 import regard
 from regard import spread
 from regard.models.facts import change
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import NextTokenHead
 from regard.models.papers import zaremba
 from regard.studies.recency import table_caption

@@ -40,7 +40,7 @@ def build(folder: Path) -> None:
     """One folder of each kind."""
     import torch
 
-    from regard.models.formats import folder as folders
+    from regard.models.folders import folder as folders
     from regard.training.distributed import World
     from regard.training.loop import train
     from regard.training.recipe import read
@@ -73,7 +73,7 @@ def build(folder: Path) -> None:
 def _build_encoders(folder: Path) -> None:
     import torch
 
-    from regard.models.formats import folder as folders
+    from regard.models.folders import folder as folders
     from regard.weights.files import read_tensors, write_tensors
     from small_bert import small_bert
 
@@ -118,7 +118,7 @@ def _build_marian(folder: Path) -> None:
 
     from marian_folders import write_text
     from regard.models.facts import change
-    from regard.models.formats import folder as folders
+    from regard.models.folders import folder as folders
     from regard.models.papers import marian
     from regard.text.tokenizers.marian import MarianTokenizer
 

@@ -17,20 +17,14 @@ from regard.ground.batch import PackedTokens, SourceTarget, pack
 from regard.ground.layout import Layout
 from regard.models.facts import change
 from regard.models.heads import (
-    BiLMHead,
     ChoiceHead,
     LabelHead,
     MLMHead,
     NextTokenHead,
-    NormedLabelHead,
-    PermutationLMHead,
-    ReplacedTokenHead,
     SentencePairHead,
-    SpanBoundaryHead,
     SpanHead,
     TokenLabelHead,
 )
-from regard.models.joint import Joint
 from regard.models.papers import (
     albert,
     awd_lstm,
@@ -60,6 +54,11 @@ from regard.models.papers import (
     xlnet,
     zaremba,
 )
+from regard.models.papers.electra import Joint, ReplacedTokenHead
+from regard.models.papers.elmo import BiLMHead
+from regard.models.papers.spanbert import SpanBoundaryHead
+from regard.models.papers.ulmfit import NormedLabelHead
+from regard.models.papers.xlnet.two_stream import PermutationLMHead
 from regard.models.pools import ConcatPool
 from regard.models.trunk import Features
 

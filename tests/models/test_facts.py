@@ -16,7 +16,6 @@ from regard.models.heads import (
     LabelHead,
     MLMHead,
     NextTokenHead,
-    SentenceOrderHead,
     SentencePairHead,
     SpanHead,
     TokenLabelHead,
@@ -33,6 +32,7 @@ from regard.models.papers import (
     sutskever,
     vit,
 )
+from regard.models.papers.albert import SentenceOrderHead
 from regard.models.papers.transformer import BASE, BIG, LAPTOP
 from regard.models.pools import QUERIES, AttentionPool, FirstToken, LastToken, MeanPool
 from regard.models.rnn import RNNEncoderFacts

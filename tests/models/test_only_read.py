@@ -7,8 +7,9 @@ from closeness import GRADIENTS, VALUES
 from regard.ground.batch import pack_images
 from regard.ground.tape import Tape
 from regard.models.facts import change
-from regard.models.heads import DistilledLabelHead, LabelHead
+from regard.models.heads import LabelHead
 from regard.models.papers import deit, vit
+from regard.models.papers.deit import DistilledLabelHead
 from regard.models.pools import FirstTokens, MeanPool
 
 SIZES = {"width": 12, "depth": 2, "heads": 3, "inner": 24, "patch_size": 4, "image_size": 8}

@@ -9,7 +9,7 @@ from regard.ground.errors import BadInput
 from regard.models import start as starts
 from regard.models.config import ModelConfig
 from regard.models.facts import change
-from regard.models.formats import folder as folders
+from regard.models.folders import folder as folders
 from regard.models.heads import LabelHead
 from regard.models.papers import albert, bert, lin
 from regard.models.pools import FirstToken

@@ -18,7 +18,7 @@ from regard.ground.batch import IGNORED, BatchLimits, RectangleLimits, TokenRow
 from regard.ground.pytree import tensors_in
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import change
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import (
     AnyHead,
     ChoiceHead,
@@ -27,8 +27,8 @@ from regard.models.heads import (
     TokenLabelHead,
     TransitionHead,
 )
-from regard.models.joint import Joint
 from regard.models.papers import awd_lstm, bahdanau, bert, elmo, gehring, gpt2, xlnet
+from regard.models.papers.electra import Joint
 from regard.models.papers.lin import LAPTOP as LIN
 from regard.models.papers.transformer import LAPTOP
 from regard.models.trunk_with_heads import TrunkWithHeads

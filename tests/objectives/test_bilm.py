@@ -14,8 +14,8 @@ from regard.data.pretraining.documents import Documents
 from regard.ground.batch import IGNORED
 from regard.ground.errors import BadInput
 from regard.models.facts import change
-from regard.models.heads import BiLMHead
 from regard.models.papers import bert, elmo
+from regard.models.papers.elmo import BiLMHead
 from regard.objectives.bilm import BiLM
 from regard.objectives.sum import Sum
 from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary

@@ -15,7 +15,7 @@ from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 from regard.models import start as starts
 from regard.models.facts import change
-from regard.models.formats import folder as folders
+from regard.models.folders import folder as folders
 from regard.objectives.distillation import Distillation, Teacher
 from regard.objectives.list import ObjectivesConfig
 from regard.objectives.masked_lm import MaskedLM

@@ -18,8 +18,9 @@ from regard.ground.pytree import tensors_in
 from regard.ground.tape import Tape
 from regard.images.processor import ImageProcessor
 from regard.models.facts import change
-from regard.models.heads import DistilledLabelHead, LabelHead
+from regard.models.heads import LabelHead
 from regard.models.papers import vit
+from regard.models.papers.deit import DistilledLabelHead
 from regard.models.pools import FirstTokens
 from regard.objectives.images import ImageLabels
 from regard.objectives.label_distillation import LabelDistillation, with_teacher

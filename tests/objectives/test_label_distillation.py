@@ -12,9 +12,10 @@ from regard.api import load
 from regard.ground.batch import IGNORED, BatchLimits, pack_images
 from regard.ground.errors import BadInput
 from regard.models.facts import change
-from regard.models.formats import folder as folders
-from regard.models.heads import DistilledLabelHead, LabelHead, TokenLabelHead
+from regard.models.folders import folder as folders
+from regard.models.heads import LabelHead, TokenLabelHead
 from regard.models.papers import bert, deit
+from regard.models.papers.deit import DistilledLabelHead
 from regard.models.pools import FirstToken, FirstTokens
 from regard.objectives.label_distillation import LabelDistillation, with_teacher, without_teacher
 from regard.objectives.labels import Classification, TokenClassification

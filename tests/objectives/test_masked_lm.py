@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bert_folders import read_by_reference, write_bert
 from regard.data.pretraining.mlm_masking import TokenMasker
 from regard.ground.batch import IGNORED, BatchLimits, TokenRow
-from regard.models.formats.folder import read
+from regard.models.folders.folder import read
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence
 from regard.objectives.rows import AnnotatedRow

@@ -13,8 +13,8 @@ from regard.data.pretraining.row_plans import sentence_rows
 from regard.ground.batch import BatchLimits, TokenRow
 from regard.ground.errors import BadInput
 from regard.models.facts import change
-from regard.models.heads import ContextHead
 from regard.models.papers import bert, context2vec, ma
+from regard.models.papers.context2vec import ContextHead
 from regard.objectives.negative_sampling import NegativeSampling
 from regard.objectives.rows import AnnotatedRow
 from regard.objectives.sum import Sum

@@ -11,8 +11,8 @@ import regard
 from regard.ground.batch import IGNORED, BatchLimits
 from regard.ground.errors import BadInput
 from regard.models.facts import change
-from regard.models.joint import sample
 from regard.models.papers import bert, electra, lin
+from regard.models.papers.electra import sample
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence
 from regard.objectives.replaced_tokens import ReplacedTokens

@@ -11,8 +11,8 @@ import regard
 from regard.ground.batch import IGNORED, BatchLimits, TokenRow
 from regard.ground.errors import BadInput
 from regard.models.facts import change
-from regard.models.heads import SpanBoundaryHead
 from regard.models.papers import bert, spanbert
+from regard.models.papers.spanbert import SpanBoundaryHead
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.rows import AnnotatedRow
 from regard.objectives.span_boundary import SpanBoundary

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE
-from regard.models import two_stream
-from regard.models.two_stream import CONTENT, QUERY, Stream, TwoStreamAttention
+from regard.models.papers.xlnet import two_stream
+from regard.models.papers.xlnet.two_stream import CONTENT, QUERY, Stream, TwoStreamAttention
 from regard.parts.attend import earlier, earlier_or_itself, masked_softmax
 from regard.parts.attention import Heads
 from regard.parts.kernels import relative

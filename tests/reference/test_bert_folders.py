@@ -25,8 +25,8 @@ from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.models.embedding import Sinusoid
 from regard.models.facts import change
-from regard.models.formats import folder as folders
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders import folder as folders
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import (
     ChoiceHead,
     LabelHead,

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from bert_folders import write_bert
 from regard.ground.errors import BadInput
-from regard.models.formats import folder as folders
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders import folder as folders
+from regard.models.folders.loaded_model import LoadedModel
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights.files import read_folder, write_tensors
 

@@ -7,10 +7,11 @@ import torch
 
 from regard.ground.batch import pack_images
 from regard.models.facts import change
-from regard.models.formats import folder as folders
-from regard.models.formats.loaded_model import LoadedModel
-from regard.models.heads import DistilledLabelHead, LabelHead
+from regard.models.folders import folder as folders
+from regard.models.folders.loaded_model import LoadedModel
+from regard.models.heads import LabelHead
 from regard.models.papers import deit
+from regard.models.papers.deit import DistilledLabelHead
 from regard.models.pools import FirstToken
 from regard.models.start import copy_start
 from regard.text.labels import SingleLabelSet

@@ -7,7 +7,7 @@ import torch
 
 from encoder_family import FILES, Family
 from regard.models.facts import change
-from regard.models.formats import folder as folders
+from regard.models.folders import folder as folders
 from regard.models.heads import LabelHead, SpanHead
 from regard.models.papers import bert, distilbert
 

@@ -8,7 +8,7 @@ import torch
 import regard
 from encoder_family import FILES, Family
 from regard.ground.errors import BadInput
-from regard.models.formats import folder as folders
+from regard.models.folders import folder as folders
 from regard.models.papers import electra
 
 transformers = pytest.importorskip("transformers")

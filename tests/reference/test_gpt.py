@@ -10,7 +10,7 @@ from encoder_family import CLOSE, FILES, Family
 from regard.ground.batch import pack_texts
 from regard.ground.errors import BadInput
 from regard.models.facts import change
-from regard.models.formats import folder as folders
+from regard.models.folders import folder as folders
 from regard.models.heads import LabelHead, NextTokenHead
 from regard.models.papers import gpt, gpt2
 from regard.models.pools import LastToken

@@ -15,7 +15,7 @@ from regard.ground.batch import SourceTarget, pack
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.models.facts import change
-from regard.models.formats import folder as folders
+from regard.models.folders import folder as folders
 from regard.models.papers import marian, transformer
 from regard.models.papers.transformer import LAPTOP
 from regard.text.tokenizers.marian import MarianTokenizer
@@ -404,7 +404,7 @@ def test_nothing_half_written(tied, tmp_path, monkeypatch):
     """A write that fails leaves no config.json, and so no model."""
     model = regard.load(tied, "cpu")
     model.save(tmp_path / "hf", format="hf")
-    monkeypatch.setattr("regard.models.formats.hf.write_tensors", fail)
+    monkeypatch.setattr("regard.models.folders.hf.write_tensors", fail)
     with pytest.raises(BadInput, match="disk is full"):
         model.save(tmp_path / "hf", format="hf")
     assert not (tmp_path / "hf" / "config.json").exists()

@@ -8,7 +8,7 @@ import torch
 
 import regard
 from bert_folders import agree, our_values, quietly, their_values
-from regard.models.formats import folder as folders
+from regard.models.folders import folder as folders
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights.files import read_folder
 from verb import run

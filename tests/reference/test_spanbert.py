@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from encoder_family import FILES, Family
-from regard.models.formats import folder as folders
+from regard.models.folders import folder as folders
 from regard.models.papers import bert, spanbert
 
 transformers = pytest.importorskip("transformers")

@@ -12,10 +12,11 @@ from regard.ground.batch import pack_images
 from regard.ground.errors import BadInput
 from regard.images.processor import ImageProcessor
 from regard.models.facts import change
-from regard.models.formats import folder as folders
-from regard.models.formats.loaded_model import LoadedModel
-from regard.models.heads import DistilledLabelHead, LabelHead
+from regard.models.folders import folder as folders
+from regard.models.folders.loaded_model import LoadedModel
+from regard.models.heads import LabelHead
 from regard.models.papers import bert, deit, vit
+from regard.models.papers.deit import DistilledLabelHead
 from regard.models.pools import FirstToken, FirstTokens, MeanPool
 from regard.text.labels import SingleLabelSet
 from regard.weights.files import read_folder

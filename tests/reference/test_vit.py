@@ -8,8 +8,8 @@ import torch
 from regard.ground.batch import pack_images
 from regard.ground.errors import BadInput
 from regard.models.facts import change
-from regard.models.formats import folder as folders
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders import folder as folders
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import LabelHead
 from regard.models.papers import vit
 from regard.models.pools import MeanPool

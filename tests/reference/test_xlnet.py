@@ -10,7 +10,7 @@ from regard.ground.batch import TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.models.facts import change
-from regard.models.formats import folder as folders
+from regard.models.folders import folder as folders
 from regard.models.papers import xlnet
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from verb import run

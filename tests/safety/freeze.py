@@ -23,7 +23,7 @@ from hub_folders import FAMILIES, FolderForm, write_folder
 from regard.cli.io.line_io import LineSource
 from regard.cli.io.output import SavedProgress
 from regard.models.facts import paths
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import LabelHead
 from regard.objectives.list import OBJECTIVES
 from safety import frozen_folders as frozen

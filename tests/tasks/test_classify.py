@@ -7,7 +7,7 @@ import torch
 
 import regard
 from regard.ground.errors import BadInput
-from regard.models.formats import folder as folders
+from regard.models.folders import folder as folders
 from regard.tasks.inference.classifier import Classifier
 from regard.weights.files import weights_of
 

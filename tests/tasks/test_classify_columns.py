@@ -11,7 +11,7 @@ import torch
 
 from regard.ground.errors import BadInput
 from regard.metrics.classification import classification_scores
-from regard.models.formats.folder import read as read_folder
+from regard.models.folders.folder import read as read_folder
 from regard.tasks.inference.classifier import Classifier
 from regard.training.distributed import World
 from regard.training.loop import train

@@ -15,7 +15,7 @@ from regard.data.datasets.dataset import held_out_indices
 from regard.data.sampler import START
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
-from regard.models.formats.folder import read as read_folder
+from regard.models.folders.folder import read as read_folder
 from regard.tasks import pretrain, trunk_task
 from regard.tasks.pretrain import sample
 from regard.training.distributed import World

@@ -5,7 +5,7 @@ import torch
 
 import regard
 from regard.ground.errors import BadInput
-from regard.models.formats import folder as folders
+from regard.models.folders import folder as folders
 from regard.models.start import select_tokens
 from regard.training.distributed import World
 from regard.training.loop import train

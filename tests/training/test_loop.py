@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.ground.errors import BadInput
-from regard.models.formats.folder import read as read_folder
+from regard.models.folders.folder import read as read_folder
 from regard.tasks import translate as translation
 from regard.tasks.runners.translator import EMPTY, Translation
 from regard.training.distributed import World

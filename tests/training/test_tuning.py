@@ -14,7 +14,7 @@ from regard.api import load
 from regard.data.datasets.memory import MemoryDataset
 from regard.ground.batch import IGNORED
 from regard.ground.errors import BadInput
-from regard.models.formats import folder as folders
+from regard.models.folders import folder as folders
 from regard.models.pools import FirstToken, MeanPool
 from regard.tasks.question_answering import Answerer
 from regard.training.distributed import World

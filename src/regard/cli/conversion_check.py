@@ -12,7 +12,7 @@ from regard.ground.errors import BadInput
 from regard.ground.files import read_json
 from regard.inside import hf_reference, parity
 from regard.models.encoder_decoder import ModelFacts
-from regard.models.formats.folder import WITHOUT_HEADS
+from regard.models.folders.folder import WITHOUT_HEADS
 from regard.tour.toy_language.corpus import corpus
 
 SENTENCES = 8

@@ -22,8 +22,8 @@ from regard.ground.tape import Tape
 from regard.inside.parity import random_examples
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import change, paths
-from regard.models.formats import folder as folders
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders import folder as folders
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import AnyHead, LabelHead
 from regard.models.paper import Paper
 from regard.objectives.list import OBJECTIVES
@@ -81,7 +81,7 @@ def _fit_heads(paper: Paper, size: str, facts: Any) -> Callable[[], ModelFacts]:
         }
         config = objective.config.model_construct(**dict.fromkeys(needed), **keys)
         heads += objective.from_config(config, 0.0).make_heads()
-    if not heads and (facts.pool or paper.pool):
+    if not heads and (facts.pool or any(form.pool for form in paper.heads)):
         heads = [LabelHead(2)]
     return lambda: paper.fit_heads(facts.with_heads(*heads))
 

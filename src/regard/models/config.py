@@ -11,7 +11,7 @@ from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.facts import change, values_named
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.paper import Paper
 from regard.models.papers import paper, sized
 from regard.models.trunk_with_heads import TrunkWithHeads

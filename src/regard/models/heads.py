@@ -1,24 +1,23 @@
 """Heads: what is read off the states of tokens, or off pooled states of rows."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.models.facts import at_least, one_of, share
+from regard.models.pools import AnyPool
+from regard.models.stack import AnyStack
 from regard.models.trunk import Trunk
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.attention import EncoderOutput
-from regard.parts.batch_norm import RowBatchNorm
 from regard.parts.dropout import Dropout
 
 ALIGNED = 64
-
 Inputs = tuple[Tensor | Layout | None, ...] | None  # of the module of a head; None: it does not run
 
 
@@ -68,19 +67,6 @@ class VocabularyLinear(nn.Linear):
         return F.linear(states_ND, weight_FD, F.pad(bias_V, (0, padding), value=-torch.inf))
 
 
-class BiLMHeadModule(nn.Module):
-    """Logits (T, 2, words) of both directions, by one vector for each word."""
-
-    def __init__(self, width: int, words: int):
-        super().__init__()
-        self.out = VocabularyLinear(width, words)
-        nn.init.normal_(self.out.weight, std=width**-0.5)
-        nn.init.zeros_(self.out.bias)
-
-    def forward(self, states_TD: Tensor) -> Tensor:
-        return self.out(states_TD.unflatten(-1, (2, -1)))
-
-
 class MLMHeadModule(nn.Module):
     """Dense layer, activation, norm, and a vector of ``size`` for each token of the vocabulary."""
 
@@ -102,54 +88,6 @@ class MLMHeadModule(nn.Module):
         return self.out(self.norm(self.activation(self.dense(states_ND))))
 
 
-class ContextHeadModule(nn.Module):
-    """A vector of what stands around a position, and its products with the vectors of words."""
-
-    def __init__(self, width: int, size: int, vocab: int):
-        super().__init__()
-        self.dense, self.out = nn.Linear(width, width), nn.Linear(width, size)
-        self.words = nn.Embedding(vocab, size)
-        nn.init.normal_(self.words.weight, std=size**-0.5)
-
-    def forward(self, states_TD: Tensor, read_PN: Tensor) -> Tensor:
-        """Logits of the candidates of each position, or of all words where it has none.
-
-        ``read_PN`` are the positions before and after each position and its own, then candidates.
-        """
-        before_N, after_N = read_PN[:2]
-        forward_TD, backward_TD = states_TD.chunk(2, dim=-1)
-        around_ND = torch.cat([forward_TD[before_N], backward_TD[after_N]], dim=-1)
-        context_ND = self.out(self.dense(around_ND).relu())
-        if len(read_PN) == 3:
-            return F.linear(context_ND, self.words.weight)
-        return torch.einsum("nd,knd->nk", context_ND, self.words(read_PN[3:]).to(context_ND.dtype))
-
-
-class SpanBoundaryHeadModule(nn.Module):
-    """Two dense layers, each with GELU and norm, and a vector for each token of the vocabulary.
-
-    ``positions``: how many places in a span have vectors, and the size of these.
-    """
-
-    def __init__(self, width: int, size: int, vocab: int, positions: tuple[int, int], eps: float):
-        super().__init__()
-        self.position = nn.Embedding(*positions)
-        inputs = 2 * width + positions[1]
-        self.dense = nn.ModuleList([nn.Linear(inputs, width), nn.Linear(width, size)])
-        self.norm = nn.ModuleList([nn.LayerNorm(width, eps=eps), nn.LayerNorm(size, eps=eps)])
-        self.out = nn.Linear(size, vocab)
-
-    def forward(self, states_TD: Tensor, positions_3N: Tensor) -> Tensor:
-        """Logits of tokens whose spans have a token before and after them."""
-        before_N, after_N, at_N = positions_3N
-        place_N = (at_N - before_N - 1).clamp(0, self.position.num_embeddings - 1)
-        parts = (states_TD[before_N], states_TD[after_N], self.position(place_N))
-        x_ND = torch.cat([part.to(states_TD.dtype) for part in parts], -1)
-        for dense, norm in zip(self.dense, self.norm, strict=True):
-            x_ND = norm(F.gelu(dense(x_ND)))
-        return self.out(x_ND)
-
-
 class TransitionHeadModule(nn.Module):
     """A table of transitions between labels, of which states know nothing."""
 
@@ -159,21 +97,6 @@ class TransitionHeadModule(nn.Module):
 
     def forward(self, states_ND: Tensor) -> Tensor:
         return self.table.float()
-
-
-class SeveralHeadsModule(nn.Module):
-    """(count, N, outputs): the logits of ``count`` linear layers, each over its share of the input.
-
-    The model averages them.
-    """
-
-    def __init__(self, width: int, outputs: int, count: int):
-        super().__init__()
-        self.out = nn.ModuleList(nn.Linear(width, outputs) for _ in range(count))
-
-    def forward(self, states_ND: Tensor) -> Tensor:
-        parts = zip(self.out, states_ND.chunk(len(self.out), -1), strict=True)
-        return torch.stack([layer(part_ND) for layer, part_ND in parts])
 
 
 class LinearHeadModule(nn.Module):
@@ -203,22 +126,7 @@ class LinearHeadModule(nn.Module):
         return self.out(self.dropout(states_ND))
 
 
-class NormedHeadModule(nn.Module):
-    """Two linear layers with ReLU between them; batch norm and dropout before each."""
-
-    def __init__(self, width: int, hidden: int, outputs: int, dropout: tuple[float, float]):
-        super().__init__()
-        self.norms = nn.ModuleList([RowBatchNorm(width), RowBatchNorm(hidden)])
-        self.dense_dropout, self.dropout = map(Dropout, dropout)
-        self.dense = nn.Linear(width, hidden)
-        self.out = nn.Linear(hidden, outputs)
-
-    def forward(self, pooled_BD: Tensor, layout: Layout) -> Tensor:
-        dense_norm, out_norm = self.norms
-        hidden_BD = F.relu(self.dense(self.dense_dropout(dense_norm(pooled_BD, layout))))
-        return self.out(self.dropout(out_norm(hidden_BD, layout)))
-
-
+@dataclass(frozen=True)
 class AnyHead:
     """Base class of heads, with defaults.
 
@@ -235,7 +143,6 @@ class AnyHead:
     averages: ClassVar[bool] = False
     names_tokens: ClassVar[bool] = False
     eager: ClassVar[bool] = False
-    outputs: int
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None) -> nn.Module:
         """The module over states of that trunk, whose token vectors it may share.
@@ -247,6 +154,24 @@ class AnyHead:
     def products(self, trunk: Trunk, width: int | None = None) -> int:
         """Products for each row or token that it reads."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class PaperHead:
+    """A head in the form that a paper has, and the ``pool`` under it, if that is not the model's.
+
+    ``from_stack``: its fields that have the values of the stack, by their names there.
+    """
+
+    head: AnyHead
+    pool: AnyPool | None = field(default=None, kw_only=True)
+    from_stack: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+
+    def fit(self, head: AnyHead, stack: AnyStack) -> AnyHead:
+        """The form with as many outputs as a ``head`` has, over states of a stack."""
+        changes = {name: getattr(stack, theirs) for name, theirs in self.from_stack.items()}
+        changes |= {name: value for name, value in vars(head).items() if name == "outputs"}
+        return replace(self.head, **changes)
 
 
 @dataclass(frozen=True)
@@ -268,7 +193,7 @@ class MLMHead(AnyHead):
         activation = ACTIVATIONS[self.dense_activation or stack.activation]
         module = MLMHeadModule(*sizes, activation, stack.eps)
         if self.tied:
-            _tie(module.out, tokens)
+            tie(module.out, tokens)
         return module
 
     def products(self, trunk: Trunk, width: int | None = None) -> int:
@@ -294,107 +219,11 @@ class NextTokenHead(AnyHead):
         if self.bias:
             nn.init.zeros_(module.bias)
         if self.tied:
-            _tie(module, tokens)
+            tie(module, tokens)
         return module
 
     def products(self, trunk: Trunk, width: int | None = None) -> int:
         return (width or trunk.width) * trunk.embed.vocab
-
-
-@dataclass(frozen=True)
-class PermutationLMHead(NextTokenHead):
-    """The token at a position, from its query state (Yang et al., 2019); without any predicted
-    positions, from the content states of all tokens.
-    """
-
-    name: ClassVar[str] = "permutation_lm"
-    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_queries)
-    bias: bool = True
-
-
-@dataclass(frozen=True)
-class BiLMHead(AnyHead):
-    """The next word from the forward half of a state, and the one before from the backward half.
-
-    Both directions share the vectors of ``words`` words (Peters et al., 2018).
-    """
-
-    name: ClassVar[str] = "bilm"
-    words: int = 793_471
-
-    def __post_init__(self) -> None:
-        at_least(1, "words", self.words)
-
-    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None) -> BiLMHeadModule:
-        return BiLMHeadModule((width or trunk.width) // 2, self.words)
-
-    def products(self, trunk: Trunk, width: int | None = None) -> int:
-        return (width or trunk.width) * self.words
-
-
-@dataclass(frozen=True)
-class ContextHead(AnyHead):
-    """Words that fit between the words before and after a position (Melamud et al., 2016).
-
-    Two dense layers over [→x_{i-1}; ←x_{i+1}] give a vector of ``size`` numbers, by default half
-    as many as a state has, which is compared with those of words.
-    """
-
-    name: ClassVar[str] = "context"
-    names_tokens: ClassVar[bool] = True
-    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_spans)
-    size: int | None = None
-
-    def __post_init__(self) -> None:
-        at_least(1, "size", self.size)
-
-    def build(
-        self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
-    ) -> ContextHeadModule:
-        read = width or trunk.width
-        return ContextHeadModule(read, self._size(read), trunk.embed.vocab)
-
-    def products(self, trunk: Trunk, width: int | None = None) -> int:
-        read = width or trunk.width
-        return read * read + (read + 1) * self._size(read)
-
-    def _size(self, width: int) -> int:
-        return self.size or width // 2
-
-
-@dataclass(frozen=True)
-class SpanBoundaryHead(AnyHead):
-    """A token of a span, from the states of the two tokens around it (Joshi et al., 2019).
-
-    Two dense layers with GELU and norm over [x_{s-1}; x_{e+1}; p_{i-s+1}] and token vectors, by
-    default those of the embedding (``tied``).
-    """
-
-    name: ClassVar[str] = "span_boundary"
-    names_tokens: ClassVar[bool] = True
-    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_spans)
-    positions: ClassVar[int] = 20  # of tokens in a span
-    position_size: ClassVar[int] = 200
-    tied: bool = True
-
-    def build(
-        self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
-    ) -> SpanBoundaryHeadModule:
-        module = SpanBoundaryHeadModule(
-            width or trunk.width,
-            trunk.token_width,
-            trunk.embed.vocab,
-            (self.positions, self.position_size),
-            trunk.stack.eps,
-        )
-        if self.tied:
-            _tie(module.out, tokens)
-        return module
-
-    def products(self, trunk: Trunk, width: int | None = None) -> int:
-        read = width or trunk.width
-        first = read * (2 * read + self.position_size)
-        return first + trunk.token_width * (read + trunk.embed.vocab)
 
 
 class LinearHead(AnyHead):
@@ -439,23 +268,6 @@ class SentencePairHead(LinearHead):
     per_row: ClassVar[bool] = True
     read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
     outputs: ClassVar[int] = 2  # type: ignore[misc]
-
-
-@dataclass(frozen=True)
-class SentenceOrderHead(SentencePairHead):
-    """The same of two texts that follow each other, with dropout (ALBERT), which BERT's lacks."""
-
-    classes: ClassVar[tuple[str, str]] = ("InOrder", "Swapped")
-    dropout: float = 0.0
-
-
-@dataclass(frozen=True)
-class ReplacedTokenHead(LinearHead):
-    """Whether a token was replaced by another (Clark et al., 2020): one logit."""
-
-    name: ClassVar[str] = "replaced_token"
-    outputs: ClassVar[int] = 1  # type: ignore[misc]
-    dense: str | None = "gelu"
 
 
 @dataclass(frozen=True)
@@ -528,69 +340,8 @@ class DropoutSpanHead(SpanHead):
     dropout: float = 0.0
 
 
-def _tie(output: nn.Linear, tokens: nn.Embedding) -> None:
+def tie(output: nn.Linear, tokens: nn.Embedding) -> None:
     """Let the vectors of the outputs be those of the tokens."""
     if output.weight.shape != tokens.weight.shape:
         raise ValueError("output and token vectors can be tied only if their shapes agree")
     output.weight = tokens.weight
-
-
-@dataclass(frozen=True)
-class DistilledLabelHead(AnyHead):
-    """Labels of whole rows by two linear layers, over the class and the distillation token, whose
-    logits are averaged (Touvron et al., 2020, section 4).
-
-    The second one learns from a teacher: see ``LabelDistillation``.
-    """
-
-    name: ClassVar[str] = LabelHead.name
-    per_row: ClassVar[bool] = True
-    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
-    averages: ClassVar[bool] = True
-    outputs: int
-
-    def __post_init__(self) -> None:
-        at_least(1, "outputs", self.outputs)
-
-    def build(
-        self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
-    ) -> SeveralHeadsModule:
-        if width != 2 * trunk.width:
-            raise BadInput("pool: a distilled label head reads two tokens, the pool FirstTokens(2)")
-        return SeveralHeadsModule(trunk.width, self.outputs, 2)
-
-    def products(self, trunk: Trunk, width: int | None = None) -> int:
-        return (width or trunk.width) * self.outputs
-
-
-@dataclass(frozen=True)
-class NormedLabelHead(AnyHead):
-    """Labels, or numbers, of whole rows by two linear layers, with ReLU between them.
-
-    Batch norm and dropout fall on the input of each (Howard & Ruder, 2018, section 3.3);
-    ``rates`` are those of dropout, ``hidden`` is the size between the layers.
-    """
-
-    name: ClassVar[str] = LabelHead.name
-    per_row: ClassVar[bool] = True
-    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows_and_layout)
-    eager: ClassVar[bool] = True
-    outputs: int
-    hidden: int = 50
-    rates: tuple[float, float] = (0.4, 0.1)
-
-    def __post_init__(self) -> None:
-        for name in ("outputs", "hidden"):
-            at_least(1, name, getattr(self, name))
-        if len(self.rates) != 2:
-            raise BadInput(f"rates: {self.rates} are not those of two layers")
-        for rate in self.rates:
-            share("rates", rate)
-
-    def build(
-        self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
-    ) -> NormedHeadModule:
-        return NormedHeadModule(width or trunk.width, self.hidden, self.outputs, self.rates)
-
-    def products(self, trunk: Trunk, width: int | None = None) -> int:
-        return self.hidden * ((width or trunk.width) + self.outputs)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from torch import nn
@@ -10,8 +11,7 @@ from torch import nn
 from regard.ground.uninitialised import uninitialised
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.formats.hf_format import HFFormat
-from regard.models.heads import AnyHead
-from regard.models.pools import AnyPool
+from regard.models.heads import AnyHead, PaperHead
 from regard.models.trunk_with_heads import TrunkWithHeads
 
 PAPER_KEY = "regard_paper"  # names the paper in a config.json, where several share a model_type
@@ -24,10 +24,9 @@ class Paper:
     ``after`` is the paper it builds on; ``sizes`` are facts of models without heads, ``published``
     their parameter counts as the paper gives them. ``tokenizer`` is the family of tokenizer that
     is trained with it, ``pretraining`` the objectives, each with the keys of its table in recipes;
-    ``pretraining_by_size`` has the keys in which a size differs; ``heads`` are those of its models
-    that differ from what an objective trains, ``pool`` is the one under those that read rows.
-    ``formats`` are file formats of other libraries ("hf"). A paper without arXiv number has a
-    ``report``: who published it. ``kinds`` are the classes of facts that came with it.
+    ``pretraining_by_size`` has the keys in which a size differs. ``heads`` are those of its models,
+    in its form; ``formats`` are file formats of other libraries ("hf"). A paper without arXiv
+    number has a ``report``: who published it. ``kinds`` are the classes of facts that came with it.
     """
 
     name: str
@@ -40,8 +39,7 @@ class Paper:
     tokenizer: str = "plain"
     pretraining: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     pretraining_by_size: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
-    heads: tuple[AnyHead, ...] = ()
-    pool: AnyPool | None = None
+    heads: tuple[PaperHead, ...] = ()
     formats: Mapping[str, HFFormat] = field(default_factory=dict)
     report: str = ""
     kinds: tuple[type, ...] = ()
@@ -77,12 +75,18 @@ class Paper:
 
     def fit_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
         """The model with its heads, and the pool under them, as the paper has them."""
-        own = {head.name: head for head in self.heads}
-        heads = tuple(own.get(head.name, head) for head in facts.output_heads)
-        pool = self.pool if any(head.per_row for head in heads) else None
-        facts = replace(facts, output_heads=heads, pool=pool or facts.pool)
-        format = self.formats.get("hf")
-        return facts if format is None else format.fit_heads(facts)
+        pool, fitted = facts.pool, list[AnyHead]()
+        for head in facts.output_heads:
+            form = self._form_of(head)
+            fitted.append(form.fit(head, facts.trunk.stack))
+            pool = form.pool or pool
+        return replace(facts, pool=pool, output_heads=tuple(fitted))
+
+    def _form_of(self, head: AnyHead) -> PaperHead:
+        """The paper's head of that class, else the one of that name, else the head as it is."""
+        classes = (form for form in self.heads if form.head.__class__ is head.__class__)
+        names = (form for form in self.heads if form.head.name == head.name)
+        return next(chain(classes, names, (PaperHead(head),)))
 
     def parameters(self, facts: ModelFacts) -> int:
         """How many parameters a model of these facts has, tied ones counted once."""

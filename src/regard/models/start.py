@@ -17,9 +17,9 @@ from regard.ground.errors import BadInput, did_you_mean
 from regard.ground.files import is_there
 from regard.models.config import EVERY_SECOND, ModelConfig, StartConfig
 from regard.models.facts import change, difference
-from regard.models.formats import folder as folders
-from regard.models.formats.loaded_model import LoadedModel
-from regard.models.hub import fetch, is_hub_id
+from regard.models.folders import folder as folders
+from regard.models.folders.hub import fetch, is_hub_id
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.paper import Paper
 from regard.models.papers import paper, sized
 from regard.models.pools import AnyPool

@@ -25,7 +25,7 @@ from regard.data.pretraining.row_plans import PlanRows, sentence_rows
 from regard.ground.batch import IGNORED, Batch
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
-from regard.models.heads import ContextHead
+from regard.models.papers.context2vec import ContextHead
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective
 from regard.text.templates import RowBuilder

@@ -28,7 +28,7 @@ from regard.data.pretraining.row_plans import PlanRows
 from regard.ground.batch import IGNORED
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
-from regard.models.heads import PermutationLMHead
+from regard.models.papers.xlnet.two_stream import PermutationLMHead
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective
 from regard.text.templates import RowBuilder

@@ -25,8 +25,7 @@ from regard.ground.batch import IGNORED, Batch, pack_ids
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.facts import change
-from regard.models.heads import ReplacedTokenHead
-from regard.models.joint import Joint
+from regard.models.papers.electra import Joint, ReplacedTokenHead
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.rows import AnnotatedRow, RowBatch, RowObjective

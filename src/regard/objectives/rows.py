@@ -21,7 +21,7 @@ from regard.data.pretraining.row_plans import PlanRows, full_rows
 from regard.data.sampler import Streams
 from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, TokenRow, pack_rows
 from regard.ground.config import Config
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import AnyHead
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.objective import Objective

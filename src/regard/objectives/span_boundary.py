@@ -25,7 +25,8 @@ from torch import Tensor
 from regard.data.pretraining.mlm_masking import span_starts
 from regard.ground.batch import IGNORED, pack_ids
 from regard.ground.config import Config
-from regard.models.heads import AnyHead, SpanBoundaryHead
+from regard.models.heads import AnyHead
+from regard.models.papers.spanbert import SpanBoundaryHead
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective
 

@@ -18,8 +18,9 @@ from regard.ground.errors import BadInput
 from regard.images.config import ImagesConfig
 from regard.images.processor import ImageProcessor
 from regard.metrics.classification import MEASURES, TOP, top_score
-from regard.models.heads import DistilledLabelHead, LabelHead
+from regard.models.heads import LabelHead
 from regard.models.papers import paper
+from regard.models.papers.deit import DistilledLabelHead
 from regard.models.pools import FirstTokens
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.label_distillation import LabelDistillationConfig

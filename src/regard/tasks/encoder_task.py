@@ -17,7 +17,7 @@ from regard.data.datasets.dataset import Batching, Dataset, TrainingData, split_
 from regard.data.datasets.memory import MemoryDataset, UnknownWordRows
 from regard.data.files.fields import DropCounts
 from regard.ground.errors import BadInput
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import AnyHead
 from regard.models.paper import Paper
 from regard.models.pools import FirstToken, LastToken, MeanPool

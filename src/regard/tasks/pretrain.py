@@ -20,7 +20,7 @@ from regard.ground.errors import BadInput
 from regard.ground.generators import seed_generators
 from regard.metrics.translation import MetricScore
 from regard.models.facts import change
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.paper import Paper
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.list import ObjectivesConfig, paper_with_objectives

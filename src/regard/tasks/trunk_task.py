@@ -16,7 +16,7 @@ from regard.data.files.static_vectors import StaticVectors
 from regard.ground.errors import BadInput
 from regard.models.config import StartConfig, trunk_facts
 from regard.models.facts import change
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.paper import Paper
 from regard.models.papers import paper
 from regard.models.start import (

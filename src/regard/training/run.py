@@ -17,8 +17,8 @@ from regard.ground.uninitialised import uninitialised
 from regard.models.embedding import AnyPosition
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import paths
-from regard.models.formats import folder as folders
-from regard.models.formats.loaded_model import check_tokenizer
+from regard.models.folders import folder as folders
+from regard.models.folders.loaded_model import check_tokenizer
 from regard.models.paper import Paper, count_parameters
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared, Task

@@ -9,7 +9,7 @@ from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, remove, sweep_folder, write_json, writing
 from regard.ground.lock import LOCK, FolderLock, is_vacant, lock_folder
-from regard.models.formats.loaded_model import CONFIG
+from regard.models.folders.loaded_model import CONFIG
 from regard.tasks.run_paths import STDIN_COPY
 from regard.training.checkpoint import Checkpoints
 from regard.training.metrics_log import BOARD, LOG

@@ -1,8 +1,8 @@
 """The models before ELMo and ULMFiT that brought context from one task to another."""
 
 from regard.models.facts import change
-from regard.models.heads import ContextHead
 from regard.models.papers import context2vec, cove, dai, elmo, ma, taglm
+from regard.models.papers.context2vec import ContextHead
 from regard.models.papers.lin import BASE as LIN
 
 MIXTURE = 2  # the weight of one layer, and the scale

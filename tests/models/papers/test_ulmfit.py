@@ -11,9 +11,10 @@ from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.models.config import ModelConfig
 from regard.models.facts import change, from_json, to_json
-from regard.models.formats import folder as folders
-from regard.models.heads import LabelHead, NormedLabelHead
+from regard.models.folders import folder as folders
+from regard.models.heads import LabelHead
 from regard.models.papers import KINDS, awd_lstm, bert, ulmfit
+from regard.models.papers.ulmfit import NormedLabelHead
 from regard.models.pools import ConcatPool, LastToken
 from regard.models.start import read_start
 from regard.training.optimiser import layer_groups

@@ -10,8 +10,8 @@ import regard
 from regard.api import Model
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
-from regard.models.formats import folder as folders
-from regard.models.formats.sentence_transformers import embedding_of, files_of
+from regard.models.folders import folder as folders
+from regard.models.folders.sentence_transformers import embedding_of, files_of
 from regard.models.pools import LastToken
 from regard.text.families.wordpiece import WordPiece
 from regard.text.templates import Template

@@ -10,7 +10,7 @@ import regard
 from regard.data.pretraining.documents import TextFile
 from regard.ground.errors import BadInput
 from regard.models.facts import change
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import NextTokenHead
 from regard.models.papers import zaremba
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer

@@ -13,7 +13,7 @@ import regard
 from closeness import SCALARS
 from regard.ground.errors import BadInput
 from regard.models.facts import change
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import MLMHead, NextTokenHead
 from regard.models.papers import bert, gpt, gpt2
 from regard.tasks.inference.score_text import TextScore, TextScorer, windows

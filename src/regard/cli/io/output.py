@@ -31,7 +31,7 @@ from regard.ground.files import (
     write_json,
     writing,
 )
-from regard.models.hub import local_folder
+from regard.models.folders.hub import local_folder
 from regard.text.vocabularies.vocabulary import Vocabulary
 
 EVERY = 5.0  # seconds of work that a kill may cost, beside the window that it interrupts

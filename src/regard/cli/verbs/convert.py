@@ -9,7 +9,7 @@ from regard.cli.io.console import complain, note
 from regard.cli.options import JSON, MODEL
 from regard.ground.errors import BadInput
 from regard.ground.files import is_empty, replacing_folder
-from regard.models.hub import local_folder
+from regard.models.folders.hub import local_folder
 
 LIMIT = 1e-5
 

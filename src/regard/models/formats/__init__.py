@@ -1,4 +1,4 @@
-"""Folders of models: regard's own, and those of Hugging Face by tables that hang on the papers."""
+"""Types of the tables by which papers relate file formats of other libraries to their facts."""
 
 from regard.models.formats.architectures import Architectures, HFHead
 from regard.models.formats.config_map import (

@@ -1,11 +1,11 @@
 """``architectures`` in config.json: the classes of ``transformers``, and the heads of each."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from regard.ground.errors import BadInput
-from regard.models.facts import change, values_named
+from regard.models.facts import values_named
 from regard.models.formats.config_map import (
     Config,
     ConfigRow,
@@ -14,26 +14,22 @@ from regard.models.formats.config_map import (
     read_facts,
     write_config,
 )
-from regard.models.heads import AnyHead
-from regard.models.pools import AnyPool, FirstToken
-from regard.models.trunk_with_heads import TrunkWithHeads
+from regard.models.heads import AnyHead, PaperHead
+from regard.models.pools import FirstToken
 
 
 @dataclass(frozen=True)
-class HFHead:
+class HFHead(PaperHead):
     """A head as ``transformers`` stores it.
 
     ``head`` is what an empty config.json means, ``config_map`` the keys that change it. ``tensors``
     is the prefix of its tensor names, by which it is recognised; a head without tensors of its own
     ("") is recognised by the architecture; so is one that is ``tied``, for it may have none. Beside
-    tensors of the prefix ``unless`` they are another head's. ``pool`` is the pool under it in a
-    model without pooler.
+    tensors of the prefix ``unless`` they are another head's.
     """
 
-    head: AnyHead
     tensors: str
     config_map: tuple[ConfigRow, ...] = ()
-    pool: AnyPool | None = None
     unless: str = ""
     tied: bool = False
 
@@ -99,18 +95,6 @@ class Architectures(ConfigRow):
 
     def has_labels(self, config: Config) -> bool:
         return any(values_named(entry.head, "outputs") for entry in self._named(config))
-
-    def fit_heads(self, facts: TrunkWithHeads, config: Config) -> TrunkWithHeads:
-        known = {entry.head.name: entry for entry in reversed(self._entries)}
-        own = {entry.head.__class__: entry for entry in reversed(self._entries)}
-        pool, heads = facts.pool, list[AnyHead]()
-        for head in facts.output_heads:
-            entry = own.get(head.__class__) or known.get(head.name, HFHead(head, ""))
-            form = read_facts(entry.config_map, entry.head, config, ())
-            outputs = values_named(head, "outputs")
-            heads.append(change(form, outputs=outputs[0]) if outputs else form)
-            pool = entry.pool or pool
-        return replace(facts, pool=pool, output_heads=tuple(heads))
 
     def _refuse_unsupported(self, entry: HFHead, config: Config, tensors: Names) -> None:
         """Raise an error if a key of config.json is not supported by a head."""

@@ -11,7 +11,6 @@ from typing import Any
 
 from regard.ground.errors import BadInput
 from regard.models.facts import change, difference, paths, values_named
-from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.text.labels import labels_from_config
 
 Config = Mapping[str, Any]  # the content of a config.json
@@ -53,10 +52,6 @@ class ConfigRow:
     def has_labels(self, config: Config) -> bool:
         """Whether the architecture that a config.json names has a head with labels."""
         return False
-
-    def fit_heads(self, facts: TrunkWithHeads, config: Config) -> TrunkWithHeads:
-        """The model with heads, and the pool under them, as beside a trunk of that config.json."""
-        return facts
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from regard.models.formats.config_map import (
     refuse_loss,
     write_config,
 )
-from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.text.labels import LabelSet, labels_from_config
 from regard.text.tokenizers.list import Tokenizer
 from regard.weights.weight_map import Extras, WeightMap
@@ -88,11 +86,6 @@ class HFFormat:
     def architecture(self, facts: Any) -> str:
         """The class of ``transformers`` for these facts."""
         return write_config(self.config_map, facts)["architectures"][0]
-
-    def fit_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
-        """The model with its heads, and the pool under them, as ``transformers`` has them."""
-        config = write_config(self.config_map, facts.with_heads())
-        return reduce(lambda fitted, row: row.fit_heads(fitted, config), self.config_map, facts)
 
     def weight_map(self, facts: Any) -> WeightMap:
         """The names of tensors ↔ ours; their shapes may depend on the sizes of the model."""

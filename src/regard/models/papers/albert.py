@@ -5,17 +5,30 @@ Sizes with "-v2" are those that the authors published later, without dropout. Dr
 output of both sublayers, as in the authors' code; ``transformers`` leaves out that of the second.
 """
 
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, ClassVar
 
-from regard.models.facts import change
+from regard.ground.errors import BadInput
+from regard.models.facts import change, values_named
 from regard.models.formats import Architectures, HFHead, Key
-from regard.models.formats.albert import AlbertFormat, LayersOfGroups
-from regard.models.heads import ChoiceHead, LabelHead, SentenceOrderHead, TokenLabelHead
+from regard.models.formats.config_map import Config, ConfigRow, Names
+from regard.models.formats.hf_format import HFFormat
+from regard.models.heads import ChoiceHead, LabelHead, SentencePairHead, TokenLabelHead
 from regard.models.paper import Paper
 from regard.models.papers import bert
 from regard.text.families.unigram import Unigram
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
-from regard.weights import Passthrough, Rule, WeightMap
+from regard.weights import Join, Passthrough, Rule, WeightMap
+
+
+@dataclass(frozen=True)
+class SentenceOrderHead(SentencePairHead):
+    """The same of two texts that follow each other, with dropout (ALBERT), which BERT's lacks."""
+
+    classes: ClassVar[tuple[str, str]] = ("InOrder", "Swapped")
+    dropout: float = 0.0
+
 
 BASE = change(bert.BASE, vocab=30_000, embedding_size=128, shared_groups=1, activation="gelu-tanh")
 LARGE = change(BASE, width=1_024, depth=24, heads=16, inner=4_096)
@@ -31,6 +44,56 @@ PARAMETERS = {
     "xxlarge": 235_000_000,
 }
 HEAD_DROPOUT = 0.1
+JOIN = (Join((1, 1, 1)),)
+
+
+@dataclass(frozen=True)
+class LayersOfGroups(ConfigRow):
+    """The layers of a group, all of which are run ``num_hidden_layers`` times."""
+
+    key: str = "inner_group_num"
+    times: str = "num_hidden_layers"
+
+    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+        size, times = config.get(self.key, 1), config.get(self.times, 12)
+        if not all(isinstance(number, int) and number > 0 for number in (size, times)):
+            raise BadInput(f"{self.key} is {size!r}, and {self.times} {times!r}")
+        return {"group_depth": size, "depth": size * times}
+
+    def write(self, facts: Any) -> dict[str, Any]:
+        (size,), (depth,) = (values_named(facts, name) for name in ("group_depth", "depth"))
+        return {self.key: size, self.times: depth // size}
+
+
+def layer(theirs: str, ours: str) -> tuple[Rule, ...]:
+    """The tensors of a layer."""
+    return (
+        Rule(theirs + "attention.{query,key,value}.*", ours + "attention.qkv.*", JOIN),
+        Rule(theirs + "attention.dense.*", ours + "attention.o.*"),
+        Rule(theirs + "attention.LayerNorm.*", ours + "attention_residual.norm.*"),
+        Rule(theirs + "ffn.*", ours + "mlp.up.*"),
+        Rule(theirs + "ffn_output.*", ours + "mlp.down.*"),
+        Rule(theirs + "full_layer_layer_norm.*", ours + "mlp_residual.norm.*"),
+    )
+
+
+class AlbertFormat(HFFormat):
+    """Layers are named by their group, and by their number in it."""
+
+    def weight_map(self, facts: Any) -> WeightMap:
+        stack = facts.trunk.stack
+        layers = (
+            layer(
+                "encoder.albert_layer_groups.{}.albert_layers.{}.".format(
+                    *divmod(number, stack.group_depth)
+                ),
+                f"trunk.blocks.{number}.",
+            )
+            for number in range(stack.blocks)
+        )
+        whole = self.weights
+        return replace(whole, lines=(*whole.lines, *sum(layers, ())))
+
 
 # The format of Hugging Face: config.json ↔ facts. An empty config.json is "xxlarge-v2".
 CONFIG = (
@@ -102,6 +165,14 @@ PAPER = Paper(
     pretraining={"masked-lm": {"ngrams": 3}, "sentence-order": {}},
     sizes={**SIZES, **SIZES_V2},
     published={**PARAMETERS, **{f"{name}-v2": count for name, count in PARAMETERS.items()}},
+    heads=(
+        MLM,
+        SENTENCE_ORDER,
+        bert.SPAN,
+        LABEL,
+        TOKEN_LABEL,
+        CHOICE,
+    ),
     formats={"hf": HF},
     kinds=(SentenceOrderHead,),
 )

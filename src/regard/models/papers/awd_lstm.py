@@ -7,7 +7,7 @@ length, penalises large states and their changes, and averages the weights of SG
 """
 
 from regard.models.facts import change
-from regard.models.heads import NextTokenHead
+from regard.models.heads import NextTokenHead, PaperHead
 from regard.models.paper import Paper
 from regard.models.papers import zaremba
 
@@ -38,5 +38,5 @@ PAPER = Paper(
     pretraining={"causal-lm": {"rows": "streams", "mean_length": 70, "ar": 2.0, "tar": 1.0}},
     sizes={"wikitext-2": WIKITEXT_2, "penn-treebank": PENN_TREEBANK},
     published={"wikitext-2": 33_000_000, "penn-treebank": 24_000_000},
-    heads=(HEAD,),
+    heads=(PaperHead(HEAD),),
 )

@@ -71,13 +71,18 @@ CONFIG = (
     Constant("quantization_config", None),
 )
 DROPOUT = Key("classifier_dropout", "dropout", fallback="hidden_dropout_prob")
+STACK_DROPOUT = {"dropout": "dropout"}
 LABELS = LabelCount("outputs")
 MLM = HFHead(MLMHead(), "cls.predictions.", (Key("tie_word_embeddings", "tied"),))
 SENTENCE_PAIR = HFHead(SentencePairHead(), "cls.seq_relationship.")
 SPAN = HFHead(SpanHead(), "qa_outputs.")
-LABEL = HFHead(LabelHead(2, dropout=0.1), "classifier.", (DROPOUT, LABELS))
-TOKEN_LABEL = HFHead(TokenLabelHead(2, dropout=0.1), "classifier.", (DROPOUT, LABELS))
-CHOICE = HFHead(ChoiceHead(dropout=0.1), "classifier.", (DROPOUT,))
+LABEL = HFHead(
+    LabelHead(2, dropout=0.1), "classifier.", (DROPOUT, LABELS), from_stack=STACK_DROPOUT
+)
+TOKEN_LABEL = HFHead(
+    TokenLabelHead(2, dropout=0.1), "classifier.", (DROPOUT, LABELS), from_stack=STACK_DROPOUT
+)
+CHOICE = HFHead(ChoiceHead(dropout=0.1), "classifier.", (DROPOUT,), from_stack=STACK_DROPOUT)
 ARCHITECTURES = Architectures(
     {
         "BertModel": (),
@@ -171,5 +176,13 @@ PAPER = Paper(
         "mini": 11_300_000,
         "tiny": 4_400_000,
     },
+    heads=(
+        MLM,
+        SENTENCE_PAIR,
+        SPAN,
+        LABEL,
+        TOKEN_LABEL,
+        CHOICE,
+    ),
     formats={"hf": HF},
 )

@@ -5,14 +5,76 @@ after it from the end, and two dense layers give the vector of the gap. It is tr
 vectors of words by negative sampling, so that the words with the largest products fit the gap best.
 """
 
-from regard.models.facts import change
-from regard.models.heads import ContextHead
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.models.facts import at_least, change
+from regard.models.heads import AnyHead, Inputs, read_spans
 from regard.models.paper import Paper
 from regard.models.rnn import RNNEncoderFacts
 from regard.models.tokens import Tokens
 from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.text.tokenizers.word_tokenizer import WordTokenizer
+
+
+class ContextHeadModule(nn.Module):
+    """A vector of what stands around a position, and its products with the vectors of words."""
+
+    def __init__(self, width: int, size: int, vocab: int):
+        super().__init__()
+        self.dense, self.out = nn.Linear(width, width), nn.Linear(width, size)
+        self.words = nn.Embedding(vocab, size)
+        nn.init.normal_(self.words.weight, std=size**-0.5)
+
+    def forward(self, states_TD: Tensor, read_PN: Tensor) -> Tensor:
+        """Logits of the candidates of each position, or of all words where it has none.
+
+        ``read_PN`` are the positions before and after each position and its own, then candidates.
+        """
+        before_N, after_N = read_PN[:2]
+        forward_TD, backward_TD = states_TD.chunk(2, dim=-1)
+        around_ND = torch.cat([forward_TD[before_N], backward_TD[after_N]], dim=-1)
+        context_ND = self.out(self.dense(around_ND).relu())
+        if len(read_PN) == 3:
+            return F.linear(context_ND, self.words.weight)
+        return torch.einsum("nd,knd->nk", context_ND, self.words(read_PN[3:]).to(context_ND.dtype))
+
+
+@dataclass(frozen=True)
+class ContextHead(AnyHead):
+    """Words that fit between the words before and after a position (Melamud et al., 2016).
+
+    Two dense layers over [→x_{i-1}; ←x_{i+1}] give a vector of ``size`` numbers, by default half
+    as many as a state has, which is compared with those of words.
+    """
+
+    name: ClassVar[str] = "context"
+    names_tokens: ClassVar[bool] = True
+    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_spans)
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        at_least(1, "size", self.size)
+
+    def build(
+        self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
+    ) -> ContextHeadModule:
+        read = width or trunk.width
+        return ContextHeadModule(read, self._size(read), trunk.embed.vocab)
+
+    def products(self, trunk: Trunk, width: int | None = None) -> int:
+        read = width or trunk.width
+        return read * read + (read + 1) * self._size(read)
+
+    def _size(self, width: int) -> int:
+        return self.size or width // 2
+
 
 BASE = TrunkWithHeads(
     trunk=Trunk(

@@ -2,19 +2,78 @@
 learns from a teacher. Predictions are the mean of those of both tokens.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from regard.ground.errors import BadInput
 from regard.images.processor import ImageProcessor
-from regard.models.facts import change
+from regard.models.facts import at_least, change
 from regard.models.formats import Architectures, HFHead, LabelCount
-from regard.models.formats.vit import CONFIG, HF_HEADS, HF_LAYERS, DeiTFormat
-from regard.models.heads import DistilledLabelHead
+from regard.models.heads import AnyHead, Inputs, LabelHead, read_rows
 from regard.models.paper import Paper
 from regard.models.papers import vit
 from regard.models.pools import FirstTokens
+from regard.models.trunk import Trunk
 from regard.weights import WeightMap
+
+
+class SeveralHeadsModule(nn.Module):
+    """(count, N, outputs): the logits of ``count`` linear layers, each over its share of the input.
+
+    The model averages them.
+    """
+
+    def __init__(self, width: int, outputs: int, count: int):
+        super().__init__()
+        self.out = nn.ModuleList(nn.Linear(width, outputs) for _ in range(count))
+
+    def forward(self, states_ND: Tensor) -> Tensor:
+        parts = zip(self.out, states_ND.chunk(len(self.out), -1), strict=True)
+        return torch.stack([layer(part_ND) for layer, part_ND in parts])
+
+
+@dataclass(frozen=True)
+class DistilledLabelHead(AnyHead):
+    """Labels of whole rows by two linear layers, over the class and the distillation token, whose
+    logits are averaged (Touvron et al., 2020, section 4).
+
+    The second one learns from a teacher: see ``LabelDistillation``.
+    """
+
+    name: ClassVar[str] = LabelHead.name
+    per_row: ClassVar[bool] = True
+    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
+    averages: ClassVar[bool] = True
+    outputs: int
+
+    def __post_init__(self) -> None:
+        at_least(1, "outputs", self.outputs)
+
+    def build(
+        self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
+    ) -> SeveralHeadsModule:
+        if width != 2 * trunk.width:
+            raise BadInput("pool: a distilled label head reads two tokens, the pool FirstTokens(2)")
+        return SeveralHeadsModule(trunk.width, self.outputs, 2)
+
+    def products(self, trunk: Trunk, width: int | None = None) -> int:
+        return (width or trunk.width) * self.outputs
+
 
 BASE = change(vit.BASE, prefix_tokens=2)
 SMALL = change(vit.SMALL, prefix_tokens=2)
 TINY = change(vit.TINY, prefix_tokens=2)
+
+
+class DeiTFormat(vit.ViTFormat):
+    """There are two tokens before the patches."""
+
+    names = vit.HF_NAMES | {"prefix": "embeddings.{cls_token,distillation_token}"}
+
 
 # The format of Hugging Face: config.json ↔ facts, heads, and names of tensors ↔ ours.
 DISTILLED = HFHead(
@@ -31,8 +90,8 @@ HF = DeiTFormat(
     name="DeiT",
     model_type="deit",
     defaults=change(BASE, eps=1e-12),
-    config_map=(*CONFIG, ARCHITECTURES),
-    weights=WeightMap(HF_LAYERS, prefix="deit.", unprefixed=HF_HEADS),
+    config_map=(*vit.CONFIG, ARCHITECTURES),
+    weights=WeightMap(vit.HF_LAYERS, prefix="deit.", unprefixed=vit.HF_HEADS),
     tokenizer=ImageProcessor.load,
 )
 
@@ -45,6 +104,10 @@ PAPER = Paper(
     tokenizer=ImageProcessor.name,
     sizes={"base": BASE, "small": SMALL, "tiny": TINY},
     published={"base": 87_000_000, "small": 22_000_000, "tiny": 6_000_000},
+    heads=(
+        vit.LABEL,
+        DISTILLED,
+    ),
     formats={"hf": HF},
     kinds=(DistilledLabelHead,),
 )

@@ -59,6 +59,7 @@ TOKEN_LABEL = HFHead(
     TokenLabelHead(2, dropout=0.1),
     tensors="classifier.",
     config_map=(Key("dropout", "dropout"), bert.LABELS),
+    from_stack=bert.STACK_DROPOUT,
     unless="pre_classifier.",
 )
 ARCHITECTURES = Architectures(
@@ -117,5 +118,12 @@ PAPER = Paper(
     pretraining={"masked-lm": {"weight": 2.0}, "distillation": {"weight": 5.0, "cosine": 1.0}},
     sizes={"base": BASE},
     published={"base": 66_000_000},
+    heads=(
+        MLM,
+        SPAN,
+        LABEL,
+        TOKEN_LABEL,
+        CHOICE,
+    ),
     formats={"hf": HF},
 )

@@ -7,20 +7,166 @@ The small size has factorised embeddings; so has every generator. Heads of rows 
 through a dense layer with GELU.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.ground.batch import PackedTokens
+from regard.ground.errors import BadInput
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.facts import change, values_named
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
 from regard.models.formats.config_map import ACTIVATIONS, Config, ConfigRow, Names
-from regard.models.heads import ChoiceHead, LabelHead, MLMHead, ReplacedTokenHead
+from regard.models.heads import ChoiceHead, LabelHead, LinearHead, MLMHead
 from regard.models.paper import Paper
 from regard.models.papers import bert
 from regard.models.pools import FirstToken
+from regard.models.trunk import Trunk
+from regard.models.trunk_with_heads import (
+    NO_POSITIONS,
+    Outputs,
+    TrunkWithHeads,
+    TrunkWithHeadsModule,
+)
 from regard.text.families.wordpiece import WordPiece
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Alias, Rule, WeightMap
+
+
+@dataclass(frozen=True)
+class ReplacedTokenHead(LinearHead):
+    """Whether a token was replaced by another (Clark et al., 2020): one logit."""
+
+    name: ClassVar[str] = "replaced_token"
+    outputs: ClassVar[int] = 1  # type: ignore[misc]
+    dense: str | None = "gelu"
+
+
+GENERATOR_HEAD, DISCRIMINATOR_HEAD = "mlm", "replaced_token"
+
+
+class JointModule(nn.Module):
+    """The generator fills masked tokens, and the discriminator reads what it wrote.
+
+    Both share the vectors of tokens, positions and segments and the norm of their sum.
+    """
+
+    def __init__(
+        self,
+        generator: TrunkWithHeadsModule,
+        discriminator: TrunkWithHeadsModule,
+        temperature: float,
+        *,
+        tied: bool,
+    ):
+        super().__init__()
+        self.discriminator, self.generator = discriminator, generator
+        self.temperature = temperature
+        for name in ("token", "position", "segment", "norm"):
+            setattr(generator.trunk.embed, name, getattr(discriminator.trunk.embed, name))
+        if tied:
+            head: nn.Module = generator.heads[GENERATOR_HEAD]
+            head.out.weight = discriminator.trunk.embed.token.weight  # type: ignore[union-attr]
+
+    @property
+    def main(self) -> TrunkWithHeadsModule:
+        """The model for which the other one is trained."""
+        return self.discriminator
+
+    def forward(
+        self,
+        inputs: PackedTokens,
+        *,
+        positions: Mapping[str, Tensor],
+        tape: NullTape = NULL_TAPE,
+    ) -> Outputs:
+        """The outputs of the discriminator, the logits of the generator, and the tokens sampled.
+
+        ``positions`` of the head of the discriminator say for each token which of the generator's
+        samples replaces it; -1: none.
+        """
+        masked = {GENERATOR_HEAD: positions[GENERATOR_HEAD]}
+        generated = self.generator(inputs, positions=masked, tape=tape.under("generator"))
+        sampled_N = sample(generated.by_head[GENERATOR_HEAD], self.temperature)
+        number_T = positions[DISCRIMINATOR_HEAD]
+        tokens_T = torch.where(
+            number_T < 0, inputs.tokens_T, F.pad(sampled_N, (1, 0))[number_T + 1]
+        )
+        others = {
+            head: at
+            for head, at in positions.items()
+            if head not in (GENERATOR_HEAD, DISCRIMINATOR_HEAD)
+        }
+        outputs = self.discriminator(
+            replace(inputs, tokens_T=tokens_T), positions=others, tape=tape.under("discriminator")
+        )
+        by_head = {**outputs.by_head, **generated.by_head}
+        return outputs._replace(by_head=by_head, tokens_T=tokens_T)
+
+
+@torch.no_grad()
+def sample(logits_NV: Tensor, temperature: float = 1.0) -> Tensor:
+    """A token from each softmax: the largest logit after Gumbel noise. It has no gradient."""
+    scaled_NV = logits_NV.float() / temperature
+    return (scaled_NV - (-torch.rand_like(scaled_NV).log()).log()).argmax(-1)
+
+
+@dataclass(frozen=True)
+class Joint:
+    """A generator that replaces tokens and a discriminator that detects them.
+
+    They share the vectors of tokens, positions and segments; the generator samples with a softmax
+    of this ``temperature``.
+    """
+
+    in_rectangles: ClassVar[bool] = False
+    discriminator: TrunkWithHeads
+    generator: TrunkWithHeads
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        one, other = (model.trunk for model in (self.discriminator, self.generator))
+        if one.token_width != other.token_width:
+            raise BadInput("embedding_size: a generator and its discriminator share token vectors")
+
+    @property
+    def trunk(self) -> Trunk:
+        """That of the discriminator."""
+        return self.discriminator.trunk
+
+    @property
+    def eager(self) -> bool:
+        """Whether they are neither compiled nor captured."""
+        return self.discriminator.eager or self.generator.eager
+
+    def build(self) -> JointModule:
+        """The module of these facts, with new weights."""
+        return JointModule(
+            discriminator=self.discriminator.build(),
+            generator=self.generator.build(),
+            temperature=self.temperature,
+            tied=self.generator.head(GENERATOR_HEAD).tied,
+        )
+
+    def models(self, module: Any) -> dict[str, tuple[TrunkWithHeads, Any]]:
+        """What is saved, by folder."""
+        return {
+            "model": (self.discriminator, module.discriminator),
+            "generator": (self.generator, module.generator),
+        }
+
+    def training_flops(
+        self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int] = NO_POSITIONS
+    ) -> float:
+        """Operations of one step of both."""
+        both = (self.generator, self.discriminator)
+        return sum(one.training_flops(lengths, positions) for one in both)
+
 
 BASE = change(bert.BASE, pool=None)
 SMALL = change(BASE, width=256, heads=4, inner=1_024, embedding_size=128)
@@ -57,17 +203,20 @@ REPLACED_TOKEN = HFHead(
     ReplacedTokenHead(),
     tensors="discriminator_predictions.",
     config_map=(Key("hidden_act", "dense", ACTIVATIONS),),
+    from_stack={"dense": "activation"},
 )
 LABEL = HFHead(
     LabelHead(2, dropout=0.1, dense="gelu"),
     tensors="classifier.dense.",
     config_map=bert.LABEL.config_map,
+    from_stack=bert.STACK_DROPOUT,
     pool=FIRST,
 )
 TOKEN_LABEL = HFHead(
     bert.TOKEN_LABEL.head,
     tensors="classifier.weight",
     config_map=bert.TOKEN_LABEL.config_map,
+    from_stack=bert.STACK_DROPOUT,
     unless="sequence_summary.",
 )
 CHOICE = HFHead(
@@ -92,7 +241,6 @@ ARCHITECTURES = Architectures(
         "ElectraForMultipleChoice": (CHOICE,),
     }
 )
-
 # Names of tensors: those of Hugging Face ↔ ours. A rule applies if the model has the tensor.
 TRUNK = (*bert.TRUNK, Rule("embeddings_project.*", "trunk.embed.projection.*"))
 HEADS = (
@@ -139,6 +287,14 @@ PAPER = Paper(
         "large-generator": LARGE_GENERATOR,
     },
     published={"small": 14_000_000, "base": 110_000_000, "large": 335_000_000},
+    heads=(
+        MLM,
+        REPLACED_TOKEN,
+        bert.SPAN,
+        LABEL,
+        TOKEN_LABEL,
+        CHOICE,
+    ),
     formats={"hf": HF},
     kinds=(ReplacedTokenHead,),
 )

@@ -4,13 +4,173 @@ share word vectors and softmax, and are trained jointly. Its three layers, mixed
 are features for other models.
 """
 
-from regard.models.bilm import BiLMStack
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from regard.ground.layout import Layout
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.characters import Characters
-from regard.models.facts import change
-from regard.models.heads import BiLMHead
+from regard.models.embedding import AnyEmbedding
+from regard.models.facts import above_zero, at_least, change, share
+from regard.models.heads import AnyHead, VocabularyLinear
 from regard.models.paper import Paper
+from regard.models.stack import AnyStack, Products
 from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
+from regard.parts.attention import EncoderOutput
+from regard.parts.dropout import Dropout
+from regard.parts.recurrent.projected_lstm import ProjectedBiLSTM, State
+from regard.parts.recurrent.rnn import without_autocast
+
+
+class BiLMModule(nn.Module):
+    """A forward and a backward language model over the same word vectors.
+
+    A state is [forward; backward]; that of layer 0 is the word vector twice. With ``residual``,
+    layers from the second on add to their input. Dropout falls on the input of every layer and on
+    the last states.
+
+    Where tokens come in pairs, (T, 2, …), the directions read a text each, from its beginning: the
+    second is the text of the backward one, in the order in which it reads.
+    """
+
+    attends = capturable = False
+
+    def __init__(
+        self,
+        embed: nn.Module,
+        layers: Iterable[ProjectedBiLSTM],
+        *,
+        residual: bool = True,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.embed: Any = embed
+        self.blocks = nn.ModuleList(layers)
+        self.residual = residual
+        self.dropout = Dropout(dropout)
+
+    def new_state(self, rows: int) -> tuple[State, ...]:
+        """The state of rows of which nothing is read."""
+        return tuple(cast(ProjectedBiLSTM, layer).new_state(rows) for layer in self.blocks)
+
+    def forward(
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        *,
+        state: tuple[State, ...] | None = None,
+        tape: NullTape = NULL_TAPE,
+    ) -> EncoderOutput:
+        """A state for every word; ``state`` is that after the rows before these."""
+        in_pairs = tokens_T.ndim == 2 + len(self.embed.ids_per_token)
+        x_TD = tape("embed.output", self._vectors(tokens_T, layout, in_pairs=in_pairs))
+        ends = []
+        with without_autocast(x_TD):
+            for number, layer in enumerate(self.blocks):
+                given_TD = self.dropout(x_TD)
+                before = None if state is None else state[number]
+                states_TD, end = layer(given_TD, layout, before, in_reading_order=in_pairs)
+                x_TD = given_TD + states_TD if number and self.residual else states_TD
+                x_TD = tape.under("blocks").under(number)("output", x_TD)
+                ends.append(end)
+        states_TD = tape("output", self.dropout(x_TD))
+        return EncoderOutput(states_TD, layout, state=tuple(ends))
+
+    def _vectors(self, tokens_T: Tensor, layout: Layout, *, in_pairs: bool) -> Tensor:
+        """The word vector that each direction reads, side by side."""
+        vectors_TD = self.embed(tokens_T.flatten(0, 1) if in_pairs else tokens_T, layout)
+        vectors_TD = vectors_TD.to(next(self.blocks.parameters()).dtype)
+        if in_pairs:
+            return vectors_TD.view(len(tokens_T), -1)
+        return torch.cat([vectors_TD, vectors_TD], dim=-1)
+
+
+@dataclass(frozen=True)
+class BiLMStack(AnyStack):
+    """N LSTM layers in each direction, whose states of ``cells`` are projected to ``width``.
+
+    Both directions read the same word vectors, and the state of a word is [forward; backward]
+    (Peters et al., 2018). Memory and projections are clipped to ±``cell_clip`` and
+    ±``projection_clip``; None does not clip. ``residual``: from the second layer on. ``dropout``
+    falls on the input of every layer and on the last states.
+    """
+
+    eager: ClassVar[bool] = True
+    carries_state: ClassVar[bool] = True
+    two_directions: ClassVar[bool] = True
+    width: int
+    cells: int
+    depth: int = 2
+    cell_clip: float | None = 3.0
+    projection_clip: float | None = 3.0
+    residual: bool = True
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("width", "cells", "depth"):
+            at_least(1, name, getattr(self, name))
+        for name in ("cell_clip", "projection_clip"):
+            above_zero(name, getattr(self, name))
+        share("dropout", self.dropout)
+
+    @property
+    def output_width(self) -> int:
+        return 2 * self.width
+
+    @property
+    def state_widths(self) -> tuple[int, ...]:
+        return (self.output_width,) * (1 + self.depth)
+
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> BiLMModule:
+        clips = {"cell_clip": self.cell_clip, "projection_clip": self.projection_clip}
+        layers = [
+            ProjectedBiLSTM(self.width, self.width, self.cells, **clips) for _ in range(self.depth)
+        ]
+        vectors = embed.build(self.input_width, 0.0)
+        return BiLMModule(vectors, layers, residual=self.residual, dropout=self.dropout)
+
+    def products(self, source: AnyStack | None = None) -> Products:
+        layer = 2 * self.width * 4 * self.cells + self.cells * self.width
+        return Products(2 * self.depth * layer)
+
+
+class BiLMHeadModule(nn.Module):
+    """Logits (T, 2, words) of both directions, by one vector for each word."""
+
+    def __init__(self, width: int, words: int):
+        super().__init__()
+        self.out = VocabularyLinear(width, words)
+        nn.init.normal_(self.out.weight, std=width**-0.5)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, states_TD: Tensor) -> Tensor:
+        return self.out(states_TD.unflatten(-1, (2, -1)))
+
+
+@dataclass(frozen=True)
+class BiLMHead(AnyHead):
+    """The next word from the forward half of a state, and the one before from the backward half.
+
+    Both directions share the vectors of ``words`` words (Peters et al., 2018).
+    """
+
+    name: ClassVar[str] = "bilm"
+    words: int = 793_471
+
+    def __post_init__(self) -> None:
+        at_least(1, "words", self.words)
+
+    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None) -> BiLMHeadModule:
+        return BiLMHeadModule((width or trunk.width) // 2, self.words)
+
+    def products(self, trunk: Trunk, width: int | None = None) -> int:
+        return (width or trunk.width) * self.words
+
 
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1_024))
 ORIGINAL = TrunkWithHeads(

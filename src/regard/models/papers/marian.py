@@ -4,12 +4,212 @@ Against Vaswani et al.: sines before cosines, swish, and a bias on every logit. 
 translators (Tiedemann and Thottingal, 2020) are published as Hugging Face's ``MarianMTModel``.
 """
 
-from regard.models.facts import change
-from regard.models.formats.marian import HF
-from regard.models.paper import Paper
-from regard.models.papers.transformer import BASE as VASWANI
+import json
+from pathlib import Path
+from typing import Any, ClassVar
 
-BASE = change(VASWANI, vocab=58_101, halves=True, activation="swish", head_bias=True)
+import torch
+from torch import Tensor
+
+from regard.ground.checks import is_whole
+from regard.ground.errors import BadInput
+from regard.models.embedding import Sinusoid
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.facts import change, values_named
+from regard.models.formats.config_map import (
+    ACTIVATIONS,
+    Config,
+    ConfigRow,
+    Constant,
+    Key,
+    Names,
+    Presence,
+    UnreadKey,
+)
+from regard.models.formats.hf_format import HFExtras, HFFormat
+from regard.models.paper import Paper
+from regard.models.tokens import Tokens
+from regard.models.transformer import Stack
+from regard.models.trunk import Trunk
+from regard.parts.attend import causal
+from regard.parts.relative_score import sinusoid
+from regard.text.tokenizers.list import Tokenizer
+from regard.text.tokenizers.marian import SOURCE, TARGET, VOCAB, MarianTokenizer
+from regard.weights import Alias, Derived, Join, Passthrough, Reshape, Rule, WeightMap
+
+LONGEST = 512  # max_length of folders made here, as those of OPUS-MT have
+SHARE, TIE = "share_encoder_decoder_embeddings", "tie_word_embeddings"
+BIAS = "final_logits_bias"
+TOKENS = Tokens(vocab=58_101, position=Sinusoid(halves=True))
+ENCODER = Stack(width=1_024, depth=12, heads=16, inner=4_096, activation="gelu")
+DECODER = change(ENCODER, mask=causal, cross=True)
+EMPTY = EncoderDecoder(Trunk(TOKENS, ENCODER), Trunk(TOKENS, DECODER))  # an empty config.json
+BASE = change(
+    EMPTY,
+    width=512,
+    depth=6,
+    heads=8,
+    inner=2_048,
+    activation="swish",
+    dropout=0.1,
+    scaled=True,
+    tie="all",
+    head_bias=True,
+)
+IDS = {"pad_token_id": 58_100, "decoder_start_token_id": 58_100, "eos_token_id": 0}
+
+
+class Ties(ConfigRow):
+    """Which embeddings are tied, in two keys."""
+
+    key = f"{SHARE}, {TIE}"
+    ties: ClassVar = {"all": (True, True), "target": (False, True), "none": (False, False)}
+
+    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+        share, tie = config.get(SHARE, True), config.get(TIE, True)
+        if not isinstance(share, bool) or not isinstance(tie, bool):
+            raise BadInput(f"{SHARE} and {TIE} are true or false, not {share!r} and {tie!r}")
+        source, target = config.get("vocab_size", TOKENS.vocab), config.get("decoder_vocab_size")
+        if share and target not in (None, source):
+            raise BadInput(f"{SHARE}: embeddings of {source!r} and {target!r} tokens")
+        return {"tie": next(name for name, keys in self.ties.items() if keys == (share & tie, tie))}
+
+    def write(self, facts: Any) -> dict[str, Any]:
+        return {
+            key: value
+            for tie in values_named(facts, "tie")
+            for key, value in zip((SHARE, TIE), self.ties[tie], strict=True)
+        }
+
+
+CONFIG = (
+    Key("vocab_size", "source.vocab"),
+    Key("decoder_vocab_size", "target.vocab", fallback="vocab_size"),
+    Key("d_model", "width"),
+    Key("encoder_layers", "source.depth"),
+    Key("encoder_attention_heads", "source.heads"),
+    Key("encoder_ffn_dim", "source.inner"),
+    Key("decoder_layers", "target.depth"),
+    Key("decoder_attention_heads", "target.heads"),
+    Key("decoder_ffn_dim", "target.inner"),
+    Key("activation_function", "activation", ACTIVATIONS),
+    Key("dropout", "dropout"),
+    Key("attention_dropout", "attention_dropout"),
+    Key("activation_dropout", "inner_dropout"),
+    Key("scale_embedding", "scaled"),
+    Ties(),
+    Presence(BIAS, "head_bias"),
+    UnreadKey("architectures", ["MarianMTModel"]),
+    Constant("is_encoder_decoder", True),
+    Constant("is_decoder", False),
+    Constant("static_position_embeddings", True),
+    Constant("normalize_before", False),
+    Constant("normalize_embedding", False),
+    Constant("add_final_layer_norm", False),
+    Constant("encoder_layerdrop", 0),
+    Constant("decoder_layerdrop", 0),
+    Constant("pruned_heads", {}),
+    Constant("quantization_config", None),
+)
+
+
+def layer(theirs: str, ours: str) -> tuple[Rule, ...]:
+    """What a layer of the encoder and one of the decoder have in common."""
+    return (
+        Rule(theirs + "self_attn.{q,k,v}_proj.*", ours + "attention.qkv.*", (Join((1, 1, 1)),)),
+        Rule(theirs + "self_attn.out_proj.*", ours + "attention.o.*"),
+        Rule(theirs + "self_attn_layer_norm.*", ours + "attention_residual.norm.*"),
+        Rule(theirs + "fc1.*", ours + "mlp.up.*"),
+        Rule(theirs + "fc2.*", ours + "mlp.down.*"),
+        Rule(theirs + "final_layer_norm.*", ours + "mlp_residual.norm.*"),
+    )
+
+
+def sinusoids(shape: torch.Size) -> Tensor:
+    """The table of positions of that shape."""
+    length, width = shape if len(shape) == 2 else (0, 0)
+    return sinusoid(torch.arange(length), width, halves=True)
+
+
+CROSS, OURS = "decoder.layers.{i}.encoder_attn", "target.blocks.{i}.cross"
+WEIGHTS = WeightMap(
+    (
+        Rule("{encoder,decoder}.embed_tokens.weight", "{source,target}.embed.token.weight"),
+        Rule("shared.weight", "source.embed.token.weight"),  # if the target has none of its own
+        Alias("encoder.embed_tokens.weight", "source.embed.token.weight"),
+        Alias("decoder.embed_tokens.weight", "source.embed.token.weight"),
+        Passthrough("shared.weight"),  # there, but tied to nothing, if only words are not tied
+        *layer("encoder.layers.{i}.", "source.blocks.{i}."),
+        *layer("decoder.layers.{i}.", "target.blocks.{i}."),
+        Rule(CROSS + ".q_proj.*", OURS + ".q.*"),
+        Rule(CROSS + ".{k,v}_proj.*", OURS + ".kv.*", (Join((1, 1)),)),
+        Rule(CROSS + ".out_proj.*", OURS + ".o.*"),
+        Rule(CROSS + "_layer_norm.*", OURS + "_residual.norm.*"),
+        Derived("{encoder,decoder}.embed_positions.weight", sinusoids),
+    ),
+    prefix="model.",
+    unprefixed=(
+        Rule("lm_head.weight", "head.weight"),
+        Alias("lm_head.weight", "target.embed.token.weight"),
+        Alias("lm_head.weight", "source.embed.token.weight"),
+        Rule(BIAS, "head.bias", (Reshape((1, -1), (-1,)),)),
+    ),
+)
+
+
+class MarianFormat(HFFormat):
+    """Folders whose special tokens are named by config.json."""
+
+    def load_tokenizer(self, folder: Path, config: Config) -> Tokenizer | None:
+        if not any((folder / name).exists() for name in (SOURCE, TARGET, VOCAB)):
+            return None
+        given = {**IDS, **config}
+        begin, end = given["decoder_start_token_id"], given["eos_token_id"]
+        if not is_whole(begin):
+            raise BadInput(f"{folder}: decoder_start_token_id is {begin!r}, not an id")
+        tokenizer = MarianTokenizer.load(folder, begin)
+        if end not in ((eos := tokenizer.target.eos), [eos]):
+            raise BadInput(f"{folder}: eos_token_id is {end!r}, in its vocabulary {eos}")
+        return tokenizer
+
+    def special_ids(self, config: Config) -> dict[str, int]:
+        given = {**IDS, **config}
+        vocab, end = given.get("vocab_size", TOKENS.vocab), given["eos_token_id"]
+        ids = {
+            "pad": given["pad_token_id"],
+            "bos": given["decoder_start_token_id"],
+            "eos": end[0] if isinstance(end, list) and len(end) == 1 else end,
+        }
+        for name, number in ids.items():
+            if not is_whole(number, 0, vocab - 1):
+                raise BadInput(f"config.json: the {name} token is {number!r}, no id of {vocab}")
+        return ids
+
+    def new_extras(self, tokenizer: Tokenizer | None) -> HFExtras:
+        if tokenizer is None or SOURCE not in tokenizer.FILES:
+            kind = "no" if tokenizer is None else f"a {tokenizer.vocabularies[0].kind}"
+            needs = "a Marian folder needs SentencePiece models"
+            raise BadInput(f"{needs}; this translator has {kind} vocabulary")
+        target = tokenizer.vocabularies[-1]
+        ids = {
+            "pad_token_id": target.pad,
+            "eos_token_id": target.eos,
+            "forced_eos_token_id": target.eos,
+            "decoder_start_token_id": target.bos,
+        }
+        limits = {"max_length": LONGEST, "bad_words_ids": [[target.pad]]}
+        generation = json.dumps({**ids, **limits}, indent=1) + "\n"
+        return HFExtras(ids, {"generation_config.json": generation.encode()})
+
+
+HF = MarianFormat(
+    name="Marian",
+    model_type="marian",
+    defaults=EMPTY,
+    config_map=CONFIG,
+    weights=WEIGHTS,
+    tokenizer=MarianTokenizer.load,
+)
 
 PAPER = Paper(
     name="Marian",

@@ -61,17 +61,20 @@ LABEL = HFHead(
     LabelHead(2, dropout=0.1, dense="tanh"),
     tensors="classifier.dense.",
     config_map=bert.LABEL.config_map,
+    from_stack=bert.STACK_DROPOUT,
     pool=FirstToken(dense=False),
 )
 TOKEN_LABEL = HFHead(
     bert.TOKEN_LABEL.head,
     tensors="classifier.weight",
     config_map=bert.TOKEN_LABEL.config_map,
+    from_stack=bert.STACK_DROPOUT,
 )
 CHOICE = HFHead(
     bert.CHOICE.head,
     tensors="classifier.weight",
     config_map=(Key("hidden_dropout_prob", "dropout"),),
+    from_stack=bert.STACK_DROPOUT,
 )
 ARCHITECTURES = Architectures(
     {
@@ -115,5 +118,12 @@ PAPER = Paper(
     pretraining={"masked-lm": {}},
     sizes={"base": BASE, "large": LARGE},
     published={"base": 125_000_000, "large": 355_000_000},
+    heads=(
+        MLM,
+        bert.SPAN,
+        LABEL,
+        TOKEN_LABEL,
+        CHOICE,
+    ),
     formats={"hf": HF},
 )

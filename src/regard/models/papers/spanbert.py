@@ -5,18 +5,85 @@ Its published folders are BERT's, and are read as such. The head of the boundary
 ``transformers`` does not have, is written beside them.
 """
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from regard.models.facts import change
 from regard.models.formats import Architectures, HFHead, UnreadKey
-from regard.models.heads import SpanBoundaryHead
+from regard.models.heads import AnyHead, Inputs, read_spans, tie
 from regard.models.paper import PAPER_KEY, Paper
 from regard.models.papers import bert
+from regard.models.trunk import Trunk
 from regard.weights import Alias, Rule
+
+
+class SpanBoundaryHeadModule(nn.Module):
+    """Two dense layers, each with GELU and norm, and a vector for each token of the vocabulary.
+
+    ``positions``: how many places in a span have vectors, and the size of these.
+    """
+
+    def __init__(self, width: int, size: int, vocab: int, positions: tuple[int, int], eps: float):
+        super().__init__()
+        self.position = nn.Embedding(*positions)
+        inputs = 2 * width + positions[1]
+        self.dense = nn.ModuleList([nn.Linear(inputs, width), nn.Linear(width, size)])
+        self.norm = nn.ModuleList([nn.LayerNorm(width, eps=eps), nn.LayerNorm(size, eps=eps)])
+        self.out = nn.Linear(size, vocab)
+
+    def forward(self, states_TD: Tensor, positions_3N: Tensor) -> Tensor:
+        """Logits of tokens whose spans have a token before and after them."""
+        before_N, after_N, at_N = positions_3N
+        place_N = (at_N - before_N - 1).clamp(0, self.position.num_embeddings - 1)
+        parts = (states_TD[before_N], states_TD[after_N], self.position(place_N))
+        x_ND = torch.cat([part.to(states_TD.dtype) for part in parts], -1)
+        for dense, norm in zip(self.dense, self.norm, strict=True):
+            x_ND = norm(F.gelu(dense(x_ND)))
+        return self.out(x_ND)
+
+
+@dataclass(frozen=True)
+class SpanBoundaryHead(AnyHead):
+    """A token of a span, from the states of the two tokens around it (Joshi et al., 2019).
+
+    Two dense layers with GELU and norm over [x_{s-1}; x_{e+1}; p_{i-s+1}] and token vectors, by
+    default those of the embedding (``tied``).
+    """
+
+    name: ClassVar[str] = "span_boundary"
+    names_tokens: ClassVar[bool] = True
+    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_spans)
+    positions: ClassVar[int] = 20  # of tokens in a span
+    position_size: ClassVar[int] = 200
+    tied: bool = True
+
+    def build(
+        self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
+    ) -> SpanBoundaryHeadModule:
+        module = SpanBoundaryHeadModule(
+            width or trunk.width,
+            trunk.token_width,
+            trunk.embed.vocab,
+            (self.positions, self.position_size),
+            trunk.stack.eps,
+        )
+        if self.tied:
+            tie(module.out, tokens)
+        return module
+
+    def products(self, trunk: Trunk, width: int | None = None) -> int:
+        read = width or trunk.width
+        first = read * (2 * read + self.position_size)
+        return first + trunk.token_width * (read + trunk.embed.vocab)
+
 
 BASE = change(bert.BASE, vocab=28_996)
 LARGE = change(bert.LARGE, vocab=28_996)
-
 # The format of Hugging Face: BERT's, with the name of this paper.
 CONFIG = (*bert.CONFIG, UnreadKey(PAPER_KEY, "spanbert"))
 SPAN_BOUNDARY = HFHead(SpanBoundaryHead(), tensors="span_boundary.")
@@ -44,6 +111,10 @@ PAPER = Paper(
     pretraining={"span-boundary": {}},
     sizes={"base": BASE, "large": LARGE},
     published={"base": 110_000_000, "large": 340_000_000},
+    heads=(
+        *bert.PAPER.heads,
+        SPAN_BOUNDARY,
+    ),
     formats={"hf": HF},
     kinds=(SpanBoundaryHead,),
 )

@@ -6,8 +6,8 @@ An encoder that sees everyone, a decoder that sees what it has written and looks
 from regard.models.embedding import Sinusoid
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.facts import change
-from regard.models.formats.marian import HF
 from regard.models.paper import Paper
+from regard.models.papers.marian import HF
 from regard.models.tokens import Tokens
 from regard.models.transformer import Stack
 from regard.models.trunk import Trunk

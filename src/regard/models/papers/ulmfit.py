@@ -6,11 +6,112 @@ Three settings of the optimiser keep it from forgetting: ``layer_decay``, ``unfr
 schedule "slanted".
 """
 
-from regard.models.facts import change
-from regard.models.heads import NormedLabelHead
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.ground.errors import BadInput
+from regard.ground.layout import Layout
+from regard.models.facts import at_least, change, share
+from regard.models.heads import AnyHead, Inputs, LabelHead, PaperHead, read_rows_and_layout
 from regard.models.paper import Paper
 from regard.models.papers import awd_lstm
 from regard.models.pools import ConcatPool
+from regard.models.trunk import Trunk
+from regard.parts.dropout import Dropout
+
+
+class RowBatchNorm(nn.Module):
+    """Each number of a row, by its mean and variance over the rows of a batch that have tokens.
+
+    Outside training, and where its weights are frozen, it uses running means of both, which are
+    saved with the weights.
+    """
+
+    def __init__(self, width: int, *, eps: float = 1e-5, momentum: float = 0.1):
+        super().__init__()
+        self.eps, self.momentum = eps, momentum
+        self.weight, self.bias = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+        self.running_mean: Tensor
+        self.running_var: Tensor
+        self.register_buffer("running_mean", torch.zeros(width))
+        self.register_buffer("running_var", torch.ones(width))
+
+    def forward(self, x_BD: Tensor, layout: Layout) -> Tensor:
+        own = self.training and self.weight.requires_grad
+        mean_D, variance_D = self._measure(x_BD, layout) if own else self._running
+        scale_D = self.weight.float() * (variance_D + self.eps).rsqrt()
+        return ((x_BD.float() - mean_D) * scale_D + self.bias.float()).to(x_BD.dtype)
+
+    @property
+    def _running(self) -> tuple[Tensor, Tensor]:
+        return self.running_mean.float(), self.running_var.float()
+
+    def _measure(self, x_BD: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+        """Those of this batch, which the running means follow."""
+        x_BD, real_B1 = x_BD.float(), ~layout.empty_B[:, None]
+        count = real_B1.sum().clamp(min=1)
+        mean_D = (x_BD * real_B1).sum(0) / count
+        variance_D = ((x_BD - mean_D).square() * real_B1).sum(0) / count
+        with torch.no_grad():
+            unbiased_D = variance_D * count / (count - 1).clamp(min=1)
+            self.running_mean.lerp_(mean_D, self.momentum)
+            self.running_var.lerp_(unbiased_D, self.momentum)
+        return mean_D, variance_D
+
+
+class NormedHeadModule(nn.Module):
+    """Two linear layers with ReLU between them; batch norm and dropout before each."""
+
+    def __init__(self, width: int, hidden: int, outputs: int, dropout: tuple[float, float]):
+        super().__init__()
+        self.norms = nn.ModuleList([RowBatchNorm(width), RowBatchNorm(hidden)])
+        self.dense_dropout, self.dropout = map(Dropout, dropout)
+        self.dense = nn.Linear(width, hidden)
+        self.out = nn.Linear(hidden, outputs)
+
+    def forward(self, pooled_BD: Tensor, layout: Layout) -> Tensor:
+        dense_norm, out_norm = self.norms
+        hidden_BD = F.relu(self.dense(self.dense_dropout(dense_norm(pooled_BD, layout))))
+        return self.out(self.dropout(out_norm(hidden_BD, layout)))
+
+
+@dataclass(frozen=True)
+class NormedLabelHead(AnyHead):
+    """Labels, or numbers, of whole rows by two linear layers, with ReLU between them.
+
+    Batch norm and dropout fall on the input of each (Howard & Ruder, 2018, section 3.3);
+    ``rates`` are those of dropout, ``hidden`` is the size between the layers.
+    """
+
+    name: ClassVar[str] = LabelHead.name
+    per_row: ClassVar[bool] = True
+    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows_and_layout)
+    eager: ClassVar[bool] = True
+    outputs: int
+    hidden: int = 50
+    rates: tuple[float, float] = (0.4, 0.1)
+
+    def __post_init__(self) -> None:
+        for name in ("outputs", "hidden"):
+            at_least(1, name, getattr(self, name))
+        if len(self.rates) != 2:
+            raise BadInput(f"rates: {self.rates} are not those of two layers")
+        for rate in self.rates:
+            share("rates", rate)
+
+    def build(
+        self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
+    ) -> NormedHeadModule:
+        return NormedHeadModule(width or trunk.width, self.hidden, self.outputs, self.rates)
+
+    def products(self, trunk: Trunk, width: int | None = None) -> int:
+        return self.hidden * ((width or trunk.width) + self.outputs)
+
 
 BASE = change(
     awd_lstm.WIKITEXT_2,
@@ -29,7 +130,6 @@ PAPER = Paper(
     tokenizer=awd_lstm.PAPER.tokenizer,
     pretraining={"causal-lm": {"rows": "streams", "ar": 2.0, "tar": 1.0}},
     sizes={"base": BASE},
-    heads=(awd_lstm.HEAD, NormedLabelHead(2)),
-    pool=ConcatPool(),
+    heads=(*awd_lstm.PAPER.heads, PaperHead(NormedLabelHead(2), pool=ConcatPool())),
     kinds=(NormedLabelHead,),
 )

@@ -5,10 +5,16 @@ The small and tiny sizes are those of DeiT (Touvron et al., 2020, arXiv:2012.128
 after a size is that of the pixels on a side of a patch: 16 unless it is there, 14 for huge.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from regard.ground.errors import BadInput
 from regard.images.processor import ImageProcessor
 from regard.models.facts import change
 from regard.models.formats import Architectures, HFHead, LabelCount
-from regard.models.formats.vit import CONFIG, HF_HEADS, HF_LAYERS, ViTFormat
+from regard.models.formats.config_map import ACTIVATIONS, Config, ConfigRow, Constant, Key, Names
+from regard.models.formats.hf_format import HFFormat
 from regard.models.heads import LabelHead
 from regard.models.paper import Paper
 from regard.models.patches import Patches
@@ -16,7 +22,7 @@ from regard.models.pools import FirstToken
 from regard.models.transformer import Stack
 from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.weights import WeightMap
+from regard.weights import Join, Reshape, Rule, WeightLine, WeightMap
 
 BASE = TrunkWithHeads(
     trunk=Trunk(
@@ -40,6 +46,114 @@ LARGE = change(BASE, width=1_024, depth=24, heads=16, inner=4_096)
 HUGE = change(BASE, width=1_280, depth=32, heads=16, inner=5_120, patch_size=14)
 SMALL = change(BASE, width=384, heads=6, inner=1_536)
 TINY = change(BASE, width=192, heads=3, inner=768)
+
+
+@dataclass(frozen=True)
+class PoolerSize(ConfigRow):
+    """The size of what the pooler gives, which is the width."""
+
+    key: str = "pooler_output_size"
+
+    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+        size, width = config.get(self.key), config.get("hidden_size", 768)
+        if size not in (None, width):
+            raise BadInput(f"{self.key} is {size!r}, and only {width} is known, as hidden_size")
+        return {}
+
+
+class Sides(Key):
+    """The pixels on a side of a square, or height and width, which may be alike."""
+
+    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+        match config.get(self.key):
+            case [height, width]:
+                config = {**config, self.key: height if height == width else (height, width)}
+        return super().read(config, tensors)
+
+
+CONFIG = (
+    Key("hidden_size", "width"),
+    Key("num_hidden_layers", "depth"),
+    Key("num_attention_heads", "heads"),
+    Key("intermediate_size", "inner"),
+    Key("hidden_act", "activation", ACTIVATIONS),
+    Key("hidden_dropout_prob", "stack.dropout"),
+    Key("attention_probs_dropout_prob", "attention_dropout"),
+    Key("drop_path_rate", "drop_path"),  # ViTs of transformers lack it, and ignore it
+    Key("initializer_range", "init_std"),
+    Key("layer_norm_eps", "eps"),
+    Sides("image_size", "image_size"),
+    Sides("patch_size", "patch_size"),
+    Key("num_channels", "channels"),
+    PoolerSize(),
+    Constant("pooler_act", "tanh"),
+    Constant("qkv_bias", True),
+    Constant("pruned_heads", {}),
+    Constant("quantization_config", None),
+)
+LAYER, BLOCK, OURS = "encoder.layer.{i}.", "blocks.{i}.", "trunk.blocks.{i}."
+JOIN = (Join((1, 1, 1)),)
+HF_LAYERS = (
+    Rule(LAYER + "attention.attention.{query,key,value}.*", OURS + "attention.qkv.*", JOIN),
+    Rule(LAYER + "attention.output.dense.*", OURS + "attention.o.*"),
+    Rule(LAYER + "layernorm_before.*", OURS + "attention_residual.norm.*"),
+    Rule(LAYER + "intermediate.dense.*", OURS + "mlp.up.*"),
+    Rule(LAYER + "output.dense.*", OURS + "mlp.down.*"),
+    Rule(LAYER + "layernorm_after.*", OURS + "mlp_residual.norm.*"),
+    Rule("layernorm.*", "trunk.norm.*"),
+    Rule("pooler.dense.*", "pool.dense.*"),
+)
+HF_HEADS = (
+    Rule("classifier.*", "heads.label.out.*"),
+    Rule("{cls,distillation}_classifier.*", "heads.label.out.{0,1}.*"),
+)
+TIMM_LAYERS = (
+    Rule(BLOCK + "attn.qkv.*", OURS + "attention.qkv.*"),
+    Rule(BLOCK + "attn.proj.*", OURS + "attention.o.*"),
+    Rule(BLOCK + "norm1.*", OURS + "attention_residual.norm.*"),
+    Rule(BLOCK + "ls1.gamma", OURS + "attention_residual.layer_scale"),
+    Rule(BLOCK + "mlp.fc1.*", OURS + "mlp.up.*"),
+    Rule(BLOCK + "mlp.fc2.*", OURS + "mlp.down.*"),
+    Rule(BLOCK + "norm2.*", OURS + "mlp_residual.norm.*"),
+    Rule(BLOCK + "ls2.gamma", OURS + "mlp_residual.layer_scale"),
+    Rule("norm_pre.*", "trunk.embed.norm.*"),
+    Rule("norm.*", "trunk.norm.*"),
+)
+TIMM_HEAD = Rule("head.*", "heads.label.out.*")
+DISTILLED_HEAD = Rule("{head,head_dist}.*", "heads.label.out.{0,1}.*")
+HF_NAMES = {
+    "prefix": "embeddings.cls_token",
+    "positions": "embeddings.position_embeddings",
+    "projection": "embeddings.patch_embeddings.projection.",
+}
+TIMM_NAMES = {"prefix": "cls_token", "positions": "pos_embed", "projection": "patch_embed.proj."}
+DISTILLED_NAMES = TIMM_NAMES | {"prefix": "{cls_token,dist_token}"}
+
+
+def embedding_rules(facts: Any, names: Mapping[str, str]) -> tuple[WeightLine, ...]:
+    """The tensors of the embedding, by their names in a file: there they have more axes."""
+    embed, width = facts.trunk.embed, facts.trunk.width
+    patch = (embed.channels, *embed.patch)
+    as_rows = (Reshape((1, -1, width), (-1, width)),)
+    join = Join((1,) * embed.prefix_tokens)
+    flat = (Reshape((width, *patch), (width, -1)),)
+    return (
+        Rule(names["prefix"], "trunk.embed.prefix.weight", (*as_rows, join)),
+        Rule(names["positions"], "trunk.embed.position.weight", as_rows),
+        Rule(names["projection"] + "weight", "trunk.embed.projection.weight", flat),
+        Rule(names["projection"] + "bias", "trunk.embed.projection.bias"),
+    )
+
+
+class ViTFormat(HFFormat):
+    """Shapes of tensors depend on the size of patches."""
+
+    names: ClassVar[Mapping[str, str]] = HF_NAMES
+
+    def weight_map(self, facts: Any) -> WeightMap:
+        lines = (*embedding_rules(facts, self.names), *HF_LAYERS)
+        return WeightMap(lines, prefix=self.weights.prefix, unprefixed=HF_HEADS)
+
 
 # The format of Hugging Face: config.json ↔ facts, heads, and names of tensors ↔ ours.
 LABEL = HFHead(LabelHead(2), "classifier.", (LabelCount("outputs"),), pool=BASE.pool)
@@ -77,6 +191,7 @@ PAPER = Paper(
         "small": 22_000_000,
         "tiny": 5_000_000,
     },
+    heads=(LABEL,),
     formats={"hf": HF},
     kinds=(Patches,),
 )

@@ -8,7 +8,7 @@ here, and one in the paper's code, which is 2 × 4 × width numbers less.
 """
 
 from regard.models.facts import change
-from regard.models.heads import NextTokenHead
+from regard.models.heads import NextTokenHead, PaperHead
 from regard.models.paper import Paper
 from regard.models.rnn import CausalRNNFacts
 from regard.models.tokens import Tokens
@@ -34,5 +34,5 @@ PAPER = Paper(
     tokenizer=WordLevel.name,
     pretraining={"causal-lm": {"rows": "streams"}},
     sizes={"small": SMALL, "medium": MEDIUM, "large": LARGE},
-    heads=(HEAD,),
+    heads=(PaperHead(HEAD),),
 )

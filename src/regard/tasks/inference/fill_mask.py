@@ -12,7 +12,8 @@ from torch import Tensor
 from regard.ground.batch import Ids, PackedTokens, TokenRow
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput, BadItem
-from regard.models.heads import AnyHead, ContextHead, MLMHead
+from regard.models.heads import AnyHead, MLMHead
+from regard.models.papers.context2vec import ContextHead
 from regard.models.trunk_with_heads import TrunkWithHeadsModule
 from regard.tasks.runners.batch_runner import Predictor, finite, in_order
 from regard.tasks.runners.inputs import check_texts

@@ -11,21 +11,21 @@ from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, shown
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.models.formats.hf import PREDICTION_KEYS
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders.hf import PREDICTION_KEYS
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import (
     AnyHead,
-    BiLMHead,
     ChoiceHead,
     LabelHead,
     MLMHead,
     NextTokenHead,
-    PermutationLMHead,
-    ReplacedTokenHead,
     SentencePairHead,
     SpanHead,
     TokenLabelHead,
 )
+from regard.models.papers.electra import ReplacedTokenHead
+from regard.models.papers.elmo import BiLMHead
+from regard.models.papers.xlnet.two_stream import PermutationLMHead
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.parts.linear.convert import in_precision
 from regard.tasks.classify import Classify

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError, model_validator
 from regard.ground.checks import check_number, check_whole, is_whole
 from regard.ground.config import Config
 from regard.ground.errors import BadInput, shown
-from regard.models.formats.hf import GENERATION, GENERATION_KEYS
+from regard.models.folders.hf import GENERATION, GENERATION_KEYS
 from regard.search.beam import Beam
 from regard.search.beam_rules import STEEPEST, Stop
 from regard.search.constraints import Constraints

@@ -15,8 +15,8 @@ from regard.decoding import EAGER, Engine, Prompts
 from regard.ground.batch import BatchLimits, Ids
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, BadItem
-from regard.models.formats.folder import vocabulary_of
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders.folder import vocabulary_of
+from regard.models.folders.loaded_model import LoadedModel
 from regard.search.beam import Beam
 from regard.search.constraints import Constraints
 from regard.search.greedy import Greedy

@@ -1,7 +1,7 @@
 """What runs a model: an encoder with heads, of texts or of images, or a translator."""
 
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.tasks.runners.encoder_model import EncoderModel
 from regard.tasks.runners.generator import Generator

@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders.loaded_model import LoadedModel
 from regard.tasks.runners.batch_runner import BatchRunner
 from regard.text.token_labels import LabelledImage
 

@@ -18,8 +18,8 @@ from regard.decoding import EAGER, Engine
 from regard.ground.batch import Batch, BatchLimits, Ids, SourceTarget, pack
 from regard.ground.errors import BadInput, shown
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.models.formats.folder import vocabularies
-from regard.models.formats.loaded_model import LoadedModel
+from regard.models.folders.folder import vocabularies
+from regard.models.folders.loaded_model import LoadedModel
 from regard.objectives.seq2seq import Seq2Seq
 from regard.parts.linear.convert import products_in_use
 from regard.search.beam import Beam

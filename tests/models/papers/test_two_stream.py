@@ -10,8 +10,8 @@ from regard.ground.batch import PackedTokens
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape
 from regard.models.facts import change
-from regard.models.heads import PermutationLMHead
 from regard.models.papers import xlnet
+from regard.models.papers.xlnet.two_stream import PermutationLMHead
 
 HEAD = PermutationLMHead.name
 ROWS, LENGTH, MEMORY = 2, 8, 3

@@ -15,6 +15,7 @@ from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
 from regard.models.characters import Characters
 from regard.models.facts import change, values_named
+from regard.models.folders.loaded_model import LoadedModel, build_facts, check_depth
 from regard.models.formats.config_map import (
     Config,
     ConfigRow,
@@ -25,7 +26,6 @@ from regard.models.formats.config_map import (
     refuse_loss,
     write_config,
 )
-from regard.models.formats.loaded_model import LoadedModel, build_facts, check_depth
 from regard.models.papers import elmo
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary

@@ -1,6 +1,6 @@
 """Two streams of states with relative positions and segments (XLNet, Yang et al., 2019)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, NamedTuple
@@ -13,6 +13,7 @@ from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of, share
+from regard.models.heads import Inputs, NextTokenHead, read_queries
 from regard.models.stack import AnyStack, AttentionSite, Products
 from regard.models.tokens import Embedding
 from regard.parts.activation import ACTIVATIONS
@@ -332,3 +333,14 @@ class TwoStreamStack(AnyStack):
     def self_attention(self, side: str) -> AttentionSite:
         heads = (self.heads,) * self.depth
         return AttentionSite(side, "self", heads, f"{side}.blocks.{{layer}}.attention")
+
+
+@dataclass(frozen=True)
+class PermutationLMHead(NextTokenHead):
+    """The token at a position, from its query state (Yang et al., 2019); without any predicted
+    positions, from the content states of all tokens.
+    """
+
+    name: ClassVar[str] = "permutation_lm"
+    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_queries)
+    bias: bool = True

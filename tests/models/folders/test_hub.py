@@ -12,7 +12,7 @@ import pytest
 import regard
 from closeness import SCALARS
 from regard import BadInput
-from regard.models.hub import is_hub_id
+from regard.models.folders.hub import is_hub_id
 from small_bert import SENTENCES, model
 from warm import WarmProcess
 
@@ -29,7 +29,7 @@ FETCHED = """
 import warnings
 warnings.simplefilter("error")
 from regard.ground.errors import BadInput
-from regard.models.hub import fetch
+from regard.models.folders.hub import fetch
 try:
     print(fetch({name!r}))
 except BadInput as error:

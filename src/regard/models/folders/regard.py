@@ -10,9 +10,8 @@ from regard.ground.errors import BadInput
 from regard.ground.files import write_files, write_json
 from regard.images.processor import ImageProcessor
 from regard.models.facts import from_json, to_json
-from regard.models.formats import hf
-from regard.models.formats.hf_format import HFExtras
-from regard.models.formats.loaded_model import (
+from regard.models.folders import hf
+from regard.models.folders.loaded_model import (
     CONFIG,
     WEIGHTS,
     LoadedModel,
@@ -20,6 +19,7 @@ from regard.models.formats.loaded_model import (
     check_depth,
     check_tokenizer,
 )
+from regard.models.formats.hf_format import HFExtras
 from regard.models.paper import Paper
 from regard.models.papers import KINDS
 from regard.models.papers import paper as paper_named

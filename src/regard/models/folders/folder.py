@@ -8,8 +8,8 @@ import torch
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, writing
 from regard.ground.lock import is_vacant
-from regard.models.formats import elmo, hf, regard, timm
-from regard.models.formats.loaded_model import CONFIG, LoadedModel
+from regard.models.folders import elmo, hf, regard, timm
+from regard.models.folders.loaded_model import CONFIG, LoadedModel
 from regard.text.tokenizers.ids_only import IdVocabulary, ids_only
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 from regard.text.vocabularies.train_tokenizer import BOS, EOS, PAD

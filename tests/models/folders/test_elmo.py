@@ -8,10 +8,10 @@ import pytest
 
 import regard
 from regard.ground.errors import BadInput
-from regard.models.formats import folder as folders
-from regard.models.formats.loaded_model import LoadedModel
-from regard.models.heads import BiLMHead
+from regard.models.folders import folder as folders
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.papers import elmo
+from regard.models.papers.elmo import BiLMHead
 from small_bert import model as small_bert
 from small_elmo import OPTIONS, write_elmo
 from verb import run

@@ -7,9 +7,8 @@ import torch
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_bytes, read_json, write_files, write_json
-from regard.models.formats import sentence_transformers
-from regard.models.formats.hf_format import HFExtras
-from regard.models.formats.loaded_model import (
+from regard.models.folders import sentence_transformers
+from regard.models.folders.loaded_model import (
     CONFIG,
     WEIGHTS,
     LoadedModel,
@@ -17,6 +16,7 @@ from regard.models.formats.loaded_model import (
     check_depth,
     check_tokenizer,
 )
+from regard.models.formats.hf_format import HFExtras
 from regard.models.papers import paper_of_folder
 from regard.weights.files import load_weights, read_folder, weights_of, write_tensors
 

@@ -16,6 +16,14 @@ from regard.ground.errors import BadInput, shown
 from regard.ground.files import write_json
 from regard.images.processor import RESAMPLING, ImageProcessor
 from regard.models.facts import change, values_named
+from regard.models.folders.loaded_model import (
+    CONFIG,
+    WEIGHTS,
+    LoadedModel,
+    build_facts,
+    check_depth,
+    check_tokenizer,
+)
 from regard.models.formats.config_map import (
     Config,
     ConfigRow,
@@ -26,15 +34,10 @@ from regard.models.formats.config_map import (
     refuse_loss,
     write_config,
 )
-from regard.models.formats.loaded_model import (
-    CONFIG,
-    WEIGHTS,
-    LoadedModel,
-    build_facts,
-    check_depth,
-    check_tokenizer,
-)
-from regard.models.formats.vit import (
+from regard.models.heads import LabelHead
+from regard.models.papers import paper
+from regard.models.papers.deit import DistilledLabelHead
+from regard.models.papers.vit import (
     DISTILLED_HEAD,
     DISTILLED_NAMES,
     TIMM_HEAD,
@@ -43,8 +46,6 @@ from regard.models.formats.vit import (
     Sides,
     embedding_rules,
 )
-from regard.models.heads import DistilledLabelHead, LabelHead
-from regard.models.papers import paper
 from regard.models.pools import FirstToken, FirstTokens, MeanPool
 from regard.text.labels import LabelSet, labels_from_config
 from regard.weights import Extras, WeightMap

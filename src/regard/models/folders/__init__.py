@@ -1,0 +1,1 @@
+"""Folders of models: regard's own, and those of other libraries."""
