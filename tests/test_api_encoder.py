@@ -5,8 +5,9 @@ import torch
 
 from regard.api import Model, load
 from regard.ground.batch import TokenRow
+from regard.ground.edits import without_head
 from regard.ground.errors import BadInput
-from regard.ground.tape import Tape, without_head
+from regard.ground.tape import Tape
 from small_bert import LONGEST, SENTENCES, model, small_bert, vocabulary
 
 LONG = " ".join(SENTENCES)

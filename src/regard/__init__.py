@@ -13,9 +13,10 @@ import regard.ground.machine  # noqa: F401 first: torch reads what is hidden whe
 if TYPE_CHECKING:
     from regard.api import Model, load
     from regard.ground.batch import TokenRow, pack
+    from regard.ground.edits import forced_row, without_head
     from regard.ground.errors import BadInput
     from regard.ground.layout import Layout
-    from regard.ground.tape import Tape, forced_row, without_head
+    from regard.ground.tape import Tape
     from regard.inside.align import AlignmentMethod
     from regard.inside.attention.attention_map import AttentionMap, RolloutMap
     from regard.inside.attention.attention_view import AttentionView

@@ -1,8 +1,9 @@
 import pytest
 import torch
 
+from regard.ground.edits import forced_row, without_head
 from regard.ground.errors import BadInput
-from regard.ground.tape import NULL_TAPE, Tape, forced_row, without_head
+from regard.ground.tape import NULL_TAPE, Tape
 
 
 def test_a_silent_tape_hands_values_through():

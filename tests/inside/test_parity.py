@@ -7,9 +7,9 @@ import torch
 from regard.ground.batch import TokenRow
 from regard.inside import parity
 from regard.models.facts import change, paths
+from regard.models.features import Features
 from regard.models.heads import LabelHead, MLMHead, SentencePairHead
 from regard.models.papers import LINEAGE, bert, elmo, lin, ma
-from regard.models.trunk import Features
 
 SMALL = {"width": 8, "heads": 2, "inner": 8, "depth": 2, "vocab": 20, "embedding": 8}
 

@@ -14,8 +14,8 @@ from regard.ground.errors import BadInput
 from regard.inside.neighbours import word_vectors
 from regard.inside.word_similarity import TOTAL, Analogies, WordPairs, read_word_test
 from regard.models.facts import change
+from regard.models.features import Features
 from regard.models.papers import elmo, lin
-from regard.models.trunk import Features
 from regard.text.tokenizers.characters import CharacterVocabulary
 from regard.text.tokenizers.word_tokenizer import WordTokenizer, WordVocabulary
 from regard.text.vocabularies.lexicon import Lexicon

@@ -16,6 +16,7 @@ from dropout_graph import count_places, marked_dropout
 from regard.ground.batch import PackedTokens, SourceTarget, pack
 from regard.ground.layout import Layout
 from regard.models.facts import change
+from regard.models.features import Features
 from regard.models.heads import (
     ChoiceHead,
     LabelHead,
@@ -60,7 +61,6 @@ from regard.models.papers.spanbert import SpanBoundaryHead
 from regard.models.papers.ulmfit import NormedLabelHead
 from regard.models.papers.xlnet.two_stream import PermutationLMHead
 from regard.models.pools import ConcatPool
-from regard.models.trunk import Features
 
 ROWS, LENGTH, WORDS = 2, 4, 13
 TOKENS = pack([[1, 2, 3, 4], [4, 5, 6, 7]])

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from closeness import VALUES
 from regard import decoding
 from regard.ground.batch import BatchLimits, RectangleLimits, SourceTarget, pack
+from regard.ground.edits import forced_row
 from regard.ground.errors import BadInput
-from regard.ground.tape import NULL_TAPE, Tape, forced_row
+from regard.ground.tape import NULL_TAPE, Tape
 from regard.models.conv import ConvEncoderFacts
 from regard.models.embedding import Learned
 from regard.models.encoder_decoder import EncoderDecoder, EncoderDecoderModule

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 
 from regard.ground.batch import SourceTarget, pack
-from regard.ground.tape import NULL_TAPE, Tape, forced_row, without_head
+from regard.ground.edits import forced_row, without_head
+from regard.ground.tape import NULL_TAPE, Tape
 from regard.models.encoder_decoder import EncoderDecoderModule
 from regard.models.facts import change
 from regard.models.papers.transformer import BASE

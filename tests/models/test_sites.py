@@ -9,11 +9,11 @@ import torch
 from regard.ground.batch import TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
+from regard.models.attention_site import AttentionSite, require_cross_attention
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.facts import change, paths
 from regard.models.papers import LINEAGE, bahdanau, bert, lin, luong, sutskever, transformer
 from regard.models.pools import AttentionPool
-from regard.models.stack import AttentionSite, require_cross_attention
 
 SMALL = {"width": 8, "heads": 2, "inner": 8, "depth": 2, "vocab": 20, "embedding": 8, "cells": 8}
 OWN = {

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from naive import attend as naive_attend
 from naive import scaled_dot
+from regard.ground.edits import without_head
 from regard.ground.layout import Layout
-from regard.ground.tape import Tape, without_head
+from regard.ground.tape import Tape
 from regard.parts.attend import Additive, causal
 from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention, fused_linear
 from regard.parts.relative_score import RelativeDot

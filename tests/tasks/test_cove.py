@@ -8,10 +8,10 @@ import regard
 from regard.ground.batch import pack_rows
 from regard.ground.errors import BadInput
 from regard.models.facts import change
+from regard.models.features import Features
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.papers import cove, gehring, transformer
-from regard.models.trunk import Features
 from regard.text.tokenizers.translation_tokenizer import train_translation_tokenizer
 from regard.text.tokenizers.word_tokenizer import WordPieces
 from small import WORDS

@@ -14,11 +14,11 @@ from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape
 from regard.models.facts import change
+from regard.models.features import Features
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.papers import bert, elmo, lin, taglm
 from regard.models.pools import MeanPool
-from regard.models.trunk import Features
 from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
 from small_words import LSTM, recipe_of, refused, trained
 

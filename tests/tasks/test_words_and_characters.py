@@ -11,10 +11,10 @@ from regard.data.datasets.memory import UnknownWordRows
 from regard.ground.batch import TokenRow, pack_rows
 from regard.ground.tape import Tape
 from regard.models.facts import change
+from regard.models.features import Features
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.papers import elmo, ma
-from regard.models.trunk import Features
 from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
 from small_words import recipe_of, refused, trained
 

@@ -11,9 +11,9 @@ import torch
 from regard.ground.batch import pack
 from regard.ground.errors import BadInput
 from regard.models.facts import change
+from regard.models.features import Features
 from regard.models.heads import LabelHead, MLMHead, SentencePairHead
 from regard.models.papers import bert, elmo, lin, sized
-from regard.models.trunk import Features
 from regard.training import optimiser
 from regard.training.checkpoint import optimiser_tensors
 from regard.training.distributed import World

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from regard.ground.batch import Ids, PackedTokens, pack
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, Tape
-from regard.models.stack import require_cross_attention
+from regard.models.attention_site import require_cross_attention
 from regard.parts.attention import EncoderOutput
 
 

@@ -13,7 +13,6 @@ from fnmatch import fnmatchcase
 import torch.nn.functional as F
 from torch import Tensor, cat
 
-from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput, shown
 
 Edit = Callable[[str, Tensor], Tensor]
@@ -162,42 +161,6 @@ class LayerTape(NullTape):
         return self.tape.wants(*names)
 
 
-class UnrolledTape:
-    """A tape for a loop over time, where its edits and records see all steps, (B, H, L, S).
-
-    ``at(t, rows_R)`` takes the value of one step, (R, H, 1, S), of the rows that have one. An edit
-    gets all steps so far, with zeros for later ones, and its result is used for this step: so the
-    same edit works where all steps are computed at once.
-    """
-
-    def __init__(self, tape: NullTape, rows: int, length: int):
-        self.tape, self.rows, self.length = tape, rows, length
-        self.whole: dict[str, Tensor] = {}
-
-    def at(self, time: int, rows_R: Tensor) -> NullTape:
-        """The tape of one step."""
-        return _StepTape(self, time, rows_R) if self.tape.wants("scores", "weights") else self.tape
-
-
-class _StepTape(NullTape):
-    def __init__(self, unrolled: UnrolledTape, time: int, rows_R: Tensor):
-        self.unrolled, self.place = unrolled, (rows_R, slice(None), time)
-
-    def __call__(self, name: str, value: Tensor) -> Tensor:
-        all_time = self.unrolled
-        before = all_time.whole.get(name)
-        if before is None:
-            _, heads, _, keys = value.shape
-            before = value.new_zeros(all_time.rows, heads, all_time.length, keys)
-        whole = before.clone()
-        whole[self.place] = value[:, :, 0]
-        all_time.whole[name] = whole
-        return all_time.tape(name, whole)[self.place][:, :, None]
-
-    def wants(self, *names: str) -> bool:
-        return self.unrolled.tape.wants(*names)
-
-
 def _edited(edit: Edit, name: str, value: Tensor) -> Tensor:
     """Apply an edit, which must return a tensor of the same shape."""
     result: object = edit(name, value)
@@ -205,37 +168,3 @@ def _edited(edit: Edit, name: str, value: Tensor) -> Tensor:
         kind = tuple(result.shape) if isinstance(result, Tensor) else shown(result)
         raise BadInput(f"the edit of {name} returned {kind}, not a tensor of {tuple(value.shape)}")
     return result
-
-
-def _check_weights(name: str, value: Tensor, head: int, *places: int) -> None:
-    """Raise BadInput unless these are attention weights (B, H, L, S) with that head and places."""
-    if name.rpartition(".")[2] != "weights" or value.dim() != 4:
-        raise BadInput(f"{name}: these are not attention weights, so no head can be edited")
-    kinds = ("head", "query", "key")
-    for kind, index, size in zip(kinds, (head, *places), value.shape[1:], strict=False):
-        check_whole(f"{name}: a {kind}", index, 0, size - 1)
-
-
-def without_head(head: int) -> Edit:
-    """Edit that sets the weights (B, H, L, S) of one head to zero."""
-
-    def edit(name: str, weights_BHLS: Tensor) -> Tensor:
-        _check_weights(name, weights_BHLS, head)
-        weights_BHLS = weights_BHLS.clone()
-        weights_BHLS[:, head] = 0
-        return weights_BHLS
-
-    return edit
-
-
-def forced_row(head: int, query: int, key: int) -> Edit:
-    """Edit of weights (B, H, L, S): one query of one head attends to one key only."""
-
-    def edit(name: str, weights_BHLS: Tensor) -> Tensor:
-        _check_weights(name, weights_BHLS, head, query, key)
-        weights_BHLS = weights_BHLS.clone()
-        weights_BHLS[:, head, query] = 0
-        weights_BHLS[:, head, query, key] = 1
-        return weights_BHLS
-
-    return edit

@@ -13,8 +13,8 @@ from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, share
-from regard.models.stack import AnyStack, Products
 from regard.models.tokens import Embedding
+from regard.models.trunk import AnyStack, Products
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
 

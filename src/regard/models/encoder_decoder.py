@@ -10,11 +10,11 @@ from regard.ground.batch import PackedTokens, SourceTarget
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
+from regard.models.attention_site import AttentionSite
 from regard.models.facts import one_of
 from regard.models.heads import NextTokenHead
 from regard.models.pools import ANYWHERE, Summaries
-from regard.models.stack import FORWARD_AND_BACKWARD, AttentionSite
-from regard.models.trunk import Trunk
+from regard.models.trunk import FORWARD_AND_BACKWARD, Trunk
 from regard.models.trunk_with_heads import (
     ALL_TOKENS,
     NEXT_TOKEN,

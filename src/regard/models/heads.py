@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from regard.ground.layout import Layout
 from regard.models.facts import at_least, one_of, share
 from regard.models.pools import AnyPool
-from regard.models.stack import AnyStack
-from regard.models.trunk import Trunk
+from regard.models.trunk import AnyStack, Trunk
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout

@@ -9,12 +9,13 @@ from torch import Tensor
 
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, NullTape, UnrolledTape
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.models.attention_site import AttentionSite
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of
 from regard.models.rnn import AnyRNN, RNNDecoderState
-from regard.models.stack import AnyStack, AttentionSite, Products, score_products
 from regard.models.tokens import Embedding
+from regard.models.trunk import AnyStack, Products, score_products
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
 from regard.parts.kv_cache import RNNState
@@ -29,6 +30,42 @@ from regard.parts.recurrent.rnn_attention import (
     SourceKeyValues,
 )
 from regard.parts.recurrent.static_rnn_state import StatefulDecoder, StaticRNNState
+
+
+class UnrolledTape:
+    """A tape for a loop over time, where its edits and records see all steps, (B, H, L, S).
+
+    ``at(t, rows_R)`` takes the value of one step, (R, H, 1, S), of the rows that have one. An edit
+    gets all steps so far, with zeros for later ones, and its result is used for this step: so the
+    same edit works where all steps are computed at once.
+    """
+
+    def __init__(self, tape: NullTape, rows: int, length: int):
+        self.tape, self.rows, self.length = tape, rows, length
+        self.whole: dict[str, Tensor] = {}
+
+    def at(self, time: int, rows_R: Tensor) -> NullTape:
+        """The tape of one step."""
+        return _StepTape(self, time, rows_R) if self.tape.wants("scores", "weights") else self.tape
+
+
+class _StepTape(NullTape):
+    def __init__(self, unrolled: UnrolledTape, time: int, rows_R: Tensor):
+        self.unrolled, self.place = unrolled, (rows_R, slice(None), time)
+
+    def __call__(self, name: str, value: Tensor) -> Tensor:
+        all_time = self.unrolled
+        before = all_time.whole.get(name)
+        if before is None:
+            _, heads, _, keys = value.shape
+            before = value.new_zeros(all_time.rows, heads, all_time.length, keys)
+        whole = before.clone()
+        whole[self.place] = value[:, :, 0]
+        all_time.whole[name] = whole
+        return all_time.tape(name, whole)[self.place][:, :, None]
+
+    def wants(self, *names: str) -> bool:
+        return self.unrolled.tape.wants(*names)
 
 
 class RNNDecoderModule(StatefulDecoder):

@@ -10,10 +10,11 @@ from torch import Tensor, nn
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
+from regard.models.attention_site import AttentionSite
 from regard.models.embedding import AnyEmbedding, Position
 from regard.models.facts import at_least, one_of, share
-from regard.models.stack import AnyStack, AttentionSite, Products
 from regard.models.tokens import Embedding
+from regard.models.trunk import AnyStack, Products
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.attend import Mask, causal, full
 from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention

@@ -1,23 +1,147 @@
-"""A trunk: an embedding and a stack of layers over it, perhaps with features of a frozen model."""
+"""A trunk: an embedding and a stack of layers over it; the base class of stacks, and their cost."""
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, LayerTape, NullTape
-from regard.models.embedding import AnyEmbedding, EmbeddingModule
-from regard.models.facts import at_least, one_of, share
-from regard.models.stack import AnyStack, Products
-from regard.parts.attention import EncoderOutput
-from regard.parts.dropout import Dropout
+from regard.models.attention_site import AttentionSite
+from regard.models.embedding import AnyEmbedding
+
+FORWARD_AND_BACKWARD = 6.0  # per product: multiply and add, once forward and twice backward
+
+
+class Products(NamedTuple):
+    """Products of one side of a model, by what they are made for.
+
+    ``token``: each of its tokens; ``source_token``: each token of its source; ``row``: each row;
+    ``own_pair``: each pair of its own tokens; ``cross_pair``: each of its tokens with each token of
+    its source.
+    """
+
+    token: int
+    source_token: int = 0
+    row: int = 0
+    own_pair: int = 0
+    cross_pair: int = 0
+
+
+def score_products(
+    score: str, query: int, key: int, inner: int, positions: int
+) -> tuple[int, int, int]:
+    """The products of a score, from its sizes: for each query, each key, and each pair of them."""
+    return {
+        "additive": (query * inner, key * inner, inner),
+        "concat": (query * inner, key * inner, inner),
+        "general": (0, key * query, query),
+        "bilinear": (0, key * query, query),
+        "location": (query * positions, 0, 0),
+    }.get(score, (0, 0, key))
+
+
+class AnyStack:
+    """What every kind of stack can be asked, and the answers most of them give.
+
+    An ``eager`` stack is neither compiled nor captured, and its batches have free shapes on every
+    device; in an encoder-decoder it is captured if it ``takes_rectangles``. Relative positions need
+    a stack that ``attends``; one that ``has_queries`` has a second stream of states, of predicted
+    tokens; one that ``carries_state`` goes on from row to row of a text (``new_state`` of its
+    module); ``joins_features`` between its layers, if it can. ``activation`` and ``eps`` are those
+    of heads built on the stack.
+    """
+
+    eager: ClassVar[bool] = False
+    attends: ClassVar[bool] = False
+    has_queries: ClassVar[bool] = False
+    carries_state: ClassVar[bool] = False
+    joins_features: ClassVar[bool] = False
+    two_directions: ClassVar[bool] = False  # that do not see each other
+    segments: ClassVar[int] = 0  # how many it tells apart without vectors of the embedding
+    width: int
+    depth: int
+    dropout: float
+    activation: str = "gelu"
+    eps: float = 1e-5
+    final_norm: bool = False
+
+    @property
+    def takes_rectangles(self) -> bool:
+        """Whether it reads padded rows of which only the device knows the lengths."""
+        return True
+
+    @property
+    def blocks(self) -> int:
+        """How many layers have weights of their own."""
+        return self.depth
+
+    @property
+    def input_width(self) -> int:
+        """The size of the vector of a token."""
+        return self.width
+
+    @property
+    def output_width(self) -> int:
+        """The size of the state of a token."""
+        return self.width
+
+    @property
+    def state_widths(self) -> tuple[int, ...]:
+        """The sizes of the vector of a token, and of its state after each layer."""
+        return (self.input_width, *[self.output_width] * self.depth)
+
+    @property
+    def layers_alike(self) -> bool:
+        """Whether the embedding has the size of the states of every layer."""
+        return len({*self.state_widths}) == 1
+
+    @property
+    def causal(self) -> bool:
+        """Whether a token attends to no later one."""
+        return False
+
+    @property
+    def decodes(self) -> bool:
+        """Whether it is a decoder over a source."""
+        return False
+
+    @property
+    def final_states(self) -> int:
+        """How many layers leave a final state of their own in a direction: recurrent ones do."""
+        return 0
+
+    @property
+    def bidirectional(self) -> bool:
+        """Whether the final states are those of two directions."""
+        return False
+
+    def build(self, embed: AnyEmbedding, source: "AnyStack | None" = None) -> nn.Module:
+        """The module of these facts; a decoder's depends on the source it attends to."""
+        raise NotImplementedError
+
+    def products(self, source: "AnyStack | None" = None) -> Products:
+        """Products of a forward pass."""
+        raise NotImplementedError
+
+    def joined_products(self, size: int) -> int:
+        """Products of features that join the input of a layer, if it ``joins_features``."""
+        raise NotImplementedError
+
+    def query_products(self) -> Products:
+        """Products of the states of predicted tokens, if it ``has_queries``."""
+        raise NotImplementedError
+
+    def self_attention(self, side: str) -> AttentionSite | None:
+        """Its self-attention, as that side of a model."""
+        return None
+
+    def cross_attention(self, side: str) -> AttentionSite | None:
+        """Its attention to the source, as that side of a model."""
+        return None
 
 
 class ScalarMix(nn.Module):
@@ -39,224 +163,33 @@ class ScalarMix(nn.Module):
         return (self.scale * mixed).to(layers[0].dtype)
 
 
-class WordsWithFeatures(NamedTuple):
-    """The ids of words (and of their characters), and features, if the embedding has any."""
-
-    tokens: Tensor
-    features_TD: Tensor | None
-
-
-class FeatureEmbedding(EmbeddingModule):
-    """[x; features]: the vectors of words and their features, side by side.
-
-    A token is the id of a word and so many ``ids`` of its characters, or pieces.
-    """
-
-    def __init__(self, words: Any, ids: int):
-        super().__init__()
-        self.words = words
-        self.ids_per_token = (1 + ids,)
-        self.position_limit, self.segments = words.position_limit, words.segments
-        self.scale = words.scale
-
-    @property
-    def token(self) -> nn.Embedding:
-        """The vectors of words."""
-        return self.words.token
-
-    def word_ids(self, tokens_TC: Tensor) -> Tensor:
-        """The ids that vectors of words are read by: of each word, perhaps of its characters."""
-        return tokens_TC if self.words.ids_per_token else tokens_TC[:, 0]
-
-    def static(self, tokens_TC: Tensor) -> Tensor:
-        """The vectors of words alone."""
-        return self.words.static(self.word_ids(tokens_TC))
-
-    def forward(self, given: WordsWithFeatures, layout: Layout) -> Tensor:
-        x_TD = self.words(given.tokens, layout)
-        if given.features_TD is None:
-            return x_TD
-        return torch.cat([x_TD, given.features_TD.to(x_TD.dtype)], dim=-1)
-
-
-class FrozenLayers(nn.Module):
-    """A trunk that is never trained: the states of its ``layers``, by their paths."""
-
-    def __init__(self, trunk: nn.Module, layers: list[str]):
-        super().__init__()
-        self.trunk, self.layers = trunk.requires_grad_(False).eval(), layers
-
-    def train(self, mode: bool = True) -> "FrozenLayers":
-        """It has no dropout in training either."""
-        return super().train(False)
-
-    @torch.no_grad()
-    def forward(self, tokens_TC: Tensor, layout: Layout) -> list[Tensor]:
-        tape = LayerTape(NULL_TAPE)
-        self.trunk(tokens_TC, layout, tape=tape)
-        return [tape.outputs[layer] for layer in self.layers]
-
-
-class FrozenPieceLayers(FrozenLayers):
-    """The same of a trunk whose tokens are pieces of words: the mean over the pieces of each.
-
-    Ids are one higher than those of the trunk, and 0 is no piece. A word without pieces has zeros.
-    """
-
-    @torch.no_grad()
-    def forward(self, pieces_TC: Tensor, layout: Layout) -> list[Tensor]:
-        real_TC = pieces_TC > 0
-        counts_T = real_TC.sum(1)
-        ends = F.pad(counts_T.cumsum(0), (1, 0))[layout.offsets.long()]
-        pieces = Layout.ragged(ends.diff().tolist(), pieces_TC.device)
-        return [
-            _mean_of_words(states_ND, real_TC)
-            for states_ND in super().forward(pieces_TC[real_TC] - 1, pieces)
-        ]
-
-
-def _mean_of_words(states_ND: Tensor, real_TC: Tensor) -> Tensor:
-    """The mean state of the pieces of each word."""
-    padded_TCD = states_ND.new_zeros(*real_TC.shape, states_ND.shape[-1])
-    padded_TCD[real_TC] = states_ND
-    return padded_TCD.sum(1) / real_TC.sum(1, keepdim=True).clamp(min=1)
-
-
-class FeaturedTrunk(nn.Module):
-    """A trunk over words, with features at its "input", its "output" or "between" its layers.
-
-    Each place has a mixture of its own, which ``dropout`` falls on; features between layers join
-    the input of the layers of these numbers.
-    """
-
-    def __init__(
-        self,
-        inner: nn.Module,
-        frozen: FrozenLayers,
-        places: Sequence[str],
-        joined: Sequence[int],
-        dropout: float,
-    ):
-        super().__init__()
-        self.inner: Any = inner
-        self.frozen, self.joined = frozen, joined
-        self.mixes = nn.ModuleDict({place: ScalarMix(len(frozen.layers)) for place in places})
-        self.dropout = Dropout(dropout)
-
-    @property
-    def embed(self) -> FeatureEmbedding:
-        """The embedding of words."""
-        return self.inner.embed
-
-    @property
-    def attends(self) -> bool:
-        """Whether the trunk is blocks of attention."""
-        return self.inner.attends
-
-    @property
-    def capturable(self) -> bool:
-        """Whether decoding from it can be captured: as far as its trunk is blocks of attention."""
-        return self.inner.attends
-
-    def forward(
-        self, tokens_TC: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE, **more: Any
-    ) -> EncoderOutput:
-        """A state for every word; ``more`` is what only a trunk of that kind is given."""
-        layers = self.frozen(tokens_TC[:, 1:], layout)
-        mixed = {place: self.dropout(mix(layers)) for place, mix in self.mixes.items()}
-        given = WordsWithFeatures(self.embed.word_ids(tokens_TC), mixed.get("input"))
-        if self.joined:
-            more["joined"] = dict.fromkeys(self.joined, mixed["between"])
-        encoded = self.inner(given, layout, tape=tape, **more)
-        if "output" not in mixed:
-            return encoded
-        parts = [encoded.states_TD, mixed["output"].to(encoded.states_TD.dtype)]
-        states_TD = tape("features.output", torch.cat(parts, dim=-1))
-        return encoded._replace(states_TD=states_TD, ends=None)
-
-
-BETWEEN = "between"
-PLACES = {"input": ("input",), "output": ("output",), "both": ("input", "output")}
-LAYERS = ("all", "top")
-
-
 @dataclass(frozen=True)
-class Features:
-    """The layers of a frozen model as features of words (Peters et al., 2018, section 3.3).
+class AnyFeatures:
+    """Base class of features of words: layers of a frozen ``model`` beside those of a trunk.
 
-    They stand beside the word vectors that a stack reads (``at`` "input"), beside its states
-    ("output") or both, or beside the states after layer ``at`` (Peters et al., 2017). "all"
-    ``layers`` are mixed, at each place by weights of its own, or the "top" one is used. ``dropout``
-    falls on them. A model whose tokens are pieces, such as a translator's encoder, reads the first
-    ``pieces`` of a word, whose states are averaged (McCann et al., 2017).
+    They stand beside the vectors of words ("input"), beside the last states ("output"), or are
+    ``joined`` to the input of layers above the first: how many numbers, by the layer's number.
     """
 
     model: "Trunk"
-    at: str | int = "input"
-    layers: str = "all"
-    feature_dropout: float = 0.5
-    pieces: int | None = None
 
-    def __post_init__(self) -> None:
-        if not self.joined:
-            one_of(PLACES, "place of features", str(self.at))
-        one_of(LAYERS, "layers of features", self.layers)
-        share("feature_dropout", self.feature_dropout)
-        at_least(1, "pieces", self.pieces)
-        if not self.model.ids_per_token and self.pieces is None:
-            raise BadInput("features: the model reads pieces of words: say how many (pieces)")
-        if not self.model.ids_per_token and self.model.embed.limit is not None:
-            raise BadInput("features: the model knows too few positions for the pieces of any row")
-        if self.layers == "all" and not self.model.stack.layers_alike:
-            raise BadInput(
-                'features: layers of different sizes cannot be mixed; set features_layers = "top"'
-            )
+    @property
+    def joined(self) -> Mapping[int, int]:
+        """How many numbers they add to the input of a layer above the first, by its number."""
+        raise NotImplementedError
 
     @property
     def ids_per_word(self) -> int:
         """How many ids of a word the model reads: those of its characters, or of its pieces."""
-        return sum(self.model.ids_per_token) or self.pieces or 0
-
-    @property
-    def places(self) -> tuple[str, ...]:
-        """Where they stand: "input", "output" or "between" layers."""
-        return PLACES.get(str(self.at), (BETWEEN,))
-
-    @property
-    def joined(self) -> dict[int, int]:
-        """How many numbers they add to the input of a layer above the first, by its number."""
-        return {self.at: self.model.width} if isinstance(self.at, int) else {}
+        raise NotImplementedError
 
     def width_at(self, place: str) -> int:
         """How many numbers they add to a vector at that place."""
-        return self.model.width if place in self.places else 0
+        raise NotImplementedError
 
-    def build(self, inner: nn.Module) -> FeaturedTrunk:
-        """That module with these features."""
-        blocks = [f"blocks.{number}.output" for number in range(self.model.stack.depth)]
-        layers = ["embed.output", *blocks] if self.layers == "all" else ["output"]
-        kind = FrozenLayers if self.model.ids_per_token else FrozenPieceLayers
-        frozen = kind(self.model.build(), layers)
-        return FeaturedTrunk(inner, frozen, self.places, [*self.joined], self.feature_dropout)
-
-
-@dataclass(frozen=True)
-class FeatureTokens(AnyEmbedding):
-    """The word vectors of a stack beside whose vectors there are ``size`` features."""
-
-    words: AnyEmbedding
-    ids: int
-    size: int
-    joined: Mapping[int, int] = field(default_factory=dict)
-
-    def build(self, width: int, dropout: float, eps: float = 1e-5) -> FeatureEmbedding:
-        if width <= self.size:
-            raise BadInput(
-                f"embedding: {width} numbers, of words and features, have no room for "
-                f"{self.size} features"
-            )
-        words = self.words.build(width - self.size, dropout, eps)
-        return FeatureEmbedding(words, self.ids)
+    def build(self, embed: AnyEmbedding, stack: AnyStack) -> nn.Module:
+        """The module of a trunk with these features."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -268,7 +201,7 @@ class Trunk:
 
     embed: AnyEmbedding
     stack: AnyStack
-    features: Features | None = None
+    features: AnyFeatures | None = None
 
     def __post_init__(self) -> None:
         position = self.embed.position
@@ -353,8 +286,6 @@ class Trunk:
 
     def build(self, source: "Trunk | None" = None) -> nn.Module:
         """The module of these facts; a decoder's depends on its source."""
-        if self.features is None:
-            return self.stack.build(self.embed, None if source is None else source.stack)
-        size, ids = self.features.width_at("input"), self.features.ids_per_word
-        embed = FeatureTokens(self.embed, ids, size, self.features.joined)
-        return self.features.build(self.stack.build(embed))
+        if self.features is not None:
+            return self.features.build(self.embed, self.stack)
+        return self.stack.build(self.embed, None if source is None else source.stack)

@@ -14,11 +14,11 @@ from regard.ground.batch import PackedTokens
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, LayerTape, NullTape
+from regard.models.attention_site import AttentionSite
 from regard.models.facts import NAMED
 from regard.models.heads import AnyHead, Inputs, NextTokenHead, read_queries, read_rows, read_spans
 from regard.models.pools import ANYWHERE, POOLS, AnyPool, Summaries
-from regard.models.stack import FORWARD_AND_BACKWARD, AttentionSite
-from regard.models.trunk import ScalarMix, Trunk
+from regard.models.trunk import FORWARD_AND_BACKWARD, ScalarMix, Trunk
 from regard.parts.attend import Score
 from regard.parts.attention import EncoderOutput
 

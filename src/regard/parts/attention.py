@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.parts.attend import Mask, ScaledDot, full
+from regard.parts.attend import Mask, ScaledDot, attend, full
 from regard.parts.kernels.fast_attend import fast_attend
 from regard.parts.kv_cache import KeyValues, LayerKVCache
 
@@ -78,7 +79,9 @@ class HeadsModule(nn.Module):
         self, q: Tensor, k: Tensor, v: Tensor, queries: Layout, keys: Layout, tape: NullTape
     ) -> Tensor:
         """The values that each head attends to, concatenated and projected."""
-        attended_THK = fast_attend(
+        recorded = tape.wants("scores", "weights")  # which kernels do not give
+        run = partial(attend, tape=tape) if recorded else fast_attend
+        attended_THK = run(
             self.score,
             q,
             k,
@@ -87,7 +90,6 @@ class HeadsModule(nn.Module):
             keys=keys,
             mask=self.mask,
             dropout=self.dropout if self.training else 0.0,
-            tape=tape,
         )
         return self.o(attended_THK.flatten(1))
 

@@ -16,6 +16,7 @@ from regard.data.files.static_vectors import StaticVectors
 from regard.ground.errors import BadInput
 from regard.models.config import StartConfig, trunk_facts
 from regard.models.facts import change
+from regard.models.features import Features
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.paper import Paper
 from regard.models.papers import paper
@@ -27,7 +28,6 @@ from regard.models.start import (
     read_model,
     read_start,
 )
-from regard.models.trunk import Features
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared, Task

@@ -10,9 +10,9 @@ from regard.inside.attention.image_attention import ImageAttention
 from regard.inside.attention.induction import InductionScores
 from regard.inside.attention.record import record_input
 from regard.inside.attention.word_weights import WordWeights
+from regard.models.attention_site import require_causal
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.heads import LabelHead
-from regard.models.stack import require_causal
 from regard.models.trunk_with_heads import Outputs
 from regard.tasks.runners.model_runner import ModelRunner
 from regard.text.token_labels import LabelledInput

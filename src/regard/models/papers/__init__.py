@@ -6,6 +6,7 @@ from typing import Any
 from regard.ground.errors import BadInput, did_you_mean, shown
 from regard.models.embedding import Learned, Relative, Sinusoid
 from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.features import Features
 from regard.models.heads import (
     ChoiceHead,
     DropoutSpanHead,
@@ -60,7 +61,7 @@ from regard.models.rnn import CausalRNNFacts, RNNEncoderFacts
 from regard.models.rnn_decoder import CrossAttentionFacts, RNNDecoderFacts
 from regard.models.tokens import Tokens
 from regard.models.transformer import Stack
-from regard.models.trunk import Features, Trunk
+from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attend import PermutationMask, WindowMask
 

@@ -10,9 +10,9 @@ is that of Lin et al.; the paper's has attention between two texts as well.
 from dataclasses import replace
 
 from regard.models.facts import change
+from regard.models.features import Features
 from regard.models.paper import Paper
 from regard.models.papers import lin, luong
-from regard.models.trunk import Features
 
 MT_LSTM = change(
     luong.BASE,

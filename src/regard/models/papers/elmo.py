@@ -18,8 +18,7 @@ from regard.models.embedding import AnyEmbedding
 from regard.models.facts import above_zero, at_least, change, share
 from regard.models.heads import AnyHead, VocabularyLinear
 from regard.models.paper import Paper
-from regard.models.stack import AnyStack, Products
-from regard.models.trunk import Trunk
+from regard.models.trunk import AnyStack, Products, Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout

@@ -7,11 +7,12 @@ also reads the characters of words by a network of the tagger's own, which is le
 the folder of the language model (``model.features``) and the CRF (``labels.crf``).
 """
 
+from regard.models.features import Features
 from regard.models.paper import Paper
 from regard.models.papers import elmo
 from regard.models.rnn import RNNEncoderFacts
 from regard.models.tokens import Tokens
-from regard.models.trunk import Features, Trunk
+from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
 
 WORDS = 130_000  # with vectors of 50 numbers: Collobert et al., 2011

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from torch import Tensor
 
 from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, NullTape
 from regard.parts.attend import Mask, attend, full
 from regard.parts.kernels import bucketed, decode_step, dense, packed_dropout, varlen
 from regard.parts.kernels.call import AttentionCall
@@ -30,22 +29,10 @@ def fast_attend(
     keys: Layout,
     mask: Mask = full,
     dropout: float = 0.0,
-    tape: NullTape = NULL_TAPE,
 ) -> Tensor:
-    """``attend`` by the fastest kernel that fits, unless the tape needs scores or weights."""
-    if not tape.wants("scores", "weights"):
-        call = AttentionCall(score, queries, keys, mask, dropout)
-        kernel = choose(call, q_THK, v_THK)
-        if kernel is not None:
-            return kernel(call, q_THK, k_THK, v_THK)
-    return attend(
-        score,
-        q_THK,
-        k_THK,
-        v_THK,
-        queries=queries,
-        keys=keys,
-        mask=mask,
-        dropout=dropout,
-        tape=tape,
-    )
+    """``attend`` by the fastest kernel that fits, else by its definition."""
+    call = AttentionCall(score, queries, keys, mask, dropout)
+    if (kernel := choose(call, q_THK, v_THK)) is not None:
+        return kernel(call, q_THK, k_THK, v_THK)
+    q, k, v = q_THK, k_THK, v_THK
+    return attend(score, q, k, v, queries=queries, keys=keys, mask=mask, dropout=dropout)

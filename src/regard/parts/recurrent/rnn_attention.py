@@ -1,6 +1,7 @@
 """Attention of a recurrent decoder to its source, one query per step, any score; and readouts."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.ground.layout import Layout, gather_rows
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.parts.attend import Additive, Bilinear, Cosine, Dot, Location, ScaledDot, Score
+from regard.parts.attend import Additive, Bilinear, Cosine, Dot, Location, ScaledDot, Score, attend
 from regard.parts.attention import EncoderOutput
 from regard.parts.kernels.fast_attend import fast_attend
 from regard.parts.kv_cache import LayerKVCache
@@ -99,7 +100,9 @@ class RNNAttention(nn.Module):
         """The context of each query."""
         k, v, layout = keys
         given = self.score if isinstance(self.score, Dot) else self.score.between
-        attended = fast_attend(given, q_TD[:, None], k, v, queries=queries, keys=layout, tape=tape)
+        recorded = tape.wants("scores", "weights")  # which kernels do not give
+        run = partial(attend, tape=tape) if recorded else fast_attend
+        attended = run(given, q_TD[:, None], k, v, queries=queries, keys=layout)
         return attended[:, 0]
 
 

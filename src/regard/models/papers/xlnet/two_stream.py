@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
+from regard.models.attention_site import AttentionSite
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of, share
 from regard.models.heads import Inputs, NextTokenHead, read_queries
-from regard.models.stack import AnyStack, AttentionSite, Products
 from regard.models.tokens import Embedding
+from regard.models.trunk import AnyStack, Products
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.attend import Mask, attend, earlier, earlier_or_itself, full
 from regard.parts.attention import EncoderOutput, Heads, HeadsModule, fused_linear

@@ -1,0 +1,74 @@
+"""Where a model attends: its attention layers, by side and kind."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from regard.ground.errors import BadInput
+
+MAP_NAMES = {("self", False): "encoder", ("self", True): "decoder"}  # by kind and ``causal``
+
+
+@dataclass(frozen=True)
+class AttentionSite:
+    """The attention layers of one ``kind`` ("self", "cross" or "pool") on one ``side`` of a model.
+
+    The side is "trunk", "source" or "target"; queries are its tokens (a pool has one query for each
+    row). Keys are tokens of the same side, or of the source for cross-attention. ``heads`` has the
+    number of heads of each layer. ``tape_path`` has "{layer}" in place of the number of a layer. In
+    ``causal`` attention no key is later than the query.
+    """
+
+    side: str
+    kind: str
+    heads: tuple[int, ...]
+    tape_path: str
+    causal: bool = False
+
+    @property
+    def layers(self) -> int:
+        """The number of layers."""
+        return len(self.heads)
+
+    @property
+    def name(self) -> str:
+        """What its attention map is called: "encoder", "decoder", "cross" or "pool"."""
+        return MAP_NAMES.get((self.kind, self.causal), self.kind)
+
+    @property
+    def query_side(self) -> str:
+        """The side whose tokens are the queries; "pool" for the query of a pool."""
+        return {"pool": "pool"}.get(self.kind, self.side)
+
+    @property
+    def key_side(self) -> str:
+        """The side whose tokens are the keys."""
+        return {"cross": "source"}.get(self.kind, self.side)
+
+    @property
+    def within(self) -> bool:
+        """Whether queries and keys are the same tokens: self-attention."""
+        return self.query_side == self.key_side
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """The tape name of the weights of each layer, of shape (rows, heads, queries, keys)."""
+        paths = (self.tape_path.format(layer=number) for number in range(self.layers))
+        return tuple(f"{path}.weights" for path in paths)
+
+
+def require_causal(sites: Iterable[AttentionSite]) -> AttentionSite:
+    """The self-attention of a causal model; BadInput if there is none."""
+    known = [*sites]
+    for site in known:
+        if site.causal and site.side == "trunk":
+            return site
+    if not known:
+        raise BadInput("this model has no attention to show")
+    raise BadInput("this is no causal model: its attention is not only to earlier tokens")
+
+
+def require_cross_attention(site: AttentionSite | None) -> AttentionSite:
+    """The cross-attention of a model; BadInput if it has none."""
+    if site is None:
+        raise BadInput("this model has no attention to a source")
+    return site
