@@ -17,7 +17,7 @@ from regard.ground.machine import has  # first: torch reads what is hidden when 
 import torch
 from hypothesis import settings
 
-from regard.ground.generators import seed_generators
+from regard.ground.device import seed_generators
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `naive`, the slow formulas tests compare with
 

@@ -177,7 +177,7 @@ def test_counts_of_other_widths():
     inner = [(5, 6), (6, 4)]
     gates = sum(4 * width * (inputs + width + 2) for inputs, width in inner)
     assert count_parameters(facts.build()) == VOCAB * 5 + gates + VOCAB * 4 + VOCAB
-    assert facts.trunk.products().token == sum(4 * w * (i + w) for i, w in inner)
+    assert facts.trunk.macs().token == sum(4 * w * (i + w) for i, w in inner)
 
 
 def test_undropped_states_come_with_dropped_ones():

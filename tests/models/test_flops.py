@@ -63,6 +63,6 @@ def test_recurrent_models_too(facts):
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         objective(model, objective.collate(pairs), Tape("*.weights"))
     lengths = [objective.length(pair) for pair in pairs]
-    own = sum(t * t for _, t in lengths) * facts.target.stack.products(facts.source.stack).own_pair
+    own = sum(t * t for _, t in lengths) * facts.target.stack.macs(facts.source.stack).own_pair
     forward = facts.training_flops(lengths) / 3 + own  # torch counts the masked half too
     assert forward == pytest.approx(counter.get_total_flops(), rel=0.02)

@@ -153,7 +153,7 @@ def _no_attention_dropout(facts: TrunkWithHeads) -> dict[str, float]:
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("vocab", [100, 128])
 def test_compiled_vocabularies_are_padded_by_impossible_tokens(vocab, bias):
-    """Products have 128 outputs, also where the vocabulary has 100; gradients have its own size."""
+    """MACs have 128 outputs, also where the vocabulary has 100; gradients have its own size."""
     torch.manual_seed(2)
     layer = VocabularyLinear(8, vocab, bias=bias)
     states_ND = torch.randn(5, 8, requires_grad=True)

@@ -33,8 +33,9 @@ def test_other_heads_stay_as_they_are():
 
 
 def test_the_dense_layer_of_the_mlm_head_may_have_its_own_activation():
-    head, embed = MLMHead(dense_activation="relu"), bert.TINY.trunk.build().embed
-    assert head.build(bert.TINY.trunk, embed.token).activation(torch.tensor(-1.0)) == 0
+    head, trunk = MLMHead(dense_activation="relu"), bert.TINY.trunk
+    module = head.build(trunk, trunk.build().embed.token, trunk.width)
+    assert module.activation(torch.tensor(-1.0)) == 0
 
 
 def test_a_dropout_that_a_recipe_changes_is_that_of_the_trunk():

@@ -174,7 +174,7 @@ def test_only_encoders_have_layer_scale():
 
 def test_flops_count_all_patches_of_an_image():
     facts = TrunkWithHeads(Trunk(SMALL.trunk.embed, SMALL.trunk.stack))
-    reads = facts.trunk.products()
+    reads = facts.trunk.macs()
     expected = 6 * 2 * (10 * reads.token + 100 * reads.own_pair)
     assert facts.training_flops([(1,), (1,)]) == expected
 

@@ -10,7 +10,9 @@ from regard.ground.tape import NULL_TAPE, Tape
 from regard.models.encoder_decoder import EncoderDecoderModule
 from regard.models.facts import change
 from regard.models.papers.transformer import BASE
-from regard.parts.kernels import fast_attend as meaning
+from regard.parts import attention
+from regard.parts.attend import attend
+from regard.parts.kernels import fast_attend
 
 DEPTH, HEADS = 2, 2
 FACTS = change(BASE, width=8, heads=HEADS, inner=12, depth=DEPTH, vocab=13, dropout=0.0)
@@ -62,12 +64,13 @@ def test_the_recorded_path_is_the_fast_path(model, layer, what):
 @pytest.mark.parametrize("layer", LAYERS)
 def test_only_the_recorded_layer_leaves_its_kernel(model, layer, monkeypatch):
     calls = []
-    real = meaning.attend
-    monkeypatch.setattr(
-        meaning,
-        "attend",
-        lambda *args, **named: calls.append(named["tape"].path) or real(*args, **named),
-    )
+
+    def counted(*args, tape=NULL_TAPE, **named):
+        calls.append(tape.path if tape.live else "without a kernel")
+        return attend(*args, tape=tape, **named)
+
+    monkeypatch.setattr(attention, "attend", counted)
+    monkeypatch.setattr(fast_attend, "attend", counted)
     logits(model, Tape(f"{layer}.weights"))
     assert calls == [f"{layer}."]
 

@@ -70,9 +70,10 @@ def test_pool_and_heads_have_the_size_of_the_layer_that_they_read(layer, size):
     shapes = [one.shape for one in outputs.by_head.values()]
     assert shapes == [(1, 3), (5, 2), (5, 20), (5, 20)]
     last = change(facts, layer=None)
-    per_token = sum(head.products(facts.trunk, size) for head in heads[1:])
+    per_token = sum(head.macs(facts.trunk, size) for head in heads[1:])
     assert facts.training_flops([(5,)]) - last.training_flops([(5,)]) == 3 * 2 * (
-        5 * (per_token - sum(head.products(facts.trunk) for head in heads[1:])) + 3 * 3 * (size - 6)
+        5 * (per_token - sum(head.macs(facts.trunk, facts.trunk.width) for head in heads[1:]))
+        + 3 * 3 * (size - 6)
     )
 
 

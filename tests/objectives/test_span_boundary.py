@@ -122,9 +122,9 @@ def test_what_makes_no_sense_is_refused(tmp_path):
 
 def test_products_are_those_of_the_layers():
     head, trunk = SpanBoundaryHead(), FACTS.trunk
-    module = head.build(trunk, torch.nn.Embedding(60, 8))
+    module = head.build(trunk, torch.nn.Embedding(60, 8), trunk.width)
     layers = [*module.dense, module.out]
-    assert head.products(trunk) == sum(layer.weight.numel() for layer in layers)
+    assert head.macs(trunk, trunk.width) == sum(layer.weight.numel() for layer in layers)
 
 
 def test_a_recipe_trains_a_model_that_comes_back_from_its_folders(tmp_path):

@@ -75,7 +75,7 @@ def test_the_size_is_that_of_the_published_model():
 
 def test_dropout_of_rows_falls_on_the_input_of_the_last_layer_only():
     head = LabelHead(2, dropout=0.9, dense="relu", last_only=True)
-    module = head.build(distilbert.BASE.trunk, None)
+    module = head.build(distilbert.BASE.trunk, None, 768)
     seen = {}
     module.dense.register_forward_hook(lambda _, given, __: seen.update(dense=given[0]))
     module.out.register_forward_hook(lambda _, given, __: seen.update(out=given[0]))

@@ -180,9 +180,9 @@ def test_features_join_the_states_of_the_first_layer(features):
     torch.testing.assert_close(tape.records["trunk.blocks.0.output"], below_TD)
     expected_TD = second(torch.cat([below_TD, top_TD], dim=-1), inputs.layout)[0]
     torch.testing.assert_close(states_TD, expected_TD)
-    without = replace(facts.trunk, features=None).products().token
+    without = replace(facts.trunk, features=None).macs().token
     joined = 2 * 3 * 8 * 8  # the gates of the second layer
-    assert facts.trunk.products().token == without + top.model.products().token // 3 + joined
+    assert facts.trunk.macs().token == without + top.model.macs().token // 3 + joined
 
 
 def test_a_taglm_learns_from_a_folder(features, tmp_path):

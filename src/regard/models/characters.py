@@ -147,7 +147,7 @@ class Characters(AnyEmbedding):
             dropout=dropout,
         )
 
-    def products(self, width: int) -> int:
+    def macs(self, width: int) -> int:
         filters = sum(
             (self.longest - reach + 1) * reach * count * self.character_size
             for reach, count in self.filters

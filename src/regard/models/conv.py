@@ -14,7 +14,7 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, share
 from regard.models.tokens import Embedding
-from regard.models.trunk import AnyStack, Products
+from regard.models.trunk import AnyStack, MACs
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
 
@@ -95,5 +95,5 @@ class ConvEncoderFacts(AnyStack):
         )
         return ConvEncoderModule(embed.build(self.input_width, self.dropout), layers)
 
-    def products(self, source: AnyStack | None = None) -> Products:
-        return Products(self.depth * self.kernel * self.width * 2 * self.width)
+    def macs(self, source: AnyStack | None = None) -> MACs:
+        return MACs(self.depth * self.kernel * self.width * 2 * self.width)

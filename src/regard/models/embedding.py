@@ -195,6 +195,6 @@ class AnyEmbedding:
         """The embedding for a stack that reads vectors of that size."""
         raise NotImplementedError
 
-    def products(self, width: int) -> int:
-        """Products for each token."""
+    def macs(self, width: int) -> int:
+        """MACs for each token."""
         raise NotImplementedError

@@ -218,8 +218,8 @@ class EncoderDecoder:
     ) -> float:
         """Operations of one step over pairs of these lengths, (source, target)."""
         source_T, target_T = sum(s for s, _ in lengths), sum(t for _, t in lengths)
-        reads = self.source.products()
-        writes = self.target.products(self.source)
+        reads = self.source.macs()
+        writes = self.target.macs(self.source)
         forward = (
             reads.token * source_T
             + writes.token * target_T

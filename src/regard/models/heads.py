@@ -40,91 +40,6 @@ def read_rows(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | Non
     return (pooled_BD,)
 
 
-def read_rows_and_layout(
-    encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | None
-) -> Inputs:
-    """The pooled state of each row, and the layout of the rows."""
-    return (pooled_BD, encoded.layout)
-
-
-class VocabularyLinear(nn.Linear):
-    """A logit for each token of the vocabulary.
-
-    Compiled, and in training on CUDA, the vocabulary is padded to a multiple of ``ALIGNED`` by
-    tokens with a logit of -inf: in half precision the fast products of CUDA, also those of the
-    gradients, need rows of a multiple of 16 bytes. The weights are those of the vocabulary, and so
-    are the logits of an exported model.
-    """
-
-    def forward(self, states_ND: Tensor) -> Tensor:
-        padding = -self.out_features % ALIGNED
-        on_cuda = self.training and states_ND.is_cuda
-        if not padding or not (on_cuda or torch.compiler.is_dynamo_compiling()):
-            return super().forward(states_ND)
-        bias_V = self.weight.new_zeros(self.out_features) if self.bias is None else self.bias
-        weight_FD = F.pad(self.weight, (0, 0, 0, padding))
-        return F.linear(states_ND, weight_FD, F.pad(bias_V, (0, padding), value=-torch.inf))
-
-
-class MLMHeadModule(nn.Module):
-    """Dense layer, activation, norm, and a vector of ``size`` for each token of the vocabulary."""
-
-    def __init__(
-        self,
-        width: int,
-        size: int,
-        vocab: int,
-        activation: Callable[[Tensor], Tensor],
-        eps: float,
-    ):
-        super().__init__()
-        self.dense = nn.Linear(width, size)
-        self.activation = activation
-        self.norm = nn.LayerNorm(size, eps=eps)
-        self.out = nn.Linear(size, vocab)
-
-    def forward(self, states_ND: Tensor) -> Tensor:
-        return self.out(self.norm(self.activation(self.dense(states_ND))))
-
-
-class TransitionHeadModule(nn.Module):
-    """A table of transitions between labels, of which states know nothing."""
-
-    def __init__(self, labels: int):
-        super().__init__()
-        self.table = nn.Parameter(torch.zeros(labels + 2, labels))
-
-    def forward(self, states_ND: Tensor) -> Tensor:
-        return self.table.float()
-
-
-class LinearHeadModule(nn.Module):
-    """Dropout and a linear layer; with an ``activation``, a dense layer before it.
-
-    ``dropout`` are the rates on the inputs of the linear and of the dense layer.
-    """
-
-    def __init__(
-        self,
-        width: int,
-        outputs: int,
-        dropout: tuple[float, float] = (0.0, 0.0),
-        activation: Callable[[Tensor], Tensor] | None = None,
-        *,
-        bias: bool = True,
-    ):
-        super().__init__()
-        self.dropout, self.dense_dropout = map(Dropout, dropout)
-        self.activation = activation
-        self.dense = None if activation is None else nn.Linear(width, width)
-        self.out = nn.Linear(width, outputs, bias=bias)
-
-    def forward(self, states_ND: Tensor) -> Tensor:
-        if self.dense is not None and self.activation is not None:
-            states_ND = self.activation(self.dense(self.dense_dropout(states_ND)))
-        return self.out(self.dropout(states_ND))
-
-
 @dataclass(frozen=True)
 class AnyHead:
     """Base class of heads, with defaults.
@@ -143,15 +58,15 @@ class AnyHead:
     names_tokens: ClassVar[bool] = False
     eager: ClassVar[bool] = False
 
-    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None) -> nn.Module:
-        """The module over states of that trunk, whose token vectors it may share.
+    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> nn.Module:
+        """The module over that trunk, whose token vectors it may share.
 
-        ``width`` is the size of what it reads, if these are not the states of the trunk.
+        It reads states of tokens, or of rows, of size ``width``.
         """
         raise NotImplementedError
 
-    def products(self, trunk: Trunk, width: int | None = None) -> int:
-        """Products for each row or token that it reads."""
+    def macs(self, trunk: Trunk, width: int) -> int:
+        """MACs for each row or token that it reads."""
         raise NotImplementedError
 
 
@@ -186,17 +101,28 @@ class MLMHead(AnyHead):
     tied: bool = True
     dense_activation: str | None = None
 
-    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None) -> MLMHeadModule:
-        stack, read = trunk.stack, width or trunk.width
-        sizes = (read, trunk.token_width, trunk.embed.vocab)
-        activation = ACTIVATIONS[self.dense_activation or stack.activation]
-        module = MLMHeadModule(*sizes, activation, stack.eps)
+    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "MLMHeadModule":
+        module = MLMHeadModule(self, trunk, width)
         if self.tied:
             tie(module.out, tokens)
         return module
 
-    def products(self, trunk: Trunk, width: int | None = None) -> int:
-        return trunk.token_width * ((width or trunk.width) + trunk.embed.vocab)
+    def macs(self, trunk: Trunk, width: int) -> int:
+        return trunk.token_width * (width + trunk.embed.vocab)
+
+
+class MLMHeadModule(nn.Module):
+    """Logits of all tokens at each position."""
+
+    def __init__(self, head: MLMHead, trunk: Trunk, width: int):
+        super().__init__()
+        self.dense = nn.Linear(width, trunk.token_width)
+        self.activation = ACTIVATIONS[head.dense_activation or trunk.stack.activation]
+        self.norm = nn.LayerNorm(trunk.token_width, eps=trunk.stack.eps)
+        self.out = nn.Linear(trunk.token_width, trunk.embed.vocab)
+
+    def forward(self, states_ND: Tensor) -> Tensor:
+        return self.out(self.norm(self.activation(self.dense(states_ND))))
 
 
 @dataclass(frozen=True)
@@ -211,18 +137,42 @@ class NextTokenHead(AnyHead):
     tied: bool = True
     bias: bool = False
 
-    def build(
-        self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
-    ) -> VocabularyLinear:
-        module = VocabularyLinear(width or trunk.width, trunk.embed.vocab, bias=self.bias)
+    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "VocabularyLinear":
+        module = VocabularyLinear(width, trunk.embed.vocab, bias=self.bias)
         if self.bias:
             nn.init.zeros_(module.bias)
         if self.tied:
             tie(module, tokens)
         return module
 
-    def products(self, trunk: Trunk, width: int | None = None) -> int:
-        return (width or trunk.width) * trunk.embed.vocab
+    def macs(self, trunk: Trunk, width: int) -> int:
+        return width * trunk.embed.vocab
+
+
+class VocabularyLinear(nn.Linear):
+    """A logit for each token of the vocabulary.
+
+    Compiled, and in training on CUDA, the vocabulary is padded to a multiple of ``ALIGNED`` by
+    tokens with a logit of -inf: in half precision the fast products of CUDA, also those of the
+    gradients, need rows of a multiple of 16 bytes. The weights are those of the vocabulary, and so
+    are the logits of an exported model.
+    """
+
+    def forward(self, states_ND: Tensor) -> Tensor:
+        padding = -self.out_features % ALIGNED
+        on_cuda = self.training and states_ND.is_cuda
+        if not padding or not (on_cuda or torch.compiler.is_dynamo_compiling()):
+            return super().forward(states_ND)
+        bias_V = self.weight.new_zeros(self.out_features) if self.bias is None else self.bias
+        weight_FD = F.pad(self.weight, (0, 0, 0, padding))
+        return F.linear(states_ND, weight_FD, F.pad(bias_V, (0, padding), value=-torch.inf))
+
+
+def tie(output: nn.Linear, tokens: nn.Embedding) -> None:
+    """Let the vectors of the outputs be those of the tokens."""
+    if output.weight.shape != tokens.weight.shape:
+        raise ValueError("output and token vectors can be tied only if their shapes agree")
+    output.weight = tokens.weight
 
 
 class LinearHead(AnyHead):
@@ -245,17 +195,28 @@ class LinearHead(AnyHead):
         if self.dense is not None:
             one_of(ACTIVATIONS, "activation", self.dense)
 
-    def build(
-        self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
-    ) -> LinearHeadModule:
-        activation = None if self.dense is None else ACTIVATIONS[self.dense]
-        before = 0.0 if self.last_only else self.dropout
-        sizes, rates = (width or trunk.width, self.outputs), (self.dropout, before)
-        return LinearHeadModule(*sizes, rates, activation, bias=self.bias)
+    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "LinearHeadModule":
+        return LinearHeadModule(self, width)
 
-    def products(self, trunk: Trunk, width: int | None = None) -> int:
-        width = width or trunk.width
+    def macs(self, trunk: Trunk, width: int) -> int:
         return width * ((0 if self.dense is None else width) + self.outputs)
+
+
+class LinearHeadModule(nn.Module):
+    """Logits of each row or token."""
+
+    def __init__(self, head: LinearHead, width: int):
+        super().__init__()
+        self.dropout = Dropout(head.dropout)
+        self.dense_dropout = Dropout(0.0 if head.last_only else head.dropout)
+        self.dense = None if head.dense is None else nn.Linear(width, width)
+        self.activation = ACTIVATIONS[head.dense or "relu"]
+        self.out = nn.Linear(width, head.outputs, bias=head.bias)
+
+    def forward(self, states_ND: Tensor) -> Tensor:
+        if self.dense is not None:
+            states_ND = self.activation(self.dense(self.dense_dropout(states_ND)))
+        return self.out(self.dropout(states_ND))
 
 
 @dataclass(frozen=True)
@@ -302,13 +263,22 @@ class TransitionHead(AnyHead):
     def __post_init__(self) -> None:
         at_least(1, "outputs", self.outputs)
 
-    def build(
-        self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
-    ) -> TransitionHeadModule:
-        return TransitionHeadModule(self.outputs)
+    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "TransitionHeadModule":
+        return TransitionHeadModule(self)
 
-    def products(self, trunk: Trunk, width: int | None = None) -> int:
+    def macs(self, trunk: Trunk, width: int) -> int:
         return 0
+
+
+class TransitionHeadModule(nn.Module):
+    """The table of transitions, which does not depend on the states."""
+
+    def __init__(self, head: TransitionHead):
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros(head.outputs + 2, head.outputs))
+
+    def forward(self, states_ND: Tensor) -> Tensor:
+        return self.table.float()
 
 
 @dataclass(frozen=True)
@@ -337,10 +307,3 @@ class DropoutSpanHead(SpanHead):
     """The same with dropout (DistilBERT's form)."""
 
     dropout: float = 0.0
-
-
-def tie(output: nn.Linear, tokens: nn.Embedding) -> None:
-    """Let the vectors of the outputs be those of the tokens."""
-    if output.weight.shape != tokens.weight.shape:
-        raise ValueError("output and token vectors can be tied only if their shapes agree")
-    output.weight = tokens.weight

@@ -234,7 +234,7 @@ class Patches(AnyEmbedding):
             norm=eps if self.normed else None,
         )
 
-    def products(self, width: int) -> int:
+    def macs(self, width: int) -> int:
         return self.channels * self.patch[0] * self.patch[1] * width
 
 

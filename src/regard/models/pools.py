@@ -14,7 +14,7 @@ from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.attention_site import AttentionSite
 from regard.models.facts import at_least, one_of
-from regard.models.trunk import Products, score_products
+from regard.models.trunk import MACs, score_macs
 from regard.parts.attention import EncoderOutput
 from regard.parts.recurrent.bridge import last_state, mean_state
 from regard.parts.recurrent.rnn_attention import SCORES, RNNAttention
@@ -126,9 +126,9 @@ class AnyPool:
         """The size of its output for states of that size."""
         return width
 
-    def products(self, width: int) -> Products:
-        """Products for each token and each row."""
-        return Products(0)
+    def macs(self, width: int) -> MACs:
+        """MACs for each token and each row."""
+        return MACs(0)
 
     def attention(self, side: str) -> AttentionSite | None:
         """Its attention over the tokens of that side."""
@@ -149,8 +149,8 @@ class FirstToken(AnyPool):
     def build(self, width: int) -> nn.Module:
         return FirstTokenModule(nn.Linear(width, width) if self.dense else None)
 
-    def products(self, width: int) -> Products:
-        return Products(0, row=width * width * self.dense)
+    def macs(self, width: int) -> MACs:
+        return MACs(0, row=width * width * self.dense)
 
 
 @dataclass(frozen=True)
@@ -228,11 +228,9 @@ class AttentionPool(AnyPool):
         sizes = {"inner": self.inner or width, "positions": self.positions}
         return AttentionPoolModule(width, self.score, self.query, **sizes)
 
-    def products(self, width: int) -> Products:
-        query, key, pair = score_products(
-            self.score, width, width, self.inner or width, self.positions
-        )
-        return Products(key + pair + width, row=query)
+    def macs(self, width: int) -> MACs:
+        query, key, pair = score_macs(self.score, width, width, self.inner or width, self.positions)
+        return MACs(key + pair + width, row=query)
 
     def attention(self, side: str) -> AttentionSite:
         return AttentionSite(side, "pool", (1,), "pool")

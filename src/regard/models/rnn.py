@@ -14,7 +14,7 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of, share
 from regard.models.tokens import Embedding
-from regard.models.trunk import AnyStack, Products
+from regard.models.trunk import AnyStack, MACs
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import RowDropout, TokenDropout
 from regard.parts.kv_cache import RNNState
@@ -283,7 +283,7 @@ class AnyRNN(AnyStack):
             joined=joined,
         )
 
-    def _gate_products(self, inputs: int, directions: int = 1) -> int:
+    def _gate_macs(self, inputs: int, directions: int = 1) -> int:
         """All gates; a layer above the first reads both directions of the one below."""
         above = (self.depth - 1) * (directions * self.width + self.width)
         return directions * GATES[self.cell] * self.width * (inputs + self.width + above)
@@ -313,10 +313,10 @@ class RNNEncoderFacts(AnyRNN):
         layers = self._layers(self.embedding, self.direction, embed.joined)
         return RNNEncoderModule(built, layers)
 
-    def products(self, source: AnyStack | None = None) -> Products:
-        return Products(self._gate_products(self.embedding, self._directions))
+    def macs(self, source: AnyStack | None = None) -> MACs:
+        return MACs(self._gate_macs(self.embedding, self._directions))
 
-    def joined_products(self, size: int) -> int:
+    def joined_macs(self, size: int) -> int:
         return self._directions * GATES[self.cell] * self.width * size
 
     @property
@@ -385,6 +385,6 @@ class CausalRNNFacts(AnyRNN):
             bptt=self.bptt,
         )
 
-    def products(self, source: AnyStack | None = None) -> Products:
+    def macs(self, source: AnyStack | None = None) -> MACs:
         gates = (GATES[self.cell] * width * (inputs + width) for inputs, width in self._sizes)
-        return Products(sum(gates))
+        return MACs(sum(gates))

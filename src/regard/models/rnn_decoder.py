@@ -15,7 +15,7 @@ from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of
 from regard.models.rnn import AnyRNN, RNNDecoderState
 from regard.models.tokens import Embedding
-from regard.models.trunk import AnyStack, Products, score_products
+from regard.models.trunk import AnyStack, MACs, score_macs
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
 from regard.parts.kv_cache import RNNState
@@ -337,24 +337,22 @@ class RNNDecoderFacts(AnyRNN):
             dropout=self.dropout,
         )
 
-    def products(self, source: AnyStack | None = None) -> Products:
+    def macs(self, source: AnyStack | None = None) -> MACs:
         assert source is not None
         width, states, attention = self.width, source.output_width, self.attention
         context = states if self._attends_before else 0
-        token = self._gate_products(self.embedding + self._carried + context)
+        token = self._gate_macs(self.embedding + self._carried + context)
         if self.maxout is not None:
             read = context or (width if self.summary else 0)
             token += (width + self.embedding + read) * 2 * self.maxout
         row = self._bridge_products(states)
         if attention is None:
-            return Products(token, row=row)
+            return MACs(token, row=row)
         if not self._attends_before:
             token += (states + width) * width
         inner = attention.inner or width
-        query, key, pair = score_products(
-            attention.score, width, states, inner, attention.positions
-        )
-        return Products(token + query, key, row, cross_pair=pair + states)
+        query, key, pair = score_macs(attention.score, width, states, inner, attention.positions)
+        return MACs(token + query, key, row, cross_pair=pair + states)
 
     def cross_attention(self, side: str) -> AttentionSite | None:
         site = AttentionSite(side, "cross", (1,), f"{side}.cross")

@@ -178,9 +178,9 @@ class Tokens(AnyEmbedding):
             word_dropout=self.word_dropout,
         )
 
-    def products(self, width: int) -> int:
+    def macs(self, width: int) -> int:
         own, filters = width - self._beside, self.characters
-        characters = 0 if filters is None else filters.products(self._beside)
+        characters = 0 if filters is None else filters.macs(self._beside)
         return characters + (0 if self.embedding_size is None else self.embedding_size * own)
 
 

@@ -14,7 +14,7 @@ from regard.models.attention_site import AttentionSite
 from regard.models.embedding import AnyEmbedding, Position
 from regard.models.facts import at_least, one_of, share
 from regard.models.tokens import Embedding
-from regard.models.trunk import AnyStack, Products
+from regard.models.trunk import AnyStack, MACs
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.attend import Mask, causal, full
 from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention
@@ -234,13 +234,13 @@ class Stack(AnyStack):
             layer_scale=self.layer_scale,
         )
 
-    def products(self, source: AnyStack | None = None) -> Products:
+    def macs(self, source: AnyStack | None = None) -> MACs:
         key = self.width // self.heads if self.key is None else self.key
         both = self.heads * (key + (key if self.value is None else self.value))
         own = 2 * self.width * both + 2 * self.width * self.inner
         if not self.cross or source is None:
-            return Products(self.depth * own, own_pair=self.depth * both)
-        return Products(
+            return MACs(self.depth * own, own_pair=self.depth * both)
+        return MACs(
             token=self.depth * (own + self.width * both),
             source_token=self.depth * source.output_width * both,
             own_pair=self.depth * both,

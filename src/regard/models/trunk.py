@@ -13,11 +13,11 @@ from regard.ground.errors import BadInput
 from regard.models.attention_site import AttentionSite
 from regard.models.embedding import AnyEmbedding
 
-FORWARD_AND_BACKWARD = 6.0  # per product: multiply and add, once forward and twice backward
+FORWARD_AND_BACKWARD = 6.0  # per MAC: multiply and add, once forward and twice backward
 
 
-class Products(NamedTuple):
-    """Products of one side of a model, by what they are made for.
+class MACs(NamedTuple):
+    """Multiply-accumulate operations of one side of a model, by what they are made for.
 
     ``token``: each of its tokens; ``source_token``: each token of its source; ``row``: each row;
     ``own_pair``: each pair of its own tokens; ``cross_pair``: each of its tokens with each token of
@@ -31,10 +31,10 @@ class Products(NamedTuple):
     cross_pair: int = 0
 
 
-def score_products(
+def score_macs(
     score: str, query: int, key: int, inner: int, positions: int
 ) -> tuple[int, int, int]:
-    """The products of a score, from its sizes: for each query, each key, and each pair of them."""
+    """MACs of a score, from its sizes: for each query, each key, and each pair of them."""
     return {
         "additive": (query * inner, key * inner, inner),
         "concat": (query * inner, key * inner, inner),
@@ -123,16 +123,16 @@ class AnyStack:
         """The module of these facts; a decoder's depends on the source it attends to."""
         raise NotImplementedError
 
-    def products(self, source: "AnyStack | None" = None) -> Products:
-        """Products of a forward pass."""
+    def macs(self, source: "AnyStack | None" = None) -> MACs:
+        """MACs of a forward pass."""
         raise NotImplementedError
 
-    def joined_products(self, size: int) -> int:
-        """Products of features that join the input of a layer, if it ``joins_features``."""
+    def joined_macs(self, size: int) -> int:
+        """MACs of features that join the input of a layer, if it ``joins_features``."""
         raise NotImplementedError
 
-    def query_products(self) -> Products:
-        """Products of the states of predicted tokens, if it ``has_queries``."""
+    def query_macs(self) -> MACs:
+        """MACs of the states of predicted tokens, if it ``has_queries``."""
         raise NotImplementedError
 
     def self_attention(self, side: str) -> AttentionSite | None:
@@ -256,13 +256,13 @@ class Trunk:
         """How many segments of a row it tells apart; 0 if it knows none."""
         return self.embed.segments or self.stack.segments
 
-    def products(self, source: "Trunk | None" = None) -> Products:
-        """Products of a forward pass: of the stack, and of the projection of the embedding."""
-        stack = self.stack.products(None if source is None else source.stack)
-        token = stack.token + self.embed.products(self.stack.input_width)
+    def macs(self, source: "Trunk | None" = None) -> MACs:
+        """MACs of a forward pass: of the stack, and of the projection of the embedding."""
+        stack = self.stack.macs(None if source is None else source.stack)
+        token = stack.token + self.embed.macs(self.stack.input_width)
         if self.features is not None:  # which have no backward pass
-            token += self.features.model.products().token // 3
-            token += sum(map(self.stack.joined_products, self.features.joined.values()))
+            token += self.features.model.macs().token // 3
+            token += sum(map(self.stack.joined_macs, self.features.joined.values()))
         return stack._replace(token=token)
 
     def layer_paths(self, path: str, prefix: str = "") -> dict[str, str]:

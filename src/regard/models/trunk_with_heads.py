@@ -372,17 +372,17 @@ class TrunkWithHeads:
         alike = Counter(chain.from_iterable(lengths))
         sizes = [(self.trunk.embed.vectors(length), count) for length, count in alike.items()]
         rows, tokens = alike.total(), sum(size * count for size, count in sizes)
-        squares, reads = sum(size**2 * count for size, count in sizes), self.trunk.products()
+        squares, reads = sum(size**2 * count for size, count in sizes), self.trunk.macs()
         pairs = squares / (2 if self.trunk.stack.causal else 1)
         forward = reads.token * tokens + reads.own_pair * pairs
         if self.pool is not None:
-            pool = self.pool.products(self.width_read)
+            pool = self.pool.macs(self.width_read)
             forward += pool.token * tokens + pool.row * rows
         for head in self.output_heads:
             count = rows if head.per_row else positions.get(head.name, tokens)
-            forward += count * head.products(self.trunk, self._width_read(head))
+            forward += count * head.macs(self.trunk, self._width_read(head))
             if head.read is read_queries and head.name in positions:
-                queries = self.trunk.stack.query_products()
+                queries = self.trunk.stack.query_macs()
                 pairs = count / max(1, tokens) * squares
                 forward += queries.token * count + queries.own_pair * pairs
         return FORWARD_AND_BACKWARD * forward

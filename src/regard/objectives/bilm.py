@@ -86,7 +86,7 @@ class BiLM(CausalLM):
         positions: Mapping[str, int],
     ) -> float:
         words, trunk = sum(length for (length,) in lengths), facts.trunk
-        return FORWARD_AND_BACKWARD * words * trunk.embed.products(trunk.stack.input_width)
+        return FORWARD_AND_BACKWARD * words * trunk.embed.macs(trunk.stack.input_width)
 
     def dev_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams:
         streams = min(limits.rows, max(1, len(rows) // DEV_ROWS))

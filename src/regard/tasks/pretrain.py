@@ -16,8 +16,8 @@ from regard.data.datasets.dataset import Batching, TrainingData, held_out_indice
 from regard.data.datasets.documents import DocumentDataset
 from regard.data.files.fields import DropCounts
 from regard.data.pretraining.documents import Documents, read_documents, tokenize_documents
+from regard.ground.device import seed_generators
 from regard.ground.errors import BadInput
-from regard.ground.generators import seed_generators
 from regard.metrics.translation import MetricScore
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel

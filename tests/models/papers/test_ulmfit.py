@@ -85,7 +85,7 @@ def test_the_head_costs_its_products():
     facts = classifier()
     head = facts.build().heads.label
     weights = head.dense.weight.numel() + head.out.weight.numel()
-    assert facts.output_heads[0].products(facts.trunk, facts.pooled_width) == weights
+    assert facts.output_heads[0].macs(facts.trunk, facts.pooled_width) == weights
     without = replace(facts, output_heads=()).training_flops([(3,), (2,)])
     assert facts.training_flops([(3,), (2,)]) - without == 2 * 3 * 2 * weights
 

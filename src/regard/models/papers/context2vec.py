@@ -23,29 +23,6 @@ from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.text.tokenizers.word_tokenizer import WordTokenizer
 
 
-class ContextHeadModule(nn.Module):
-    """A vector of what stands around a position, and its products with the vectors of words."""
-
-    def __init__(self, width: int, size: int, vocab: int):
-        super().__init__()
-        self.dense, self.out = nn.Linear(width, width), nn.Linear(width, size)
-        self.words = nn.Embedding(vocab, size)
-        nn.init.normal_(self.words.weight, std=size**-0.5)
-
-    def forward(self, states_TD: Tensor, read_PN: Tensor) -> Tensor:
-        """Logits of the candidates of each position, or of all words where it has none.
-
-        ``read_PN`` are the positions before and after each position and its own, then candidates.
-        """
-        before_N, after_N = read_PN[:2]
-        forward_TD, backward_TD = states_TD.chunk(2, dim=-1)
-        around_ND = torch.cat([forward_TD[before_N], backward_TD[after_N]], dim=-1)
-        context_ND = self.out(self.dense(around_ND).relu())
-        if len(read_PN) == 3:
-            return F.linear(context_ND, self.words.weight)
-        return torch.einsum("nd,knd->nk", context_ND, self.words(read_PN[3:]).to(context_ND.dtype))
-
-
 @dataclass(frozen=True)
 class ContextHead(AnyHead):
     """Words that fit between the words before and after a position (Melamud et al., 2016).
@@ -62,18 +39,37 @@ class ContextHead(AnyHead):
     def __post_init__(self) -> None:
         at_least(1, "size", self.size)
 
-    def build(
-        self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
-    ) -> ContextHeadModule:
-        read = width or trunk.width
-        return ContextHeadModule(read, self._size(read), trunk.embed.vocab)
+    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "ContextHeadModule":
+        return ContextHeadModule(trunk, width, self._size(width))
 
-    def products(self, trunk: Trunk, width: int | None = None) -> int:
-        read = width or trunk.width
-        return read * read + (read + 1) * self._size(read)
+    def macs(self, trunk: Trunk, width: int) -> int:
+        return width * width + (width + 1) * self._size(width)
 
     def _size(self, width: int) -> int:
         return self.size or width // 2
+
+
+class ContextHeadModule(nn.Module):
+    """A vector of what stands around a position, and its products with the vectors of words."""
+
+    def __init__(self, trunk: Trunk, width: int, size: int):
+        super().__init__()
+        self.dense, self.out = nn.Linear(width, width), nn.Linear(width, size)
+        self.words = nn.Embedding(trunk.embed.vocab, size)
+        nn.init.normal_(self.words.weight, std=size**-0.5)
+
+    def forward(self, states_TD: Tensor, read_PN: Tensor) -> Tensor:
+        """Logits of the candidates of each position, or of all words where it has none.
+
+        ``read_PN`` are the positions before and after each position and its own, then candidates.
+        """
+        before_N, after_N = read_PN[:2]
+        forward_TD, backward_TD = states_TD.chunk(2, dim=-1)
+        around_ND = torch.cat([forward_TD[before_N], backward_TD[after_N]], dim=-1)
+        context_ND = self.out(self.dense(around_ND).relu())
+        if len(read_PN) == 3:
+            return F.linear(context_ND, self.words.weight)
+        return torch.einsum("nd,knd->nk", context_ND, self.words(read_PN[3:]).to(context_ND.dtype))
 
 
 BASE = TrunkWithHeads(

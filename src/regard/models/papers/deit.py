@@ -21,21 +21,6 @@ from regard.models.trunk import Trunk
 from regard.weights import WeightMap
 
 
-class SeveralHeadsModule(nn.Module):
-    """(count, N, outputs): the logits of ``count`` linear layers, each over its share of the input.
-
-    The model averages them.
-    """
-
-    def __init__(self, width: int, outputs: int, count: int):
-        super().__init__()
-        self.out = nn.ModuleList(nn.Linear(width, outputs) for _ in range(count))
-
-    def forward(self, states_ND: Tensor) -> Tensor:
-        parts = zip(self.out, states_ND.chunk(len(self.out), -1), strict=True)
-        return torch.stack([layer(part_ND) for layer, part_ND in parts])
-
-
 @dataclass(frozen=True)
 class DistilledLabelHead(AnyHead):
     """Labels of whole rows by two linear layers, over the class and the distillation token, whose
@@ -53,15 +38,25 @@ class DistilledLabelHead(AnyHead):
     def __post_init__(self) -> None:
         at_least(1, "outputs", self.outputs)
 
-    def build(
-        self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
-    ) -> SeveralHeadsModule:
+    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "DistilledLabelModule":
         if width != 2 * trunk.width:
             raise BadInput("pool: a distilled label head reads two tokens, the pool FirstTokens(2)")
-        return SeveralHeadsModule(trunk.width, self.outputs, 2)
+        return DistilledLabelModule(self, trunk)
 
-    def products(self, trunk: Trunk, width: int | None = None) -> int:
-        return (width or trunk.width) * self.outputs
+    def macs(self, trunk: Trunk, width: int) -> int:
+        return width * self.outputs
+
+
+class DistilledLabelModule(nn.Module):
+    """(2, rows, outputs): the logits of both layers. The model averages them."""
+
+    def __init__(self, head: DistilledLabelHead, trunk: Trunk):
+        super().__init__()
+        self.out = nn.ModuleList(nn.Linear(trunk.width, head.outputs) for _ in range(2))
+
+    def forward(self, states_ND: Tensor) -> Tensor:
+        parts = zip(self.out, states_ND.chunk(len(self.out), -1), strict=True)
+        return torch.stack([layer(part_ND) for layer, part_ND in parts])
 
 
 BASE = change(vit.BASE, prefix_tokens=2)

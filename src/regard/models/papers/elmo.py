@@ -18,7 +18,7 @@ from regard.models.embedding import AnyEmbedding
 from regard.models.facts import above_zero, at_least, change, share
 from regard.models.heads import AnyHead, VocabularyLinear
 from regard.models.paper import Paper
-from regard.models.trunk import AnyStack, Products, Trunk
+from regard.models.trunk import AnyStack, MACs, Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
@@ -133,22 +133,9 @@ class BiLMStack(AnyStack):
         vectors = embed.build(self.input_width, 0.0)
         return BiLMModule(vectors, layers, residual=self.residual, dropout=self.dropout)
 
-    def products(self, source: AnyStack | None = None) -> Products:
+    def macs(self, source: AnyStack | None = None) -> MACs:
         layer = 2 * self.width * 4 * self.cells + self.cells * self.width
-        return Products(2 * self.depth * layer)
-
-
-class BiLMHeadModule(nn.Module):
-    """Logits (T, 2, words) of both directions, by one vector for each word."""
-
-    def __init__(self, width: int, words: int):
-        super().__init__()
-        self.out = VocabularyLinear(width, words)
-        nn.init.normal_(self.out.weight, std=width**-0.5)
-        nn.init.zeros_(self.out.bias)
-
-    def forward(self, states_TD: Tensor) -> Tensor:
-        return self.out(states_TD.unflatten(-1, (2, -1)))
+        return MACs(2 * self.depth * layer)
 
 
 @dataclass(frozen=True)
@@ -164,11 +151,24 @@ class BiLMHead(AnyHead):
     def __post_init__(self) -> None:
         at_least(1, "words", self.words)
 
-    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None) -> BiLMHeadModule:
-        return BiLMHeadModule((width or trunk.width) // 2, self.words)
+    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "BiLMHeadModule":
+        return BiLMHeadModule(self, width // 2)
 
-    def products(self, trunk: Trunk, width: int | None = None) -> int:
-        return (width or trunk.width) * self.words
+    def macs(self, trunk: Trunk, width: int) -> int:
+        return width * self.words
+
+
+class BiLMHeadModule(nn.Module):
+    """Logits (T, 2, words) of both directions, by one vector for each word."""
+
+    def __init__(self, head: BiLMHead, width: int):
+        super().__init__()
+        self.out = VocabularyLinear(width, head.words)
+        nn.init.normal_(self.out.weight, std=width**-0.5)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, states_TD: Tensor) -> Tensor:
+        return self.out(states_TD.unflatten(-1, (2, -1)))
 
 
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1_024))

@@ -22,31 +22,6 @@ from regard.models.trunk import Trunk
 from regard.weights import Alias, Rule
 
 
-class SpanBoundaryHeadModule(nn.Module):
-    """Two dense layers, each with GELU and norm, and a vector for each token of the vocabulary.
-
-    ``positions``: how many places in a span have vectors, and the size of these.
-    """
-
-    def __init__(self, width: int, size: int, vocab: int, positions: tuple[int, int], eps: float):
-        super().__init__()
-        self.position = nn.Embedding(*positions)
-        inputs = 2 * width + positions[1]
-        self.dense = nn.ModuleList([nn.Linear(inputs, width), nn.Linear(width, size)])
-        self.norm = nn.ModuleList([nn.LayerNorm(width, eps=eps), nn.LayerNorm(size, eps=eps)])
-        self.out = nn.Linear(size, vocab)
-
-    def forward(self, states_TD: Tensor, positions_3N: Tensor) -> Tensor:
-        """Logits of tokens whose spans have a token before and after them."""
-        before_N, after_N, at_N = positions_3N
-        place_N = (at_N - before_N - 1).clamp(0, self.position.num_embeddings - 1)
-        parts = (states_TD[before_N], states_TD[after_N], self.position(place_N))
-        x_ND = torch.cat([part.to(states_TD.dtype) for part in parts], -1)
-        for dense, norm in zip(self.dense, self.norm, strict=True):
-            x_ND = norm(F.gelu(dense(x_ND)))
-        return self.out(x_ND)
-
-
 @dataclass(frozen=True)
 class SpanBoundaryHead(AnyHead):
     """A token of a span, from the states of the two tokens around it (Joshi et al., 2019).
@@ -62,24 +37,38 @@ class SpanBoundaryHead(AnyHead):
     position_size: ClassVar[int] = 200
     tied: bool = True
 
-    def build(
-        self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
-    ) -> SpanBoundaryHeadModule:
-        module = SpanBoundaryHeadModule(
-            width or trunk.width,
-            trunk.token_width,
-            trunk.embed.vocab,
-            (self.positions, self.position_size),
-            trunk.stack.eps,
-        )
+    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "SpanBoundaryHeadModule":
+        module = SpanBoundaryHeadModule(self, trunk, width)
         if self.tied:
             tie(module.out, tokens)
         return module
 
-    def products(self, trunk: Trunk, width: int | None = None) -> int:
-        read = width or trunk.width
-        first = read * (2 * read + self.position_size)
-        return first + trunk.token_width * (read + trunk.embed.vocab)
+    def macs(self, trunk: Trunk, width: int) -> int:
+        first = width * (2 * width + self.position_size)
+        return first + trunk.token_width * (width + trunk.embed.vocab)
+
+
+class SpanBoundaryHeadModule(nn.Module):
+    """Two dense layers, each with GELU and norm, and a vector for each token of the vocabulary."""
+
+    def __init__(self, head: SpanBoundaryHead, trunk: Trunk, width: int):
+        super().__init__()
+        size, eps = trunk.token_width, trunk.stack.eps
+        self.position = nn.Embedding(head.positions, head.position_size)
+        inputs = 2 * width + head.position_size
+        self.dense = nn.ModuleList([nn.Linear(inputs, width), nn.Linear(width, size)])
+        self.norm = nn.ModuleList([nn.LayerNorm(width, eps=eps), nn.LayerNorm(size, eps=eps)])
+        self.out = nn.Linear(size, trunk.embed.vocab)
+
+    def forward(self, states_TD: Tensor, positions_3N: Tensor) -> Tensor:
+        """Logits of tokens whose spans have a token before and after them."""
+        before_N, after_N, at_N = positions_3N
+        place_N = (at_N - before_N - 1).clamp(0, self.position.num_embeddings - 1)
+        parts = (states_TD[before_N], states_TD[after_N], self.position(place_N))
+        x_ND = torch.cat([part.to(states_TD.dtype) for part in parts], -1)
+        for dense, norm in zip(self.dense, self.norm, strict=True):
+            x_ND = norm(F.gelu(dense(x_ND)))
+        return self.out(x_ND)
 
 
 BASE = change(bert.BASE, vocab=28_996)

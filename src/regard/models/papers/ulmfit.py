@@ -17,12 +17,67 @@ from torch import Tensor, nn
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.models.facts import at_least, change, share
-from regard.models.heads import AnyHead, Inputs, LabelHead, PaperHead, read_rows_and_layout
+from regard.models.heads import AnyHead, Inputs, LabelHead, PaperHead
 from regard.models.paper import Paper
 from regard.models.papers import awd_lstm
 from regard.models.pools import ConcatPool
 from regard.models.trunk import Trunk
+from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
+
+
+def read_rows_and_layout(
+    encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | None
+) -> Inputs:
+    """The pooled state of each row, and the layout of the rows."""
+    return (pooled_BD, encoded.layout)
+
+
+@dataclass(frozen=True)
+class NormedLabelHead(AnyHead):
+    """Labels, or numbers, of whole rows by two linear layers, with ReLU between them.
+
+    Batch norm and dropout fall on the input of each (Howard & Ruder, 2018, section 3.3);
+    ``rates`` are those of dropout, ``hidden`` is the size between the layers.
+    """
+
+    name: ClassVar[str] = LabelHead.name
+    per_row: ClassVar[bool] = True
+    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows_and_layout)
+    eager: ClassVar[bool] = True
+    outputs: int
+    hidden: int = 50
+    rates: tuple[float, float] = (0.4, 0.1)
+
+    def __post_init__(self) -> None:
+        for name in ("outputs", "hidden"):
+            at_least(1, name, getattr(self, name))
+        if len(self.rates) != 2:
+            raise BadInput(f"rates: {self.rates} are not those of two layers")
+        for rate in self.rates:
+            share("rates", rate)
+
+    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "NormedLabelModule":
+        return NormedLabelModule(self, width)
+
+    def macs(self, trunk: Trunk, width: int) -> int:
+        return self.hidden * (width + self.outputs)
+
+
+class NormedLabelModule(nn.Module):
+    """Two linear layers with ReLU between them; batch norm and dropout before each."""
+
+    def __init__(self, head: NormedLabelHead, width: int):
+        super().__init__()
+        self.norms = nn.ModuleList([RowBatchNorm(width), RowBatchNorm(head.hidden)])
+        self.dense_dropout, self.dropout = map(Dropout, head.rates)
+        self.dense = nn.Linear(width, head.hidden)
+        self.out = nn.Linear(head.hidden, head.outputs)
+
+    def forward(self, pooled_BD: Tensor, layout: Layout) -> Tensor:
+        dense_norm, out_norm = self.norms
+        hidden_BD = F.relu(self.dense(self.dense_dropout(dense_norm(pooled_BD, layout))))
+        return self.out(self.dropout(out_norm(hidden_BD, layout)))
 
 
 class RowBatchNorm(nn.Module):
@@ -62,55 +117,6 @@ class RowBatchNorm(nn.Module):
             self.running_mean.lerp_(mean_D, self.momentum)
             self.running_var.lerp_(unbiased_D, self.momentum)
         return mean_D, variance_D
-
-
-class NormedHeadModule(nn.Module):
-    """Two linear layers with ReLU between them; batch norm and dropout before each."""
-
-    def __init__(self, width: int, hidden: int, outputs: int, dropout: tuple[float, float]):
-        super().__init__()
-        self.norms = nn.ModuleList([RowBatchNorm(width), RowBatchNorm(hidden)])
-        self.dense_dropout, self.dropout = map(Dropout, dropout)
-        self.dense = nn.Linear(width, hidden)
-        self.out = nn.Linear(hidden, outputs)
-
-    def forward(self, pooled_BD: Tensor, layout: Layout) -> Tensor:
-        dense_norm, out_norm = self.norms
-        hidden_BD = F.relu(self.dense(self.dense_dropout(dense_norm(pooled_BD, layout))))
-        return self.out(self.dropout(out_norm(hidden_BD, layout)))
-
-
-@dataclass(frozen=True)
-class NormedLabelHead(AnyHead):
-    """Labels, or numbers, of whole rows by two linear layers, with ReLU between them.
-
-    Batch norm and dropout fall on the input of each (Howard & Ruder, 2018, section 3.3);
-    ``rates`` are those of dropout, ``hidden`` is the size between the layers.
-    """
-
-    name: ClassVar[str] = LabelHead.name
-    per_row: ClassVar[bool] = True
-    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows_and_layout)
-    eager: ClassVar[bool] = True
-    outputs: int
-    hidden: int = 50
-    rates: tuple[float, float] = (0.4, 0.1)
-
-    def __post_init__(self) -> None:
-        for name in ("outputs", "hidden"):
-            at_least(1, name, getattr(self, name))
-        if len(self.rates) != 2:
-            raise BadInput(f"rates: {self.rates} are not those of two layers")
-        for rate in self.rates:
-            share("rates", rate)
-
-    def build(
-        self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
-    ) -> NormedHeadModule:
-        return NormedHeadModule(width or trunk.width, self.hidden, self.outputs, self.rates)
-
-    def products(self, trunk: Trunk, width: int | None = None) -> int:
-        return self.hidden * ((width or trunk.width) + self.outputs)
 
 
 BASE = change(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.ground.batch import Batch
-from regard.ground.generators import seed_generators
+from regard.ground.device import seed_generators
 from regard.training.averages import average_of
 from regard.training.checkpoint import load_optimiser, optimiser_tensors
 from regard.training.loop.job import Job

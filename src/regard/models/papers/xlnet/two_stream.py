@@ -16,7 +16,7 @@ from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of, share
 from regard.models.heads import Inputs, NextTokenHead, read_queries
 from regard.models.tokens import Embedding
-from regard.models.trunk import AnyStack, Products
+from regard.models.trunk import AnyStack, MACs
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.attend import Mask, attend, earlier, earlier_or_itself, full
 from regard.parts.attention import EncoderOutput, Heads, HeadsModule, fused_linear
@@ -323,12 +323,12 @@ class TwoStreamStack(AnyStack):
             dropout=self.dropout,
         )
 
-    def products(self, source: AnyStack | None = None) -> Products:
+    def macs(self, source: AnyStack | None = None) -> MACs:
         own = 4 * self.width * self.width + 2 * self.width * self.inner
-        return Products(self.depth * own, own_pair=self.depth * 4 * self.width)
+        return MACs(self.depth * own, own_pair=self.depth * 4 * self.width)
 
-    def query_products(self) -> Products:
-        whole = self.products()
+    def query_macs(self) -> MACs:
+        whole = self.macs()
         return whole._replace(token=whole.token - self.depth * 2 * self.width * self.width)
 
     def self_attention(self, side: str) -> AttentionSite:

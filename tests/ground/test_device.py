@@ -2,7 +2,7 @@
 
 import torch
 
-from regard.ground.generators import seed_generators
+from regard.ground.device import seed_generators
 
 
 def test_draws_are_those_of_manual_seed():
