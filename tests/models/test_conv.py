@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from naive import LENGTHS
 from regard.ground.batch import BatchLimits, pack
 from regard.ground.layout import Layout
-from regard.models.conv import Convolution
+from regard.models.conv import ConvEncoderFacts, Convolution
 
 WIDTH = 4
 
@@ -25,7 +25,10 @@ def one_row(part: Convolution, x_LD: torch.Tensor, size: int) -> torch.Tensor:
 @settings(max_examples=15)
 @given(lengths=LENGTHS)
 def test_rows_do_not_mix(size, lengths):
-    part, layout = Convolution(WIDTH, size), Layout.ragged(lengths)
+    part, layout = (
+        Convolution(ConvEncoderFacts(WIDTH, 1, size, dropout=0.0)),
+        Layout.ragged(lengths),
+    )
     x_TD = torch.randn(layout.tokens, WIDTH)
     found = layout.split(part(x_TD, layout))
     for row, x_LD in zip(found, layout.split(x_TD), strict=True):
@@ -34,7 +37,7 @@ def test_rows_do_not_mix(size, lengths):
 
 
 def test_fixed_shapes_and_dead_places_mean_the_same():
-    part, rows = Convolution(WIDTH, 3), [[1, 2, 3], [4], [5, 6]]
+    part, rows = Convolution(ConvEncoderFacts(WIDTH, 1, 3, dropout=0.0)), [[1, 2, 3], [4], [5, 6]]
     table = torch.randn(9, WIDTH)
     free, fixed = pack(rows), pack(rows, BatchLimits(tokens=16, rows=4, longest=5))
     wanted = part(table[free.tokens_T], free.layout)

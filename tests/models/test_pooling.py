@@ -5,7 +5,7 @@ import torch
 
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape
-from regard.models.pools import QUERIES, AttentionPoolModule
+from regard.models.pools import QUERIES, AttentionPool
 from regard.parts.attention import EncoderOutput
 from regard.parts.recurrent.rnn_attention import SCORES
 
@@ -18,7 +18,7 @@ def source(lengths=LENGTHS, size=SIZE):
 
 
 def pool(score="additive", query="learned"):
-    return AttentionPoolModule(SIZE, score, query, inner=5, positions=4)
+    return AttentionPool(score, query, inner=5, positions=4).build(SIZE)
 
 
 def weights_of(one, given):

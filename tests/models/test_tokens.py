@@ -7,19 +7,20 @@ from torch import nn
 
 from regard.ground.layout import Layout
 from regard.models.embedding import Learned, Sinusoid
-from regard.models.tokens import Embedding, _few
+from regard.models.tokens import Tokens, _few
 
 LAYOUT = replace(Layout.ragged([2, 0, 3]), segments_T=torch.tensor([0, 1, 0, 0, 1]))
 TOKENS = torch.tensor([3, 1, 4, 1, 5])
 
 
 def test_a_token_alone():
-    embed = Embedding(7, 4)
+    embed = Tokens(7).build(4, 0.0)
     assert torch.equal(embed(TOKENS, LAYOUT), embed.token.weight[TOKENS])
 
 
 def test_token_position_and_segment_are_added_then_normalised():
-    embed = Embedding(7, 4, position=Learned(5).build(4), segments=2, scaled=True, norm=0.1)
+    tokens = Tokens(7, position=Learned(5), segments=2, scaled=True, normed=True)
+    embed = tokens.build(4, 0.0, eps=0.1)
     assert embed.norm is not None and embed.segment is not None
     nn.init.normal_(embed.norm.weight)
     places = embed.position.weight[[0, 1, 0, 1, 2]]
@@ -30,20 +31,20 @@ def test_token_position_and_segment_are_added_then_normalised():
 
 
 def test_scaled_tokens_stand_beside_sinusoids_of_their_size():
-    embed = Embedding(5_000, 64, scaled=True)
+    embed = Tokens(5_000, scaled=True).build(64, 0.0)
     every = Layout.ragged([5_000])
     assert embed(torch.arange(5_000), every).std().item() == pytest.approx(1, rel=0.02)
 
 
 def test_all_of_it_may_be_dropped():
-    embed = Embedding(7, 4, position=Sinusoid().build(4), dropout=1.0)
+    embed = Tokens(7, position=Sinusoid()).build(4, 1.0)
     assert (embed(TOKENS, LAYOUT) == 0).all()
     assert embed.eval()(TOKENS, LAYOUT).any()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_positions_do_not_change_the_precision(dtype):
-    embed = Embedding(7, 4, position=Sinusoid().build(4)).to(dtype)
+    embed = Tokens(7, position=Sinusoid()).build(4, 0.0).to(dtype)
     assert embed(TOKENS, LAYOUT).dtype == dtype
 
 

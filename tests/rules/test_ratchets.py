@@ -18,11 +18,11 @@ from syntax import nodes
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 406,
-    "lines": 56_728,
-    "lines of code": 35_669,
+    "lines": 56_562,
+    "lines of code": 35_536,
     "files under 40 lines": 13,
     "basenames used twice": 29,
-    "Any": 1_147,
+    "Any": 1_148,
     "cast(Any": 18,
     "aliases of Any": 0,
     "type: ignore": 41,
@@ -32,11 +32,11 @@ BOUNDS = {
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
-    "GPT-2": (14, 2_936),
-    "BERT": (15, 3_364),
-    "ViT": (14, 3_218),
-    "Bahdanau": (15, 3_315),
-    "XLNet": (14, 3_286),
+    "GPT-2": (14, 2_882),
+    "BERT": (15, 3_307),
+    "ViT": (14, 3_170),
+    "Bahdanau": (15, 3_239),
+    "XLNet": (14, 3_238),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
 SLACK = 0.02

@@ -1,6 +1,5 @@
 """Words by their characters: convolutions, highway layers, a projection (ELMo's)."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,78 +13,6 @@ from regard.parts.activation import ACTIVATIONS
 from regard.parts.dropout import Dropout
 
 WORDS = 1_024  # at once, without gradients: a character has as many numbers as there are filters
-
-
-class Highway(nn.Module):
-    """g · relu(W x) + (1 - g) · x, where g = σ(V x) (Srivastava et al., 2015)."""
-
-    def __init__(self, width: int):
-        super().__init__()
-        self.transform, self.gate = nn.Linear(width, width), nn.Linear(width, width)
-        for layer in (self.transform, self.gate):
-            nn.init.normal_(layer.weight, std=width**-0.5)
-        nn.init.zeros_(self.transform.bias)
-        nn.init.constant_(self.gate.bias, -2.0)  # mostly closed: a new layer copies its input
-
-    def forward(self, x_ND: Tensor) -> Tensor:
-        return torch.lerp(x_ND, self.transform(x_ND).relu(), self.gate(x_ND).sigmoid())
-
-
-class CharacterEmbedding(EmbeddingModule):
-    """The vector of a word from the vectors of its characters, as many for every word.
-
-    ``filters`` are (characters that one reads, number of such filters). The largest output of each
-    filter in the word goes through an ``activation``, highway layers and a projection to ``width``
-    numbers, if there is a width.
-    """
-
-    def __init__(
-        self,
-        characters: int,
-        size: int,
-        filters: Sequence[tuple[int, int]],
-        highways: int,
-        width: int | None,
-        *,
-        longest: int,
-        activation: Callable[[Tensor], Tensor],
-        dropout: float = 0.0,
-    ):
-        super().__init__()
-        self.ids_per_token = (longest,)
-        self.token = nn.Embedding(characters, size)
-        nn.init.uniform_(self.token.weight, -1.0, 1.0)
-        self.filters = nn.ModuleList(nn.Conv1d(size, count, reach) for reach, count in filters)
-        total = sum(count for _, count in filters)
-        self.highways = nn.ModuleList(Highway(total) for _ in range(highways))
-        self.projection = None if width is None else nn.Linear(total, width)
-        if self.projection is not None:
-            nn.init.normal_(self.projection.weight, std=total**-0.5)
-            nn.init.zeros_(self.projection.bias)
-        self.activation = activation
-        self.dropout = Dropout(dropout)
-
-    def forward(self, characters_TC: Tensor, layout: Layout) -> Tensor:
-        """A vector for each word, from the ids of its characters; a word of the fill has one."""
-        if characters_TC.ndim == 1:
-            characters_TC = characters_TC[:, None].expand(-1, *self.ids_per_token)
-        if characters_TC.device.type == "cpu":  # where finding equal words costs less than reading
-            words_NC, at_T = characters_TC.unique(dim=0, return_inverse=True)
-            return self.dropout(self.static(words_NC)[at_T])
-        return self.dropout(self.static(characters_TC))
-
-    def static(self, characters_TC: Tensor) -> Tensor:
-        """The vectors of words, from the ids of the characters of each."""
-        at_once = len(characters_TC) if torch.is_grad_enabled() else WORDS
-        parts = [self._vectors(part_NC) for part_NC in characters_TC.split(max(1, at_once))]
-        return torch.cat(parts)
-
-    def _vectors(self, characters_NC: Tensor) -> Tensor:
-        x_NDC = self.token(characters_NC).transpose(1, 2)
-        x_ND = torch.cat([self.activation(layer(x_NDC).amax(-1)) for layer in self.filters], -1)
-        for layer in self.highways:
-            x_ND = layer(x_ND)
-        return x_ND if self.projection is None else self.projection(x_ND)
 
 
 @dataclass(frozen=True)
@@ -133,19 +60,10 @@ class Characters(AnyEmbedding):
         """Their number."""
         return sum(count for _, count in self.filters)
 
-    def build(self, width: int, dropout: float, eps: float = 1e-5) -> CharacterEmbedding:
+    def build(self, width: int, dropout: float, eps: float = 1e-5) -> "CharacterEmbedding":
         if not self.projected and width != (total := self.all_filters):
             raise BadInput(f"filters: {total} numbers of a word, and the layers read {width}")
-        return CharacterEmbedding(
-            self.vocab,
-            self.character_size,
-            self.filters,
-            self.highways,
-            width if self.projected else None,
-            longest=self.longest,
-            activation=ACTIVATIONS[self.character_activation],
-            dropout=dropout,
-        )
+        return CharacterEmbedding(self, width, dropout)
 
     def macs(self, width: int) -> int:
         filters = sum(
@@ -155,3 +73,65 @@ class Characters(AnyEmbedding):
         total = self.all_filters
         projection = total * width if self.projected else 0
         return filters + self.highways * 2 * total * total + projection
+
+
+class CharacterEmbedding(EmbeddingModule):
+    """The vector of a word from the vectors of its characters, as many for every word.
+
+    The largest output of each filter in the word goes through an activation, highway layers and a
+    projection to ``width`` numbers, if it is projected.
+    """
+
+    def __init__(self, words: Characters, width: int, dropout: float):
+        super().__init__()
+        size, total = words.character_size, words.all_filters
+        self.ids_per_token = words.ids_per_token
+        self.token = nn.Embedding(words.vocab, size)
+        nn.init.uniform_(self.token.weight, -1.0, 1.0)
+        self.filters = nn.ModuleList(
+            nn.Conv1d(size, count, reach) for reach, count in words.filters
+        )
+        self.highways = nn.ModuleList(Highway(total) for _ in range(words.highways))
+        self.projection = nn.Linear(total, width) if words.projected else None
+        if self.projection is not None:
+            nn.init.normal_(self.projection.weight, std=total**-0.5)
+            nn.init.zeros_(self.projection.bias)
+        self.activation = ACTIVATIONS[words.character_activation]
+        self.dropout = Dropout(dropout)
+
+    def forward(self, characters_TC: Tensor, layout: Layout) -> Tensor:
+        """A vector for each word, from the ids of its characters; a word of the fill has one."""
+        if characters_TC.ndim == 1:
+            characters_TC = characters_TC[:, None].expand(-1, *self.ids_per_token)
+        if characters_TC.device.type == "cpu":  # where finding equal words costs less than reading
+            words_NC, at_T = characters_TC.unique(dim=0, return_inverse=True)
+            return self.dropout(self.static(words_NC)[at_T])
+        return self.dropout(self.static(characters_TC))
+
+    def static(self, characters_TC: Tensor) -> Tensor:
+        """The vectors of words, from the ids of the characters of each."""
+        at_once = len(characters_TC) if torch.is_grad_enabled() else WORDS
+        parts = [self._vectors(part_NC) for part_NC in characters_TC.split(max(1, at_once))]
+        return torch.cat(parts)
+
+    def _vectors(self, characters_NC: Tensor) -> Tensor:
+        x_NDC = self.token(characters_NC).transpose(1, 2)
+        x_ND = torch.cat([self.activation(layer(x_NDC).amax(-1)) for layer in self.filters], -1)
+        for layer in self.highways:
+            x_ND = layer(x_ND)
+        return x_ND if self.projection is None else self.projection(x_ND)
+
+
+class Highway(nn.Module):
+    """g · relu(W x) + (1 - g) · x, where g = σ(V x) (Srivastava et al., 2015)."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.transform, self.gate = nn.Linear(width, width), nn.Linear(width, width)
+        for layer in (self.transform, self.gate):
+            nn.init.normal_(layer.weight, std=width**-0.5)
+        nn.init.zeros_(self.transform.bias)
+        nn.init.constant_(self.gate.bias, -2.0)  # mostly closed: a new layer copies its input
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        return torch.lerp(x_ND, self.transform(x_ND).relu(), self.gate(x_ND).sigmoid())

@@ -1,7 +1,6 @@
 """Convolutional encoders (Gehring et al., 2016)."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -13,20 +12,63 @@ from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, share
-from regard.models.tokens import Embedding
 from regard.models.trunk import AnyStack, MACs
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
 
 
+@dataclass(frozen=True)
+class ConvEncoderFacts(AnyStack):
+    """A convolutional encoder: ``depth`` gated layers with a ``kernel`` of so many tokens each."""
+
+    width: int
+    depth: int
+    kernel: int = 3
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("width", "depth", "kernel"):
+            at_least(1, name, getattr(self, name))
+        share("dropout", self.dropout)
+        if self.kernel % 2 == 0:
+            raise BadInput(f"kernel must be odd, to be centred on a token, not {self.kernel}")
+
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> "ConvEncoderModule":
+        return ConvEncoderModule(self, embed)
+
+    def macs(self, source: AnyStack | None = None) -> MACs:
+        return MACs(self.depth * self.kernel * self.width * 2 * self.width)
+
+
+class ConvEncoderModule(nn.Module):
+    """An embedding, and convolutions over it."""
+
+    attends, capturable = False, True
+
+    def __init__(self, facts: ConvEncoderFacts, embed: AnyEmbedding):
+        super().__init__()
+        self.embed = embed.build(facts.input_width, facts.dropout)
+        self.layers = nn.ModuleList(Convolution(facts) for _ in range(facts.depth))
+
+    def forward(
+        self, tokens_T: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE
+    ) -> EncoderOutput:
+        """A state for every token."""
+        x_TD = tape("embed.output", self.embed(tokens_T, layout))
+        for number, layer in enumerate(self.layers):
+            x_TD = tape.under("blocks").under(number)("output", layer(x_TD, layout))
+        return EncoderOutput(tape("output", x_TD), layout)
+
+
 class Convolution(nn.Module):
-    """(x + GLU(W[x_{i-k}; …; x_{i+k}] + b)) · √½, with k = ``size`` // 2 neighbours on either side.
+    """(x + GLU(W[x_{i-k}; …; x_{i+k}] + b)) · √½, with k = kernel // 2 neighbours on either side.
 
     Tokens are packed; neighbours that belong to another row count as zeros.
     """
 
-    def __init__(self, width: int, size: int, *, dropout: float = 0.0):
+    def __init__(self, facts: ConvEncoderFacts):
         super().__init__()
+        width, size, dropout = facts.width, facts.kernel, facts.dropout
         self.reach = size // 2
         self.linear = nn.Linear(size * width, 2 * width)
         nn.init.normal_(self.linear.weight, std=math.sqrt(4 * (1 - dropout) / (size * width)))
@@ -51,49 +93,3 @@ class Convolution(nn.Module):
             shifted_TD = wide_TD[self.reach + shift : self.reach + shift + tokens]
             window.append(shifted_TD.masked_fill(~same_row_T[:, None], 0.0))
         return torch.cat(window, dim=-1)
-
-
-class ConvEncoderModule(nn.Module):
-    """An embedding, and convolutions over it."""
-
-    attends, capturable = False, True
-
-    def __init__(self, embed: Embedding, layers: Iterable[Convolution]):
-        super().__init__()
-        self.embed = embed
-        self.layers = nn.ModuleList(layers)
-
-    def forward(
-        self, tokens_T: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE
-    ) -> EncoderOutput:
-        """A state for every token."""
-        x_TD = tape("embed.output", self.embed(tokens_T, layout))
-        for number, layer in enumerate(self.layers):
-            x_TD = tape.under("blocks").under(number)("output", layer(x_TD, layout))
-        return EncoderOutput(tape("output", x_TD), layout)
-
-
-@dataclass(frozen=True)
-class ConvEncoderFacts(AnyStack):
-    """A convolutional encoder: ``depth`` gated layers with a ``kernel`` of so many tokens each."""
-
-    width: int
-    depth: int
-    kernel: int = 3
-    dropout: float = 0.1
-
-    def __post_init__(self) -> None:
-        for name in ("width", "depth", "kernel"):
-            at_least(1, name, getattr(self, name))
-        share("dropout", self.dropout)
-        if self.kernel % 2 == 0:
-            raise BadInput(f"kernel must be odd, to be centred on a token, not {self.kernel}")
-
-    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> ConvEncoderModule:
-        layers = (
-            Convolution(self.width, self.kernel, dropout=self.dropout) for _ in range(self.depth)
-        )
-        return ConvEncoderModule(embed.build(self.input_width, self.dropout), layers)
-
-    def macs(self, source: AnyStack | None = None) -> MACs:
-        return MACs(self.depth * self.kernel * self.width * 2 * self.width)

@@ -26,29 +26,22 @@ from regard.parts.attention import EncoderOutput
 
 
 class EncoderDecoderModule(nn.Module):
-    """Source and target sides, and the layer of logits, tied as ``tie`` says."""
+    """Source and target sides, and the layer of logits."""
 
     pool = None  # it translates, and has no pooled state
     reads_last_layer = True
 
-    def __init__(
-        self,
-        source: nn.Module,
-        target: nn.Module,
-        head: nn.Linear,
-        *,
-        tie: str,
-        cross_attention: AttentionSite | None,
-    ):
+    def __init__(self, facts: "EncoderDecoder"):
         super().__init__()
-        self.cross_attention = cross_attention
-        self.source: Any = source
-        self.target: Any = target
-        self.head = head
+        self.cross_attention = facts.cross_attention
+        source: Any = facts.source.build()
+        target: Any = facts.target.build(facts.source)
+        self.source, self.target = source, target
+        vocab, tie = facts.target.embed.vocab, facts.tie
+        self.head = head = nn.Linear(facts.target.width, vocab, bias=facts.head_bias)
         if head.bias is not None:
             nn.init.zeros_(head.bias)
-        sides: tuple[Any, Any] = (source, target)
-        read, written = (side.embed.token for side in sides)
+        read, written = source.embed.token, target.embed.token
         if tie == "all":
             if read.weight.shape != written.weight.shape:
                 raise ValueError("source and target share embeddings only if their shapes agree")
@@ -200,14 +193,7 @@ class EncoderDecoder:
 
     def build(self) -> EncoderDecoderModule:
         """The module of these facts, with new weights."""
-        vocab = self.target.embed.vocab
-        return EncoderDecoderModule(
-            self.source.build(),
-            self.target.build(self.source),
-            nn.Linear(self.target.width, vocab, bias=self.head_bias),
-            tie=self.tie,
-            cross_attention=self.cross_attention,
-        )
+        return EncoderDecoderModule(self)
 
     def models(self, module: nn.Module) -> dict[str, tuple["EncoderDecoder", nn.Module]]:
         """What is saved of a trained module, by folder."""

@@ -83,74 +83,6 @@ class SinusoidGrid(nn.Module):
         return {}
 
 
-class PatchEmbedding(EmbeddingModule):
-    """Each image of a batch becomes ``prefix`` learned vectors and one vector for each patch.
-
-    Patches are the pixels of all channels, flattened, through one linear layer; positions are
-    added to both, and dropout falls on the sum. Images may have any size that patches fill. With
-    ``norm``, its epsilon, a layer norm follows, and the linear layer has no bias.
-    """
-
-    token = None
-    vocab = 0
-
-    def __init__(
-        self,
-        patch: Grid,
-        channels: int,
-        width: int,
-        *,
-        prefix: int,
-        position: Any,
-        dropout: float = 0.0,
-        norm: float | None = None,
-    ):
-        super().__init__()
-        self.patch, self.channels = patch, channels
-        self.projection = nn.Linear(channels * patch[0] * patch[1], width, bias=norm is None)
-        self.prefix = nn.Embedding(prefix, width) if prefix else None
-        self.position: Any = position
-        self.dropout = Dropout(dropout)
-        self.norm = None if norm is None else nn.LayerNorm(width, eps=norm)
-
-    def layout_of(self, pixels_BCHW: Tensor, layout: Layout) -> Layout:
-        rows, columns = self.grid_of(pixels_BCHW)
-        prefix = 0 if self.prefix is None else self.prefix.num_embeddings
-        return Layout.rectangle(len(pixels_BCHW), prefix + rows * columns, pixels_BCHW.device)
-
-    def resampled(self, other: "PatchEmbedding") -> dict[str, Tensor]:
-        return self.position.resampled(other.position)
-
-    def forward(self, pixels_BCHW: Tensor, layout: Layout) -> Tensor:
-        if pixels_BCHW.dtype == torch.uint8:
-            raise ValueError("these pixels are bytes, which are normalised first")
-        grid = self.grid_of(pixels_BCHW)
-        precision = next(self.parameters(), pixels_BCHW).dtype
-        x_BPD = self.projection(self._patches(pixels_BCHW.to(precision), grid))
-        if self.prefix is not None:
-            prefix_BPD = self.prefix.weight.to(x_BPD.dtype).expand(len(x_BPD), -1, -1)
-            x_BPD = torch.cat([prefix_BPD, x_BPD], 1)
-        x_BPD = x_BPD + self.position(grid).to(x_BPD.dtype)
-        x_TD = self.dropout(x_BPD.flatten(0, 1))
-        return x_TD if self.norm is None else self.norm(x_TD)
-
-    def grid_of(self, pixels_BCHW: Tensor) -> Grid:
-        """Rows and columns of the patches of each image."""
-        channels, height, width = pixels_BCHW.shape[1:]
-        rows, columns = height // self.patch[0], width // self.patch[1]
-        whole = (rows * self.patch[0], columns * self.patch[1]) == (height, width)
-        if channels != self.channels or not (whole and rows and columns):
-            shape = f"{channels} × {height} × {width}"
-            patches = f"{self.channels} × {self.patch[0]} × {self.patch[1]}"
-            raise BadInput(f"images of {shape} numbers are not made of patches of {patches}")
-        return rows, columns
-
-    def _patches(self, pixels_BCHW: Tensor, grid: Grid) -> Tensor:
-        """(B, patches, numbers of a patch): by channel, row and column."""
-        parts = pixels_BCHW.unflatten(3, (grid[1], -1)).unflatten(2, (grid[0], -1))
-        return parts.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
-
-
 PREFIX_NAMES = ("class", "distillation")
 GRID_POSITIONS = {"learned": LearnedGrid, "sinusoid": SinusoidGrid}
 
@@ -221,21 +153,72 @@ class Patches(AnyEmbedding):
     def vectors(self, length: int) -> int:
         return length * (self.prefix_tokens + self.grid[0] * self.grid[1])
 
-    def build(self, width: int, dropout: float, eps: float = 1e-5) -> PatchEmbedding:
+    def build(self, width: int, dropout: float, eps: float = 1e-5) -> "PatchEmbedding":
         if self.positions == "sinusoid" and width % 4:
             raise BadInput(f"positions: sinusoids need a width of 4, 8, 12, …, not {width}")
-        return PatchEmbedding(
-            self.patch,
-            self.channels,
-            width,
-            prefix=self.prefix_tokens,
-            position=GRID_POSITIONS[self.positions](self.grid, self.prefix_tokens, width),
-            dropout=dropout,
-            norm=eps if self.normed else None,
-        )
+        return PatchEmbedding(self, width, dropout, eps)
 
     def macs(self, width: int) -> int:
         return self.channels * self.patch[0] * self.patch[1] * width
+
+
+class PatchEmbedding(EmbeddingModule):
+    """Each image of a batch becomes some learned vectors and one vector for each patch.
+
+    Patches are the pixels of all channels, flattened, through one linear layer; positions are
+    added to both, and dropout falls on the sum. Images may have any size that patches fill.
+    """
+
+    token = None
+    vocab = 0
+
+    def __init__(self, patches: Patches, width: int, dropout: float, eps: float):
+        super().__init__()
+        self.patch, self.channels = patches.patch, patches.channels
+        prefix, normed = patches.prefix_tokens, patches.normed
+        position: Any = GRID_POSITIONS[patches.positions](patches.grid, prefix, width)
+        self.projection = nn.Linear(patches.macs(1), width, bias=not normed)
+        self.prefix = nn.Embedding(prefix, width) if prefix else None
+        self.position = position
+        self.dropout = Dropout(dropout)
+        self.norm = nn.LayerNorm(width, eps=eps) if normed else None
+
+    def layout_of(self, pixels_BCHW: Tensor, layout: Layout) -> Layout:
+        rows, columns = self.grid_of(pixels_BCHW)
+        prefix = 0 if self.prefix is None else self.prefix.num_embeddings
+        return Layout.rectangle(len(pixels_BCHW), prefix + rows * columns, pixels_BCHW.device)
+
+    def resampled(self, other: "PatchEmbedding") -> dict[str, Tensor]:
+        return self.position.resampled(other.position)
+
+    def forward(self, pixels_BCHW: Tensor, layout: Layout) -> Tensor:
+        if pixels_BCHW.dtype == torch.uint8:
+            raise ValueError("these pixels are bytes, which are normalised first")
+        grid = self.grid_of(pixels_BCHW)
+        precision = next(self.parameters(), pixels_BCHW).dtype
+        x_BPD = self.projection(self._patches(pixels_BCHW.to(precision), grid))
+        if self.prefix is not None:
+            prefix_BPD = self.prefix.weight.to(x_BPD.dtype).expand(len(x_BPD), -1, -1)
+            x_BPD = torch.cat([prefix_BPD, x_BPD], 1)
+        x_BPD = x_BPD + self.position(grid).to(x_BPD.dtype)
+        x_TD = self.dropout(x_BPD.flatten(0, 1))
+        return x_TD if self.norm is None else self.norm(x_TD)
+
+    def grid_of(self, pixels_BCHW: Tensor) -> Grid:
+        """Rows and columns of the patches of each image."""
+        channels, height, width = pixels_BCHW.shape[1:]
+        rows, columns = height // self.patch[0], width // self.patch[1]
+        whole = (rows * self.patch[0], columns * self.patch[1]) == (height, width)
+        if channels != self.channels or not (whole and rows and columns):
+            shape = f"{channels} × {height} × {width}"
+            patches = f"{self.channels} × {self.patch[0]} × {self.patch[1]}"
+            raise BadInput(f"images of {shape} numbers are not made of patches of {patches}")
+        return rows, columns
+
+    def _patches(self, pixels_BCHW: Tensor, grid: Grid) -> Tensor:
+        """(B, patches, numbers of a patch): by channel, row and column."""
+        parts = pixels_BCHW.unflatten(3, (grid[1], -1)).unflatten(2, (grid[0], -1))
+        return parts.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
 
 
 def _sides(size: int | tuple[int, int]) -> tuple[int, int]:

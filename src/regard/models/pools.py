@@ -22,87 +22,6 @@ from regard.parts.recurrent.rnn_attention import SCORES, RNNAttention
 QUERIES = ("learned", "zeros", "mean")
 
 
-class AttentionPoolModule(nn.Module):
-    """Keys and values are the states; the query is learned, zeros, or the mean of the states.
-
-    With a dot-product score, zeros give the plain mean.
-    """
-
-    def __init__(self, size: int, score: str, query: str, *, inner: int, positions: int):
-        super().__init__()
-        self.query = query
-        if query == "learned":
-            self.learned = nn.Parameter(torch.empty(size).normal_(std=1 / math.sqrt(size)))
-        self.attention = RNNAttention(size, size, score, inner=inner, positions=positions)
-
-    def forward(self, source: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
-        """(B, D): zeros for a row without tokens."""
-        rows, device = source.layout.rows, source.states_TD.device
-        one_each = Layout.rectangle(rows, 1, device)
-        return self.attention(self._query(source), one_each, self.attention.keys(source), tape=tape)
-
-    def _query(self, source: EncoderOutput) -> Tensor:
-        states_TD, layout = source.states_TD, source.layout
-        if self.query == "learned":
-            return self.learned.to(states_TD.dtype).expand(layout.rows, -1)
-        if self.query == "zeros":
-            return states_TD.new_zeros(layout.rows, states_TD.shape[-1])
-        return mean_state(source)
-
-
-def max_state(source: EncoderOutput) -> Tensor:
-    """The maximum of the states of every row, number by number; zeros for a row without tokens."""
-    layout = source.layout
-    padded_BLD = layout.pad(source.states_TD).masked_fill(~layout.real_BL[:, :, None], -torch.inf)
-    if not layout.longest:
-        padded_BLD = F.pad(padded_BLD, (0, 0, 0, 1))  # with gradients, of zero
-    return padded_BLD.amax(1).masked_fill(layout.empty_B[:, None], 0)
-
-
-def concat_states(source: EncoderOutput) -> Tensor:
-    """(B, 3 D): the last state, the maximum and the mean of all, before the last dropout."""
-    if source.undropped_TD is not None:
-        source = source._replace(states_TD=source.undropped_TD)
-    return torch.cat([last_state(source), max_state(source), mean_state(source)], dim=-1)
-
-
-class FirstTokenModule(nn.Module):
-    """The state of the first token of each row, with ``dense`` through tanh(W h + b)."""
-
-    def __init__(self, dense: nn.Linear | None):
-        super().__init__()
-        self.dense = dense
-
-    def forward(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
-        """(B, D); any state for a row without tokens."""
-        first_BD = first_states(encoded, 1)
-        return first_BD if self.dense is None else torch.tanh(self.dense(first_BD))
-
-
-def first_states(encoded: EncoderOutput, count: int) -> Tensor:
-    """(B, count · D): the states of the first tokens of each row, side by side."""
-    states_TD, layout = encoded.states_TD, encoded.layout
-    if layout.full and layout.longest >= count:
-        return layout.pad(states_TD)[:, :count].flatten(1)  # whose gradient is no scatter
-    if not len(states_TD):
-        states_TD = F.pad(states_TD, (0, 0, 0, 1))
-    starts_B, last = layout.offsets[:-1].long(), len(states_TD) - 1
-    places = torch.arange(count, device=starts_B.device)
-    return states_TD[(starts_B[:, None] + places).clamp(max=last)].flatten(1)
-
-
-class PlainPoolModule(nn.Module):
-    """A pool without weights: a function from the states of rows to one vector for each."""
-
-    def __init__(self, pool: Callable[[EncoderOutput], Tensor]):
-        super().__init__()
-        self.pool = pool
-
-    def forward(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
-        """(B, D); zeros for a row without tokens."""
-        return self.pool(encoded)
-
-
 Summaries = tuple[str | None, ...]
 """Where the template of a tokenizer may put the summary token; None is for "nowhere"."""
 ANYWHERE: Summaries = ("first", "last", None)
@@ -147,7 +66,7 @@ class FirstToken(AnyPool):
         return 1
 
     def build(self, width: int) -> nn.Module:
-        return FirstTokenModule(nn.Linear(width, width) if self.dense else None)
+        return FirstTokenModule(self, width)
 
     def macs(self, width: int) -> MACs:
         return MACs(0, row=width * width * self.dense)
@@ -225,8 +144,7 @@ class AttentionPool(AnyPool):
             at_least(1, name, getattr(self, name))
 
     def build(self, width: int) -> nn.Module:
-        sizes = {"inner": self.inner or width, "positions": self.positions}
-        return AttentionPoolModule(width, self.score, self.query, **sizes)
+        return AttentionPoolModule(self, width)
 
     def macs(self, width: int) -> MACs:
         query, key, pair = score_macs(self.score, width, width, self.inner or width, self.positions)
@@ -243,3 +161,82 @@ POOLS: dict[str, AnyPool] = {
     "concat": ConcatPool(),
     "attention": AttentionPool(),
 }
+
+
+class FirstTokenModule(nn.Module):
+    """The state of the first token of each row."""
+
+    def __init__(self, pool: FirstToken, width: int):
+        super().__init__()
+        self.dense = nn.Linear(width, width) if pool.dense else None
+
+    def forward(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
+        """(B, D); any state for a row without tokens."""
+        first_BD = first_states(encoded, 1)
+        return first_BD if self.dense is None else torch.tanh(self.dense(first_BD))
+
+
+def first_states(encoded: EncoderOutput, count: int) -> Tensor:
+    """(B, count · D): the states of the first tokens of each row, side by side."""
+    states_TD, layout = encoded.states_TD, encoded.layout
+    if layout.full and layout.longest >= count:
+        return layout.pad(states_TD)[:, :count].flatten(1)  # whose gradient is no scatter
+    if not len(states_TD):
+        states_TD = F.pad(states_TD, (0, 0, 0, 1))
+    starts_B, last = layout.offsets[:-1].long(), len(states_TD) - 1
+    places = torch.arange(count, device=starts_B.device)
+    return states_TD[(starts_B[:, None] + places).clamp(max=last)].flatten(1)
+
+
+class PlainPoolModule(nn.Module):
+    """A pool without weights: a function from the states of rows to one vector for each."""
+
+    def __init__(self, pool: Callable[[EncoderOutput], Tensor]):
+        super().__init__()
+        self.pool = pool
+
+    def forward(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
+        """(B, D); zeros for a row without tokens."""
+        return self.pool(encoded)
+
+
+class AttentionPoolModule(nn.Module):
+    """Attention of one query for each row to the states, which are keys and values."""
+
+    def __init__(self, pool: AttentionPool, width: int):
+        super().__init__()
+        self.query = pool.query
+        if pool.query == "learned":
+            self.learned = nn.Parameter(torch.empty(width).normal_(std=1 / math.sqrt(width)))
+        sizes = {"inner": pool.inner or width, "positions": pool.positions}
+        self.attention = RNNAttention(width, width, pool.score, **sizes)
+
+    def forward(self, source: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
+        """(B, D): zeros for a row without tokens."""
+        rows, device = source.layout.rows, source.states_TD.device
+        one_each = Layout.rectangle(rows, 1, device)
+        return self.attention(self._query(source), one_each, self.attention.keys(source), tape=tape)
+
+    def _query(self, source: EncoderOutput) -> Tensor:
+        states_TD, layout = source.states_TD, source.layout
+        if self.query == "learned":
+            return self.learned.to(states_TD.dtype).expand(layout.rows, -1)
+        if self.query == "zeros":
+            return states_TD.new_zeros(layout.rows, states_TD.shape[-1])
+        return mean_state(source)
+
+
+def max_state(source: EncoderOutput) -> Tensor:
+    """The maximum of the states of every row, number by number; zeros for a row without tokens."""
+    layout = source.layout
+    padded_BLD = layout.pad(source.states_TD).masked_fill(~layout.real_BL[:, :, None], -torch.inf)
+    if not layout.longest:
+        padded_BLD = F.pad(padded_BLD, (0, 0, 0, 1))  # with gradients, of zero
+    return padded_BLD.amax(1).masked_fill(layout.empty_B[:, None], 0)
+
+
+def concat_states(source: EncoderOutput) -> Tensor:
+    """(B, 3 D): the last state, the maximum and the mean of all, before the last dropout."""
+    if source.undropped_TD is not None:
+        source = source._replace(states_TD=source.undropped_TD)
+    return torch.cat([last_state(source), max_state(source), mean_state(source)], dim=-1)

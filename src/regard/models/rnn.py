@@ -1,6 +1,6 @@
 """Recurrent stacks: encoders, and language models that carry their state."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, cast
@@ -13,7 +13,6 @@ from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of, share
-from regard.models.tokens import Embedding
 from regard.models.trunk import AnyStack, MACs
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import RowDropout, TokenDropout
@@ -38,10 +37,10 @@ class RNNEncoderModule(nn.Module):
 
     attends = False
 
-    def __init__(self, embed: Embedding, layers: RNNStack):
+    def __init__(self, facts: "RNNEncoderFacts", embed: AnyEmbedding):
         super().__init__()
-        self.embed = embed
-        self.layers = layers
+        self.embed: Any = embed.build(facts.input_width, facts.dropout)
+        self.layers = facts.build_layers(facts.embedding, facts.direction, embed.joined)
 
     @property
     def capturable(self) -> bool:
@@ -131,29 +130,25 @@ class InitialState(nn.Module):
 
 
 class CausalRNNModule(StatefulDecoder):
-    """An embedding, and recurrent layers over it, each with dropout before it.
-
-    ``dropout`` are functions of tokens and their layout: before the first layer, before each other
-    one, and after the last. With ``bptt``, gradients go through the last so many tokens of a row.
-    """
+    """An embedding, and recurrent layers over it, each with dropout before it."""
 
     attends, capturable = False, True
 
-    def __init__(
-        self,
-        embed: Embedding,
-        layers: Sequence[RNNLayer],
-        dropout: Sequence[Callable[[Tensor, Layout], Tensor]],
-        *,
-        residual: bool = False,
-        learned: bool = False,
-        bptt: int | None = None,
-    ):
+    def __init__(self, facts: "CausalRNNFacts", embed: AnyEmbedding):
         super().__init__()
-        self.embed, self.layers, self.residual = embed, nn.ModuleList(layers), residual
-        self.input_dropout, self.hidden_dropout, self.output_dropout = dropout
-        self.initial = InitialState(layers) if learned else None
-        self.bptt = bptt
+        self.embed: Any = embed.build(facts.input_width, 0.0)
+        layers = [
+            RNNLayer(facts.cell, *sizes, weight_drop=facts.weight_drop)
+            for sizes in pairwise(facts.state_widths)
+        ]
+        self.layers, self.residual = nn.ModuleList(layers), facts.residual
+        before = (facts.input_dropout, facts.hidden_dropout, facts.dropout)
+        drop = RowDropout if facts.locked else TokenDropout
+        self.input_dropout, self.hidden_dropout, self.output_dropout = (
+            drop(facts.dropout if rate is None else rate) for rate in before
+        )
+        self.initial = InitialState(layers) if facts.initial == "learned" else None
+        self.bptt = facts.bptt
 
     @property
     def dtype(self) -> torch.dtype:
@@ -269,9 +264,10 @@ class AnyRNN(AnyStack):
     def final_states(self) -> int:
         return self.depth
 
-    def _layers(
+    def build_layers(
         self, inputs: int, direction: str = "forward", joined: Mapping[int, int] = NOTHING
     ) -> RNNStack:
+        """The recurrent layers over vectors of so many ``inputs``."""
         return RNNStack(
             self.cell,
             inputs,
@@ -309,9 +305,7 @@ class RNNEncoderFacts(AnyRNN):
         return 2 * self.width if self.bidirectional else self.width
 
     def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> RNNEncoderModule:
-        built = embed.build(self.input_width, self.dropout)
-        layers = self._layers(self.embedding, self.direction, embed.joined)
-        return RNNEncoderModule(built, layers)
+        return RNNEncoderModule(self, embed)
 
     def macs(self, source: AnyStack | None = None) -> MACs:
         return MACs(self._gate_macs(self.embedding, self._directions))
@@ -367,24 +361,12 @@ class CausalRNNFacts(AnyRNN):
     def causal(self) -> bool:
         return True
 
-    @property
-    def _sizes(self) -> list[tuple[int, int]]:
-        """The size of the input and of the states of each layer."""
-        return [*pairwise(self.state_widths)]
-
     def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> CausalRNNModule:
-        before = (self.input_dropout, self.hidden_dropout, self.dropout)
-        rates = [self.dropout if rate is None else rate for rate in before]
-        drop = RowDropout if self.locked else TokenDropout
-        return CausalRNNModule(
-            embed.build(self.input_width, 0.0),
-            [RNNLayer(self.cell, *sizes, weight_drop=self.weight_drop) for sizes in self._sizes],
-            [drop(rate) for rate in rates],
-            residual=self.residual,
-            learned=self.initial == "learned",
-            bptt=self.bptt,
-        )
+        return CausalRNNModule(self, embed)
 
     def macs(self, source: AnyStack | None = None) -> MACs:
-        gates = (GATES[self.cell] * width * (inputs + width) for inputs, width in self._sizes)
+        gates = (
+            GATES[self.cell] * width * (inputs + width)
+            for inputs, width in pairwise(self.state_widths)
+        )
         return MACs(sum(gates))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,14 +14,13 @@ from regard.models.attention_site import AttentionSite
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of
 from regard.models.rnn import AnyRNN, RNNDecoderState
-from regard.models.tokens import Embedding
 from regard.models.trunk import AnyStack, MACs, score_macs
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
 from regard.parts.kv_cache import RNNState
 from regard.parts.recurrent.bridge import KINDS as BRIDGES
 from regard.parts.recurrent.bridge import Bridge
-from regard.parts.recurrent.rnn import PARTS, RNNStack, without_autocast
+from regard.parts.recurrent.rnn import PARTS, without_autocast
 from regard.parts.recurrent.rnn_attention import (
     SCORES,
     Attentional,
@@ -76,24 +75,26 @@ class RNNDecoderModule(StatefulDecoder):
 
     attends, capturable = False, True
 
-    def __init__(
-        self,
-        embed: Embedding,
-        bridge: Bridge,
-        layers: RNNStack,
-        *,
-        cross: RNNAttention | None = None,
-        combine: Attentional | None = None,
-        maxout: Maxout | None = None,
-        input_feeding: bool = False,
-        dropout: float = 0.0,
-    ):
+    def __init__(self, facts: "RNNDecoderFacts", embed: AnyEmbedding, source: AnyStack):
         super().__init__()
-        self.attends_before = cross is not None and combine is None
-        self.input_feeding = input_feeding
-        self.embed, self.bridge, self.layers = embed, bridge, layers
+        width, states, attention = facts.width, source.output_width, facts.attention
+        context = states if facts.attends_before else 0
+        cross = combine = maxout = None
+        if attention is not None:
+            sizes = {"inner": attention.inner or width, "positions": attention.positions}
+            cross = RNNAttention(width, states, attention.score, **sizes)
+            combine = None if facts.attends_before else Attentional(states, width)
+        if facts.maxout is not None:
+            read = width if facts.summary else context
+            maxout = Maxout(width + facts.embedding + read, facts.maxout)
+        self.attends_before = facts.attends_before
+        self.input_feeding = attention is not None and attention.input_feeding
+        self.embed: Any = embed.build(facts.input_width, facts.dropout)
+        layers = (facts.cell, width, facts.depth)
+        self.bridge = Bridge(facts.bridge, states, *layers, summarises=facts.summary)
+        self.layers = facts.build_layers(facts.embedding + facts.carried + context)
         self.cross, self.combine, self.maxout = cross, combine, maxout
-        self.dropout = Dropout(dropout)
+        self.dropout = Dropout(facts.dropout)
 
     def start(self, cache: StaticRNNState, source: EncoderOutput) -> None:
         """The state before the first token, and the keys and values of the source."""
@@ -316,39 +317,20 @@ class RNNDecoderFacts(AnyRNN):
     def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> RNNDecoderModule:
         assert source is not None
         self._check_bridge(source)
-        states, attention = source.output_width, self.attention
-        context = states if self._attends_before else 0
-        cross = combine = maxout = None
-        if attention is not None:
-            sizes = {"inner": attention.inner or self.width, "positions": attention.positions}
-            cross = RNNAttention(self.width, states, attention.score, **sizes)
-            combine = None if self._attends_before else Attentional(states, self.width)
-        if self.maxout is not None:
-            read = self.width if self.summary else context
-            maxout = Maxout(self.width + self.embedding + read, self.maxout)
-        return RNNDecoderModule(
-            embed.build(self.input_width, self.dropout),
-            Bridge(self.bridge, states, self.cell, self.width, self.depth, summarises=self.summary),
-            self._layers(self.embedding + self._carried + context),
-            cross=cross,
-            combine=combine,
-            maxout=maxout,
-            input_feeding=attention is not None and attention.input_feeding,
-            dropout=self.dropout,
-        )
+        return RNNDecoderModule(self, embed, source)
 
     def macs(self, source: AnyStack | None = None) -> MACs:
         assert source is not None
         width, states, attention = self.width, source.output_width, self.attention
-        context = states if self._attends_before else 0
-        token = self._gate_macs(self.embedding + self._carried + context)
+        context = states if self.attends_before else 0
+        token = self._gate_macs(self.embedding + self.carried + context)
         if self.maxout is not None:
             read = context or (width if self.summary else 0)
             token += (width + self.embedding + read) * 2 * self.maxout
         row = self._bridge_products(states)
         if attention is None:
             return MACs(token, row=row)
-        if not self._attends_before:
+        if not self.attends_before:
             token += (states + width) * width
         inner = attention.inner or width
         query, key, pair = score_macs(attention.score, width, states, inner, attention.positions)
@@ -359,11 +341,11 @@ class RNNDecoderFacts(AnyRNN):
         return None if self.attention is None else site
 
     @property
-    def _attends_before(self) -> bool:
+    def attends_before(self) -> bool:
         return self.attention is not None and self.attention.attends_before
 
     @property
-    def _carried(self) -> int:
+    def carried(self) -> int:
         """The size of the vector that every step reads beside its token."""
         feeds = self.attention is not None and self.attention.input_feeding
         return self.width if self.summary or feeds else 0

@@ -16,39 +16,93 @@ from regard.models.facts import NAMED, at_least, share
 from regard.parts.dropout import Dropout
 
 
+@dataclass(frozen=True)
+class Tokens(AnyEmbedding):
+    """Token, position and segment vectors, of the width that the stack reads.
+
+    ``scaled`` multiplies token vectors by √width; ``normed`` adds a layer norm. With
+    ``embedding_size`` all vectors have that size instead, and a linear layer maps their sum to the
+    width of the stack (factorised embeddings: Lan et al., 2019, section 3.1). The dropout on their
+    sum is that of the stack, or else ``embedding_dropout``; ``word_dropout`` drops all vectors of a
+    token in a batch (Gal & Ghahramani, 2016). With ``characters``, tokens are words, and a vector
+    from the characters of each stands beside its own (Ma & Hovy, 2016): they share the width.
+    """
+
+    vocab: int
+    position: Position | None = field(default=None, metadata={NAMED: POSITIONS})
+    segments: int = 0
+    scaled: bool = False
+    normed: bool = False
+    embedding_size: int | None = None
+    embedding_dropout: float | None = None
+    word_dropout: float = 0.0
+    characters: Characters | None = None
+
+    def __post_init__(self) -> None:
+        at_least(1, "vocab", self.vocab)
+        at_least(0, "segments", self.segments)
+        at_least(1, "embedding_size", self.embedding_size)
+        share("embedding_dropout", self.embedding_dropout or 0.0)
+        share("word_dropout", self.word_dropout)
+        if self.characters is not None and self.characters.projected:
+            raise BadInput("characters: beside word vectors they are not projected")
+
+    @property
+    def ids_per_token(self) -> tuple[int, ...]:
+        return () if self.characters is None else (1 + self.characters.longest,)
+
+    @property
+    def characters_per_word(self) -> int:
+        return 0 if self.characters is None else self.characters.longest
+
+    @property
+    def spelling_vocab(self) -> int:  # type: ignore[override]
+        return 0 if self.characters is None else self.characters.vocab
+
+    @property
+    def _beside(self) -> int:
+        """How many numbers of a vector are those of characters."""
+        return 0 if self.characters is None else self.characters.all_filters
+
+    def build(
+        self, width: int, dropout: float, eps: float = 1e-5
+    ) -> "Embedding | SpelledEmbedding":
+        if (own := width - self._beside) < 1:
+            raise BadInput(
+                f"embedding: {width} numbers, of words and characters, have no room for "
+                f"{self._beside} of characters"
+            )
+        rate = dropout if self.embedding_dropout is None else self.embedding_dropout
+        words = Embedding(self, own, rate, eps)
+        if self.characters is None:
+            return words
+        return SpelledEmbedding(words, self.characters.build(self._beside, rate))
+
+    def macs(self, width: int) -> int:
+        own, filters = width - self._beside, self.characters
+        characters = 0 if filters is None else filters.macs(self._beside)
+        return characters + (0 if self.embedding_size is None else self.embedding_size * own)
+
+
 class Embedding(EmbeddingModule):
     """token (× √d) + position (+ segment), optional layer norm, dropout, optional projection.
 
-    ``word_dropout`` drops the vectors of a token everywhere in a batch.
-
-    ``width`` is the size of the vectors; a linear layer maps their sum to ``projected`` numbers
-    (Lan et al., 2019, section 3.1).
+    Its output has ``width`` numbers; so have its vectors, unless they have a size of their own.
     """
 
-    def __init__(
-        self,
-        vocab: int,
-        width: int,
-        *,
-        position: Any = None,
-        segments: int = 0,
-        scaled: bool = False,
-        norm: float | None = None,
-        dropout: float = 0.0,
-        projected: int | None = None,
-        word_dropout: float = 0.0,
-    ):
+    def __init__(self, tokens: Tokens, width: int, dropout: float, eps: float):
         super().__init__()
-        self.token = nn.Embedding(vocab, width)
-        nn.init.normal_(self.token.weight, std=1 / math.sqrt(width))
-        self.scale = math.sqrt(width) if scaled else 1.0
-        self.position = position
+        size = tokens.embedding_size or width
+        position: Any = None if tokens.position is None else tokens.position.build(size)
+        self.token = nn.Embedding(tokens.vocab, size)
+        nn.init.normal_(self.token.weight, std=1 / math.sqrt(size))
+        self.scale = math.sqrt(size) if tokens.scaled else 1.0
+        self.position, self.segments = position, tokens.segments
         self.position_limit = None if position is None else position.limit
-        self.segments = segments
-        self.segment = nn.Embedding(segments, width) if segments else None
-        self.norm = nn.LayerNorm(width, eps=norm) if norm is not None else None
-        self.dropout, self.word_dropout = Dropout(dropout), Dropout(word_dropout)
-        self.projection = None if projected is None else nn.Linear(width, projected)
+        self.segment = nn.Embedding(tokens.segments, size) if tokens.segments else None
+        self.norm = nn.LayerNorm(size, eps=eps) if tokens.normed else None
+        self.dropout, self.word_dropout = Dropout(dropout), Dropout(tokens.word_dropout)
+        self.projection = nn.Linear(size, width) if tokens.embedding_size else None
 
     def static(self, tokens_T: Tensor) -> Tensor:
         """The vectors of tokens alone, without positions and segments."""
@@ -102,86 +156,6 @@ class SpelledEmbedding(EmbeddingModule):
         """Both vectors of each word, without positions and segments."""
         parts = self.words.static(tokens_TC[:, 0]), self.characters.static(tokens_TC[:, 1:])
         return torch.cat(parts, dim=-1)
-
-
-@dataclass(frozen=True)
-class Tokens(AnyEmbedding):
-    """Token, position and segment vectors, of the width that the stack reads.
-
-    ``scaled`` multiplies token vectors by √width; ``normed`` adds a layer norm. With
-    ``embedding_size`` all vectors have that size instead, and a linear layer maps their sum to the
-    width of the stack (factorised embeddings: Lan et al., 2019, section 3.1). The dropout on their
-    sum is that of the stack, or else ``embedding_dropout``; ``word_dropout`` drops all vectors of a
-    token in a batch (Gal & Ghahramani, 2016). With ``characters``, tokens are words, and a vector
-    from the characters of each stands beside its own (Ma & Hovy, 2016): they share the width.
-    """
-
-    vocab: int
-    position: Position | None = field(default=None, metadata={NAMED: POSITIONS})
-    segments: int = 0
-    scaled: bool = False
-    normed: bool = False
-    embedding_size: int | None = None
-    embedding_dropout: float | None = None
-    word_dropout: float = 0.0
-    characters: Characters | None = None
-
-    def __post_init__(self) -> None:
-        at_least(1, "vocab", self.vocab)
-        at_least(0, "segments", self.segments)
-        at_least(1, "embedding_size", self.embedding_size)
-        share("embedding_dropout", self.embedding_dropout or 0.0)
-        share("word_dropout", self.word_dropout)
-        if self.characters is not None and self.characters.projected:
-            raise BadInput("characters: beside word vectors they are not projected")
-
-    @property
-    def ids_per_token(self) -> tuple[int, ...]:
-        return () if self.characters is None else (1 + self.characters.longest,)
-
-    @property
-    def characters_per_word(self) -> int:
-        return 0 if self.characters is None else self.characters.longest
-
-    @property
-    def spelling_vocab(self) -> int:  # type: ignore[override]
-        return 0 if self.characters is None else self.characters.vocab
-
-    @property
-    def _beside(self) -> int:
-        """How many numbers of a vector are those of characters."""
-        return 0 if self.characters is None else self.characters.all_filters
-
-    def build(self, width: int, dropout: float, eps: float = 1e-5) -> Embedding | SpelledEmbedding:
-        if (own := width - self._beside) < 1:
-            raise BadInput(
-                f"embedding: {width} numbers, of words and characters, have no room for "
-                f"{self._beside} of characters"
-            )
-        words = self._build_words(own, dropout, eps)
-        if self.characters is None:
-            return words
-        rate = dropout if self.embedding_dropout is None else self.embedding_dropout
-        return SpelledEmbedding(words, self.characters.build(self._beside, rate))
-
-    def _build_words(self, width: int, dropout: float, eps: float) -> Embedding:
-        size = self.embedding_size or width
-        return Embedding(
-            self.vocab,
-            size,
-            position=None if self.position is None else self.position.build(size),
-            segments=self.segments,
-            scaled=self.scaled,
-            norm=eps if self.normed else None,
-            dropout=dropout if self.embedding_dropout is None else self.embedding_dropout,
-            projected=None if self.embedding_size is None else width,
-            word_dropout=self.word_dropout,
-        )
-
-    def macs(self, width: int) -> int:
-        own, filters = width - self._beside, self.characters
-        characters = 0 if filters is None else filters.macs(self._beside)
-        return characters + (0 if self.embedding_size is None else self.embedding_size * own)
 
 
 def _few(numbers_T: Tensor, vectors_ND: Tensor) -> Tensor:

@@ -1,6 +1,5 @@
 """The Transformer stack: N blocks over an embedding. Every Transformer is built on it."""
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -13,7 +12,6 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.attention_site import AttentionSite
 from regard.models.embedding import AnyEmbedding, Position
 from regard.models.facts import at_least, one_of, share
-from regard.models.tokens import Embedding
 from regard.models.trunk import AnyStack, MACs
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.attend import Mask, causal, full
@@ -21,88 +19,6 @@ from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAtt
 from regard.parts.block import Block, Mlp
 from regard.parts.kv_cache import KVCache
 from regard.parts.static_kv_cache import StaticKVCache
-
-
-class TransformerModule(nn.Module):
-    """Tokens in, one state per token out.
-
-    ``order``: the number of the block of each layer, where layers share blocks; by default each
-    layer has its own.
-    """
-
-    attends = capturable = True
-
-    def __init__(
-        self,
-        embed: Embedding,
-        blocks: Iterable[Block],
-        norm: nn.Module,
-        order: Sequence[int] | None = None,
-    ):
-        super().__init__()
-        self.embed = embed
-        self.blocks = nn.ModuleList(blocks)
-        self.norm = norm
-        self.order = tuple(range(len(self.blocks)) if order is None else order)
-
-    @property
-    def layers(self) -> list[Any]:
-        """The block of each layer, the first one first."""
-        return [self.blocks[number] for number in self.order]
-
-    @property
-    def residual_outputs(self) -> list[nn.Linear]:
-        """The layers whose outputs are added to the states."""
-        return [layer for block in self.blocks for layer in cast(Block, block).residual_outputs]
-
-    def new_cache(self, rows: int, capacity: int) -> KVCache:
-        """For the keys and values of earlier tokens."""
-        return KVCache(rows, capacity, len(self.order))
-
-    def new_static_cache(
-        self, sentences: int, copies: int, capacity: int, source_longest: int, device: torch.device
-    ) -> StaticKVCache:
-        """The same in fixed buffers, for steps that are captured."""
-        sizes = sentences, copies, capacity, source_longest
-        return StaticKVCache(*sizes, len(self.order), device)
-
-    def start(self, cache: StaticKVCache, source: EncoderOutput | None) -> None:
-        """Rows without tokens, and the keys and values of a source if there is one."""
-        if source is not None:
-            layers = (block.cross.source_key_values(source, None) for block in self.layers)
-            cache.write_source(((k, v) for k, v, _ in layers), source.layout.lengths_B)
-        cache.start()
-
-    def forward(
-        self,
-        tokens_T: Tensor,
-        layout: Layout,
-        *,
-        source: EncoderOutput | None = None,
-        cache: KVCache | None = None,
-        first: int | None = None,
-        tape: NullTape = NULL_TAPE,
-    ) -> EncoderOutput:
-        """A state for every token; of full rows perhaps only for the ``first`` ones of each."""
-        layout = self.embed.layout_of(tokens_T, layout)
-        x_TD = tape("embed.output", self.embed(tokens_T, layout))
-        blocks_tape, layers, last = tape.under("blocks"), self.layers, None
-        if first is not None and layout.full:
-            *layers, last = layers
-        for number, block in enumerate(layers):
-            x_TD = block(
-                x_TD,
-                layout,
-                source=source,
-                cache=None if cache is None else cache.under(number),
-                tape=blocks_tape.under(number),
-            )
-        if last is not None and first is not None:
-            x_TD, layout = last.first_tokens(x_TD, layout, first)
-        if cache is not None:
-            cache.advance(layout)
-        return EncoderOutput(tape("output", self.norm(x_TD)), layout)
-
 
 MOST_SHARED = 1_000  # layers that share weights: no file limits their number
 
@@ -189,24 +105,19 @@ class Stack(AnyStack):
     def decodes(self) -> bool:
         return self.cross
 
-    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> TransformerModule:
-        source_width = None if source is None else source.output_width
-        return TransformerModule(
-            embed.build(self.input_width, self.dropout, self.eps),
-            [self._block(embed.position, source_width, rate) for rate in self._drop_paths],
-            nn.LayerNorm(self.width, eps=self.eps) if self.final_norm else nn.Identity(),
-            self.block_numbers,
-        )
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> "TransformerModule":
+        return TransformerModule(self, embed, source)
 
     @property
-    def _drop_paths(self) -> list[float]:
+    def drop_paths(self) -> list[float]:
         """The rate of each block."""
         last = max(1, self.blocks - 1)
         return [self.drop_path * number / last for number in range(self.blocks)]
 
-    def _block(
+    def build_block(
         self, position: Position | None, source_width: int | None, drop_path: float
     ) -> Block:
+        """One layer, which drops what it adds to rows at that rate."""
         heads = Heads.of(self.width, self.heads, self.key, self.value)
         attention = SelfAttention(
             self.width,
@@ -256,3 +167,77 @@ class Stack(AnyStack):
         heads = (self.heads,) * self.depth
         site = AttentionSite(side, "cross", heads, f"{side}.blocks.{{layer}}.cross")
         return site if self.cross else None
+
+
+class TransformerModule(nn.Module):
+    """Tokens in, one state per token out."""
+
+    attends = capturable = True
+
+    def __init__(self, stack: Stack, embed: AnyEmbedding, source: AnyStack | None):
+        super().__init__()
+        source_width = None if source is None else source.output_width
+        self.embed: Any = embed.build(stack.input_width, stack.dropout, stack.eps)
+        self.blocks = nn.ModuleList(
+            stack.build_block(embed.position, source_width, rate) for rate in stack.drop_paths
+        )
+        self.norm = nn.LayerNorm(stack.width, eps=stack.eps) if stack.final_norm else nn.Identity()
+        self.order = stack.block_numbers
+
+    @property
+    def layers(self) -> list[Any]:
+        """The block of each layer, the first one first."""
+        return [self.blocks[number] for number in self.order]
+
+    @property
+    def residual_outputs(self) -> list[nn.Linear]:
+        """The layers whose outputs are added to the states."""
+        return [layer for block in self.blocks for layer in cast(Block, block).residual_outputs]
+
+    def new_cache(self, rows: int, capacity: int) -> KVCache:
+        """For the keys and values of earlier tokens."""
+        return KVCache(rows, capacity, len(self.order))
+
+    def new_static_cache(
+        self, sentences: int, copies: int, capacity: int, source_longest: int, device: torch.device
+    ) -> StaticKVCache:
+        """The same in fixed buffers, for steps that are captured."""
+        sizes = sentences, copies, capacity, source_longest
+        return StaticKVCache(*sizes, len(self.order), device)
+
+    def start(self, cache: StaticKVCache, source: EncoderOutput | None) -> None:
+        """Rows without tokens, and the keys and values of a source if there is one."""
+        if source is not None:
+            layers = (block.cross.source_key_values(source, None) for block in self.layers)
+            cache.write_source(((k, v) for k, v, _ in layers), source.layout.lengths_B)
+        cache.start()
+
+    def forward(
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        *,
+        source: EncoderOutput | None = None,
+        cache: KVCache | None = None,
+        first: int | None = None,
+        tape: NullTape = NULL_TAPE,
+    ) -> EncoderOutput:
+        """A state for every token; of full rows perhaps only for the ``first`` ones of each."""
+        layout = self.embed.layout_of(tokens_T, layout)
+        x_TD = tape("embed.output", self.embed(tokens_T, layout))
+        blocks_tape, layers, last = tape.under("blocks"), self.layers, None
+        if first is not None and layout.full:
+            *layers, last = layers
+        for number, block in enumerate(layers):
+            x_TD = block(
+                x_TD,
+                layout,
+                source=source,
+                cache=None if cache is None else cache.under(number),
+                tape=blocks_tape.under(number),
+            )
+        if last is not None and first is not None:
+            x_TD, layout = last.first_tokens(x_TD, layout, first)
+        if cache is not None:
+            cache.advance(layout)
+        return EncoderOutput(tape("output", self.norm(x_TD)), layout)

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, LayerTape, NullTape
 from regard.models.attention_site import AttentionSite
 from regard.models.facts import NAMED
-from regard.models.heads import AnyHead, Inputs, NextTokenHead, read_queries, read_rows, read_spans
+from regard.models.heads import AnyHead, NextTokenHead, read_queries, read_rows, read_spans
 from regard.models.pools import ANYWHERE, POOLS, AnyPool, Summaries
 from regard.models.trunk import FORWARD_AND_BACKWARD, ScalarMix, Trunk
 from regard.parts.attend import Score
@@ -47,33 +47,27 @@ class Outputs(NamedTuple):
 
 
 class TrunkWithHeadsModule(nn.Module):
-    """A trunk, a pool of its rows, and heads, each called with what its ``readers`` entry gives.
-
-    Heads of ``averaged`` give several logits, whose mean is predicted. Pool and heads read the last
-    states, or those of ``layers``, by their paths in the trunk: one, or several with a ``mix``.
-    Where both read only the ``first`` tokens of a row, it says how many.
-    """
+    """A trunk, a pool of its rows, and heads over their states or those of chosen layers."""
 
     cross_attention = None
 
     def __init__(
         self,
+        facts: "TrunkWithHeads",
         trunk: nn.Module,
         pool: nn.Module | None,
         heads: Mapping[str, nn.Module],
-        readers: Mapping[str, Callable[..., Inputs]],
-        averaged: frozenset[str] = frozenset(),
-        mix: ScalarMix | None = None,
-        layers: Sequence[str] = (),
-        first: int | None = None,
     ):
         super().__init__()
-        self.readers, self.averaged = dict(readers), averaged
-        self.queries = tuple(name for name, read in readers.items() if read is read_queries)
+        by_name = {head.name: head for head in facts.output_heads}
+        self.readers = {name: head.read for name, head in by_name.items()}
+        self.averaged = {name for name, head in by_name.items() if head.averages}
+        self.queries = [name for name, read in self.readers.items() if read is read_queries]
         self.trunk: Any = trunk
         self.pool = pool
         self.heads = nn.ModuleDict(heads)
-        self.mix, self.layers, self.first = mix, tuple(layers), first
+        self.mix = ScalarMix(facts.trunk.stack.depth + 1) if facts.mix else None
+        self.layers, self.first = facts.layers_read, facts.first_read
 
     @property
     def main(self) -> "TrunkWithHeadsModule":
@@ -214,7 +208,7 @@ class TrunkWithHeads:
         if self.mix and not self.trunk.stack.layers_alike:
             sizes = ", ".join(map(str, self.trunk.stack.state_widths))
             raise BadInput(f"mix: embedding and layers differ in size ({sizes}): they do not mix")
-        if self._layers_read and self.trunk.width != self.trunk.stack.output_width:
+        if self.layers_read and self.trunk.width != self.trunk.stack.output_width:
             key = "mix" if self.mix else "layer"
             raise BadInput(f"{key}: features beside the last states need heads that read these")
         if self.scaled_init and (self.init_std is None or not self.trunk.stack.attends):
@@ -301,19 +295,12 @@ class TrunkWithHeads:
             line = f"pool: it reads {read} of the tokens before the patches"
             raise BadInput(f'{line}, and prefix_tokens is {prefix}; pool = "mean" needs none')
         trunk: Any = self.trunk.build()
-        module = TrunkWithHeadsModule(
-            trunk,
-            None if self.pool is None else self.pool.build(self.width_read),
-            {
-                head.name: head.build(self.trunk, trunk.embed.token, self._width_read(head))
-                for head in self.output_heads
-            },
-            {head.name: head.read for head in self.output_heads},
-            frozenset(head.name for head in self.output_heads if head.averages),
-            ScalarMix(self.trunk.stack.depth + 1) if self.mix else None,
-            self._layers_read,
-            self._first_read,
-        )
+        pool = None if self.pool is None else self.pool.build(self.width_read)
+        heads = {
+            head.name: head.build(self.trunk, trunk.embed.token, self._width_read(head))
+            for head in self.output_heads
+        }
+        module = TrunkWithHeadsModule(self, trunk, pool, heads)
         if self.init_std is not None:
             for part in module.modules():
                 _draw(part, self.init_std)
@@ -338,7 +325,7 @@ class TrunkWithHeads:
         return self.pooled_width if head.per_row else self.width_read
 
     @property
-    def _layers_read(self) -> list[str]:
+    def layers_read(self) -> list[str]:
         """The paths in the trunk of the layers that pool and heads read, if not the last states."""
         paths = (self.trunk.state_path("", number) for number in self._numbers_read)
         return [path.removeprefix(".") for path in paths]
@@ -355,10 +342,10 @@ class TrunkWithHeads:
         return {"model": (self, module)}
 
     @property
-    def _first_read(self) -> int | None:
+    def first_read(self) -> int | None:
         """How many first tokens of a row pool and heads read; None: others as well."""
         alone = all(head.read is read_rows for head in self.output_heads)
-        if self.pool is None or self._layers_read or not alone:
+        if self.pool is None or self.layers_read or not alone:
             return None
         return self.pool.first_read
 

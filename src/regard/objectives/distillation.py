@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -70,9 +70,9 @@ class Teacher:
 
     def use(self, model: LoadedModel) -> None:
         """Use a model that is in memory."""
-        whole: Any = model.module
-        heads = {HEAD: whole.heads[HEAD]}
-        module = TrunkWithHeadsModule(whole.trunk, None, heads, {HEAD: whole.readers[HEAD]})
+        whole, facts = cast(TrunkWithHeadsModule, model.module), cast(TrunkWithHeads, model.facts)
+        alone = TrunkWithHeads(facts.trunk, output_heads=(facts.head(HEAD),))
+        module = TrunkWithHeadsModule(alone, whole.trunk, None, {HEAD: whole.heads[HEAD]})
         self.model, self.module = model, module.eval().requires_grad_(False)
 
     def check(self, facts: TrunkWithHeads, *, same_width: bool) -> None:

@@ -4,7 +4,6 @@ share word vectors and softmax, and are trained jointly. Its three layers, mixed
 are features for other models.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -39,19 +38,16 @@ class BiLMModule(nn.Module):
 
     attends = capturable = False
 
-    def __init__(
-        self,
-        embed: nn.Module,
-        layers: Iterable[ProjectedBiLSTM],
-        *,
-        residual: bool = True,
-        dropout: float = 0.0,
-    ):
+    def __init__(self, stack: "BiLMStack", embed: AnyEmbedding):
         super().__init__()
-        self.embed: Any = embed
+        clips = {"cell_clip": stack.cell_clip, "projection_clip": stack.projection_clip}
+        layers = [
+            ProjectedBiLSTM(stack.width, stack.width, stack.cells, **clips)
+            for _ in range(stack.depth)
+        ]
+        self.embed: Any = embed.build(stack.input_width, 0.0)
         self.blocks = nn.ModuleList(layers)
-        self.residual = residual
-        self.dropout = Dropout(dropout)
+        self.residual, self.dropout = stack.residual, Dropout(stack.dropout)
 
     def new_state(self, rows: int) -> tuple[State, ...]:
         """The state of rows of which nothing is read."""
@@ -126,12 +122,7 @@ class BiLMStack(AnyStack):
         return (self.output_width,) * (1 + self.depth)
 
     def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> BiLMModule:
-        clips = {"cell_clip": self.cell_clip, "projection_clip": self.projection_clip}
-        layers = [
-            ProjectedBiLSTM(self.width, self.width, self.cells, **clips) for _ in range(self.depth)
-        ]
-        vectors = embed.build(self.input_width, 0.0)
-        return BiLMModule(vectors, layers, residual=self.residual, dropout=self.dropout)
+        return BiLMModule(self, embed)
 
     def macs(self, source: AnyStack | None = None) -> MACs:
         layer = 2 * self.width * 4 * self.cells + self.cells * self.width

@@ -1,9 +1,9 @@
 """Two streams of states with relative positions and segments (XLNet, Yang et al., 2019)."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +15,6 @@ from regard.models.attention_site import AttentionSite
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of, share
 from regard.models.heads import Inputs, NextTokenHead, read_queries
-from regard.models.tokens import Embedding
 from regard.models.trunk import AnyStack, MACs
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.attend import Mask, attend, earlier, earlier_or_itself, full
@@ -46,8 +45,10 @@ class TwoStreamAttention(HeadsModule):
 
     score: RelativeSegmentDot
 
-    def __init__(self, width: int, heads: Heads, dropout: float):
-        super().__init__(heads, RelativeSegmentDot(width, heads.count, heads.key), dropout)
+    def __init__(self, stack: "TwoStreamStack"):
+        width, heads = stack.width, Heads.of(stack.width, stack.heads)
+        score = RelativeSegmentDot(width, heads.count, heads.key)
+        super().__init__(heads, score, stack.attention_dropout)
         self.q = fused_linear(width, [heads.count * heads.key], bias=False)
         self.kv = fused_linear(width, [heads.count * heads.key] * 2, bias=False)
         self.o = fused_linear(heads.count * heads.key, [width], bias=False)
@@ -120,13 +121,13 @@ class TwoStreamAttention(HeadsModule):
 class TwoStreamBlock(nn.Module):
     """One layer: attention and a feed-forward sublayer, the same for both streams."""
 
-    def __init__(
-        self, width: int, attention: TwoStreamAttention, mlp: Mlp, *, eps: float, dropout: float
-    ):
+    def __init__(self, stack: "TwoStreamStack"):
         super().__init__()
-        self.attention, self.mlp = attention, mlp
-        self.attention_residual = Residual(width, eps=eps, dropout=dropout)
-        self.mlp_residual = Residual(width, eps=eps, dropout=dropout)
+        width, dropout = stack.width, stack.dropout
+        self.attention = TwoStreamAttention(stack)
+        self.mlp = Mlp(width, stack.inner, activation=stack.activation, dropout=dropout)
+        self.attention_residual = Residual(width, eps=stack.eps, dropout=dropout)
+        self.mlp_residual = Residual(width, eps=stack.eps, dropout=dropout)
 
     def forward(
         self,
@@ -151,13 +152,14 @@ class TwoStreamModule(nn.Module):
 
     attends, capturable = True, False
 
-    def __init__(self, embed: Embedding, blocks: Iterable[TwoStreamBlock], dropout: float):
+    def __init__(self, stack: "TwoStreamStack", embed: AnyEmbedding):
         super().__init__()
-        self.embed = embed
-        self.width = embed.token.embedding_dim
+        self.embed: Any = embed.build(stack.input_width, stack.dropout, stack.eps)
+        blocks = [TwoStreamBlock(stack) for _ in range(stack.depth)]
+        self.width = stack.width
         self.query_embed = nn.Embedding(1, self.width)  # where every query state begins
         self.blocks = nn.ModuleList(blocks)
-        self.dropout = Dropout(dropout)
+        self.dropout = Dropout(stack.dropout)
 
     def new_memory(self, rows: int, size: int) -> tuple[Tensor, ...]:
         """That of streams which have read nothing: zeros, as in the code of the paper."""
@@ -310,18 +312,7 @@ class TwoStreamStack(AnyStack):
         one_of(ACTIVATIONS, "activation", self.activation)
 
     def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> TwoStreamModule:
-        vectors = embed.build(self.input_width, self.dropout, self.eps)
-        return TwoStreamModule(vectors, [self._block() for _ in range(self.depth)], self.dropout)
-
-    def _block(self) -> TwoStreamBlock:
-        heads = Heads.of(self.width, self.heads)
-        return TwoStreamBlock(
-            self.width,
-            TwoStreamAttention(self.width, heads, self.attention_dropout),
-            Mlp(self.width, self.inner, activation=self.activation, dropout=self.dropout),
-            eps=self.eps,
-            dropout=self.dropout,
-        )
+        return TwoStreamModule(self, embed)
 
     def macs(self, source: AnyStack | None = None) -> MACs:
         own = 4 * self.width * self.width + 2 * self.width * self.inner
