@@ -45,7 +45,7 @@ class TokenShard:
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
-        meta = read_json(with_suffix(self.path, ".json"))
+        meta: dict[str, Any] = read_json(with_suffix(self.path, ".json"))
         try:
             if meta["format"] != FORMAT or meta["dtype"] not in DTYPES:
                 raise KeyError("format")

@@ -81,7 +81,7 @@ def _read_parts(index: Path, reader: Callable[[Path], dict[str, Tensor]]) -> dic
         if not isinstance(file, str) or Path(file).name != file:
             raise BadInput(f"{index}: {file!r} is not a file of its folder")
     tensors: dict[str, Tensor] = {}
-    for file in dict.fromkeys(places.values()):
+    for file in dict.fromkeys(map(str, places.values())):
         part = reader(index.parent / file)
         expected = [name for name, place in places.items() if place == file]
         refuse_misfits(
