@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -41,7 +41,7 @@ __all__ = [
     "read",
 ]
 
-Reader = Callable[..., Iterator[Any]]
+Reader = Callable[..., Iterator[Example]]
 
 READERS: dict[str, dict[str, Reader]] = {
     "classify": {
@@ -66,7 +66,7 @@ READERS: dict[str, dict[str, Reader]] = {
 
 
 def read(
-    task: str, reader: str, path: Path, dropped: DropCounts | None = None, /, **options: Any
+    task: str, reader: str, path: Path, dropped: DropCounts | None = None, /, **options: object
 ) -> Iterator[Example]:
     """The examples of a file for a task.
 
@@ -83,7 +83,7 @@ def read(
     return chosen(Path(path), dropped=dropped, **_checked(chosen, name, options))
 
 
-def _checked(reader: Reader, name: str, options: dict[str, Any]) -> dict[str, Any]:
+def _checked(reader: Reader, name: str, options: dict[str, object]) -> dict[str, object]:
     """Options converted to the types of the reader's signature; lists become tuples."""
     bound = partial(reader)  # of a partial: the same function and keywords
     hints, names = get_type_hints(bound.func), inspect.signature(bound.func).parameters
