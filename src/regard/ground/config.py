@@ -18,7 +18,7 @@ class Config(BaseModel):
     free_keys: ClassVar[Collection[str]] = ()
 
     @classmethod
-    def default_keys(cls, model: Mapping[str, object]) -> dict[str, object]:
+    def default_keys(cls, model: Mapping[str, object]) -> Mapping[str, object]:
         """The keys of the table in a recipe without it, which has this table ``model``."""
         return {}
 
