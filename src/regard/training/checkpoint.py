@@ -8,7 +8,7 @@ import json
 import re
 import shutil
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -222,7 +222,7 @@ def checksum_of_file(path: Path) -> int:
     return checksum
 
 
-def _checksum_of_json(content: dict[str, Any]) -> int:
+def _checksum_of_json(content: Mapping[str, object]) -> int:
     return zlib.crc32(json.dumps(content, sort_keys=True).encode())
 
 
