@@ -35,16 +35,6 @@ def check_number(name: str, value: object) -> None:
         raise BadInput(f"{name} must be a number, not {shown(value)}")
 
 
-def is_list_of(value: object, kind: type[Item]) -> TypeGuard[list[Item]]:
-    """Whether a value is a list whose members are all of this type."""
-    return isinstance(value, list) and all(isinstance(member, kind) for member in value)
-
-
-def is_dict_of(value: object, kind: type[Item]) -> TypeGuard[dict[str, Item]]:
-    """Whether a value is a dict whose values are all of this type."""
-    return isinstance(value, dict) and all(isinstance(member, kind) for member in value.values())
-
-
 def listed(inputs: Iterable[Item], of: str = "texts", one: str = "text") -> list[Item]:
     """Inputs as a list, read once; a single text is refused, for it would count as its letters.
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -31,7 +31,7 @@ class EncoderOutput(NamedTuple):
     layout: Layout
     ends: Sequence[tuple[Tensor, ...]] | None = None
     queries_ND: Tensor | None = None
-    state: Any = None
+    state: object = None
     undropped_TD: Tensor | None = None
 
     def to(self, dtype: torch.dtype) -> "EncoderOutput":

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from regard.parts.kernels.few_rows import jit
 from regard.search.hypothesis import ActiveHypotheses
 from regard.search.step import to_host
 
@@ -87,7 +87,7 @@ def _kernel(
         x = tl.where(index == token, float("-inf"), x)
 
 
-_highest: Any = None if triton is None else triton.jit(_kernel)
+_highest = jit(_kernel)
 
 
 @cache  # never evicted: captured graphs read these tensors

@@ -24,9 +24,9 @@ def _is_text(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return (type(value) is int or type(value) is float) and abs(
-        value
-    ) < HUGE  # which is not true of NaN
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) < HUGE  # which is not true of NaN
 
 
 def _is_count(value: object) -> bool:

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import isfinite, nan
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from regard.ground.batch import IGNORED
-from regard.ground.checks import is_dict_of, is_list_of, is_whole
+from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput, shown
 from regard.ground.files import JSON, read_json, write_json
 
@@ -208,12 +208,12 @@ def load_labels(folder: Path) -> LabelSet | None:
     names, written = content.get("names"), content.get("written")
     if not isinstance(names, list) or not isinstance(written, dict):
         raise BadInput(f"{path}: names or written is missing")
-    if not is_list_of(names, str) or not is_dict_of(written, str):
+    if not all(isinstance(one, str) for one in (*names, *written, *written.values())):
         raise BadInput(f"{path}: a label is not text")
-    kind = content.get("kind", SingleLabelSet.kind)
-    if not isinstance(kind, str) or kind not in LABEL_SETS:
-        raise BadInput(f"{path}: labels of unknown kind {kind!r}")
-    return LABEL_SETS[kind](tuple(names), written)
+    name = content.get("kind", SingleLabelSet.kind)
+    if not isinstance(name, str) or name not in LABEL_SETS:
+        raise BadInput(f"{path}: labels of unknown kind {name!r}")
+    return LABEL_SETS[name](tuple(map(str, names)), cast(dict[str, str], written))
 
 
 def _number_duplicates(names: Mapping[int, str]) -> dict[int, str]:

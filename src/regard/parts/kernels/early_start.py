@@ -5,7 +5,6 @@ be read meanwhile. A kernel waits for all earlier ones before it reads or writes
 """
 
 from functools import cache
-from typing import Any
 
 import torch
 
@@ -17,7 +16,7 @@ except (ImportError, AttributeError):
     HAS_WAIT = False
 
 
-def start_settings(early: bool, device: torch.device) -> dict[str, Any]:
+def start_settings(early: bool, device: torch.device) -> dict[str, bool]:
     """Arguments of a launch: whether it starts early, if the device can do that."""
     if early and can_start_early(device):
         return {"early": True, "launch_pdl": True}

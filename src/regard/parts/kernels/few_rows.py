@@ -118,7 +118,7 @@ def _launch(
     gain_D, shift_D = (None, None) if norm is None else (norm.weight, norm.bias)
     y_RF = torch.empty((rows, outputs), dtype=x_RD.dtype, device=x_RD.device)
     optional = {"bias": layer.bias, "gain": gain_D, "shift": shift_D, "residual": residual_RF}
-    settings: dict[str, Any] = {
+    settings: dict[str, object] = {
         **{name: y_RF if tensor is None else tensor for name, tensor in optional.items()},
         **{f"has_{name}": tensor is not None for name, tensor in optional.items()},
         "eps": 0.0 if norm is None else norm.eps,
@@ -139,7 +139,7 @@ def _launch(
     return y_RF
 
 
-def jit(kernel: Any) -> Any:
+def jit(kernel: Callable[..., object]) -> Any:
     """Compiled by Triton where that is installed."""
     return kernel if triton is None else triton.jit(kernel)
 

@@ -28,7 +28,7 @@ from tokenizers import (
 
 from regard.ground.errors import BadInput, shown
 from regard.ground.files import JSON, read_bytes, read_json
-from regard.text.families.tokenizer_family import Model, TokenizerFamily, TokenizerSettings
+from regard.text.families.tokenizer_family import TokenizerFamily, TokenizerModel, TokenizerSettings
 from regard.text.templates import Template
 from regard.text.vocabularies.train_tokenizer import learn_model
 
@@ -42,7 +42,7 @@ class BPEFamily(TokenizerFamily):
     model: ClassVar = "BPE"
     files: ClassVar = (VOCAB, MERGES)
 
-    def read_files(self, folder: Path) -> Model:
+    def read_files(self, folder: Path) -> TokenizerModel:
         path = folder / MERGES
         try:
             lines = read_bytes(path).decode().split("\n")
@@ -55,12 +55,12 @@ class BPEFamily(TokenizerFamily):
             "merges": _pairs(merges, path),
         }
 
-    def write_files(self, model: Model) -> dict[str, str]:
+    def write_files(self, model: TokenizerModel) -> dict[str, str]:
         lines = ["#version: 0.2", *(f"{left} {right}" for left, right in model["merges"]), ""]
         vocabulary = json.dumps(model["vocab"], ensure_ascii=False)
         return {VOCAB: vocabulary, MERGES: "\n".join(lines)}
 
-    def model_in(self, content: Mapping[str, JSON], path: Path) -> Model:
+    def model_in(self, content: Mapping[str, JSON], path: Path) -> TokenizerModel:
         model = self.check(content.get("model"), path)
         return {**super().model_in(content, path), "merges": _pairs(model.get("merges"), path)}
 
@@ -103,7 +103,7 @@ class ByteBPE(BPEFamily):
     }
     template, word_prefix = Template("cls A sep", "cls A sep sep B sep"), " "
 
-    def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
+    def build(self, model: TokenizerModel, unk: str, settings: TokenizerSettings) -> Tokenizer:
         tokenizer = Tokenizer(
             models.BPE(dict(model["vocab"]), [(left, right) for left, right in model["merges"]])
         )
@@ -123,7 +123,7 @@ class ByteBPE(BPEFamily):
 
     def learn(
         self, texts: Iterable[str], vocab: int, lower: bool
-    ) -> tuple[Model, Mapping[str, JSON]]:
+    ) -> tuple[TokenizerModel, Mapping[str, JSON]]:
         if lower:
             raise BadInput("text.lower: byte-level BPE keeps the case of letters")
         frame, bytes_ = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -152,14 +152,14 @@ class GPTBPE(BPEFamily):
     special_tokens: ClassVar = {"unk_token": "<unk>"}
     template = Template("A", "A B")
 
-    def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
+    def build(self, model: TokenizerModel, unk: str, settings: TokenizerSettings) -> Tokenizer:
         merges = [(left, right) for left, right in model["merges"]]
         suffix = {"end_of_word_suffix": SUFFIX, "continuing_subword_prefix": ""}
         return _frame(models.BPE(dict(model["vocab"]), merges, unk_token=unk, **suffix))
 
     def learn(
         self, texts: Iterable[str], vocab: int, lower: bool
-    ) -> tuple[Model, Mapping[str, JSON]]:
+    ) -> tuple[TokenizerModel, Mapping[str, JSON]]:
         if not lower:
             raise BadInput("text.lower: GPT's BPE reads lower case only: set it to true")
         special, suffix = self.special_tokens.values(), {"end_of_word_suffix": SUFFIX}

@@ -17,7 +17,7 @@ SPACE = "▁"  # how people read the space of a piece
 Flag = TypeVar("Flag", bool, bool | None)
 
 
-class Model(TypedDict):
+class TokenizerModel(TypedDict):
     """The "model" of a tokenizer.json: its vocabulary, and what belongs to it."""
 
     vocab: dict[str, int]
@@ -64,14 +64,14 @@ class TokenizerFamily(ABC):
     separator: ClassVar[str] = "sep_token"
 
     @abstractmethod
-    def read_files(self, folder: Path) -> Model:
+    def read_files(self, folder: Path) -> TokenizerModel:
         """The model in ``files``."""
 
     @abstractmethod
-    def write_files(self, model: Model) -> dict[str, str]:
+    def write_files(self, model: TokenizerModel) -> dict[str, str]:
         """The content of ``files``."""
 
-    def model_in(self, content: Mapping[str, JSON], path: Path) -> Model:
+    def model_in(self, content: Mapping[str, JSON], path: Path) -> TokenizerModel:
         """The model in a tokenizer.json; ids that it leaves out get names that no text has."""
         model = self.check(content.get("model"), path)
         pieces = check_pieces(model.get("vocab"), path)
@@ -86,13 +86,13 @@ class TokenizerFamily(ABC):
         return model
 
     @abstractmethod
-    def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
+    def build(self, model: TokenizerModel, unk: str, settings: TokenizerSettings) -> Tokenizer:
         """A tokenizer of the library, without special tokens and template."""
 
     @abstractmethod
     def learn(
         self, texts: Iterable[str], vocab: int, lower: bool
-    ) -> tuple[Model, Mapping[str, JSON]]:
+    ) -> tuple[TokenizerModel, Mapping[str, JSON]]:
         """A model of at most ``vocab`` pieces, and what tokenizer_config.json says of it."""
 
     def processor(

@@ -18,7 +18,12 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON, read_bytes
-from regard.text.families.tokenizer_family import SPACE, Model, TokenizerFamily, TokenizerSettings
+from regard.text.families.tokenizer_family import (
+    SPACE,
+    TokenizerFamily,
+    TokenizerModel,
+    TokenizerSettings,
+)
 from regard.text.templates import XLNET_TEMPLATE, Template
 from regard.text.vocabularies.sentencepiece import read_unigram
 from regard.text.vocabularies.train_tokenizer import learn_unigram
@@ -61,7 +66,7 @@ class Unigram(TokenizerFamily):
         """The settings of a learned tokenizer: accents are kept where the case is."""
         return {"do_lower_case": lower, "keep_accents": not lower}
 
-    def read_files(self, folder: Path) -> Model:
+    def read_files(self, folder: Path) -> TokenizerModel:
         path = folder / FILE
         try:
             pieces, charsmap = read_unigram(read_bytes(path))
@@ -73,17 +78,17 @@ class Unigram(TokenizerFamily):
         ]
         return {**_model(scores, path), "charsmap": charsmap}
 
-    def write_files(self, model: Model) -> dict[str, str]:
+    def write_files(self, model: TokenizerModel) -> dict[str, str]:
         return {}
 
-    def model_in(self, content: Mapping[str, JSON], path: Path) -> Model:
+    def model_in(self, content: Mapping[str, JSON], path: Path) -> TokenizerModel:
         model = self.check(content.get("model"), path)
         pieces = model.get("vocab")
         if not _are_scored(pieces):
             raise BadInput(f"{path}: its vocab is not a list of pieces with scores")
         return {**_model(pieces, path), "charsmap": _charsmap(content, path)}
 
-    def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
+    def build(self, model: TokenizerModel, unk: str, settings: TokenizerSettings) -> Tokenizer:
         tokenizer = Tokenizer(models.Unigram(model["scores"], self.unknown, byte_fallback=False))
         _frame(tokenizer, self.text(settings))
         if model["charsmap"]:
@@ -93,7 +98,7 @@ class Unigram(TokenizerFamily):
 
     def learn(
         self, texts: Iterable[str], vocab: int, lower: bool
-    ) -> tuple[Model, Mapping[str, JSON]]:
+    ) -> tuple[TokenizerModel, Mapping[str, JSON]]:
         frame, settings = Tokenizer(models.Unigram()), self.text_settings(lower)
         _frame(frame, self.text(TokenizerSettings(settings)))
         special = list(self.special_tokens.values())
@@ -143,7 +148,7 @@ def _frame(tokenizer: Tokenizer, text: UnigramText) -> None:
     tokenizer.decoder = decoders.Metaspace(replacement=SPACE, prepend_scheme=scheme)
 
 
-def _model(scores: Iterable[tuple[str, float]], path: Path) -> Model:
+def _model(scores: Iterable[tuple[str, float]], path: Path) -> TokenizerModel:
     pairs = [(str(piece), float(score)) for piece, score in scores]
     vocabulary = {piece: number for number, (piece, _) in enumerate(pairs)}
     if len(vocabulary) < len(pairs):

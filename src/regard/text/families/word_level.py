@@ -12,7 +12,12 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, tr
 
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON, read_bytes
-from regard.text.families.tokenizer_family import SPACE, Model, TokenizerFamily, TokenizerSettings
+from regard.text.families.tokenizer_family import (
+    SPACE,
+    TokenizerFamily,
+    TokenizerModel,
+    TokenizerSettings,
+)
 from regard.text.templates import Template
 
 LINES = "words.txt"
@@ -29,7 +34,7 @@ class WordLevel(TokenizerFamily):
     template, separator = Template("A", "A B"), "eos_token"
     pattern: ClassVar[str] = r"\S+"  # of a word
 
-    def read_files(self, folder: Path) -> Model:
+    def read_files(self, folder: Path) -> TokenizerModel:
         try:
             words = read_bytes(folder / LINES).decode().split()
         except UnicodeDecodeError as error:
@@ -38,11 +43,11 @@ class WordLevel(TokenizerFamily):
             raise BadInput(f"{folder / LINES}: a word occurs twice")
         return {"vocab": {word: number for number, word in enumerate(words)}}
 
-    def write_files(self, model: Model) -> dict[str, str]:
+    def write_files(self, model: TokenizerModel) -> dict[str, str]:
         ids = model["vocab"]
         return {LINES: "".join(f"{word}\n" for word in sorted(ids, key=ids.__getitem__))}
 
-    def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
+    def build(self, model: TokenizerModel, unk: str, settings: TokenizerSettings) -> Tokenizer:
         tokenizer = Tokenizer(models.WordLevel(dict(model["vocab"]), unk_token=unk))
         lines = [normalizers.Replace("\n", f" {EOS} ")]
         lower = [normalizers.Lowercase()] if settings.flag("do_lower_case", False) else []
@@ -52,7 +57,7 @@ class WordLevel(TokenizerFamily):
 
     def learn(
         self, texts: Iterable[str], vocab: int, lower: bool
-    ) -> tuple[Model, Mapping[str, JSON]]:
+    ) -> tuple[TokenizerModel, Mapping[str, JSON]]:
         special, settings = [*self.special_tokens.values()], {"do_lower_case": lower}
         tokenizer = self.build({"vocab": {}}, UNK, TokenizerSettings(settings))
         trainer = trainers.WordLevelTrainer(vocab_size=vocab + len(special), show_progress=False)

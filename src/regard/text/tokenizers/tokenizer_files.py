@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 
 from tokenizers import AddedToken, Tokenizer
 
-from regard.ground.checks import is_list_of
 from regard.ground.errors import BadInput, reason_of
 from regard.ground.files import JSON, read_bytes, read_json
 from regard.text.families import FAMILIES
 from regard.text.families.bpe import merges_like
-from regard.text.families.tokenizer_family import Model, TokenizerFamily, TokenizerSettings
+from regard.text.families.tokenizer_family import TokenizerFamily, TokenizerModel, TokenizerSettings
 from regard.text.templates import TEXTS
 from regard.text.vocabularies.subwords import Subwords
 from regard.text.vocabularies.train_tokenizer import KINDS
@@ -137,7 +136,7 @@ def _special_token(name: str) -> Token:
 
 def _written(
     family: TokenizerFamily,
-    model: Model,
+    model: TokenizerModel,
     own: Mapping[str, JSON],
     longest: int | None,
     special_tokens: Sequence[str],
@@ -198,7 +197,9 @@ def _written_shape(content: Mapping[str, JSON]) -> list[bool] | None:
     """The same of a tokenizer.json that has a template."""
     processor = content.get("post_processor")
     parts = processor.get("single") if isinstance(processor, dict) else None
-    return ["Sequence" in part for part in parts] if is_list_of(parts, dict) else None
+    if not isinstance(parts, list):
+        return None
+    return [isinstance(part, dict) and "Sequence" in part for part in parts]
 
 
 def _names(
@@ -292,7 +293,7 @@ def _contents(added: Iterable[tuple[Path, list[Token]]]) -> set[str]:
 
 def _assembled(
     family: TokenizerFamily,
-    model: Model,
+    model: TokenizerModel,
     names: Mapping[str, str],
     settings: TokenizerSettings,
     added: Sequence[tuple[Path, list[Token]]] = (),

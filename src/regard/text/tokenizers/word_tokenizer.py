@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -178,14 +178,11 @@ class WordTokenizer(RowTokenizer):
         """Read what ``save`` wrote."""
         path, lexicon, _ = (folder / name for name in WordTokenizer.FILES)
         content = read_json(path)
-        lower, characters, pieces = map(content.get, ("lower", "characters", "pieces"))
-        if (
-            not isinstance(lower, bool)
-            or not isinstance(characters, int | None)
-            or not isinstance(pieces, int | None)
-        ):
+        lower, *counts = map(content.get, ("lower", "characters", "pieces"))
+        if not isinstance(lower, bool) or not all(isinstance(n, int | None) for n in counts):
             raise BadInput(f"{path}: lower is true or false, characters and pieces are numbers")
         spelling: Spelling | None = None
+        characters, pieces = cast(list[int | None], counts)
         if characters is not None:
             spelling = CharacterVocabulary(characters)
         elif pieces is not None:
