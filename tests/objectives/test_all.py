@@ -33,7 +33,7 @@ from regard.models.papers.lin import LAPTOP as LIN
 from regard.models.papers.transformer import LAPTOP
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives import __path__ as PATH
-from regard.objectives.answer_lm import AnswerLM
+from regard.objectives.seq2seq import AnswerLM
 from regard.objectives.bilm import BiLM
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.distillation import Distillation, Teacher, TeacherLoss

@@ -8,9 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data.images.augment import Augmentation, Mixing
+from regard.data.images.augment import Augmentation, Draws, Mixing
 from regard.data.images.dataset import ImageExamples
-from regard.data.images.draws import Draws
 from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, ImageRow, pack_images
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.images.processor import ImageProcessor

@@ -32,7 +32,7 @@ from regard.data.images.augment import (
     sharpness,
     solarise,
 )
-from regard.data.images.draws import Draws
+from regard.data.images.augment import Draws
 
 ALL = Augmentation(crop=2, crop_area=0.3, flip=True, operations=2, magnitude=0.9, erase=0.5)
 STEPS = {

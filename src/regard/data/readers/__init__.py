@@ -20,10 +20,9 @@ from regard.data.readers.examples import (
     QuestionExample,
     TaggedExample,
 )
-from regard.data.readers.glue import GLUE_TASKS, GlueTask, glue
+from regard.data.readers.glue import GLUE_TASKS, GlueTask, glue, snli
 from regard.data.readers.images import cifar, digits, idx, image_csv, image_folder, npz
 from regard.data.readers.plain import jsonl, table, tagged_jsonl
-from regard.data.readers.snli import snli
 from regard.data.readers.squad import squad
 from regard.data.readers.trees import sst5
 from regard.ground.errors import BadInput, did_you_mean

@@ -9,14 +9,10 @@ from torch import Tensor
 
 from regard.parts.attend import causal, full
 from regard.parts.kernels.call import AttentionCall
-from regard.parts.kernels.early_start import start_settings
-from regard.parts.kernels.few_rows import jit
+from regard.parts.kernels.few_rows import jit, start_settings, triton
 
-try:
-    import triton
+if triton is not None:
     import triton.language as tl
-except ImportError:  # torch's CPU builds come without it
-    triton = None
 
 BLOCK, WARPS = 128, 4  # keys of a program at a time, and its warps
 
