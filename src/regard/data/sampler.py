@@ -268,9 +268,7 @@ class Streams(Dataset[Item]):
         """Chunks of each stream."""
         raise NotImplementedError
 
-    def lengths(
-        self, objective: Collator[Item] | None, epoch: int, indices: np.ndarray
-    ) -> np.ndarray:
+    def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> np.ndarray:
         raise NotImplementedError
 
     def chunks_in(self, epoch: int) -> int:
@@ -290,12 +288,7 @@ class Streams(Dataset[Item]):
         return list(self.read(0, np.arange(len(self))))
 
     def sampler(
-        self,
-        objective: Collator[Item],
-        limits: BatchLimits,
-        seed: int,
-        mixed: bool,
-        dropped: DropCounts,
+        self, objective: object, limits: BatchLimits, seed: int, mixed: bool, dropped: DropCounts
     ) -> "StreamSampler[Item]":
         return StreamSampler(self, dropped=dropped)
 

@@ -91,9 +91,7 @@ def _vectors(model: Any, inputs: list[object], pool: str | None) -> np.ndarray:
 
 @torch.no_grad()
 def word_vectors(
-    module: nn.Module,
-    tokenizer: Tokenizer | None,
-    words: Iterable[str],
+    module: nn.Module, tokenizer: Tokenizer | None, words: Iterable[str]
 ) -> StaticVectors:
     """The mean of the token vectors of each word, as it is read inside a text.
 

@@ -8,15 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.parts.kernels.few_rows import jit
+from regard.parts.kernels.few_rows import jit, triton
 from regard.search.hypothesis import ActiveHypotheses
 from regard.search.step import to_host
 
-try:
-    import triton
+if triton is not None:
     import triton.language as tl
-except ImportError:  # torch's CPU builds come without it
-    triton = None
 
 BLOCK = 64
 WIDEST, MOST = 65_536, 16  # the largest row and count of the kernel

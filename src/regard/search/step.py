@@ -24,11 +24,8 @@ class DeviceDecoder(Protocol[Selector]):
     selector: Selector
 
     @property
-    def step(self) -> Callable[[], None]:
-        """Feed the last tokens, and choose the next."""
-
-    def feed(self, first_B: Tensor) -> None:
-        """The token that each sentence starts with."""
+    def step(self) -> Callable[[], None]: ...
+    def feed(self, first_B: Tensor) -> None: ...
 
 
 class SearchState(Protocol):

@@ -28,7 +28,7 @@ TRAIN, DEV, TEST, MORE = SPLITS = ("train", "dev", "test", "more_tests")
 
 
 class RunOptions(TypedDict):
-    """What a caller says of a run beside its recipe and its folder."""
+    """Keyword arguments of ``prepare``."""
 
     data: Path
     resume: bool

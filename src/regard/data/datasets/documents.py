@@ -10,7 +10,7 @@ import numpy as np
 from regard.data.pretraining.block_plans import BlockPlan, ChunkLengths, stream_chunks
 from regard.data.pretraining.documents import Documents
 from regard.data.pretraining.row_plans import Passage, PlanRows
-from regard.data.sampler import Collator, Dataset, Streams
+from regard.data.sampler import Dataset, Streams
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 
@@ -55,9 +55,7 @@ class DocumentDataset(Dataset[Item]):
         passages = self.planned(epoch).read(self._numbers(epoch, indices))
         return self.annotate(passages, indices, (self.seed, epoch))
 
-    def lengths(
-        self, objective: Collator[Item] | None, epoch: int, indices: np.ndarray
-    ) -> np.ndarray:
+    def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> np.ndarray:
         return self.planned(epoch).lengths[self._numbers(epoch, indices), None]
 
     def _numbers(self, epoch: int, indices: np.ndarray) -> np.ndarray:
@@ -101,9 +99,7 @@ class RowStreams(Streams[Item]):
     def read(self, epoch: int, indices: np.ndarray) -> list[Item]:
         return self.dataset.read(epoch, self._numbers(indices))
 
-    def lengths(
-        self, objective: Collator[Item] | None, epoch: int, indices: np.ndarray
-    ) -> np.ndarray:
+    def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> np.ndarray:
         return self.dataset.lengths(objective, epoch, self._numbers(indices))
 
     def _numbers(self, indices: np.ndarray) -> np.ndarray:
@@ -151,7 +147,5 @@ class TextStreams(Streams[Item]):
         passages = self.dataset.planned(epoch).read(indices)
         return self.dataset.annotate(passages, indices, (self.dataset.seed, epoch))
 
-    def lengths(
-        self, objective: Collator[Item] | None, epoch: int, indices: np.ndarray
-    ) -> np.ndarray:
+    def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> np.ndarray:
         return self.dataset.planned(epoch).lengths[indices, None]

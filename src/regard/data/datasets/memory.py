@@ -13,14 +13,14 @@ from regard.data.sampler import Collator, Dataset
 from regard.ground.batch import TokenRow
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
-Row = TypeVar("Row")
+Item = TypeVar("Item", bound=tuple)
 Target = TypeVar("Target")
 
 
-class MemoryDataset(Dataset[tuple[Row, Target]], Sequence[tuple[Row, Target]]):
+class MemoryDataset(Dataset[Item], Sequence[Item]):
     """Encoded examples: each is a row, or several, and a target."""
 
-    def __init__(self, examples: Sequence[tuple[Row, Target]]):
+    def __init__(self, examples: Sequence[Item]):
         self.examples = examples
         self._sizes = lru_cache(maxsize=1)(self._measure)  # of one objective
 
@@ -35,25 +35,25 @@ class MemoryDataset(Dataset[tuple[Row, Target]], Sequence[tuple[Row, Target]]):
         checksum = reduce(lambda crc, one: zlib.crc32(_content(*one), crc), self.examples, 0)
         return f"{len(self)} rows, {checksum:08x}"
 
-    def read(self, epoch: int, indices: np.ndarray) -> Sequence[tuple[Row, Target]]:
+    def read(self, epoch: int, indices: np.ndarray) -> Sequence[Item]:
         return [self.examples[i] for i in indices]
 
     def lengths(
-        self, objective: Collator[tuple[Row, Target]], epoch: int, indices: np.ndarray
+        self, objective: Collator[Item], epoch: int, indices: np.ndarray
     ) -> np.ndarray | None:
         return self._sizes(objective)[0][indices]
 
     def weights(
-        self, objective: Collator[tuple[Row, Target]], epoch: int, indices: np.ndarray
+        self, objective: Collator[Item], epoch: int, indices: np.ndarray
     ) -> np.ndarray | None:
         return self._sizes(objective)[1][indices]
 
-    def _measure(self, objective: Collator[tuple[Row, Target]]) -> tuple[np.ndarray, np.ndarray]:
+    def _measure(self, objective: Collator[Item]) -> tuple[np.ndarray, np.ndarray]:
         lengths = np.array([objective.length(example) for example in self.examples])
         return lengths, np.array([objective.weight(example) for example in self.examples])
 
 
-class BPEDropoutRows(MemoryDataset[TokenRow, Target]):
+class BPEDropoutRows(MemoryDataset[tuple[TokenRow, Target]]):
     """Encoded examples, and the ``texts`` of each (Provilkov et al., 2020).
 
     What is drawn follows from (seed, epoch, index, number of the text).
@@ -79,18 +79,14 @@ class BPEDropoutRows(MemoryDataset[TokenRow, Target]):
         ids: Any = [encode(text, self.rate, (*key, number)) for number, text in texts]
         return self.tokenizer.row(*ids)
 
-    def lengths(
-        self, objective: Collator[tuple[TokenRow, Target]], epoch: int, indices: np.ndarray
-    ) -> None:
+    def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> None:
         """Known after tokenising."""
 
-    def weights(
-        self, objective: Collator[tuple[TokenRow, Target]], epoch: int, indices: np.ndarray
-    ) -> None:
+    def weights(self, objective: object, epoch: int, indices: np.ndarray) -> None:
         """Known after tokenising."""
 
 
-class UnknownWordRows(MemoryDataset[TokenRow, Target]):
+class UnknownWordRows(MemoryDataset[tuple[TokenRow, Target]]):
     """Encoded examples in which words that occur once are the ``unknown`` word, at that rate.
 
     So the vector of unknown words is learned from rare ones (Lample et al., 2016). The characters

@@ -123,10 +123,10 @@ class BPEDropoutDataset(PairDataset):
     def read(self, epoch: int, indices: np.ndarray) -> list[Pair]:
         return [self._drawn(epoch, int(number)) for number in self.numbers(indices)]
 
-    def lengths(self, objective: Collator[Pair], epoch: int, indices: np.ndarray) -> None:
+    def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> None:
         """Known after tokenising."""
 
-    def weights(self, objective: Collator[Pair], epoch: int, indices: np.ndarray) -> None:
+    def weights(self, objective: object, epoch: int, indices: np.ndarray) -> None:
         """Known after tokenising."""
 
     def _drawn(self, epoch: int, number: int) -> tuple[list[int], ...]:

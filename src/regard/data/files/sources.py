@@ -44,27 +44,16 @@ class Source(Protocol):
     """Examples of as many texts as there are ``sides``, in files or in memory."""
 
     @property
-    def paths(self) -> tuple[str, ...]:
-        """The files, of which there may be none."""
-
+    def paths(self) -> tuple[str, ...]: ...
     @property
-    def sides(self) -> int:
-        """How many texts an example has."""
-
+    def sides(self) -> int: ...
     @property
-    def spaced(self) -> tuple[str, ...]:
-        """For each side, the language whose words are separated; none: no side."""
-
+    def spaced(self) -> tuple[str, ...]: ...
     @property
-    def name(self) -> str:
-        """What messages call it."""
-
+    def name(self) -> str: ...
     @property
-    def origin(self) -> dict[str, object]:
-        """What the examples are, without reading them."""
-
-    def examples(self) -> Examples:
-        """All examples, not yet parsed."""
+    def origin(self) -> dict[str, object]: ...
+    def examples(self) -> Examples: ...
 
 
 class FileSource:

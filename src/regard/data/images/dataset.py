@@ -40,7 +40,7 @@ class ImageExamples(Sequence[tuple[ImageRow, Ids]]):
         return ImageRow(lambda: pixels, int(self.keys[index])), self.targets[index]
 
 
-class ImageDataset(MemoryDataset[ImageRow, Ids]):
+class ImageDataset(MemoryDataset[tuple[ImageRow, Ids]]):
     """Encoded examples, and the ``images`` of each: arrays of bytes, or paths of files.
 
     Files are decoded by so many ``workers``, or without any by the thread that reads ahead; arrays

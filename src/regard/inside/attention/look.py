@@ -95,7 +95,7 @@ def look_at_image(
     runner: ModelRunner,
     facts: ModelFacts,
     predict: Predict,
-    given: Any,
+    given: object,
     rollout: bool,
     patch: tuple[int, int] | None,
 ) -> ImageAttention:

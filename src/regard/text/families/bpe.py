@@ -28,7 +28,12 @@ from tokenizers import (
 
 from regard.ground.errors import BadInput, shown
 from regard.ground.files import JSON, read_bytes, read_json
-from regard.text.families.tokenizer_family import TokenizerFamily, TokenizerModel, TokenizerSettings
+from regard.text.families.tokenizer_family import (
+    Learned,
+    TokenizerFamily,
+    TokenizerModel,
+    TokenizerSettings,
+)
 from regard.text.templates import Template
 from regard.text.vocabularies.train_tokenizer import learn_model
 
@@ -121,9 +126,7 @@ class ByteBPE(BPEFamily):
         )
         return processors.Sequence([byte_level, super().processor(names, ids, settings)])
 
-    def learn(
-        self, texts: Iterable[str], vocab: int, lower: bool
-    ) -> tuple[TokenizerModel, Mapping[str, JSON]]:
+    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> Learned:
         if lower:
             raise BadInput("text.lower: byte-level BPE keeps the case of letters")
         frame, bytes_ = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -157,9 +160,7 @@ class GPTBPE(BPEFamily):
         suffix = {"end_of_word_suffix": SUFFIX, "continuing_subword_prefix": ""}
         return _frame(models.BPE(dict(model["vocab"]), merges, unk_token=unk, **suffix))
 
-    def learn(
-        self, texts: Iterable[str], vocab: int, lower: bool
-    ) -> tuple[TokenizerModel, Mapping[str, JSON]]:
+    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> Learned:
         if not lower:
             raise BadInput("text.lower: GPT's BPE reads lower case only: set it to true")
         special, suffix = self.special_tokens.values(), {"end_of_word_suffix": SUFFIX}

@@ -26,6 +26,9 @@ class TokenizerModel(TypedDict):
     charsmap: NotRequired[bytes]
 
 
+Learned = tuple[TokenizerModel, Mapping[str, JSON]]  # a model, and its tokenizer_config.json
+
+
 @dataclass(frozen=True)
 class TokenizerSettings:
     """What a tokenizer_config.json says; ``where`` is named in messages."""
@@ -90,9 +93,7 @@ class TokenizerFamily(ABC):
         """A tokenizer of the library, without special tokens and template."""
 
     @abstractmethod
-    def learn(
-        self, texts: Iterable[str], vocab: int, lower: bool
-    ) -> tuple[TokenizerModel, Mapping[str, JSON]]:
+    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> Learned:
         """A model of at most ``vocab`` pieces, and what tokenizer_config.json says of it."""
 
     def processor(

@@ -20,6 +20,7 @@ from regard.ground.errors import BadInput
 from regard.ground.files import JSON, read_bytes
 from regard.text.families.tokenizer_family import (
     SPACE,
+    Learned,
     TokenizerFamily,
     TokenizerModel,
     TokenizerSettings,
@@ -96,9 +97,7 @@ class Unigram(TokenizerFamily):
             tokenizer.normalizer = normalizers.Sequence(steps)
         return tokenizer
 
-    def learn(
-        self, texts: Iterable[str], vocab: int, lower: bool
-    ) -> tuple[TokenizerModel, Mapping[str, JSON]]:
+    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> Learned:
         frame, settings = Tokenizer(models.Unigram()), self.text_settings(lower)
         _frame(frame, self.text(TokenizerSettings(settings)))
         special = list(self.special_tokens.values())

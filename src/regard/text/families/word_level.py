@@ -4,16 +4,17 @@ Of raw texts, punctuation marks are words too. A line ends in ``<eos>``, which a
 documents. Words beyond the vocabulary are ``<unk>``, as a text may write itself.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from regard.ground.errors import BadInput
-from regard.ground.files import JSON, read_bytes
+from regard.ground.files import read_bytes
 from regard.text.families.tokenizer_family import (
     SPACE,
+    Learned,
     TokenizerFamily,
     TokenizerModel,
     TokenizerSettings,
@@ -55,9 +56,7 @@ class WordLevel(TokenizerFamily):
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(self.pattern), "removed", invert=True)
         return tokenizer
 
-    def learn(
-        self, texts: Iterable[str], vocab: int, lower: bool
-    ) -> tuple[TokenizerModel, Mapping[str, JSON]]:
+    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> Learned:
         special, settings = [*self.special_tokens.values()], {"do_lower_case": lower}
         tokenizer = self.build({"vocab": {}}, UNK, TokenizerSettings(settings))
         trainer = trainers.WordLevelTrainer(vocab_size=vocab + len(special), show_progress=False)

@@ -5,7 +5,7 @@ The tokenizer is put together as ``transformers`` does it, so that both give the
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -14,7 +14,12 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON, read_bytes
-from regard.text.families.tokenizer_family import TokenizerFamily, TokenizerModel, TokenizerSettings
+from regard.text.families.tokenizer_family import (
+    Learned,
+    TokenizerFamily,
+    TokenizerModel,
+    TokenizerSettings,
+)
 from regard.text.templates import XLNET_TEMPLATE, Template
 from regard.text.vocabularies.train_tokenizer import learn_in_two_passes
 
@@ -79,9 +84,7 @@ class WordPiece(TokenizerFamily):
         tokenizer.model = models.WordPiece(dict(model["vocab"]), unk_token=unk)
         return tokenizer
 
-    def learn(
-        self, texts: Iterable[str], vocab: int, lower: bool
-    ) -> tuple[TokenizerModel, Mapping[str, JSON]]:
+    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> Learned:
         settings = {"do_lower_case": lower, "strip_accents": None, "tokenize_chinese_chars": True}
         return {"vocab": learn_wordpiece(texts, vocab, TokenizerSettings(settings))}, settings
 

@@ -23,22 +23,13 @@ class Spelling(Protocol):
     """How a model that gives features reads a word: by as many ids as any other."""
 
     @property
-    def longest(self) -> int:
-        """The ids of a word."""
-
+    def longest(self) -> int: ...
     @property
-    def begin(self) -> np.ndarray:
-        """The word before a sentence."""
-
+    def begin(self) -> np.ndarray: ...
     @property
-    def end(self) -> np.ndarray:
-        """The word after a sentence."""
-
-    def spell(self, listed: Sequence[str]) -> np.ndarray:
-        """(words, longest): the ids of each."""
-
-    def save(self, folder: Path) -> dict[str, int]:
-        """Write its files; returns what else ``load`` must know."""
+    def end(self) -> np.ndarray: ...
+    def spell(self, listed: Sequence[str]) -> np.ndarray: ...
+    def save(self, folder: Path) -> dict[str, int]: ...
 
 
 class RowTokenizer(ABC):
