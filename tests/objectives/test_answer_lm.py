@@ -10,7 +10,7 @@ from regard.ground.errors import BadInput
 from regard.models.facts import change
 from regard.models.heads import NextTokenHead
 from regard.models.papers import bert, gpt2
-from regard.objectives.answer_lm import AnswerLM
+from regard.objectives.seq2seq import AnswerLM
 from regard.text.task_prompt import TaskPrompt
 
 PAIRS = [([5, 6, 7], [8, 9]), ([5], [6, 7, 8, 9]), ([4, 4, 4, 4, 4], [])]

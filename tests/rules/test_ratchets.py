@@ -17,26 +17,26 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 406,
-    "lines": 56_562,
-    "lines of code": 35_536,
-    "files under 40 lines": 13,
+    "files": 401,
+    "lines": 56_833,
+    "lines of code": 35_758,
+    "files under 40 lines": 11,
     "basenames used twice": 29,
-    "Any": 1_148,
-    "cast(Any": 18,
+    "Any": 628,
+    "cast(Any": 16,
     "aliases of Any": 0,
-    "type: ignore": 41,
+    "type: ignore": 40,
     "circles of imports": 1,
     "modules in circles": 6,
-    "choices by kind": 68,
+    "choices by kind": 67,
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
-    "GPT-2": (14, 2_882),
-    "BERT": (15, 3_307),
-    "ViT": (14, 3_170),
-    "Bahdanau": (15, 3_239),
-    "XLNet": (14, 3_238),
+    "GPT-2": (14, 2_883),
+    "BERT": (15, 3_308),
+    "ViT": (14, 3_171),
+    "Bahdanau": (15, 3_250),
+    "XLNet": (14, 3_237),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
 SLACK = 0.02

@@ -1,17 +1,16 @@
 """The recipe tables ``data`` and ``batches``: files of examples, and the size of batches."""
 
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from pathlib import Path
-from typing import Any
 
 from pydantic import ConfigDict, Field, model_validator
 
 from regard.data.files.fields import DropCounts
-from regard.data.files.sources import Csv, FileSource, JsonLines, Lines, Table
+from regard.data.files.sources import Csv, JsonLines, Lines, Source, Table
 from regard.data.files.text_files import STDIN, read_lines
 from regard.data.pretraining.documents import DocumentSource, TextFile, document_source
 from regard.data.pretraining.headings import Headings
-from regard.data.readers import read
+from regard.data.readers import Example, read
 from regard.data.readers.in_memory import MemoryExamples
 from regard.ground.config import Config
 from regard.ground.errors import BadInput, did_you_mean
@@ -51,7 +50,7 @@ class FilesConfig(Config):
     """A file, or folder, that the `reader` understands."""
     reader: str | None = None
     """A reader of the task: see [understanding.md](understanding.md)."""
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, object] = Field(default_factory=dict)
     """Options of the reader."""
     documents: str | None = None
     """Documents to pre-train on."""
@@ -136,7 +135,7 @@ class FilesConfig(Config):
             write_text(copy, "".join(f"{line}\n" for line in read_lines(STDIN)))
         return self.model_copy(update=dict.fromkeys(keys, str(copy.absolute())))
 
-    def read(self, root: Path, task: str, dropped: DropCounts | None) -> Iterator[Any]:
+    def read(self, root: Path, task: str, dropped: DropCounts | None) -> Iterator[Example]:
         """The examples of a task, from the file under the data root."""
         if self.file is None or self.reader is None:
             raise BadInput("this task reads a file by a reader: give both (data.*.file, .reader)")
@@ -150,7 +149,7 @@ class FilesConfig(Config):
             raise BadInput("pre-training reads documents: give data.train.documents")
         return document_source(str(root / self.documents), self.key)
 
-    def under(self, root: Path) -> FileSource:
+    def under(self, root: Path) -> Source:
         """The files of pairs, under the data root."""
 
         def place(name: str | None) -> str:
@@ -180,7 +179,7 @@ class MemoryConfig(FilesConfig):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     @classmethod
-    def of(cls, name: str, values: Iterable[Any]) -> "MemoryConfig":
+    def of(cls, name: str, values: Iterable[object]) -> "MemoryConfig":
         """Examples under a name for messages."""
         given = MemoryExamples(name, [*values])
         return cls(fingerprint=given.fingerprint, given=given)
@@ -196,13 +195,13 @@ class MemoryConfig(FilesConfig):
     def has_pairs(self) -> bool:
         return False
 
-    def read(self, root: Path, task: str, dropped: DropCounts | None) -> Iterator[Any]:
+    def read(self, root: Path, task: str, dropped: DropCounts | None) -> Iterator[Example]:
         return self.given.read(task, dropped)
 
     def collection(self, root: Path) -> MemoryExamples:  # type: ignore[override]
         return self.given
 
-    def under(self, root: Path) -> MemoryExamples:  # type: ignore[override]
+    def under(self, root: Path) -> MemoryExamples:
         return self.given
 
 
@@ -269,7 +268,7 @@ class BatchConfig(Config):
 
     @model_validator(mode="before")
     @classmethod
-    def _has_no_old_name(cls, keys: Any) -> Any:
+    def _has_no_old_name(cls, keys: Mapping[str, object]) -> Mapping[str, object]:
         if "rung" in keys:
             raise ValueError("the key rung is called pad_to_multiple now")
         return keys

@@ -13,15 +13,17 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import gcd
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
 from regard.data.counter_rng import mixed
 from regard.data.files.fields import DropCounts
 from regard.data.packing import training_batches
-from regard.ground.batch import BatchLimits
+from regard.ground.batch import Batch, BatchLimits
 from regard.ground.errors import BadInput
+
+Item = TypeVar("Item")
 
 ROUNDS = 8
 FEW = 256
@@ -57,6 +59,16 @@ def _round_keys(key: tuple[int, ...]) -> list[np.uint64]:
     return [np.uint64(value) for value in np.frombuffer(digest, "<u8")]
 
 
+class Collator(Protocol[Item]):
+    """The part of an objective that measures, weighs and collates examples."""
+
+    def length(self, example: Item) -> tuple[int, ...]: ...
+    def weight(self, example: Item) -> float | np.ndarray: ...
+    def gather(self, examples: Sequence[Item]) -> Sequence[Item]: ...
+    def collate(self, examples: Sequence[Item]) -> Batch: ...
+    def __hash__(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class Cursor:
     """A position in endless training data: the next batch, in a window, in an epoch."""
@@ -69,7 +81,7 @@ class Cursor:
 START = Cursor()
 
 
-class Dataset:
+class Dataset(Generic[Item]):
     """Training examples by index, the same in every process; an epoch may draw them anew.
 
     A batch is made of examples of one ``window``, and ``ahead`` steps are read ahead by a thread.
@@ -88,62 +100,71 @@ class Dataset:
         """The content in short: a resumed run says whether it has changed."""
         raise NotImplementedError
 
-    def read(self, epoch: int, indices: np.ndarray) -> Sequence[Any]:
+    def read(self, epoch: int, indices: np.ndarray) -> Sequence[Item]:
         """These examples."""
         raise NotImplementedError
 
-    def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray | None:
+    def lengths(
+        self, objective: Collator[Item], epoch: int, indices: np.ndarray
+    ) -> np.ndarray | None:
         """Those that an objective gives the examples; None where only reading tells.
 
         Where lengths and weights are known, a process reads no rows but its own.
         """
         return None
 
-    def weights(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray | None:
+    def weights(
+        self, objective: Collator[Item], epoch: int, indices: np.ndarray
+    ) -> np.ndarray | None:
         """The same of weights."""
         return None
 
     def sampler(
-        self, objective: Any, limits: BatchLimits, seed: int, mixed: bool, dropped: DropCounts
-    ) -> "BatchSampler":
+        self,
+        objective: Collator[Item],
+        limits: BatchLimits,
+        seed: int,
+        mixed: bool,
+        dropped: DropCounts,
+    ) -> "BatchSampler[Item]":
         """Endless batches of its examples."""
         return Sampler(self, objective, limits, seed, mixed, dropped=dropped)
 
 
 @dataclass(frozen=True, eq=False)
-class SampledBatch:
+class SampledBatch(Generic[Item]):
     """The rows of a batch, longest first: `lengths` of each side, special tokens included.
 
     Examples are read on request; they are already there if only reading tells their lengths. A
     batch that `begins` restarts its streams.
     """
 
-    dataset: Dataset
+    dataset: Dataset[Item]
     epoch: int
     indices: np.ndarray
     lengths: np.ndarray
-    examples: Sequence[Any] | None = None
+    examples: Sequence[Item] | None = None
     begins: bool = False
 
     def __len__(self) -> int:
         return len(self.indices)
 
-    def read(self, rows: slice = slice(None)) -> Sequence[Any]:
+    def read(self, rows: slice = slice(None)) -> Sequence[Item]:
         """The examples of some rows."""
         if self.examples is not None:
             return self.examples[rows]
         return self.dataset.read(self.epoch, self.indices[rows])
 
-    def weights(self, objective: Any) -> np.ndarray | None:
+    def weights(self, objective: Collator[Item]) -> np.ndarray | None:
         """The weight of every row, where it is known without reading."""
         return self.dataset.weights(objective, self.epoch, self.indices)
 
 
 @dataclass(frozen=True, eq=False)
-class BatchSampler:
+class BatchSampler(Generic[Item]):
     """Endless batches of a dataset; what is left out is counted in ``dropped``."""
 
-    dataset: Dataset
+    dataset: Dataset[Item]
     dropped: DropCounts = field(default_factory=DropCounts, kw_only=True)
 
     @property
@@ -163,25 +184,25 @@ class BatchSampler:
         """Slices per batch of a step, such that all processes get equally many slices."""
         return processes // gcd(batches, processes)
 
-    def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch]]:
+    def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch[Item]]]:
         """Each batch from `start` on, and the cursor after it."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
-class Sampler(BatchSampler):
+class Sampler(BatchSampler[Item]):
     """Endless batches: each window of the shuffled epoch is packed by length, in random order.
 
     Examples longer than the limits allow are left out, and counted in the first epoch. `mixed` is
     as in `packing.training_batches`.
     """
 
-    objective: Any
+    objective: Collator[Item]
     limits: BatchLimits
     seed: int
     mixed: bool = False
 
-    def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch]]:
+    def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch[Item]]]:
         count = len(self.dataset)
         windows = -(-count // self.dataset.window)
         outside = not 0 <= start.window < max(windows, 1)
@@ -201,7 +222,7 @@ class Sampler(BatchSampler):
             start = after
         raise BadInput(f"none of {count:,} examples is at most {self.limits.longest} tokens long")
 
-    def _cut_window(self, cursor: Cursor) -> list[SampledBatch]:
+    def _cut_window(self, cursor: Cursor) -> list[SampledBatch[Item]]:
         first = cursor.window * self.dataset.window
         count = len(self.dataset)
         positions = np.arange(first, min(first + self.dataset.window, count))
@@ -225,7 +246,7 @@ class Sampler(BatchSampler):
             for rows in (short[batches[b]] for b in order)
         ]
 
-    def _measure(self, epoch: int, indices: np.ndarray) -> tuple[np.ndarray, Sequence[Any] | None]:
+    def _measure(self, epoch: int, indices: np.ndarray) -> tuple[np.ndarray, Sequence[Item] | None]:
         """Lengths of these examples, and the examples if reading was necessary."""
         lengths = self.dataset.lengths(self.objective, epoch, indices)
         if lengths is not None:
@@ -234,7 +255,7 @@ class Sampler(BatchSampler):
         return np.array([self.objective.length(example) for example in examples]), examples
 
 
-class Streams(Dataset):
+class Streams(Dataset[Item]):
     """A dataset of ``rows`` streams, of which each has as many ``chunks``.
 
     Example i is a chunk of stream i % `rows`.
@@ -247,7 +268,7 @@ class Streams(Dataset):
         """Chunks of each stream."""
         raise NotImplementedError
 
-    def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray:
+    def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> np.ndarray:
         raise NotImplementedError
 
     def chunks_in(self, epoch: int) -> int:
@@ -262,21 +283,21 @@ class Streams(Dataset):
     def __len__(self) -> int:
         return self.rows * self.chunks
 
-    def read_all(self) -> list[Any]:
+    def read_all(self) -> list[Item]:
         """All chunks of the first epoch, in the order in which they are read."""
         return list(self.read(0, np.arange(len(self))))
 
     def sampler(
-        self, objective: Any, limits: BatchLimits, seed: int, mixed: bool, dropped: DropCounts
-    ) -> "StreamSampler":
+        self, objective: object, limits: BatchLimits, seed: int, mixed: bool, dropped: DropCounts
+    ) -> "StreamSampler[Item]":
         return StreamSampler(self, dropped=dropped)
 
 
 @dataclass(frozen=True, eq=False)
-class StreamSampler(BatchSampler):
+class StreamSampler(BatchSampler[Item]):
     """Endless batches of all streams, chunk by chunk; every epoch restarts the streams."""
 
-    dataset: Streams
+    dataset: Streams[Item]
 
     @property
     def streams(self) -> int:
@@ -291,7 +312,7 @@ class StreamSampler(BatchSampler):
             raise BadInput(f"{self.dataset.rows} streams cannot be shared by {processes} processes")
         return processes
 
-    def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch]]:
+    def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch[Item]]]:
         if min(start.epoch, start.batch) < 0 or start.window:
             raise BadInput(f"{start} lies outside of {self.dataset.chunks:,} chunks")
         while True:

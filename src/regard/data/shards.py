@@ -6,7 +6,7 @@ Rows lie end to end in NAME.bin; NAME.idx holds their offsets, NAME.json sizes a
 import json
 import os
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from regard.data.files.fields import DropCounts
+from regard.data.files.sources import Source
 from regard.data.files.text_files import STDIN
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, reading, sweep, temporary_name, write_json, writing
@@ -45,7 +46,7 @@ class TokenShard:
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
-        meta = read_json(with_suffix(self.path, ".json"))
+        meta: dict[str, Any] = read_json(with_suffix(self.path, ".json"))
         try:
             if meta["format"] != FORMAT or meta["dtype"] not in DTYPES:
                 raise KeyError("format")
@@ -123,9 +124,9 @@ class TokenShardPair:
 
 def store_rows(
     path: Path,
-    source: Any,
+    source: Source,
     sides: dict[str, int],
-    settings: dict[str, Any],
+    settings: Mapping[str, object],
     encode: Callable[[DropCounts], Iterator[Chunk]],
     dropped: DropCounts | None,
 ) -> TokenShardPair:

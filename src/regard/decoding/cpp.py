@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from ctypes import POINTER, byref, c_float, c_int32, c_int64, c_void_p
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.decoding.state import DecodingState, Engine, Prompts
+from regard.decoding.state import DecodingModule, DecodingState, Engine, Prompts
 from regard.ground.batch import PackedTokens
 from regard.ground.layout import Layout
 from regard.parts.activation import gelu_sigmoid, gelu_tanh
@@ -70,7 +70,7 @@ class _Step(ctypes.Structure):
     ]
 
 
-def obstacle(model: Any) -> str | None:
+def obstacle(model: DecodingModule) -> str | None:
     """Why the C++ code cannot run this model here, in one line; None if it can."""
     if not model.attends:
         return "the C++ decoder does not support layers other than blocks of attention"
@@ -104,7 +104,7 @@ class CppEngine(Engine):
 
     name = "cpp"
 
-    def __init__(self, model: Any, precision: str):
+    def __init__(self, model: DecodingModule, precision: str):
         self.precision, self.description = precision, f"{precision}, C++"
         self.packed_layers: set[nn.Module] = set()
         self.tensors: list[Tensor] = []  # that the structures point to
@@ -114,7 +114,7 @@ class CppEngine(Engine):
         self.vocab = model.output.out_features
         self.decoder = _Decoder(
             layers=self.layers,
-            head=self._linear(model.output),
+            head=self._linear(cast(nn.Linear, model.output)),
             norm=self._norm(model.decoder.norm),
             depth=len(blocks),
             width=first.mlp.up.in_features,
@@ -128,12 +128,16 @@ class CppEngine(Engine):
         )
 
     def open(
-        self, model: Any, source: PackedTokens | None, prompts: Prompts | None, capacity: int
+        self,
+        model: DecodingModule,
+        source: PackedTokens | None,
+        prompts: Prompts | None,
+        capacity: int,
     ) -> "CppDecodingState":
         return CppDecodingState(self, model, source, prompts, capacity)
 
     def _layer(self, block: Block) -> _Layer:
-        cross: dict[str, Any] = {}
+        cross: dict[str, _Linear | _Norm] = {}
         if block.decodes:
             cross["cross_q"] = self._linear(block.cross.q)
             cross["cross_o"] = self._linear(block.cross.o)
@@ -187,7 +191,7 @@ class CppDecodingState(DecodingState):
     def __init__(
         self,
         engine: CppEngine,
-        model: Any,
+        model: DecodingModule,
         source: PackedTokens | None,
         prompts: Prompts | None,
         capacity: int,

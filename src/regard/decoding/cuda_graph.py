@@ -8,13 +8,13 @@ reading short prompts.
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Generic, Protocol, TypeVar, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.decoding.fused_block import for_few_rows
-from regard.decoding.state import DecodingState, Engine, Prompts
+from regard.decoding.state import DecodingModule, DecodingState, Engine, Prompts
 from regard.ground.batch import BatchLimits, PackedTokens, pack
 from regard.ground.capture import CapturedGraph, capture
 from regard.ground.layout import Layout
@@ -25,6 +25,16 @@ POOL_SIZE = 16  # graphed decoders in a pool; the least recently used goes
 WARM_UP = 2  # calls before a capture: libraries initialise themselves
 LEAST_SOURCE, LEAST_CAPACITY, LEAST_PROMPTS = 16, 64, 16  # of buffers; then twice as many
 MOST_PROMPTS = 4096  # tokens of prompts that are read by a graph: more are not bound by launches
+
+
+class TokenSelector(Protocol):
+    """Chooses the next tokens on the device, with fixed shapes."""
+
+    def select(self, logits_RV: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The next token of each row, and the row that each continues (None: itself)."""
+
+
+Selector = TypeVar("Selector", bound=TokenSelector)
 
 
 class GraphedCall:
@@ -50,18 +60,16 @@ class GraphedCall:
             self.graph.replay()
 
 
-class GraphedDecoder:
+class GraphedDecoder(Generic[Selector]):
     """Buffers for ``sentences`` × ``copies`` rows, and a selector of its own.
 
-    ``selector.select(logits_RV)`` gives the next token of each row, and the row that each
-    continues (None: itself), on the device and with fixed shapes. A source has at most
-    ``source_longest`` tokens, 0 where there is none.
+    A source has at most ``source_longest`` tokens, 0 where there is none.
     """
 
     def __init__(
         self,
-        model: Any,
-        selector: Any,
+        model: DecodingModule,
+        selector: Selector,
         sentences: int,
         copies: int,
         capacity: int,
@@ -176,7 +184,11 @@ class CudaGraphEngine(Engine):
         return self.decoders[key]
 
     def open(
-        self, model: Any, source: PackedTokens | None, prompts: Prompts | None, capacity: int
+        self,
+        model: DecodingModule,
+        source: PackedTokens | None,
+        prompts: Prompts | None,
+        capacity: int,
     ) -> DecodingState:
         return GraphDecodingState(self, model, source, prompts, capacity)
 
@@ -190,7 +202,7 @@ class GraphDecodingState(DecodingState):
     def __init__(
         self,
         engine: CudaGraphEngine,
-        model: Any,
+        model: DecodingModule,
         source: PackedTokens | None,
         prompts: Prompts | None,
         capacity: int,
@@ -199,8 +211,11 @@ class GraphDecodingState(DecodingState):
         super().__init__(model, source, prompts, capacity)
 
     def graphed(
-        self, copies: int, key: Hashable, selector: Callable[[int, int, int, torch.device], Any]
-    ) -> GraphedDecoder:
+        self,
+        copies: int,
+        key: Hashable,
+        selector: Callable[[int, int, int, torch.device], Selector],
+    ) -> GraphedDecoder[Selector]:
         """A decoder of this batch, with ``copies`` rows for each sentence.
 
         ``selector`` makes one for so many sentences, steps and tokens on that device.
@@ -215,8 +230,9 @@ class GraphDecodingState(DecodingState):
             source_longest = min(source_longest, limit or source_longest)
         sizes = (sentences, copies, capacity, source_longest)
 
-        def build() -> GraphedDecoder:
-            selects = selector(sentences, capacity, self.model.output.out_features, self.device)
+        def build() -> GraphedDecoder[Selector]:
+            vocab = cast(nn.Linear, self.model.output).out_features
+            selects = selector(sentences, capacity, vocab, self.device)
             return GraphedDecoder(self.model, selects, *sizes, self.device)
 
         made_for = (self.model, next(self.model.parameters()).dtype)

@@ -8,14 +8,14 @@ measurements, int8 with NEON but without, or with more than, dot products; the c
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
+from torch import nn
 
 from regard.decoding import cpp
 from regard.decoding.cpp import CppEngine
 from regard.decoding.cuda_graph import CudaGraphEngine
-from regard.decoding.state import EAGER, DecodingState, Engine, Prompts
+from regard.decoding.state import EAGER, DecodingModule, DecodingState, Engine, Prompts
 from regard.ground.batch import PackedTokens
 from regard.ground.errors import BadInput
 from regard.ground.machine import has_bf16, instruction_set
@@ -43,28 +43,28 @@ TABLE: dict[str, dict[str, dict[int, str]]] = {
 
 
 def open_state(
-    model: Any,
+    model: DecodingModule,
     source: PackedTokens | None = None,
     *,
     prompts: Prompts | None = None,
     capacity: int,
     engine: Engine = EAGER,
     attention: bool = False,
-) -> Any:
+) -> DecodingState:
     """A state for search. To record ``attention``, torch's operators step it in any engine."""
     if attention:
         return DecodingState(model, source, prompts, capacity, attention=True)
     return engine.open(model, source, prompts, capacity)
 
 
-def default_engine(model: Any) -> Engine:
+def default_engine(model: nn.Module) -> Engine:
     """The engine of a model in the precision of its training: graphs where it can be captured."""
     on_cuda = next(model.parameters()).is_cuda
     return CudaGraphEngine() if on_cuda and model.capturable else EAGER
 
 
 def choose_engine(
-    models: Sequence[Any], precision: str = "auto", engine: str = "auto", batch: int = 1
+    models: Sequence[DecodingModule], precision: str = "auto", engine: str = "auto", batch: int = 1
 ) -> tuple[str, str]:
     """The precision and the engine that would run these models together; BadInput if none can.
 
@@ -82,7 +82,7 @@ def choose_engine(
     return precision, _on_gpu(models, engine, device)
 
 
-def build_engine(name: str, model: Any, precision: str) -> Engine:
+def build_engine(name: str, model: DecodingModule, precision: str) -> Engine:
     """The engine of that name, for that model."""
     builders: dict[str, Callable[[], Engine]] = {
         "cpp": lambda: CppEngine(model, precision),
@@ -98,7 +98,7 @@ def engine_in_table(precision: str, batch: int) -> str:
     return next((rows[start] for start in sorted(rows, reverse=True) if start <= batch), "torch")
 
 
-def _on_cpu(models: Sequence[Any], precision: str, engine: str, batch: int) -> str:
+def _on_cpu(models: Sequence[DecodingModule], precision: str, engine: str, batch: int) -> str:
     if engine == "cuda-graph":
         raise BadInput("engine cuda-graph: runs on a GPU, and the model is on cpu")
     if engine == "auto" and engine_in_table(precision, batch) == "torch":
@@ -113,7 +113,7 @@ def _on_cpu(models: Sequence[Any], precision: str, engine: str, batch: int) -> s
     return engine
 
 
-def _on_gpu(models: Sequence[Any], engine: str, device: torch.device) -> str:
+def _on_gpu(models: Sequence[DecodingModule], engine: str, device: torch.device) -> str:
     if engine == "cpp":
         raise BadInput(f"engine cpp: runs on a CPU, and the model is on {device.type}")
     can_capture = all(model.capturable for model in models)

@@ -4,13 +4,14 @@ With few rows a step of decoding is limited by launches; see parts/kernels/few_r
 """
 
 import copy
-from typing import Any
+from typing import cast
 
 from torch import Tensor, nn
 
+from regard.decoding.state import DecodingModule
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.parts.attend import causal, full
+from regard.parts.attend import Dot, causal, full
 from regard.parts.attention import EncoderOutput
 from regard.parts.block import Block
 from regard.parts.kernels import few_rows
@@ -18,7 +19,7 @@ from regard.parts.kernels.call import AttentionCall
 from regard.parts.static_kv_cache import StaticKVCache, StaticLayerKVCache
 
 
-def for_few_rows(model: Any, cache: StaticKVCache) -> Any:
+def for_few_rows(model: DecodingModule, cache: StaticKVCache) -> DecodingModule:
     """The model with fused blocks and output layer, its parameters shared; itself if one is unfit.
 
     ``cache`` is what it decodes with.
@@ -26,9 +27,11 @@ def for_few_rows(model: Any, cache: StaticKVCache) -> Any:
     blocks = list(model.decoder.blocks) if model.decoder.attends else []
     if not (blocks and all(fits(block, cache) for block in blocks)):
         return model
-    memo: dict[int, Any] = {id(value): value for value in (*model.parameters(), *model.buffers())}
+    memo: dict[int, object] = {
+        id(value): value for value in (*model.parameters(), *model.buffers())
+    }
     memo |= {id(block): FusedBlock(block) for block in blocks}
-    memo[id(model.output)] = FewRowsLinear(model.output)
+    memo[id(model.output)] = FewRowsLinear(cast(nn.Linear, model.output))
     return copy.deepcopy(model, memo)
 
 
@@ -52,8 +55,7 @@ class FusedBlock(nn.Module):
     def __init__(self, block: Block):
         super().__init__()
         self.block = block
-        score: Any = block.attention.score
-        self.scale = score.scale(block.attention.heads.key)
+        self.scale = cast(Dot, block.attention.score).scale(block.attention.heads.key)
 
     def forward(
         self,

@@ -13,6 +13,8 @@ from regard.ground.batch import Ids, PackedTokens, pack
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, Tape
 from regard.models.attention_site import require_cross_attention
+from regard.models.encoder_decoder import EncoderDecoderModule
+from regard.models.trunk_with_heads import TrunkWithHeadsModule
 from regard.parts.attention import EncoderOutput
 
 
@@ -36,6 +38,9 @@ class Prompts:
         return cls(read, [int(row[-1]) for row in rows])
 
 
+DecodingModule = EncoderDecoderModule | TrunkWithHeadsModule
+
+
 class DecodingState:
     """A decoder, stepped by torch's operators, with a source or without.
 
@@ -45,7 +50,7 @@ class DecodingState:
 
     def __init__(
         self,
-        model: Any,
+        model: DecodingModule,
         source: PackedTokens | None,
         prompts: Prompts | None,
         capacity: int,
@@ -103,7 +108,7 @@ class DecodingState:
         self._normaliser_R = logits_RV[:, 0] - logprobs_RV[:, 0]
         return logprobs_RV
 
-    def graphed(self, copies: int, key: Hashable, selector: Callable[..., Any]) -> Any:
+    def graphed(self, copies: int, key: Hashable, selector: Callable[..., object]) -> Any:
         """A decoder whose steps are CUDA graphs; there is none here."""
         return None
 
@@ -144,8 +149,12 @@ class Engine:
     packed_layers: Collection[nn.Module] = ()
 
     def open(
-        self, model: Any, source: PackedTokens | None, prompts: Prompts | None, capacity: int
-    ) -> Any:
+        self,
+        model: DecodingModule,
+        source: PackedTokens | None,
+        prompts: Prompts | None,
+        capacity: int,
+    ) -> DecodingState:
         """A state for search, one row for each source or prompt, ``capacity`` tokens a row."""
         return DecodingState(model, source, prompts, capacity)
 

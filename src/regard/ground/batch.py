@@ -127,6 +127,11 @@ class TokenRow(NamedTuple):
     segments: Ids
     orders: Ids | None = None
 
+    @classmethod
+    def of(cls, ids: Ids) -> "TokenRow":
+        """A row of ids, all of segment 0."""
+        return cls(ids, [0] * len(ids))
+
     @staticmethod
     def pack(rows: Sequence["TokenRow"], limits: BatchLimits | None = None) -> PackedTokens:
         """Rows of this kind end to end."""
@@ -173,6 +178,7 @@ class SpecialIds:
         return (self.first is not None) + (self.last is not None)
 
 
+Text = Ids | TokenRow | ImageRow
 NO_SPECIAL_IDS = SpecialIds()
 EMPTY_ROW = TokenRow((), ())
 
@@ -212,15 +218,15 @@ def pack_rows(
     return replace(packed, layout=replace(layout, segments_T=segments_T, orders_T=orders_T))
 
 
-def pack_texts(texts: Sequence[Any], limits: BatchLimits | None = None) -> PackedTokens:
+def pack_texts(texts: Sequence[Text], limits: BatchLimits | None = None) -> PackedTokens:
     """Rows end to end, or images; ids alone have segment 0."""
-    rows = [as_row(text) for text in texts]
+    rows: list[Any] = [as_row(text) for text in texts]
     return (rows[0] if rows else EMPTY_ROW).pack(rows, limits)
 
 
-def as_row(text: Any) -> Any:
+def as_row(text: Text) -> TokenRow | ImageRow:
     """A row with segments, or an image, as it is; ids alone get segment 0."""
-    return text if isinstance(text, TokenRow | ImageRow) else TokenRow(text, [0] * len(text))
+    return text if isinstance(text, TokenRow | ImageRow) else TokenRow.of(text)
 
 
 def pack_ids(
@@ -302,7 +308,7 @@ class Batch(TensorTree):
     weight: float
     positions: dict[str, Tensor] = field(default_factory=dict)
     weights: dict[str, Tensor] = field(default_factory=dict)
-    state: Any = None
+    state: object = None
 
     @property
     def tokens(self) -> int:

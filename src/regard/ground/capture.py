@@ -13,11 +13,15 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 Result = TypeVar("Result")
+Graph = torch.cuda.CUDAGraph
+
+if TYPE_CHECKING:
+    Pool = torch.cuda._POOL_HANDLE
 
 ATTEMPTS = 2
 # Calls of other threads, such as those that pin memory, do not spoil a capture; torch's own
@@ -30,10 +34,10 @@ class _Captures:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.streams: dict[int, Any] = {}  # by the number of a device
-        self.dropped: deque[Any] = deque()
-        self.spoilt: list[Any] = []  # graphs that torch may still refer to: never destroyed
-        self.new_pools: dict[Any, Any] = {}  # by the pool of a capture that failed
+        self.streams: dict[int, torch.cuda.Stream] = {}  # by the number of a device
+        self.dropped: deque[Graph] = deque()
+        self.spoilt: list[Graph] = []  # graphs that torch may still refer to: never destroyed
+        self.new_pools: dict[Pool, Pool] = {}  # by the pool of a capture that failed
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -72,7 +76,7 @@ _CAPTURES = _Captures()
 class CapturedGraph:
     """A CUDA graph that is never destroyed during a capture."""
 
-    def __init__(self, graph: Any):
+    def __init__(self, graph: Graph):
         self._graph, self._captures = graph, _CAPTURES
 
     def replay(self) -> None:
@@ -86,7 +90,7 @@ class CapturedGraph:
 
 
 def capture(
-    function: Callable[[], Result], device: torch.device, name: str, pool: Any = None
+    function: Callable[[], Result], device: torch.device, name: str, pool: "Pool | None" = None
 ) -> tuple[CapturedGraph, Result] | None:
     """Record ``function`` as a CUDA graph; its result is what a replay writes.
 
@@ -112,7 +116,7 @@ def capture(
     return None
 
 
-def _record(function: Callable[[], Result], pool: Any) -> tuple[CapturedGraph, Result]:
+def _record(function: Callable[[], Result], pool: "Pool | None") -> tuple[CapturedGraph, Result]:
     device, graph = torch.cuda.current_device(), torch.cuda.CUDAGraph()
     pool = torch.cuda.graph_pool_handle() if pool is None else pool
     while pool in _CAPTURES.new_pools:
@@ -127,14 +131,16 @@ def _record(function: Callable[[], Result], pool: Any) -> tuple[CapturedGraph, R
     return CapturedGraph(graph), result
 
 
-def _record_on(stream: Any, graph: Any, function: Callable[[], Result], **options: Any) -> Result:
+def _record_on(
+    stream: torch.cuda.Stream, graph: Graph, function: Callable[[], Result], **options: Any
+) -> Result:
     recording = torch.cuda.graph(graph, stream=stream, capture_error_mode=MODE, **options)
     before = torch.cuda.current_stream()  # a capture that fails to end does not go back to it
     with torch.cuda.stream(before), recording:  # torch waits for the device before it begins
         return function()
 
 
-def _clean_up(graph: Any, pool: Any, device: int) -> None:
+def _clean_up(graph: Graph, pool: "Pool", device: int) -> None:
     """Put torch back into the state before a capture that failed.
 
     A spoilt capture ends with an error. Some versions of torch then still direct allocations to

@@ -1,14 +1,16 @@
 """Checks of input values: numbers, and lists that are read once."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TypeGuard, TypeVar
 
 import numpy as np
 
 from regard.ground.errors import BadInput, shown
 
+Item = TypeVar("Item")
 
-def is_whole(value: Any, least: int | None = None, most: int | None = None) -> bool:
+
+def is_whole(value: object, least: int | None = None, most: int | None = None) -> TypeGuard[int]:
     """Whether a value is a whole number within limits; true and false are not."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool):
         return False
@@ -16,7 +18,7 @@ def is_whole(value: Any, least: int | None = None, most: int | None = None) -> b
     return (least is None or number >= least) and (most is None or number <= most)
 
 
-def check_whole(name: str, value: Any, least: int, most: int | None = None) -> int:
+def check_whole(name: str, value: object, least: int, most: int | None = None) -> int:
     """Return a whole number within limits; otherwise raise ``BadInput``."""
     if not is_whole(value):
         raise BadInput(f"{name} must be a whole number, not {shown(value)}")
@@ -27,13 +29,13 @@ def check_whole(name: str, value: Any, least: int, most: int | None = None) -> i
     return int(value)
 
 
-def check_number(name: str, value: Any) -> None:
+def check_number(name: str, value: object) -> None:
     """Raise ``BadInput`` unless the value is a number."""
     if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
         raise BadInput(f"{name} must be a number, not {shown(value)}")
 
 
-def listed(inputs: Any, of: str = "texts", one: str = "text") -> list[Any]:
+def listed(inputs: Iterable[Item], of: str = "texts", one: str = "text") -> list[Item]:
     """Inputs as a list, read once; a single text is refused, for it would count as its letters.
 
     ``one`` is what a text stands for: itself, or the path of an image.

@@ -1,7 +1,7 @@
 """Tables of recipes: each is defined beside the code that reads it."""
 
 from collections.abc import Collection, Mapping
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
@@ -18,7 +18,7 @@ class Config(BaseModel):
     free_keys: ClassVar[Collection[str]] = ()
 
     @classmethod
-    def default_keys(cls, model: Mapping[str, Any]) -> dict[str, Any]:
+    def default_keys(cls, model: Mapping[str, object]) -> Mapping[str, object]:
         """The keys of the table in a recipe without it, which has this table ``model``."""
         return {}
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Collection
 from difflib import get_close_matches
-from typing import Any
 
 BAD_INPUT, INTERRUPTED = 2, 130  # exit codes
 LONGEST = 2_000  # characters of a message
@@ -43,7 +42,7 @@ def one_line(message: str) -> str:
     return shorten(_VALUE.sub(lambda value: shorten(value[0]), _printable(message)), LONGEST)
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A wrong value as its ``repr``, on one line, shortened in the middle if it is long."""
     shape = getattr(value, "shape", ())
     if isinstance(shape, tuple) and shape:  # of a tensor or an array

@@ -14,6 +14,9 @@ from typing import Any
 
 from regard.ground.errors import BadInput
 
+# A value of parsed JSON or TOML
+JSON = dict[str, "JSON"] | list["JSON"] | str | int | float | bool | None
+
 LARGEST = 256 << 20  # bytes of a file that is read into memory as a whole
 
 
@@ -227,7 +230,7 @@ def write_files(folder: Path, files: Mapping[str, bytes], stale: Iterable[str] =
         (folder / name).unlink(missing_ok=True)
 
 
-def write_json(path: Path, content: Any) -> None:
+def write_json(path: Path, content: object) -> None:
     """Write a JSON file atomically."""
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     write_bytes(path, text.encode(errors="backslashreplace"))
@@ -274,7 +277,7 @@ def parse_json(path: Path) -> Any:
         raise BadInput(f"{path}: not JSON ({error})") from None
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, JSON]:
     """The JSON object in a file."""
     content = parse_json(path)
     if not isinstance(content, dict):

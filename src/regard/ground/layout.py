@@ -7,7 +7,7 @@ are a rectangle (images, full blocks, one-token decoding), so that padding and p
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -16,22 +16,23 @@ from torch.autograd import Function
 
 from regard.ground.pytree import TensorTree
 
+Owner = TypeVar("Owner")
 Value = TypeVar("Value")
 
 
-class lazy(Generic[Value]):  # noqa: N801
+class lazy(Generic[Owner, Value]):  # noqa: N801
     """A property that is computed when it is first read, and then stored in its object.
 
     ``functools.cached_property`` has a lock in Python 3.11, which torch's compiler cannot trace.
     """
 
-    def __init__(self, compute: Callable[[Any], Value]):
+    def __init__(self, compute: Callable[[Owner], Value]):
         self.compute, self.__doc__ = compute, compute.__doc__
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Value:
+    def __get__(self, instance: Owner, owner: type | None = None) -> Value:
         if instance is None:
             return self  # type: ignore[return-value]
         value = instance.__dict__[self.name] = self.compute(instance)

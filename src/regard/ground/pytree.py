@@ -38,7 +38,7 @@ def map_tensors(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
     raise TypeError(f"a {type(tree).__name__} cannot be part of a batch or a carried state")
 
 
-def tensors_in(tree: Any) -> list[Tensor]:
+def tensors_in(tree: object) -> list[Tensor]:
     """All tensors of a tree, in the order of ``map_tensors``."""
     tensors: list[Tensor] = []
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,11 +23,11 @@ class _NoDraws(TorchFunctionMode):
 
     def __torch_function__(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., object],
         types: object,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
         kwargs = kwargs or {}
         if function in DRAWS:
             return args[0] if args else kwargs["tensor"]  # as torch.nn.init passes it

@@ -11,12 +11,16 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from regard.ground.errors import BadInput, reason_of
 from regard.ground.files import read_bytes
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 FORMATS = ("JPEG", "PNG", "WEBP")
@@ -32,7 +36,7 @@ GREY = np.array([0.299, 0.587, 0.114])  # the weights of red, green and blue (IT
 UNSCALED = ("I", "F")  # modes of numbers of any size
 
 
-def pillow() -> Any:
+def pillow() -> ModuleType:
     """The module ``PIL.Image``."""
     try:
         from PIL import Image
@@ -64,7 +68,7 @@ def decode_image(content: bytes, where: str) -> np.ndarray:
 @contextmanager
 def decode_picture(
     content: bytes, where: str, target: Callable[[Size], Size] | None = None
-) -> Iterator[tuple[Any, Size]]:
+) -> Iterator[tuple["Image", Size]]:
     """A picture of Pillow in three channels, and the height and width of the file.
 
     ``target`` tells the size that it is resized to next: a JPEG of more than ``LARGE`` pixels is
@@ -109,32 +113,32 @@ def share_budget(budget: PixelBudget) -> None:
     _budget = budget
 
 
-def _check_size(image: Any) -> None:
+def _check_size(image: "Image") -> None:
     width, height = image.size
     if width * height > MOST_PIXELS:
         raise BadInput(f"{width:,} × {height:,} pixels, more than {MOST_PIXELS:,} in all")
 
 
-def _reduce(image: Any, target: Callable[[Size], Size] | None) -> Size:
+def _reduce(image: "Image", target: Callable[[Size], Size] | None) -> Size:
     """Height and width of an upright image, which is decoded at a smaller size if it is large."""
     width, height = image.size
     turned = image.getexif().get(ORIENTATION, 1) in TURNED
     shape = (width, height) if turned else (height, width)
     if target is not None and image.format == "JPEG" and width * height > LARGE:
-        edges = [ENOUGH * edge for edge in target(shape)]
-        image.draft(image.mode, tuple(edges if turned else reversed(edges)))
+        high, wide = (ENOUGH * edge for edge in target(shape))
+        image.draft(image.mode, (high, wide) if turned else (wide, high))
     return shape
 
 
-def as_rgb(image: Any) -> Any:
+def as_rgb(image: "Image") -> "Image":
     """A picture of Pillow, upright, in three channels."""
-    from PIL import Image, ImageOps
+    from PIL import ImageOps
 
     deep_modes = (*DEEP_GREY, "I") if image.format == "PNG" else DEEP_GREY  # older Pillow's 16 bits
     if image.getexif().get(ORIENTATION, 1) != 1:  # else a copy
         image = ImageOps.exif_transpose(image)
     if image.mode in deep_modes:  # of which Pillow itself would keep the lowest byte
-        image = _by_strips(image, "L", lambda strip: Image.fromarray(_high_bytes(strip)))
+        image = _by_strips(image, "L", lambda strip: pillow().fromarray(_high_bytes(strip)))
     elif image.mode in UNSCALED:
         line = f"a picture of mode {image.mode}: which number is white is not known"
         raise BadInput(f"{line}; convert it to bytes (L) or 16 bits (I;16)")
@@ -143,16 +147,16 @@ def as_rgb(image: Any) -> Any:
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
-def as_grey(picture: Any) -> Any:
+def as_grey(picture: "Image") -> "Image":
     """A picture in colour as one channel."""
 
-    def grey(strip: Any) -> Any:
+    def grey(strip: "Image") -> "Image":
         return pillow().fromarray(np.rint(np.asarray(strip) @ GREY).astype(np.uint8))
 
     return _by_strips(picture, "L", grey)
 
 
-def _by_strips(image: Any, mode: str, convert: Callable[[Any], Any]) -> Any:
+def _by_strips(image: "Image", mode: str, convert: Callable[["Image"], "Image"]) -> "Image":
     """A picture in another mode, converted a few rows at a time: a step may take much memory."""
     width, height = image.size
     converted, rows = pillow().new(mode, image.size), max(1, STRIP // max(1, width))
@@ -162,14 +166,13 @@ def _by_strips(image: Any, mode: str, convert: Callable[[Any], Any]) -> Any:
     return converted
 
 
-def _high_bytes(strip: Any) -> np.ndarray:
+def _high_bytes(strip: "Image") -> np.ndarray:
     """Numbers of 16 bits as bytes."""
     deep = np.asarray(strip, dtype=np.float64) / 257.0
     return np.clip(np.rint(deep), 0, 255).astype(np.uint8)
 
 
-def _over_white(strip: Any) -> Any:
-    from PIL import Image
-
-    over = Image.new("RGBA", strip.size, "white")
-    return Image.alpha_composite(over, strip.convert("RGBA")).convert("RGB")
+def _over_white(strip: "Image") -> "Image":
+    library = pillow()
+    over = library.new("RGBA", strip.size, "white")
+    return library.alpha_composite(over, strip.convert("RGBA")).convert("RGB")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Never, NoReturn, cast
 
 import numpy as np
 from torch import Tensor
@@ -16,6 +16,9 @@ from regard.ground.batch import ImageRow
 from regard.ground.errors import BadInput, BadItem, shown
 from regard.ground.files import read_bytes, read_json, write_json
 from regard.images.decode import MOST_PIXELS, Size, as_grey, as_rgb, decode_picture, pillow
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 FILE = "preprocessor_config.json"
 RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
@@ -36,6 +39,10 @@ class ResizedImage:
     pixels_CHW: np.ndarray
 
 
+if TYPE_CHECKING:
+    ImageInput = str | Path | np.ndarray | Tensor | Image | ResizedImage
+
+
 @dataclass(frozen=True)
 class ImageProcessor:
     """Images as the numbers that a model reads.
@@ -52,7 +59,7 @@ class ImageProcessor:
     name: ClassVar[str] = "images"
     FILES: ClassVar[tuple[str, ...]] = (FILE,)
     longest: ClassVar[int | None] = None
-    vocabularies: ClassVar[tuple[Any, ...]] = ()
+    vocabularies: ClassVar[tuple[()]] = ()
     inner: ClassVar[slice] = slice(None)
     sizes: ClassVar[dict[str, int]] = {}  # facts that follow from it: there is no vocabulary
 
@@ -98,7 +105,7 @@ class ImageProcessor:
         if self.crop is None:
             return replace(self, size=image)
         height, width = (side / edge for side, edge in zip(image, self.crop, strict=True))
-        size: Any = self.size
+        size = self.size
         if isinstance(size, int):
             size = round(size * max(height, width))
         elif size is not None:
@@ -121,29 +128,29 @@ class ImageProcessor:
         """Images are never truncated."""
         return None
 
-    def texts_of(self, given: Any) -> tuple[Any, ...]:
+    def texts_of(self, given: "ImageInput") -> "tuple[ImageInput]":
         """An image stands alone."""
         return (given,)
 
-    def count(self, images: Sequence[Any], most: int) -> int:
+    def count(self, images: Sequence["ImageInput"], most: int) -> int:
         """An image is one token."""
         return len(images)
 
     @property
-    def words(self) -> Any:
+    def words(self) -> NoReturn:
         """There are none: what needs a vocabulary is refused."""
         raise BadInput(NO_TEXT)
 
     @property
-    def template(self) -> Any:
+    def template(self) -> NoReturn:
         """There is none: what needs rows of texts is refused."""
         raise BadInput(NO_TEXT)
 
-    def label(self, first: Any, second: Any = None) -> Any:
+    def label(self, first: object, second: object = None) -> NoReturn:
         """There are no tokens with names."""
         raise BadInput(NO_TEXT)
 
-    def label_all(self, first: str, second: str) -> list[Any]:
+    def label_all(self, first: str, second: str) -> list[Never]:
         """No texts are read."""
         return []
 
@@ -151,7 +158,7 @@ class ImageProcessor:
         """The path in a line of a file."""
         return Path(line)
 
-    def rows(self, images: Sequence[Any], max_length: int | None = None) -> list[ImageRow]:
+    def rows(self, images: Sequence["ImageInput"], max_length: int | None = None) -> list[ImageRow]:
         """Images as the numbers that a model reads.
 
         An image is a path, a picture of Pillow, bytes (H, W, C) or (H, W) in an array (the last of
@@ -161,15 +168,18 @@ class ImageProcessor:
         numbered = enumerate(images, start=1)
         return [ImageRow(partial(self._read, image, number)) for number, image in numbered]
 
-    def training_rows(self, images: Sequence[Any], max_length: int | None = None) -> list[ImageRow]:
+    def training_rows(
+        self, images: Sequence["ImageInput"], max_length: int | None = None
+    ) -> list[ImageRow]:
         """Images as bytes of the right size, which are augmented and normalised on the device."""
         return [ImageRow(partial(self.resized, image)) for image in images]
 
-    def _read(self, image: Any, number: int) -> np.ndarray:
+    def _read(self, image: "ImageInput", number: int) -> np.ndarray:
         try:
             if isinstance(image, Tensor):
                 image = _array(image)
-            if getattr(image, "ndim", 0) == 3 and np.issubdtype(image.dtype, np.floating):
+            array = cast(np.ndarray, image)
+            if getattr(image, "ndim", 0) == 3 and np.issubdtype(array.dtype, np.floating):
                 return _finite(np.asarray(image, np.float32))
             return self.normalised(self.resized(image))
         except BadInput as error:
@@ -195,7 +205,7 @@ class ImageProcessor:
         bytes_CHW = np.rint((values_CHW * std + mean) / self.scale)
         return np.clip(bytes_CHW, 0, 255).astype(np.uint8).transpose(1, 2, 0)
 
-    def resized(self, image: Any) -> np.ndarray:
+    def resized(self, image: "ImageInput") -> np.ndarray:
         """An image as bytes (C, H, W) of the size that a model reads."""
         if isinstance(image, ResizedImage):
             return image.pixels_CHW
@@ -204,14 +214,14 @@ class ImageProcessor:
             with decode_picture(read_bytes(path), str(path), self._target) as (picture, shape):
                 pixels = self._of_picture(picture, shape)
         elif type(image).__module__.startswith("PIL."):
-            pixels = self._of_picture(picture := as_rgb(image), picture.size[::-1])
+            pixels = self._of_picture(picture := as_rgb(cast("Image", image)), picture.size[::-1])
         else:
             pixels = self._of_array(_bytes(image))
         if self.crop is not None:
             pixels = _middle(pixels, self.crop, CROP_OFFSETS[self.crop_offset])
         return np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
-    def _of_picture(self, picture: Any, shape: Size) -> np.ndarray:
+    def _of_picture(self, picture: "Image", shape: Size) -> np.ndarray:
         """Bytes (H, W, C) of a picture of Pillow, resized as an image of this shape would be."""
         if self.channels == 1 and picture.mode == "RGB":
             picture = as_grey(picture)
@@ -250,7 +260,7 @@ class ImageProcessor:
         """Write preprocessor_config.json."""
         write_json(folder / FILE, self.config())
 
-    def config(self) -> dict[str, Any]:
+    def config(self) -> dict[str, object]:
         """The content of preprocessor_config.json."""
         crop = {} if self.crop is None else {"crop_size": _size_config(self.crop)}
         return {
@@ -308,7 +318,7 @@ class ImageProcessor:
             raise BadInput(f"{where}: {error}") from None
 
 
-def _edges(given: Any) -> dict[str, int]:
+def _edges(given: object) -> dict[str, int]:
     """The lengths of sides by their names, as configurations spell them; of no size there are none.
 
     A number is that of both sides of a square.
@@ -325,7 +335,7 @@ def _edges(given: Any) -> dict[str, int]:
     return edges
 
 
-def _size(edges: Mapping[str, int]) -> Any:
+def _size(edges: Mapping[str, int]) -> Size | int | None:
     """Height and width, or the length of the shorter side."""
     if not edges:
         return None
@@ -352,11 +362,11 @@ def _size_config(size: Size | int | None, longest: int | None = None) -> dict[st
     return {"height": size[0], "width": size[1]}
 
 
-def _square(size: Any) -> Any:
+def _square(size: Size | int | None) -> Size | None:
     return (size, size) if isinstance(size, int) else size
 
 
-def _edge(value: Any) -> int:
+def _edge(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 65_536:
         raise BadInput(f"size: {shown(value)} is no number of pixels")
     return value
@@ -377,7 +387,7 @@ def _finite(values_CHW: np.ndarray) -> np.ndarray:
     return values_CHW
 
 
-def _bytes(image: Any) -> np.ndarray:
+def _bytes(image: object) -> np.ndarray:
     """The bytes (H, W, C) of an array, which may have no axis of channels."""
     array = np.asarray(image)
     array = array[..., None] if array.ndim == 2 else array

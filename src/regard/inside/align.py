@@ -8,7 +8,7 @@ and often aligns it better. Two translation models of opposite directions align 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from regard.ground.tape import Tape
 from regard.inside.attention.attention_map import Groups, merge
 from regard.metrics.alignment import AlignmentScore, GoldLinks, Links, alignment_error_rate, flipped
 from regard.models.attention_site import AttentionSite, require_cross_attention
+from regard.models.encoder_decoder import EncoderDecoderModule
 from regard.tasks.runners.translator import Translator
 from regard.text.offsets import Segmentation, tokens_of_words
 from regard.text.words import Spans, word_spans
@@ -223,7 +224,7 @@ def record(
 
     Error messages count pairs from ``first``.
     """
-    model: Any = translator.model
+    model = cast(EncoderDecoderModule, translator.model)
     names = require_cross_attention(model.cross_attention).weights
     cut = [
         (translator.tokenizer.source.segment(source), translator.tokenizer.target.segment(target))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import nn
@@ -26,6 +26,7 @@ from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import AnyHead, LabelHead
 from regard.models.paper import Paper
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.list import OBJECTIVES
 
 PACKAGE = Path(__file__).parents[1]
@@ -69,10 +70,11 @@ def load_path(paper: Paper, size: str) -> list[PathStep]:
         return trace(lambda: forward(folders.read(folder).module))
 
 
-def _fit_heads(paper: Paper, size: str, facts: Any) -> Callable[[], ModelFacts]:
+def _fit_heads(paper: Paper, size: str, facts: ModelFacts) -> Callable[[], ModelFacts]:
     """A function that gives a trunk the heads of its objectives, or a label head."""
     if facts.head_names:  # of an encoder-decoder
         return lambda: facts
+    trunk = cast(TrunkWithHeads, facts)
     heads: list[AnyHead] = []
     for name, keys in paper.pretraining_of(size).items():
         objective = OBJECTIVES[name]
@@ -81,9 +83,9 @@ def _fit_heads(paper: Paper, size: str, facts: Any) -> Callable[[], ModelFacts]:
         }
         config = objective.config.model_construct(**dict.fromkeys(needed), **keys)
         heads += objective.from_config(config, 0.0).make_heads()
-    if not heads and (facts.pool or any(form.pool for form in paper.heads)):
+    if not heads and (trunk.pool or any(form.pool for form in paper.heads)):
         heads = [LabelHead(2)]
-    return lambda: paper.fit_heads(facts.with_heads(*heads))
+    return lambda: paper.fit_heads(trunk.with_heads(*heads))
 
 
 def _forward(facts: ModelFacts) -> Callable[[nn.Module], object]:

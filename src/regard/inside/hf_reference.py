@@ -4,12 +4,12 @@ import warnings
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from regard.ground.batch import TokenRow
+from regard.ground.batch import ImageRow, TokenRow
 from regard.ground.errors import BadInput, reason_of
 from regard.inside.parity import Example, LayerOutputs, Texts
 from regard.models.encoder_decoder import ModelFacts
@@ -107,7 +107,7 @@ def _inputs(facts: ModelFacts, example: Example) -> dict[str, Tensor]:
     for name, row in example.items():
         side = SIDES[name]
         if getattr(facts, name).embed.reads_images:
-            inputs["pixel_values"] = torch.from_numpy(row.read())[None]
+            inputs["pixel_values"] = torch.from_numpy(cast(ImageRow, row).read())[None]
             continue
         inputs[side.ids] = torch.tensor([[int(i) for i in row.tokens]])
         if side.segments is not None and getattr(facts, name).segments:

@@ -8,38 +8,44 @@ the words of all texts whose states have the largest cosines with it.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
+from torch import nn
 
 from regard.data.files.static_vectors import StaticVectors
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput
+from regard.models.encoder_decoder import EncoderDecoderModule
+from regard.models.trunk_with_heads import TrunkWithHeadsModule
+from regard.tasks.runners.model_runner import ModelRunner
 from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.list import Tokenizer
+from regard.text.vocabularies.vocabulary import Vocabulary
 
 AT_ONCE = 256  # inputs that are read at once
 
-Part = tuple[Sequence[Any], np.ndarray]
+Item = TypeVar("Item")
+Part = tuple[Sequence[Item], np.ndarray]
 """Items, and their vectors of length 1, (items, width)."""
 TOKENS = 1 << 14  # looked up at once
 TEXTS = 256  # read at once
 AROUND = 6  # words shown before and after a word
 
 
-class Neighbour(NamedTuple):
+class Neighbour(NamedTuple, Generic[Item]):
     """An item, and its cosine with a query."""
 
     cosine: float
-    item: Any
+    item: Item
 
 
 def nearest(
-    queries: Sequence[Any], queries_BD: np.ndarray, parts: Iterable[Part], top: int
-) -> list[list[Neighbour]]:
+    queries: Sequence[object], queries_BD: np.ndarray, parts: Iterable[Part[Item]], top: int
+) -> list[list[Neighbour[Item]]]:
     """The ``top`` items of all parts for each query, best first, without the query itself."""
-    best: list[list[Neighbour]] = [[] for _ in queries]
+    best: list[list[Neighbour[Item]]] = [[] for _ in queries]
     for items, vectors_ND in parts:
         cosines_BN = queries_BD @ vectors_ND.T
         for number, (query, cosines_N) in enumerate(zip(queries, cosines_BN, strict=True)):
@@ -52,11 +58,11 @@ def nearest(
 
 def neighbours(
     model: Any,
-    queries: Iterable[Any],
-    inputs: Iterable[Any],
+    queries: Iterable[object],
+    inputs: Iterable[object],
     top: int = 5,
     pool: str | None = None,
-) -> list[list[Neighbour]]:
+) -> list[list[Neighbour[int]]]:
     """The ``top`` inputs nearest to each query, best first, by the cosine of their vectors.
 
     Queries and inputs are what ``Model.embed`` reads with this ``pool``: images, or texts. The item
@@ -71,20 +77,22 @@ def neighbours(
 
 
 def vectors_in_parts(
-    model: Any, items: Iterable[tuple[Any, Any]], pool: str | None
-) -> Iterator[Part]:
+    model: Any, items: Iterable[tuple[Item, object]], pool: str | None
+) -> Iterator[Part[Item]]:
     """Items and the vectors of their inputs, from pairs (item, input)."""
     coming = iter(items)
     while some := list(islice(coming, AT_ONCE)):
         yield [item for item, _ in some], _vectors(model, [one for _, one in some], pool)
 
 
-def _vectors(model: Any, inputs: list[Any], pool: str | None) -> np.ndarray:
+def _vectors(model: Any, inputs: list[object], pool: str | None) -> np.ndarray:
     return model.embed(inputs, pool, normalise=True, as_numpy=True)
 
 
 @torch.no_grad()
-def word_vectors(module: Any, tokenizer: Tokenizer | None, words: Iterable[str]) -> StaticVectors:
+def word_vectors(
+    module: nn.Module, tokenizer: Tokenizer | None, words: Iterable[str]
+) -> StaticVectors:
     """The mean of the token vectors of each word, as it is read inside a text.
 
     Words with an unknown token have no vector.
@@ -97,9 +105,10 @@ def word_vectors(module: Any, tokenizer: Tokenizer | None, words: Iterable[str])
     }
     if not tokens:
         raise BadInput("the model knows none of these words")
+    embed = cast(EncoderDecoderModule | TrunkWithHeadsModule, module).encoder.embed
     ids, device = np.concatenate([*tokens.values()]), next(module.parameters()).device
     parts = [
-        module.encoder.embed.static(part).float().cpu().numpy()
+        embed.static(part).float().cpu().numpy()
         for part in torch.from_numpy(ids.astype(np.int64)).to(device).split(TOKENS)
     ]
     counts_N = np.array([*map(len, tokens.values())])
@@ -107,7 +116,7 @@ def word_vectors(module: Any, tokenizer: Tokenizer | None, words: Iterable[str])
     return StaticVectors(tuple(tokens), (sums_ND / counts_N[:, None]).astype(np.float32))
 
 
-def _tokens(vocabulary: Any, word: str) -> np.ndarray:
+def _tokens(vocabulary: Vocabulary, word: str) -> np.ndarray:
     """Those of a word after another: in some vocabularies, not those of a text's beginning."""
     cut = vocabulary.segment(f"{word} {word}")
     second = [number for number, span in enumerate(cut.spans) if span.end > len(word)]
@@ -145,7 +154,7 @@ class WordInContext:
 class ContextualWords:
     """Reads texts with a model: each word, and its vector at the layer of a tape ``path``."""
 
-    runner: Any
+    runner: ModelRunner
     tokenizer: Tokenizer
     path: str
 
@@ -168,7 +177,9 @@ class ContextualWords:
                     raise BadInput("the model is broken: its states are not numbers")
                 yield words, vectors_ND.cpu().numpy()
 
-    def find(self, word: str, lines: Sequence[LineOfText], most: int) -> Iterator[Any]:
+    def find(
+        self, word: str, lines: Sequence[LineOfText], most: int
+    ) -> Iterator[tuple[WordInContext, np.ndarray]]:
         """The first ``most`` occurrences of a word, in capitals or not, with their vectors."""
         query = word.lower()
         with_word = (line for line in lines if query in line.text.lower())

@@ -15,7 +15,7 @@ from regard.ground.tape import Tape
 from regard.models.encoder_decoder import ModelFacts
 from regard.text.tokenizers.list import Tokenizer
 
-Example = Mapping[str, Any]  # rows of tokens, or an image
+Example = Mapping[str, TokenRow | ImageRow]
 LayerOutputs = dict[str, list[Tensor]]  # by layer, one (tokens, width) per example
 Texts = Sequence[tuple[str, str]]
 
@@ -62,7 +62,7 @@ def random_examples(facts: ModelFacts, without: Collection[int] = ()) -> Iterato
         return np.asarray(ids)[places.numpy()].tolist()
 
     for length in LENGTHS:
-        example = dict[str, Any]()
+        example = dict[str, TokenRow | ImageRow]()
         for number, side in enumerate(facts.sides):  # a target has one token more, its first
             trunk = getattr(facts, side)
             if trunk.embed.reads_images:
@@ -106,5 +106,5 @@ def without_unread_segments(example: Example, facts: ModelFacts) -> Example:
     }
 
 
-def _as_lists(row: TokenRow) -> list[list[int]]:
+def _as_lists(row: TokenRow | ImageRow) -> list[list[int]]:
     return [np.asarray(ids).tolist() for ids in (row.tokens, row.segments)]

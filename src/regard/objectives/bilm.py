@@ -15,7 +15,7 @@ streams and weights are those of ``CausalLM``.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 import torch.nn.functional as F
@@ -35,7 +35,9 @@ from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch
 from regard.parts.losses import smoothed_cross_entropy
-from regard.text.vocabularies.lexicon import BEGIN, END, UNKNOWN
+from regard.text.tokenizers.characters import CharacterVocabulary
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
+from regard.text.vocabularies.lexicon import BEGIN, END, UNKNOWN, Lexicon
 
 DEV_ROWS = 20  # of each stream of the development set, at least
 
@@ -92,9 +94,12 @@ class BiLM(CausalLM):
         streams = min(limits.rows, max(1, len(rows) // DEV_ROWS))
         return TextStreams.of(rows, streams, ChunkLengths(limits.longest))
 
-    def annotator(self, tokenizer: Any) -> Annotate:
-        lexicon = tokenizer.training_words
-        spelled_NC = tokenizer.words.spell_all(lexicon).astype(np.int16)
+    def annotator(self, tokenizer: RowTokenizer) -> Annotate:
+        lexicon, spelling = (
+            cast(Lexicon, tokenizer.training_words),
+            cast(CharacterVocabulary, tokenizer.words),
+        )
+        spelled_NC = spelling.spell_all(lexicon).astype(np.int16)
         predicted_N = np.arange(len(lexicon))
         predicted_N[self.words :] = lexicon.ids[UNKNOWN]
 

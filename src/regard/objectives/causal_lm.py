@@ -16,7 +16,7 @@ examples → a batch; the loss: cross-entropy at all tokens; metrics.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
-from typing import Any, Literal
+from typing import Literal, cast
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -31,10 +31,11 @@ from regard.ground.batch import IGNORED, Batch, BatchLimits, pack_ids
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.heads import NextTokenHead
-from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
+from regard.models.trunk_with_heads import Outputs, TrunkWithHeads, TrunkWithHeadsModule
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective
 from regard.parts.losses import mean_square, mean_square_change
 from regard.text.templates import RowBuilder
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 DEV_STREAMS = 10  # as in the evaluation of Merity et al. (2017)
 
@@ -107,9 +108,8 @@ class CausalLM(RowObjective):
     def carries_state(self) -> bool:
         return self.form == "streams"
 
-    def initial_state(self, model: nn.Module, streams: int) -> Any:
-        whole: Any = model
-        return whole.trunk.new_state(streams)
+    def initial_state(self, model: nn.Module, streams: int) -> object:
+        return cast(TrunkWithHeadsModule, model).trunk.new_state(streams)
 
     def train_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams:
         streams = min(limits.rows, limits.tokens // limits.longest)
@@ -124,7 +124,7 @@ class CausalLM(RowObjective):
         streams = min(DEV_STREAMS, len(rows))
         return TextStreams.of(rows, streams, ChunkLengths(max(1, limits.tokens // streams)))
 
-    def annotator(self, tokenizer: Any) -> Annotate:
+    def annotator(self, tokenizer: RowTokenizer) -> Annotate:
         def annotate(
             rows: Sequence[AnnotatedRow], indices: np.ndarray, key: tuple[int, ...]
         ) -> list[AnnotatedRow]:
@@ -155,7 +155,7 @@ class CausalLM(RowObjective):
         return loss + self.loss_weight * count * penalty, nll
 
     def text_metrics(
-        self, loss: float, tokenizer: Any, examples: Sequence[AnnotatedRow]
+        self, loss: float, tokenizer: RowTokenizer, examples: Sequence[AnnotatedRow]
     ) -> dict[str, float]:
         sizes = tokenizer.words.byte_sizes
         if sizes is None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast
+from typing import ClassVar, Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +24,7 @@ from regard.ground.batch import IGNORED, Batch
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.heads import MLMHead
+from regard.models.heads import AnyHead, MLMHead
 from regard.models.start import read_model
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads, TrunkWithHeadsModule
 from regard.objectives.rows import AnnotatedRow, RowBatch, RowObjective
@@ -59,7 +59,7 @@ class Teacher:
     def read(self, data: Path, longest: int) -> None:
         """Read its folder; one that cannot read rows of ``longest`` tokens is refused."""
         model = read_model(f"objective.{Distillation.name}.teacher", self.name, data, hub=True)
-        facts: Any = model.facts
+        facts = cast(TrunkWithHeads, model.facts)
         if HEAD not in facts.head_names:
             self._refuse("has no masked-LM head")
         if model.tokenizer is None:
@@ -70,10 +70,10 @@ class Teacher:
 
     def use(self, model: LoadedModel) -> None:
         """Use a model that is in memory."""
-        whole, facts = cast(TrunkWithHeadsModule, model.module), cast(TrunkWithHeads, model.facts)
-        alone = TrunkWithHeads(facts.trunk, output_heads=(facts.head(HEAD),))
-        module = TrunkWithHeadsModule(alone, whole.trunk, None, {HEAD: whole.heads[HEAD]})
-        self.model, self.module = model, module.eval().requires_grad_(False)
+        self.model, whole = model, cast(TrunkWithHeadsModule, model.module)
+        heads = {HEAD: whole.heads[HEAD]}
+        module = TrunkWithHeadsModule(self._facts, whole.trunk, None, heads)
+        self.module = module.eval().requires_grad_(False)
 
     def check(self, facts: TrunkWithHeads, *, same_width: bool) -> None:
         """Refuse a student that cannot learn from it."""
@@ -88,7 +88,7 @@ class Teacher:
 
     @property
     def _facts(self) -> TrunkWithHeads:
-        facts: Any = self.model.facts
+        facts = cast(TrunkWithHeads, self.model.facts)
         return TrunkWithHeads(facts.trunk, None, (facts.head(HEAD),))
 
     def _refuse(self, why: str) -> None:
@@ -131,7 +131,7 @@ class Distillation(RowObjective):
     def reads_all_tokens(self) -> frozenset[str]:
         return frozenset({HEAD} if self.all_tokens else ())
 
-    def make_heads(self) -> tuple[Any, ...]:
+    def make_heads(self) -> tuple[AnyHead, ...]:
         return ()
 
     def open(self, data: Path, longest: int) -> LoadedModel:

@@ -2,16 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data.images.augment import Augmentation, Mixing
+from regard.data.images.augment import Augmentation, Draws, Mixing
 from regard.data.images.dataset import ImageExamples
-from regard.data.images.draws import Draws
-from regard.ground.batch import IGNORED, Batch, BatchLimits, ImageRow, pack_images
+from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, ImageRow, pack_images
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.images.processor import ImageProcessor
 from regard.models.trunk_with_heads import Outputs
@@ -21,7 +20,7 @@ BYTE = 255.0
 
 
 @dataclass(frozen=True)
-class ImageLabels(Objective):
+class ImageLabels(Objective[tuple[ImageRow, Ids], Ids]):
     """``labels`` of images whose bytes the ``processor`` normalises.
 
     In training, images are augmented, and mixed where they have one label of several. What is drawn
@@ -41,23 +40,26 @@ class ImageLabels(Objective):
     def to(self, device: torch.device | str) -> None:
         self.mixing.to(device)
 
-    def weight(self, example: Any) -> Any:
+    def weight(self, example: tuple[ImageRow, Ids]) -> float:
         return self.labels.weight(example)
 
-    def gather(self, examples: Sequence[Any]) -> ImageExamples:
+    def gather(self, examples: Sequence[tuple[ImageRow, Ids]]) -> ImageExamples:
         return ImageExamples.of(examples)
 
-    def collate(self, examples: Any, limits: BatchLimits | None = None) -> Batch:
+    def collate(
+        self, examples: Sequence[tuple[ImageRow, Ids]], limits: BatchLimits | None = None
+    ) -> Batch:
         if not examples:
             blank = ImageRow(lambda: np.zeros(self.processor.shape, np.uint8))
             one = self.gather([(blank, self.labels.no_target)])
             return replace(self.collate(one, limits), weight=0)
-        inputs = pack_images(torch.from_numpy(examples.pixels), limits, examples.keys)
-        return self.labels.with_targets(inputs, examples.targets, limits)
+        columns = cast(ImageExamples, examples)
+        inputs = pack_images(torch.from_numpy(columns.pixels), limits, columns.keys)
+        return self.labels.with_targets(inputs, columns.targets, limits)
 
     def __call__(
         self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE
-    ) -> tuple[Any, ...]:
+    ) -> tuple[Tensor, ...]:
         images = batch.inputs.tokens_T.float() / BYTE
         if not model.training:
             return self.labels.loss(self._outputs(model, images, batch, tape), batch)

@@ -12,7 +12,7 @@ predict, (class, teacher's logit of each class).
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Generic, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -26,6 +26,8 @@ from regard.models.trunk_with_heads import Outputs
 from regard.objectives.labels import Classification
 from regard.objectives.objective import Objective, padded
 from regard.parts.losses import soft_target_losses
+
+Row = TypeVar("Row")
 
 TEACHER = "teacher"  # its logits among the targets of a batch
 
@@ -48,7 +50,7 @@ class LabelDistillationConfig(Config):
 
 
 @dataclass(frozen=True)
-class LabelDistillation(Objective):
+class LabelDistillation(Objective[tuple[Row, np.ndarray], np.ndarray], Generic[Row]):
     """Classes of rows or tokens, learned from ``labels`` and from a teacher."""
 
     labels: Classification
@@ -62,7 +64,7 @@ class LabelDistillation(Objective):
         """That of the labels."""
         return self.labels.head
 
-    def weight(self, example: tuple[Any, np.ndarray]) -> float:
+    def weight(self, example: tuple[Row, np.ndarray]) -> float:
         return self.labels.weight_of([without_teacher(example)[1]])
 
     @property
@@ -72,7 +74,7 @@ class LabelDistillation(Objective):
         return with_teacher((None, self.labels.no_target), logits_NV)[1]
 
     def with_targets(
-        self, inputs: PackedTokens, targets: Sequence[Any], limits: BatchLimits | None = None
+        self, inputs: PackedTokens, targets: Sequence[np.ndarray], limits: BatchLimits | None = None
     ) -> Batch:
         batch = self.labels.with_targets(inputs, [*map(_classes, targets)], limits)
         logits = [np.zeros((0, self.outputs), np.float32), *(one[:, 1:] for one in targets)]
@@ -118,13 +120,13 @@ class LabelDistillation(Objective):
         return (1 - self.teacher_weight) * loss + self.teacher_weight * of_teacher, nll
 
 
-def with_teacher(example: tuple[Any, Ids], logits_NV: np.ndarray) -> tuple[Any, np.ndarray]:
+def with_teacher(example: tuple[Row, Ids], logits_NV: np.ndarray) -> tuple[Row, np.ndarray]:
     """An example with the teacher's logits for each of its targets."""
     row, targets = example
     return row, np.concatenate([np.asarray(targets)[:, None], logits_NV], axis=1, dtype=np.float32)
 
 
-def without_teacher(example: tuple[Any, np.ndarray]) -> tuple[Any, np.ndarray]:
+def without_teacher(example: tuple[Row, np.ndarray]) -> tuple[Row, np.ndarray]:
     """The example alone."""
     row, target = example
     return row, _classes(target)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import nan
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from regard.text.labels import MultiLabelSet, RegressionSet, SingleLabelSet
 
 
 @dataclass(frozen=True)
-class Classification(Objective):
+class Classification(Objective[tuple[TokenRow, Ids], Ids]):
     """One of several classes for each row: cross-entropy, weighted by class as ``weights`` say."""
 
     head: ClassVar[str] = "label"
@@ -39,7 +39,7 @@ class Classification(Objective):
         return len(numbers) if self.weights is None else float(np.take(self.weights, numbers).sum())
 
     def with_targets(
-        self, inputs: PackedTokens, targets: Sequence[Any], limits: BatchLimits | None = None
+        self, inputs: PackedTokens, targets: Sequence[Ids], limits: BatchLimits | None = None
     ) -> Batch:
         batch = super().with_targets(inputs, targets, limits)
         if self.weights is None:
@@ -80,7 +80,7 @@ class TokenClassification(Classification):
 
 
 @dataclass(frozen=True)
-class NumberObjective(Objective):
+class NumberObjective(Objective[tuple[TokenRow, Sequence[float]], Sequence[float]]):
     """A number for each of the head's ``outputs``, and a loss for each number."""
 
     head: ClassVar[str] = "label"
@@ -92,7 +92,7 @@ class NumberObjective(Objective):
         return (nan,) * self.outputs
 
     def pack_targets(
-        self, targets: Sequence[Any], inputs: PackedTokens, limits: BatchLimits | None
+        self, targets: Sequence[Sequence[float]], inputs: PackedTokens, limits: BatchLimits | None
     ) -> Tensor:
         numbers = np.concatenate([np.zeros(0), *targets]).astype(np.float32)
         numbers_NV = torch.from_numpy(numbers.reshape(-1, self.outputs))
@@ -160,7 +160,7 @@ class LabelSequences(TokenClassification):
         return loss, loss.detach()
 
 
-class SpanExtraction(Objective):
+class SpanExtraction(Objective[tuple[TokenRow, tuple[int, int]], tuple[int, int]]):
     """Two softmaxes over the tokens of each row, for the first and the last token of a span.
 
     The loss of a row is the mean of the two. The summary token of a row stands for "no answer".
@@ -185,7 +185,7 @@ class SpanExtraction(Objective):
 
 
 @dataclass(frozen=True)
-class MultipleChoice(Objective):
+class MultipleChoice(Objective[tuple[Sequence[TokenRow], int], int]):
     """One of ``choices`` rows is right."""
 
     head: ClassVar[str] = "choice"
@@ -194,7 +194,9 @@ class MultipleChoice(Objective):
     def length(self, example: tuple[Sequence[TokenRow], int]) -> tuple[int, ...]:
         return tuple(len(row.tokens) for row in example[0])
 
-    def read(self, rows: Sequence[Any], limits: BatchLimits | None = None) -> PackedTokens:
+    def read(
+        self, rows: Sequence[Sequence[TokenRow]], limits: BatchLimits | None = None
+    ) -> PackedTokens:
         if limits is not None:
             all_choices = self.choices * limits.tokens, self.choices * limits.rows
             limits = BatchLimits(*all_choices, limits.longest)

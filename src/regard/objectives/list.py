@@ -1,9 +1,9 @@
 """The objectives of pre-training by name, and the table of recipes that lists them."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
-from pydantic import PrivateAttr, create_model, model_validator
+from pydantic import ModelWrapValidatorHandler, PrivateAttr, create_model, model_validator
 
 from regard.ground.config import Config
 from regard.models.paper import Paper
@@ -41,13 +41,13 @@ class ObjectiveTables(Config):
     _names: tuple[str, ...] = PrivateAttr(())
 
     @classmethod
-    def default_keys(cls, model: Mapping[str, Any]) -> dict[str, Any]:
+    def default_keys(cls, model: Mapping[str, object]) -> Mapping[str, object]:
         paper = paper_with_objectives(str(model.get("paper")))
         return paper.pretraining_of(str(model.get("size") or paper.default_size))
 
     @model_validator(mode="wrap")
     @classmethod
-    def _in_order(cls, content: Any, handler: Any) -> "ObjectiveTables":
+    def _in_order(cls, content: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if isinstance(content, dict):
             content = {
                 name: table

@@ -12,7 +12,7 @@ a batch; metrics. The loss, cross-entropy at the chosen positions, is that of ``
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
+from typing import cast
 
 import numpy as np
 import torch
@@ -24,6 +24,8 @@ from regard.ground.batch import IGNORED, BatchLimits, pack_ids
 from regard.ground.config import Config
 from regard.models.heads import MLMHead
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 LONGEST_SPAN = 10  # words (Joshi et al., 2019, section 3.1)
 
@@ -72,7 +74,8 @@ class MaskedLM(RowObjective):
     def make_head(self) -> MLMHead:
         return MLMHead()
 
-    def annotator(self, tokenizer: Any) -> Annotate:
+    def annotator(self, tokenizer: RowTokenizer) -> Annotate:
+        tokenizer = cast(EncoderTokenizer, tokenizer)
         special = np.isin(np.arange(len(tokenizer.words)), list(tokenizer.special))
         ngrams = self.ngrams if self.spans is None else LONGEST_SPAN
         word_starts = ~tokenizer.continues if self.whole_words or ngrams > 1 else None

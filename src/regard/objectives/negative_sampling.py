@@ -11,7 +11,6 @@ and metrics.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +28,7 @@ from regard.models.papers.context2vec import ContextHead
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective
 from regard.text.templates import RowBuilder
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 AROUND = 3  # positions of a word: before it, after it, its own
 
@@ -82,7 +82,7 @@ class NegativeSampling(RowObjective):
             counts_V += np.bincount(row, minlength=vocab)
         return replace(self, counts_V=counts_V)
 
-    def annotator(self, tokenizer: Any) -> Annotate:
+    def annotator(self, tokenizer: RowTokenizer) -> Annotate:
         assert self.counts_V is not None
         weights_V = self.counts_V.astype(np.float64) ** self.power * (self.counts_V > 0)
         weights_V[tokenizer.unk] = 0.0

@@ -1,7 +1,7 @@
 """The base of all objectives: examples → batch → one forward pass → loss of one head."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -11,8 +11,11 @@ from regard.ground.batch import Batch, BatchLimits, Ids, PackedTokens, as_row, p
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.trunk_with_heads import Outputs
 
+Item = TypeVar("Item", bound=tuple)
+Target = TypeVar("Target")
 
-class Objective:
+
+class Objective(Generic[Item, Target]):
     """A training objective of one head: it collates examples and computes their loss.
 
     Here an example is (row of tokens, target). The loss of a step is the sum over the targets of
@@ -30,15 +33,15 @@ class Objective:
     def to(self, device: torch.device | str) -> None:
         """Move these models to a device."""
 
-    def length(self, example: Any) -> tuple[int, ...]:
+    def length(self, example: Item) -> tuple[int, ...]:
         """The number of tokens of each row of an example."""
         return (len(as_row(example[0]).tokens),)
 
-    def weight(self, example: Any) -> float | np.ndarray:
+    def weight(self, example: Item) -> float | np.ndarray:
         """The weight of its targets in the mean over a step."""
         return self.weight_of([example[1]])
 
-    def weight_of(self, targets: Sequence[Any]) -> float:
+    def weight_of(self, targets: Sequence[Target]) -> float:
         """The weight of the targets of several examples: by default 1 each."""
         return len(targets)
 
@@ -46,24 +49,24 @@ class Objective:
         """Pack rows of tokens into inputs of a model; with ``limits``, of fixed shape."""
         return pack_texts(rows, limits)
 
-    def gather(self, examples: Sequence[Any]) -> Sequence[Any]:
+    def gather(self, examples: Sequence[Item]) -> Sequence[Item]:
         """Single examples in the form in which ``collate`` reads them: by default as they are."""
         return examples
 
-    def collate(self, examples: Sequence[Any], limits: BatchLimits | None = None) -> Batch:
+    def collate(self, examples: Sequence[Item], limits: BatchLimits | None = None) -> Batch:
         """A batch of examples; with ``limits``, of fixed shape."""
         rows, targets = zip(*examples, strict=True) if examples else ((), ())
         return self.with_targets(self.read(rows, limits), targets, limits)
 
     def with_targets(
-        self, inputs: PackedTokens, targets: Sequence[Any], limits: BatchLimits | None = None
+        self, inputs: PackedTokens, targets: Sequence[Target], limits: BatchLimits | None = None
     ) -> Batch:
         """A batch of packed inputs and the targets of each example."""
         packed = {self.head: self.pack_targets(targets, inputs, limits)}
         return Batch(inputs, packed, self.weight_of(targets))
 
     def pack_targets(
-        self, targets: Sequence[Any], inputs: PackedTokens, limits: BatchLimits | None
+        self, targets: Sequence[Target], inputs: PackedTokens, limits: BatchLimits | None
     ) -> Tensor:
         """The targets of all examples in one tensor."""
         raise NotImplementedError
@@ -74,7 +77,7 @@ class Objective:
 
     def __call__(
         self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE
-    ) -> tuple[Any, ...]:
+    ) -> tuple[Tensor, ...]:
         """Run the model: (loss, negative log-likelihood), both summed over the batch."""
         return self.loss(model(batch.inputs, positions=batch.positions, tape=tape), batch)
 
@@ -83,7 +86,7 @@ class Objective:
         raise NotImplementedError
 
 
-class PairObjective(Objective):
+class PairObjective(Objective[tuple[Ids, Ids], Ids]):
     """An objective of examples (source, target), of which the target and its end are predicted.
 
     Lengths and weights follow from the sizes (source, target) of examples, as files list them.

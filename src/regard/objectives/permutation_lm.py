@@ -14,7 +14,7 @@ batch; memory; metrics. The loss, cross-entropy of predicted tokens, is that of 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import numpy as np
 import torch
@@ -29,9 +29,11 @@ from regard.ground.batch import IGNORED
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.papers.xlnet.two_stream import PermutationLMHead
-from regard.models.trunk_with_heads import TrunkWithHeads
+from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective
 from regard.text.templates import RowBuilder
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 
 class PermutationLMConfig(Config):
@@ -83,7 +85,8 @@ class PermutationLM(RowObjective):
         plan = FramedBlocks(stream, template.frame(1), longest)
         return lambda epoch: plan
 
-    def annotator(self, tokenizer: Any) -> Annotate:
+    def annotator(self, tokenizer: RowTokenizer) -> Annotate:
+        tokenizer = cast(EncoderTokenizer, tokenizer)
         special = np.isin(np.arange(len(tokenizer.words)), list(tokenizer.special))
         settings = self.one_in, self.words, self.chunk
         sampler = FactorizationSampler(special, ~tokenizer.continues, *settings)
@@ -129,9 +132,8 @@ class PermutationLM(RowObjective):
     def carries_state(self) -> bool:
         return self.memory > 0
 
-    def initial_state(self, model: nn.Module, streams: int) -> Any:
-        whole: Any = model
-        return whole.trunk.new_memory(streams, self.memory)
+    def initial_state(self, model: nn.Module, streams: int) -> object:
+        return cast(TrunkWithHeadsModule, model).trunk.new_memory(streams, self.memory)
 
     def expected_positions(self, tokens: int) -> int:
         return tokens // self.one_in

@@ -14,7 +14,7 @@ metrics.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -26,6 +26,7 @@ from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.facts import change
 from regard.models.papers.electra import Joint, ReplacedTokenHead
+from regard.models.transformer import Stack
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.rows import AnnotatedRow, RowBatch, RowObjective
@@ -81,14 +82,14 @@ class ReplacedTokens(RowObjective):
     def extend(
         self, facts: TrunkWithHeads, fit_heads: Callable[[TrunkWithHeads], TrunkWithHeads]
     ) -> Joint:
-        size, sizes = facts.trunk.token_width, self._generator_sizes(facts.trunk.stack)
+        size, sizes = facts.trunk.token_width, self._generator_sizes(cast(Stack, facts.trunk.stack))
         embedding_size = None if sizes["width"] == size else size
         head = self.generator.make_head()
         generator = TrunkWithHeads(facts.trunk, None, (head,), facts.init_std)
         smaller = change(generator, **sizes, embedding_size=embedding_size)
         return Joint(facts, fit_heads(smaller), self.temperature)
 
-    def _generator_sizes(self, stack: Any) -> dict[str, int]:
+    def _generator_sizes(self, stack: Stack) -> dict[str, int]:
         """Width, heads and inner size of the generator."""
         share = self.generator_size
         sizes = {

@@ -27,6 +27,7 @@ from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.objective import Objective
 from regard.parts.losses import smoothed_cross_entropy
 from regard.text.templates import RowBuilder
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 
 class AnnotatedRow(NamedTuple):
@@ -65,7 +66,7 @@ Annotate = Callable[[Sequence[AnnotatedRow], np.ndarray, tuple[int, ...]], list[
 """(rows, their indices in the dataset, the key (seed, epoch)) → rows with targets."""
 
 
-class RowObjective(Objective):
+class RowObjective(Objective[AnnotatedRow, object]):
     """An objective over rows of documents.
 
     ``name`` is that of its table in recipes (``[objective.NAME]``), ``config`` the type of that
@@ -129,7 +130,7 @@ class RowObjective(Objective):
         """Whether rows are read in streams, each with a state that is carried from row to row."""
         return False
 
-    def initial_state(self, model: nn.Module, streams: int) -> Any:
+    def initial_state(self, model: nn.Module, streams: int) -> object:
         """The state of so many streams at their beginning."""
         raise NotImplementedError
 
@@ -169,7 +170,7 @@ class RowObjective(Objective):
         """The same, with what it must know of the training documents: by default nothing."""
         return self
 
-    def annotator(self, tokenizer: Any) -> Annotate | None:
+    def annotator(self, tokenizer: RowTokenizer) -> Annotate | None:
         """A function that adds targets to rows; None if ``rows`` already come with them."""
         return None
 
@@ -210,7 +211,7 @@ class RowObjective(Objective):
         return {"perplexity": exp(min(loss, 700.0)), "accuracy": accuracy}
 
     def text_metrics(
-        self, loss: float, tokenizer: Any, examples: Sequence[AnnotatedRow]
+        self, loss: float, tokenizer: RowTokenizer, examples: Sequence[AnnotatedRow]
     ) -> dict[str, float]:
         """Those that depend on the texts of the development set as well, if there are any."""
         return {}

@@ -1,4 +1,7 @@
-"""Translation as an objective: the next target token, given the source and the target so far."""
+"""Objectives of pairs: the next target token, given the source and the target so far.
+
+``Seq2Seq`` is for an encoder-decoder, ``AnswerLM`` for a causal language model that reads both.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,9 +22,12 @@ from regard.ground.batch import (
     pack,
     pack_ids,
 )
-from regard.models.trunk_with_heads import Outputs
+from regard.ground.errors import BadInput
+from regard.models.heads import NextTokenHead
+from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.objective import PairObjective
 from regard.parts.losses import smoothed_cross_entropy
+from regard.text.task_prompt import TaskPrompt
 
 
 @dataclass(frozen=True)
@@ -58,3 +64,40 @@ class Seq2Seq(PairObjective):
         logp_TV = torch.log_softmax(logits_TV.float(), dim=-1)
         chosen_T = logp_TV.gather(1, batch.targets[self.head][:, None])[:, 0]
         return batch.inputs.target.layout.split(chosen_T)
+
+
+@dataclass(frozen=True)
+class AnswerLM(PairObjective):
+    """Cross-entropy of the tokens of an answer and of EOS; an example is (text, answer)."""
+
+    head, per_token = NextTokenHead.name, True
+    prompt: TaskPrompt
+    eos: int
+    smoothing: float = 0.0
+
+    @staticmethod
+    def check(facts: TrunkWithHeads) -> None:
+        """A token may not see what it is to predict."""
+        if not facts.trunk.stack.causal:
+            raise BadInput("model: tokens of this model see later ones, and so their answers")
+
+    def lengths(self, sizes_NS: np.ndarray) -> np.ndarray:
+        texts_N, answers_N = sizes_NS.T
+        return (self.prompt.lengths(texts_N) + answers_N)[:, None]
+
+    def collate(
+        self, examples: Sequence[tuple[Ids, Ids]], limits: BatchLimits | None = None
+    ) -> Batch:
+        rows, targets = [], []
+        for text, answer in examples:
+            prompt = self.prompt.row(text)
+            rows.append(np.concatenate([prompt, answer]))
+            ignored = np.full(len(prompt) - 1, IGNORED)
+            targets.append(np.concatenate([ignored, answer, [self.eos]]))
+        weight = sum(map(self.weight, examples))
+        inputs, targets_T = pack(rows, limits), pack_ids(targets, limits, IGNORED)
+        return Batch(inputs, {self.head: targets_T}, weight)
+
+    def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
+        logits_TV = outputs.by_head[self.head]
+        return smoothed_cross_entropy(logits_TV, batch.targets[self.head], self.smoothing)

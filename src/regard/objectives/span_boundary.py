@@ -15,7 +15,7 @@ The loss is that of ``RowObjective``.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import exp
-from typing import Any
+from typing import cast
 
 import numpy as np
 import torch
@@ -29,6 +29,8 @@ from regard.models.heads import AnyHead
 from regard.models.papers.spanbert import SpanBoundaryHead
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 
 class SpanBoundaryConfig(Config):
@@ -66,8 +68,8 @@ class SpanBoundary(RowObjective):
     def make_heads(self) -> tuple[AnyHead, ...]:
         return (self.masked.make_head(), self.make_head())
 
-    def annotator(self, tokenizer: Any) -> Annotate:
-        special = np.fromiter(tokenizer.special, np.int64)
+    def annotator(self, tokenizer: RowTokenizer) -> Annotate:
+        special = np.fromiter(cast(EncoderTokenizer, tokenizer).special, np.int64)
         return lambda rows, indices, key: self._with_boundaries(rows, special)
 
     def _with_boundaries(

@@ -17,13 +17,14 @@ from regard.ground.batch import Batch, BatchLimits
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.trunk_with_heads import TrunkWithHeads
+from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.objective import Objective
 from regard.objectives.rows import AnnotatedRow, RowObjective, at_all_tokens, collate_rows
 from regard.text.templates import RowBuilder
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 
-class Sum(Objective):
+class Sum(Objective[AnnotatedRow, object]):
     """The sum of the losses of its members, each a mean over targets of its own.
 
     An objective may consist of several members.
@@ -101,7 +102,7 @@ class Sum(Objective):
         """The same, with what objectives must know of the training documents."""
         return Sum(*(objective.count_words(documents, vocab) for objective in self.objectives))
 
-    def annotator(self, tokenizer: Any) -> Callable[..., list[AnnotatedRow]]:
+    def annotator(self, tokenizer: RowTokenizer) -> Callable[..., list[AnnotatedRow]]:
         """A function that makes rows with the targets of all members from passages."""
         functions = [member.annotator(tokenizer) for member in self.members]
         annotators = [annotate for annotate in functions if annotate is not None]
@@ -130,7 +131,7 @@ class Sum(Objective):
             if count is not None and head not in of_all
         }
 
-    def flops(self, facts: Any, lengths: Sequence[tuple[int, ...]]) -> float:
+    def flops(self, facts: TrunkWithHeads, lengths: Sequence[tuple[int, ...]]) -> float:
         """Operations of one step; a head may read some of the tokens only."""
         positions = self.expected_positions(sum(length for (length,) in lengths))
         extra = sum(
@@ -143,7 +144,7 @@ class Sum(Objective):
         """Whether rows are read in streams."""
         return any(objective.carries_state for objective in self.objectives)
 
-    def initial_state(self, model: nn.Module, streams: int) -> Any:
+    def initial_state(self, model: nn.Module, streams: int) -> object:
         """The state of so many streams at their beginning."""
         return self._carrier.initial_state(model, streams)
 
@@ -180,10 +181,10 @@ class Sum(Objective):
             batch = at_all_tokens(batch, head)
         return batch
 
-    def outputs(self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE) -> Any:
+    def outputs(self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE) -> Outputs:
         """The outputs of the model, and of those that objectives compare it with."""
         state = {} if batch.state is None else {"state": batch.state}
-        outputs: Any = model(batch.inputs, positions=batch.positions, tape=tape, **state)
+        outputs: Outputs = model(batch.inputs, positions=batch.positions, tape=tape, **state)
         for objective in self.objectives:
             outputs = objective.add_outputs(outputs, batch)
         return outputs

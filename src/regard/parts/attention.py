@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -32,7 +32,7 @@ class EncoderOutput(NamedTuple):
     layout: Layout
     ends: Sequence[tuple[Tensor, ...]] | None = None
     queries_ND: Tensor | None = None
-    state: Any = None
+    state: object = None
     undropped_TD: Tensor | None = None
 
     def to(self, dtype: torch.dtype) -> "EncoderOutput":

@@ -10,7 +10,7 @@ sentence.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -209,6 +209,17 @@ class PromptCache:
         """Nothing is counted here."""
 
 
+class DecoderState(Protocol):
+    """The state of a recurrent decoder, of as many rows as each of its tensors."""
+
+    @property
+    def tensors(self) -> Sequence[Tensor]: ...
+    def rows(self, index: Tensor) -> Self: ...
+
+
+State = TypeVar("State", bound=DecoderState)
+
+
 class RNNState(KVCache):
     """The cache of a recurrent decoder: its ``current`` state, from one step to the next."""
 
@@ -217,11 +228,11 @@ class RNNState(KVCache):
         self.current: Any = None
         self._selected_early_R: Tensor | None = None
 
-    def start(self, state: Any) -> Any:
+    def start(self, state: State) -> State:
         """Set the state before the first step, a row for each source; ``rows`` selects them."""
         early_R = self._selected_early_R
-        self.current = state if early_R is None else state.rows(early_R)
-        return self.current
+        self.current = state = state if early_R is None else state.rows(early_R)
+        return state
 
     def select_rows(self, index_R: Tensor) -> None:
         super().select_rows(index_R)
@@ -235,7 +246,7 @@ class RNNState(KVCache):
 class PromptRNNState(RNNState):
     """Gives the state after prompts to ``write``, when all their tokens are read."""
 
-    def __init__(self, rows: int, write: Callable[[Any], None]):
+    def __init__(self, rows: int, write: Callable[[DecoderState], None]):
         super().__init__(rows, 0)
         self.write = write
 

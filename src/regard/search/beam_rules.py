@@ -1,11 +1,12 @@
 """The rules of a beam search as a value: which hypotheses stay active, when it ends, the score."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
+from torch import Tensor
 
 from regard.ground.checks import check_number, check_whole
 from regard.ground.errors import BadInput, shown
@@ -25,29 +26,37 @@ STOPS: dict[Stop, str] = {
 }
 WIDEST = 10_000  # hypotheses of a sentence
 
+Number = TypeVar("Number", float, np.ndarray, Tensor)
 
-def none(n: Any, alpha: float) -> Any:
+
+class Divisor(Protocol):
+    """What divides the log-probability of ``n`` tokens."""
+
+    def __call__(self, n: Number, alpha: float, /) -> Number | float: ...
+
+
+def none(n: Number, alpha: float) -> float:
     """No penalty: log p alone, which favours short hypotheses."""
     return 1.0
 
 
-def mean(n: Any, alpha: float) -> Any:
+def mean(n: Number, alpha: float) -> Number:
     """Log-probability per token."""
     return n
 
 
-def gnmt(n: Any, alpha: float) -> Any:
+def gnmt(n: Number, alpha: float) -> Number:
     """Wu et al., 2016 (arXiv:1609.08144), equation 14."""
     return ((5 + n) / 6) ** alpha
 
 
-def power(n: Any, alpha: float) -> Any:
+def power(n: Number, alpha: float) -> Number:
     """Between none (alpha 0) and mean (alpha 1)."""
     return n ** float(alpha)  # numpy refuses integers to a negative integer power
 
 
 # Each divides log p and does not fall as n grows if alpha >= 0, as ``logprob_to_beat`` needs.
-LENGTHS: dict[str, tuple[Callable[[Any, float], Any], str]] = {
+LENGTHS: dict[str, tuple[Divisor, str]] = {
     "none": (none, "log p"),
     "mean": (mean, "log p / n"),
     "gnmt": (gnmt, "log p / ((5+n)/6)^{alpha:g}"),
@@ -73,12 +82,12 @@ def formula(length: Length, alpha: float, coverage: float | None = None) -> str:
     return f"{plain} + {coverage:g} Σ_i log min(Σ_j a_ij, 1)" if coverage else plain
 
 
-def normalised(logprob: Any, n: int, length: Length, alpha: float) -> Any:
+def normalised(logprob: Number, n: int, length: Length, alpha: float) -> Number:
     """The score of ``n`` tokens; 0 tokens count as 1."""
     return logprob / LENGTHS[length][0](max(n, 1), alpha)
 
 
-def logprob_to_beat(score: Any, n: Any, length: Length, alpha: float) -> Any:
+def logprob_to_beat(score: Number, n: Number, length: Length, alpha: float) -> Number:
     """The log p that ``n`` tokens need for this score.
 
     At the longest n allowed it is a bound: no continuation of a prefix with this log p or less

@@ -3,20 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from regard.parts.kernels.few_rows import jit, triton
 from regard.search.hypothesis import ActiveHypotheses
 from regard.search.step import to_host
 
-try:
-    import triton
+if triton is not None:
     import triton.language as tl
-except ImportError:  # torch's CPU builds come without it
-    triton = None
 
 BLOCK = 64
 WIDEST, MOST = 65_536, 16  # the largest row and count of the kernel
@@ -87,7 +84,7 @@ def _kernel(
         x = tl.where(index == token, float("-inf"), x)
 
 
-_highest: Any = None if triton is None else triton.jit(_kernel)
+_highest = jit(_kernel)
 
 
 @cache  # never evicted: captured graphs read these tensors

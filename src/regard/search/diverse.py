@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import torch
@@ -107,7 +106,9 @@ def _count(chosen_BV: Tensor, sentence: np.ndarray, token: np.ndarray) -> None:
 
 
 def round_robin(
-    groups: Sequence[Sequence[Hypothesis]], best: int, sort_key: Callable[[Hypothesis], Any]
+    groups: Sequence[Sequence[Hypothesis]],
+    best: int,
+    sort_key: Callable[[Hypothesis], tuple[bool, float]],
 ) -> list[Hypothesis]:
     """Up to ``best`` hypotheses of the groups: one of every group before a second of any.
 

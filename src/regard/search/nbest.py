@@ -14,24 +14,27 @@ from regard.data.files.fields import json_value
 from regard.data.files.text_files import name_of, read_lines
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
+from regard.ground.files import JSON
 from regard.search.beam_rules import LENGTHS, Length, check_length_penalty
 from regard.search.candidates import place
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     return isinstance(value, str) and not any("\ud800" <= one <= "\udfff" for one in value)
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) < HUGE  # which is not true of NaN
+def _is_number(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) < HUGE  # which is not true of NaN
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     return is_whole(value, 0, HUGE - 1)
 
 
 HUGE = 10**12
-FITS: dict[str, Callable[[Any], bool]] = {
+FITS: dict[str, Callable[[object], bool]] = {
     "line": _is_count,
     "text": _is_text,
     "n": _is_count,
@@ -109,15 +112,14 @@ def _records(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
     before = 0
     for number, line in enumerate(read_lines(path), start=1):
         where = f"{name_of(path)}:{number}"
-        record = json_value(line, where)
-        _check(record, where)
+        record = _checked(json_value(line, where), where)
         if record["line"] not in (before, before + 1) or record["line"] == 0:
             raise BadInput(f"{where}: translates line {record['line']}, after line {before}")
         before = record["line"]
         yield where, record
 
 
-def _check(record: Any, where: str) -> None:
+def _checked(record: JSON, where: str) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise BadInput(f"{where}: not a JSON object")
     for name, fits in FITS.items():
@@ -125,6 +127,7 @@ def _check(record: Any, where: str) -> None:
             raise BadInput(f"{where}: {name!r} is missing")
         if name in record and not fits(record[name]):
             raise BadInput(f"{where}: {name!r} cannot be {json.dumps(record[name])[:40]}")
+    return record
 
 
 def _coverage(records: list[tuple[str, dict[str, Any]]]) -> np.ndarray | None:

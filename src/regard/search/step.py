@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +14,18 @@ from regard.ground.errors import BadInput
 from regard.search.constraints import Constraints, Repetition, restrict, table
 from regard.search.hypothesis import ActiveHypotheses, Hypothesis
 from regard.text.continuation import Decode
+
+Selector = TypeVar("Selector")
+
+
+class DeviceDecoder(Protocol[Selector]):
+    """A decoder whose ``selector`` chooses the next tokens on the device."""
+
+    selector: Selector
+
+    @property
+    def step(self) -> Callable[[], None]: ...
+    def feed(self, first_B: Tensor) -> None: ...
 
 
 class SearchState(Protocol):
@@ -50,8 +62,11 @@ class SearchState(Protocol):
         return torch.zeros(self.rows, device=self.device)
 
     def graphed(
-        self, copies: int, key: Hashable, selector: Callable[[int, int, int, torch.device], Any]
-    ) -> Any:
+        self,
+        copies: int,
+        key: Hashable,
+        selector: Callable[[int, int, int, torch.device], Selector],
+    ) -> "DeviceDecoder[Selector] | None":
         """A decoder whose steps are CUDA graphs, with ``copies`` rows per sentence; None: none.
 
         ``selector`` makes its token selector, of sentences, steps, vocabulary and device.
@@ -121,7 +136,7 @@ class SearchBatch:
         return np.array([self.stop_test(row) for row in rows.written_RL.tolist()], dtype=bool)
 
 
-def _repeated(lists: Sequence[Sequence[int]] | None, copies: int) -> Any:
+def _repeated(lists: Sequence[Sequence[int]] | None, copies: int) -> list[Sequence[int]] | None:
     return None if lists is None else [one for one in lists for _ in range(copies)]
 
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from regard.search.constraints import Constraints, Repetition
 from regard.search.device_rules import AHEAD, AsyncCopy, DeviceRules
 from regard.search.hypothesis import Hypothesis, by_sentence
 from regard.search.step import (
+    DeviceDecoder,
     NextTokens,
     Search,
     SearchBatch,
@@ -128,7 +129,9 @@ def steps_on_device(search: "TokenSearch", batch: SearchBatch) -> TokenSteps | N
     return None if decoder is None else _steps(search, batch, decoder)
 
 
-def _steps(search: "TokenSearch", batch: SearchBatch, decoder: Any) -> TokenSteps:
+def _steps(
+    search: "TokenSearch", batch: SearchBatch, decoder: "DeviceDecoder[DeviceTokens]"
+) -> TokenSteps:
     sentences, steps = len(batch.ids), int(batch.longest_B.max(initial=0))
     decoder.feed(torch.from_numpy(batch.constraints.bos_of(sentences)))
     decoder.selector.start(batch, search.draws(batch.ids, steps))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import nan
 from pathlib import Path
 from statistics import mean
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from regard import BadInput, Chart, ChartLine, Model, Report, load, spread, train
 from regard.studies.agreement_data import (
@@ -97,7 +97,7 @@ class AgreementScores:
         count = f"{self.skipped:,} of {self.skipped + len(self.choices):,} sentences"
         return f"{count} are skipped, with words that are unknown to the model: {words}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """All figures, by kind of sentence too."""
         kinds = [
             {"distance": kind[0], "attractors": kind[1], **self.at(*kind)._figures}
@@ -228,7 +228,7 @@ class AgreementTable:
             f"number among them; chance is 50{figures}"
         ]
 
-    def records(self) -> Iterator[dict[str, Any]]:
+    def records(self) -> Iterator[dict[str, object]]:
         """Records for JSON: one for each model and seed."""
         for name, seeds in self.models.items():
             for seed, scores in enumerate(seeds, start=1):

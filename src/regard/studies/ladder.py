@@ -43,7 +43,7 @@ class LadderResult:
     cost: dict[str, float]
 
     @property
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, object]:
         """All results, for JSON."""
         return {
             "rung": self.name,

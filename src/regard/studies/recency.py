@@ -157,7 +157,7 @@ def _untrained(model: Model, *key: int) -> nn.Module:
     return model.facts.build().eval().to(model.device)
 
 
-def distance_records(curves: Curves) -> Iterator[dict[str, float]]:
+def distance_records(curves: Curves) -> Iterator[dict[str, object]]:
     """Gradient norms at each distance, for JSON."""
     for distance in range(min(map(len, curves.values()))):
         yield {"distance": distance, **{name: norms[distance] for name, norms in curves.items()}}
@@ -190,7 +190,7 @@ def table_caption(seeds: int) -> str:
 
 def study_readers(
     out: Path, device: str | None, seeds: int, quick: bool, note: Callable[[str], None]
-) -> tuple[Report, list[dict[str, Any]]]:
+) -> tuple[Report, list[dict[str, object]]]:
     """Train four classifiers with each seed: charts and table, and accuracies for JSON.
 
     The data, the models, the charts and the page are written to ``out``; ``note`` is called with

@@ -17,7 +17,7 @@ from regard.models.facts import change
 from regard.models.heads import NextTokenHead
 from regard.models.paper import Paper
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.objectives.answer_lm import AnswerLM
+from regard.objectives.seq2seq import AnswerLM
 from regard.tasks.pair_task import BLEUConfig, PairTask
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.runners.generation_settings import DecodeConfig

@@ -40,8 +40,8 @@ from regard.text.tokenizers.list import (
     load_tokenizer,
     unread_settings,
 )
-from regard.text.tokenizers.row_tokenizer import RowTokenizer
-from regard.text.tokenizers.word_tokenizer import Spelling, WordTokenizer
+from regard.text.tokenizers.row_tokenizer import RowTokenizer, Spelling
+from regard.text.tokenizers.word_tokenizer import WordTokenizer
 from regard.text.vocabularies.vocabulary import numbers_in
 from regard.text.words import Sentence
 

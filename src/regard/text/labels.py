@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import isfinite, nan
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from regard.ground.batch import IGNORED
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput, shown
-from regard.ground.files import read_json, write_json
+from regard.ground.files import JSON, read_json, write_json
 
 LABELS = "labels.json"
 MOST = 100_000  # labels that a configuration may count without naming them
@@ -86,7 +86,7 @@ class LabelSet(ABC):
         """The labels of an example in the form that predictions are compared with."""
 
     @abstractmethod
-    def encode(self, labels: Sequence[str], where: str) -> list[Any]:
+    def encode(self, labels: Sequence[str], where: str) -> Sequence[float]:
         """The target for the labels of an example."""
 
     def no_targets(self, count: int) -> np.ndarray:
@@ -101,11 +101,11 @@ class LabelSet(ABC):
             return None
         return [other.names.index(name) for name in self.names]
 
-    def encode_all(self, labels: Iterable[str]) -> list[list[int]]:
+    def encode_all(self, labels: Iterable[str]) -> list[Sequence[float]]:
         """The target of each text that has one label."""
         return [self.encode([label], "") for label in labels]
 
-    def encode_dropped(self, label: str, rate: float, key: tuple[int, ...]) -> list[int]:
+    def encode_dropped(self, label: str, rate: float, key: tuple[int, ...]) -> Sequence[float]:
         """The target of a label: it has only one segmentation."""
         return self.encode([label], "")
 
@@ -119,7 +119,7 @@ class LabelSet(ABC):
         content = {"names": self.names, "written": self.written, "kind": self.kind}
         write_json(folder / LABELS, content)
 
-    def config(self) -> dict[str, Any]:
+    def config(self) -> dict[str, JSON]:
         """The same as a config.json of Hugging Face has it."""
         return {
             "id2label": {str(number): name for number, name in enumerate(self.names)},
@@ -210,9 +210,10 @@ def load_labels(folder: Path) -> LabelSet | None:
         raise BadInput(f"{path}: names or written is missing")
     if not all(isinstance(one, str) for one in (*names, *written, *written.values())):
         raise BadInput(f"{path}: a label is not text")
-    if (kind := content.get("kind", SingleLabelSet.kind)) not in list(LABEL_SETS):
-        raise BadInput(f"{path}: labels of unknown kind {kind!r}")
-    return LABEL_SETS[kind](tuple(names), written)
+    name = content.get("kind", SingleLabelSet.kind)
+    if not isinstance(name, str) or name not in LABEL_SETS:
+        raise BadInput(f"{path}: labels of unknown kind {name!r}")
+    return LABEL_SETS[name](tuple(map(str, names)), cast(dict[str, str], written))
 
 
 def _number_duplicates(names: Mapping[int, str]) -> dict[int, str]:
@@ -222,7 +223,7 @@ def _number_duplicates(names: Mapping[int, str]) -> dict[int, str]:
     return {**names, **several}
 
 
-def _check_agreement(config: Mapping[str, Any], names: Mapping[int, str]) -> None:
+def _check_agreement(config: Mapping[str, object], names: Mapping[int, str]) -> None:
     """Refuse a configuration whose other keys contradict ``id2label``."""
     count = config.get("num_labels")
     if count is not None and count != len(names):
@@ -232,9 +233,9 @@ def _check_agreement(config: Mapping[str, Any], names: Mapping[int, str]) -> Non
         raise BadInput(f"label2id is {shown(numbers)}, and id2label {shown(dict(names))}")
 
 
-def labels_from_config(config: Mapping[str, Any]) -> LabelSet:
+def labels_from_config(config: Mapping[str, object]) -> LabelSet:
     """The labels of a Hugging Face configuration, by number; two where it names none."""
-    listed = config.get("id2label")
+    listed: Any = config.get("id2label")
     if listed is None:
         count = config.get("num_labels") or 2
         if not is_whole(count, 1, MOST):

@@ -1,7 +1,6 @@
 """Task tokens: one between a text and its answer, as in ``text <to-de> translation``."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from pydantic import Field, ValidationError
@@ -21,7 +20,7 @@ class PromptConfig(Config):
     """The most tokens of a text, of which the beginning is read; 0: all of it."""
 
     @classmethod
-    def as_trained(cls, notes: Any) -> "PromptConfig":
+    def as_trained(cls, notes: object) -> "PromptConfig":
         """The table of a recipe, as a model remembers it."""
         try:
             return cls.model_validate(notes, strict=True)

@@ -5,7 +5,7 @@ What is wrong with a text of a caller is ``BadItem``, with its number.
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from unicodedata import category
 
 from regard.ground.errors import BadInput, BadItem, shown
@@ -94,7 +94,7 @@ def joined(sentence: Sentence) -> str:
     return sentence if isinstance(sentence, str) else " ".join(sentence)
 
 
-def check_text(one: Any, number: int, fault: str = "not a text") -> str:
+def check_text(one: object, number: int, fault: str = "not a text") -> str:
     """One text, which can be written as UTF-8."""
     if not isinstance(one, str):
         raise BadItem(number, f"{shown(one)} is {fault}")
@@ -106,12 +106,11 @@ def check_text(one: Any, number: int, fault: str = "not a text") -> str:
     return one
 
 
-def one_or_two_texts(given: Any, number: int) -> tuple[str, ...]:
+def one_or_two_texts(given: object, number: int) -> tuple[str, ...]:
     """A text, or a pair of texts, as a tuple; ``number`` is that of the input."""
-    pair = isinstance(given, tuple | list) and len(given) == 2
-    if not isinstance(given, str) and not (pair and all(isinstance(text, str) for text in given)):
+    texts = given if isinstance(given, tuple | list) and len(given) == 2 else (given,)
+    if not all(isinstance(text, str) for text in texts):
         raise BadItem(number, f"{shown(given)} is neither a text nor a pair of texts")
-    texts = (given,) if isinstance(given, str) else given
     return tuple(check_text(text, number) for text in texts)
 
 

@@ -5,10 +5,11 @@ Moving averages forget early weights. Non-monotonically triggered averaging (NT-
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
+
+from regard.training.recipe import Recipe
 
 Weights = dict[str, Tensor]
 
@@ -58,7 +59,7 @@ class TriggeredAverage:
 Average = MovingAverage | TriggeredAverage
 
 
-def average_of(recipe: Any, weights: Weights) -> Average | None:
+def average_of(recipe: Recipe, weights: Weights) -> Average | None:
     """The average that a recipe keeps, if it keeps one."""
     if interval := recipe.optimiser.trigger:
         return TriggeredAverage(weights, interval)

@@ -8,11 +8,11 @@ import json
 import re
 import shutil
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import torch
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from regard.data.sampler import Cursor
 from regard.ground.errors import BadInput
-from regard.ground.files import read_json, reading, remove, synchronise, write_json
+from regard.ground.files import JSON, read_json, reading, remove, synchronise, write_json
 from regard.weights.files import read_tensors, write_tensors
 
 STATE, PROGRESS, TENSORS = "state.json", "progress", ".safetensors"
@@ -158,13 +158,14 @@ class Checkpoints:
             name = ".".join(map(str, fault["loc"]))
             raise BadInput(f"{path}: damaged ({name}: {fault['msg']})") from None
         progress, known = state.progress, state.checksums
-        if absent := sorted({one.name for one in fields(RunProgress)} - content["progress"].keys()):
+        written = cast(dict[str, JSON], content["progress"])
+        if absent := sorted({one.name for one in fields(RunProgress)} - written.keys()):
             raise BadInput(f"{path}: damaged ({absent[0]} is missing)")
         if progress.step != step or progress.best_step > step:
             raise BadInput(f"{path}: damaged (step {progress.step}, best {progress.best_step})")
         if any(Path(name).name != name for name in known):
             raise BadInput(f"{path}: damaged (checksums of files elsewhere)")
-        if known.get(PROGRESS) != _checksum_of_json(content["progress"]):
+        if known.get(PROGRESS) != _checksum_of_json(written):
             raise BadInput(f"{path}: damaged (its checksum differs)")
         return state
 
@@ -221,7 +222,7 @@ def checksum_of_file(path: Path) -> int:
     return checksum
 
 
-def _checksum_of_json(content: dict[str, Any]) -> int:
+def _checksum_of_json(content: Mapping[str, object]) -> int:
     return zlib.crc32(json.dumps(content, sort_keys=True).encode())
 
 

@@ -5,14 +5,15 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from statistics import median
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from regard.data.files.fields import DropCounts
 from regard.data.sampler import BatchSampler
 from regard.models.paper import count_parameters
-from regard.training.checkpoint import Checkpoints
+from regard.training.checkpoint import Checkpoints, RunProgress
 from regard.training.loop import Job, train
 from regard.training.loop.events import ReportEvent, StartEvent
+from regard.training.loop.trainable import Tensors
 from regard.training.precision import Precision
 from regard.training.run import Run
 
@@ -135,7 +136,7 @@ def time_steps(job: Job) -> tuple[Precision, list[float]]:
 class NoCheckpoints(Checkpoints):
     """No checkpoints are written."""
 
-    def save(self, progress: Any, tensors: Any) -> None:
+    def save(self, progress: RunProgress, tensors: Tensors) -> None:
         """Nothing."""
 
     def steps(self) -> list[int]:

@@ -2,13 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_bytes, replacing, writing
 from regard.training.loop.events import Event
 
 LOG, BOARD = "metrics.jsonl", "tensorboard"
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 
 class MetricsLog:
@@ -59,7 +62,7 @@ def _step(line: bytes) -> int | None:
     return step if isinstance(step, int) and line.endswith(b"\n") else None
 
 
-def _tensorboard(folder: Path, after_step: int) -> Any:
+def _tensorboard(folder: Path, after_step: int) -> "SummaryWriter | None":
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:

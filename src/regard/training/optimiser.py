@@ -137,7 +137,9 @@ def _parts(names: Iterable[str]) -> list[str]:
     return sorted(steps - {"weight", "bias"})
 
 
-def _adam(groups: Groups, facts: OptimiserConfig, kind: Any = torch.optim.Adam) -> Any:
+def _adam(
+    groups: Groups, facts: OptimiserConfig, kind: type[torch.optim.Adam] = torch.optim.Adam
+) -> torch.optim.Optimizer:
     return kind(groups, lr=facts.rate, betas=facts.betas, eps=facts.eps, fused=True)
 
 

@@ -78,13 +78,13 @@ def read_tables(path: Path) -> dict[str, Any]:
     return content
 
 
-def parse_tables(content: str | Mapping[str, Any], where: str) -> dict[str, Any]:
+def parse_tables(content: str | Mapping[str, object], where: str) -> dict[str, object]:
     """The same of tables in memory, or of the text of a recipe file."""
     tables = _toml(content, where) if isinstance(content, str) else deepcopy(dict(content))
     return _over_like(tables, Path(where))
 
 
-def _merged_tables(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+def _merged_tables(path: Path, above: tuple[Path, ...] = ()) -> dict[str, object]:
     """``above`` are the files that led here by ``like``."""
     try:
         written = read_bytes(path).decode()
@@ -93,14 +93,16 @@ def _merged_tables(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     return _over_like(_toml(written, str(path)), path, above)
 
 
-def _toml(text: str, where: str) -> dict[str, Any]:
+def _toml(text: str, where: str) -> dict[str, object]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{where}: not TOML ({error})") from None
 
 
-def _over_like(content: dict[str, Any], path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+def _over_like(
+    content: dict[str, object], path: Path, above: tuple[Path, ...] = ()
+) -> dict[str, object]:
     """The tables of the recipe at a path, laid over those of the recipe that it is ``like``."""
     like = content.pop("like", None)
     if like is None:
@@ -115,7 +117,7 @@ def _over_like(content: dict[str, Any], path: Path, above: tuple[Path, ...] = ()
     both = merged(under, content)
     data, model = (_table(content, name) for name in ("data", "model"))
     if data:  # where examples come from is said as a whole
-        both["data"] = data if "train" in data else {**under.get("data", {}), **data}
+        both["data"] = data if "train" in data else {**_table(under, "data"), **data}
     if "train" in data or model:  # scores to expect are of that recipe's own test sets and model
         own = {name: content[name] for name in both.keys() & content.keys() & {"expect", "rung"}}
         both = {**_without_scores(both), **own}
@@ -134,17 +136,17 @@ def _without_scores(content: Any) -> Any:
     return content
 
 
-def _table(content: dict[str, Any], name: str) -> dict[str, Any]:
+def _table(content: dict[str, object], name: str) -> dict[str, object]:
     """A table of a recipe; an empty one where there is none, or no table."""
     return table if isinstance(table := content.get(name), dict) else {}
 
 
-def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+def merged(under: dict[str, object], over: dict[str, object]) -> dict[str, object]:
     """One recipe laid over another: tables are merged key by key, and ``false`` removes a table."""
     both = {**under, **over}
     for name in under.keys() & over.keys():
-        if isinstance(under[name], dict) and isinstance(over[name], dict):
-            both[name] = merged(under[name], over[name])
-        elif isinstance(under[name], dict) and over[name] is False:
+        if isinstance(below := under[name], dict) and isinstance(above := over[name], dict):
+            both[name] = merged(below, above)
+        elif isinstance(below, dict) and over[name] is False:
             del both[name]
     return both

@@ -48,7 +48,7 @@ class Run:
     labels: LabelSet | None
     out: Path
     dropped: DropCounts
-    notes: dict[str, Any]
+    notes: dict[str, object]
     sizes: dict[str, int]
     lock: FolderLock | None = None  # of the leader
 
@@ -175,7 +175,7 @@ def _prepare_leader_first(task: Task, place: RunPaths, world: World) -> Prepared
     return prepared
 
 
-def dev_result(task: Any, prepared: Prepared, world: World, model: nn.Module) -> DevResult:
+def dev_result(task: Task, prepared: Prepared, world: World, model: nn.Module) -> DevResult:
     """The figures of the development set, and the one that selects the best weights."""
     figures, chosen = task.evaluate_dev(prepared, world, model), task.recipe.train.judge
     if chosen not in figures:

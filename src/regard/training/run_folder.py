@@ -7,7 +7,7 @@ from weakref import ref
 
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
-from regard.ground.files import read_json, remove, sweep_folder, write_json, writing
+from regard.ground.files import JSON, read_json, remove, sweep_folder, write_json, writing
 from regard.ground.lock import LOCK, FolderLock, is_vacant, lock_folder
 from regard.models.folders.loaded_model import CONFIG
 from regard.tasks.run_paths import STDIN_COPY
@@ -112,14 +112,14 @@ def _check_same(out: Path, recipe: Recipe) -> None:
         raise BadInput(f"{out}: was begun with another recipe (differs in: {', '.join(changed)})")
 
 
-def _before(before: dict[str, Any], table: Config, name: str, key: str) -> Any:
+def _before(before: dict[str, JSON], table: Config, name: str, key: str) -> JSON:
     """The value in the stored recipe, which may be older and lack keys."""
     defaults = type(table).model_construct().model_dump(mode="json")
     stored = before.get(name) or {}
     return stored.get(key, defaults.get(key)) if isinstance(stored, dict) else stored
 
 
-def _without_unset(value: Any) -> Any:
+def _without_unset(value: JSON) -> JSON:
     """A value without unset keys."""
     if not isinstance(value, dict):
         return value

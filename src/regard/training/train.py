@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from regard.data.config import MemoryConfig
 from regard.data.files.fields import DropCounts
@@ -22,9 +22,18 @@ from regard.training.recipe.overrides import Settings
 from regard.training.recipe_files import find, parse_tables, read_tables
 from regard.training.run import Run, prepare
 
-AnyRecipe = str | Path | Mapping[str, Any] | Recipe
-AnyData = str | Path | Mapping[str, Iterable[Any] | int]
+AnyRecipe = str | Path | Mapping[str, object] | Recipe
+AnyData = str | Path | Mapping[str, Iterable[object] | int]
 TRAIN, DEV, TEST, MORE = SPLITS = ("train", "dev", "test", "more_tests")
+
+
+class RunOptions(TypedDict):
+    """Keyword arguments of ``prepare``."""
+
+    data: Path
+    resume: bool
+    skip_bad: bool
+    budget_seconds: float
 
 
 def train(
@@ -64,7 +73,12 @@ def train(
     if parsed.rung:
         raise BadInput(f"{name}: a ladder trains several models; train the recipe of one of them")
     folder = Path("runs") / Path(name).stem if out is None else Path(out)
-    options = {"data": root, "resume": resume, "skip_bad": skip_bad, "budget_seconds": budget}
+    options: RunOptions = {
+        "data": root,
+        "resume": resume,
+        "skip_bad": skip_bad,
+        "budget_seconds": budget,
+    }
     return _events(parsed, folder, device, options)
 
 
@@ -80,7 +94,7 @@ def run_events(run: Run, *, resume: bool = False) -> Iterator[Event]:
 
 
 def _events(
-    recipe: Recipe, folder: Path, device: str | None, options: dict[str, Any]
+    recipe: Recipe, folder: Path, device: str | None, options: RunOptions
 ) -> Iterator[Event]:
     world = World.join(device)
     with world.together(GeneratorExit):
@@ -95,7 +109,7 @@ def _events(
             run.release()
 
 
-def _score_events(run: Run, progress: RunProgress, options: dict[str, Any]) -> Iterator[ScoreEvent]:
+def _score_events(run: Run, progress: RunProgress, options: RunOptions) -> Iterator[ScoreEvent]:
     """The scores of the trained model on each test set of the recipe."""
     recipe = run.job.recipe
     if not recipe.data.tests:
@@ -106,7 +120,7 @@ def _score_events(run: Run, progress: RunProgress, options: dict[str, Any]) -> I
         yield ScoreEvent(progress, name, tuple(results.scores))
 
 
-def _tables_of(recipe: AnyRecipe) -> tuple[dict[str, Any], str]:
+def _tables_of(recipe: AnyRecipe) -> tuple[dict[str, object], str]:
     """The tables of a recipe, unchecked, and its name."""
     if isinstance(recipe, Recipe):
         tables = recipe.model_dump(exclude_unset=True, serialize_as_any=True)
@@ -121,11 +135,11 @@ def _tables_of(recipe: AnyRecipe) -> tuple[dict[str, Any], str]:
     return read_tables(path), str(path)
 
 
-def _name(title: Any) -> str:
+def _name(title: object) -> str:
     return re.sub(r"\W+", "-", str(title or "").lower()).strip("-") or "recipe"
 
 
-def _data_tables(data: Mapping[str, Any], before: Any) -> dict[str, Any]:
+def _data_tables(data: Mapping[str, Any], before: object) -> dict[str, object]:
     """The table ``data`` with examples in memory; what is said of no file stays as it was."""
     before = before if isinstance(before, dict) else {}
     kept = {key: before[key] for key in ("longest_characters",) if key in before}
@@ -149,7 +163,7 @@ def _data_tables(data: Mapping[str, Any], before: Any) -> dict[str, Any]:
     return kept | sets | {MORE: _more_tests(data.get(MORE, {}))}
 
 
-def _more_tests(given: Any) -> dict[str, Any]:
+def _more_tests(given: object) -> dict[str, MemoryConfig]:
     """Further test sets, which the caller has named."""
     if not isinstance(given, Mapping):
         raise BadInput(f"data[{MORE!r}]: give a table of test sets by name, not {shown(given)}")

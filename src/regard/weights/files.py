@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 from warnings import catch_warnings, filterwarnings
 
 import torch
@@ -46,7 +45,7 @@ def read_pickled(path: Path) -> dict[str, Tensor]:
     try:
         with catch_warnings():
             filterwarnings("ignore", "Detected pickle protocol")
-            content: Any = torch.load(path, map_location="cpu", weights_only=True)
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         reason = str(error).split("\n")[0].split(". ")[0]
         raise BadInput(f"{path}: is damaged or holds more than tensors ({reason})") from None
@@ -81,7 +80,7 @@ def _read_parts(index: Path, reader: Callable[[Path], dict[str, Tensor]]) -> dic
         if not isinstance(file, str) or Path(file).name != file:
             raise BadInput(f"{index}: {file!r} is not a file of its folder")
     tensors: dict[str, Tensor] = {}
-    for file in dict.fromkeys(places.values()):
+    for file in dict.fromkeys(map(str, places.values())):
         part = reader(index.parent / file)
         expected = [name for name, place in places.items() if place == file]
         refuse_misfits(

@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,6 +17,9 @@ from torch import Tensor
 
 from regard.ground.errors import BadInput, reason_of
 from regard.ground.files import check_regular, replacing
+
+if TYPE_CHECKING:
+    from h5py import Dataset, Group
 
 DTYPES = {
     np.dtype("f2"): torch.float16,
@@ -75,14 +79,14 @@ class _File:
     """An open file, of which only what is named is opened."""
 
     path: Path
-    root: Any
-    h5py: Any
+    root: "Group"
+    h5py: ModuleType
 
-    def find(self, names: Collection[str]) -> tuple[dict[str, Any], list[str]]:
+    def find(self, names: Collection[str]) -> tuple[dict[str, "Dataset"], list[str]]:
         """What has these names, and the names of what else is in their groups."""
         paths = [name.split("/")[:-1] for name in names]
         groups = {"/".join(path[:depth]) for path in paths for depth in range(len(path) + 1)}
-        datasets, others = dict[str, Any](), list[str]()
+        datasets, others = dict[str, "Dataset"](), list[str]()
         for prefix in sorted(groups):
             for member in self.group(prefix) or ():
                 name = f"{prefix}/{member}".lstrip("/")
@@ -92,7 +96,7 @@ class _File:
                     others.append(name)
         return datasets, others
 
-    def group(self, name: str) -> Any:
+    def group(self, name: str) -> "Group | None":
         """The group of this path, or None if there is no such group."""
         group = self.root
         for step in filter(None, name.split("/")):
@@ -103,7 +107,7 @@ class _File:
                 return None
         return group
 
-    def describe(self, name: str, dataset: Any) -> Tensor:
+    def describe(self, name: str, dataset: "Dataset") -> Tensor:
         """The shape and type of a dataset whose numbers may be read."""
         where = f"{self.path}: {name}"
         if not isinstance(dataset, self.h5py.Dataset) or dataset.shape is None:
@@ -119,7 +123,7 @@ class _File:
             raise BadInput(f"{where} holds no {expected} ({dataset.dtype})")
         return torch.empty(dataset.shape, dtype=dtype, device="meta")
 
-    def _member(self, group: Any, member: str, name: str) -> Any:
+    def _member(self, group: "Group", member: str, name: str) -> "Dataset | Group":
         if not isinstance(group.get(member, getlink=True), self.h5py.HardLink):
             raise BadInput(f"{self.path}: {name} is a link to another place; it is not followed")
         return group[member]
@@ -139,7 +143,7 @@ def _opened(path: Path) -> Iterator[_File]:
         raise BadInput(f"{path}: cannot be read as HDF5 ({reason_of(error)})") from None
 
 
-def _library(path: Path) -> Any:
+def _library(path: Path) -> ModuleType:
     try:
         import h5py
     except ImportError:

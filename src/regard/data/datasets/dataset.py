@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
 
 from regard.data.files.fields import DropCounts
 from regard.data.packing import inference_batches
-from regard.data.sampler import BatchSampler, Dataset, shuffled
+from regard.data.sampler import BatchSampler, Collator, Dataset, shuffled
 from regard.ground.batch import Batch, BatchLimits
 from regard.ground.errors import BadInput
 
@@ -46,7 +46,7 @@ class Batching:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TrainingData:
+class TrainingData(Generic[Item]):
     """Training examples, and encoded development examples; ``sizes`` count them as they were read.
 
     ``dev_examples`` are the latter as they were read, ``dropped`` counts what was left out. With
@@ -54,8 +54,8 @@ class TrainingData:
     """
 
     batching: Batching
-    train: Dataset
-    dev: Sequence[Any]
+    train: Dataset[Item]
+    dev: Sequence[Item]
     sizes: dict[str, int]
     dropped: DropCounts = field(default_factory=DropCounts)
     dev_examples: Sequence[Any] = ()
@@ -66,12 +66,12 @@ class TrainingData:
         """That of the training examples."""
         return self.train.fingerprint
 
-    def sampler(self, objective: Any) -> BatchSampler:
+    def sampler(self, objective: Collator[Item]) -> BatchSampler[Item]:
         """Endless batches of training examples."""
         how = self.batching
         return self.train.sampler(objective, how.limits, how.seed, how.mixed, self.dropped)
 
-    def dev_batches(self, objective: Any, processes: ProcessRank) -> Iterator[Batch]:
+    def dev_batches(self, objective: Collator[Item], processes: ProcessRank) -> Iterator[Batch]:
         """The batches of this process; those of all processes hold every example once."""
         if self.dev_streams:
             yield from self._dev_chunks(objective, processes)
@@ -86,14 +86,14 @@ class TrainingData:
         """The development streams that this process reads."""
         return range(self.dev_streams)[processes.rank :: processes.size]
 
-    def _dev_chunks(self, objective: Any, processes: ProcessRank) -> Iterator[Batch]:
+    def _dev_chunks(self, objective: Collator[Item], processes: ProcessRank) -> Iterator[Batch]:
         """The next chunk of each stream."""
         own = self.own_streams(processes)
         for start in range(0, len(self.dev), self.dev_streams) if own else ():
             chosen = [start + i for i in own]
             yield self._collate(objective, chosen).to(processes.device)
 
-    def _collate(self, objective: Any, chosen: Sequence[int]) -> Batch:
+    def _collate(self, objective: Collator[Item], chosen: Sequence[int]) -> Batch:
         return objective.collate(objective.gather([self.dev[i] for i in chosen]))
 
 

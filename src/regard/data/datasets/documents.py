@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar, TypeVar, cast
 
 import numpy as np
 
@@ -14,12 +14,13 @@ from regard.data.sampler import Dataset, Streams
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 
-Annotate = Callable[[Sequence[Passage], np.ndarray, tuple[int, ...]], list[Any]]
+Item = TypeVar("Item")
+Annotate = Callable[[Sequence[Passage], np.ndarray, tuple[int, ...]], list[Item]]
 """Rows, their numbers and a key (seed, epoch) → the same rows with targets."""
 
 
 @dataclass(frozen=True, eq=False)
-class DocumentDataset(Dataset):
+class DocumentDataset(Dataset[Item]):
     """The rows of ``plan(epoch)``; their targets follow from (seed, epoch, number) alone.
 
     All epochs have as many rows as the first one. The rows of a plan with more or fewer are spread
@@ -31,7 +32,7 @@ class DocumentDataset(Dataset):
 
     documents: Documents
     plan: PlanRows
-    annotate: Annotate
+    annotate: Annotate[Item]
     seed: int
 
     @cached_property
@@ -50,18 +51,18 @@ class DocumentDataset(Dataset):
     def fingerprint(self) -> str:
         return f"{len(self.documents)} documents, {self.documents.checksum:08x}"
 
-    def read(self, epoch: int, indices: np.ndarray) -> list[Any]:
+    def read(self, epoch: int, indices: np.ndarray) -> list[Item]:
         passages = self.planned(epoch).read(self._numbers(epoch, indices))
         return self.annotate(passages, indices, (self.seed, epoch))
 
-    def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray:
+    def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> np.ndarray:
         return self.planned(epoch).lengths[self._numbers(epoch, indices), None]
 
     def _numbers(self, epoch: int, indices: np.ndarray) -> np.ndarray:
         """The numbers of these rows in the plan of the epoch."""
         return np.asarray(indices, np.int64) * len(self.planned(epoch)) // len(self)
 
-    def read_all(self, epoch: int = 0) -> list[Any]:
+    def read_all(self, epoch: int = 0) -> list[Item]:
         """Every row of an epoch."""
         starts = range(0, len(self), self.window)
         parts = (np.arange(first, min(first + self.window, len(self))) for first in starts)
@@ -69,15 +70,15 @@ class DocumentDataset(Dataset):
 
 
 @dataclass(frozen=True, eq=False)
-class RowStreams(Streams):
+class RowStreams(Streams[Item]):
     """All rows, in order, cut into as many streams as a batch has rows; the rest is not read."""
 
     ahead: ClassVar[int] = DocumentDataset.ahead
-    dataset: DocumentDataset
+    dataset: DocumentDataset[Item]
     rows: int
 
     @classmethod
-    def of(cls, dataset: DocumentDataset, limits: BatchLimits) -> "RowStreams":
+    def of(cls, dataset: DocumentDataset[Item], limits: BatchLimits) -> "RowStreams[Item]":
         """As many streams as a batch has room for."""
         rows = min(limits.rows, limits.tokens // limits.longest)
         if rows > len(dataset):
@@ -95,10 +96,10 @@ class RowStreams(Streams):
     def fingerprint(self) -> str:
         return self.dataset.fingerprint
 
-    def read(self, epoch: int, indices: np.ndarray) -> list[Any]:
+    def read(self, epoch: int, indices: np.ndarray) -> list[Item]:
         return self.dataset.read(epoch, self._numbers(indices))
 
-    def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray:
+    def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> np.ndarray:
         return self.dataset.lengths(objective, epoch, self._numbers(indices))
 
     def _numbers(self, indices: np.ndarray) -> np.ndarray:
@@ -106,21 +107,23 @@ class RowStreams(Streams):
 
 
 @dataclass(frozen=True, eq=False)
-class TextStreams(Streams):
+class TextStreams(Streams[Item]):
     """Running text in streams: a batch reads the next tokens of each, and predicts those after.
 
     The plan of the dataset has the chunks of all streams in the order in which they are read.
     """
 
     ahead: ClassVar[int] = DocumentDataset.ahead
-    dataset: DocumentDataset
+    dataset: DocumentDataset[Item]
     rows: int
     full_rate: float | None = None
 
     @classmethod
-    def of(cls, dataset: DocumentDataset, rows: int, lengths: ChunkLengths) -> "TextStreams":
+    def of(
+        cls, dataset: DocumentDataset[Item], rows: int, lengths: ChunkLengths
+    ) -> "TextStreams[Item]":
         """So many streams of all text of the dataset, in chunks of these lengths."""
-        whole: Any = dataset.planned(0)
+        whole = cast(BlockPlan, dataset.planned(0))
 
         def plan(epoch: int) -> BlockPlan:
             return stream_chunks(whole.stream, rows, lengths, (dataset.seed, epoch))
@@ -140,9 +143,9 @@ class TextStreams(Streams):
     def fingerprint(self) -> str:
         return self.dataset.fingerprint
 
-    def read(self, epoch: int, indices: np.ndarray) -> list[Any]:
+    def read(self, epoch: int, indices: np.ndarray) -> list[Item]:
         passages = self.dataset.planned(epoch).read(indices)
         return self.dataset.annotate(passages, indices, (self.dataset.seed, epoch))
 
-    def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray:
+    def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> np.ndarray:
         return self.dataset.planned(epoch).lengths[indices, None]

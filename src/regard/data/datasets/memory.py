@@ -4,20 +4,23 @@ import zlib
 from collections.abc import Sequence
 from functools import lru_cache, reduce
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from regard.data.counter_rng import streams, uniform
-from regard.data.sampler import Dataset
+from regard.data.sampler import Collator, Dataset
 from regard.ground.batch import TokenRow
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
+Item = TypeVar("Item", bound=tuple)
+Target = TypeVar("Target")
 
-class MemoryDataset(Dataset, Sequence[Any]):
+
+class MemoryDataset(Dataset[Item], Sequence[Item]):
     """Encoded examples: each is a row, or several, and a target."""
 
-    def __init__(self, examples: Sequence[Any]):
+    def __init__(self, examples: Sequence[Item]):
         self.examples = examples
         self._sizes = lru_cache(maxsize=1)(self._measure)  # of one objective
 
@@ -32,21 +35,25 @@ class MemoryDataset(Dataset, Sequence[Any]):
         checksum = reduce(lambda crc, one: zlib.crc32(_content(*one), crc), self.examples, 0)
         return f"{len(self)} rows, {checksum:08x}"
 
-    def read(self, epoch: int, indices: np.ndarray) -> Sequence[Any]:
+    def read(self, epoch: int, indices: np.ndarray) -> Sequence[Item]:
         return [self.examples[i] for i in indices]
 
-    def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray | None:
+    def lengths(
+        self, objective: Collator[Item], epoch: int, indices: np.ndarray
+    ) -> np.ndarray | None:
         return self._sizes(objective)[0][indices]
 
-    def weights(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray | None:
+    def weights(
+        self, objective: Collator[Item], epoch: int, indices: np.ndarray
+    ) -> np.ndarray | None:
         return self._sizes(objective)[1][indices]
 
-    def _measure(self, objective: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _measure(self, objective: Collator[Item]) -> tuple[np.ndarray, np.ndarray]:
         lengths = np.array([objective.length(example) for example in self.examples])
         return lengths, np.array([objective.weight(example) for example in self.examples])
 
 
-class BPEDropoutRows(MemoryDataset):
+class BPEDropoutRows(MemoryDataset[tuple[TokenRow, Target]]):
     """Encoded examples, and the ``texts`` of each (Provilkov et al., 2020).
 
     What is drawn follows from (seed, epoch, index, number of the text).
@@ -54,7 +61,7 @@ class BPEDropoutRows(MemoryDataset):
 
     def __init__(
         self,
-        examples: Sequence[Any],
+        examples: Sequence[tuple[TokenRow, Target]],
         texts: Sequence[Sequence[str]],
         tokenizer: RowTokenizer,
         rate: float,
@@ -63,40 +70,44 @@ class BPEDropoutRows(MemoryDataset):
         super().__init__(examples)
         self.texts, self.tokenizer, self.rate, self.seed = texts, tokenizer, rate, seed
 
-    def read(self, epoch: int, indices: np.ndarray) -> list[Any]:
+    def read(self, epoch: int, indices: np.ndarray) -> list[tuple[TokenRow, Target]]:
         return [(self._draw(epoch, int(index)), self.examples[index][1]) for index in indices]
 
-    def _draw(self, epoch: int, index: int) -> Any:
+    def _draw(self, epoch: int, index: int) -> TokenRow:
         encode, key = self.tokenizer.words.encode_dropped, (self.seed, epoch, index)
         texts = enumerate(self.texts[index])
         ids: Any = [encode(text, self.rate, (*key, number)) for number, text in texts]
         return self.tokenizer.row(*ids)
 
-    def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> None:
+    def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> None:
         """Known after tokenising."""
 
-    def weights(self, objective: Any, epoch: int, indices: np.ndarray) -> None:
+    def weights(self, objective: object, epoch: int, indices: np.ndarray) -> None:
         """Known after tokenising."""
 
 
-class UnknownWordRows(MemoryDataset):
+class UnknownWordRows(MemoryDataset[tuple[TokenRow, Target]]):
     """Encoded examples in which words that occur once are the ``unknown`` word, at that rate.
 
     So the vector of unknown words is learned from rare ones (Lample et al., 2016). The characters
     of a word stay. What is drawn follows from (seed, epoch, index).
     """
 
-    def __init__(self, examples: Sequence[Any], unknown: int, rate: float, seed: int):
+    def __init__(
+        self, examples: Sequence[tuple[TokenRow, Target]], unknown: int, rate: float, seed: int
+    ):
         super().__init__(examples)
         self.unknown, self.rate, self.seed = unknown, rate, seed
         self.once_V = np.bincount(np.concatenate([_words(row) for row, _ in examples])) == 1
 
-    def read(self, epoch: int, indices: np.ndarray) -> list[Any]:
+    def read(self, epoch: int, indices: np.ndarray) -> list[tuple[TokenRow, Target]]:
         streams_N = streams((self.seed, epoch), indices)
         pairs = zip(indices, streams_N, strict=True)
         return [self._draw(self.examples[i], stream) for i, stream in pairs]
 
-    def _draw(self, example: Any, stream: np.ndarray) -> tuple[TokenRow, Any]:
+    def _draw(
+        self, example: tuple[TokenRow, Target], stream: np.ndarray
+    ) -> tuple[TokenRow, Target]:
         row, target = example
         words_T = _words(row)
         drawn_T = uniform(stream, np.arange(len(words_T))) < self.rate
@@ -110,13 +121,13 @@ def _words(row: TokenRow) -> np.ndarray:
     return np.reshape(row.tokens, (len(row.tokens), -1))[:, 0]
 
 
-def _content(rows: TokenRow | Sequence[TokenRow], target: Any) -> bytes:
+def _content(rows: Any, target: object) -> bytes:
     """An example as bytes, which are the same in every process."""
     parts = chain(rows if isinstance(rows, TokenRow) else chain(*rows), [target])
     return b"|".join(map(_bytes, parts))
 
 
-def _bytes(part: Any) -> bytes:
+def _bytes(part: object) -> bytes:
     """All numbers of an array; of objects, whose bytes there would be addresses, the text."""
     array = np.asarray(part)
     return repr(part).encode() if array.dtype.hasobject else array.tobytes()

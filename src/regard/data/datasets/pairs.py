@@ -3,16 +3,26 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from regard.data.datasets.dataset import Batching, TrainingData, held_out_indices
 from regard.data.files.fields import DropCounts
-from regard.data.files.sources import FileSource, read_examples, read_pairs
-from regard.data.sampler import Dataset
+from regard.data.files.sources import Source, read_examples, read_pairs
+from regard.data.sampler import Collator, Dataset
 from regard.data.shards import Chunk, Encode, TokenShardPair, chunks_of, encode_chunk, store_rows
+from regard.ground.batch import Ids
 from regard.text.vocabularies.vocabulary import Vocabulary
+
+Pair = Sequence[Ids]  # source and target
+
+
+class PairCollator(Collator[Pair], Protocol):
+    """An objective that needs only the sizes (source, target) of examples to measure them."""
+
+    def lengths(self, sizes_NS: np.ndarray) -> np.ndarray: ...
+    def weights(self, sizes_NS: np.ndarray) -> np.ndarray: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,20 +35,20 @@ class PairStore:
     skip_bad: bool = False
     dropped: DropCounts = field(default_factory=DropCounts)
 
-    def tokenize(self, name: str, source: FileSource) -> TokenShardPair:
+    def tokenize(self, name: str, source: Source) -> TokenShardPair:
         """Pairs of ids."""
         fingerprint = " ".join(side.fingerprint for side in self.sides)
         encoders = [side.encode_all for side in self.sides]
         return self._store(name, source, encoders, max(map(len, self.sides)), fingerprint)
 
-    def store_texts(self, name: str, source: FileSource) -> TokenShardPair:
+    def store_texts(self, name: str, source: Source) -> TokenShardPair:
         """Pairs of texts, as rows of bytes."""
         return self._store(f"{name}.text", source, [_as_utf8, _as_utf8], 256, "text")
 
     def _store(
         self,
         name: str,
-        source: FileSource,
+        source: Source,
         encoders: Sequence[Encode],
         vocab: int,
         fingerprint: str,
@@ -61,14 +71,14 @@ class PairStore:
         encoded = (side.encode_all(one) for side, one in zip(self.sides, texts, strict=True))
         return list(zip(*encoded, strict=True))
 
-    def texts(self, source: FileSource) -> list[tuple[str, str]]:
+    def texts(self, source: Source) -> list[tuple[str, str]]:
         """The pairs of a file as text."""
         pairs = read_pairs(source, self.longest_characters, DropCounts() if self.skip_bad else None)
         return [(first, second) for _, first, second in pairs]
 
 
 @dataclass(frozen=True, eq=False)
-class PairDataset(Dataset):
+class PairDataset(Dataset[Pair]):
     """Pairs of ids in shards; ``chosen_N`` are those that are not held out, where some are."""
 
     pairs: TokenShardPair
@@ -85,14 +95,18 @@ class PairDataset(Dataset):
         """Where these examples lie in the shards."""
         return indices if self.chosen_N is None else self.chosen_N[indices]
 
-    def read(self, epoch: int, indices: np.ndarray) -> list[Any]:
+    def read(self, epoch: int, indices: np.ndarray) -> list[Pair]:
         return [self.pairs[i] for i in self.numbers(indices)]
 
-    def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray | None:
-        return objective.lengths(self.pairs.lengths(self.numbers(indices)))
+    def lengths(
+        self, objective: Collator[Pair], epoch: int, indices: np.ndarray
+    ) -> np.ndarray | None:
+        return cast(PairCollator, objective).lengths(self.pairs.lengths(self.numbers(indices)))
 
-    def weights(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray | None:
-        return objective.weights(self.pairs.lengths(self.numbers(indices)))
+    def weights(
+        self, objective: Collator[Pair], epoch: int, indices: np.ndarray
+    ) -> np.ndarray | None:
+        return cast(PairCollator, objective).weights(self.pairs.lengths(self.numbers(indices)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,13 +120,13 @@ class BPEDropoutDataset(PairDataset):
     rate: float
     seed: int
 
-    def read(self, epoch: int, indices: np.ndarray) -> list[Any]:
+    def read(self, epoch: int, indices: np.ndarray) -> list[Pair]:
         return [self._drawn(epoch, int(number)) for number in self.numbers(indices)]
 
-    def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> None:
+    def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> None:
         """Known after tokenising."""
 
-    def weights(self, objective: Any, epoch: int, indices: np.ndarray) -> None:
+    def weights(self, objective: object, epoch: int, indices: np.ndarray) -> None:
         """Known after tokenising."""
 
     def _drawn(self, epoch: int, number: int) -> tuple[list[int], ...]:
@@ -124,11 +138,11 @@ class BPEDropoutDataset(PairDataset):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PairData(TrainingData):
+class PairData(TrainingData[Pair]):
     """Pairs of texts; those of the development set can be read as texts again."""
 
     store: PairStore
-    dev_source: FileSource
+    dev_source: Source
     dev_N: np.ndarray | None  # those of the source that are held out
 
     def dev_texts(self, count: int) -> list[tuple[str, str]]:
@@ -140,8 +154,8 @@ class PairData(TrainingData):
 def load_pairs(
     store: PairStore,
     batching: Batching,
-    train: FileSource,
-    dev: FileSource | int,
+    train: Source,
+    dev: Source | int,
     dropout: float = 0.0,
 ) -> PairData:
     """Tokenise pairs, or read what was tokenised before; ``dev`` may be a number to hold out."""

@@ -3,12 +3,14 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from regard.ground.errors import BadInput
+from regard.ground.files import JSON
 
 Item = TypeVar("Item")
 Parsed = TypeVar("Parsed")
+Kind = TypeVar("Kind")
 
 KINDS: dict[type, str] = {
     dict: "a JSON object",
@@ -58,7 +60,7 @@ def filled(text: str, where: str, detail: str = "empty text") -> str:
     return text
 
 
-def typed(value: Any, kind: type, name: str, where: str) -> Any:
+def typed(value: object, kind: type[Kind], name: str, where: str) -> Kind:
     """The value, if it has that JSON type."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise BadExample(where, f"not {KINDS[kind]}", f"{name} is not {KINDS[kind]}")
@@ -67,7 +69,7 @@ def typed(value: Any, kind: type, name: str, where: str) -> Any:
     return value
 
 
-def label_text(value: Any, name: str, where: str) -> str:
+def label_text(value: object, name: str, where: str) -> str:
     """A label as text: labels are often numbers."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return str(value) if number else typed(value, str, name, where)
@@ -81,7 +83,7 @@ def one_of(labels: Sequence[str], label: str, where: str) -> str:
     return label
 
 
-def json_value(line: str, where: str) -> Any:
+def json_value(line: str, where: str) -> JSON:
     """The JSON value in a line."""
     try:
         return json.loads(line)
@@ -89,12 +91,12 @@ def json_value(line: str, where: str) -> Any:
         raise BadExample(where, "not JSON", f"not JSON ({error})") from None
 
 
-def json_object(line: str, where: str) -> dict[str, Any]:
+def json_object(line: str, where: str) -> dict[str, JSON]:
     """The JSON object in a line."""
     return typed(json_value(line, where), dict, "the line", where)
 
 
-def value_of(record: Any, key: str, where: str) -> Any:
+def value_of(record: JSON, key: str, where: str) -> JSON:
     """The value of a key; ``"translation.en"`` is "en" inside "translation", unless it is a key."""
     literal = isinstance(record, dict) and key in record
     for step in [key] if literal else key.split("."):
@@ -104,6 +106,6 @@ def value_of(record: Any, key: str, where: str) -> Any:
     return record
 
 
-def field_of(record: dict[str, Any], key: str, kind: type, where: str) -> Any:
+def field_of(record: dict[str, JSON], key: str, kind: type[Kind], where: str) -> Kind:
     """The value of a key, if it has that JSON type."""
     return typed(value_of(record, key, where), kind, f"the value of {key!r}", where)

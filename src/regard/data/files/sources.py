@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from regard.data.files.arrivals import Arrivals
 from regard.data.files.fields import (
@@ -26,14 +26,34 @@ from regard.data.files.fields import (
 from regard.data.files.text_files import STDIN, decoded, name_of, raw_lines, read_lines
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
-from regard.ground.files import status_of
+from regard.ground.files import JSON, status_of
 from regard.text.hansards import LANGUAGES
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 LARGEST_JSON = 1 << 30  # bytes of a JSON file that is read as a whole, perhaps in one line
 Column = int | str
-Examples = Iterator[tuple[list[str], Callable[[], tuple[str, ...]]]]
-"""The place of every text of each example, and what parses its texts."""
+Unparsed = tuple[list[str], Callable[[], tuple[str, ...]]]
+"""The place of every text of an example, and what parses its texts."""
+Examples = Iterator[Unparsed]
 NumberedLines = Iterator[tuple[int, bytes]]  # lines of a file, counted from 1
+
+
+class Source(Protocol):
+    """Examples of as many texts as there are ``sides``, in files or in memory."""
+
+    @property
+    def paths(self) -> tuple[str, ...]: ...
+    @property
+    def sides(self) -> int: ...
+    @property
+    def spaced(self) -> tuple[str, ...]: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def origin(self) -> dict[str, object]: ...
+    def examples(self) -> Examples: ...
 
 
 class FileSource:
@@ -53,12 +73,12 @@ class FileSource:
         return ", ".join(map(name_of, self.paths))
 
     @property
-    def origin(self) -> dict[str, Any]:
+    def origin(self) -> dict[str, object]:
         """What its examples are, without reading them: its settings, sizes and times of files."""
         stats = [(path, status_of(path)) for path in self.paths if path != STDIN]
         return {
             "kind": type(self).__name__,
-            "source": asdict(cast(Any, self)),
+            "source": asdict(cast("DataclassInstance", self)),
             "files": [(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats],
         }
 
@@ -230,7 +250,7 @@ class JsonLines(ColumnFile):
 
 
 def read_pairs(
-    source: FileSource, longest_characters: int | None = 5_000, dropped: DropCounts | None = None
+    source: Source, longest_characters: int | None = 5_000, dropped: DropCounts | None = None
 ) -> Iterator[tuple[str, str, str]]:
     """(where, source text, target text) of every pair.
 
@@ -242,7 +262,7 @@ def read_pairs(
 
 
 def read_texts(
-    source: FileSource, longest_characters: int | None = None, dropped: DropCounts | None = None
+    source: Source, longest_characters: int | None = None, dropped: DropCounts | None = None
 ) -> Iterator[tuple[str, str]]:
     """(where, text) of every example with one text; otherwise as `read_pairs`."""
     for where, (text,) in read_examples(source, 1, longest_characters, dropped):
@@ -250,13 +270,13 @@ def read_texts(
 
 
 def read_examples(
-    source: FileSource, sides: int, longest_characters: int | None, dropped: DropCounts | None
+    source: Source, sides: int, longest_characters: int | None, dropped: DropCounts | None
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """(where, texts) of every example with any number of texts; otherwise as `read_pairs`."""
     if source.sides != sides:
         raise BadInput(f"{sides} text(s) of each example are needed, not {source.sides}")
 
-    def parse(where: str, example: Any) -> tuple[str, tuple[str, ...]]:
+    def parse(where: str, example: Unparsed) -> tuple[str, tuple[str, ...]]:
         places, parse_texts = example
         texts = parse_texts()
         if source.spaced:
@@ -283,13 +303,13 @@ def read_cells(
     return parsed(lines, lambda where, parse: (where, parse()), dropped)
 
 
-def read_objects(path: Path, dropped: DropCounts | None) -> Iterator[tuple[str, dict[str, Any]]]:
+def read_objects(path: Path, dropped: DropCounts | None) -> Iterator[tuple[str, dict[str, JSON]]]:
     """(where, object) of every line of JSON."""
     lines = read_texts(Lines((str(path),)), dropped=dropped)
     return parsed(lines, lambda where, line: (where, json_object(line, where)), dropped)
 
 
-def read_json_file(path: Path) -> dict[str, Any]:
+def read_json_file(path: Path) -> dict[str, JSON]:
     """The JSON object in a file."""
     name, text = name_of(path), "\n".join(read_lines(path, Arrivals(LARGEST_JSON)))
     try:
@@ -301,7 +321,7 @@ def read_json_file(path: Path) -> dict[str, Any]:
     return typed(content, dict, "the file", name)
 
 
-def _json_text(record: Any, key: str, where: str) -> str:
+def _json_text(record: JSON, key: str, where: str) -> str:
     value = value_of(record, key, where)
     return str(value) if is_whole(value) else typed(value, str, f"the value of {key!r}", where)
 

@@ -8,12 +8,12 @@ ends with a space and has its numbers after it as little-endian float32.
 import codecs
 import re
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -101,7 +101,7 @@ class StaticVectors:
         lengths_N = np.linalg.norm(self.vectors_ND, axis=1)
         return np.where(lengths_N > 0, lengths_N, 1.0)
 
-    def unit(self, numbers: Any) -> np.ndarray:
+    def unit(self, numbers: Sequence[int] | np.ndarray) -> np.ndarray:
         """The vectors of words by their numbers, scaled to length 1."""
         return self.vectors_ND[numbers] / self.lengths_N[numbers][..., None]
 

@@ -12,7 +12,36 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.images.draws import Draws
+# SplitMix64, as in ``counter_rng``, by operations of torch: random numbers without a state, so that
+# a captured step draws for each batch what an eager one would.
+GOLDEN = 0x9E3779B97F4A7C15 - 2**64  # as signed numbers of 64 bits
+FIRST, SECOND = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
+
+
+def _shifted(values: Tensor, places: int) -> Tensor:
+    """A shift to the right that fills with zeros."""
+    return (values >> places) & ((1 << (64 - places)) - 1)
+
+
+def _mixed(values: Tensor) -> Tensor:
+    values = (values ^ _shifted(values, 30)) * FIRST
+    values = (values ^ _shifted(values, 27)) * SECOND
+    return values ^ _shifted(values, 31)
+
+
+class Draws:
+    """Uniform numbers of each key, one after the other: the same for the same key."""
+
+    def __init__(self, keys_B: Tensor):
+        self.keys_B, self.counter = keys_B, 0
+
+    def uniform(self, low: float = 0.0, high: float = 1.0) -> Tensor:
+        """(B,) numbers from ``low`` to below ``high``."""
+        self.counter += 1
+        step = (self.counter * GOLDEN + 2**63) % 2**64 - 2**63  # as torch's integers overflow
+        bits = _shifted(_mixed(self.keys_B + step), 40)
+        return low + (high - low) * bits.to(torch.float32) * 2.0**-24
+
 
 QUANTILES = 1_024  # of a beta distribution, between which numbers are interpolated
 ERASED_AREA, ERASED_RATIO = (0.02, 1 / 3), 3.3  # of timm; Zhong et al.: up to 0.4 of the area

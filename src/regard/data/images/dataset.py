@@ -13,13 +13,13 @@ import numpy as np
 from regard.data.counter_rng import streams
 from regard.data.datasets.memory import MemoryDataset
 from regard.data.images.decoding import DecodingPool
-from regard.ground.batch import ImageRow, read_images
+from regard.ground.batch import Ids, ImageRow, read_images
 
 MOST_KEPT = 1 << 30  # bytes of arrays that are resized only once
 
 
 @dataclass(frozen=True, eq=False)
-class ImageExamples(Sequence[Any]):
+class ImageExamples(Sequence[tuple[ImageRow, Ids]]):
     """Examples (image, target) by columns: one array each, without an object for every image."""
 
     pixels: np.ndarray  # (B, C, H, W)
@@ -27,7 +27,7 @@ class ImageExamples(Sequence[Any]):
     targets: np.ndarray
 
     @classmethod
-    def of(cls, examples: Sequence[tuple[ImageRow, Any]]) -> "ImageExamples":
+    def of(cls, examples: Sequence[tuple[ImageRow, Ids]]) -> "ImageExamples":
         """Single examples, at least one, whose images are read here."""
         rows, targets = zip(*examples, strict=True)
         return cls(read_images(rows), np.array([row.key for row in rows]), np.array(targets))
@@ -40,7 +40,7 @@ class ImageExamples(Sequence[Any]):
         return ImageRow(lambda: pixels, int(self.keys[index])), self.targets[index]
 
 
-class ImageDataset(MemoryDataset):
+class ImageDataset(MemoryDataset[tuple[ImageRow, Ids]]):
     """Encoded examples, and the ``images`` of each: arrays of bytes, or paths of files.
 
     Files are decoded by so many ``workers``, or without any by the thread that reads ahead; arrays
@@ -51,7 +51,13 @@ class ImageDataset(MemoryDataset):
     ahead: ClassVar[int] = 3
     counted: ClassVar[str] = "images"
 
-    def __init__(self, examples: Sequence[Any], images: Sequence[Any], seed: int, workers: int):
+    def __init__(
+        self,
+        examples: Sequence[tuple[ImageRow, Ids]],
+        images: Sequence[Path | np.ndarray],
+        seed: int,
+        workers: int,
+    ):
         super().__init__(examples)
         self.images, self.seed = images, seed
         self.folders = {image.parent for image in images if isinstance(image, Path)}
@@ -103,7 +109,7 @@ def _read(row: ImageRow) -> np.ndarray:
     return row.read()
 
 
-def _content(image: Any, root: str) -> bytes:
+def _content(image: Path | np.ndarray, root: str) -> bytes:
     if not isinstance(image, Path):
         return np.ascontiguousarray(image).tobytes()
     return os.fsencode(image.absolute().relative_to(root)) + f"|{image.stat().st_size}".encode()

@@ -11,8 +11,9 @@ from functools import cached_property
 from itertools import islice
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
+from multiprocessing.context import BaseContext
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Generic, TypeVar
 
 from regard.ground.errors import BadInput
 from regard.images.decode import PixelBudget, share_budget
@@ -64,7 +65,9 @@ class DecodingPool:
         except BrokenProcessPool:
             raise BadInput("a process that decodes images died: use fewer workers") from None
 
-    def _map_ahead(self, work: Callable[[Item], Result], coming: "_Coming") -> Iterator[Result]:
+    def _map_ahead(
+        self, work: Callable[[Item], Result], coming: "_Coming[Item]"
+    ) -> Iterator[Result]:
         jobs = deque[Future[list[Result]]]()
         try:
             while True:
@@ -102,16 +105,16 @@ class DecodingPool:
         self.close()
 
 
-class _Coming:
+class _Coming(Generic[Item]):
     """Items that arrive; an error among them is kept until all before it have results."""
 
-    def __init__(self, items: Iterator[Any], ready: Callable[[float], bool]):
+    def __init__(self, items: Iterator[Item], ready: Callable[[float], bool]):
         self.items, self.ready = items, ready
         self.error: BadInput | None = None
 
-    def take(self, *, block: bool) -> list[Any]:
+    def take(self, *, block: bool) -> list[Item]:
         """The next items that have arrived; with ``block``, one at least, unless all are taken."""
-        some: list[Any] = []
+        some: list[Item] = []
         try:
             while len(some) < AT_ONCE and ((block and not some) or self.ready(0)):
                 if not (one := [*islice(self.items, 1)]):
@@ -129,7 +132,7 @@ def _work(work: Callable[[Item], Result], items: list[Item]) -> list[Result]:
 class SharedBudget(PixelBudget):
     """The pixels that all workers together may decode at once; a larger image is decoded alone."""
 
-    def __init__(self, context: Any, most: int = PIXELS):
+    def __init__(self, context: BaseContext, most: int = PIXELS):
         self.most, self.held = most, context.Value("q", 0, lock=False)
         self.changed = context.Condition()
 

@@ -7,13 +7,16 @@ are tokenised one by one, and a space belongs to the word after it or to none.
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from regard.data.files.fields import DropCounts
+from regard.ground.batch import Ids
 
 SIZE = 1 << 16  # characters of a part, about
 AT_SPACE = re.compile(r"(?<=\w)(?= \w)")
 AT_LINE = re.compile(r"(?<=\S\n)(?=\w)")  # where there are no spaces: see ``cuts_at_lines``
 
-Encode = Callable[[list[str]], Sequence[Any]]
+Encode = Callable[[list[str]], Sequence[Ids]]
 
 
 class DocumentPart(NamedTuple):
@@ -27,14 +30,16 @@ class DocumentReader(ABC):
     """A source of documents, each of which fits into memory and is one part."""
 
     @abstractmethod
-    def documents(self, dropped: Any) -> Iterator[tuple[str, list[str]]]:
+    def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
         """(where, sentences) of every document."""
 
     @abstractmethod
-    def texts(self, dropped: Any) -> Iterator[tuple[str, str]]:
+    def texts(self, dropped: DropCounts | None) -> Iterator[tuple[str, str]]:
         """(where, text) of every document."""
 
-    def parts(self, dropped: Any, *, whole: bool, at_lines: bool) -> Iterator[DocumentPart]:
+    def parts(
+        self, dropped: DropCounts | None, *, whole: bool, at_lines: bool
+    ) -> Iterator[DocumentPart]:
         """The sentences of every document, or its ``whole`` text as one."""
         if whole:
             return (DocumentPart([text] if text else []) for _, text in self.texts(dropped))

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -20,10 +20,9 @@ from regard.data.readers.examples import (
     QuestionExample,
     TaggedExample,
 )
-from regard.data.readers.glue import GLUE_TASKS, GlueTask, glue
+from regard.data.readers.glue import GLUE_TASKS, GlueTask, glue, snli
 from regard.data.readers.images import cifar, digits, idx, image_csv, image_folder, npz
 from regard.data.readers.plain import jsonl, table, tagged_jsonl
-from regard.data.readers.snli import snli
 from regard.data.readers.squad import squad
 from regard.data.readers.trees import sst5
 from regard.ground.errors import BadInput, did_you_mean
@@ -41,7 +40,7 @@ __all__ = [
     "read",
 ]
 
-Reader = Callable[..., Iterator[Any]]
+Reader = Callable[..., Iterator[Example]]
 
 READERS: dict[str, dict[str, Reader]] = {
     "classify": {
@@ -66,7 +65,7 @@ READERS: dict[str, dict[str, Reader]] = {
 
 
 def read(
-    task: str, reader: str, path: Path, dropped: DropCounts | None = None, /, **options: Any
+    task: str, reader: str, path: Path, dropped: DropCounts | None = None, /, **options: object
 ) -> Iterator[Example]:
     """The examples of a file for a task.
 
@@ -83,7 +82,7 @@ def read(
     return chosen(Path(path), dropped=dropped, **_checked(chosen, name, options))
 
 
-def _checked(reader: Reader, name: str, options: dict[str, Any]) -> dict[str, Any]:
+def _checked(reader: Reader, name: str, options: dict[str, object]) -> dict[str, object]:
     """Options converted to the types of the reader's signature; lists become tuples."""
     bound = partial(reader)  # of a partial: the same function and keywords
     hints, names = get_type_hints(bound.func), inspect.signature(bound.func).parameters

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from regard.data.files.fields import BadExample, DropCounts, field_of, filled, one_of, parsed, typed
 from regard.data.files.sources import Csv, read_cells, read_json_file
 from regard.data.readers.examples import ChoiceExample
 from regard.ground.errors import BadInput
+from regard.ground.files import JSON
 
 NUMBERS = ("0", "1", "2", "3")
 LETTERS = ("A", "B", "C", "D")
@@ -43,7 +43,7 @@ def race(path: Path, dropped: DropCounts | None = None) -> Iterator[ChoiceExampl
         yield from parsed(_questions(file), _choice, dropped)
 
 
-def _questions(file: Path) -> Iterator[tuple[str, tuple[str, Any, Any, Any]]]:
+def _questions(file: Path) -> Iterator[tuple[str, tuple[str, JSON, JSON, JSON]]]:
     """(where, (article, question, its options, its answer)); hidden answers are None."""
     passage, where = read_json_file(file), str(file)
     article = field_of(passage, "article", str, where)
@@ -57,10 +57,11 @@ def _questions(file: Path) -> Iterator[tuple[str, tuple[str, Any, Any, Any]]]:
         yield f"{file}: question {number}", (article, *item)
 
 
-def _choice(where: str, item: tuple[str, Any, Any, Any]) -> ChoiceExample:
+def _choice(where: str, item: tuple[str, JSON, JSON, JSON]) -> ChoiceExample:
     article, question, options, answer = item
-    typed(question, str, "the question", where)
-    if len(typed(options, list, "what it may be", where)) != len(LETTERS):
+    question = typed(question, str, "the question", where)
+    options = typed(options, list, "what it may be", where)
+    if len(options) != len(LETTERS):
         raise BadExample(where, "without four options", f"{len(options)} options instead of 4")
     choices = tuple(
         (filled(article, where), _fill_in(question, typed(option, str, "an option", where)))

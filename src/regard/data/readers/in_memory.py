@@ -17,6 +17,7 @@ from regard.data.pretraining.sentences import sentences
 from regard.data.pretraining.text_parts import DocumentReader
 from regard.data.readers.examples import (
     ChoiceExample,
+    Example,
     GoldAnswer,
     LabelledExample,
     QuestionExample,
@@ -34,7 +35,7 @@ class MemoryExamples(DocumentReader):
     spaced: ClassVar[tuple[str, ...]] = ()
     sides: ClassVar[int] = 2
     name: str
-    values: Sequence[Any]
+    values: Sequence[object]
 
     @cached_property
     def fingerprint(self) -> str:
@@ -45,11 +46,11 @@ class MemoryExamples(DocumentReader):
         return f"{len(self.values)} examples, {checksum:08x}"
 
     @property
-    def origin(self) -> dict[str, Any]:
+    def origin(self) -> dict[str, object]:
         """What they are, in short."""
         return {"kind": type(self).__name__, "source": self.fingerprint}
 
-    def numbered(self) -> Iterator[tuple[str, Any]]:
+    def numbered(self) -> Iterator[tuple[str, object]]:
         """(where, value) of each."""
         return ((f"{self.name}[{number}]", value) for number, value in enumerate(self.values))
 
@@ -64,32 +65,32 @@ class MemoryExamples(DocumentReader):
     def texts(self, dropped: DropCounts | None) -> Iterator[tuple[str, str]]:
         return parsed(self.numbered(), parse_whole, dropped)
 
-    def read(self, task: str, dropped: DropCounts | None) -> Iterator[Any]:
+    def read(self, task: str, dropped: DropCounts | None) -> Iterator[Example]:
         """The examples of a task."""
         return parsed(self.numbered(), PARSERS[task], dropped)
 
 
-def _content(value: Any) -> bytes:
+def _content(value: object) -> bytes:
     """A value as bytes; of arrays all numbers, which their texts leave out."""
     parts = value if isinstance(value, tuple | list) else (value,)
     pixels = b"".join(part.tobytes() for part in parts if isinstance(part, np.ndarray))
     return pixels + repr(value).encode("utf-8", "surrogatepass")
 
 
-def parse_pair(where: str, value: Any) -> tuple[str, str]:
+def parse_pair(where: str, value: object) -> tuple[str, str]:
     """(source, target), or (text, label)."""
     first, second = _parts(where, value, "a pair of texts", 2)
     return _text(where, first), _label(where, second)
 
 
-def parse_labelled(where: str, value: Any) -> LabelledExample:
+def parse_labelled(where: str, value: object) -> LabelledExample:
     """(text, label), or ((text, text), label); labels may be a list, or None where hidden.
 
     In place of a text there may be an image: the path of a file, or an array of bytes.
     """
     texts, labels = _parts(where, value, "(text, label) or ((text, text), label)", 2)
     if isinstance(texts, np.ndarray | Path):
-        filled_texts: tuple[Any, ...] = (texts,)
+        filled_texts: tuple[str | Path | np.ndarray, ...] = (texts,)
     else:
         given = (texts,) if isinstance(texts, str) else _parts(where, texts, "a pair of texts", 2)
         filled_texts = tuple(_filled(where, one) for one in given)
@@ -99,13 +100,13 @@ def parse_labelled(where: str, value: Any) -> LabelledExample:
     return LabelledExample(where, filled_texts, tuple(_label(where, one) for one in several))
 
 
-def parse_tagged(where: str, value: Any) -> TaggedExample:
+def parse_tagged(where: str, value: object) -> TaggedExample:
     """(words, tags), a tag for each word."""
     words, tags = _parts(where, value, "(words, tags)", 2)
     return tagged_example(where, _sequence(where, words), _sequence(where, tags))
 
 
-def parse_question(where: str, value: Any) -> QuestionExample:
+def parse_question(where: str, value: object) -> QuestionExample:
     """(question, context, answers): texts of the context, or (text, start); none: no answer."""
     *texts, answers = _parts(where, value, "(question, context, answers)", 3)
     question, context = (_filled(where, one) for one in texts)
@@ -114,7 +115,7 @@ def parse_question(where: str, value: Any) -> QuestionExample:
     return QuestionExample(where, where, question, context, gold, bool(gold))
 
 
-def parse_choice(where: str, value: Any) -> ChoiceExample:
+def parse_choice(where: str, value: object) -> ChoiceExample:
     """(text, choices, number of the right one, from 0)."""
     text, choices, label = _parts(where, value, "(text, choices, number)", 3)
     first = _filled(where, text)
@@ -125,7 +126,7 @@ def parse_choice(where: str, value: Any) -> ChoiceExample:
     return ChoiceExample(where, pairs, None if label is None else int(label))
 
 
-def parse_document(where: str, value: Any) -> tuple[str, list[str]]:
+def parse_document(where: str, value: object) -> tuple[str, list[str]]:
     """A text, with a paragraph on each line, or a list of sentences."""
     if isinstance(value, str):
         lines = _text(where, value).split("\n")
@@ -133,14 +134,14 @@ def parse_document(where: str, value: Any) -> tuple[str, list[str]]:
     return where, [_text(where, one) for one in _sequence(where, value)]
 
 
-def parse_whole(where: str, value: Any) -> tuple[str, str]:
+def parse_whole(where: str, value: object) -> tuple[str, str]:
     """A text, or a list of sentences, each of which is a line."""
     if isinstance(value, str):
         return where, _text(where, value)
     return where, "\n".join(_text(where, one) for one in _sequence(where, value))
 
 
-PARSERS: dict[str, Callable[[str, Any], Any]] = {
+PARSERS: dict[str, Callable[[str, object], Example]] = {
     "classify": parse_labelled,
     "tag": parse_tagged,
     "answer": parse_question,
@@ -149,7 +150,7 @@ PARSERS: dict[str, Callable[[str, Any], Any]] = {
 """By the name of a task."""
 
 
-def _answer(where: str, context: str, value: Any) -> GoldAnswer:
+def _answer(where: str, context: str, value: object) -> GoldAnswer:
     text, start = (
         (value, context.find(value))
         if isinstance(value, str)
@@ -161,23 +162,23 @@ def _answer(where: str, context: str, value: Any) -> GoldAnswer:
     return GoldAnswer(text, int(start))
 
 
-def _parts(where: str, value: Any, expected: str, count: int) -> Sequence[Any]:
+def _parts(where: str, value: object, expected: str, count: int) -> Sequence[Any]:
     if not isinstance(value, tuple | list) or len(value) != count:
         raise BadExample(where, f"not {expected}", f"{shown(value)} is not {expected}")
     return value
 
 
-def _sequence(where: str, value: Any) -> Sequence[Any]:
+def _sequence(where: str, value: object) -> Sequence[object]:
     return value if isinstance(value, tuple) else typed(value, list, shown(value), where)
 
 
-def _text(where: str, value: Any) -> str:
+def _text(where: str, value: object) -> str:
     return typed(value, str, shown(value), where)
 
 
-def _filled(where: str, value: Any) -> str:
+def _filled(where: str, value: object) -> str:
     return filled(_text(where, value), where)
 
 
-def _label(where: str, value: Any) -> str:
+def _label(where: str, value: object) -> str:
     return label_text(value, shown(value), where)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from regard.data.files.fields import (
     BadExample,
@@ -17,6 +16,7 @@ from regard.data.files.fields import (
 from regard.data.files.sources import Column, Table, read_cells, read_objects
 from regard.data.readers.examples import LabelledExample, TaggedExample
 from regard.ground.errors import BadInput
+from regard.ground.files import JSON
 
 
 def table(
@@ -52,7 +52,7 @@ def jsonl(
     """The same from the keys of JSON objects; a list holds several labels at once."""
     _check(texts, separator)
 
-    def parse(where: str, record: dict[str, Any]) -> LabelledExample:
+    def parse(where: str, record: dict[str, JSON]) -> LabelledExample:
         filled_texts = tuple(filled(field_of(record, key, str, where), where) for key in texts)
         if label is None:
             return LabelledExample(where, filled_texts, None)
@@ -71,14 +71,14 @@ def tagged_jsonl(
 ) -> Iterator[TaggedExample]:
     """Sentences from two lists of equal length in each JSON object."""
 
-    def parse(where: str, record: dict[str, Any]) -> TaggedExample:
+    def parse(where: str, record: dict[str, JSON]) -> TaggedExample:
         lists = (field_of(record, key, list, where) for key in (words, tags))
         return tagged_example(where, *lists)
 
     return parsed(read_objects(path, dropped), parse, dropped)
 
 
-def tagged_example(where: str, words: Sequence[Any], tags: Sequence[Any]) -> TaggedExample:
+def tagged_example(where: str, words: Sequence[object], tags: Sequence[object]) -> TaggedExample:
     """Words with a tag for each; tags may be numbers."""
     if not words or len(words) != len(tags):
         detail = f"{len(words)} words and {len(tags)} tags"

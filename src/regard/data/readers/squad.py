@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from regard.data.files.fields import BadExample, DropCounts, field_of, filled, parsed, typed
 from regard.data.files.sources import read_json_file
 from regard.data.files.text_files import name_of
 from regard.data.readers.examples import GoldAnswer, QuestionExample
 from regard.ground.errors import BadInput
+from regard.ground.files import JSON
 
 
 def squad(
@@ -27,8 +27,8 @@ def squad(
 
 
 def _questions(
-    article: dict[str, Any], where: str, name: str
-) -> Iterator[tuple[str, tuple[str, dict[str, Any]]]]:
+    article: dict[str, JSON], where: str, name: str
+) -> Iterator[tuple[str, tuple[str, dict[str, JSON]]]]:
     """(where, (context, question)); errors outside of questions cannot be dropped."""
     for count, each in enumerate(field_of(article, "paragraphs", list, where), start=1):
         place = f"{where}, paragraph {count}"
@@ -40,7 +40,7 @@ def _questions(
             yield f"{name}: question {identity}", (context, question)
 
 
-def _question(where: str, item: tuple[str, dict[str, Any]]) -> QuestionExample:
+def _question(where: str, item: tuple[str, dict[str, JSON]]) -> QuestionExample:
     context, record = item
     text = filled(field_of(record, "question", str, where), where)
     answerable = not field_of({"is_impossible": False, **record}, "is_impossible", bool, where)
@@ -51,10 +51,12 @@ def _question(where: str, item: tuple[str, dict[str, Any]]) -> QuestionExample:
     if answers and not answerable:
         detail = "it is marked as impossible, but has an answer"
         raise BadExample(where, "both impossible and answered", detail)
-    return QuestionExample(where, record["id"], text, context, answers, answerable)
+    return QuestionExample(
+        where, field_of(record, "id", str, where), text, context, answers, answerable
+    )
 
 
-def _answer(record: dict[str, Any], context: str, where: str) -> GoldAnswer:
+def _answer(record: dict[str, JSON], context: str, where: str) -> GoldAnswer:
     text = filled(field_of(record, "text", str, where), where)
     start = field_of(record, "answer_start", int, where)
     if start < 0 or not context.startswith(text, start):

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from rich.console import Console, ConsoleOptions
@@ -55,7 +55,7 @@ class View(HTMLPage):
         write_bytes(path, renderings[path.suffix.lower()]())
 
     @abstractmethod
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The weights with their labels, and the prediction of a classifier."""
 
     @abstractmethod
@@ -144,7 +144,7 @@ class AttentionView(View):
             head = None
         return {"map": self.maps.index(shown), "layer": layer, "head": head}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         shown, weights_LS = self._shown
         return {
             **({} if self.prediction is None else asdict(self.prediction)),

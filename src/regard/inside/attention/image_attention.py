@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from rich.text import Text
@@ -104,7 +103,7 @@ class ImageAttention(AttentionView):
         position = None if query == MEAN else self._positions(query)[0]
         return {**super()._chosen, "from": position}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         shown, weights_LS = self._shown
         weights_S = self._row(weights_LS, self.queries[0])
         before = zip(self.image.tokens, weights_S.round(6).tolist(), strict=False)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from rich.text import Text
@@ -81,7 +80,7 @@ class InductionScores(View):
         ]
         return report_page(self.title, ["", *heads], rows, [self.svg()], [self.caption])
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         scores = [scores_H.round(6).tolist() for scores_H in self.layers]
         return {"induction": scores, "tokens": self.tokens, "uniform": round(self.uniform, 6)}
 

@@ -1,6 +1,6 @@
 """``model.look`` and ``model.induction``: the attention of a model, as a view for people."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,14 @@ from regard.models.attention_site import require_causal
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.heads import LabelHead
 from regard.models.trunk_with_heads import Outputs
+from regard.tasks.inference.classifier import TextPrediction
 from regard.tasks.runners.model_runner import ModelRunner
 from regard.text.token_labels import LabelledInput
 from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.list import Tokenizer
 from regard.text.words import check_text
 
-Predict = Callable[[list[Any]], list[Any]]
+Predict = Callable[[list[object]], Sequence[TextPrediction]]
 
 VIEWS: dict[str, type[AttentionView | WordWeights]] = {"pool": WordWeights}
 """By the name of the first site; else ``AttentionView``."""
@@ -52,7 +53,7 @@ def look(
     return look_at_text(runner, facts, reader, predict, given, second, **settings)
 
 
-def _refuse(what: str, **options: Any) -> None:
+def _refuse(what: str, **options: object) -> None:
     for name, value in options.items():
         if value not in (None, False):
             raise BadInput(f"{name} cannot be used with {what}")
@@ -94,7 +95,7 @@ def look_at_image(
     runner: ModelRunner,
     facts: ModelFacts,
     predict: Predict,
-    given: Any,
+    given: object,
     rollout: bool,
     patch: tuple[int, int] | None,
 ) -> ImageAttention:
@@ -107,7 +108,7 @@ def look_at_image(
     return view.choose(view.maps[-1].name) if rollout else view
 
 
-def _predicted(outputs: Outputs, predict: Predict, given: Any) -> Any:
+def _predicted(outputs: Outputs, predict: Predict, given: object) -> TextPrediction | None:
     """What a classifier predicts; None of other models."""
     return predict([given])[0] if LabelHead.name in outputs.by_head else None
 

@@ -1,7 +1,7 @@
 """The attention of a model on one input, recorded by a tape at its attention sites."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -58,7 +58,7 @@ def record_input(
     for side in facts.sides:
         InputLimits.of(getattr(module, side)).check_row(rows[side].row, 1)
     tape = Tape(*(name for site in sites for name in site.weights))
-    inputs: Any = facts.inputs(*(pack_texts([rows[side].row]) for side in facts.sides))
+    inputs = facts.inputs(*(pack_texts([rows[side].row]) for side in facts.sides))
     with torch.inference_mode():
         outputs = module(inputs.to(next(module.parameters()).device), tape=tape)
     queries = {side: row.queries for side, row in rows.items()}
@@ -79,6 +79,6 @@ def tape_names(module: nn.Module, facts: ModelFacts) -> list[str]:
     """The names of all values that a tape can record or edit in a forward pass."""
     tape, sides = Tape(), [getattr(facts, side).ids_per_token for side in facts.sides]
     tokens = [pack_rows([TokenRow(np.zeros((1, *shape)), [0])]) for shape in sides]
-    inputs: Any = facts.inputs(*tokens)
+    inputs = facts.inputs(*tokens)
     module(inputs.to(next(module.parameters()).device), tape=tape)
     return list(tape.names)

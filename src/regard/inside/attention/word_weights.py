@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
-from typing import Any
 
 import numpy as np
 from rich.style import Style
@@ -74,7 +73,7 @@ class WordWeights(View):
             peak=f"{self.weights.max(initial=0.0):.3f}",
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         prediction = {} if self.prediction is None else asdict(self.prediction)
         return {**prediction, "words": self.words, "weights": self.weights.round(6).tolist()}
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -61,7 +61,7 @@ class TokenTree(SearchTree):
             return ENDINGS[self.ended]
         return "chosen" if number in self.winner else "not chosen"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Each step with its candidates, the most probable first."""
         return {
             "prompt": self.title,
@@ -74,7 +74,7 @@ class TokenTree(SearchTree):
             ],
         }
 
-    def _candidate(self, number: int) -> dict[str, Any]:
+    def _candidate(self, number: int) -> dict[str, object]:
         node = self.nodes[number]
         return {
             "id": node.token,

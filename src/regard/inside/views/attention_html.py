@@ -8,7 +8,6 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from string import Template
-from typing import Any
 
 import numpy as np
 
@@ -79,7 +78,7 @@ def _page(
     title: str,
     summary: str,
     sections: str,
-    data: list[dict[str, Any]],
+    data: list[dict[str, object]],
     chosen: Chosen,
     script: str,
     styles: Sequence[str] = (),
@@ -96,7 +95,7 @@ def _page(
     )
 
 
-def _to_json(shown: AttentionMap, of_head: Callable[[np.ndarray], Any]) -> dict[str, Any]:
+def _to_json(shown: AttentionMap, of_head: Callable[[np.ndarray], object]) -> dict[str, object]:
     return {
         "name": escape_controls(shown.name),
         "queries": [escape_controls(query) for query in shown.queries],
@@ -111,7 +110,7 @@ def _in_units(weights_LS: np.ndarray) -> list[list[int]]:
     return np.rint(weights_LS * UNIT).astype(int).tolist()
 
 
-def _in_bytes(weights_LS: np.ndarray) -> dict[str, Any]:
+def _in_bytes(weights_LS: np.ndarray) -> dict[str, object]:
     """The largest weight of each query, and a byte for each weight: the root of its share.
 
     An image has hundreds of patches, whose weights are small: bytes are shorter and finer.

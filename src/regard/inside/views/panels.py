@@ -7,7 +7,7 @@ import io
 from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -148,7 +148,7 @@ class Sheet(NamedTuple):
             paper.paste(picture, (round(DENSITY * x), round(DENSITY * y)))
         draw = ImageDraw.Draw(paper)
         for x, y, text, size, colour in self.texts:
-            font: Any = ImageFont.load_default(DENSITY * size)
+            font = ImageFont.load_default(DENSITY * size)
             place = (round(DENSITY * x), round(DENSITY * y))
             draw.text(place, text, fill=colour, font=font, anchor="ls")
         return png_bytes(np.asarray(paper))

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 from regard.inside.views.markup import fill_template, html_table
 
@@ -23,7 +22,7 @@ class PaperSection:
     reference: str
     link: str | None
     after: str | None
-    tables: Mapping[str, Sequence[Mapping[str, Any]]]
+    tables: Mapping[str, Sequence[Mapping[str, object]]]
 
     @property
     def anchor(self) -> str:
@@ -42,7 +41,7 @@ def papers_page(sections: Sequence[PaperSection]) -> str:
     )
 
 
-def show_value(value: Any) -> str:
+def show_value(value: object) -> str:
     """A value in a cell of a table."""
     if value is None or value == "":
         return "–"

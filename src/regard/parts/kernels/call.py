@@ -89,7 +89,7 @@ def fused(call: AttentionCall, q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, *
     return attended.transpose(1, 2).to(dtype)
 
 
-def is_bias(mask: Any) -> bool:
+def is_bias(mask: object) -> bool:
     """Whether a mask is a bias on scores, not a boolean table."""
     return isinstance(mask, Tensor) and mask.is_floating_point()
 

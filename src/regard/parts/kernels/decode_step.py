@@ -4,20 +4,15 @@ Row r's key at position s lies in row ``owners_RS[r, s]`` of the buffer: a beam 
 rewrites this small table and moves no keys. Rows of one sentence share one copy of its source.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from regard.parts.attend import causal, full
 from regard.parts.kernels.call import AttentionCall
-from regard.parts.kernels.early_start import start_settings
+from regard.parts.kernels.few_rows import jit, start_settings, triton
 
-try:
-    import triton
+if triton is not None:
     import triton.language as tl
-except ImportError:  # torch's CPU builds come without it
-    triton = None
 
 BLOCK, WARPS = 128, 4  # keys of a program at a time, and its warps
 
@@ -237,5 +232,4 @@ def _kernel(
     tl.store(out + (row * heads + head) * value + in_value, attended, mask=in_value < value)
 
 
-_one_query: Any = None if triton is None else triton.jit(_kernel)
-_write: Any = None if triton is None else triton.jit(_kernel_write)
+_one_query, _write = jit(_kernel), jit(_kernel_write)

@@ -7,13 +7,13 @@ the norm of all rows itself, and reads the weights of a few outputs only.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard.parts.activation import ACTIVATIONS
-from regard.parts.kernels.early_start import start_settings
 
 try:
     import triton
@@ -118,7 +118,7 @@ def _launch(
     gain_D, shift_D = (None, None) if norm is None else (norm.weight, norm.bias)
     y_RF = torch.empty((rows, outputs), dtype=x_RD.dtype, device=x_RD.device)
     optional = {"bias": layer.bias, "gain": gain_D, "shift": shift_D, "residual": residual_RF}
-    settings: dict[str, Any] = {
+    settings: dict[str, object] = {
         **{name: y_RF if tensor is None else tensor for name, tensor in optional.items()},
         **{f"has_{name}": tensor is not None for name, tensor in optional.items()},
         "eps": 0.0 if norm is None else norm.eps,
@@ -139,7 +139,7 @@ def _launch(
     return y_RF
 
 
-def jit(kernel: Any) -> Any:
+def jit(kernel: Callable[..., object]) -> Any:
     """Compiled by Triton where that is installed."""
     return kernel if triton is None else triton.jit(kernel)
 
@@ -317,3 +317,25 @@ def _several_rows(
     if has_residual:
         y += r
     tl.store(out + offsets, y.to(out.dtype.element_ty), mask=tile_mask)
+
+
+# Programmatic dependent launch, from Hopper on: a kernel starts before the one in front of it has
+# ended, and reads meanwhile what no earlier kernel writes (weights). It waits for all earlier ones
+# before it reads or writes anything else.
+try:
+    HAS_WAIT = hasattr(tl.extra.cuda, "gdc_wait")
+except (NameError, AttributeError):
+    HAS_WAIT = False
+
+
+def start_settings(early: bool, device: torch.device) -> dict[str, bool]:
+    """Arguments of a launch: whether it starts early, if the device can do that."""
+    if early and can_start_early(device):
+        return {"early": True, "launch_pdl": True}
+    return {"early": False}
+
+
+@cache
+def can_start_early(device: torch.device) -> bool:
+    """Whether the device and Triton have it."""
+    return HAS_WAIT and device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)

@@ -5,8 +5,6 @@ dropped by one product, which is cheap to draw again in the backward pass: that 
 hashes, one of its query and head, the other of its key.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -140,12 +138,12 @@ def _(_gradient, _out, _log_sum, q_THK, k_SHK, v_SHK, *_others):
     return tuple(x.new_empty(x.shape) for x in (q_THK, k_SHK, v_SHK))
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: Pair) -> None:
+def _save(ctx, inputs: tuple, output: Pair) -> None:
     tensors, ctx.settings = inputs[:6], inputs[6:]
     ctx.save_for_backward(*output, *tensors)
 
 
-def _gradients(ctx: Any, gradient_THK: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
+def _gradients(ctx, gradient_THK: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
     gradients = attention_backward(gradient_THK, *ctx.saved_tensors, *ctx.settings)
     return *gradients, *[None] * 7
 
@@ -168,7 +166,7 @@ def _strided(*tensors: Tensor) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
 
 def _settings(
     size: int, sizes: list[int], full: bool, scale: float, dropout: float, tile: dict[str, int]
-) -> dict[str, Any]:
+) -> dict[str, float]:
     """Numbers that all kernels read; a weight is dropped if its product is below ``dropped``."""
     longest_query, longest_key, left, right = sizes
     whole = longest_query % tile["query_tile"] == 0 == longest_key % tile["key_tile"]

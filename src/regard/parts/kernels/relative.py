@@ -4,8 +4,6 @@ The score of a query and a key is q·k + its score by distance + its score by se
 the scores of every query by distance, and their gradient, but no other table of all pairs.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -100,12 +98,12 @@ def _(_gradient, _out, _log_sum, *given):
     return _empty_gradients(*given[:5])
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+def _save(ctx, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
     *tensors, ctx.dropout = inputs
     ctx.save_for_backward(*output, *tensors)
 
 
-def _gradients(ctx: Any, gradient_BLHK: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
+def _gradients(ctx, gradient_BLHK: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
     results = attention_backward(gradient_BLHK, *ctx.saved_tensors, ctx.dropout)
     return *results, None, None, None, None
 
@@ -143,7 +141,7 @@ def _dense(
     return tensors, sizes
 
 
-def _dropout(share: float) -> dict[str, Any]:
+def _dropout(share: float) -> dict[str, float]:
     """Weights whose random 32 bits are below ``dropped`` are dropped, others made larger."""
     larger = 1 / (1 - share) if share < 1 else 0.0
     return {"dropped": int(share * (2**32 - 1)), "larger": larger, "drops": share > 0}

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Callable, Collection
-from typing import Any
 
 import torch
 from torch import nn
@@ -32,7 +31,7 @@ def convert(module: nn.Module, kind: str, *, but_for: Collection[nn.Module] = ()
         if parameter.device.type != "cpu":
             raise BadInput(f"{kind}: runs on a CPU, and the model is on {parameter.device}")
     same = (*module.parameters(), *module.buffers(), *but_for)
-    shared: dict[int, Any] = {id(value): value for value in same}
+    shared: dict[int, object] = {id(value): value for value in same}
     copied = copy.deepcopy(module, shared)
     converted: dict[nn.Module | None, nn.Module] = {
         layer: LAYERS[kind](layer)

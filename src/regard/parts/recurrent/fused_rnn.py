@@ -7,13 +7,12 @@ nothing depends on them.
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-FUSED: dict[str, Callable[..., Any]] = {
+FUSED: dict[str, Callable[..., tuple[Tensor, ...]]] = {
     "rnn": torch.rnn_tanh,
     "gru": torch.gru,
     "lstm": torch.lstm,
@@ -57,7 +56,7 @@ def run_fused(
         x = F.pad(x, (0, pad_inputs))
         begin = tuple(F.pad(part, (0, pad_states)) for part in begin)
         weights = [_padded(way, width, pad_inputs, pad_states) for way in weights]
-    state: Any = begin if len(begin) > 1 else begin[0]
+    state = begin if len(begin) > 1 else begin[0]
     flat = [weight for way in weights for weight in way]
     given = (state, flat) if alive is None else (alive, state, flat)
     batch_first = (False,) if alive is None else ()

@@ -10,7 +10,7 @@ accumulate over time.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Never, cast
 
 import torch
 import torch.nn.functional as F
@@ -24,14 +24,14 @@ from regard.parts.recurrent.fused_rnn import ALIGNED, FROZEN, Weights, run_fused
 State = tuple[Tensor, ...]  # of a layer, (R, width) each: h, or h and c
 
 KERNELS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
-STEPS: dict[str, Callable[..., Any]] = {
+STEPS: dict[str, Callable[..., Tensor | State]] = {
     "rnn": torch.rnn_tanh_cell,
     "gru": torch.gru_cell,
     "lstm": torch.lstm_cell,
 }
 PARTS = {"rnn": 1, "gru": 1, "lstm": 2}  # of a state
 DIRECTIONS = ("forward", "backward", "both")
-NOTHING: Mapping[int, Any] = MappingProxyType({})
+NOTHING: Mapping[int, Never] = MappingProxyType({})
 
 
 def without_autocast(x: Tensor) -> AbstractContextManager:
@@ -239,5 +239,5 @@ class RNNStack(nn.Module):
         return x_RD, after
 
 
-def _as_tuple(state: Any) -> State:
+def _as_tuple(state: Tensor | State) -> State:
     return state if isinstance(state, tuple) else (state,)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
-from regard.parts.kv_cache import KeyValues, PromptRNNState, RNNState
+from regard.parts.kv_cache import DecoderState, KeyValues, PromptRNNState, RNNState
 
 
 class StaticRNNState:
@@ -51,7 +51,7 @@ class StaticRNNState:
         return self._current
 
     @current.setter
-    def current(self, state: Any) -> None:
+    def current(self, state: DecoderState) -> None:
         self._write(state)
 
     @property
@@ -60,7 +60,7 @@ class StaticRNNState:
         k, v = self.of_source
         return k, v, replace(self.keys)
 
-    def start(self, state: Any) -> None:
+    def start(self, state: DecoderState) -> None:
         """Rows without tokens, in the ``state`` of their sentences."""
         self.positions_R.zero_()
         self.write_sentences(state)
@@ -70,7 +70,7 @@ class StaticRNNState:
         self.positions_R.zero_()
         self.positions_R[: len(lengths_B) * self.copies] = lengths_B.repeat_interleave(self.copies)
 
-    def write_sentences(self, state: Any) -> None:
+    def write_sentences(self, state: DecoderState) -> None:
         """The rows of the first sentences are in the ``state`` of each."""
         sentences = len(state.tensors[0])
         state = state.rows(self.sentence_R[: sentences * self.copies])
@@ -108,7 +108,7 @@ class StaticRNNState:
         """Row i becomes what row ``index_R[i]`` of its sentence was."""
         self._write(self._current.rows(index_R))
 
-    def _write(self, state: Any) -> None:
+    def _write(self, state: DecoderState) -> None:
         """Into the first rows of the buffers."""
         for buffer, new in zip(self._current.tensors, state.tensors, strict=True):
             buffer[: len(new)].copy_(new)

@@ -14,7 +14,7 @@ merges of letters; a piece that ends in ``</w>`` ends a word. Its tokenizer is p
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 from tokenizers import (
     Tokenizer,
@@ -27,8 +27,13 @@ from tokenizers import (
 )
 
 from regard.ground.errors import BadInput, shown
-from regard.ground.files import read_bytes, read_json
-from regard.text.families.tokenizer_family import Model, TokenizerFamily, TokenizerSettings
+from regard.ground.files import JSON, read_bytes, read_json
+from regard.text.families.tokenizer_family import (
+    Learned,
+    TokenizerFamily,
+    TokenizerModel,
+    TokenizerSettings,
+)
 from regard.text.templates import Template
 from regard.text.vocabularies.train_tokenizer import learn_model
 
@@ -42,7 +47,7 @@ class BPEFamily(TokenizerFamily):
     model: ClassVar = "BPE"
     files: ClassVar = (VOCAB, MERGES)
 
-    def read_files(self, folder: Path) -> Model:
+    def read_files(self, folder: Path) -> TokenizerModel:
         path = folder / MERGES
         try:
             lines = read_bytes(path).decode().split("\n")
@@ -50,16 +55,19 @@ class BPEFamily(TokenizerFamily):
             raise BadInput(f"{path}: not UTF-8 (byte {error.start})") from None
         lines = [line.rstrip("\r") for line in lines]
         merges = [line for line in lines if line and not line.startswith("#version")]
-        return {"vocab": read_json(folder / VOCAB), "merges": _pairs(merges, path)}
+        return {
+            "vocab": cast(dict[str, int], read_json(folder / VOCAB)),
+            "merges": _pairs(merges, path),
+        }
 
-    def write_files(self, model: Model) -> dict[str, str]:
+    def write_files(self, model: TokenizerModel) -> dict[str, str]:
         lines = ["#version: 0.2", *(f"{left} {right}" for left, right in model["merges"]), ""]
         vocabulary = json.dumps(model["vocab"], ensure_ascii=False)
         return {VOCAB: vocabulary, MERGES: "\n".join(lines)}
 
-    def model_in(self, content: Mapping[str, Any], path: Path) -> Model:
-        model = super().model_in(content, path)
-        return {**model, "merges": _pairs(model.get("merges"), path)}
+    def model_in(self, content: Mapping[str, JSON], path: Path) -> TokenizerModel:
+        model = self.check(content.get("model"), path)
+        return {**super().model_in(content, path), "merges": _pairs(model.get("merges"), path)}
 
 
 def merges_like(earlier: bytes, content: str) -> str:
@@ -72,7 +80,7 @@ def merges_like(earlier: bytes, content: str) -> str:
     return json.dumps(written, indent=2, ensure_ascii=False)
 
 
-def _pairs(merges: Any, path: Path) -> list[tuple[str, str]]:
+def _pairs(merges: object, path: Path) -> list[tuple[str, str]]:
     """Merges as pairs of pieces. A piece has no space: the one in a string is between pieces."""
     if not isinstance(merges, list):
         raise BadInput(f"{path}: has no list of merges")
@@ -100,28 +108,33 @@ class ByteBPE(BPEFamily):
     }
     template, word_prefix = Template("cls A sep", "cls A sep sep B sep"), " "
 
-    def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
-        tokenizer = Tokenizer(models.BPE(dict(model["vocab"]), [*map(tuple, model["merges"])]))
+    def build(self, model: TokenizerModel, unk: str, settings: TokenizerSettings) -> Tokenizer:
+        tokenizer = Tokenizer(
+            models.BPE(dict(model["vocab"]), [(left, right) for left, right in model["merges"]])
+        )
         spaced = settings.flag("add_prefix_space", False)
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
         tokenizer.decoder = decoders.ByteLevel()
         return tokenizer
 
-    def processor(self, names: Any, ids: Any, settings: TokenizerSettings) -> Any:
+    def processor(
+        self, names: Mapping[str, str], ids: Mapping[str, int], settings: TokenizerSettings
+    ) -> processors.PostProcessor:
         byte_level = processors.ByteLevel(
             add_prefix_space=settings.flag("add_prefix_space", False),
             trim_offsets=settings.flag("trim_offsets", True),
         )
         return processors.Sequence([byte_level, super().processor(names, ids, settings)])
 
-    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> tuple[Model, dict[str, Any]]:
+    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> Learned:
         if lower:
             raise BadInput("text.lower: byte-level BPE keeps the case of letters")
         frame, bytes_ = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel(add_prefix_space=False)
         frame.pre_tokenizer = bytes_
         special = dict.fromkeys(self.special_tokens.values())
         alphabet = {"initial_alphabet": bytes_.alphabet()}
-        return learn_model(frame, texts, trainers.BpeTrainer, vocab, special, **alphabet), {}
+        learned = learn_model(frame, texts, trainers.BpeTrainer, vocab, special, **alphabet)
+        return {"vocab": learned["vocab"], "merges": learned["merges"]}, {}
 
 
 class GPT2BPE(ByteBPE):
@@ -142,17 +155,18 @@ class GPTBPE(BPEFamily):
     special_tokens: ClassVar = {"unk_token": "<unk>"}
     template = Template("A", "A B")
 
-    def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
-        merges = [*map(tuple, model["merges"])]
-        suffix: dict[str, Any] = {"end_of_word_suffix": SUFFIX, "continuing_subword_prefix": ""}
+    def build(self, model: TokenizerModel, unk: str, settings: TokenizerSettings) -> Tokenizer:
+        merges = [(left, right) for left, right in model["merges"]]
+        suffix = {"end_of_word_suffix": SUFFIX, "continuing_subword_prefix": ""}
         return _frame(models.BPE(dict(model["vocab"]), merges, unk_token=unk, **suffix))
 
-    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> tuple[Model, dict[str, Any]]:
+    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> Learned:
         if not lower:
             raise BadInput("text.lower: GPT's BPE reads lower case only: set it to true")
         special, suffix = self.special_tokens.values(), {"end_of_word_suffix": SUFFIX}
         frame = _frame(models.BPE(**suffix))
-        return learn_model(frame, texts, trainers.BpeTrainer, vocab, special, **suffix), {}
+        learned = learn_model(frame, texts, trainers.BpeTrainer, vocab, special, **suffix)
+        return {"vocab": learned["vocab"], "merges": learned["merges"]}, {}
 
 
 def _frame(model: models.Model) -> Tokenizer:

@@ -1,32 +1,47 @@
 """What differs between families of tokenizers. All else is in ``tokenizer_files``."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar, NotRequired, TypedDict, TypeVar
 
 from tokenizers import Tokenizer, processors
 
 from regard.ground.errors import BadInput
+from regard.ground.files import JSON
 from regard.text.templates import TEXTS, Template
 from regard.text.vocabularies.vocabulary import check_pieces
 
 SPACE = "▁"  # how people read the space of a piece
-Model = Mapping[str, Any]  # the "model" of a tokenizer.json: its "vocab", and what belongs to it
+Flag = TypeVar("Flag", bool, bool | None)
+
+
+class TokenizerModel(TypedDict):
+    """The "model" of a tokenizer.json: its vocabulary, and what belongs to it."""
+
+    vocab: dict[str, int]
+    merges: NotRequired[Sequence[Sequence[str]]]
+    scores: NotRequired[list[tuple[str, float]]]
+    charsmap: NotRequired[bytes]
+
+
+Learned = tuple[TokenizerModel, Mapping[str, JSON]]  # a model, and its tokenizer_config.json
 
 
 @dataclass(frozen=True)
 class TokenizerSettings:
     """What a tokenizer_config.json says; ``where`` is named in messages."""
 
-    content: Mapping[str, Any]
+    content: Mapping[str, JSON]
     where: str = ""
 
-    def flag(self, key: str, default: bool | None) -> Any:
+    def flag(self, key: str, default: Flag) -> bool | Flag:
         """A value that is true or false, or the default."""
         value = self.content.get(key, default)
-        if not isinstance(value, bool) and value is not default:
+        if value is default:
+            return default
+        if not isinstance(value, bool):
             raise BadInput(f"{self.where}: {key} is neither true nor false")
         return value
 
@@ -52,34 +67,33 @@ class TokenizerFamily(ABC):
     separator: ClassVar[str] = "sep_token"
 
     @abstractmethod
-    def read_files(self, folder: Path) -> Model:
+    def read_files(self, folder: Path) -> TokenizerModel:
         """The model in ``files``."""
 
     @abstractmethod
-    def write_files(self, model: Model) -> dict[str, str]:
+    def write_files(self, model: TokenizerModel) -> dict[str, str]:
         """The content of ``files``."""
 
-    def model_in(self, content: Mapping[str, Any], path: Path) -> Model:
+    def model_in(self, content: Mapping[str, JSON], path: Path) -> TokenizerModel:
         """The model in a tokenizer.json; ids that it leaves out get names that no text has."""
-        model: Any = content.get("model")
-        self.check(model, path)
-        pieces: Any = model.get("vocab")
-        check_pieces(pieces, path)
+        model = self.check(content.get("model"), path)
+        pieces = check_pieces(model.get("vocab"), path)
         taken = set(pieces.values())
         left = set(range(max(taken, default=-1))) - taken
-        return {**model, "vocab": pieces | {f"(no piece {number})": number for number in left}}
+        return {"vocab": pieces | {f"(no piece {number})": number for number in left}}
 
-    def check(self, model: Any, path: Path) -> None:
-        """Refuse the model of a tokenizer.json if it is not one of this family."""
+    def check(self, model: JSON, path: Path) -> dict[str, JSON]:
+        """Return the model of a tokenizer.json; refuse it if it is not one of this family."""
         if not isinstance(model, dict) or model.get("type", self.model) != self.model:
             raise BadInput(f"{path}: not a {self.model} vocabulary")
+        return model
 
     @abstractmethod
-    def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
+    def build(self, model: TokenizerModel, unk: str, settings: TokenizerSettings) -> Tokenizer:
         """A tokenizer of the library, without special tokens and template."""
 
     @abstractmethod
-    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> tuple[Model, dict[str, Any]]:
+    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> Learned:
         """A model of at most ``vocab`` pieces, and what tokenizer_config.json says of it."""
 
     def processor(

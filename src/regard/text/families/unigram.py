@@ -12,13 +12,19 @@ and "(", are pieces like others: no text around them gets a space.
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, TypeGuard, cast
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from regard.ground.errors import BadInput
-from regard.ground.files import read_bytes
-from regard.text.families.tokenizer_family import SPACE, Model, TokenizerFamily, TokenizerSettings
+from regard.ground.files import JSON, read_bytes
+from regard.text.families.tokenizer_family import (
+    SPACE,
+    Learned,
+    TokenizerFamily,
+    TokenizerModel,
+    TokenizerSettings,
+)
 from regard.text.templates import XLNET_TEMPLATE, Template
 from regard.text.vocabularies.sentencepiece import read_unigram
 from regard.text.vocabularies.train_tokenizer import learn_unigram
@@ -57,11 +63,11 @@ class Unigram(TokenizerFamily):
         flags = {"do_lower_case": True, "keep_accents": False, "add_prefix_space": True}
         return UnigramText(*(settings.flag(key, default) for key, default in flags.items()))
 
-    def text_settings(self, lower: bool) -> dict[str, Any]:
+    def text_settings(self, lower: bool) -> dict[str, JSON]:
         """The settings of a learned tokenizer: accents are kept where the case is."""
         return {"do_lower_case": lower, "keep_accents": not lower}
 
-    def read_files(self, folder: Path) -> Model:
+    def read_files(self, folder: Path) -> TokenizerModel:
         path = folder / FILE
         try:
             pieces, charsmap = read_unigram(read_bytes(path))
@@ -73,18 +79,17 @@ class Unigram(TokenizerFamily):
         ]
         return {**_model(scores, path), "charsmap": charsmap}
 
-    def write_files(self, model: Model) -> dict[str, str]:
+    def write_files(self, model: TokenizerModel) -> dict[str, str]:
         return {}
 
-    def model_in(self, content: Mapping[str, Any], path: Path) -> Model:
-        model: Any = content.get("model")
-        self.check(model, path)
+    def model_in(self, content: Mapping[str, JSON], path: Path) -> TokenizerModel:
+        model = self.check(content.get("model"), path)
         pieces = model.get("vocab")
-        if not isinstance(pieces, list) or not all(map(_is_scored, pieces)):
+        if not _are_scored(pieces):
             raise BadInput(f"{path}: its vocab is not a list of pieces with scores")
         return {**_model(pieces, path), "charsmap": _charsmap(content, path)}
 
-    def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
+    def build(self, model: TokenizerModel, unk: str, settings: TokenizerSettings) -> Tokenizer:
         tokenizer = Tokenizer(models.Unigram(model["scores"], self.unknown, byte_fallback=False))
         _frame(tokenizer, self.text(settings))
         if model["charsmap"]:
@@ -92,7 +97,7 @@ class Unigram(TokenizerFamily):
             tokenizer.normalizer = normalizers.Sequence(steps)
         return tokenizer
 
-    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> tuple[Model, dict[str, Any]]:
+    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> Learned:
         frame, settings = Tokenizer(models.Unigram()), self.text_settings(lower)
         _frame(frame, self.text(TokenizerSettings(settings)))
         special = list(self.special_tokens.values())
@@ -122,24 +127,27 @@ class XLNetUnigram(Unigram):
     def text(self, settings: TokenizerSettings) -> UnigramText:
         return UnigramText(settings.flag("do_lower_case", False), accents=False)
 
-    def text_settings(self, lower: bool) -> dict[str, Any]:
+    def text_settings(self, lower: bool) -> dict[str, JSON]:
         return {"do_lower_case": lower}
 
 
 def _frame(tokenizer: Tokenizer, text: UnigramText) -> None:
     """Give a tokenizer all but its model."""
     lower, accents, spaced = text
-    steps: list[Any] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+    steps: list[normalizers.Normalizer] = [
+        normalizers.Replace("``", '"'),
+        normalizers.Replace("''", '"'),
+    ]
     steps += [] if accents else [normalizers.NFKD(), normalizers.StripAccents()]
     steps += [normalizers.Lowercase()] if lower else []
     tokenizer.normalizer = normalizers.Sequence(steps)
-    scheme: Any = "always" if spaced else "never"
+    scheme: Literal["always", "never"] = "always" if spaced else "never"
     space = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme=scheme)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), space])
     tokenizer.decoder = decoders.Metaspace(replacement=SPACE, prepend_scheme=scheme)
 
 
-def _model(scores: Iterable[Any], path: Path) -> dict[str, Any]:
+def _model(scores: Iterable[tuple[str, float]], path: Path) -> TokenizerModel:
     pairs = [(str(piece), float(score)) for piece, score in scores]
     vocabulary = {piece: number for number, (piece, _) in enumerate(pairs)}
     if len(vocabulary) < len(pairs):
@@ -148,23 +156,24 @@ def _model(scores: Iterable[Any], path: Path) -> dict[str, Any]:
     return {"vocab": vocabulary, "scores": pairs}
 
 
-def _is_scored(entry: Any) -> bool:
-    return (
+def _are_scored(pieces: JSON) -> TypeGuard[list[tuple[str, float]]]:
+    return isinstance(pieces, list) and all(
         isinstance(entry, list)
         and len(entry) == 2
         and isinstance(entry[0], str)
         and isinstance(entry[1], int | float)
+        for entry in pieces
     )
 
 
-def _charsmap(content: Mapping[str, Any], path: Path) -> bytes:
+def _charsmap(content: Mapping[str, JSON], path: Path) -> bytes:
     """The compiled table of characters in the normaliser of a tokenizer.json, if it has one."""
     normalizer = content.get("normalizer")
     steps = normalizer.get("normalizers", [normalizer]) if isinstance(normalizer, dict) else []
     for step in steps if isinstance(steps, list) else []:
         if isinstance(step, dict) and step.get("type") == "Precompiled":
             try:
-                return b64decode(step["precompiled_charsmap"], validate=True)
+                return b64decode(cast(str, step["precompiled_charsmap"]), validate=True)
             except (KeyError, TypeError, ValueError):
                 raise BadInput(f"{path}: its precompiled_charsmap is not base64") from None
     return b""

@@ -6,13 +6,19 @@ documents. Words beyond the vocabulary are ``<unk>``, as a text may write itself
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_bytes
-from regard.text.families.tokenizer_family import SPACE, Model, TokenizerFamily, TokenizerSettings
+from regard.text.families.tokenizer_family import (
+    SPACE,
+    Learned,
+    TokenizerFamily,
+    TokenizerModel,
+    TokenizerSettings,
+)
 from regard.text.templates import Template
 
 LINES = "words.txt"
@@ -29,7 +35,7 @@ class WordLevel(TokenizerFamily):
     template, separator = Template("A", "A B"), "eos_token"
     pattern: ClassVar[str] = r"\S+"  # of a word
 
-    def read_files(self, folder: Path) -> Model:
+    def read_files(self, folder: Path) -> TokenizerModel:
         try:
             words = read_bytes(folder / LINES).decode().split()
         except UnicodeDecodeError as error:
@@ -38,11 +44,11 @@ class WordLevel(TokenizerFamily):
             raise BadInput(f"{folder / LINES}: a word occurs twice")
         return {"vocab": {word: number for number, word in enumerate(words)}}
 
-    def write_files(self, model: Model) -> dict[str, str]:
+    def write_files(self, model: TokenizerModel) -> dict[str, str]:
         ids = model["vocab"]
         return {LINES: "".join(f"{word}\n" for word in sorted(ids, key=ids.__getitem__))}
 
-    def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
+    def build(self, model: TokenizerModel, unk: str, settings: TokenizerSettings) -> Tokenizer:
         tokenizer = Tokenizer(models.WordLevel(dict(model["vocab"]), unk_token=unk))
         lines = [normalizers.Replace("\n", f" {EOS} ")]
         lower = [normalizers.Lowercase()] if settings.flag("do_lower_case", False) else []
@@ -50,7 +56,7 @@ class WordLevel(TokenizerFamily):
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(self.pattern), "removed", invert=True)
         return tokenizer
 
-    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> tuple[Model, dict[str, Any]]:
+    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> Learned:
         special, settings = [*self.special_tokens.values()], {"do_lower_case": lower}
         tokenizer = self.build({"vocab": {}}, UNK, TokenizerSettings(settings))
         trainer = trainers.WordLevelTrainer(vocab_size=vocab + len(special), show_progress=False)

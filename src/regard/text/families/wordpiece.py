@@ -8,13 +8,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from regard.ground.errors import BadInput
-from regard.ground.files import read_bytes
-from regard.text.families.tokenizer_family import Model, TokenizerFamily, TokenizerSettings
+from regard.ground.files import JSON, read_bytes
+from regard.text.families.tokenizer_family import (
+    Learned,
+    TokenizerFamily,
+    TokenizerModel,
+    TokenizerSettings,
+)
 from regard.text.templates import XLNET_TEMPLATE, Template
 from regard.text.vocabularies.train_tokenizer import learn_in_two_passes
 
@@ -45,7 +50,7 @@ class WordPiece(TokenizerFamily):
     special_tokens: ClassVar = SPECIALS
     template: ClassVar = Template("cls A sep", "cls A sep B:1 sep:1")
 
-    def read_files(self, folder: Path) -> Model:
+    def read_files(self, folder: Path) -> TokenizerModel:
         """One piece in each line, whose number is its id.
 
         Of equal lines the last counts; the others keep their ids, under names that no text has.
@@ -63,22 +68,23 @@ class WordPiece(TokenizerFamily):
         }
         return {"vocab": vocabulary}
 
-    def write_files(self, model: Model) -> dict[str, str]:
+    def write_files(self, model: TokenizerModel) -> dict[str, str]:
         ids = model["vocab"]
         return {LINES: "".join(f"{piece}\n" for piece in sorted(ids, key=ids.__getitem__))}
 
-    def check(self, model: Any, path: Path) -> None:
-        super().check(model, path)
-        if model.get("continuing_subword_prefix", PREFIX) != PREFIX:
+    def check(self, model: JSON, path: Path) -> dict[str, JSON]:
+        content = super().check(model, path)
+        if content.get("continuing_subword_prefix", PREFIX) != PREFIX:
             fault = f"a continuing_subword_prefix other than {PREFIX} is not supported"
             raise BadInput(f"{path}: {fault}")
+        return content
 
-    def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
+    def build(self, model: TokenizerModel, unk: str, settings: TokenizerSettings) -> Tokenizer:
         tokenizer = _frame(settings, unk)
         tokenizer.model = models.WordPiece(dict(model["vocab"]), unk_token=unk)
         return tokenizer
 
-    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> tuple[Model, dict[str, Any]]:
+    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> Learned:
         settings = {"do_lower_case": lower, "strip_accents": None, "tokenize_chinese_chars": True}
         return {"vocab": learn_wordpiece(texts, vocab, TokenizerSettings(settings))}, settings
 

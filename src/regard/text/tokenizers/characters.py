@@ -4,7 +4,7 @@ A word is the bytes of its UTF-8 between two ids that begin and end words, padde
 of a longer word the first bytes are read. A sentence stands between two words of their own.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -81,7 +81,7 @@ class CharacterVocabulary(WholeWords):
     def encode(self, text: str) -> np.ndarray:
         return self.spell(words(text))
 
-    def pieces(self, ids: Iterable[Sequence[int]]) -> list[str]:
+    def pieces(self, ids: Iterable[int | np.ndarray]) -> list[str]:
         return [self._read(row) for row in ids]
 
     def unknown(self, text: str) -> list[Span]:
@@ -89,15 +89,15 @@ class CharacterVocabulary(WholeWords):
         return []
 
     @cached_property
-    def _spelling(self) -> Any:
+    def _spelling(self) -> Callable[[str], np.ndarray]:
         return lru_cache(SPELLINGS)(lambda word: self._word(word.encode()))
 
     def _word(self, characters: Sequence[int]) -> np.ndarray:
         inner = [WORD_BEGINS, *characters[: self.longest - 2], WORD_ENDS]
         return np.array(inner + [PADDING] * (self.longest - len(inner)), np.int32)
 
-    def _read(self, row: Sequence[int]) -> str:
-        ids = [int(i) for i in row]
+    def _read(self, row: int | np.ndarray) -> str:
+        ids = np.ravel(row).tolist()
         frames = {SENTENCE_BEGINS: BEGIN, SENTENCE_ENDS: END}
         named = [frames[i] for i in ids if i in frames]
         return named[0] if named else bytes(i for i in ids if i < 256).decode(errors="replace")
@@ -118,7 +118,7 @@ class CharacterTokenizer(RowTokenizer):
     lexicon: Lexicon | None = None
 
     @property
-    def training_words(self) -> Any:
+    def training_words(self) -> Lexicon:
         if self.lexicon is None:
             raise BadInput("this tokenizer has no lexicon: no language model can be trained on")
         return self.lexicon

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from regard.ground.errors import BadInput
+from regard.text.tokenizers.list import Tokenizer
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 
 MISSING = "this folder has no tokenizer files: only token ids can be used (from Python)"
 
 
-def require_tokenizer(tokenizer: Any) -> Any:
+def require_tokenizer(tokenizer: RowTokenizer | Tokenizer | None) -> Any:
     """The tokenizer of a folder, where texts are to be read; a folder may have none."""
     if tokenizer is None:
         raise BadInput(MISSING)
@@ -45,7 +47,7 @@ class IdVocabulary:
         """The ids themselves."""
         return [str(int(i)) for i in ids]
 
-    def encode(self, *given: Any, **named: Any) -> NoReturn:
+    def encode(self, *given: object, **named: object) -> NoReturn:
         """Not possible, like all that reads a text."""
         raise BadInput(MISSING)
 

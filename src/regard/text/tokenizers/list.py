@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from regard.text.config import EncoderTextConfig
 from regard.text.families import FAMILIES, family_of_kind
@@ -10,9 +10,9 @@ from regard.text.families.word_level import RawWords, WordLevel
 from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 from regard.text.tokenizers.marian import MarianTokenizer
-from regard.text.tokenizers.row_tokenizer import PlainTokenizer, RowTokenizer
+from regard.text.tokenizers.row_tokenizer import PlainTokenizer, RowTokenizer, Spelling
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
-from regard.text.tokenizers.word_tokenizer import Spelling, WordTokenizer, WordVocabulary
+from regard.text.tokenizers.word_tokenizer import WordTokenizer, WordVocabulary
 from regard.text.vocabularies.lexicon import Lexicon
 from regard.text.vocabularies.train_tokenizer import train
 from regard.text.words import Sentence, joined
@@ -31,7 +31,7 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
 }
 
 
-LEARNED: dict[str, type[RowTokenizer]] = {
+LEARNED: dict[str, type[PlainTokenizer | CharacterTokenizer | WordTokenizer]] = {
     one.name: one for one in (PlainTokenizer, CharacterTokenizer, WordTokenizer)
 }
 """The tokenizers of the families that are not those of ``EncoderTokenizer``."""
@@ -94,7 +94,7 @@ def learn_tokenizer(
 
 def load_tokenizer(family: str, folder: Path) -> RowTokenizer | None:
     """The tokenizer of that family in a folder; None where there is none."""
-    kind: Any = LEARNED.get(family, EncoderTokenizer)
+    kind = LEARNED.get(family, EncoderTokenizer)
     exists = any((folder / name).exists() for name in kind.FILES)
     return kind.load(folder) if exists else None
 

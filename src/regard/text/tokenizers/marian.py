@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import ClassVar, NoReturn
 
 from regard.ground.errors import BadInput
-from regard.ground.files import read_bytes, read_json, write_files
+from regard.ground.files import JSON, read_bytes, read_json, write_files
 from regard.text.offsets import Segmentation, lost_words, touched
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 from regard.text.vocabularies.sentencepiece import load_processor
@@ -59,7 +59,7 @@ class MarianPieces:
         self._tidy = tidy
         self.pad, self.bos, self.eos, self.unk = marks.pad, marks.bos, marks.eos, marks.unk
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type["MarianPieces"], tuple[object, ...]]:
         return MarianPieces, self._given
 
     def __len__(self) -> int:
@@ -183,7 +183,7 @@ def _without_code(text: str) -> tuple[list[str], str]:
 
 
 def _refuse_extras(
-    folder: Path, settings: dict[str, Any], added: dict[str, Any], special: set[str]
+    folder: Path, settings: Mapping[str, JSON], added: Mapping[str, JSON], special: set[str]
 ) -> None:
     """Settings that would change the ids and are not supported are errors."""
     if settings.get("sp_model_kwargs"):
@@ -193,21 +193,20 @@ def _refuse_extras(
         raise BadInput(f"{folder / SETTINGS}: added tokens are not supported ({strange[0]!r})")
 
 
-def _several(tokens: Any) -> list[Any]:
+def _several(tokens: JSON) -> list[JSON]:
     """Tokens as folders list them: as a list, by their ids or by their roles."""
     if isinstance(tokens, dict):
         return list(tokens.values())
     return tokens if isinstance(tokens, list) else [tokens] if tokens else []
 
 
-def _content(token: Any) -> str:
+def _content(token: JSON) -> str:
     """The name of a special token, which newer folders wrap in its properties."""
     return str(token.get("content") if isinstance(token, dict) else token)
 
 
 def _vocabulary(path: Path, special: Sequence[str]) -> dict[str, int]:
-    vocabulary = read_json(path)
-    check_pieces(vocabulary, path, distinct=False)
+    vocabulary = check_pieces(read_json(path), path, distinct=False)
     if absent := [name for name in special if name not in vocabulary]:
         raise BadInput(f"{path}: has no {', '.join(absent)}")
     return vocabulary

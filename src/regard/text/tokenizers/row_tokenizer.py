@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -13,9 +13,23 @@ from regard.ground.batch import Ids, TokenRow
 from regard.ground.errors import BadInput
 from regard.text.templates import TEXTS, ContextWindow, RowBuilder, Template
 from regard.text.token_labels import LabelledInput, LabelledRow, RowWithWords, TokenLabels
+from regard.text.vocabularies.lexicon import Lexicon
 from regard.text.vocabularies.subwords import Subwords
 from regard.text.vocabularies.vocabulary import check_sizes, token_count
 from regard.text.words import one_or_two_texts, text_or_pair
+
+
+class Spelling(Protocol):
+    """How a model that gives features reads a word: by as many ids as any other."""
+
+    @property
+    def longest(self) -> int: ...
+    @property
+    def begin(self) -> np.ndarray: ...
+    @property
+    def end(self) -> np.ndarray: ...
+    def spell(self, listed: Sequence[str]) -> np.ndarray: ...
+    def save(self, folder: Path) -> dict[str, int]: ...
 
 
 class RowTokenizer(ABC):
@@ -33,7 +47,7 @@ class RowTokenizer(ABC):
         """How rows are built."""
 
     @property
-    def training_words(self) -> Any:
+    def training_words(self) -> Subwords | Lexicon:
         """What gives texts the ids that are stored for pre-training: its vocabulary."""
         return self.words
 
@@ -56,7 +70,7 @@ class RowTokenizer(ABC):
         return (self.words,)
 
     @property
-    def spelling(self) -> Any:
+    def spelling(self) -> "Spelling":
         """How its model reads the words of another that has features of it."""
         raise BadInput("features come from ELMo or from a translator, and this is neither")
 
@@ -89,15 +103,15 @@ class RowTokenizer(ABC):
         """The facts of a model that follow from it."""
         return {"vocab": len(self.words)}
 
-    def texts_of(self, given: Any) -> tuple[str, ...]:
+    def texts_of(self, given: object) -> tuple[str, ...]:
         """The texts of an input: one or two."""
         return one_or_two_texts(given, 1)
 
-    def parse(self, line: str, where: str) -> Any:
+    def parse(self, line: str, where: str) -> str | tuple[str, str]:
         """The text in a line of a file, or two with a tab between them."""
         return text_or_pair(line, where)
 
-    def rows(self, inputs: Sequence[Any], max_length: int | None = None) -> list[TokenRow]:
+    def rows(self, inputs: Sequence[object], max_length: int | None = None) -> list[TokenRow]:
         """A row of each text or pair of texts, truncated to ``max_length``."""
         texts = [one_or_two_texts(given, number) for number, given in enumerate(inputs, start=1)]
         ids = iter(self.words.encode_all([*chain(*texts)]))
@@ -106,7 +120,9 @@ class RowTokenizer(ABC):
             for given in texts
         ]
 
-    def training_rows(self, inputs: Sequence[Any], max_length: int | None = None) -> list[TokenRow]:
+    def training_rows(
+        self, inputs: Sequence[object], max_length: int | None = None
+    ) -> list[TokenRow]:
         """The same in training."""
         return self.rows(inputs, max_length)
 

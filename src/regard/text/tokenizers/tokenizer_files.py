@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from tokenizers import AddedToken, Tokenizer
 
 from regard.ground.errors import BadInput, reason_of
-from regard.ground.files import read_bytes, read_json
+from regard.ground.files import JSON, read_bytes, read_json
 from regard.text.families import FAMILIES
 from regard.text.families.bpe import merges_like
-from regard.text.families.tokenizer_family import Model, TokenizerFamily, TokenizerSettings
+from regard.text.families.tokenizer_family import TokenizerFamily, TokenizerModel, TokenizerSettings
 from regard.text.templates import TEXTS
 from regard.text.vocabularies.subwords import Subwords
 from regard.text.vocabularies.train_tokenizer import KINDS
@@ -36,6 +36,9 @@ OF_ALL = ("tokenizer_class", "model_max_length", *EXTRAS)  # settings of every f
 def all_files() -> tuple[str, ...]:
     """The files that a tokenizer of any family may have."""
     return (WORDS, *(name for one in FAMILIES for name in one.files), SETTINGS, NAMES, ADDED)
+
+
+Token = dict[str, Any]  # as tokenizer.json lists an added token: content, id, properties
 
 
 class TokenizerFiles(NamedTuple):
@@ -126,15 +129,15 @@ def add_special_tokens(files: TokenizerFiles, tokens: Sequence[str]) -> Tokenize
     return files._replace(words=words, files={**files.files, **contents})
 
 
-def _special_token(name: str) -> dict[str, Any]:
+def _special_token(name: str) -> Token:
     properties = dict.fromkeys(PROPERTIES, False)
     return {"content": name, **properties, "special": True}
 
 
 def _written(
     family: TokenizerFamily,
-    model: Model,
-    own: Mapping[str, Any],
+    model: TokenizerModel,
+    own: Mapping[str, JSON],
     longest: int | None,
     special_tokens: Sequence[str],
 ) -> TokenizerFiles:
@@ -174,7 +177,7 @@ def _family_named(named: str, usual: Sequence[TokenizerFamily], where: str) -> T
     raise BadInput(f"{where}: the {CLASS} {named!r} is not supported")
 
 
-def _family_of(content: dict[str, Any], families: Sequence[TokenizerFamily]) -> TokenizerFamily:
+def _family_of(content: Mapping[str, JSON], families: Sequence[TokenizerFamily]) -> TokenizerFamily:
     """The family by the model of a tokenizer.json, and by where its rows have special tokens.
 
     Where none fits, the first one reports it.
@@ -190,11 +193,13 @@ def _shape(family: TokenizerFamily) -> list[bool]:
     return [part.name in TEXTS for part in family.template.parts(1)]
 
 
-def _written_shape(content: dict[str, Any]) -> list[bool] | None:
+def _written_shape(content: Mapping[str, JSON]) -> list[bool] | None:
     """The same of a tokenizer.json that has a template."""
     processor = content.get("post_processor")
     parts = processor.get("single") if isinstance(processor, dict) else None
-    return ["Sequence" in part for part in parts] if isinstance(parts, list) else None
+    if not isinstance(parts, list):
+        return None
+    return [isinstance(part, dict) and "Sequence" in part for part in parts]
 
 
 def _names(
@@ -233,7 +238,7 @@ def _optional(
     return names
 
 
-def _name(token: Any, role: str, where: str) -> str:
+def _name(token: JSON, role: str, where: str) -> str:
     name = _as_dict(token).get("content")
     if not isinstance(name, str) or not name:
         raise BadInput(f"{where}: {role} is not the name of a token")
@@ -265,33 +270,33 @@ def _rebuilt(
 
 
 def _added_tokens(
-    folder: Path, content: Mapping[str, Any], settings: TokenizerSettings, files: Iterable[str]
-) -> list[tuple[Path, list[dict[str, Any]]]]:
+    folder: Path, content: Mapping[str, JSON], settings: TokenizerSettings, files: Iterable[str]
+) -> list[tuple[Path, list[Token]]]:
     """The tokens that a folder adds to the vocabulary, with their ids, and the files that do it.
 
     ``content`` is its tokenizer.json. A list in tokenizer_config.json replaces all others.
     """
     if "added_tokens_decoder" in settings.content:
-        listed = {folder / SETTINGS: _by_id(settings.content["added_tokens_decoder"])}
+        listed: dict[Path, object] = {
+            folder / SETTINGS: _by_id(settings.content["added_tokens_decoder"])
+        }
     else:
         older = read_json(folder / ADDED) if ADDED in files else {}
         by_name = [{"content": name, "id": number} for name, number in older.items()]
         listed = {folder / ADDED: by_name, folder / WORDS: content.get("added_tokens") or []}
-    for path, tokens in listed.items():
-        _refuse_no_tokens(tokens, path)
-    return [*listed.items()]
+    return [(path, _checked(tokens, path)) for path, tokens in listed.items()]
 
 
-def _contents(added: Iterable[tuple[Path, list[dict[str, Any]]]]) -> set[str]:
+def _contents(added: Iterable[tuple[Path, list[Token]]]) -> set[str]:
     return {token["content"] for _, tokens in added for token in tokens}
 
 
 def _assembled(
     family: TokenizerFamily,
-    model: Model,
+    model: TokenizerModel,
     names: Mapping[str, str],
     settings: TokenizerSettings,
-    added: Sequence[tuple[Path, list[dict[str, Any]]]] = (),
+    added: Sequence[tuple[Path, list[Token]]] = (),
 ) -> Tokenizer:
     """A tokenizer with added tokens, special tokens and template."""
     tokenizer = family.build(model, names["unk_token"], settings)
@@ -308,10 +313,9 @@ def _assembled(
 
 
 def _as_it_stands(
-    path: Path, content: dict[str, Any], family: TokenizerFamily, names: Mapping[str, str]
+    path: Path, content: dict[str, JSON], family: TokenizerFamily, names: Mapping[str, str]
 ) -> Tokenizer:
-    added = content.get("added_tokens") or []
-    _refuse_no_tokens(added, path)
+    added = _checked(content.get("added_tokens") or [], path)
     _refuse_missing(
         {*family.model_in(content, path)["vocab"], *_contents([(path, added)])}, names, path
     )
@@ -343,7 +347,8 @@ def _refuse_missing(vocabulary: Collection[str], names: Mapping[str, str], path:
         raise BadInput(f"{path}: has no {', '.join(absent)}")
 
 
-def _refuse_no_tokens(tokens: Any, path: Path) -> None:
+def _checked(tokens: object, path: Path) -> list[Token]:
+    """A list of tokens and their ids; anything else is refused."""
     if not isinstance(tokens, list) or not all(
         isinstance(one, dict)
         and isinstance(one.get("content"), str)
@@ -351,12 +356,12 @@ def _refuse_no_tokens(tokens: Any, path: Path) -> None:
         for one in tokens
     ):
         raise BadInput(f"{path}: its added tokens are not tokens and their ids")
+    return tokens
 
 
-def _add(tokenizer: Tokenizer, tokens: Any, names: Mapping[str, str], path: Path) -> None:
+def _add(tokenizer: Tokenizer, tokens: object, names: Mapping[str, str], path: Path) -> None:
     """Add tokens to a tokenizer, which assigns the next ids; these must be those of the file."""
-    _refuse_no_tokens(tokens, path)
-    for listed in sorted(tokens, key=lambda token: token.get("id", 0)):
+    for listed in sorted(_checked(tokens, path), key=lambda token: token.get("id", 0)):
         name = listed["content"]
         properties = {key: listed[key] for key in PROPERTIES if key in listed}
         if name in names.values():
@@ -370,24 +375,25 @@ def _add(tokenizer: Tokenizer, tokens: Any, names: Mapping[str, str], path: Path
             raise BadInput(f"{path}: the id of {name!r} is {expected}, but here it is {number}")
 
 
-def _by_id(tokens: Any) -> Any:
+def _by_id(tokens: JSON) -> list[Token] | None:
     """Added tokens by their ids, in the form of tokenizer.json."""
     if not isinstance(tokens, dict) or not all(key.isdecimal() and len(key) < 10 for key in tokens):
         return None
     return [{**_as_dict(token), "id": int(key)} for key, token in tokens.items()]
 
 
-def _several(tokens: Any) -> list[Any]:
+def _several(tokens: JSON) -> list[JSON]:
     """Tokens as folders list them: as a list, or by their roles."""
     if isinstance(tokens, dict):
         return list(tokens.values())
     return tokens if isinstance(tokens, list) else []
 
 
-def _as_dict(token: Any) -> dict[str, Any]:
+def _as_dict(token: JSON) -> Token:
     return token if isinstance(token, dict) else {"content": token}
 
 
-def _longest(length: Any) -> int | None:
-    sane = isinstance(length, int | float) and 1 <= length <= LONGEST
-    return int(length) if sane and not isinstance(length, bool) else None
+def _longest(length: JSON) -> int | None:
+    if isinstance(length, bool) or not isinstance(length, int | float):
+        return None
+    return int(length) if 1 <= length <= LONGEST else None

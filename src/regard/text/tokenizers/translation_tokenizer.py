@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import ClassVar, cast
 
-from regard.ground.batch import as_row
+from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.text.token_labels import LabelledInput, LabelledRow, RowWithWords, TokenLabels
 from regard.text.tokenizers.row_tokenizer import PlainTokenizer
@@ -85,16 +85,18 @@ class TranslationTokenizer:
         begin, end = map(TokenLabels.special, (BEGIN, END))
         read, predicted = TokenLabels.join(read, end), TokenLabels.join(written, end)
         return {
-            "source": LabelledRow(as_row((*source.ids, self.target.eos)), read, read),
+            "source": LabelledRow(TokenRow.of((*source.ids, self.target.eos)), read, read),
             "target": LabelledRow(
-                as_row((self.target.bos, *target.ids)), predicted, TokenLabels.join(begin, written)
+                TokenRow.of((self.target.bos, *target.ids)),
+                predicted,
+                TokenLabels.join(begin, written),
             ),
         }
 
     def read_words(self, text: str) -> RowWithWords:
         """A source as a row, and its words."""
         cut = self.source.segment(text)
-        return RowWithWords.of_text(text, cut, as_row((*cut.ids, self.target.eos)))
+        return RowWithWords.of_text(text, cut, TokenRow.of((*cut.ids, self.target.eos)))
 
     def label_all(self, first: str, second: str) -> list[LabelledInput]:
         """The only input that two texts make."""

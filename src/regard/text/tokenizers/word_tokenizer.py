@@ -1,10 +1,10 @@
 """Whole words as tokens: by their ids, and as a model reads them that gives features of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
 from regard.text.templates import RowBuilder, Template
 from regard.text.tokenizers.characters import CharacterVocabulary
-from regard.text.tokenizers.row_tokenizer import RowTokenizer
+from regard.text.tokenizers.row_tokenizer import RowTokenizer, Spelling
 from regard.text.vocabularies.lexicon import BEGIN, END, UNKNOWN, Lexicon, WholeWords
 from regard.text.vocabularies.subwords import Subwords
 from regard.text.words import Span, word_spans, words
@@ -65,16 +65,12 @@ class WordPieces:
         return cls(Subwords.load(folder / cls.FILE), pieces)
 
     @cached_property
-    def _spelling(self) -> Any:
+    def _spelling(self) -> Callable[[str], np.ndarray]:
         return lru_cache(SPELLINGS)(lambda word: self._padded(self.vocabulary.encode(word)))
 
     def _padded(self, ids: Sequence[int]) -> np.ndarray:
         read = np.asarray(ids[: self.longest], np.int32) + 1
         return np.pad(read, (0, self.longest - len(read)))
-
-
-Spelling = CharacterVocabulary | WordPieces
-"""How a model that gives features reads a word: by as many ids as any other."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +123,7 @@ class WordVocabulary(WholeWords):
     def encode(self, text: str) -> np.ndarray:
         return self.tokens(words(text))
 
-    def pieces(self, ids: Iterable[Any]) -> list[str]:
+    def pieces(self, ids: Iterable[int | np.ndarray]) -> list[str]:
         return [self.lexicon.words[int(np.ravel(one)[0])] for one in ids]
 
     def unknown(self, text: str) -> list[Span]:
@@ -186,7 +182,7 @@ class WordTokenizer(RowTokenizer):
         if not isinstance(lower, bool) or not all(isinstance(n, int | None) for n in counts):
             raise BadInput(f"{path}: lower is true or false, characters and pieces are numbers")
         spelling: Spelling | None = None
-        characters, pieces = counts
+        characters, pieces = cast(list[int | None], counts)
         if characters is not None:
             spelling = CharacterVocabulary(characters)
         elif pieces is not None:

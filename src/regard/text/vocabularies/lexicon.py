@@ -94,14 +94,14 @@ class WholeWords(ABC):
         """The tokens of the words of a text."""
 
     @abstractmethod
-    def pieces(self, ids: Iterable[Any]) -> list[str]:
+    def pieces(self, ids: Iterable[int | np.ndarray]) -> list[str]:
         """The word of each token."""
 
     def encode_all(self, texts: Iterable[str]) -> list[np.ndarray]:
         """Those of each text."""
         return [self.encode(text) for text in texts]
 
-    def decode(self, ids: Iterable[Any]) -> str:
+    def decode(self, ids: Iterable[int | np.ndarray]) -> str:
         """The words of a row; those around the sentence are left out."""
         return " ".join(word for word in self.pieces(ids) if word not in (BEGIN, END))
 

@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from regard.ground.errors import BadInput
 
@@ -14,6 +14,9 @@ MODEL_TYPE, UNIGRAM = 3, 1  # of the trainer
 CHARSMAP = 2  # of the normalizer
 NORMAL = 1  # the type of most pieces
 VARINT, LENGTH_DELIMITED, FIXED = 0, 2, {1: 8, 5: 4}  # wire types; of fixed ones, their bytes
+
+if TYPE_CHECKING:
+    from sentencepiece import SentencePieceProcessor
 
 
 class Piece(NamedTuple):
@@ -31,7 +34,7 @@ class UnigramModel(NamedTuple):
     charsmap: bytes
 
 
-def load_processor(model: bytes) -> Any:
+def load_processor(model: bytes) -> "SentencePieceProcessor":
     """The library, with a model."""
     try:
         from sentencepiece import SentencePieceProcessor

@@ -126,7 +126,7 @@ def learn_model(
     trainer: Callable[..., trainers.Trainer],
     vocab: int,
     special: Iterable[str],
-    **options: Any,
+    **options: object,
 ) -> dict[str, Any]:
     """The ``model`` of the tokenizer.json that the library learns."""
     settings = {"vocab_size": vocab, "special_tokens": [*special], "show_progress": False}
@@ -135,7 +135,7 @@ def learn_model(
 
 
 def learn_in_two_passes(
-    frame: _Frame, texts: Iterable[str], vocab: int, special: Iterable[str], **options: Any
+    frame: _Frame, texts: Iterable[str], vocab: int, special: Iterable[str], **options: object
 ) -> dict[str, int]:
     """WordPiece, first for the alphabet alone. The library numbers the letters inside words in
     random order unless they are reserved, and numbers decide between equally frequent pairs.

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
@@ -87,8 +87,8 @@ def check_sizes(given: Mapping[str, int], known: Mapping[str, int]) -> None:
             raise BadInput(f"{count} {name}, but the model knows {known.get(name, 0)}")
 
 
-def check_pieces(pieces: Any, path: Path, *, distinct: bool = True) -> None:
-    """Refuse a vocabulary whose pieces have no ids, equal ids, or ids far beyond their number.
+def check_pieces(pieces: object, path: Path, *, distinct: bool = True) -> dict[str, int]:
+    """Return a vocabulary; its pieces need ids that are distinct and not far beyond their number.
 
     Libraries allocate memory by the largest id, so this is checked first. Equal ids are allowed if
     they need not be ``distinct``.
@@ -99,3 +99,4 @@ def check_pieces(pieces: Any, path: Path, *, distinct: bool = True) -> None:
         raise BadInput(f"{path}: its vocabulary is not one of pieces and their ids")
     if distinct and len(set(pieces.values())) < len(pieces):
         raise BadInput(f"{path}: two pieces of its vocabulary have the same id")
+    return pieces

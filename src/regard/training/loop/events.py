@@ -1,7 +1,7 @@
 """The events of a training run: each has figures for the log and lines for people."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from regard.metrics.translation import MetricScore
 from regard.training.checkpoint import RunProgress
@@ -34,7 +34,7 @@ class Event:
     progress: RunProgress
 
     @property
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, str | float]:
         """What is logged: the type of event, the step, and numbers by name."""
         return {}
 
@@ -84,7 +84,7 @@ class ReportEvent(Event):
     counted: str = "tok"
 
     @property
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, str | float]:
         return {
             "event": "train",
             "step": self.progress.step,
@@ -115,7 +115,7 @@ class DevEvent(Event):
     best: bool
 
     @property
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, str | float]:
         step, seconds = self.progress.step, self.progress.seconds
         return {"event": "dev", "step": step, **self.verdict.figures, "seconds": seconds}
 

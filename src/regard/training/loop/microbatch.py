@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ class StepResult(NamedTuple):
 
     loss: Tensor
     nll: Tensor
-    state: Any = None
+    state: object = None
 
 
 class EagerStep:

@@ -6,13 +6,14 @@ streams gives the ``initial_state`` of a model and a number of streams: a tree o
 returns the next one beside the losses; it is carried without its gradient.
 """
 
-from typing import Any
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from regard.ground.errors import BadInput
 from regard.ground.pytree import map_tensors, tensors_in
+from regard.objectives.sum import Sum
 from regard.training import precision as precisions
 from regard.training.checkpoint import RunProgress
 from regard.training.loop.job import Job
@@ -29,9 +30,9 @@ class CarriedState:
         self.world, self.streams = job.world, job.sampler.streams
         world = job.world
         self.own = slice(world.rank, None, world.size) if self.streams else slice(None)
-        self.initial: Any = None
+        self.initial: object = None
         if self.streams:
-            objective: Any = job.objective
+            objective = cast(Sum, job.objective)
             initial = objective.initial_state(job.model, len(range(self.streams)[self.own]))
             self.initial = map_tensors(lambda x: x.detach().to(world.device), initial)
         self.tree = self.initial
@@ -40,7 +41,7 @@ class CarriedState:
         """As at the beginning of the streams."""
         self.tree = self.initial
 
-    def update(self, tree: Any) -> None:
+    def update(self, tree: object) -> None:
         """Take over the state after a batch."""
         self.tree = tree
 
@@ -121,7 +122,7 @@ class RunStore:
             advice = "other examples would be held out (data.dev.held_out); begin another run"
             raise BadInput(f"{where}: {change}: {advice}")
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """What must stay the same for a resumed run to be the same, bit for bit."""
         device = self.world.device
         return {

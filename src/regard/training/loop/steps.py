@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -23,7 +23,7 @@ class BatchSlice(NamedTuple):
     """A batch or rows of one, run forward and backward at once; ``number`` seeds its dropout."""
 
     number: int
-    examples: Sequence[Any]
+    examples: Sequence[tuple]
     begins: bool  # whether its streams start, so that carried state is reset
 
 
@@ -83,7 +83,7 @@ def share(world: World, batches: int, splits: int) -> list[tuple[int, int, slice
     ]
 
 
-def _weight(job: Job, examples: Sequence[Any], batches: Sequence[SampledBatch]) -> np.ndarray:
+def _weight(job: Job, examples: Sequence[tuple], batches: Sequence[SampledBatch]) -> np.ndarray:
     """The weight of examples; where there are none, zeros in the form of another's weight."""
     if examples:
         return np.array([job.objective.weight(example) for example in examples]).sum(axis=0)

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -84,7 +83,7 @@ class TrainableModel:
         few = {"capture_at": 2, "most_graphs": MOST_RECTANGLES} if self.job.in_rectangles else {}
         self.run_batch = GraphedStep(eager, self.model, **few) if self.captures else eager
 
-    def probe(self, precision: Precision, examples: Sequence[Any], state: Any) -> None:
+    def probe(self, precision: Precision, examples: Sequence[tuple], state: object) -> None:
         """A step without an update, on examples of its own: new shapes cost what they cost."""
         self.precision = precision
         self.model.train()
@@ -100,7 +99,7 @@ class TrainableModel:
         self.optimiser.unfreeze(number, epoch)
 
     def run_slice(
-        self, examples: Sequence[Any], scale: Scale | Tensor, state: Any, *, last: bool
+        self, examples: Sequence[tuple], scale: Scale | Tensor, state: object, *, last: bool
     ) -> StepResult:
         """Add the gradient of ``scale`` times the loss; processes share it after the ``last``."""
         batch = replace(self._collate(examples).to(self.world.device), state=state)
@@ -166,7 +165,7 @@ class TrainableModel:
     def _forward(self, batch: Batch) -> tuple[Tensor, ...]:
         return self.job.objective(self.wrapped, batch)
 
-    def _collate(self, examples: Sequence[Any]) -> Batch:
+    def _collate(self, examples: Sequence[tuple]) -> Batch:
         """Free shapes on a CPU; on CUDA one fixed shape, or rectangles of a few.
 
         Parts of streams are rectangles with any limits, and are not padded.

@@ -96,7 +96,7 @@ class Recipe(Config):
         """The recipe of one rung."""
         own = {"model": rung.model.model_dump(exclude_unset=True), "expect": rung.expect}
         tables = {name: getattr(rung, name) for name in ("batches", "optimiser", "train")}
-        content = {**merged(self.model_dump(exclude_unset=True), tables), **own}
+        content: dict[str, Any] = {**merged(self.model_dump(exclude_unset=True), tables), **own}
         content["data"].pop("links", None)
         del content["rung"]
         return type(self).model_validate(content)
@@ -125,7 +125,7 @@ def read(path: Path, settings: Settings = ()) -> Recipe:
     return make_recipe(read_tables(path), str(path), settings)
 
 
-def make_recipe(content: dict[str, Any], where: str, settings: Settings = ()) -> Recipe:
+def make_recipe(content: dict[str, object], where: str, settings: Settings = ()) -> Recipe:
     """The recipe that these tables describe, with settings laid over them."""
     overrides = parse_settings(settings)
     texts = [override.text for override in overrides]
@@ -167,7 +167,7 @@ def _faults(error: ValidationError, task: str) -> list[Fault]:
     return faults_of(error, recipe_class(task), others, lambda key: _unusable(key, task))
 
 
-def _all_faults(error: ValidationError, content: dict[str, Any], task: str) -> list[Fault]:
+def _all_faults(error: ValidationError, content: dict[str, object], task: str) -> list[Fault]:
     """Those of the keys, and those that show when unknown keys are left out."""
     faults, known = _faults(error, task), without_unknown(content, error)
     try:

@@ -3,11 +3,10 @@
 import re
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from functools import reduce
-from operator import getitem
-from typing import Any, cast
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from regard.ground.errors import BadInput, did_you_mean, shorten, shown
 
@@ -86,7 +85,7 @@ def refusal(where: str, faults: Sequence[Fault], settings: Sequence[str]) -> Bad
     return BadInput(messages[0] if messages[0].startswith(SETTING) else f"{where}: {messages[0]}")
 
 
-def check_removal(path: list[str], content: dict[str, Any], recipe: type[BaseModel]) -> None:
+def check_removal(path: list[str], content: dict[str, object], recipe: type[BaseModel]) -> None:
     """Refuse to remove a key that neither this recipe has nor any other of its task."""
     *tables, key = path
     name, keys, own = ".".join(path), _keys(tables, recipe), _own_keys(tables, content)
@@ -94,24 +93,27 @@ def check_removal(path: list[str], content: dict[str, Any], recipe: type[BaseMod
         raise BadInput(f"{SETTING}{name}=: unknown key {name!r}{did_you_mean(key, keys or own)}")
 
 
-def _own_keys(tables: list[str], content: Any) -> list[str]:
+def _own_keys(tables: list[str], content: object) -> list[str]:
     """The keys of a table that a recipe sets."""
     for table in tables:
         content = content.get(table) if isinstance(content, dict) else None
     return list(content) if isinstance(content, dict) else []
 
 
-def without_unknown(content: dict[str, Any], error: ValidationError) -> dict[str, Any]:
+def without_unknown(content: dict[str, object], error: ValidationError) -> dict[str, object]:
     """The content of a recipe without the keys that are unknown."""
     known = deepcopy(content)
     for fault in error.errors():
         if fault["type"] == "extra_forbidden":
             *tables, key = fault["loc"]
-            reduce(getitem, tables, cast(Any, known)).pop(key, None)
+            place: Any = known
+            for table in tables:
+                place = place[table]
+            place.pop(key, None)
     return known
 
 
-def _message(fault: Any, place: list[str], recipe: type[BaseModel]) -> str:
+def _message(fault: ErrorDetails, place: list[str], recipe: type[BaseModel]) -> str:
     name = ".".join(place)
     if fault["type"] == "extra_forbidden":
         return f"unknown key {name!r}{did_you_mean(place[-1], _keys(place[:-1], recipe))}"

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import BaseModel
 
@@ -11,7 +11,7 @@ from regard.training.recipe.errors import check_removal
 
 OF_RUNGS = ("batches", "optimiser", "train")  # tables that rungs of a ladder may change
 FACTS = "model.change."
-Settings = Sequence[str] | Mapping[str, Any]
+Settings = Sequence[str] | Mapping[str, object]
 
 
 class Override(NamedTuple):
@@ -21,7 +21,7 @@ class Override(NamedTuple):
     """
 
     name: str
-    value: Any
+    value: object
     text: str
 
     @property
@@ -49,7 +49,7 @@ def parse_settings(settings: Settings) -> list[Override]:
     return [_parse(setting) for setting in settings]
 
 
-def lay_over(content: dict[str, Any], override: Override, recipe: type[BaseModel]) -> None:
+def lay_over(content: dict[str, object], override: Override, recipe: type[BaseModel]) -> None:
     """Change the content of a recipe; of a ladder all rungs, whatever they say themselves.
 
     A table that is ``false`` is removed, and so is a key without a value, if recipes have it.
@@ -78,7 +78,7 @@ def _parse(setting: str) -> Override:
     return _checked(name.strip(), parsed, setting)
 
 
-def _checked(name: str, value: Any, text: str) -> Override:
+def _checked(name: str, value: object, text: str) -> Override:
     removes = (value is False or value is None) and name != "task"
     if "." not in name and not removes:
         advice = "write it as table.key=value, as in train.steps=100"
@@ -87,16 +87,17 @@ def _checked(name: str, value: Any, text: str) -> Override:
     return Override(name, value, text)
 
 
-def _put(content: dict[str, Any], override: Override) -> None:
+def _put(content: dict[str, object], override: Override) -> None:
     *tables, key = override.path
     if not tables:
         content.pop(key, None)
         return
     place = content
     for table in tables:
-        place = place.setdefault(table, {})
-        if not isinstance(place, dict):
+        inner = place.setdefault(table, {})
+        if not isinstance(inner, dict):
             raise BadInput(f"setting {override.text}: {table} is a value, not a table")
+        place = inner
     if override.value is None or (override.value is False and isinstance(place.get(key), dict)):
         place.pop(key, None)
     else:

@@ -1,7 +1,7 @@
 """The tables of recipes that the training loop reads, and the models of a ladder."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -135,11 +135,11 @@ class RungConfig(Config):
     """The name of the model in the table."""
     model: ModelConfig
     """Its architecture."""
-    batches: dict[str, Any] = Field(default_factory=dict)
+    batches: dict[str, object] = Field(default_factory=dict)
     """Keys that differ from the recipe's `[batches]`."""
-    optimiser: dict[str, Any] = Field(default_factory=dict)
+    optimiser: dict[str, object] = Field(default_factory=dict)
     """Keys that differ from the recipe's `[optimiser]`."""
-    train: dict[str, Any] = Field(default_factory=dict)
+    train: dict[str, object] = Field(default_factory=dict)
     """Keys that differ from the recipe's `[train]`."""
     expect: ExpectConfig | None = None
     """The score to expect of it."""

@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from regard.ground import cache
-from regard.ground.cache import cache_folder, is_private
+from regard.parts.cpp import build
+from regard.parts.cpp.build import cache_folder, is_private
 
 
 @pytest.fixture(autouse=True)
 def places(monkeypatch, tmp_path):
     """All usual places, in one folder: ``cache``, ``home`` and ``temporary``."""
-    cache._temporary.cache_clear()
+    build._temporary.cache_clear()
     for name in ("cache", "home", "temporary"):
         (tmp_path / name).mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     yield tmp_path
-    cache._temporary.cache_clear()
+    build._temporary.cache_clear()
 
 
 def homeless():
