@@ -18,12 +18,12 @@ from syntax import nodes
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 401,
-    "lines": 56_833,
-    "lines of code": 35_758,
+    "lines": 56_851,
+    "lines of code": 35_771,
     "files under 40 lines": 11,
     "basenames used twice": 29,
-    "Any": 628,
-    "cast(Any": 16,
+    "Any": 438,
+    "cast(Any": 15,
     "aliases of Any": 0,
     "type: ignore": 40,
     "circles of imports": 1,
@@ -32,11 +32,11 @@ BOUNDS = {
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
-    "GPT-2": (14, 2_883),
-    "BERT": (15, 3_308),
-    "ViT": (14, 3_171),
+    "GPT-2": (14, 2_884),
+    "BERT": (15, 3_318),
+    "ViT": (14, 3_181),
     "Bahdanau": (15, 3_250),
-    "XLNet": (14, 3_237),
+    "XLNet": (14, 3_238),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
 SLACK = 0.02

@@ -81,7 +81,7 @@ def _fit_heads(paper: Paper, size: str, facts: ModelFacts) -> Callable[[], Model
         needed = {
             key for key, field in objective.config.model_fields.items() if field.is_required()
         }
-        config = objective.config.model_construct(**dict.fromkeys(needed), **keys)
+        config = objective.config.model_construct(None, **dict.fromkeys(needed), **keys)
         heads += objective.from_config(config, 0.0).make_heads()
     if not heads and (trunk.pool or any(form.pool for form in paper.heads)):
         heads = [LabelHead(2)]

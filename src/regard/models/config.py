@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import permutations
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.models.facts import change, values_named
+from regard.models.facts import Facts, change, values_named
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.paper import Paper
 from regard.models.papers import paper, sized
@@ -23,10 +23,10 @@ EVERY_SECOND: Literal["every second"] = "every second"
 Optional = Annotated[str | None, AfterValidator(lambda name: name or None)]
 
 
-def _with_tuples(changes: dict[str, Any]) -> dict[str, Any]:
+def _with_tuples(changes: dict[str, object]) -> dict[str, object]:
     """Facts hold tuples, and TOML has lists: ELMo's filters."""
 
-    def frozen(value: Any) -> Any:
+    def frozen(value: object) -> object:
         return tuple(map(frozen, value)) if isinstance(value, list) else value
 
     return {name: frozen(value) for name, value in changes.items()}
@@ -56,7 +56,7 @@ class StartConfig(Config):
         return parts
 
     @classmethod
-    def given(cls, start: Any) -> Any:
+    def given(cls, start: object) -> object:
         """The folder of a whole model may stand alone; "scratch" is none."""
         if start in SCRATCH:
             return None
@@ -114,7 +114,7 @@ class ModelConfig(Config):
     vectors: Optional = None
     """A file of word vectors (GloVe, word2vec; text or binary) that words begin with; words that
     it does not have are drawn at random. Needs `text.kind = "words"`."""
-    change: Annotated[dict[str, Any], AfterValidator(_with_tuples)] = Field(default_factory=dict)
+    change: Annotated[dict[str, object], AfterValidator(_with_tuples)] = Field(default_factory=dict)
     """Facts that differ from the size: `depth = 3`, `"source.depth" = 6`."""
 
     @model_validator(mode="after")
@@ -153,7 +153,7 @@ class ModelConfig(Config):
         """The paper and its size."""
         return self.paper if self.size is None else f"{self.paper}:{self.size}"
 
-    def changed(self, facts: Any, names: Iterable[str]) -> Any:
+    def changed(self, facts: Facts, names: Iterable[str]) -> Facts:
         """The facts with those changes; a wrong one is named as in the recipe."""
         changes = {name: self.change[name] for name in names}
         try:
@@ -169,7 +169,7 @@ class ModelConfig(Config):
                 raise BadInput(f"model.change.{name} follows from {decided[fact]}")
 
 
-def _fault(facts: Any, changes: Mapping[str, Any]) -> str:
+def _fault(facts: object, changes: Mapping[str, object]) -> str:
     try:
         change(facts, **changes)
     except BadInput as error:

@@ -66,7 +66,7 @@ class EmbeddingModule(nn.Module):
         """How many ids have vectors."""
         return self.token.num_embeddings
 
-    def layout_of(self, tokens: Any, layout: Layout) -> Layout:
+    def layout_of(self, tokens: Tensor, layout: Layout) -> Layout:
         """The layout of its vectors: by default one for each token."""
         return layout
 
@@ -191,7 +191,7 @@ class AnyEmbedding:
         """How many vectors a row of so many tokens becomes: by default one for each."""
         return length
 
-    def build(self, width: int, dropout: float, eps: float = 1e-5) -> Any:
+    def build(self, width: int, dropout: float, eps: float = 1e-5) -> EmbeddingModule:
         """The embedding for a stack that reads vectors of that size."""
         raise NotImplementedError
 

@@ -5,14 +5,15 @@ from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from math import isfinite
 from types import MappingProxyType, UnionType
-from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from regard.ground.errors import BadInput, did_you_mean
 
+Facts = TypeVar("Facts")
 NAMED = "named"  # in the metadata of a field: values that ``change`` takes by name
 
 
-def at_least(least: int, name: str, value: Any) -> None:
+def at_least(least: int, name: str, value: object) -> None:
     """A number that may not be smaller."""
     if isinstance(value, int) and value < least:
         raise BadInput(f"{name} must be at least {least}, not {value}")
@@ -36,7 +37,7 @@ def one_of(known: Collection[str], name: str, value: str) -> None:
         raise BadInput(f"no {name} is called {value!r}{did_you_mean(value, list(known))}")
 
 
-def check_type(kind: type, name: str, value: Any) -> None:
+def check_type(kind: type, name: str, value: object) -> None:
     """A value of the type that the field of that class says."""
     expected = _hints(kind)[name]
     if not _fits(value, expected):
@@ -51,7 +52,7 @@ def _hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-def _fits(value: Any, expected: Any) -> bool:
+def _fits(value: object, expected: Any) -> bool:
     if get_origin(expected) in (Union, UnionType):
         return any(_fits(value, one) for one in get_args(expected))
     if get_origin(expected) is tuple:
@@ -62,7 +63,7 @@ def _fits(value: Any, expected: Any) -> bool:
     return isinstance(value, expected) or (isinstance(value, int) and expected is float)
 
 
-def change(facts: Any, **changes: Any) -> Any:
+def change(facts: Facts, **changes: object) -> Facts:
     """The same facts except for the named fields, wherever they stand.
 
     ``change(BASE, depth=2)`` changes every stack of an encoder-decoder; ``**{"source.depth": 12}``
@@ -70,9 +71,9 @@ def change(facts: Any, **changes: Any) -> Any:
     of that kind stays as it is. All changes are made at once, in any order; where two name one
     field, the later one wins.
     """
-    known, given, tables = dict(paths(facts)), dict[str, Any](), dict(_named_fields(facts))
+    known, given, tables = dict(paths(facts)), dict[str, object](), dict(_named_fields(facts))
 
-    def value_named(name: str, now: Any) -> Any:
+    def value_named(name: str, now: object) -> object:
         return _value_named(name, changes[name], now, tables)
 
     def replaces_parts(name: str) -> bool:
@@ -93,14 +94,14 @@ def change(facts: Any, **changes: Any) -> Any:
 
 
 def paths(
-    facts: Any, prefix: str = "", given: Mapping[str, Any] = MappingProxyType({})
-) -> list[tuple[str, Any]]:
+    facts: object, prefix: str = "", given: Mapping[str, object] = MappingProxyType({})
+) -> list[tuple[str, object]]:
     """Every field with its dotted path; values with fields of their own come after these.
 
     Named values in a tuple, such as heads, have their names in the path. Values in ``given`` stand
     in for those of the facts.
     """
-    listed: list[tuple[str, Any]] = []
+    listed: list[tuple[str, object]] = []
     for name, own in _children(facts):
         path = prefix + name
         value = given.get(path, own)
@@ -109,25 +110,29 @@ def paths(
     return listed
 
 
-def difference(one: Any, other: Any) -> dict[str, tuple[Any, Any]]:
+def difference(one: object, other: object) -> dict[str, tuple[object, object]]:
     """The fields in which two facts differ: path to (this, that); ``None`` where one has none."""
     here, there = _leaves(one), _leaves(other)
     pairs = {path: (here.get(path), there.get(path)) for path in {**here, **there}}
     return {path: both for path, both in pairs.items() if both[0] != both[1]}
 
 
-def values_named(facts: Any, name: str) -> list[Any]:
+def values_named(facts: object, name: str) -> list[Any]:
     """The values that a name means in ``change``; none where there is no such field."""
     known = dict(paths(facts))
     return [known[path] for path in _matches(known, name)]
 
 
-def _children(value: Any) -> list[tuple[str, Any]]:
+def _children(value: object) -> list[tuple[str, object]]:
     """The parts of a value by name: fields of a dataclass, named members of a tuple."""
     if isinstance(value, tuple):
-        return [(cast(Any, member).name, member) for member in value if is_dataclass(member)]
-    kind: Any = type(value)
+        return [(_name(member), member) for member in value if is_dataclass(member)]
+    kind: type = type(value)
     return [(name, getattr(value, name)) for name in _field_names(kind)]
+
+
+def _name(member: object) -> str:
+    return getattr(member, "name")  # noqa: B009
 
 
 @cache
@@ -135,11 +140,11 @@ def _field_names(kind: type) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
-def _leaves(facts: Any) -> dict[str, Any]:
+def _leaves(facts: object) -> dict[str, object]:
     return {path: value for path, value in paths(facts) if not _children(value)}
 
 
-def _matches(known: Mapping[str, Any], name: str) -> list[str]:
+def _matches(known: Mapping[str, object], name: str) -> list[str]:
     """The paths that a name means: all that end in it, else those it abbreviates."""
     ending = [path for path in known if path == name or path.endswith("." + name)]
     return ending or [path for path in known if "." in name and _abbreviates(name, path)]
@@ -151,7 +156,7 @@ def _abbreviates(name: str, path: str) -> bool:
     return steps[-1] == named[-1] and steps[: len(named) - 1] == named[:-1]
 
 
-def _named_fields(facts: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _named_fields(facts: object) -> Iterator[tuple[str, Mapping[str, object]]]:
     """The fields with ``NAMED`` values anywhere in the facts."""
     for member in fields(facts) if is_dataclass(facts) else ():
         if NAMED in member.metadata:
@@ -160,17 +165,19 @@ def _named_fields(facts: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield from _named_fields(child)
 
 
-def _value_named(name: str, value: Any, now: Any, tables: Mapping[str, Mapping[str, Any]]) -> Any:
+def _value_named(
+    name: str, value: object, now: object, tables: Mapping[str, Mapping[str, object]]
+) -> object:
     """The value that a name stands for in such a field; any other value as it is."""
     field = name.rpartition(".")[2]
     if field not in tables or value is None or is_dataclass(value):
         return value
     one_of(tables[field], field, str(value))
-    new = tables[field][value]
+    new = tables[field][str(value)]
     return now if type(now) is type(new) else new
 
 
-def _rebuild(facts: Any, given: Mapping[str, Any], prefix: str = "") -> Any:
+def _rebuild(facts: Facts, given: Mapping[str, object], prefix: str = "") -> Facts:
     """The facts with these values, by their paths; every part is made once, inner ones first."""
     changed = {}
     for name, before in _children(facts):
@@ -184,12 +191,14 @@ def _rebuild(facts: Any, given: Mapping[str, Any], prefix: str = "") -> Any:
             changed[name] = value
     if not changed:
         return facts
-    if isinstance(facts, tuple):
-        return tuple(changed.get(member.name, member) for member in facts)
-    return replace(facts, **changed)
+    whole: Any = facts
+    if not isinstance(facts, tuple):
+        return replace(whole, **changed)
+    members: Any = tuple(changed.get(_name(member), member) for member in facts)
+    return members
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: object) -> object:
     """Facts as plain JSON."""
     if isinstance(value, tuple):
         return [to_json(member) for member in value]
@@ -201,7 +210,7 @@ def to_json(value: Any) -> Any:
     return value
 
 
-def from_json(data: Any, kinds: Mapping[str, type], where: str) -> Any:
+def from_json(data: object, kinds: Mapping[str, type], where: str) -> Any:
     """The facts that ``to_json`` wrote, of classes by name; errors name ``where``."""
     if not isinstance(data, dict):
         raise BadInput(f"{where}: {data!r} is not a set of facts")
@@ -218,7 +227,7 @@ def from_json(data: Any, kinds: Mapping[str, type], where: str) -> Any:
         raise BadInput(f"{where}: {error}") from None
 
 
-def _value(data: Any, kinds: Mapping[str, type], where: str) -> Any:
+def _value(data: object, kinds: Mapping[str, type], where: str) -> object:
     if isinstance(data, list):
         return tuple(_value(member, kinds, where) for member in data)
     return from_json(data, kinds, where) if isinstance(data, dict) else data

@@ -138,7 +138,7 @@ class FeaturedTrunk(nn.Module):
         return self.inner.attends
 
     def forward(
-        self, tokens_TC: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE, **more: Any
+        self, tokens_TC: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE, **more: object
     ) -> EncoderOutput:
         """A state for every word; ``more`` is what only a trunk of that kind is given."""
         layers = self.frozen(tokens_TC[:, 1:], layout)

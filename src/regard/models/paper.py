@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain
-from typing import Any
 
 from torch import nn
 
@@ -37,8 +36,10 @@ class Paper:
     sizes: Mapping[str, ModelFacts]
     published: Mapping[str, int] = field(default_factory=dict)
     tokenizer: str = "plain"
-    pretraining: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    pretraining_by_size: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    pretraining: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    pretraining_by_size: Mapping[str, Mapping[str, Mapping[str, object]]] = field(
+        default_factory=dict
+    )
     heads: tuple[PaperHead, ...] = ()
     formats: Mapping[str, HFFormat] = field(default_factory=dict)
     report: str = ""
@@ -59,12 +60,12 @@ class Paper:
         """Where to find the paper."""
         return f"arXiv:{self.arxiv}" if self.arxiv else self.report
 
-    def pretraining_of(self, size: str) -> dict[str, dict[str, Any]]:
+    def pretraining_of(self, size: str) -> dict[str, dict[str, object]]:
         """The objectives of a size, each with the keys of its table in recipes."""
         own = self.pretraining_by_size.get(size, {})
         return {name: {**keys, **own.get(name, {})} for name, keys in self.pretraining.items()}
 
-    def training_of(self, size: str) -> dict[str, Any]:
+    def training_of(self, size: str) -> dict[str, object]:
         """Facts of a size that its model does not hold: the tokenizer and the objectives."""
         options = {
             f"{name}.{key}": value

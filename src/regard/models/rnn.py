@@ -39,7 +39,7 @@ class RNNEncoderModule(nn.Module):
 
     def __init__(self, facts: "RNNEncoderFacts", embed: AnyEmbedding):
         super().__init__()
-        self.embed: Any = embed.build(facts.input_width, facts.dropout)
+        self.embed = embed.build(facts.input_width, facts.dropout)
         self.layers = facts.build_layers(facts.embedding, facts.direction, embed.joined)
 
     @property
@@ -136,7 +136,7 @@ class CausalRNNModule(StatefulDecoder):
 
     def __init__(self, facts: "CausalRNNFacts", embed: AnyEmbedding):
         super().__init__()
-        self.embed: Any = embed.build(facts.input_width, 0.0)
+        self.embed = embed.build(facts.input_width, 0.0)
         layers = [
             RNNLayer(facts.cell, *sizes, weight_drop=facts.weight_drop)
             for sizes in pairwise(facts.state_widths)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -89,7 +89,7 @@ class RNNDecoderModule(StatefulDecoder):
             maxout = Maxout(width + facts.embedding + read, facts.maxout)
         self.attends_before = facts.attends_before
         self.input_feeding = attention is not None and attention.input_feeding
-        self.embed: Any = embed.build(facts.input_width, facts.dropout)
+        self.embed = embed.build(facts.input_width, facts.dropout)
         layers = (facts.cell, width, facts.depth)
         self.bridge = Bridge(facts.bridge, states, *layers, summarises=facts.summary)
         self.layers = facts.build_layers(facts.embedding + facts.carried + context)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from regard.ground.errors import BadInput, did_you_mean
 from regard.ground.files import is_there
 from regard.models.config import EVERY_SECOND, ModelConfig, StartConfig
+from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import change, difference
 from regard.models.folders import folder as folders
 from regard.models.folders.hub import fetch, is_hub_id
@@ -93,9 +94,9 @@ def _as_paper(start: LoadedModel, of: Paper, name: str) -> LoadedModel:
     its heads, may be left out. Rates of dropout that the start does not set are the paper's. A pool
     that reads other tokens than the first is kept.
     """
-    ours, theirs = sized(of.key), sized(start.paper.key)
+    ours, theirs = (cast(TrunkWithHeads, sized(key)) for key in (of.key, start.paper.key))
     unlike = difference(ours.encoder.stack, theirs.encoder.stack)
-    facts: Any = start.facts
+    facts = cast(TrunkWithHeads, start.facts)
     if not (
         of.after == start.paper.name
         and of.tokenizer == start.paper.tokenizer
@@ -122,7 +123,7 @@ def kept_pool(facts: TrunkWithHeads) -> AnyPool | None:
 
 
 def _rebuilt(
-    model: LoadedModel, of: Paper, facts: Any, layers: Sequence[int] | None = None
+    model: LoadedModel, of: Paper, facts: ModelFacts, layers: Sequence[int] | None = None
 ) -> LoadedModel:
     """A model of these facts with the weights of another, and of its layers those listed."""
 

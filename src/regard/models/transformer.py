@@ -177,7 +177,7 @@ class TransformerModule(nn.Module):
     def __init__(self, stack: Stack, embed: AnyEmbedding, source: AnyStack | None):
         super().__init__()
         source_width = None if source is None else source.output_width
-        self.embed: Any = embed.build(stack.input_width, stack.dropout, stack.eps)
+        self.embed = embed.build(stack.input_width, stack.dropout, stack.eps)
         self.blocks = nn.ModuleList(
             stack.build_block(embed.position, source_width, rate) for rate in stack.drop_paths
         )

@@ -119,7 +119,7 @@ class TrunkWithHeadsModule(nn.Module):
         ``only_read``, a trunk over images may leave out states that neither pool nor heads read.
         """
         predicted = [positions[name] for name in self.queries if name in positions]
-        more: dict[str, Any] = {"predicted_N": predicted[0]} if predicted else {}
+        more: dict[str, object] = {"predicted_N": predicted[0]} if predicted else {}
         more |= {} if state is None else {"state": state}
         more |= {"first": self.first} if only_read and not tape.live else {}
         encoded = self.encode(inputs, tape=tape, **more)
@@ -144,7 +144,7 @@ class TrunkWithHeadsModule(nn.Module):
         )
 
     def encode(
-        self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE, **more: Any
+        self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE, **more: object
     ) -> EncoderOutput:
         """A state for every token; ``more`` is what only a trunk of that kind is given."""
         tape, given = tape.under("trunk"), (inputs.tokens_T, inputs.layout)

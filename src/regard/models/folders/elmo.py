@@ -44,13 +44,13 @@ class CharacterCount(ConfigRow):
 
     key: str = "char_cnn.n_characters"
 
-    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+    def read(self, config: Config, tensors: Names) -> dict[str, object]:
         known = len(CharacterVocabulary())
         if (count := config.get(self.key)) not in (known, known + 1):
             raise BadInput(f"{self.key} is {count!r}, not {known} or {known + 1}")
         return {"vocab": known}
 
-    def write(self, facts: Any) -> dict[str, Any]:
+    def write(self, facts: object) -> dict[str, object]:
         return {self.key: values_named(facts, "vocab")[0] + 1}
 
 
@@ -102,7 +102,7 @@ def read(folder: Path, device: torch.device | str) -> LoadedModel:
     tensors, _ = mapped.read(read_hdf5(weights, names), expected, str(weights))
     module = build_facts(facts, device, where)
     load_weights(module, tensors, str(weights))
-    tokenizer = CharacterTokenizer(CharacterVocabulary(facts.trunk.embed.longest))
+    tokenizer = CharacterTokenizer(CharacterVocabulary(facts.trunk.embed.characters_per_word))
     return LoadedModel(elmo.PAPER, facts, module.eval(), tokenizer)
 
 
@@ -110,7 +110,7 @@ def write(folder: Path, model: LoadedModel) -> None:
     """Write options.json and weights.hdf5; what these cannot express is refused beforehand."""
     if model.paper is not elmo.PAPER:
         raise BadInput(f"{model.paper.name}: the format of ELMo is for ELMo alone")
-    facts: Any = model.facts
+    facts = cast(TrunkWithHeads, model.facts)
     trunk = facts.with_heads()
     config = write_config(CONFIG_MAP, trunk)
     refuse_loss("ELMo", trunk, lambda: read_facts(CONFIG_MAP, DEFAULTS, config, ()))
@@ -146,10 +146,11 @@ def weight_map(facts: TrunkWithHeads) -> WeightMap:
     )
 
 
-def _check_layers(facts: Any, weights: Path, where: str) -> None:
+def _check_layers(facts: TrunkWithHeads, weights: Path, where: str) -> None:
     """Refuse more layers than the file has groups: building them could be endless."""
     check_depth(facts, TENSORS_PER_LAYER * count_members(weights, CELLS), where)
-    highways, groups = facts.trunk.embed.highways, count_members(weights, "")
+    words, groups = cast(Characters, facts.trunk.embed), count_members(weights, "")
+    highways = words.highways
     if highways > groups:
         raise BadInput(f"{where}: {highways} highway layers are said to be in {groups} groups")
 
@@ -173,9 +174,9 @@ def _only(folder: Path, ending: str) -> Path:
     return paths[0]
 
 
-def _flat(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flat(options: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     """Nested tables as one, with dotted keys; lists as tuples."""
-    flat: dict[str, Any] = {}
+    flat: dict[str, object] = {}
     for key, value in options.items():
         if isinstance(value, dict):
             flat |= _flat(value, f"{prefix}{key}.")
@@ -184,11 +185,11 @@ def _flat(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _tuples(value: Any) -> Any:
+def _tuples(value: object) -> object:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
-def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+def _nested(flat: Mapping[str, object]) -> dict[str, object]:
     nested: dict[str, Any] = {}
     for key, value in flat.items():
         *tables, last = key.split(".")

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from regard.ground.errors import BadInput
-from regard.ground.files import read_bytes, read_json, write_files, write_json
+from regard.ground.files import JSON, read_bytes, read_json, write_files, write_json
 from regard.models.folders import sentence_transformers
 from regard.models.folders.loaded_model import (
     CONFIG,
@@ -44,7 +44,7 @@ GENERATION_KEYS = (
 
 
 def read(
-    folder: Path, config: dict[str, Any], device: torch.device | str, keep_unknown: bool = False
+    folder: Path, config: dict[str, JSON], device: torch.device | str, keep_unknown: bool = False
 ) -> LoadedModel:
     """The model in a folder that says ``config``; how it generates is noted as "generation",
     how it gives one vector for a text as "embedding".
@@ -87,7 +87,7 @@ def write(folder: Path, model: LoadedModel) -> None:
     write_json(folder / CONFIG, {**extras.config, **config, **({NOTES: notes} if notes else {})})
 
 
-def _read_notes(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
+def _read_notes(folder: Path, config: dict[str, JSON]) -> dict[str, Any]:
     """What a folder says of its use."""
     generation = {name: config[name] for name in GENERATION_KEYS if config.get(name) is not None}
     if (folder / GENERATION).exists():
@@ -95,7 +95,7 @@ def _read_notes(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
         generation = {name: value for name, value in settings.items() if value is not None}
     embedding = sentence_transformers.embedding_of(folder)
     content = {"generation": generation, "embedding": embedding}
-    notes = {name: value for name, value in content.items() if value}
+    notes: dict[str, Any] = {name: value for name, value in content.items() if value}
     if isinstance(ours := config.get(NOTES), dict):
         notes |= {name: ours[name] for name in NOTED if name in ours}
     return notes

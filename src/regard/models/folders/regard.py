@@ -19,6 +19,7 @@ from regard.models.folders.loaded_model import (
     check_depth,
     check_tokenizer,
 )
+from regard.models.formats.config_map import Config
 from regard.models.formats.hf_format import HFExtras
 from regard.models.paper import Paper
 from regard.models.papers import KINDS
@@ -54,7 +55,7 @@ def write(folder: Path, model: LoadedModel) -> None:
     write_json(folder / CONFIG, config)
 
 
-def read(folder: Path, config: dict[str, Any], device: torch.device | str) -> LoadedModel:
+def read(folder: Path, config: Config, device: torch.device | str) -> LoadedModel:
     """The model in a folder with that config.json."""
     where, notes = str(folder / CONFIG), config.get("notes", {})
     if (format := config.get("regard")) != FORMAT:
@@ -77,7 +78,7 @@ def read(folder: Path, config: dict[str, Any], device: torch.device | str) -> Lo
 
 
 def _read_tokenizer(
-    folder: Path, config: dict[str, Any], paper: Paper, extras: HFExtras | None
+    folder: Path, config: Config, paper: Paper, extras: HFExtras | None
 ) -> Tokenizer | None:
     if (name := config.get("tokenizer")) is None:
         return None
@@ -90,7 +91,7 @@ def _read_tokenizer(
     return kind.load(folder) if exists else None
 
 
-def _write_extras(folder: Path, extras: HFExtras) -> dict[str, Any]:
+def _write_extras(folder: Path, extras: HFExtras) -> dict[str, object]:
     write_files(folder, extras.files)
     weights = extras.weights
     if weights.kept:
@@ -98,7 +99,7 @@ def _write_extras(folder: Path, extras: HFExtras) -> dict[str, Any]:
     return {"config": extras.config, "bare": weights.bare, "tied": weights.tied, "old": weights.old}
 
 
-def _read_extras(folder: Path, content: Any, tensors: dict[str, Tensor]) -> HFExtras:
+def _read_extras(folder: Path, content: Config, tensors: dict[str, Tensor]) -> HFExtras:
     try:
         config, bare, tied = dict(content["config"]), content["bare"], tuple(content["tied"])
     except (TypeError, KeyError, ValueError):

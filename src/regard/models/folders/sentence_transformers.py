@@ -1,8 +1,8 @@
 """The files of sentence-transformers: how the states of a text become one vector."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
@@ -33,11 +33,11 @@ def files_of(folder: Path) -> dict[str, bytes]:
     }
 
 
-def embedding_of(folder: Path) -> dict[str, Any] | None:
+def embedding_of(folder: Path) -> dict[str, object] | None:
     """``pool``, ``normalise``, ``longest`` and ``lower``; or what ``hinders`` such vectors."""
     if not (folder / MODULES).exists():
         return None
-    embedding: dict[str, Any] = {"pool": None, "normalise": False}
+    embedding: dict[str, object] = {"pool": None, "normalise": False}
     for kind, place in _modules(folder):
         match kind:
             case "Transformer" if not place:
@@ -76,7 +76,7 @@ def _modules(folder: Path) -> list[tuple[str, str]]:
     return modules
 
 
-def _pool(config: dict[str, Any]) -> str | None:
+def _pool(config: Mapping[str, object]) -> str | None:
     """The one way of pooling, if it is one that is known."""
     modes = [mode for mode, on in config.items() if mode.startswith("pooling_mode_") and on]
     return POOLS.get(modes[0]) if len(modes) == 1 else None

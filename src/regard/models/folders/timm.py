@@ -5,10 +5,10 @@ with a distillation token.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -35,7 +35,7 @@ from regard.models.formats.config_map import (
     write_config,
 )
 from regard.models.heads import LabelHead
-from regard.models.papers import paper
+from regard.models.papers import paper, vit
 from regard.models.papers.deit import DistilledLabelHead
 from regard.models.papers.vit import (
     DISTILLED_HEAD,
@@ -46,7 +46,9 @@ from regard.models.papers.vit import (
     Sides,
     embedding_rules,
 )
+from regard.models.patches import Patches
 from regard.models.pools import FirstToken, FirstTokens, MeanPool
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.text.labels import LabelSet, labels_from_config
 from regard.weights import Extras, WeightMap
 from regard.weights.files import load_weights, read_folder, weights_of, write_tensors
@@ -59,7 +61,7 @@ ARCHITECTURE = re.compile(
 # there is a distillation token and, of CLIP's image towers, the norm before the blocks.
 DISTILLED = "distilled"
 PLAIN_NAME, DISTILLED_NAME = "vit_base_patch16_{}224", "deit_base_distilled_patch16_224"
-CLIP: dict[str, Any] = {"normed": True, "eps": 1e-5}
+CLIP: dict[str, object] = {"normed": True, "eps": 1e-5}
 VARIANTS = {"": {}, "clip_": CLIP, "clip_quickgelu_": {**CLIP, "activation": "gelu-sigmoid"}}
 FILTERS = {name: code for code, name in RESAMPLING.items()}
 POOLS = {"token": FirstToken(dense=False), "avg": MeanPool()}
@@ -72,15 +74,15 @@ class MlpRatio(ConfigRow):
 
     key: str = "mlp_ratio"
 
-    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+    def read(self, config: Config, tensors: Names) -> dict[str, object]:
         ratio, width = config.get(self.key, 4.0), config.get("embed_dim")
         if not isinstance(ratio, int | float) or not isinstance(width, int):
             raise BadInput(f"{self.key} is {shown(ratio)}, and embed_dim {shown(width)}")
         return {"inner": int(width * ratio)}
 
-    def write(self, facts: Any) -> dict[str, Any]:
-        stack = facts.trunk.stack
-        return {self.key: stack.inner / stack.width}
+    def write(self, facts: object) -> dict[str, object]:
+        (inner,), (width,) = values_named(facts, "inner"), values_named(facts, "width")
+        return {self.key: inner / width}
 
 
 @dataclass(frozen=True)
@@ -89,14 +91,14 @@ class ClassToken(ConfigRow):
 
     key: str = "class_token"
 
-    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+    def read(self, config: Config, tensors: Names) -> dict[str, object]:
         distilled, first = config.get(DISTILLED, False), bool(config.get(self.key, True))
         if distilled and not first:
             raise BadInput(f"{self.key} is false, and a distilled model has such a token")
         return {"prefix_tokens": first + distilled}
 
-    def write(self, facts: Any) -> dict[str, Any]:
-        embed = facts.trunk.embed
+    def write(self, facts: object) -> dict[str, object]:
+        (embed,) = values_named(facts, "embed")
         return {self.key: bool(embed.prefix_tokens), DISTILLED: embed.has_distillation_token}
 
 
@@ -109,7 +111,7 @@ class GlobalPool(ConfigRow):
 
     key: str = "global_pool"
 
-    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+    def read(self, config: Config, tensors: Names) -> dict[str, object]:
         name = config.get(self.key, "token")
         if name not in POOLS:
             raise BadInput(f"{self.key} is {shown(name)}, not {' or '.join(POOLS)}")
@@ -120,8 +122,9 @@ class GlobalPool(ConfigRow):
             raise BadInput(f"{self.key} is 'avg' with a class token, or a norm after it (fc_norm)")
         return {"pool": FirstTokens(2) if config.get(DISTILLED) else POOLS[name]}
 
-    def write(self, facts: Any) -> dict[str, Any]:
-        name = next((name for name, pool in POOLS.items() if pool == facts.pool), "token")
+    def write(self, facts: object) -> dict[str, object]:
+        (own,) = values_named(facts, "pool")
+        name = next((name for name, pool in POOLS.items() if pool == own), "token")
         return {self.key: name, **({"fc_norm": False} if name == "avg" else {})}
 
 
@@ -131,12 +134,12 @@ class ClassCount(ConfigRow):
 
     key: str = "num_classes"
 
-    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+    def read(self, config: Config, tensors: Names) -> dict[str, object]:
         count = config.get(self.key, 1_000)
         head = DistilledLabelHead if config.get(DISTILLED) else LabelHead
         return {"output_heads": (head(count),) if count else ()}
 
-    def write(self, facts: Any) -> dict[str, Any]:
+    def write(self, facts: object) -> dict[str, object]:
         return {self.key: sum(values_named(facts, "outputs"))}
 
 
@@ -163,22 +166,22 @@ def is_timm(config: Config) -> bool:
     return "architecture" in config
 
 
-def weights(facts: Any) -> WeightMap:
+def weights(facts: TrunkWithHeads) -> WeightMap:
     """The names of tensors ↔ ours."""
     distilled = facts.trunk.embed.has_distillation_token
     names, head = (DISTILLED_NAMES, DISTILLED_HEAD) if distilled else (TIMM_NAMES, TIMM_HEAD)
     return WeightMap((*embedding_rules(facts, names), *TIMM_LAYERS, head))
 
 
-def read(folder: Path, config: dict[str, Any], device: torch.device | str) -> LoadedModel:
+def read(folder: Path, config: Config, device: torch.device | str) -> LoadedModel:
     """The model in a folder that says ``config``."""
     where = str(folder / CONFIG)
     about = config.get("pretrained_cfg") or config  # which holds all of it in old folders
     try:
         variant, arguments = _arguments(config)
-        base = change(paper("vit").sizes["base"], **VARIANTS[variant])
+        base = change(vit.BASE, **VARIANTS[variant])
         facts = read_facts(ARGUMENTS, base, arguments, ())
-        processor = _processor(about, facts.trunk.embed)
+        processor = _processor(about, cast(Patches, facts.trunk.embed))
         labels = _labels(about, facts)
     except (BadInput, TypeError, ValueError, AttributeError) as error:
         raise BadInput(f"{where}: {error}") from None
@@ -197,14 +200,14 @@ def write(folder: Path, model: LoadedModel) -> None:
     """Write a folder that ``timm`` reads ("local-dir:"); what it cannot express is refused."""
     if model.paper.key not in ("vit", "deit"):
         raise BadInput(f"{model.paper.name}: timm has no format for such models")
-    facts: Any = model.facts
+    facts = cast(TrunkWithHeads, model.facts)
     arguments, variant = write_config(ARGUMENTS, facts), _variant(facts)
     usual = change(_untold(facts), **VARIANTS[variant])
     refuse_loss("timm", facts, lambda: read_facts(ARGUMENTS, usual, arguments, ()))
     distilled = arguments.pop(DISTILLED)
     top = {"num_classes": arguments.pop("num_classes"), "global_pool": arguments["global_pool"]}
-    embed = facts.trunk.embed
-    about: dict[str, Any] = {"input_size": [embed.channels, *embed.image]}
+    embed = cast(Patches, facts.trunk.embed)
+    about: dict[str, object] = {"input_size": [embed.channels, *embed.image]}
     about |= {"num_classes": top["num_classes"], "first_conv": "patch_embed.proj"}
     classifier = ["head", "head_dist"] if distilled else "head"
     about |= {"classifier": classifier, **_reading(model.tokenizer)}
@@ -217,7 +220,7 @@ def write(folder: Path, model: LoadedModel) -> None:
     write_json(folder / CONFIG, {**config, "model_args": arguments, "pretrained_cfg": about})
 
 
-def _variant(facts: Any) -> str:
+def _variant(facts: TrunkWithHeads) -> str:
     """The variant of an architecture that has these facts; of one that none has, the plain one."""
     if facts.trunk.embed.has_distillation_token:
         return ""
@@ -225,7 +228,7 @@ def _variant(facts: Any) -> str:
     return next((name for name in reversed(known) if known[name]), "")
 
 
-def _arguments(config: Config) -> tuple[str, dict[str, Any]]:
+def _arguments(config: Config) -> tuple[str, dict[str, object]]:
     """The variant of an architecture, and its arguments: what a config.json changes counts."""
     name = config["architecture"]
     if (match := ARCHITECTURE.fullmatch(str(name))) is None:
@@ -242,15 +245,15 @@ def _arguments(config: Config) -> tuple[str, dict[str, Any]]:
     return variant or "", {**own, **given}
 
 
-def _untold(facts: Any) -> Any:
+def _untold(facts: TrunkWithHeads) -> TrunkWithHeads:
     """The defaults of a folder, with what concerns training only as it is."""
     stack = facts.trunk.stack
     rates = {name: getattr(stack, name) for name in ("attention_dropout", "inner_dropout")}
     rates |= {"init_std": facts.init_std, "stack.dropout": stack.dropout}
-    return change(paper("vit").sizes["base"], **rates)
+    return change(vit.BASE, **rates)
 
 
-def _processor(about: Mapping[str, Any], embed: Any) -> ImageProcessor | None:
+def _processor(about: Config, embed: Patches) -> ImageProcessor | None:
     """How ``timm`` reads images for evaluation: resized, and the middle of them.
 
     What a folder leaves out is as in ``timm.data.resolve_data_config``. That of a grey model often
@@ -287,7 +290,7 @@ def _by_channel(numbers: Sequence[float], channels: int) -> tuple[float, ...] | 
     return (*numbers,) if channels == len(numbers) else None
 
 
-def _reading(processor: Any) -> dict[str, Any]:
+def _reading(processor: Any) -> dict[str, object]:
     """The same as ``timm`` says it."""
     if processor is None:
         return {}
@@ -315,7 +318,7 @@ def _crop_share(processor: ImageProcessor) -> float:
     raise BadInput("the timm format cannot express how these images are resized")
 
 
-def _labels(about: Mapping[str, Any], facts: Any) -> LabelSet | None:
+def _labels(about: Config, facts: TrunkWithHeads) -> LabelSet | None:
     count, names = facts.sizes["labels"], about.get("label_names")
     if not count:
         return None

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from regard.ground.errors import BadInput
 from regard.models.facts import values_named
@@ -61,7 +60,7 @@ class Architectures(ConfigRow):
     pooler: str = "pooler."
     key: str = field(default="architectures", init=False)
 
-    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+    def read(self, config: Config, tensors: Names) -> dict[str, object]:
         named, pooled = self._named(config), begins(tensors, self.pooler)
         chosen: dict[str, HFHead] = {}
         for entry in sorted(self._entries, key=named.__contains__, reverse=True):
@@ -76,8 +75,8 @@ class Architectures(ConfigRow):
         pool = FirstToken() if pooled else next((one.pool for one in entries if one.pool), None)
         return {"pool": pool, "output_heads": tuple(heads)}
 
-    def write(self, facts: Any) -> dict[str, Any]:
-        config, heads = dict[str, Any](), _heads_of(facts)
+    def write(self, facts: object) -> dict[str, object]:
+        config, heads = dict[str, object](), _heads_of(facts)
         for entry in self._entries:
             if entry.is_of(heads):
                 config |= write_config(entry.config_map, heads[entry.head.name])
@@ -88,7 +87,7 @@ class Architectures(ConfigRow):
         ]
         return {**config, self.key: fitting[-1:]}
 
-    def tensors(self, facts: Any) -> tuple[str, ...]:
+    def tensors(self, facts: object) -> tuple[str, ...]:
         entries = (entry for entry in self._entries if entry.is_of(_heads_of(facts)))
         pooler = (self.pooler,) if FirstToken() in values_named(facts, "pool") else ()
         return (*pooler, *(entry.tensors for entry in entries))
@@ -118,5 +117,5 @@ class Architectures(ConfigRow):
         return unique
 
 
-def _heads_of(facts: Any) -> dict[str, AnyHead]:
+def _heads_of(facts: object) -> dict[str, AnyHead]:
     return {head.name: head for heads in values_named(facts, "output_heads") for head in heads}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from regard.ground.errors import BadInput
-from regard.models.facts import change, difference, paths, values_named
+from regard.models.facts import Facts, change, difference, paths, values_named
 from regard.text.labels import labels_from_config
 
 Config = Mapping[str, Any]  # the content of a config.json
@@ -37,15 +37,15 @@ class ConfigRow:
 
     key: str
 
-    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+    def read(self, config: Config, tensors: Names) -> dict[str, object]:
         """The facts that a config.json sets, as arguments of ``change``."""
         return {}
 
-    def write(self, facts: Any) -> dict[str, Any]:
+    def write(self, facts: object) -> dict[str, object]:
         """The keys and values of config.json for these facts."""
         return {}
 
-    def tensors(self, facts: Any) -> tuple[str, ...]:
+    def tensors(self, facts: object) -> tuple[str, ...]:
         """Prefixes of the tensors from which ``read`` infers these facts."""
         return ()
 
@@ -67,7 +67,7 @@ class Key(ConfigRow):
     values: Mapping[str, str] = field(default_factory=dict)
     fallback: str = ""
 
-    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+    def read(self, config: Config, tensors: Names) -> dict[str, object]:
         key = self.fallback if self.fallback and config.get(self.key) is None else self.key
         if key not in config:
             return {}
@@ -78,7 +78,7 @@ class Key(ConfigRow):
             value = self.values[value]
         return {self.fact: value}
 
-    def write(self, facts: Any) -> dict[str, Any]:
+    def write(self, facts: object) -> dict[str, object]:
         values = values_named(facts, self.fact)[:1]
         if self.values:
             values = [theirs for theirs, ours in self.values.items() if ours in values]
@@ -96,13 +96,13 @@ class OverridingKey(ConfigRow):
     fact: str
     other_key: str
     other_fact: str
-    default: Any
+    default: object
 
-    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+    def read(self, config: Config, tensors: Names) -> dict[str, object]:
         value, other = (config.get(key, self.default) for key in (self.key, self.other_key))
         return {self.fact: None if value == other else value}
 
-    def write(self, facts: Any) -> dict[str, Any]:
+    def write(self, facts: object) -> dict[str, object]:
         given = [*values_named(facts, self.fact), *values_named(facts, self.other_fact)]
         return {self.key: next(value for value in given if value is not None)}
 
@@ -112,9 +112,9 @@ class Constant(ConfigRow):
     """A key of which only one value is supported; any other is refused."""
 
     key: str
-    value: Any
+    value: object
 
-    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+    def read(self, config: Config, tensors: Names) -> dict[str, object]:
         if (value := config.get(self.key, self.value)) != self.value:
             raise BadInput(f"{self.key} is {value!r}, and only {self.value!r} is supported")
         return {}
@@ -125,9 +125,9 @@ class UnreadKey(ConfigRow):
     """A key that is written for ``transformers`` and not read: no fact depends on it."""
 
     key: str
-    value: Any
+    value: object
 
-    def write(self, facts: Any) -> dict[str, Any]:
+    def write(self, facts: object) -> dict[str, object]:
         return {self.key: self.value}
 
 
@@ -138,10 +138,10 @@ class Presence(ConfigRow):
     key: str
     fact: str
 
-    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+    def read(self, config: Config, tensors: Names) -> dict[str, object]:
         return {self.fact: begins(tensors, self.key)}
 
-    def tensors(self, facts: Any) -> tuple[str, ...]:
+    def tensors(self, facts: object) -> tuple[str, ...]:
         return (self.key,) if any(values_named(facts, self.fact)) else ()
 
 
@@ -152,12 +152,12 @@ class LabelCount(ConfigRow):
     fact: str
     key: str = field(default="id2label", init=False)
 
-    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+    def read(self, config: Config, tensors: Names) -> dict[str, object]:
         return {self.fact: len(labels_from_config(config))}
 
-    def write(self, facts: Any) -> dict[str, Any]:
+    def write(self, facts: object) -> dict[str, object]:
         (count,) = values_named(facts, self.fact)
-        return labels_from_config({"num_labels": count}).config()
+        return {**labels_from_config({"num_labels": count}).config()}
 
 
 def begins(tensors: Names, start: str) -> bool:
@@ -165,9 +165,11 @@ def begins(tensors: Names, start: str) -> bool:
     return any(name.startswith(start) for name in tensors)
 
 
-def read_facts(rows: Collection[ConfigRow], defaults: Any, config: Config, tensors: Names) -> Any:
+def read_facts(
+    rows: Collection[ConfigRow], defaults: Facts, config: Config, tensors: Names
+) -> Facts:
     """The facts of a config.json; ``defaults`` are those of an empty one."""
-    changes: dict[str, Any] = {}
+    changes: dict[str, object] = {}
     try:
         for row in rows:
             changes |= row.read(config, tensors)
@@ -179,7 +181,7 @@ def read_facts(rows: Collection[ConfigRow], defaults: Any, config: Config, tenso
 
 
 def _check_alone(
-    row: ConfigRow, defaults: Any, config: Config, tensors: Names, reason: str
+    row: ConfigRow, defaults: object, config: Config, tensors: Names, reason: str
 ) -> None:
     """If this row alone is refused for the same reason, raise an error that names its key."""
     changes = row.read(config, tensors)
@@ -190,15 +192,15 @@ def _check_alone(
             raise BadInput(f"{row.key}: {error}") from None
 
 
-def write_config(rows: Collection[ConfigRow], facts: Any) -> dict[str, Any]:
+def write_config(rows: Collection[ConfigRow], facts: object) -> dict[str, object]:
     """The keys of config.json for these facts, without a check that it can express all of them."""
-    config: dict[str, Any] = {}
+    config: dict[str, object] = {}
     for row in rows:
         config |= row.write(facts)
     return config
 
 
-def refuse_loss(kind: str, facts: Any, read_again: Callable[[], Any]) -> None:
+def refuse_loss(kind: str, facts: object, read_again: Callable[[], object]) -> None:
     """Raise an error if a fact is another after it has been written, or cannot be read again."""
     try:
         again = read_again()

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from regard.ground.errors import BadInput
+from regard.models.encoder_decoder import ModelFacts
 from regard.models.formats.config_map import (
     Config,
     ConfigRow,
@@ -26,7 +27,7 @@ class HFExtras:
     tensors were named and stored.
     """
 
-    config: dict[str, Any]
+    config: Config
     files: Mapping[str, bytes] = field(default_factory=dict)
     weights: Extras = field(default_factory=Extras)
 
@@ -41,22 +42,22 @@ class HFFormat:
 
     name: str
     model_type: str
-    defaults: Any
+    defaults: ModelFacts
     config_map: tuple[ConfigRow, ...]
     weights: WeightMap
     tokenizer: Callable[[Path], Any]
 
-    def facts_of(self, config: Config, tensors: Collection[str]) -> Any:
+    def facts_of(self, config: Config, tensors: Collection[str]) -> ModelFacts:
         """The facts of a folder, from its config.json and the names of its tensors."""
         names = {name.removeprefix(self.weights.prefix) for name in tensors}
         return read_facts(self.config_map, self.defaults, config, names)
 
-    def labels_of(self, config: Config, facts: Any) -> LabelSet | None:
+    def labels_of(self, config: Config, facts: ModelFacts) -> LabelSet | None:
         """The labels of a config.json, if it names a head with labels or these facts have one."""
         named = any(row.has_labels(config) for row in self.config_map)
         return labels_from_config(config) if named or facts.sizes.get("labels") else None
 
-    def config_of(self, facts: Any, labels: LabelSet | None = None) -> dict[str, Any]:
+    def config_of(self, facts: ModelFacts, labels: LabelSet | None = None) -> dict[str, object]:
         """A whole config.json for these facts; those it cannot express are an error."""
         named = {} if labels is None else labels.config()
         config = {"model_type": self.model_type, **write_config(self.config_map, facts), **named}
@@ -65,8 +66,8 @@ class HFFormat:
         return config
 
     def update(
-        self, config: Config, tensors: Collection[str], facts: Any, labels: LabelSet | None
-    ) -> dict[str, Any]:
+        self, config: Config, tensors: Collection[str], facts: ModelFacts, labels: LabelSet | None
+    ) -> dict[str, object]:
         """``config`` for these facts: keys that already say so stay as they are."""
         before = self.facts_of(config, tensors)
         old = self.config_of(before, self.labels_of(config, before))
@@ -76,18 +77,19 @@ class HFFormat:
             changed = new
         return {**config, **changed}
 
-    def _means(self, config: Config, tensors: Collection[str], facts: Any) -> bool:
+    def _means(self, config: Config, tensors: Collection[str], facts: ModelFacts) -> bool:
         """Whether reading a config.json gives these facts."""
         try:
             return self.facts_of(config, tensors) == facts
         except BadInput:
             return False
 
-    def architecture(self, facts: Any) -> str:
+    def architecture(self, facts: ModelFacts) -> str:
         """The class of ``transformers`` for these facts."""
-        return write_config(self.config_map, facts)["architectures"][0]
+        (name,) = cast(list[str], write_config(self.config_map, facts)["architectures"])
+        return name
 
-    def weight_map(self, facts: Any) -> WeightMap:
+    def weight_map(self, facts: ModelFacts) -> WeightMap:
         """The names of tensors ↔ ours; their shapes may depend on the sizes of the model."""
         return self.weights
 

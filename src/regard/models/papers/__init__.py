@@ -1,11 +1,10 @@
 """Papers: one file each. ``LINEAGE`` lists them in order of time."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from regard.ground.errors import BadInput, did_you_mean, shown
 from regard.models.embedding import Learned, Relative, Sinusoid
-from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
 from regard.models.features import Features
 from regard.models.heads import (
     ChoiceHead,
@@ -119,7 +118,7 @@ def paper(name: str) -> Paper:
     return known[name.lower()]
 
 
-def paper_of_folder(config: Mapping[str, Any], where: str) -> Paper:
+def paper_of_folder(config: Mapping[str, object], where: str) -> Paper:
     """The paper of a Hugging Face config.json, by its ``model_type``.
 
     Of several papers it is the one that the file names, else the one called like the type.
@@ -137,7 +136,7 @@ def paper_of_folder(config: Mapping[str, Any], where: str) -> Paper:
     return next(papers[key] for key in order if key in papers)
 
 
-def sized(name: str) -> Any:
+def sized(name: str) -> ModelFacts:
     """The facts of "PAPER:SIZE"; of "PAPER", those of its default size."""
     key, colon, size = name.partition(":")
     one = paper(key)

@@ -7,9 +7,10 @@ output of both sublayers, as in the authors' code; ``transformers`` leaves out t
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 from regard.ground.errors import BadInput
+from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import change, values_named
 from regard.models.formats import Architectures, HFHead, Key
 from regard.models.formats.config_map import Config, ConfigRow, Names
@@ -17,6 +18,7 @@ from regard.models.formats.hf_format import HFFormat
 from regard.models.heads import ChoiceHead, LabelHead, SentencePairHead, TokenLabelHead
 from regard.models.paper import Paper
 from regard.models.papers import bert
+from regard.models.transformer import Stack
 from regard.text.families.unigram import Unigram
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Join, Passthrough, Rule, WeightMap
@@ -54,13 +56,13 @@ class LayersOfGroups(ConfigRow):
     key: str = "inner_group_num"
     times: str = "num_hidden_layers"
 
-    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+    def read(self, config: Config, tensors: Names) -> dict[str, object]:
         size, times = config.get(self.key, 1), config.get(self.times, 12)
         if not all(isinstance(number, int) and number > 0 for number in (size, times)):
             raise BadInput(f"{self.key} is {size!r}, and {self.times} {times!r}")
         return {"group_depth": size, "depth": size * times}
 
-    def write(self, facts: Any) -> dict[str, Any]:
+    def write(self, facts: object) -> dict[str, object]:
         (size,), (depth,) = (values_named(facts, name) for name in ("group_depth", "depth"))
         return {self.key: size, self.times: depth // size}
 
@@ -80,8 +82,8 @@ def layer(theirs: str, ours: str) -> tuple[Rule, ...]:
 class AlbertFormat(HFFormat):
     """Layers are named by their group, and by their number in it."""
 
-    def weight_map(self, facts: Any) -> WeightMap:
-        stack = facts.trunk.stack
+    def weight_map(self, facts: ModelFacts) -> WeightMap:
+        stack = cast(Stack, facts.encoder.stack)
         layers = (
             layer(
                 "encoder.albert_layer_groups.{}.albert_layers.{}.".format(

@@ -10,7 +10,7 @@ through a dense layer with GELU.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -153,7 +153,7 @@ class Joint:
             tied=self.generator.head(GENERATOR_HEAD).tied,
         )
 
-    def models(self, module: Any) -> dict[str, tuple[TrunkWithHeads, Any]]:
+    def models(self, module: JointModule) -> dict[str, tuple[TrunkWithHeads, nn.Module]]:
         """What is saved, by folder."""
         return {
             "model": (self.discriminator, module.discriminator),
@@ -183,11 +183,11 @@ class EmbeddingSize(ConfigRow):
 
     key: str = "embedding_size"
 
-    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+    def read(self, config: Config, tensors: Names) -> dict[str, object]:
         size, width = config.get(self.key, 128), config.get("hidden_size", SMALL.trunk.width)
         return {"embedding_size": None if size == width else size}
 
-    def write(self, facts: Any) -> dict[str, Any]:
+    def write(self, facts: object) -> dict[str, object]:
         (size,), (width,) = (values_named(facts, name) for name in ("embedding_size", "width"))
         return {self.key: size or width}
 

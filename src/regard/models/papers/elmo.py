@@ -5,7 +5,7 @@ are features for other models.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -45,7 +45,7 @@ class BiLMModule(nn.Module):
             ProjectedBiLSTM(stack.width, stack.width, stack.cells, **clips)
             for _ in range(stack.depth)
         ]
-        self.embed: Any = embed.build(stack.input_width, 0.0)
+        self.embed = embed.build(stack.input_width, 0.0)
         self.blocks = nn.ModuleList(layers)
         self.residual, self.dropout = stack.residual, Dropout(stack.dropout)
 

@@ -6,7 +6,6 @@ state of the last token.
 """
 
 from functools import partial
-from typing import Any
 
 from regard.models.embedding import Learned
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key, LabelCount
@@ -48,7 +47,7 @@ class FourfoldInner(ConfigRow):
 
     key = "n_embd"
 
-    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+    def read(self, config: Config, tensors: Names) -> dict[str, object]:
         width = config.get(self.key)
         return {"inner": 4 * width} if isinstance(width, int) else {}
 

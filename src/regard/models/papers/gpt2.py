@@ -3,7 +3,6 @@ byte-level BPE, twice the context, and up to 1.5 billion parameters.
 """
 
 from functools import partial
-from typing import Any
 
 from regard.models.facts import change, values_named
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
@@ -26,11 +25,11 @@ class OptionalInner(ConfigRow):
 
     key = "n_inner"
 
-    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+    def read(self, config: Config, tensors: Names) -> dict[str, object]:
         given = config.get(self.key)
         return gpt.FourfoldInner().read(config, tensors) if given is None else {"inner": given}
 
-    def write(self, facts: Any) -> dict[str, Any]:
+    def write(self, facts: object) -> dict[str, object]:
         (width,), (inner,) = values_named(facts, "width"), values_named(facts, "inner")
         return {self.key: None if inner == 4 * width else inner}
 

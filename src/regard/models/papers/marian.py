@@ -6,7 +6,7 @@ translators (Tiedemann and Thottingal, 2020) are published as Hugging Face's ``M
 
 import json
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -65,7 +65,7 @@ class Ties(ConfigRow):
     key = f"{SHARE}, {TIE}"
     ties: ClassVar = {"all": (True, True), "target": (False, True), "none": (False, False)}
 
-    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+    def read(self, config: Config, tensors: Names) -> dict[str, object]:
         share, tie = config.get(SHARE, True), config.get(TIE, True)
         if not isinstance(share, bool) or not isinstance(tie, bool):
             raise BadInput(f"{SHARE} and {TIE} are true or false, not {share!r} and {tie!r}")
@@ -74,7 +74,7 @@ class Ties(ConfigRow):
             raise BadInput(f"{SHARE}: embeddings of {source!r} and {target!r} tokens")
         return {"tie": next(name for name, keys in self.ties.items() if keys == (share & tie, tie))}
 
-    def write(self, facts: Any) -> dict[str, Any]:
+    def write(self, facts: object) -> dict[str, object]:
         return {
             key: value
             for tie in values_named(facts, "tie")

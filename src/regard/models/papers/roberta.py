@@ -8,7 +8,6 @@ a head with a dense layer of its own, without BERT's pooler.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
@@ -37,13 +36,13 @@ class PositionsAfterPad(ConfigRow):
     key: str = "pad_token_id"
     size: str = "max_position_embeddings"
 
-    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+    def read(self, config: Config, tensors: Names) -> dict[str, object]:
         pad, size = config.get(self.key, PAD_ID), config.get(self.size, 512)
         if not (is_whole(pad, 0) and is_whole(size) and pad + 1 < size):
             raise BadInput(f"{self.key} is {pad!r}, not an id below the {size!r} of {self.size}")
         return {"offset": pad + 1, "longest": size - pad - 1}
 
-    def write(self, facts: Any) -> dict[str, Any]:
+    def write(self, facts: object) -> dict[str, object]:
         places = zip(values_named(facts, "offset"), values_named(facts, "longest"), strict=False)
         keys = ({self.key: offset - 1, self.size: offset + n} for offset, n in places)
         return next(keys, {})

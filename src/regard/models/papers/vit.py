@@ -7,10 +7,11 @@ after a size is that of the pixels on a side of a patch: 16 unless it is there, 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 from regard.ground.errors import BadInput
 from regard.images.processor import ImageProcessor
+from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import change
 from regard.models.formats import Architectures, HFHead, LabelCount
 from regard.models.formats.config_map import ACTIVATIONS, Config, ConfigRow, Constant, Key, Names
@@ -54,7 +55,7 @@ class PoolerSize(ConfigRow):
 
     key: str = "pooler_output_size"
 
-    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+    def read(self, config: Config, tensors: Names) -> dict[str, object]:
         size, width = config.get(self.key), config.get("hidden_size", 768)
         if size not in (None, width):
             raise BadInput(f"{self.key} is {size!r}, and only {width} is known, as hidden_size")
@@ -64,7 +65,7 @@ class PoolerSize(ConfigRow):
 class Sides(Key):
     """The pixels on a side of a square, or height and width, which may be alike."""
 
-    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+    def read(self, config: Config, tensors: Names) -> dict[str, object]:
         match config.get(self.key):
             case [height, width]:
                 config = {**config, self.key: height if height == width else (height, width)}
@@ -130,9 +131,9 @@ TIMM_NAMES = {"prefix": "cls_token", "positions": "pos_embed", "projection": "pa
 DISTILLED_NAMES = TIMM_NAMES | {"prefix": "{cls_token,dist_token}"}
 
 
-def embedding_rules(facts: Any, names: Mapping[str, str]) -> tuple[WeightLine, ...]:
+def embedding_rules(facts: ModelFacts, names: Mapping[str, str]) -> tuple[WeightLine, ...]:
     """The tensors of the embedding, by their names in a file: there they have more axes."""
-    embed, width = facts.trunk.embed, facts.trunk.width
+    embed, width = cast(Patches, facts.encoder.embed), facts.encoder.width
     patch = (embed.channels, *embed.patch)
     as_rows = (Reshape((1, -1, width), (-1, width)),)
     join = Join((1,) * embed.prefix_tokens)
@@ -150,7 +151,7 @@ class ViTFormat(HFFormat):
 
     names: ClassVar[Mapping[str, str]] = HF_NAMES
 
-    def weight_map(self, facts: Any) -> WeightMap:
+    def weight_map(self, facts: ModelFacts) -> WeightMap:
         lines = (*embedding_rules(facts, self.names), *HF_LAYERS)
         return WeightMap(lines, prefix=self.weights.prefix, unprefixed=HF_HEADS)
 

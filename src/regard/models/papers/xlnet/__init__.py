@@ -5,9 +5,10 @@ memory of Transformer-XL. Its class token stands last.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import cast
 
 from regard.ground.errors import BadInput
+from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import change, values_named
 from regard.models.formats import Architectures, HFHead
 from regard.models.formats.config_map import ACTIVATIONS, Config, ConfigRow, Constant, Key, Names
@@ -40,14 +41,14 @@ class HeadSize(ConfigRow):
 
     key: str = "d_head"
 
-    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+    def read(self, config: Config, tensors: Names) -> dict[str, object]:
         width, heads = config.get("d_model", 1_024), config.get("n_head", 16)
         size = config.get(self.key)
         if isinstance(size, int) and isinstance(heads, int) and size * heads != width:
             raise BadInput(f"{self.key} is {size}, not {width} / {heads}, width by heads")
         return {}
 
-    def write(self, facts: Any) -> dict[str, Any]:
+    def write(self, facts: object) -> dict[str, object]:
         (width,), (heads,) = (values_named(facts, name) for name in ("width", "heads"))
         return {self.key: width // heads}
 
@@ -58,14 +59,13 @@ class AttentionDropout(ConfigRow):
 
     key: str = "attention_dropout"
 
-    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+    def read(self, config: Config, tensors: Names) -> dict[str, object]:
         value = config.get(self.key, config.get("dropout"))
         return {} if value is None else {self.key: value}
 
-    def write(self, facts: Any) -> dict[str, Any]:
-        stack = facts.trunk.stack
-        same = stack.attention_dropout == stack.dropout
-        return {} if same else {self.key: stack.attention_dropout}
+    def write(self, facts: object) -> dict[str, object]:
+        (rate,), (other,) = (values_named(facts, name) for name in (self.key, "stack.dropout"))
+        return {} if rate == other else {self.key: rate}
 
 
 CONFIG = (
@@ -128,8 +128,8 @@ def weights(width: int, heads: int) -> WeightMap:
 class XLNetFormat(HFFormat):
     """Shapes of tensors depend on the number of heads."""
 
-    def weight_map(self, facts: Any) -> WeightMap:
-        stack = facts.trunk.stack
+    def weight_map(self, facts: ModelFacts) -> WeightMap:
+        stack = cast(TwoStreamStack, facts.encoder.stack)
         return weights(stack.width, stack.heads)
 
 

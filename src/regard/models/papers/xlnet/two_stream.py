@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -154,7 +154,7 @@ class TwoStreamModule(nn.Module):
 
     def __init__(self, stack: "TwoStreamStack", embed: AnyEmbedding):
         super().__init__()
-        self.embed: Any = embed.build(stack.input_width, stack.dropout, stack.eps)
+        self.embed = embed.build(stack.input_width, stack.dropout, stack.eps)
         blocks = [TwoStreamBlock(stack) for _ in range(stack.depth)]
         self.width = stack.width
         self.query_embed = nn.Embedding(1, self.width)  # where every query state begins
