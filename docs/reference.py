@@ -57,7 +57,7 @@ def recipes() -> str:
         parts.append(f'## `task = "{name}"`\n')
         judges = ", ".join(f"`{one}`" for one in ("loss", *task.dev_metrics))
         expected = ", ".join(f"`{one}`" for one in task.test_metrics)
-        parts.append(f"`train.judge`: {judges}. `expect.metric`: {expected or 'none'}.\n")
+        parts.append(f"`train.metric`: {judges}. `expect.metric`: {expected or 'none'}.\n")
         fields = recipe_class(name).model_fields
         for table in task.tables:
             config = config_in(fields[table].annotation)

@@ -68,7 +68,7 @@ clip = 1.0
 steps = 12
 smoothing = 0.0
 precision = "fp32"
-judge = "{judge}"
+metric = "{metric}"
 evaluate_every = 6
 checkpoint_every = 3
 report_every = 1
@@ -78,43 +78,43 @@ TSV = ', options = { texts = ["text"], label = "label" }'
 SEVERAL = ', options = { texts = ["text"], label = "label", separator = "," }'
 PAIRS = ', options = { texts = ["text", "other"], label = "label" }'
 KINDS: dict[str, dict[str, str]] = {
-    "one": {"task": "classify", "reader": "tsv", "options": TSV, "judge": "accuracy"},
-    "pairs": {"task": "classify", "reader": "csv", "options": PAIRS, "judge": "Matthews"},
+    "one": {"task": "classify", "reader": "tsv", "options": TSV, "metric": "accuracy"},
+    "pairs": {"task": "classify", "reader": "csv", "options": PAIRS, "metric": "Matthews"},
     "several": {
         "task": "classify",
         "reader": "tsv",
         "options": SEVERAL,
         "tables": '[labels]\nkind = "several"',
-        "judge": "micro-F1",
+        "metric": "micro-F1",
     },
     "number": {
         "task": "classify",
         "reader": "tsv",
         "options": TSV,
         "tables": '[labels]\nkind = "number"',
-        "judge": "Pearson",
+        "metric": "Pearson",
     },
     "tags": {
         "task": "tag",
         "reader": "CoNLL",
         "ending": "conll",
         "tables": '[labels]\nscheme = "BIOES"',
-        "judge": "F1",
+        "metric": "F1",
     },
     "numbers": {
         "task": "tag",
         "reader": "jsonl",
         "tables": '[labels]\nkind = "number"',
-        "judge": "Pearson",
+        "metric": "Pearson",
     },
     "answer": {
         "task": "answer",
         "reader": "SQuAD",
         "ending": "json",
         "tables": "[answers]\nstride = 8\nquestion = 8\nlongest = 3",
-        "judge": "exact match",
+        "metric": "exact match",
     },
-    "choose": {"task": "choose", "reader": "SWAG", "ending": "csv", "judge": "accuracy"},
+    "choose": {"task": "choose", "reader": "SWAG", "ending": "csv", "metric": "accuracy"},
 }
 OTHERS = [word for word in WORDS if word != "owl"]
 

@@ -25,14 +25,16 @@ from safety.listings import LISTINGS
 RENAMED: dict[str, str] = {
     r"Model\.agreement\(self, sentences=None\)": "score_agreement(model, sentences=None)",
     r"(AgreementTable\.svg\(self, chart='distance'), colours\)": r"\1)",
-    r"(Paper\(.*, report='')\)": r"\1, kinds)",
+    r"(Paper\(.*, heads), pool=None(, .*, report='')\)": r"\1\2, kinds)",
+    r"^Paper\.pool$": "Paper.kinds",  # each head has its pool
+    r"\b(train\.)?judge = ": r"\1metric = ",
 }
 # Lines of listings that are new on purpose, by patterns of the whole line.
 NEW: tuple[str, ...] = (
     r"(Chart|ChartLine|Report)(\(|\.).*",  # what studies are made of
     r"(pack|seed_everything|spread)\(.*",
     r"AgreementTable\.report",
-    r"Paper\.kinds",
+    r"TokenRow\.of\(cls, ids\)",
     r"papers --(?:path|train|load) = False",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
@@ -86,7 +88,10 @@ def half_done(request, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(frozen.RUNS / request.param, run)
     stored = json.loads((frozen.RUNS / f"{request.param}.json").read_text())
-    return frozen.RUNS / "data" / f"{request.param}.toml", run, stored
+    shutil.copytree(frozen.RUNS / "data", tmp_path / "data")
+    recipe = tmp_path / "data" / f"{request.param}.toml"
+    recipe.write_text(renamed(recipe.read_text()))
+    return recipe, run, stored
 
 
 def test_a_half_done_run_goes_on(half_done, tmp_path):

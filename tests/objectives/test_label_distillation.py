@@ -238,7 +238,7 @@ def divergence(run, corpus):
 def test_a_student_learns_the_predictions_of_its_teacher(corpus, tmp_path):
     far = []
     for weight in (0.0, 1.0):
-        settings = (f"distillation.weight={weight}", "train.steps=24", "train.judge=loss")
+        settings = (f"distillation.weight={weight}", "train.steps=24", "train.metric=loss")
         every = ("train.evaluate_every=24", "train.checkpoint_every=24")
         run = prepared(corpus, tmp_path / str(weight), *settings, *every)
         *_, ended = train(run.job)

@@ -18,8 +18,8 @@ from syntax import nodes
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 401,
-    "lines": 56_851,
-    "lines of code": 35_771,
+    "lines": 56_870,
+    "lines of code": 35_783,
     "files under 40 lines": 11,
     "basenames used twice": 29,
     "Any": 438,

@@ -345,7 +345,7 @@ ELMO = "width = 4, cells = 6, filters = [[1, 4], [2, 4]], longest = 8, character
 HALF_DONE = {  # recipe, and keys of [train]
     "translate-transformer": (
         TRANSLATE.format(model=f'size = "laptop"\nchange = {{ {SMALL} }}'),
-        'judge = "bleu"\nema = 0.9',
+        'metric = "bleu"\nema = 0.9',
     ),
     "translate-bahdanau": (
         TRANSLATE.format(
@@ -353,8 +353,8 @@ HALF_DONE = {  # recipe, and keys of [train]
         ),
         "",
     ),
-    "classify": (CLASSIFY, 'judge = "accuracy"'),
-    "images": (IMAGES, 'judge = "accuracy"'),
+    "classify": (CLASSIFY, 'metric = "accuracy"'),
+    "images": (IMAGES, 'metric = "accuracy"'),
     "bert": (
         _pretrain(
             _paper("bert", SMALL + ", longest = 24", 'size = "tiny"\n'), text='kind = "wordpiece"'
@@ -376,7 +376,7 @@ HALF_DONE = {  # recipe, and keys of [train]
     "elmo": (_pretrain(_paper("elmo", ELMO), 30) + "[objective.bilm]\nwords = 20\n", ""),
     "context2vec": (_pretrain(_paper("context2vec", "width = 6, embedding = 6"), 30), ""),
     "lstm": (STREAMS, ""),
-    "tag": (TAG, 'judge = "F1"'),
+    "tag": (TAG, 'metric = "F1"'),
 }
 
 

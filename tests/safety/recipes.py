@@ -250,7 +250,7 @@ RUNS: dict[str, Entry] = {
     "translate-bpe-dropout-ema": _transformer(
         "text.kind=bpe", "text.vocab=300", "text.dropout=0.1", "train.ema=0.9"
     ),
-    "translate-mixed-bleu": _transformer("batches.mixed=true", "train.judge=bleu"),
+    "translate-mixed-bleu": _transformer("batches.mixed=true", "train.metric=bleu"),
     "translate-byte-bpe": _transformer("text.kind=byte-bpe", "text.vocab=300", "text.lower=true"),
     "translate-csv": _transformer(
         'data.train={csv = "two/train.csv", columns = ["text", "other"]}'
@@ -269,7 +269,7 @@ RUNS: dict[str, Entry] = {
     "classify-zeros": Entry(CLASSIFY, ("model.size=base", "model.change.inner=10")),
     "classify-dot-mean": Entry(CLASSIFY, ("model.change.score=dot", "model.change.query=mean")),
     "classify-held-out": Entry(
-        CLASSIFY, ("data.dev={held_out = 20}", "train.judge=accuracy", "model.change.cell=gru")
+        CLASSIFY, ("data.dev={held_out = 20}", "train.metric=accuracy", "model.change.cell=gru")
     ),
     "pretrain-next-sentence": Entry(PRETRAIN),
     "pretrain-masked": Entry(
@@ -300,7 +300,7 @@ RUNS: dict[str, Entry] = {
     ),
     "tune-unfreezing": _tuned(ONE, "optimiser.unfreeze_every=8"),
     "tune-weighted": _tuned(ONE, "labels.weights={1 = 3.0}", "train.smoothing=0.1"),
-    "tune-held-out": _tuned(TWO, "data.dev={held_out = 20}", "train.judge=Matthews"),
+    "tune-held-out": _tuned(TWO, "data.dev={held_out = 20}", "train.metric=Matthews"),
     "tune-scratch-relative": Entry(
         TAGS,
         ("model.change={width = 16, inner = 32}", "model.change.position=relative"),

@@ -63,10 +63,10 @@ def test_it_learns_a_keyword_as_the_development_set_says(corpus, tmp_path):
     assert 0 < max(line["fill"] for line in lines if line["event"] == "train") <= 1
 
 
-@pytest.mark.parametrize("judge", ["loss", "accuracy", "macro-F1", "Matthews", "F1"])
-def test_the_best_weights_are_chosen_by_the_measure_that_is_named(corpus, tmp_path, judge):
+@pytest.mark.parametrize("metric", ["loss", "accuracy", "macro-F1", "Matthews", "F1"])
+def test_the_best_weights_are_chosen_by_the_measure_that_is_named(corpus, tmp_path, metric):
     """As `regard evaluate` measures it, on the development set."""
-    settings = (f"train.judge={judge}", "labels.positive=owl", "labels.weights={owl=8}")
+    settings = (f"train.metric={metric}", "labels.positive=owl", "labels.weights={owl=8}")
     run = prepared(corpus, tmp_path / "run", *settings, "train.steps=8")
     examples = run.job.evaluate.args[1].dataset.dev_examples
     verdict = run.job.evaluate(run.job.model.eval())
@@ -76,8 +76,8 @@ def test_the_best_weights_are_chosen_by_the_measure_that_is_named(corpus, tmp_pa
     scores = classification_scores(names, said, positive="owl")
     expected = {score.name: pytest.approx(score.value) for score in scores}
     assert {"loss": verdict.figures["loss"], **expected} == verdict.figures
-    sign = -1 if judge == "loss" else 1
-    assert verdict.value == sign * verdict.figures[judge]
+    sign = -1 if metric == "loss" else 1
+    assert verdict.value == sign * verdict.figures[metric]
 
 
 def test_batches_may_be_mixed(corpus, tmp_path):
@@ -209,8 +209,8 @@ def test_what_cannot_be_built_is_reported_before_anything_is_written(
         ),
         (["data.dev={held_out=240}"], "leaves nothing to learn"),
         (["labels.positive=eagle"], r"labels.positive: no label is called 'eagle'"),
-        (["train.judge=F1"], r"train.judge: 'F1' is not measured here: loss, accuracy"),
-        (["train.judge=Pearson"], r"train.judge: 'Pearson' is not measured here"),
+        (["train.metric=F1"], r"train.metric: 'F1' is not measured here: loss, accuracy"),
+        (["train.metric=Pearson"], r"train.metric: 'Pearson' is not measured here"),
         (["labels.names={0='owl', 1='owl'}"], "two labels or more"),
     ],
 )
@@ -234,7 +234,7 @@ def test_a_label_that_cannot_be_learned_is_named_by_its_line(corpus, tmp_path):
 def test_a_translation_recipe_needs_a_translator(corpus, tmp_path):
     text = (corpus / "owls.toml").read_text().replace('task = "classify"', "")
     text = text.split("[labels]")[0] + "[model]" + text.split("[model]")[1]
-    (tmp_path / "wrong.toml").write_text(text.replace('judge = "accuracy"', ""))
+    (tmp_path / "wrong.toml").write_text(text.replace('metric = "accuracy"', ""))
     with pytest.raises(BadInput, match="model: lin:laptop is no encoder-decoder"):
         prepare(read(tmp_path / "wrong.toml"), tmp_path / "run", ALONE, data=corpus)
 

@@ -245,7 +245,7 @@ def test_a_model_learns_from_the_predictions_of_another(job, tmp_path):
     """From them alone: the labels count for nothing, and are wrong besides."""
     teacher = f"distillation.teacher={job / 'run' / 'model'}"
     names = 'data.train={file="corners.npz", reader="npz", options={names=["right", "left"]}}'
-    settings = (teacher, "distillation.weight=1.0", "train.judge=loss", names, "train.seed=7")
+    settings = (teacher, "distillation.weight=1.0", "train.metric=loss", names, "train.seed=7")
     run = prepared(job, tmp_path / "run", *settings)
     *_, ended = train(run.job)
     run.finish(ended.progress)
@@ -257,7 +257,7 @@ def test_the_distillation_token_of_a_deit_learns_from_a_teacher(job, tmp_path):
     """Its labels are wrong, so each head has learned the opposite of the other."""
     teacher = f"distillation.teacher={job / 'run' / 'model'}"
     names = 'data.train={file="corners.npz", reader="npz", options={names=["right", "left"]}}'
-    settings = (teacher, "distillation.kind=hard", "train.judge=loss", names, "model.paper=deit")
+    settings = (teacher, "distillation.kind=hard", "train.metric=loss", names, "model.paper=deit")
     plain = ("images.mixup=0.0", "images.cutmix=0.0", "model.change.init_std=0.5")
     run = prepared(job, tmp_path / "run", *settings, *plain)
     *_, ended = train(run.job)

@@ -366,7 +366,7 @@ def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
             ["model.source=lin:laptop", "model.change={}", FULL],
             "output and token vectors can be tied only if their shapes agree",
         ),
-        (["train.judge=accuracy"], "no measure of task 'pretrain'"),
+        (["train.metric=accuracy"], "no measure of task 'pretrain'"),
         (["objective.masked-lm.rate=0"], "objective.masked-lm.rate"),
         (["objective.masked-lm.rates=0.1"], "did you mean 'rate'"),
     ],

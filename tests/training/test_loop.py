@@ -214,7 +214,7 @@ def test_a_time_budget_ends_with_a_model(corpus, tmp_path):
 
 
 def test_judging_by_bleu(corpus, tmp_path):
-    run = prepared(corpus, tmp_path / "run", "train.judge=bleu", "train.steps=6")
+    run = prepared(corpus, tmp_path / "run", "train.metric=bleu", "train.steps=6")
     verdicts = [event.verdict for event in train(run.job) if isinstance(event, DevEvent)]
     assert 0 <= verdicts[0].figures["bleu"] <= 100
     assert verdicts[0].value == verdicts[0].figures["bleu"]
@@ -223,7 +223,7 @@ def test_judging_by_bleu(corpus, tmp_path):
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_bleu_judges_in_the_precision_of_the_run(corpus, tmp_path, monkeypatch, precision, device):
-    recipe = read(corpus / "small.toml", ["train.judge=bleu"])
+    recipe = read(corpus / "small.toml", ["train.metric=bleu"])
     job = prepare(recipe, tmp_path / "run", World(0, 1, torch.device(device)), data=corpus).job
     seen = []
 

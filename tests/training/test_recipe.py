@@ -170,10 +170,11 @@ def test_what_belongs_to_another_task_is_refused(recipe):
     promise = ["expect.score=1", "expect.tolerance=1", "expect.source=x"]
     for text, settings, said in [
         (RECIPE, ["labels.weights=balanced"], "labels cannot be used with task"),
-        (RECIPE, ["train.judge=accuracy"], r"train.judge: '\w+' is no measure"),
+        (RECIPE, ["train.judge=bleu"], "train.judge is called train.metric now"),
+        (RECIPE, ["train.metric=accuracy"], r"train.metric: '\w+' is no measure"),
         (RECIPE, [*promise, "expect.metric=accuracy"], "expect.metric: 'accuracy' is no measure"),
         (classify, ["decode.beam=3"], "decode cannot be used with task"),
-        (classify, ["train.judge=bleu"], r"train.judge: '\w+' is no measure"),
+        (classify, ["train.metric=bleu"], r"train.metric: '\w+' is no measure"),
         (classify, ["text.joint=false"], "text.joint cannot be used with task"),
         (classify, promise, "expect.metric: 'BLEU' is no measure"),
         (classify, ["labels.weights={a=0}"], "labels.weights"),
@@ -365,10 +366,14 @@ def test_all_errors_of_a_recipe_are_reported_together(recipe):
 
 
 def test_all_keys_that_a_task_does_not_use_are_reported_together(recipe):
-    wrong = ["labels.weights=balanced", "train.judge=accuracy", "answers.stride=3"]
+    wrong = ["labels.weights=balanced", "train.metric=accuracy", "answers.stride=3"]
     with pytest.raises(BadInput, match="3 faults") as caught:
         read(recipe, wrong)
-    for fault in ("labels cannot", "answers cannot", "setting train.judge=accuracy: train.judge: "):
+    for fault in (
+        "labels cannot",
+        "answers cannot",
+        "setting train.metric=accuracy: train.metric: ",
+    ):
         assert fault in str(caught.value)
 
 

@@ -98,7 +98,7 @@ def test_every_task_learns_and_leaves_a_model(corpora, tmp_path, kind):
         seen += [event.loss] if isinstance(event, ReportEvent) else []
         verdicts += [event.verdict] if isinstance(event, DevEvent) else []
     assert seen[-1] < 0.4 * seen[0]
-    assert verdicts[-1].value == verdicts[-1].figures[KINDS[kind]["judge"]] > 80
+    assert verdicts[-1].value == verdicts[-1].figures[KINDS[kind]["metric"]] > 80
     run.finish(event.progress)
     stored = folders.read(run.model_folder)
     assert [one.name for one in stored.facts.output_heads] == [HEADS[KINDS[kind]["task"]]]
@@ -107,7 +107,7 @@ def test_every_task_learns_and_leaves_a_model(corpora, tmp_path, kind):
     asked = ("evaluate", run.model_folder, corpus / "owls.toml", "--data", corpus, "--json")
     labels = ("--labels",) if kind in OF_LABELS else ()
     record = json.loads(verb(*asked, *labels).stdout)
-    assert record[KINDS[kind]["judge"]] > 80 and KINDS[kind]["judge"] in record["intervals"]
+    assert record[KINDS[kind]["metric"]] > 80 and KINDS[kind]["metric"] in record["intervals"]
     assert [one["label"] for one in record.get("labels", ())] == OF_LABELS.get(kind, [])
     said = verb("predict", run.model_folder, stdin=ASKED[kind]).stdout
     if kind == "numbers":
@@ -333,7 +333,7 @@ def test_a_step_costs_what_its_rows_cost(corpora, tmp_path):
 
 
 def test_all_metrics_are_reported_whichever_chooses_the_weights(corpora, tmp_path):
-    run = prepared(corpora("one"), tmp_path / "a", "train.judge=loss", "train.steps=6")
+    run = prepared(corpora("one"), tmp_path / "a", "train.metric=loss", "train.steps=6")
     (verdict,) = [event.verdict for event in train(run.job) if isinstance(event, DevEvent)]
     assert verdict.figures.keys() == {"loss", "accuracy", "macro-F1", "Matthews"}
     assert verdict.value == -verdict.figures["loss"]
@@ -367,7 +367,7 @@ def test_all_metrics_are_reported_whichever_chooses_the_weights(corpora, tmp_pat
             "model.target: a model of this task has a source",
         ),
         ("one", ["model.change.vocab=4"], "model.change.vocab follows from text.vocab"),
-        ("one", ["train.judge=bleu"], "no measure of task 'classify'"),
+        ("one", ["train.metric=bleu"], "no measure of task 'classify'"),
         ("one", ["labels.scheme=IOB2"], "labels.scheme cannot be used"),
         ("several", ["train.smoothing=0.1"], "train.smoothing cannot be used with task 'classify'"),
         ("answer", ["train.smoothing=0.1"], "smoothing cannot be used with task 'answer'"),

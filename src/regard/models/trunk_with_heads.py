@@ -67,7 +67,7 @@ class TrunkWithHeadsModule(nn.Module):
         self.pool = pool
         self.heads = nn.ModuleDict(heads)
         self.mix = ScalarMix(facts.trunk.stack.depth + 1) if facts.mix else None
-        self.layers, self.first = facts.layers_read, facts.first_read
+        self.layers, self.first = facts._layers_read, facts._first_read
 
     @property
     def main(self) -> "TrunkWithHeadsModule":
@@ -208,7 +208,7 @@ class TrunkWithHeads:
         if self.mix and not self.trunk.stack.layers_alike:
             sizes = ", ".join(map(str, self.trunk.stack.state_widths))
             raise BadInput(f"mix: embedding and layers differ in size ({sizes}): they do not mix")
-        if self.layers_read and self.trunk.width != self.trunk.stack.output_width:
+        if self._layers_read and self.trunk.width != self.trunk.stack.output_width:
             key = "mix" if self.mix else "layer"
             raise BadInput(f"{key}: features beside the last states need heads that read these")
         if self.scaled_init and (self.init_std is None or not self.trunk.stack.attends):
@@ -325,7 +325,7 @@ class TrunkWithHeads:
         return self.pooled_width if head.per_row else self.width_read
 
     @property
-    def layers_read(self) -> list[str]:
+    def _layers_read(self) -> list[str]:
         """The paths in the trunk of the layers that pool and heads read, if not the last states."""
         paths = (self.trunk.state_path("", number) for number in self._numbers_read)
         return [path.removeprefix(".") for path in paths]
@@ -342,10 +342,10 @@ class TrunkWithHeads:
         return {"model": (self, module)}
 
     @property
-    def first_read(self) -> int | None:
+    def _first_read(self) -> int | None:
         """How many first tokens of a row pool and heads read; None: others as well."""
         alone = all(head.read is read_rows for head in self.output_heads)
-        if self.pool is None or self.layers_read or not alone:
+        if self.pool is None or self._layers_read or not alone:
             return None
         return self.pool.first_read
 

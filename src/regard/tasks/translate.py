@@ -33,12 +33,12 @@ BLEU = "bleu"  # by which weights can be chosen
 class MeasureConfig(BLEUConfig):
     """Which BLEU: sacreBLEU's tokeniser ("none" for text that is tokenised already), and case.
 
-    Where weights are chosen by BLEU (``train.judge``), the first ``dev_sentences`` of the
+    Where weights are chosen by BLEU (``train.metric``), the first ``dev_sentences`` of the
     development set are translated.
     """
 
     dev_sentences: int = Field(1_000, ge=1)
-    """How many sentences of the development set are translated for `train.judge`."""
+    """How many sentences of the development set are translated for `train.metric`."""
 
 
 class Translate(PairTask):
@@ -64,7 +64,7 @@ class Translate(PairTask):
     @property
     def chooses_by_bleu(self) -> bool:
         """Whether the development set is translated."""
-        return bool(self.recipe.train.judge == BLEU)
+        return bool(self.recipe.train.metric == BLEU)
 
     def unread_keys(self) -> Iterator[str]:
         yield from super().unread_keys()
@@ -74,7 +74,7 @@ class Translate(PairTask):
         if model.start is not None and model.start.token_side is not None:
             yield "model.start but for parts without token vectors, as in source.layers"
         if "dev_sentences" in self.measure.model_fields_set and not self.chooses_by_bleu:
-            yield "measure.dev_sentences unless train.judge is 'bleu'"
+            yield "measure.dev_sentences unless train.metric is 'bleu'"
 
     def facts(self, data: Path) -> tuple[Paper, EncoderDecoder]:
         return encoder_decoder_facts(self.recipe.model, joint=self.text.joint)

@@ -177,9 +177,9 @@ def _prepare_leader_first(task: Task, place: RunPaths, world: World) -> Prepared
 
 def dev_result(task: Task, prepared: Prepared, world: World, model: nn.Module) -> DevResult:
     """The figures of the development set, and the one that selects the best weights."""
-    figures, chosen = task.evaluate_dev(prepared, world, model), task.recipe.train.judge
+    figures, chosen = task.evaluate_dev(prepared, world, model), task.recipe.train.metric
     if chosen not in figures:
-        raise BadInput(f"train.judge: {chosen!r} is not measured here: {', '.join(figures)}")
+        raise BadInput(f"train.metric: {chosen!r} is not measured here: {', '.join(figures)}")
     return DevResult(-figures["loss"] if chosen == "loss" else figures[chosen], figures)
 
 

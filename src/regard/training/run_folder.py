@@ -14,6 +14,7 @@ from regard.tasks.run_paths import STDIN_COPY
 from regard.training.checkpoint import Checkpoints
 from regard.training.metrics_log import BOARD, LOG
 from regard.training.recipe import Recipe
+from regard.training.recipe.errors import with_new_names
 
 RECIPE = "recipe.json"  # marks the folder of a run
 OURS = ("checkpoints", "text", "data", "model", "generator")
@@ -97,7 +98,7 @@ def _clear(out: Path, recipe: Recipe, resume: bool) -> None:
 
 def _check_same(out: Path, recipe: Recipe) -> None:
     """Refuse a changed recipe, except for keys that do not affect the weights."""
-    before, now = read_json(out / RECIPE), _dump(recipe)
+    before, now = with_new_names(read_json(out / RECIPE)), _dump(recipe)
     changed = [
         f"{name}.{key}"
         for name, table in recipe

@@ -70,7 +70,7 @@ class Recipe(Config):
             faults.append(_unusable("rung", self.task))
         if self.data.links is not None and not self.rung:
             faults.append("data.links cannot be used outside a ladder (rung)")
-        faults += _unmeasured("train.judge", self.train.judge, task, ("loss", *task.dev_metrics))
+        faults += _unmeasured("train.metric", self.train.metric, task, ("loss", *task.dev_metrics))
         if self.optimiser.trigger and (self.train.ema or self.train.average > 1):
             faults.append("train.ema, train.average cannot be used with an optimiser that averages")
         if self.expect is not None:

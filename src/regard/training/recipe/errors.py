@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from regard.ground.errors import BadInput, did_you_mean, shorten, shown
+from regard.ground.files import JSON
 
 SETTING = "setting "  # how a fault of one begins
 SHOULD, GIVEN = "Input should be ", " (given "  # in words of pydantic, and of ours
@@ -29,6 +30,10 @@ TABLES = {
     "data.more_tests": "write a table of test sets, as in { web = { … } }; {} drops inherited ones",
 }
 """The same for tables whose keys are names."""
+
+
+RENAMED = {"train.judge": "train.metric"}
+"""Keys that have another name since recipes were stored with them."""
 
 
 Fault = tuple[str, str]
@@ -85,6 +90,17 @@ def refusal(where: str, faults: Sequence[Fault], settings: Sequence[str]) -> Bad
     return BadInput(messages[0] if messages[0].startswith(SETTING) else f"{where}: {messages[0]}")
 
 
+def with_new_names(stored: dict[str, JSON]) -> dict[str, JSON]:
+    """A stored recipe, whose keys may have their names of before."""
+    renamed = dict(stored)
+    for old, new in RENAMED.items():
+        (table, key), (_, name) = old.split("."), new.split(".")
+        keys = renamed.get(table)
+        if isinstance(keys, dict) and key in keys:
+            renamed[table] = {name if own == key else own: value for own, value in keys.items()}
+    return renamed
+
+
 def check_removal(path: list[str], content: dict[str, object], recipe: type[BaseModel]) -> None:
     """Refuse to remove a key that neither this recipe has nor any other of its task."""
     *tables, key = path
@@ -116,6 +132,8 @@ def without_unknown(content: dict[str, object], error: ValidationError) -> dict[
 def _message(fault: ErrorDetails, place: list[str], recipe: type[BaseModel]) -> str:
     name = ".".join(place)
     if fault["type"] == "extra_forbidden":
+        if name in RENAMED:
+            return f"{name} is called {RENAMED[name]} now"
         return f"unknown key {name!r}{did_you_mean(place[-1], _keys(place[:-1], recipe))}"
     if fault["type"] == "missing":
         return f"{name} is missing"

@@ -104,7 +104,7 @@ class TrainConfig(Config):
     """Steps between two evaluations on the development set."""
     checkpoint_every: int = Field(1_000, ge=1)
     """Steps between two checkpoints."""
-    judge: str = "loss"
+    metric: str = "loss"
     """What chooses the weights to keep: "loss", or a metric of the task."""
     patience: int = Field(0, ge=0)
     """Training ends after so many evaluations without a new best; 0: it does not."""
