@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.decoding.fused_block import for_few_rows
-from regard.decoding.state import DecodingModule, DecodingState, Engine, Prompts
+from regard.decoding.state import Decodable, DecodingState, Engine, Prompts
 from regard.ground.batch import BatchLimits, PackedTokens, pack
 from regard.ground.capture import CapturedGraph, capture
 from regard.ground.layout import Layout
@@ -68,7 +68,7 @@ class GraphedDecoder(Generic[Selector]):
 
     def __init__(
         self,
-        model: DecodingModule,
+        model: Decodable,
         selector: Selector,
         sentences: int,
         copies: int,
@@ -184,11 +184,7 @@ class CudaGraphEngine(Engine):
         return self.decoders[key]
 
     def open(
-        self,
-        model: DecodingModule,
-        source: PackedTokens | None,
-        prompts: Prompts | None,
-        capacity: int,
+        self, model: Decodable, source: PackedTokens | None, prompts: Prompts | None, capacity: int
     ) -> DecodingState:
         return GraphDecodingState(self, model, source, prompts, capacity)
 
@@ -202,7 +198,7 @@ class GraphDecodingState(DecodingState):
     def __init__(
         self,
         engine: CudaGraphEngine,
-        model: DecodingModule,
+        model: Decodable,
         source: PackedTokens | None,
         prompts: Prompts | None,
         capacity: int,

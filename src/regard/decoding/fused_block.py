@@ -8,7 +8,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from regard.decoding.state import DecodingModule
+from regard.decoding.state import Decodable
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.parts.attend import Dot, causal, full
@@ -19,7 +19,7 @@ from regard.parts.kernels.call import AttentionCall
 from regard.parts.static_kv_cache import StaticKVCache, StaticLayerKVCache
 
 
-def for_few_rows(model: DecodingModule, cache: StaticKVCache) -> DecodingModule:
+def for_few_rows(model: Decodable, cache: StaticKVCache) -> Decodable:
     """The model with fused blocks and output layer, its parameters shared; itself if one is unfit.
 
     ``cache`` is what it decodes with.

@@ -245,10 +245,7 @@ def pack_ids(
     per_token = np.shape(rows[0])[1:] if rows else ()  # one id, or those of characters
     tokens = np.full((size, *per_token), padding, dtype=np.int64)
     inside = np.ones(size, dtype=bool)
-    for number, at in (
-        (special_ids.first, np.append(0, ends[:-1])),
-        (special_ids.last, ends - 1),
-    ):
+    for number, at in ((special_ids.first, np.append(0, ends[:-1])), (special_ids.last, ends - 1)):
         if number is not None and size:
             tokens[at], inside[at] = number, False
     if size:

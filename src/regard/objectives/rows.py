@@ -29,6 +29,8 @@ from regard.parts.losses import smoothed_cross_entropy
 from regard.text.templates import RowBuilder
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
+RowLengths = Sequence[tuple[int, ...]]
+
 
 class AnnotatedRow(NamedTuple):
     """A row; by head, the targets and the positions in the row that they belong to.
@@ -117,10 +119,7 @@ class RowObjective(Objective[AnnotatedRow, object]):
         return outputs
 
     def extra_flops(
-        self,
-        facts: TrunkWithHeads,
-        lengths: Sequence[tuple[int, ...]],
-        positions: Mapping[str, int],
+        self, facts: TrunkWithHeads, lengths: RowLengths, positions: Mapping[str, int]
     ) -> float:
         """Operations of one step beside those of the model over rows of these lengths."""
         return 0.0

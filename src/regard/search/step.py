@@ -16,6 +16,7 @@ from regard.search.hypothesis import ActiveHypotheses, Hypothesis
 from regard.text.continuation import Decode
 
 Selector = TypeVar("Selector")
+NewSelector = Callable[[int, int, int, torch.device], Selector]
 
 
 class DeviceDecoder(Protocol[Selector]):
@@ -62,10 +63,7 @@ class SearchState(Protocol):
         return torch.zeros(self.rows, device=self.device)
 
     def graphed(
-        self,
-        copies: int,
-        key: Hashable,
-        selector: Callable[[int, int, int, torch.device], Selector],
+        self, copies: int, key: Hashable, selector: NewSelector[Selector]
     ) -> "DeviceDecoder[Selector] | None":
         """A decoder whose steps are CUDA graphs, with ``copies`` rows per sentence; None: none.
 

@@ -38,14 +38,10 @@ class MemoryDataset(Dataset[Item], Sequence[Item]):
     def read(self, epoch: int, indices: np.ndarray) -> Sequence[Item]:
         return [self.examples[i] for i in indices]
 
-    def lengths(
-        self, objective: Collator[Item], epoch: int, indices: np.ndarray
-    ) -> np.ndarray | None:
+    def lengths(self, objective: Collator, epoch: int, indices: np.ndarray) -> np.ndarray | None:
         return self._sizes(objective)[0][indices]
 
-    def weights(
-        self, objective: Collator[Item], epoch: int, indices: np.ndarray
-    ) -> np.ndarray | None:
+    def weights(self, objective: Collator, epoch: int, indices: np.ndarray) -> np.ndarray | None:
         return self._sizes(objective)[1][indices]
 
     def _measure(self, objective: Collator[Item]) -> tuple[np.ndarray, np.ndarray]:

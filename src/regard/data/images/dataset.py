@@ -16,10 +16,11 @@ from regard.data.images.decoding import DecodingPool
 from regard.ground.batch import Ids, ImageRow, read_images
 
 MOST_KEPT = 1 << 30  # bytes of arrays that are resized only once
+ImageExample = tuple[ImageRow, Ids]
 
 
 @dataclass(frozen=True, eq=False)
-class ImageExamples(Sequence[tuple[ImageRow, Ids]]):
+class ImageExamples(Sequence[ImageExample]):
     """Examples (image, target) by columns: one array each, without an object for every image."""
 
     pixels: np.ndarray  # (B, C, H, W)
@@ -27,7 +28,7 @@ class ImageExamples(Sequence[tuple[ImageRow, Ids]]):
     targets: np.ndarray
 
     @classmethod
-    def of(cls, examples: Sequence[tuple[ImageRow, Ids]]) -> "ImageExamples":
+    def of(cls, examples: Sequence[ImageExample]) -> "ImageExamples":
         """Single examples, at least one, whose images are read here."""
         rows, targets = zip(*examples, strict=True)
         return cls(read_images(rows), np.array([row.key for row in rows]), np.array(targets))
@@ -40,7 +41,7 @@ class ImageExamples(Sequence[tuple[ImageRow, Ids]]):
         return ImageRow(lambda: pixels, int(self.keys[index])), self.targets[index]
 
 
-class ImageDataset(MemoryDataset[tuple[ImageRow, Ids]]):
+class ImageDataset(MemoryDataset[ImageExample]):
     """Encoded examples, and the ``images`` of each: arrays of bytes, or paths of files.
 
     Files are decoded by so many ``workers``, or without any by the thread that reads ahead; arrays
@@ -53,7 +54,7 @@ class ImageDataset(MemoryDataset[tuple[ImageRow, Ids]]):
 
     def __init__(
         self,
-        examples: Sequence[tuple[ImageRow, Ids]],
+        examples: Sequence[ImageExample],
         images: Sequence[Path | np.ndarray],
         seed: int,
         workers: int,

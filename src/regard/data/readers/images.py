@@ -112,10 +112,7 @@ def npz(
 
 
 def idx(
-    path: Path,
-    dropped: DropCounts | None = None,
-    labels: str = "",
-    names: tuple[str, ...] = (),
+    path: Path, dropped: DropCounts | None = None, labels: str = "", names: tuple[str, ...] = ()
 ) -> Iterator[LabelledExample]:
     """Images as in MNIST, by default with labels in the file whose name says so."""
     beside = path.name.replace("images-idx3", "labels-idx1").replace("images.idx3", "labels.idx1")
@@ -126,10 +123,7 @@ def idx(
 
 
 def cifar(
-    path: Path,
-    dropped: DropCounts | None = None,
-    names: tuple[str, ...] = (),
-    coarse: bool = False,
+    path: Path, dropped: DropCounts | None = None, names: tuple[str, ...] = (), coarse: bool = False
 ) -> Iterator[LabelledExample]:
     """CIFAR-10 or CIFAR-100 in its binary version: a file, or a folder of training batches.
 

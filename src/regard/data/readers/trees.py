@@ -14,14 +14,7 @@ from regard.data.files.sources import Lines, read_texts
 from regard.data.readers.examples import LabelledExample
 
 LABELS = ("0", "1", "2", "3", "4")
-ESCAPES = {
-    "-LRB-": "(",
-    "-RRB-": ")",
-    "-LSB-": "[",
-    "-RSB-": "]",
-    "-LCB-": "{",
-    "-RCB-": "}",
-}
+ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 
 _PART = re.compile(r"[()]|[^ \t()]+")  # no other space: "8 1/2" is one word, with a no-break one
 
