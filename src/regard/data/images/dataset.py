@@ -17,6 +17,7 @@ from regard.ground.batch import Ids, ImageRow, read_images
 
 MOST_KEPT = 1 << 30  # bytes of arrays that are resized only once
 ImageExample = tuple[ImageRow, Ids]
+Pixels = Path | np.ndarray  # a file, or bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +54,7 @@ class ImageDataset(MemoryDataset[ImageExample]):
     counted: ClassVar[str] = "images"
 
     def __init__(
-        self,
-        examples: Sequence[ImageExample],
-        images: Sequence[Path | np.ndarray],
-        seed: int,
-        workers: int,
+        self, examples: Sequence[ImageExample], images: Sequence[Pixels], seed: int, workers: int
     ):
         super().__init__(examples)
         self.images, self.seed = images, seed
@@ -110,7 +107,7 @@ def _read(row: ImageRow) -> np.ndarray:
     return row.read()
 
 
-def _content(image: Path | np.ndarray, root: str) -> bytes:
+def _content(image: Pixels, root: str) -> bytes:
     if not isinstance(image, Path):
         return np.ascontiguousarray(image).tobytes()
     return os.fsencode(image.absolute().relative_to(root)) + f"|{image.stat().st_size}".encode()
