@@ -33,7 +33,6 @@ from regard.models.papers.lin import LAPTOP as LIN
 from regard.models.papers.transformer import LAPTOP
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives import __path__ as PATH
-from regard.objectives.seq2seq import AnswerLM
 from regard.objectives.bilm import BiLM
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.distillation import Distillation, Teacher, TeacherLoss
@@ -57,7 +56,7 @@ from regard.objectives.objective import Objective, PairObjective
 from regard.objectives.permutation_lm import PermutationLM
 from regard.objectives.replaced_tokens import ReplacedTokens
 from regard.objectives.rows import AnnotatedRow, RowObjective
-from regard.objectives.seq2seq import Seq2Seq
+from regard.objectives.seq2seq import AnswerLM, Seq2Seq
 from regard.objectives.span_boundary import SpanBoundary
 from regard.objectives.sum import Sum
 from regard.text.task_prompt import TaskPrompt

@@ -9,9 +9,8 @@ import torch.nn.functional as F
 
 from closeness import VALUES
 from in_place import InPlace
-from regard.data.images.augment import Augmentation, Mixing
+from regard.data.images.augment import Augmentation, Draws, Mixing
 from regard.data.images.dataset import ImageExamples
-from regard.data.images.augment import Draws
 from regard.ground.batch import IGNORED, BatchLimits, ImageRow, pack_images
 from regard.ground.errors import BadInput
 from regard.ground.pytree import tensors_in

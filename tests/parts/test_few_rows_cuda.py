@@ -7,8 +7,7 @@ from torch import Tensor, nn
 
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.kernels import decode_step, few_rows
-from regard.parts.kernels.few_rows import can_start_early
-from regard.parts.kernels.few_rows import Tiling, linear
+from regard.parts.kernels.few_rows import Tiling, can_start_early, linear
 from triton_device import DEVICE, HALVES, INTERPRETED, each_half, on_device
 
 pytestmark = on_device

@@ -16,11 +16,11 @@ from regard.training.checkpoint import RunProgress
 from regard.training.distributed import World
 from regard.training.loop import train as train_loop
 from regard.training.loop.events import Event, ScoreEvent
-from regard.training.metrics_log import MetricsLog
 from regard.training.recipe import Recipe, make_recipe, task_of
 from regard.training.recipe.overrides import Settings
 from regard.training.recipe_files import find, parse_tables, read_tables
 from regard.training.run import Run, prepare
+from regard.training.run_folder import MetricsLog
 
 AnyRecipe = str | Path | Mapping[str, object] | Recipe
 AnyData = str | Path | Mapping[str, Iterable[object] | int]

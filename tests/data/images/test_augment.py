@@ -13,6 +13,7 @@ from regard.data.images.augment import (
     FARTHEST,
     QUANTILES,
     Augmentation,
+    Draws,
     Mixing,
     _affine,
     _warped,
@@ -32,7 +33,6 @@ from regard.data.images.augment import (
     sharpness,
     solarise,
 )
-from regard.data.images.augment import Draws
 
 ALL = Augmentation(crop=2, crop_area=0.3, flip=True, operations=2, magnitude=0.9, erase=0.5)
 STEPS = {
