@@ -12,7 +12,7 @@ The order of this file: the table in recipes; the head; rows with targets; loss 
 streams and weights are those of ``CausalLM``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp
 from typing import ClassVar, cast
@@ -33,7 +33,7 @@ from regard.models.heads import BiLMHead
 from regard.models.stack import FORWARD_AND_BACKWARD
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.causal_lm import CausalLM
-from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowLengths
+from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowLengths, Rows
 from regard.parts.losses import smoothed_cross_entropy
 from regard.text.tokenizers.characters import CharacterVocabulary
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
@@ -98,9 +98,7 @@ class BiLM(CausalLM):
         predicted_N = np.arange(len(lexicon))
         predicted_N[self.words :] = lexicon.ids[UNKNOWN]
 
-        def annotate(
-            rows: Sequence[AnnotatedRow], indices: np.ndarray, key: tuple[int, ...]
-        ) -> list[AnnotatedRow]:
+        def annotate(rows: Rows, indices: np.ndarray, key: tuple[int, ...]) -> list[AnnotatedRow]:
             if not rows:
                 return []
             words_T2 = np.concatenate([example.row.tokens for example in rows], dtype=np.int64)

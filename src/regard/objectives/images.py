@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.data.images.augment import Augmentation, Draws, Mixing
 from regard.data.images.dataset import ImageExample, ImageExamples
-from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, ImageRow, pack_images
+from regard.ground.batch import IGNORED, Batch, Ids, ImageRow, Limits, pack_images
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.images.processor import ImageProcessor
 from regard.models.trunk_with_heads import Outputs
@@ -46,7 +46,7 @@ class ImageLabels(Objective[ImageExample, Ids]):
     def gather(self, examples: Sequence[ImageExample]) -> ImageExamples:
         return ImageExamples.of(examples)
 
-    def collate(self, examples: Sequence[ImageExample], limits: BatchLimits | None = None) -> Batch:
+    def collate(self, examples: Sequence[ImageExample], limits: Limits = None) -> Batch:
         if not examples:
             blank = ImageRow(lambda: np.zeros(self.processor.shape, np.uint8))
             one = self.gather([(blank, self.labels.no_target)])

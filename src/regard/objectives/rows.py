@@ -19,7 +19,7 @@ from regard.data.datasets.documents import DocumentDataset, RowStreams
 from regard.data.pretraining.documents import Documents
 from regard.data.pretraining.row_plans import PlanRows, full_rows
 from regard.data.sampler import Streams
-from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, TokenRow, pack_rows
+from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, Limits, TokenRow, pack_rows
 from regard.ground.config import Config
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.heads import AnyHead
@@ -43,16 +43,19 @@ class AnnotatedRow(NamedTuple):
     targets: dict[str, Any]
 
 
+Rows = Sequence[AnnotatedRow]
+
+
 class RowBatch(NamedTuple):
     """Rows that are put end to end, and the token at which each starts.
 
     With ``limits`` the batch has a fixed shape, of more ``rows`` than there are examples.
     """
 
-    examples: Sequence[AnnotatedRow]
+    examples: Rows
     starts: np.ndarray
     rows: int
-    limits: BatchLimits | None
+    limits: Limits
 
     def positions(self, head: str) -> list[np.ndarray]:
         """The positions of a head in each row, counted from the beginning of the batch."""
@@ -64,7 +67,7 @@ class RowBatch(NamedTuple):
         return [example.targets[head] for example in self.examples]
 
 
-Annotate = Callable[[Sequence[AnnotatedRow], np.ndarray, tuple[int, ...]], list[AnnotatedRow]]
+Annotate = Callable[[Rows, np.ndarray, tuple[int, ...]], list[AnnotatedRow]]
 """(rows, their indices in the dataset, the key (seed, epoch)) → rows with targets."""
 
 
@@ -180,7 +183,7 @@ class RowObjective(Objective[AnnotatedRow, object]):
     def length(self, example: AnnotatedRow) -> tuple[int, ...]:
         return (len(example.row.tokens),)
 
-    def collate(self, examples: Sequence[AnnotatedRow], limits: BatchLimits | None = None) -> Batch:
+    def collate(self, examples: Rows, limits: Limits = None) -> Batch:
         return collate_rows((self,), examples, limits)
 
     def collate_targets(self, batch: RowBatch) -> tuple[Tensor | None, Tensor | None]:
@@ -210,16 +213,14 @@ class RowObjective(Objective[AnnotatedRow, object]):
         return {"perplexity": exp(min(loss, 700.0)), "accuracy": accuracy}
 
     def text_metrics(
-        self, loss: float, tokenizer: RowTokenizer, examples: Sequence[AnnotatedRow]
+        self, loss: float, tokenizer: RowTokenizer, examples: Rows
     ) -> dict[str, float]:
         """Those that depend on the texts of the development set as well, if there are any."""
         return {}
 
 
 def collate_rows(
-    objectives: Sequence[RowObjective],
-    examples: Sequence[AnnotatedRow],
-    limits: BatchLimits | None = None,
+    objectives: Sequence[RowObjective], examples: Rows, limits: Limits = None
 ) -> Batch:
     """A batch of rows with the positions and targets of each objective."""
     ordered = any(objective.orders_rows for objective in objectives)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.config import MemoryConfig
-from regard.data.files.fields import DropCounts
+from regard.data.files.fields import DropCounts, Dropped
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, did_you_mean, shown
 from regard.models.formats import folder as folders
@@ -160,12 +160,7 @@ def _more_tests(given: object) -> dict[str, MemoryConfig]:
 
 
 def score_tests(
-    model: Any,
-    recipe: Recipe,
-    data: Path,
-    dropped: DropCounts | None = None,
-    *,
-    with_interval: bool = False,
+    model: Any, recipe: Recipe, data: Path, dropped: Dropped = None, *, with_interval: bool = False
 ) -> dict[str, TaskScores]:
     """The scores of a model on each test set, by its name; those of some tasks have intervals."""
     task = task_of(recipe)

@@ -8,7 +8,7 @@ from typing import get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from regard.data.files.fields import DropCounts
+from regard.data.files.fields import Dropped
 from regard.data.files.sources import Csv, Table
 from regard.data.readers.choices import race, swag
 from regard.data.readers.conll import conll, conllu
@@ -65,7 +65,7 @@ READERS: dict[str, dict[str, Reader]] = {
 
 
 def read(
-    task: str, reader: str, path: Path, dropped: DropCounts | None = None, /, **options: object
+    task: str, reader: str, path: Path, dropped: Dropped = None, /, **options: object
 ) -> Iterator[Example]:
     """The examples of a file for a task.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from regard.data.files.fields import BadExample, DropCounts, parsed
+from regard.data.files.fields import BadExample, Dropped, parsed
 from regard.data.files.sources import Lines, read_texts
 from regard.data.readers.examples import LabelledExample
 
@@ -30,9 +30,7 @@ class Bracket:
     holds: str = ""
 
 
-def sst5(
-    path: Path, dropped: DropCounts | None = None, phrases: bool = False
-) -> Iterator[LabelledExample]:
+def sst5(path: Path, dropped: Dropped = None, phrases: bool = False) -> Iterator[LabelledExample]:
     """Every sentence with its label; with `phrases`, every bracket of it."""
     for examples in parsed(read_texts(Lines((str(path),)), dropped=dropped), _examples, dropped):
         yield from examples if phrases else islice(examples, 1)
