@@ -213,10 +213,7 @@ class GraphDecodingState(DecodingState):
         super().__init__(model, source, prompts, capacity)
 
     def graphed(
-        self,
-        copies: int,
-        key: Hashable,
-        selector: Callable[[int, int, int, torch.device], Selector],
+        self, copies: int, key: Hashable, selector: Callable[..., Selector]
     ) -> GraphedDecoder[Selector]:
         """A decoder of this batch, with ``copies`` rows for each sentence.
 

@@ -151,12 +151,10 @@ class CausalLM(RowObjective):
         penalty = penalty + self.tar * mean_square_change(before, batch.inputs.layout)
         return loss + self.loss_weight * count * penalty, nll
 
-    def text_metrics(
-        self, loss: float, tokenizer: RowTokenizer, examples: Rows
-    ) -> dict[str, float]:
+    def text_metrics(self, loss: float, tokenizer: RowTokenizer, rows: Rows) -> dict[str, float]:
         sizes = tokenizer.words.byte_sizes
         if sizes is None:
             return {}
-        targets = np.concatenate([example.targets[self.head] for example in examples])
+        targets = np.concatenate([example.targets[self.head] for example in rows])
         targets = targets[targets != IGNORED]
         return {"bits_per_byte": loss * len(targets) / log(2) / max(1, sizes[targets].sum())}

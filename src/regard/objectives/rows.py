@@ -212,21 +212,17 @@ class RowObjective(Objective[AnnotatedRow, object]):
         """Metrics of the development set, by name: perplexity and accuracy over the targets."""
         return {"perplexity": exp(min(loss, 700.0)), "accuracy": accuracy}
 
-    def text_metrics(
-        self, loss: float, tokenizer: RowTokenizer, examples: Rows
-    ) -> dict[str, float]:
+    def text_metrics(self, loss: float, tokenizer: RowTokenizer, rows: Rows) -> dict[str, float]:
         """Those that depend on the texts of the development set as well, if there are any."""
         return {}
 
 
-def collate_rows(
-    objectives: Sequence[RowObjective], examples: Rows, limits: Limits = None
-) -> Batch:
+def collate_rows(objectives: Sequence[RowObjective], rows: Rows, limits: Limits = None) -> Batch:
     """A batch of rows with the positions and targets of each objective."""
     ordered = any(objective.orders_rows for objective in objectives)
-    inputs = pack_rows([example.row for example in examples], limits, even=True, ordered=ordered)
-    starts = np.cumsum([0, *(len(example.row.tokens) for example in examples)])[:-1]
-    batch, positions, targets = RowBatch(examples, starts, inputs.layout.rows, limits), {}, {}
+    inputs = pack_rows([example.row for example in rows], limits, even=True, ordered=ordered)
+    starts = np.cumsum([0, *(len(example.row.tokens) for example in rows)])[:-1]
+    batch, positions, targets = RowBatch(rows, starts, inputs.layout.rows, limits), {}, {}
     for objective in objectives:
         head = objective.head
         chosen, of_head = objective.collate_targets(batch)
@@ -234,7 +230,7 @@ def collate_rows(
             positions[head] = chosen
         if of_head is not None:
             targets[head] = of_head
-    weight = sum(float(one.weight(example)) for one in objectives for example in examples)
+    weight = sum(float(one.weight(example)) for one in objectives for example in rows)
     return Batch(inputs, targets, weight, positions)
 
 

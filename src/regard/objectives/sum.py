@@ -189,9 +189,7 @@ class Sum(Objective[AnnotatedRow, object]):
             outputs = objective.add_outputs(outputs, batch)
         return outputs
 
-    def __call__(
-        self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE
-    ) -> tuple[Any, ...]:
+    def __call__(self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE) -> tuple:
         """(loss, negative log-likelihood) of each member, summed over the batch.
 
         Where the batch has a state, the one after it comes third.

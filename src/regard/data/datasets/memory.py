@@ -101,10 +101,8 @@ class UnknownWordRows(MemoryDataset[tuple[TokenRow, Target]]):
         pairs = zip(indices, streams_N, strict=True)
         return [self._draw(self.examples[i], stream) for i, stream in pairs]
 
-    def _draw(
-        self, example: tuple[TokenRow, Target], stream: np.ndarray
-    ) -> tuple[TokenRow, Target]:
-        row, target = example
+    def _draw(self, pair: tuple[TokenRow, Target], stream: np.ndarray) -> tuple[TokenRow, Target]:
+        row, target = pair
         words_T = _words(row)
         drawn_T = uniform(stream, np.arange(len(words_T))) < self.rate
         tokens = np.array(row.tokens)
