@@ -313,9 +313,7 @@ class StreamSampler(BatchSampler[Item]):
             for number in range(start.batch, chunks):
                 indices = number * self.dataset.rows + rows
                 lengths = self.dataset.lengths(None, start.epoch, indices)
-                batch = SampledBatch(
-                    self.dataset, start.epoch, indices, lengths, begins=number == 0
-                )
+                batch = SampledBatch(self.dataset, start.epoch, indices, lengths, begins=not number)
                 last = number + 1 == chunks
                 yield Cursor(start.epoch + last, 0, 0 if last else number + 1), batch
             start = Cursor(start.epoch + 1)

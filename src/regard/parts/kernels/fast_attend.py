@@ -33,19 +33,10 @@ def fast_attend(
     tape: NullTape = NULL_TAPE,
 ) -> Tensor:
     """``attend`` by the fastest kernel that fits, unless the tape needs scores or weights."""
+    qkv = (q_THK, k_THK, v_THK)
     if not tape.wants("scores", "weights"):
         call = AttentionCall(score, queries, keys, mask, dropout)
         kernel = choose(call, q_THK, v_THK)
         if kernel is not None:
-            return kernel(call, q_THK, k_THK, v_THK)
-    return attend(
-        score,
-        q_THK,
-        k_THK,
-        v_THK,
-        queries=queries,
-        keys=keys,
-        mask=mask,
-        dropout=dropout,
-        tape=tape,
-    )
+            return kernel(call, *qkv)
+    return attend(score, *qkv, queries=queries, keys=keys, mask=mask, dropout=dropout, tape=tape)
