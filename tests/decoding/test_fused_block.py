@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.decoding.cuda_graph import GraphedDecoder
-from regard.decoding.fused_block import FewRowsLinear, FusedBlock, for_few_rows
+from regard.decoding.cuda_graph import FewRowsLinear, FusedBlock, GraphedDecoder, for_few_rows
 from regard.ground.batch import pack
 from regard.models.embedding import Relative
 from regard.models.facts import change

@@ -17,12 +17,12 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 401,
-    "lines": 56_870,
-    "lines of code": 35_783,
+    "files": 398,
+    "lines": 56_636,
+    "lines of code": 35_571,
     "files under 40 lines": 11,
     "basenames used twice": 29,
-    "Any": 438,
+    "Any": 439,
     "cast(Any": 15,
     "aliases of Any": 0,
     "type: ignore": 40,
@@ -32,11 +32,11 @@ BOUNDS = {
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
-    "GPT-2": (14, 2_884),
-    "BERT": (15, 3_318),
-    "ViT": (14, 3_181),
-    "Bahdanau": (15, 3_250),
-    "XLNet": (14, 3_238),
+    "GPT-2": (14, 2_882),
+    "BERT": (15, 3_316),
+    "ViT": (14, 3_179),
+    "Bahdanau": (15, 3_241),
+    "XLNet": (14, 3_236),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
 SLACK = 0.02

@@ -5,7 +5,7 @@ import torch
 from closeness import SCALARS
 from regard.ground.errors import BadInput
 from regard.search import Beam, Constraints, Ensemble
-from regard.search.ensemble import MEANS
+from regard.search.step import MEANS
 
 from .toy import BOS, EOS, Toy
 

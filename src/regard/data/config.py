@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import ConfigDict, Field, model_validator
 
-from regard.data.files.fields import DropCounts
+from regard.data.files.fields import Dropped
 from regard.data.files.sources import Csv, JsonLines, Lines, Source, Table
 from regard.data.files.text_files import STDIN, read_lines
 from regard.data.pretraining.documents import DocumentSource, TextFile, document_source
@@ -135,7 +135,7 @@ class FilesConfig(Config):
             write_text(copy, "".join(f"{line}\n" for line in read_lines(STDIN)))
         return self.model_copy(update=dict.fromkeys(keys, str(copy.absolute())))
 
-    def read(self, root: Path, task: str, dropped: DropCounts | None) -> Iterator[Example]:
+    def read(self, root: Path, task: str, dropped: Dropped) -> Iterator[Example]:
         """The examples of a task, from the file under the data root."""
         if self.file is None or self.reader is None:
             raise BadInput("this task reads a file by a reader: give both (data.*.file, .reader)")
@@ -195,7 +195,7 @@ class MemoryConfig(FilesConfig):
     def has_pairs(self) -> bool:
         return False
 
-    def read(self, root: Path, task: str, dropped: DropCounts | None) -> Iterator[Example]:
+    def read(self, root: Path, task: str, dropped: Dropped) -> Iterator[Example]:
         return self.given.read(task, dropped)
 
     def collection(self, root: Path) -> MemoryExamples:  # type: ignore[override]

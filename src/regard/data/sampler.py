@@ -104,28 +104,19 @@ class Dataset(Generic[Item]):
         """These examples."""
         raise NotImplementedError
 
-    def lengths(
-        self, objective: Collator[Item], epoch: int, indices: np.ndarray
-    ) -> np.ndarray | None:
+    def lengths(self, objective: Collator, epoch: int, indices: np.ndarray) -> np.ndarray | None:
         """Those that an objective gives the examples; None where only reading tells.
 
         Where lengths and weights are known, a process reads no rows but its own.
         """
         return None
 
-    def weights(
-        self, objective: Collator[Item], epoch: int, indices: np.ndarray
-    ) -> np.ndarray | None:
+    def weights(self, objective: Collator, epoch: int, indices: np.ndarray) -> np.ndarray | None:
         """The same of weights."""
         return None
 
     def sampler(
-        self,
-        objective: Collator[Item],
-        limits: BatchLimits,
-        seed: int,
-        mixed: bool,
-        dropped: DropCounts,
+        self, objective: Collator, limits: BatchLimits, seed: int, mixed: bool, dropped: DropCounts
     ) -> "BatchSampler[Item]":
         """Endless batches of its examples."""
         return Sampler(self, objective, limits, seed, mixed, dropped=dropped)
@@ -322,9 +313,7 @@ class StreamSampler(BatchSampler[Item]):
             for number in range(start.batch, chunks):
                 indices = number * self.dataset.rows + rows
                 lengths = self.dataset.lengths(None, start.epoch, indices)
-                batch = SampledBatch(
-                    self.dataset, start.epoch, indices, lengths, begins=number == 0
-                )
+                batch = SampledBatch(self.dataset, start.epoch, indices, lengths, begins=not number)
                 last = number + 1 == chunks
                 yield Cursor(start.epoch + last, 0, 0 if last else number + 1), batch
             start = Cursor(start.epoch + 1)

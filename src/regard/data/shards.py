@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from regard.data.files.fields import DropCounts
+from regard.data.files.fields import DropCounts, Dropped
 from regard.data.files.sources import Source
 from regard.data.files.text_files import STDIN
 from regard.ground.errors import BadInput
@@ -128,7 +128,7 @@ def store_rows(
     sides: dict[str, int],
     settings: Mapping[str, object],
     encode: Callable[[DropCounts], Iterator[Chunk]],
-    dropped: DropCounts | None,
+    dropped: Dropped,
 ) -> TokenShardPair:
     """Two ``sides``, rows of ids below a limit each, in PATH.SIDE; PATH.json says what they are of.
 

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.decoding.state import DecodingModule, DecodingState, Engine, Prompts
+from regard.decoding.state import Decodable, DecodingState, Engine, Prompts
 from regard.ground.batch import PackedTokens
 from regard.ground.layout import Layout
 from regard.parts.activation import gelu_sigmoid, gelu_tanh
@@ -70,7 +70,7 @@ class _Step(ctypes.Structure):
     ]
 
 
-def obstacle(model: DecodingModule) -> str | None:
+def obstacle(model: Decodable) -> str | None:
     """Why the C++ code cannot run this model here, in one line; None if it can."""
     if not model.attends:
         return "the C++ decoder does not support layers other than blocks of attention"
@@ -104,7 +104,7 @@ class CppEngine(Engine):
 
     name = "cpp"
 
-    def __init__(self, model: DecodingModule, precision: str):
+    def __init__(self, model: Decodable, precision: str):
         self.precision, self.description = precision, f"{precision}, C++"
         self.packed_layers: set[nn.Module] = set()
         self.tensors: list[Tensor] = []  # that the structures point to
@@ -128,11 +128,7 @@ class CppEngine(Engine):
         )
 
     def open(
-        self,
-        model: DecodingModule,
-        source: PackedTokens | None,
-        prompts: Prompts | None,
-        capacity: int,
+        self, model: Decodable, source: PackedTokens | None, prompts: Prompts | None, capacity: int
     ) -> "CppDecodingState":
         return CppDecodingState(self, model, source, prompts, capacity)
 
@@ -191,7 +187,7 @@ class CppDecodingState(DecodingState):
     def __init__(
         self,
         engine: CppEngine,
-        model: DecodingModule,
+        model: Decodable,
         source: PackedTokens | None,
         prompts: Prompts | None,
         capacity: int,

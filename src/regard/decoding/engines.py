@@ -15,7 +15,7 @@ from torch import nn
 from regard.decoding import cpp
 from regard.decoding.cpp import CppEngine
 from regard.decoding.cuda_graph import CudaGraphEngine
-from regard.decoding.state import EAGER, DecodingModule, DecodingState, Engine, Prompts
+from regard.decoding.state import EAGER, Decodable, DecodingState, Engine, Prompts
 from regard.ground.batch import PackedTokens
 from regard.ground.errors import BadInput
 from regard.ground.machine import has_bf16, instruction_set
@@ -43,7 +43,7 @@ TABLE: dict[str, dict[str, dict[int, str]]] = {
 
 
 def open_state(
-    model: DecodingModule,
+    model: Decodable,
     source: PackedTokens | None = None,
     *,
     prompts: Prompts | None = None,
@@ -64,7 +64,7 @@ def default_engine(model: nn.Module) -> Engine:
 
 
 def choose_engine(
-    models: Sequence[DecodingModule], precision: str = "auto", engine: str = "auto", batch: int = 1
+    models: Sequence[Decodable], precision: str = "auto", engine: str = "auto", batch: int = 1
 ) -> tuple[str, str]:
     """The precision and the engine that would run these models together; BadInput if none can.
 
@@ -82,7 +82,7 @@ def choose_engine(
     return precision, _on_gpu(models, engine, device)
 
 
-def build_engine(name: str, model: DecodingModule, precision: str) -> Engine:
+def build_engine(name: str, model: Decodable, precision: str) -> Engine:
     """The engine of that name, for that model."""
     builders: dict[str, Callable[[], Engine]] = {
         "cpp": lambda: CppEngine(model, precision),
@@ -98,7 +98,7 @@ def engine_in_table(precision: str, batch: int) -> str:
     return next((rows[start] for start in sorted(rows, reverse=True) if start <= batch), "torch")
 
 
-def _on_cpu(models: Sequence[DecodingModule], precision: str, engine: str, batch: int) -> str:
+def _on_cpu(models: Sequence[Decodable], precision: str, engine: str, batch: int) -> str:
     if engine == "cuda-graph":
         raise BadInput("engine cuda-graph: runs on a GPU, and the model is on cpu")
     if engine == "auto" and engine_in_table(precision, batch) == "torch":
@@ -113,7 +113,7 @@ def _on_cpu(models: Sequence[DecodingModule], precision: str, engine: str, batch
     return engine
 
 
-def _on_gpu(models: Sequence[DecodingModule], engine: str, device: torch.device) -> str:
+def _on_gpu(models: Sequence[Decodable], engine: str, device: torch.device) -> str:
     if engine == "cpp":
         raise BadInput(f"engine cpp: runs on a CPU, and the model is on {device.type}")
     can_capture = all(model.capturable for model in models)

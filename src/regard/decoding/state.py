@@ -38,7 +38,7 @@ class Prompts:
         return cls(read, [int(row[-1]) for row in rows])
 
 
-DecodingModule = EncoderDecoderModule | TrunkWithHeadsModule
+Decodable = EncoderDecoderModule | TrunkWithHeadsModule
 
 
 class DecodingState:
@@ -50,7 +50,7 @@ class DecodingState:
 
     def __init__(
         self,
-        model: DecodingModule,
+        model: Decodable,
         source: PackedTokens | None,
         prompts: Prompts | None,
         capacity: int,
@@ -149,11 +149,7 @@ class Engine:
     packed_layers: Collection[nn.Module] = ()
 
     def open(
-        self,
-        model: DecodingModule,
-        source: PackedTokens | None,
-        prompts: Prompts | None,
-        capacity: int,
+        self, model: Decodable, source: PackedTokens | None, prompts: Prompts | None, capacity: int
     ) -> DecodingState:
         """A state for search, one row for each source or prompt, ``capacity`` tokens a row."""
         return DecodingState(model, source, prompts, capacity)

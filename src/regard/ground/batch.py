@@ -71,6 +71,10 @@ class BatchLimits:
         return _padded(ids, self.tokens, padding)
 
 
+Limits = BatchLimits | None
+"""The fixed shape of a batch; None: its shape is free."""
+
+
 @dataclass(frozen=True)
 class RectangleLimits(BatchLimits):
     """Every batch is a rectangle of padded rows, on either side.
@@ -133,7 +137,7 @@ class TokenRow(NamedTuple):
         return cls(ids, [0] * len(ids))
 
     @staticmethod
-    def pack(rows: Sequence["TokenRow"], limits: BatchLimits | None = None) -> PackedTokens:
+    def pack(rows: Sequence["TokenRow"], limits: Limits = None) -> PackedTokens:
         """Rows of this kind end to end."""
         return pack_rows(rows, limits)
 
@@ -151,7 +155,7 @@ class ImageRow:
     key: int = 0
 
     @staticmethod
-    def pack(rows: Sequence["ImageRow"], limits: BatchLimits | None = None) -> PackedTokens:
+    def pack(rows: Sequence["ImageRow"], limits: Limits = None) -> PackedTokens:
         """Images of one shape."""
         images = torch.from_numpy(read_images(rows))
         return pack_images(images, limits, [row.key for row in rows])
@@ -185,7 +189,7 @@ EMPTY_ROW = TokenRow((), ())
 
 def pack(
     rows: Sequence[Ids],
-    limits: BatchLimits | None = None,
+    limits: Limits = None,
     padding: int = 0,
     special_ids: SpecialIds = NO_SPECIAL_IDS,
 ) -> PackedTokens:
@@ -199,7 +203,7 @@ def pack(
 
 def pack_rows(
     rows: Sequence[TokenRow],
-    limits: BatchLimits | None = None,
+    limits: Limits = None,
     padding: int = 0,
     *,
     even: bool = False,
@@ -218,7 +222,7 @@ def pack_rows(
     return replace(packed, layout=replace(layout, segments_T=segments_T, orders_T=orders_T))
 
 
-def pack_texts(texts: Sequence[Text], limits: BatchLimits | None = None) -> PackedTokens:
+def pack_texts(texts: Sequence[Text], limits: Limits = None) -> PackedTokens:
     """Rows end to end, or images; ids alone have segment 0."""
     rows: list[Any] = [as_row(text) for text in texts]
     return (rows[0] if rows else EMPTY_ROW).pack(rows, limits)
@@ -231,7 +235,7 @@ def as_row(text: Text) -> TokenRow | ImageRow:
 
 def pack_ids(
     rows: Sequence[Ids],
-    limits: BatchLimits | None = None,
+    limits: Limits = None,
     padding: int = 0,
     special_ids: SpecialIds = NO_SPECIAL_IDS,
 ) -> Tensor:
@@ -245,10 +249,7 @@ def pack_ids(
     per_token = np.shape(rows[0])[1:] if rows else ()  # one id, or those of characters
     tokens = np.full((size, *per_token), padding, dtype=np.int64)
     inside = np.ones(size, dtype=bool)
-    for number, at in (
-        (special_ids.first, np.append(0, ends[:-1])),
-        (special_ids.last, ends - 1),
-    ):
+    for number, at in ((special_ids.first, np.append(0, ends[:-1])), (special_ids.last, ends - 1)):
         if number is not None and size:
             tokens[at], inside[at] = number, False
     if size:
@@ -265,9 +266,7 @@ class PackedImages(PackedTokens):
     keys_B: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
 
 
-def pack_images(
-    images: Tensor, limits: BatchLimits | None = None, keys: Ids | None = None
-) -> PackedImages:
+def pack_images(images: Tensor, limits: Limits = None, keys: Ids | None = None) -> PackedImages:
     """Images of one shape; the model makes patches of them.
 
     With ``limits``, images of zeros fill the batch up to as many rows as it may have.

@@ -19,7 +19,6 @@ import torch
 
 Result = TypeVar("Result")
 Graph = torch.cuda.CUDAGraph
-
 if TYPE_CHECKING:
     Pool = torch.cuda._POOL_HANDLE
 

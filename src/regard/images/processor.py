@@ -17,9 +17,6 @@ from regard.ground.errors import BadInput, BadItem, shown
 from regard.ground.files import read_bytes, read_json, write_json
 from regard.images.decode import MOST_PIXELS, Size, as_grey, as_rgb, decode_picture, pillow
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
 FILE = "preprocessor_config.json"
 RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 REFUSED = ("do_pad", "do_flip_channel_order", "do_thumbnail", "crop_pct")  # unsupported steps
@@ -40,6 +37,8 @@ class ResizedImage:
 
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     ImageInput = str | Path | np.ndarray | Tensor | Image | ResizedImage
 
 

@@ -169,10 +169,7 @@ def choose_agreeing_methods(
 
 
 def multiply_directions(
-    forward: PairAttention,
-    backward: PairAttention,
-    ours: AlignmentMethod,
-    theirs: AlignmentMethod,
+    forward: PairAttention, backward: PairAttention, ours: AlignmentMethod, theirs: AlignmentMethod
 ) -> tuple[Links, Links]:
     """Links of both directions, (source, target) each, from the product of their weights.
 

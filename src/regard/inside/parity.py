@@ -23,15 +23,13 @@ LENGTHS = (1, 6, 13, 24)
 
 
 @torch.no_grad()
-def layer_outputs(
-    module: nn.Module, facts: ModelFacts, examples: Iterable[Example]
-) -> LayerOutputs:
+def layer_outputs(model: nn.Module, facts: ModelFacts, examples: Iterable[Example]) -> LayerOutputs:
     """The output of every layer for every example."""
     outputs: LayerOutputs = {layer: [] for layer in facts.layer_paths}
     for example in examples:
         tape = Tape(*facts.layer_paths.values())
         packed = (pack_texts([example[side]]) for side in facts.sides)
-        module(facts.inputs(*packed), tape=tape)
+        model(facts.inputs(*packed), tape=tape)
         for layer, path in facts.layer_paths.items():
             if path in tape.records:  # an RNN decoder that runs step by step records no layers
                 outputs[layer].append(tape.records[path])

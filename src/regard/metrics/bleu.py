@@ -47,10 +47,7 @@ def bleu_metric(
     already_tokenised = tokenize == "none"  # sacreBLEU then has no reason to warn of it
     try:
         return BLEU(
-            lowercase=lowercase,
-            tokenize=tokenize,
-            smooth_method=smoothing,
-            force=already_tokenised,
+            lowercase=lowercase, tokenize=tokenize, smooth_method=smoothing, force=already_tokenised
         )
     except (ImportError, RuntimeError, OSError) as error:
         reason = " ".join(str(error).split())

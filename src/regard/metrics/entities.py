@@ -91,9 +91,7 @@ def scheme_tags(tags: Iterable[str], scheme: str) -> set[str]:
 
 
 def entity_scores(
-    golds: Sequence[Sequence[str]],
-    predicted: Sequence[Sequence[str]],
-    with_interval: bool = False,
+    golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], with_interval: bool = False
 ) -> list[MetricScore]:
     """Precision, recall and F1 over the entities of all sentences, in percent.
 

@@ -12,7 +12,7 @@ The order of this file: the table in recipes; the head; rows with targets; loss 
 streams and weights are those of ``CausalLM``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp
 from typing import ClassVar, cast
@@ -33,7 +33,7 @@ from regard.models.papers.elmo import BiLMHead
 from regard.models.trunk import FORWARD_AND_BACKWARD
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.causal_lm import CausalLM
-from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch
+from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowLengths, Rows
 from regard.parts.losses import smoothed_cross_entropy
 from regard.text.tokenizers.characters import CharacterVocabulary
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
@@ -82,10 +82,7 @@ class BiLM(CausalLM):
         return SentenceStream(documents)
 
     def extra_flops(
-        self,
-        facts: TrunkWithHeads,
-        lengths: Sequence[tuple[int, ...]],
-        positions: Mapping[str, int],
+        self, facts: TrunkWithHeads, lengths: RowLengths, positions: Mapping[str, int]
     ) -> float:
         words, trunk = sum(length for (length,) in lengths), facts.trunk
         return FORWARD_AND_BACKWARD * words * trunk.embed.macs(trunk.stack.input_width)
@@ -95,17 +92,13 @@ class BiLM(CausalLM):
         return TextStreams.of(rows, streams, ChunkLengths(limits.longest))
 
     def annotator(self, tokenizer: RowTokenizer) -> Annotate:
-        lexicon, spelling = (
-            cast(Lexicon, tokenizer.training_words),
-            cast(CharacterVocabulary, tokenizer.words),
-        )
+        lexicon = cast(Lexicon, tokenizer.training_words)
+        spelling = cast(CharacterVocabulary, tokenizer.words)
         spelled_NC = spelling.spell_all(lexicon).astype(np.int16)
         predicted_N = np.arange(len(lexicon))
         predicted_N[self.words :] = lexicon.ids[UNKNOWN]
 
-        def annotate(
-            rows: Sequence[AnnotatedRow], indices: np.ndarray, key: tuple[int, ...]
-        ) -> list[AnnotatedRow]:
+        def annotate(rows: Rows, indices: np.ndarray, key: tuple[int, ...]) -> list[AnnotatedRow]:
             if not rows:
                 return []
             words_T2 = np.concatenate([example.row.tokens for example in rows], dtype=np.int64)

@@ -13,7 +13,6 @@ The order of this file: the table in recipes; the head; documents → rows with 
 examples → a batch; the loss: cross-entropy at all tokens; metrics.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
 from typing import Literal, cast
@@ -32,7 +31,7 @@ from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.heads import NextTokenHead
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads, TrunkWithHeadsModule
-from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective
+from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective, Rows
 from regard.parts.losses import mean_square, mean_square_change
 from regard.text.templates import RowBuilder
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
@@ -125,9 +124,7 @@ class CausalLM(RowObjective):
         return TextStreams.of(rows, streams, ChunkLengths(max(1, limits.tokens // streams)))
 
     def annotator(self, tokenizer: RowTokenizer) -> Annotate:
-        def annotate(
-            rows: Sequence[AnnotatedRow], indices: np.ndarray, key: tuple[int, ...]
-        ) -> list[AnnotatedRow]:
+        def annotate(rows: Rows, indices: np.ndarray, key: tuple[int, ...]) -> list[AnnotatedRow]:
             return [self._with_targets(example) for example in rows]
 
         return annotate
@@ -154,12 +151,10 @@ class CausalLM(RowObjective):
         penalty = penalty + self.tar * mean_square_change(before, batch.inputs.layout)
         return loss + self.loss_weight * count * penalty, nll
 
-    def text_metrics(
-        self, loss: float, tokenizer: RowTokenizer, examples: Sequence[AnnotatedRow]
-    ) -> dict[str, float]:
+    def text_metrics(self, loss: float, tokenizer: RowTokenizer, rows: Rows) -> dict[str, float]:
         sizes = tokenizer.words.byte_sizes
         if sizes is None:
             return {}
-        targets = np.concatenate([example.targets[self.head] for example in examples])
+        targets = np.concatenate([example.targets[self.head] for example in rows])
         targets = targets[targets != IGNORED]
         return {"bits_per_byte": loss * len(targets) / log(2) / max(1, sizes[targets].sum())}

@@ -27,7 +27,7 @@ from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import AnyHead, MLMHead
 from regard.models.start import read_model
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads, TrunkWithHeadsModule
-from regard.objectives.rows import AnnotatedRow, RowBatch, RowObjective
+from regard.objectives.rows import AnnotatedRow, RowBatch, RowLengths, RowObjective
 from regard.parts.losses import soft_target_losses
 from regard.weights.files import weights_of
 
@@ -156,10 +156,7 @@ class Distillation(RowObjective):
         return outputs._replace(teacher=self.teacher(batch))
 
     def extra_flops(
-        self,
-        facts: TrunkWithHeads,
-        lengths: Sequence[tuple[int, ...]],
-        positions: Mapping[str, int],
+        self, facts: TrunkWithHeads, lengths: RowLengths, positions: Mapping[str, int]
     ) -> float:
         return self.teacher.flops(lengths, positions)
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.images.augment import Augmentation, Draws, Mixing
-from regard.data.images.dataset import ImageExamples
-from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, ImageRow, pack_images
+from regard.data.images.dataset import ImageExample, ImageExamples
+from regard.ground.batch import IGNORED, Batch, Ids, ImageRow, Limits, pack_images
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.images.processor import ImageProcessor
 from regard.models.trunk_with_heads import Outputs
@@ -20,7 +20,7 @@ BYTE = 255.0
 
 
 @dataclass(frozen=True)
-class ImageLabels(Objective[tuple[ImageRow, Ids], Ids]):
+class ImageLabels(Objective[ImageExample, Ids]):
     """``labels`` of images whose bytes the ``processor`` normalises.
 
     In training, images are augmented, and mixed where they have one label of several. What is drawn
@@ -40,15 +40,13 @@ class ImageLabels(Objective[tuple[ImageRow, Ids], Ids]):
     def to(self, device: torch.device | str) -> None:
         self.mixing.to(device)
 
-    def weight(self, example: tuple[ImageRow, Ids]) -> float:
+    def weight(self, example: ImageExample) -> float:
         return self.labels.weight(example)
 
-    def gather(self, examples: Sequence[tuple[ImageRow, Ids]]) -> ImageExamples:
+    def gather(self, examples: Sequence[ImageExample]) -> ImageExamples:
         return ImageExamples.of(examples)
 
-    def collate(
-        self, examples: Sequence[tuple[ImageRow, Ids]], limits: BatchLimits | None = None
-    ) -> Batch:
+    def collate(self, examples: Sequence[ImageExample], limits: Limits = None) -> Batch:
         if not examples:
             blank = ImageRow(lambda: np.zeros(self.processor.shape, np.uint8))
             one = self.gather([(blank, self.labels.no_target)])

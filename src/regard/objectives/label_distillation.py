@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, PackedTokens
+from regard.ground.batch import IGNORED, Batch, Ids, Limits, PackedTokens
 from regard.ground.config import EMPTY_IS_NONE, Config
 from regard.models.trunk_with_heads import Outputs
 from regard.objectives.labels import Classification
@@ -74,7 +74,7 @@ class LabelDistillation(Objective[tuple[Row, np.ndarray], np.ndarray], Generic[R
         return with_teacher((None, self.labels.no_target), logits_NV)[1]
 
     def with_targets(
-        self, inputs: PackedTokens, targets: Sequence[np.ndarray], limits: BatchLimits | None = None
+        self, inputs: PackedTokens, targets: Sequence[np.ndarray], limits: Limits = None
     ) -> Batch:
         batch = self.labels.with_targets(inputs, [*map(_classes, targets)], limits)
         logits = [np.zeros((0, self.outputs), np.float32), *(one[:, 1:] for one in targets)]

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, PackedTokens, TokenRow
+from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, Limits, PackedTokens, TokenRow
 from regard.models.heads import TransitionHead
 from regard.models.trunk_with_heads import Outputs
 from regard.objectives.objective import Objective, padded
@@ -39,7 +39,7 @@ class Classification(Objective[tuple[TokenRow, Ids], Ids]):
         return len(numbers) if self.weights is None else float(np.take(self.weights, numbers).sum())
 
     def with_targets(
-        self, inputs: PackedTokens, targets: Sequence[Ids], limits: BatchLimits | None = None
+        self, inputs: PackedTokens, targets: Sequence[Ids], limits: Limits = None
     ) -> Batch:
         batch = super().with_targets(inputs, targets, limits)
         if self.weights is None:
@@ -47,9 +47,7 @@ class Classification(Objective[tuple[TokenRow, Ids], Ids]):
         weights = torch.tensor(self.weights)[batch.targets[self.head].clamp(min=0)]
         return replace(batch, weights={self.head: weights})
 
-    def pack_targets(
-        self, targets: Sequence[Ids], inputs: PackedTokens, limits: BatchLimits | None
-    ) -> Tensor:
+    def pack_targets(self, targets: Sequence[Ids], inputs: PackedTokens, limits: Limits) -> Tensor:
         numbers = np.concatenate([np.zeros(0, np.int64), *targets])
         return padded(torch.from_numpy(numbers), self.target_count(inputs), IGNORED)
 
@@ -92,7 +90,7 @@ class NumberObjective(Objective[tuple[TokenRow, Sequence[float]], Sequence[float
         return (nan,) * self.outputs
 
     def pack_targets(
-        self, targets: Sequence[Sequence[float]], inputs: PackedTokens, limits: BatchLimits | None
+        self, targets: Sequence[Sequence[float]], inputs: PackedTokens, limits: Limits
     ) -> Tensor:
         numbers = np.concatenate([np.zeros(0), *targets]).astype(np.float32)
         numbers_NV = torch.from_numpy(numbers.reshape(-1, self.outputs))
@@ -169,7 +167,7 @@ class SpanExtraction(Objective[tuple[TokenRow, tuple[int, int]], tuple[int, int]
     head: ClassVar[str] = "span"
 
     def pack_targets(
-        self, targets: Sequence[tuple[int, int]], inputs: PackedTokens, limits: BatchLimits | None
+        self, targets: Sequence[tuple[int, int]], inputs: PackedTokens, limits: Limits
     ) -> Tensor:
         ends_BV = torch.tensor(targets, dtype=torch.int64).view(-1, 2)
         return padded(ends_BV, self.target_count(inputs), IGNORED)
@@ -194,17 +192,13 @@ class MultipleChoice(Objective[tuple[Sequence[TokenRow], int], int]):
     def length(self, example: tuple[Sequence[TokenRow], int]) -> tuple[int, ...]:
         return tuple(len(row.tokens) for row in example[0])
 
-    def read(
-        self, rows: Sequence[Sequence[TokenRow]], limits: BatchLimits | None = None
-    ) -> PackedTokens:
+    def read(self, rows: Sequence[Sequence[TokenRow]], limits: Limits = None) -> PackedTokens:
         if limits is not None:
             all_choices = self.choices * limits.tokens, self.choices * limits.rows
             limits = BatchLimits(*all_choices, limits.longest)
         return super().read([*chain(*rows)], limits)
 
-    def pack_targets(
-        self, targets: Sequence[int], inputs: PackedTokens, limits: BatchLimits | None
-    ) -> Tensor:
+    def pack_targets(self, targets: Sequence[int], inputs: PackedTokens, limits: Limits) -> Tensor:
         labels_B = torch.tensor(targets, dtype=torch.int64)
         return padded(labels_B, len(targets) if limits is None else limits.rows, IGNORED)
 

@@ -9,7 +9,6 @@ The order of this file: the table in recipes; the head; rows → masked rows wit
 a batch; metrics. The loss, cross-entropy at the chosen positions, is that of ``RowObjective``.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import cast
@@ -23,7 +22,7 @@ from regard.data.pretraining.mlm_masking import MaskedTokens, TokenMasker
 from regard.ground.batch import IGNORED, BatchLimits, pack_ids
 from regard.ground.config import Config
 from regard.models.heads import MLMHead
-from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective
+from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective, Rows
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
@@ -90,9 +89,7 @@ class MaskedLM(RowObjective):
             geometric=self.spans,
         )
 
-        def annotate(
-            rows: Sequence[AnnotatedRow], indices: np.ndarray, key: tuple[int, ...]
-        ) -> list[AnnotatedRow]:
+        def annotate(rows: Rows, indices: np.ndarray, key: tuple[int, ...]) -> list[AnnotatedRow]:
             tokens = np.concatenate([example.row.tokens for example in rows])
             lengths = np.array([len(example.row.tokens) for example in rows], np.int64)
             masked = masker.mask_rows(tokens, lengths, indices, key).split(lengths)

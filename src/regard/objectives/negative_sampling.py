@@ -9,7 +9,6 @@ The order of this file: the table in recipes; the head; rows with samples; examp
 and metrics.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -26,7 +25,7 @@ from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.papers.context2vec import ContextHead
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
-from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective
+from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective, Rows
 from regard.text.templates import RowBuilder
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
@@ -90,9 +89,7 @@ class NegativeSampling(RowObjective):
             raise BadInput("objective.negative-sampling: all words of the documents are unknown")
         shares_V = np.cumsum(weights_V) / weights_V.sum()
 
-        def annotate(
-            rows: Sequence[AnnotatedRow], indices: np.ndarray, key: tuple[int, ...]
-        ) -> list[AnnotatedRow]:
+        def annotate(rows: Rows, indices: np.ndarray, key: tuple[int, ...]) -> list[AnnotatedRow]:
             lengths_B = np.array([len(example.row.tokens) for example in rows])
             tokens_T = np.concatenate([example.row.tokens for example in rows], dtype=np.int64)
             row_T = np.repeat(np.arange(len(rows)), lengths_B)

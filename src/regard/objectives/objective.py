@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import Batch, BatchLimits, Ids, PackedTokens, as_row, pack_texts
+from regard.ground.batch import Batch, Ids, Limits, PackedTokens, as_row, pack_texts
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.trunk_with_heads import Outputs
 
@@ -45,7 +45,7 @@ class Objective(Generic[Item, Target]):
         """The weight of the targets of several examples: by default 1 each."""
         return len(targets)
 
-    def read(self, rows: Sequence[Any], limits: BatchLimits | None = None) -> PackedTokens:
+    def read(self, rows: Sequence[Any], limits: Limits = None) -> PackedTokens:
         """Pack rows of tokens into inputs of a model; with ``limits``, of fixed shape."""
         return pack_texts(rows, limits)
 
@@ -53,20 +53,20 @@ class Objective(Generic[Item, Target]):
         """Single examples in the form in which ``collate`` reads them: by default as they are."""
         return examples
 
-    def collate(self, examples: Sequence[Item], limits: BatchLimits | None = None) -> Batch:
+    def collate(self, examples: Sequence[Item], limits: Limits = None) -> Batch:
         """A batch of examples; with ``limits``, of fixed shape."""
         rows, targets = zip(*examples, strict=True) if examples else ((), ())
         return self.with_targets(self.read(rows, limits), targets, limits)
 
     def with_targets(
-        self, inputs: PackedTokens, targets: Sequence[Target], limits: BatchLimits | None = None
+        self, inputs: PackedTokens, targets: Sequence[Target], limits: Limits = None
     ) -> Batch:
         """A batch of packed inputs and the targets of each example."""
         packed = {self.head: self.pack_targets(targets, inputs, limits)}
         return Batch(inputs, packed, self.weight_of(targets))
 
     def pack_targets(
-        self, targets: Sequence[Target], inputs: PackedTokens, limits: BatchLimits | None
+        self, targets: Sequence[Target], inputs: PackedTokens, limits: Limits
     ) -> Tensor:
         """The targets of all examples in one tensor."""
         raise NotImplementedError

@@ -12,7 +12,6 @@ The order of this file: the table in recipes; the head; rows; orders and targets
 batch; memory; metrics. The loss, cross-entropy of predicted tokens, is that of ``RowObjective``.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -30,7 +29,7 @@ from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.papers.xlnet.two_stream import PermutationLMHead
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
-from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective
+from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective, Rows
 from regard.text.templates import RowBuilder
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
@@ -91,9 +90,7 @@ class PermutationLM(RowObjective):
         settings = self.one_in, self.words, self.chunk
         sampler = FactorizationSampler(special, ~tokenizer.continues, *settings)
 
-        def annotate(
-            rows: Sequence[AnnotatedRow], indices: np.ndarray, key: tuple[int, ...]
-        ) -> list[AnnotatedRow]:
+        def annotate(rows: Rows, indices: np.ndarray, key: tuple[int, ...]) -> list[AnnotatedRow]:
             drawn = sampler.draw([example.row for example in rows], indices, key)
             return [
                 AnnotatedRow(

@@ -19,7 +19,7 @@ from regard.data.datasets.documents import DocumentDataset, RowStreams
 from regard.data.pretraining.documents import Documents
 from regard.data.pretraining.row_plans import PlanRows, full_rows
 from regard.data.sampler import Streams
-from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, TokenRow, pack_rows
+from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, Limits, TokenRow, pack_rows
 from regard.ground.config import Config
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import AnyHead
@@ -28,6 +28,8 @@ from regard.objectives.objective import Objective
 from regard.parts.losses import smoothed_cross_entropy
 from regard.text.templates import RowBuilder
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
+
+RowLengths = Sequence[tuple[int, ...]]
 
 
 class AnnotatedRow(NamedTuple):
@@ -41,16 +43,19 @@ class AnnotatedRow(NamedTuple):
     targets: dict[str, Any]
 
 
+Rows = Sequence[AnnotatedRow]
+
+
 class RowBatch(NamedTuple):
     """Rows that are put end to end, and the token at which each starts.
 
     With ``limits`` the batch has a fixed shape, of more ``rows`` than there are examples.
     """
 
-    examples: Sequence[AnnotatedRow]
+    examples: Rows
     starts: np.ndarray
     rows: int
-    limits: BatchLimits | None
+    limits: Limits
 
     def positions(self, head: str) -> list[np.ndarray]:
         """The positions of a head in each row, counted from the beginning of the batch."""
@@ -62,7 +67,7 @@ class RowBatch(NamedTuple):
         return [example.targets[head] for example in self.examples]
 
 
-Annotate = Callable[[Sequence[AnnotatedRow], np.ndarray, tuple[int, ...]], list[AnnotatedRow]]
+Annotate = Callable[[Rows, np.ndarray, tuple[int, ...]], list[AnnotatedRow]]
 """(rows, their indices in the dataset, the key (seed, epoch)) → rows with targets."""
 
 
@@ -117,10 +122,7 @@ class RowObjective(Objective[AnnotatedRow, object]):
         return outputs
 
     def extra_flops(
-        self,
-        facts: TrunkWithHeads,
-        lengths: Sequence[tuple[int, ...]],
-        positions: Mapping[str, int],
+        self, facts: TrunkWithHeads, lengths: RowLengths, positions: Mapping[str, int]
     ) -> float:
         """Operations of one step beside those of the model over rows of these lengths."""
         return 0.0
@@ -181,7 +183,7 @@ class RowObjective(Objective[AnnotatedRow, object]):
     def length(self, example: AnnotatedRow) -> tuple[int, ...]:
         return (len(example.row.tokens),)
 
-    def collate(self, examples: Sequence[AnnotatedRow], limits: BatchLimits | None = None) -> Batch:
+    def collate(self, examples: Rows, limits: Limits = None) -> Batch:
         return collate_rows((self,), examples, limits)
 
     def collate_targets(self, batch: RowBatch) -> tuple[Tensor | None, Tensor | None]:
@@ -210,23 +212,17 @@ class RowObjective(Objective[AnnotatedRow, object]):
         """Metrics of the development set, by name: perplexity and accuracy over the targets."""
         return {"perplexity": exp(min(loss, 700.0)), "accuracy": accuracy}
 
-    def text_metrics(
-        self, loss: float, tokenizer: RowTokenizer, examples: Sequence[AnnotatedRow]
-    ) -> dict[str, float]:
+    def text_metrics(self, loss: float, tokenizer: RowTokenizer, rows: Rows) -> dict[str, float]:
         """Those that depend on the texts of the development set as well, if there are any."""
         return {}
 
 
-def collate_rows(
-    objectives: Sequence[RowObjective],
-    examples: Sequence[AnnotatedRow],
-    limits: BatchLimits | None = None,
-) -> Batch:
+def collate_rows(objectives: Sequence[RowObjective], rows: Rows, limits: Limits = None) -> Batch:
     """A batch of rows with the positions and targets of each objective."""
     ordered = any(objective.orders_rows for objective in objectives)
-    inputs = pack_rows([example.row for example in examples], limits, even=True, ordered=ordered)
-    starts = np.cumsum([0, *(len(example.row.tokens) for example in examples)])[:-1]
-    batch, positions, targets = RowBatch(examples, starts, inputs.layout.rows, limits), {}, {}
+    inputs = pack_rows([example.row for example in rows], limits, even=True, ordered=ordered)
+    starts = np.cumsum([0, *(len(example.row.tokens) for example in rows)])[:-1]
+    batch, positions, targets = RowBatch(rows, starts, inputs.layout.rows, limits), {}, {}
     for objective in objectives:
         head = objective.head
         chosen, of_head = objective.collate_targets(batch)
@@ -234,7 +230,7 @@ def collate_rows(
             positions[head] = chosen
         if of_head is not None:
             targets[head] = of_head
-    weight = sum(float(one.weight(example)) for one in objectives for example in examples)
+    weight = sum(float(one.weight(example)) for one in objectives for example in rows)
     return Batch(inputs, targets, weight, positions)
 
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from regard.ground.batch import (
     IGNORED,
     Batch,
-    BatchLimits,
     Ids,
+    Limits,
     PackedTokens,
     SourceTarget,
     SpecialIds,
@@ -42,16 +42,14 @@ class Seq2Seq(PairObjective):
     def lengths(self, sizes_NS: np.ndarray) -> np.ndarray:
         return sizes_NS + 1
 
-    def collate(
-        self, examples: Sequence[tuple[Ids, Ids]], limits: BatchLimits | None = None
-    ) -> Batch:
+    def collate(self, examples: Sequence[tuple[Ids, Ids]], limits: Limits = None) -> Batch:
         sources, targets = zip(*examples, strict=True) if examples else ((), ())
         target = pack(targets, limits, special_ids=SpecialIds(first=self.bos))
         targets_T = pack_ids(targets, limits, IGNORED, SpecialIds(last=self.eos))
         inputs = SourceTarget(self.read(sources, limits), target)
         return Batch(inputs, {self.head: targets_T}, target.real)
 
-    def read(self, rows: Sequence[Ids], limits: BatchLimits | None = None) -> PackedTokens:
+    def read(self, rows: Sequence[Ids], limits: Limits = None) -> PackedTokens:
         return pack(rows, limits, special_ids=SpecialIds(last=self.eos))
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -85,9 +83,7 @@ class AnswerLM(PairObjective):
         texts_N, answers_N = sizes_NS.T
         return (self.prompt.lengths(texts_N) + answers_N)[:, None]
 
-    def collate(
-        self, examples: Sequence[tuple[Ids, Ids]], limits: BatchLimits | None = None
-    ) -> Batch:
+    def collate(self, examples: Sequence[tuple[Ids, Ids]], limits: Limits = None) -> Batch:
         rows, targets = [], []
         for text, answer in examples:
             prompt = self.prompt.row(text)

@@ -12,7 +12,6 @@ The order of this file: the table in recipes; the heads; boundaries; examples â†
 The loss is that of ``RowObjective``.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import exp
 from typing import cast
@@ -28,7 +27,7 @@ from regard.ground.config import Config
 from regard.models.heads import AnyHead
 from regard.models.papers.spanbert import SpanBoundaryHead
 from regard.objectives.masked_lm import MaskedLM
-from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective
+from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective, Rows
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
@@ -72,9 +71,7 @@ class SpanBoundary(RowObjective):
         special = np.fromiter(cast(EncoderTokenizer, tokenizer).special, np.int64)
         return lambda rows, indices, key: self._with_boundaries(rows, special)
 
-    def _with_boundaries(
-        self, rows: Sequence[AnnotatedRow], special: np.ndarray
-    ) -> list[AnnotatedRow]:
+    def _with_boundaries(self, rows: Rows, special: np.ndarray) -> list[AnnotatedRow]:
         """For each chosen token the tokens before and after its span and itself, and its target.
 
         A span at an end of the text, and tokens far in a span are not predicted.

@@ -13,13 +13,13 @@ from regard.data.datasets.documents import DocumentDataset
 from regard.data.pretraining.documents import Documents
 from regard.data.pretraining.row_plans import Passage, PlanRows
 from regard.data.sampler import Streams
-from regard.ground.batch import Batch, BatchLimits
+from regard.ground.batch import Batch, BatchLimits, Limits
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.objective import Objective
-from regard.objectives.rows import AnnotatedRow, RowObjective, at_all_tokens, collate_rows
+from regard.objectives.rows import AnnotatedRow, RowObjective, Rows, at_all_tokens, collate_rows
 from regard.text.templates import RowBuilder
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
@@ -168,7 +168,7 @@ class Sum(Objective[AnnotatedRow, object]):
         weights = [member.weight(example) for member in self.members]
         return weights[0] if len(weights) == 1 else np.array(weights, dtype=np.float64)
 
-    def collate(self, examples: Sequence[AnnotatedRow], limits: BatchLimits | None = None) -> Batch:
+    def collate(self, examples: Rows, limits: Limits = None) -> Batch:
         """A batch of rows with the targets of all members; one of streams is never padded.
 
         The chunks of streams are as long as each other, and lie in a rectangle.
@@ -189,9 +189,7 @@ class Sum(Objective[AnnotatedRow, object]):
             outputs = objective.add_outputs(outputs, batch)
         return outputs
 
-    def __call__(
-        self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE
-    ) -> tuple[Any, ...]:
+    def __call__(self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE) -> tuple:
         """(loss, negative log-likelihood) of each member, summed over the batch.
 
         Where the batch has a state, the one after it comes third.

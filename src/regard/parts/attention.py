@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -49,9 +49,7 @@ class Heads:
     value: int
 
     @classmethod
-    def of(
-        cls, width: int, count: int, key: int | None = None, value: int | None = None
-    ) -> "Heads":
+    def of(cls, width: int, count: int, key: int | None = None, value: int | None = None) -> Self:
         """Sizes default to the width divided by the number of heads."""
         if key is None and width % count:
             raise ValueError(f"a width of {width} is not divisible by {count} heads")

@@ -59,14 +59,7 @@ def topk_of_logits(logits_RV: Tensor, bias_V: Tensor, count: int) -> tuple[Tenso
 
 
 def _kernel(
-    logits,
-    bias,
-    values,
-    tokens,
-    stride,
-    vocab,
-    count: "tl.constexpr",
-    wide: "tl.constexpr",
+    logits, bias, values, tokens, stride, vocab, count: "tl.constexpr", wide: "tl.constexpr"
 ):
     """One program per row, which stays in registers."""
     row, index = tl.program_id(0), tl.arange(0, wide)

@@ -100,15 +100,16 @@ class GroupedBeams(HostBeam):
         return alive, going
 
 
+SortKey = Callable[[Hypothesis], tuple[bool, float]]
+
+
 def _count(chosen_BV: Tensor, sentence: np.ndarray, token: np.ndarray) -> None:
     at = torch.from_numpy(np.stack([sentence, token])).to(chosen_BV.device)
     chosen_BV.index_put_((at[0], at[1]), chosen_BV.new_ones(()), accumulate=True)
 
 
 def round_robin(
-    groups: Sequence[Sequence[Hypothesis]],
-    best: int,
-    sort_key: Callable[[Hypothesis], tuple[bool, float]],
+    groups: Sequence[Sequence[Hypothesis]], best: int, sort_key: SortKey
 ) -> list[Hypothesis]:
     """Up to ``best`` hypotheses of the groups: one of every group before a second of any.
 

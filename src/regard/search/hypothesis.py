@@ -91,11 +91,7 @@ class ActiveHypotheses:
         )
 
     def hypothesis(
-        self,
-        row: int,
-        finished: bool,
-        score: float | None = None,
-        coverage: float | None = None,
+        self, row: int, finished: bool, score: float | None = None, coverage: float | None = None
     ) -> Hypothesis:
         """One row as a result; its score is its log-probability unless another is given."""
         tokens = self.written_RL[row].tolist()

@@ -1,10 +1,14 @@
-"""The protocol between decoding and search: a state that gives the next distribution."""
+"""The protocol between decoding and search: a state that gives the next distribution.
 
+An ``Ensemble`` is a state that averages the distributions of several models.
+"""
+
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol, Self, TypeVar
+from typing import Literal, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +20,7 @@ from regard.search.hypothesis import ActiveHypotheses, Hypothesis
 from regard.text.continuation import Decode
 
 Selector = TypeVar("Selector")
+NewSelector = Callable[[int, int, int, torch.device], Selector]
 
 
 class DeviceDecoder(Protocol[Selector]):
@@ -62,10 +67,7 @@ class SearchState(Protocol):
         return torch.zeros(self.rows, device=self.device)
 
     def graphed(
-        self,
-        copies: int,
-        key: Hashable,
-        selector: Callable[[int, int, int, torch.device], Selector],
+        self, copies: int, key: Hashable, selector: NewSelector[Selector]
     ) -> "DeviceDecoder[Selector] | None":
         """A decoder whose steps are CUDA graphs, with ``copies`` rows per sentence; None: none.
 
@@ -274,3 +276,43 @@ def score(
         fed_R = wanted_BL[sentence_R, at]
         found_BL[sentence_R, at] = to_host(logprobs_RV[np.arange(len(fed_R)), fed_R])
     return [row[: len(target) + 1].tolist() for row, target in zip(found_BL, targets, strict=True)]
+
+
+MEANS = ("mean of probabilities", "mean of log-probabilities")
+
+
+@dataclass(frozen=True)
+class Ensemble(SearchState):
+    """States of models with one vocabulary, opened on the same sentences.
+
+    The mean of log-probabilities is normalised again: the geometric mean.
+    """
+
+    states: Sequence[SearchState]
+    how: Literal["mean of probabilities", "mean of log-probabilities"] = "mean of probabilities"
+
+    def __post_init__(self) -> None:
+        if not self.states:
+            raise BadInput("an ensemble needs at least one model")
+        if self.how not in MEANS:
+            raise BadInput(f"an ensemble averages by {' or '.join(MEANS)}, not {self.how!r}")
+        if len({state.rows for state in self.states}) > 1:
+            raise ValueError("the states of an ensemble have different numbers of rows")
+
+    @property
+    def rows(self) -> int:
+        return self.states[0].rows
+
+    @property
+    def device(self) -> torch.device:
+        return self.states[0].device
+
+    def step(self, tokens_R: Tensor) -> Tensor:
+        each = torch.stack([state.step(tokens_R) for state in self.states])
+        if self.how == "mean of log-probabilities":
+            return each.mean(0).log_softmax(-1)
+        return each.logsumexp(0) - math.log(len(self.states))
+
+    def select_rows(self, index_R: Tensor) -> None:
+        for state in self.states:
+            state.select_rows(index_R)

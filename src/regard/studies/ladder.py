@@ -12,7 +12,7 @@ from regard.cli.io.console import OUT, note, print_table, slug
 from regard.cli.scores import check_expected
 from regard.data.config import FilesConfig
 from regard.data.files.aligned_pairs import Pairs, read_gold_links, read_text_pairs
-from regard.data.files.fields import DropCounts
+from regard.data.files.fields import DropCounts, Dropped
 from regard.data.files.sources import read_pairs
 from regard.data.files.text_files import STDIN
 from regard.ground.errors import BadInput
@@ -137,7 +137,7 @@ class LadderRun:
     skip_bad: bool = False
 
     @property
-    def dropped(self) -> DropCounts | None:
+    def dropped(self) -> Dropped:
         """Counts of dropped lines, if lines may be dropped."""
         return DropCounts() if self.skip_bad else None
 
@@ -221,7 +221,7 @@ def _check_model(name: str, recipe: Recipe, data: Path) -> None:
 
 
 def measure(
-    name: str, model: Model, recipe: Recipe, data: Path, dropped: DropCounts | None = None
+    name: str, model: Model, recipe: Recipe, data: Path, dropped: Dropped = None
 ) -> LadderResult:
     """A trained model on the test set of a recipe."""
     assert recipe.data.test is not None
@@ -258,9 +258,7 @@ def _golds(recipe: Recipe, data: Path) -> list[GoldPairs]:
     return golds
 
 
-def _pairs(
-    files: FilesConfig, recipe: Recipe, data: Path, dropped: DropCounts | None = None
-) -> Pairs:
+def _pairs(files: FilesConfig, recipe: Recipe, data: Path, dropped: Dropped = None) -> Pairs:
     return read_text_pairs(files.under(data), recipe.data.longest_characters, dropped)
 
 

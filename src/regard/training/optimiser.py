@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Adam, Optimizer
 
 from regard.ground.capture import CapturedGraph, capture
 from regard.ground.errors import BadInput, did_you_mean
@@ -137,13 +138,11 @@ def _parts(names: Iterable[str]) -> list[str]:
     return sorted(steps - {"weight", "bias"})
 
 
-def _adam(
-    groups: Groups, facts: OptimiserConfig, kind: type[torch.optim.Adam] = torch.optim.Adam
-) -> torch.optim.Optimizer:
+def _adam(groups: Groups, facts: OptimiserConfig, kind: type[Adam] = Adam) -> Optimizer:
     return kind(groups, lr=facts.rate, betas=facts.betas, eps=facts.eps, fused=True)
 
 
-def _sgd(groups: Groups, facts: OptimiserConfig) -> torch.optim.Optimizer:
+def _sgd(groups: Groups, facts: OptimiserConfig) -> Optimizer:
     return torch.optim.SGD(groups, lr=facts.rate, fused=True)
 
 

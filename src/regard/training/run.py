@@ -96,10 +96,8 @@ def prepare(
     task = task_of(recipe)
     paper, facts = task.facts(data)
     check_model(recipe, facts)
-    goes_on = resume and (out / RECIPE).is_file()
-    checked_precision(
-        recipe.train.precision, world.device, "as asked", RESUME if goes_on else CHOOSE
-    )
+    again = resume and (out / RECIPE).is_file()
+    checked_precision(recipe.train.precision, world.device, "as asked", RESUME if again else CHOOSE)
     tests = task.check_data(data, skip_bad)
     lock = claim(out, recipe, resume=resume) if world.is_leader else None
     try:

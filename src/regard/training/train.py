@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from regard.data.config import MemoryConfig
-from regard.data.files.fields import DropCounts
+from regard.data.files.fields import DropCounts, Dropped
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, did_you_mean, shown
 from regard.models.folders import folder as folders
@@ -16,24 +16,15 @@ from regard.training.checkpoint import RunProgress
 from regard.training.distributed import World
 from regard.training.loop import train as train_loop
 from regard.training.loop.events import Event, ScoreEvent
-from regard.training.metrics_log import MetricsLog
 from regard.training.recipe import Recipe, make_recipe, task_of
 from regard.training.recipe.overrides import Settings
 from regard.training.recipe_files import find, parse_tables, read_tables
 from regard.training.run import Run, prepare
+from regard.training.run_folder import MetricsLog
 
 AnyRecipe = str | Path | Mapping[str, object] | Recipe
 AnyData = str | Path | Mapping[str, Iterable[object] | int]
 TRAIN, DEV, TEST, MORE = SPLITS = ("train", "dev", "test", "more_tests")
-
-
-class RunOptions(TypedDict):
-    """Keyword arguments of ``prepare``."""
-
-    data: Path
-    resume: bool
-    skip_bad: bool
-    budget_seconds: float
 
 
 def train(
@@ -73,12 +64,7 @@ def train(
     if parsed.rung:
         raise BadInput(f"{name}: a ladder trains several models; train the recipe of one of them")
     folder = Path("runs") / Path(name).stem if out is None else Path(out)
-    options: RunOptions = {
-        "data": root,
-        "resume": resume,
-        "skip_bad": skip_bad,
-        "budget_seconds": budget,
-    }
+    options = {"data": root, "resume": resume, "skip_bad": skip_bad, "budget_seconds": budget}
     return _events(parsed, folder, device, options)
 
 
@@ -94,7 +80,7 @@ def run_events(run: Run, *, resume: bool = False) -> Iterator[Event]:
 
 
 def _events(
-    recipe: Recipe, folder: Path, device: str | None, options: RunOptions
+    recipe: Recipe, folder: Path, device: str | None, options: dict[str, Any]
 ) -> Iterator[Event]:
     world = World.join(device)
     with world.together(GeneratorExit):
@@ -109,7 +95,7 @@ def _events(
             run.release()
 
 
-def _score_events(run: Run, progress: RunProgress, options: RunOptions) -> Iterator[ScoreEvent]:
+def _score_events(run: Run, progress: RunProgress, options: dict[str, Any]) -> Iterator[ScoreEvent]:
     """The scores of the trained model on each test set of the recipe."""
     recipe = run.job.recipe
     if not recipe.data.tests:
@@ -174,12 +160,7 @@ def _more_tests(given: object) -> dict[str, MemoryConfig]:
 
 
 def score_tests(
-    model: Any,
-    recipe: Recipe,
-    data: Path,
-    dropped: DropCounts | None = None,
-    *,
-    with_interval: bool = False,
+    model: Any, recipe: Recipe, data: Path, dropped: Dropped = None, *, with_interval: bool = False
 ) -> dict[str, TaskScores]:
     """The scores of a model on each test set, by its name; those of some tasks have intervals."""
     task = task_of(recipe)

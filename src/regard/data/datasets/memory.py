@@ -38,14 +38,10 @@ class MemoryDataset(Dataset[Item], Sequence[Item]):
     def read(self, epoch: int, indices: np.ndarray) -> Sequence[Item]:
         return [self.examples[i] for i in indices]
 
-    def lengths(
-        self, objective: Collator[Item], epoch: int, indices: np.ndarray
-    ) -> np.ndarray | None:
+    def lengths(self, objective: Collator, epoch: int, indices: np.ndarray) -> np.ndarray | None:
         return self._sizes(objective)[0][indices]
 
-    def weights(
-        self, objective: Collator[Item], epoch: int, indices: np.ndarray
-    ) -> np.ndarray | None:
+    def weights(self, objective: Collator, epoch: int, indices: np.ndarray) -> np.ndarray | None:
         return self._sizes(objective)[1][indices]
 
     def _measure(self, objective: Collator[Item]) -> tuple[np.ndarray, np.ndarray]:
@@ -105,10 +101,8 @@ class UnknownWordRows(MemoryDataset[tuple[TokenRow, Target]]):
         pairs = zip(indices, streams_N, strict=True)
         return [self._draw(self.examples[i], stream) for i, stream in pairs]
 
-    def _draw(
-        self, example: tuple[TokenRow, Target], stream: np.ndarray
-    ) -> tuple[TokenRow, Target]:
-        row, target = example
+    def _draw(self, pair: tuple[TokenRow, Target], stream: np.ndarray) -> tuple[TokenRow, Target]:
+        row, target = pair
         words_T = _words(row)
         drawn_T = uniform(stream, np.arange(len(words_T))) < self.rate
         tokens = np.array(row.tokens)

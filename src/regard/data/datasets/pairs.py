@@ -46,12 +46,7 @@ class PairStore:
         return self._store(f"{name}.text", source, [_as_utf8, _as_utf8], 256, "text")
 
     def _store(
-        self,
-        name: str,
-        source: Source,
-        encoders: Sequence[Encode],
-        vocab: int,
-        fingerprint: str,
+        self, name: str, source: Source, encoders: Sequence[Encode], vocab: int, fingerprint: str
     ) -> TokenShardPair:
         longest, dropped = self.longest_characters, self.dropped if self.skip_bad else None
 
@@ -98,14 +93,10 @@ class PairDataset(Dataset[Pair]):
     def read(self, epoch: int, indices: np.ndarray) -> list[Pair]:
         return [self.pairs[i] for i in self.numbers(indices)]
 
-    def lengths(
-        self, objective: Collator[Pair], epoch: int, indices: np.ndarray
-    ) -> np.ndarray | None:
+    def lengths(self, objective: Collator, epoch: int, indices: np.ndarray) -> np.ndarray | None:
         return cast(PairCollator, objective).lengths(self.pairs.lengths(self.numbers(indices)))
 
-    def weights(
-        self, objective: Collator[Pair], epoch: int, indices: np.ndarray
-    ) -> np.ndarray | None:
+    def weights(self, objective: Collator, epoch: int, indices: np.ndarray) -> np.ndarray | None:
         return cast(PairCollator, objective).weights(self.pairs.lengths(self.numbers(indices)))
 
 
@@ -152,11 +143,7 @@ class PairData(TrainingData[Pair]):
 
 
 def load_pairs(
-    store: PairStore,
-    batching: Batching,
-    train: Source,
-    dev: Source | int,
-    dropout: float = 0.0,
+    store: PairStore, batching: Batching, train: Source, dev: Source | int, dropout: float = 0.0
 ) -> PairData:
     """Tokenise pairs, or read what was tokenised before; ``dev`` may be a number to hold out."""
     read = store.store_texts if dropout else store.tokenize

@@ -5,7 +5,7 @@ A line of fast_align is ``source ||| target``, with words separated by spaces.
 
 from pathlib import Path
 
-from regard.data.files.fields import DropCounts
+from regard.data.files.fields import Dropped
 from regard.data.files.sources import Source, read_pairs
 from regard.data.files.text_files import name_of, read_lines
 from regard.ground.errors import BadInput
@@ -17,7 +17,7 @@ SEPARATOR = "|||"
 
 
 def read_text_pairs(
-    source: Source, longest_characters: int | None = None, dropped: DropCounts | None = None
+    source: Source, longest_characters: int | None = None, dropped: Dropped = None
 ) -> Pairs:
     """All pairs, without their places."""
     return [(one, other) for _, one, other in read_pairs(source, longest_characters, dropped)]

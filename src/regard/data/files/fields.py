@@ -28,6 +28,10 @@ class DropCounts(Counter[str]):
         return ", ".join(f"{count:,} {reason}" for reason, count in self.most_common()) or "none"
 
 
+Dropped = DropCounts | None
+"""Counts of the examples left out; None: a bad example is an error."""
+
+
 class BadExample(BadInput):
     """A bad example; the only input error that may be left out and counted instead."""
 
@@ -37,9 +41,7 @@ class BadExample(BadInput):
 
 
 def parsed(
-    items: Iterable[tuple[str, Item]],
-    parse: Callable[[str, Item], Parsed],
-    dropped: DropCounts | None,
+    items: Iterable[tuple[str, Item]], parse: Callable[[str, Item], Parsed], dropped: Dropped
 ) -> Iterator[Parsed]:
     """The results of `parse`; with `dropped`, bad examples are left out and counted."""
     for where, item in items:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from regard.data.files.arrivals import Arrivals
 from regard.data.files.fields import (
     BadExample,
-    DropCounts,
+    Dropped,
     filled,
     json_object,
     json_value,
@@ -250,7 +250,7 @@ class JsonLines(ColumnFile):
 
 
 def read_pairs(
-    source: Source, longest_characters: int | None = 5_000, dropped: DropCounts | None = None
+    source: Source, longest_characters: int | None = 5_000, dropped: Dropped = None
 ) -> Iterator[tuple[str, str, str]]:
     """(where, source text, target text) of every pair.
 
@@ -262,7 +262,7 @@ def read_pairs(
 
 
 def read_texts(
-    source: Source, longest_characters: int | None = None, dropped: DropCounts | None = None
+    source: Source, longest_characters: int | None = None, dropped: Dropped = None
 ) -> Iterator[tuple[str, str]]:
     """(where, text) of every example with one text; otherwise as `read_pairs`."""
     for where, (text,) in read_examples(source, 1, longest_characters, dropped):
@@ -270,7 +270,7 @@ def read_texts(
 
 
 def read_examples(
-    source: Source, sides: int, longest_characters: int | None, dropped: DropCounts | None
+    source: Source, sides: int, longest_characters: int | None, dropped: Dropped
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """(where, texts) of every example with any number of texts; otherwise as `read_pairs`."""
     if source.sides != sides:
@@ -295,15 +295,13 @@ def read_examples(
     return parsed(((example[0][0], example) for example in source.examples()), parse, dropped)
 
 
-def read_cells(
-    table: Table, dropped: DropCounts | None = None
-) -> Iterator[tuple[str, tuple[str, ...]]]:
+def read_cells(table: Table, dropped: Dropped = None) -> Iterator[tuple[str, tuple[str, ...]]]:
     """(where, cells) of every line of a table; cells may be empty."""
     lines = ((places[0], parse) for places, parse in table.examples())
     return parsed(lines, lambda where, parse: (where, parse()), dropped)
 
 
-def read_objects(path: Path, dropped: DropCounts | None) -> Iterator[tuple[str, dict[str, JSON]]]:
+def read_objects(path: Path, dropped: Dropped) -> Iterator[tuple[str, dict[str, JSON]]]:
     """(where, object) of every line of JSON."""
     lines = read_texts(Lines((str(path),)), dropped=dropped)
     return parsed(lines, lambda where, line: (where, json_object(line, where)), dropped)

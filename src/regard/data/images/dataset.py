@@ -16,10 +16,12 @@ from regard.data.images.decoding import DecodingPool
 from regard.ground.batch import Ids, ImageRow, read_images
 
 MOST_KEPT = 1 << 30  # bytes of arrays that are resized only once
+ImageExample = tuple[ImageRow, Ids]
+Pixels = Path | np.ndarray  # a file, or bytes
 
 
 @dataclass(frozen=True, eq=False)
-class ImageExamples(Sequence[tuple[ImageRow, Ids]]):
+class ImageExamples(Sequence[ImageExample]):
     """Examples (image, target) by columns: one array each, without an object for every image."""
 
     pixels: np.ndarray  # (B, C, H, W)
@@ -27,7 +29,7 @@ class ImageExamples(Sequence[tuple[ImageRow, Ids]]):
     targets: np.ndarray
 
     @classmethod
-    def of(cls, examples: Sequence[tuple[ImageRow, Ids]]) -> "ImageExamples":
+    def of(cls, examples: Sequence[ImageExample]) -> "ImageExamples":
         """Single examples, at least one, whose images are read here."""
         rows, targets = zip(*examples, strict=True)
         return cls(read_images(rows), np.array([row.key for row in rows]), np.array(targets))
@@ -40,7 +42,7 @@ class ImageExamples(Sequence[tuple[ImageRow, Ids]]):
         return ImageRow(lambda: pixels, int(self.keys[index])), self.targets[index]
 
 
-class ImageDataset(MemoryDataset[tuple[ImageRow, Ids]]):
+class ImageDataset(MemoryDataset[ImageExample]):
     """Encoded examples, and the ``images`` of each: arrays of bytes, or paths of files.
 
     Files are decoded by so many ``workers``, or without any by the thread that reads ahead; arrays
@@ -52,11 +54,7 @@ class ImageDataset(MemoryDataset[tuple[ImageRow, Ids]]):
     counted: ClassVar[str] = "images"
 
     def __init__(
-        self,
-        examples: Sequence[tuple[ImageRow, Ids]],
-        images: Sequence[Path | np.ndarray],
-        seed: int,
-        workers: int,
+        self, examples: Sequence[ImageExample], images: Sequence[Pixels], seed: int, workers: int
     ):
         super().__init__(examples)
         self.images, self.seed = images, seed
@@ -109,7 +107,7 @@ def _read(row: ImageRow) -> np.ndarray:
     return row.read()
 
 
-def _content(image: Path | np.ndarray, root: str) -> bytes:
+def _content(image: Pixels, root: str) -> bytes:
     if not isinstance(image, Path):
         return np.ascontiguousarray(image).tobytes()
     return os.fsencode(image.absolute().relative_to(root)) + f"|{image.stat().st_size}".encode()

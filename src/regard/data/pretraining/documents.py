@@ -13,7 +13,7 @@ import numpy as np
 
 from regard.data import shards
 from regard.data.files.arrivals import Arrivals
-from regard.data.files.fields import DropCounts
+from regard.data.files.fields import DropCounts, Dropped
 from regard.data.files.sources import FileSource, JsonLines, read_texts
 from regard.data.files.text_files import name_of, read_lines, text_blocks, whole_text
 from regard.data.pretraining.sentences import sentences
@@ -54,11 +54,11 @@ class TextFolder(FileSource, DocumentReader):
             raise BadInput(f"{self.path}: no folder with files .txt, .txt.gz or .txt.xz")
         return tuple(map(str, sorted(files)))
 
-    def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
+    def documents(self, dropped: Dropped) -> Iterator[tuple[str, list[str]]]:
         for path in self.paths:
             yield path, [one for text in _paragraphs(path) for one in sentences(text)]
 
-    def texts(self, dropped: DropCounts | None) -> Iterator[tuple[str, str]]:
+    def texts(self, dropped: Dropped) -> Iterator[tuple[str, str]]:
         for path in self.paths:
             yield path, whole_text(path)
 
@@ -73,10 +73,10 @@ class SentenceFile(FileSource, DocumentReader):
     def paths(self) -> tuple[str, ...]:
         return (self.path,)
 
-    def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
+    def documents(self, dropped: Dropped) -> Iterator[tuple[str, list[str]]]:
         return _blocks(self.path)
 
-    def texts(self, dropped: DropCounts | None) -> Iterator[tuple[str, str]]:
+    def texts(self, dropped: Dropped) -> Iterator[tuple[str, str]]:
         return ((where, "\n".join(lines)) for where, lines in _blocks(self.path))
 
 
@@ -84,15 +84,13 @@ class SentenceFile(FileSource, DocumentReader):
 class TextFile(SentenceFile):
     """One running text, in which empty lines count as others do."""
 
-    def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
+    def documents(self, dropped: Dropped) -> Iterator[tuple[str, list[str]]]:
         yield name_of(self.path), [*self._sentences()]
 
-    def texts(self, dropped: DropCounts | None) -> Iterator[tuple[str, str]]:
+    def texts(self, dropped: Dropped) -> Iterator[tuple[str, str]]:
         yield name_of(self.path), whole_text(self.path)
 
-    def parts(
-        self, dropped: DropCounts | None, *, whole: bool, at_lines: bool
-    ) -> Iterator[DocumentPart]:
+    def parts(self, dropped: Dropped, *, whole: bool, at_lines: bool) -> Iterator[DocumentPart]:
         whole_parts = ([part] for part in text_parts(text_blocks(self.path), at_lines=at_lines))
         texts = whole_parts if whole else batched_by_size(self._sentences())
         previous: list[str] = []
@@ -110,11 +108,11 @@ class TextFile(SentenceFile):
 class JsonDocuments(JsonLines, DocumentReader):
     """A document on each line of JSON, a paragraph on each line of its text."""
 
-    def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
+    def documents(self, dropped: Dropped) -> Iterator[tuple[str, list[str]]]:
         for where, text in read_texts(self, dropped=dropped):
             yield where, [one for line in text.split("\n") for one in sentences(line)]
 
-    def texts(self, dropped: DropCounts | None) -> Iterator[tuple[str, str]]:
+    def texts(self, dropped: Dropped) -> Iterator[tuple[str, str]]:
         return read_texts(self, dropped=dropped)
 
 
@@ -122,7 +120,7 @@ DocumentSource = TextFolder | SentenceFile | JsonDocuments
 
 
 def read_documents(
-    source: DocumentSource, dropped: DropCounts | None, *, whole: bool, at_lines: bool = True
+    source: DocumentSource, dropped: Dropped, *, whole: bool, at_lines: bool = True
 ) -> Iterator[DocumentPart]:
     """The sentences of every document, or its ``whole`` text as one.
 
@@ -197,7 +195,7 @@ def tokenize_documents(
     *,
     vocab: int,
     fingerprint: str,
-    dropped: DropCounts | None = None,
+    dropped: Dropped = None,
     whole: bool = False,
 ) -> Documents:
     """The documents as ids below `vocab`; those stored in `folder` are used if they are current.

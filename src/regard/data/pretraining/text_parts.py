@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from regard.data.files.fields import DropCounts
+from regard.data.files.fields import Dropped
 from regard.ground.batch import Ids
 
 SIZE = 1 << 16  # characters of a part, about
@@ -30,16 +30,14 @@ class DocumentReader(ABC):
     """A source of documents, each of which fits into memory and is one part."""
 
     @abstractmethod
-    def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
+    def documents(self, dropped: Dropped) -> Iterator[tuple[str, list[str]]]:
         """(where, sentences) of every document."""
 
     @abstractmethod
-    def texts(self, dropped: DropCounts | None) -> Iterator[tuple[str, str]]:
+    def texts(self, dropped: Dropped) -> Iterator[tuple[str, str]]:
         """(where, text) of every document."""
 
-    def parts(
-        self, dropped: DropCounts | None, *, whole: bool, at_lines: bool
-    ) -> Iterator[DocumentPart]:
+    def parts(self, dropped: Dropped, *, whole: bool, at_lines: bool) -> Iterator[DocumentPart]:
         """The sentences of every document, or its ``whole`` text as one."""
         if whole:
             return (DocumentPart([text] if text else []) for _, text in self.texts(dropped))

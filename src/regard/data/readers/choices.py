@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from regard.data.files.fields import BadExample, DropCounts, field_of, filled, one_of, parsed, typed
+from regard.data.files.fields import BadExample, Dropped, field_of, filled, one_of, parsed, typed
 from regard.data.files.sources import Csv, read_cells, read_json_file
 from regard.data.readers.examples import ChoiceExample
 from regard.ground.errors import BadInput
@@ -16,7 +16,7 @@ LETTERS = ("A", "B", "C", "D")
 _BLANK = re.compile("_+")
 
 
-def swag(path: Path, dropped: DropCounts | None = None) -> Iterator[ChoiceExample]:
+def swag(path: Path, dropped: Dropped = None) -> Iterator[ChoiceExample]:
     """A sentence and its four continuations."""
     columns = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3", "label")
 
@@ -29,7 +29,7 @@ def swag(path: Path, dropped: DropCounts | None = None) -> Iterator[ChoiceExampl
     return parsed(read_cells(Csv(str(path), columns, optional=("label",)), dropped), parse, dropped)
 
 
-def race(path: Path, dropped: DropCounts | None = None) -> Iterator[ChoiceExample]:
+def race(path: Path, dropped: Dropped = None) -> Iterator[ChoiceExample]:
     """An article, and a question with each of its options.
 
     `path` is a file or a folder, of which all subfolders (high, middle) are read.

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from regard.data.files.fields import BadExample, DropCounts, parsed
+from regard.data.files.fields import BadExample, Dropped, parsed
 from regard.data.files.text_files import name_of, read_lines
 from regard.data.readers.examples import TaggedExample
 
@@ -18,7 +18,7 @@ _BETWEEN = re.compile(r"[0-9]+([-.])[0-9]+")
 
 
 def conll(
-    path: Path, dropped: DropCounts | None = None, word: int = 0, tag: int = -1
+    path: Path, dropped: Dropped = None, word: int = 0, tag: int = -1
 ) -> Iterator[TaggedExample]:
     """Sentences in columns separated by tabs or spaces; `tag` -1 is the last column.
 
@@ -37,7 +37,7 @@ def conll(
     return parsed(_sentences(path), parse, dropped)
 
 
-def conllu(path: Path, dropped: DropCounts | None = None, tag: int = 3) -> Iterator[TaggedExample]:
+def conllu(path: Path, dropped: Dropped = None, tag: int = 3) -> Iterator[TaggedExample]:
     """Sentences of Universal Dependencies; `tag` is the column, by default the universal POS tag.
 
     Comments, multiword tokens (1-2) and empty nodes (1.1) are left out.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
-from regard.data.files.fields import BadExample, DropCounts, filled, one_of, parsed
+from regard.data.files.fields import BadExample, Dropped, filled, one_of, parsed
 from regard.data.files.sources import FileSource, JsonLines, Lines, Table, read_cells, read_examples
 from regard.data.files.text_files import STDIN, name_of
 from regard.data.readers.examples import LabelledExample
@@ -51,7 +51,7 @@ GLUE_TASKS = {
 }
 
 
-def glue(path: Path, name: str, dropped: DropCounts | None = None) -> Iterator[LabelledExample]:
+def glue(path: Path, name: str, dropped: Dropped = None) -> Iterator[LabelledExample]:
     """The examples of a task; MNLI's two test domains are two files.
 
     QQP as distributed has questions with line breaks: read it with `dropped`.
@@ -87,7 +87,7 @@ _SIDES = ("s1", "s2", "labels")
 _COLUMNS = ("sentence1", "sentence2", "gold_label")
 
 
-def snli(path: Path, dropped: DropCounts | None = None) -> Iterator[LabelledExample]:
+def snli(path: Path, dropped: Dropped = None) -> Iterator[LabelledExample]:
     """SNLI (Bowman et al., 2015): the .jsonl or .txt file, or s1.dev, s2.dev and labels.dev.
 
     Pairs without a gold label are always left out, and counted in `dropped`.
@@ -99,7 +99,7 @@ def snli(path: Path, dropped: DropCounts | None = None) -> Iterator[LabelledExam
     return parsed(_decided(path, dropped), parse, dropped)
 
 
-def _decided(path: Path, dropped: DropCounts | None) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _decided(path: Path, dropped: Dropped) -> Iterator[tuple[str, tuple[str, ...]]]:
     for where, row in _rows(path, dropped):
         if row[-1] != UNDECIDED:
             yield where, row
@@ -107,7 +107,7 @@ def _decided(path: Path, dropped: DropCounts | None) -> Iterator[tuple[str, tupl
             dropped["without a gold label"] += 1
 
 
-def _rows(path: Path, dropped: DropCounts | None) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _rows(path: Path, dropped: Dropped) -> Iterator[tuple[str, tuple[str, ...]]]:
     name = path.name.removesuffix(".gz").removesuffix(".xz")
     source: FileSource
     if name.endswith(".txt"):

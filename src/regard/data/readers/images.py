@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.files.fields import BadExample, DropCounts, filled, parsed
+from regard.data.files.fields import BadExample, Dropped, filled, parsed
 from regard.data.files.sources import Column, Csv, read_cells
 from regard.data.images.decoding import DecodingPool, default_workers
 from regard.data.readers.examples import LabelledExample
@@ -29,7 +29,7 @@ CIFAR_SIZE = 32
 DIGITS_TEST = 6  # every so many of scikit-learn's digits, one belongs to the test set
 
 
-def image_folder(path: Path, dropped: DropCounts | None = None) -> Iterator[LabelledExample]:
+def image_folder(path: Path, dropped: Dropped = None) -> Iterator[LabelledExample]:
     """A folder for each class, with its images in it or in folders below."""
     with reading(path):
         classes = sorted(one for one in path.iterdir() if one.is_dir() and not _hidden(one.name))
@@ -76,7 +76,7 @@ def _hidden(name: str) -> bool:
 
 
 def image_csv(
-    path: Path, dropped: DropCounts | None = None, image: Column = "image", label: Column = "label"
+    path: Path, dropped: Dropped = None, image: Column = "image", label: Column = "label"
 ) -> Iterator[LabelledExample]:
     """Two columns of a comma-separated file: paths, as seen from its folder, and labels."""
 
@@ -90,7 +90,7 @@ def image_csv(
 
 def npz(
     path: Path,
-    dropped: DropCounts | None = None,
+    dropped: Dropped = None,
     images: str = "x_train",
     labels: str = "y_train",
     names: tuple[str, ...] = (),
@@ -112,10 +112,7 @@ def npz(
 
 
 def idx(
-    path: Path,
-    dropped: DropCounts | None = None,
-    labels: str = "",
-    names: tuple[str, ...] = (),
+    path: Path, dropped: Dropped = None, labels: str = "", names: tuple[str, ...] = ()
 ) -> Iterator[LabelledExample]:
     """Images as in MNIST, by default with labels in the file whose name says so."""
     beside = path.name.replace("images-idx3", "labels-idx1").replace("images.idx3", "labels.idx1")
@@ -126,10 +123,7 @@ def idx(
 
 
 def cifar(
-    path: Path,
-    dropped: DropCounts | None = None,
-    names: tuple[str, ...] = (),
-    coarse: bool = False,
+    path: Path, dropped: Dropped = None, names: tuple[str, ...] = (), coarse: bool = False
 ) -> Iterator[LabelledExample]:
     """CIFAR-10 or CIFAR-100 in its binary version: a file, or a folder of training batches.
 
@@ -148,9 +142,7 @@ def cifar(
         yield from _cifar_file(file, 1 + hundred, int(hundred and not coarse), names)
 
 
-def digits(
-    path: Path, dropped: DropCounts | None = None, part: str = "train"
-) -> Iterator[LabelledExample]:
+def digits(path: Path, dropped: Dropped = None, part: str = "train") -> Iterator[LabelledExample]:
     """The 1,797 digits of scikit-learn, 8 × 8 grey pixels; one in six is of the part "test"."""
     if part not in ("train", "test"):
         raise BadInput(f"part is 'train' or 'test', not {part!r}")
@@ -170,9 +162,7 @@ def _example(where: str, path: Path, label: str) -> LabelledExample:
     return LabelledExample(where, (path,), (label,))
 
 
-def _undamaged(
-    examples: Iterator[LabelledExample], dropped: DropCounts | None
-) -> Iterator[LabelledExample]:
+def _undamaged(examples: Iterator[LabelledExample], dropped: Dropped) -> Iterator[LabelledExample]:
     """All examples; with ``dropped``, those whose files can be decoded, the others are counted."""
     if dropped is None:
         yield from examples

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from regard.data.files.fields import BadExample, DropCounts, filled, label_text, parsed, typed
+from regard.data.files.fields import BadExample, Dropped, filled, label_text, parsed, typed
 from regard.data.pretraining.sentences import sentences
 from regard.data.pretraining.text_parts import DocumentReader
 from regard.data.readers.examples import (
@@ -59,13 +59,13 @@ class MemoryExamples(DocumentReader):
         for where, value in self.numbered():
             yield [where, where], partial(parse_pair, where, value)
 
-    def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
+    def documents(self, dropped: Dropped) -> Iterator[tuple[str, list[str]]]:
         return parsed(self.numbered(), parse_document, dropped)
 
-    def texts(self, dropped: DropCounts | None) -> Iterator[tuple[str, str]]:
+    def texts(self, dropped: Dropped) -> Iterator[tuple[str, str]]:
         return parsed(self.numbered(), parse_whole, dropped)
 
-    def read(self, task: str, dropped: DropCounts | None) -> Iterator[Example]:
+    def read(self, task: str, dropped: Dropped) -> Iterator[Example]:
         """The examples of a task."""
         return parsed(self.numbered(), PARSERS[task], dropped)
 

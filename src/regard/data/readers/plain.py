@@ -5,7 +5,7 @@ from pathlib import Path
 
 from regard.data.files.fields import (
     BadExample,
-    DropCounts,
+    Dropped,
     field_of,
     filled,
     label_text,
@@ -22,7 +22,7 @@ from regard.ground.files import JSON
 def table(
     path: Path,
     kind: type[Table],
-    dropped: DropCounts | None = None,
+    dropped: Dropped = None,
     texts: tuple[Column, ...] = ("text",),
     label: Column | None = None,
     separator: str | None = None,
@@ -44,7 +44,7 @@ def table(
 
 def jsonl(
     path: Path,
-    dropped: DropCounts | None = None,
+    dropped: Dropped = None,
     texts: tuple[str, ...] = ("text",),
     label: str | None = None,
     separator: str | None = None,
@@ -67,7 +67,7 @@ def jsonl(
 
 
 def tagged_jsonl(
-    path: Path, dropped: DropCounts | None = None, words: str = "words", tags: str = "tags"
+    path: Path, dropped: Dropped = None, words: str = "words", tags: str = "tags"
 ) -> Iterator[TaggedExample]:
     """Sentences from two lists of equal length in each JSON object."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from regard.data.files.fields import BadExample, DropCounts, field_of, filled, parsed, typed
+from regard.data.files.fields import BadExample, Dropped, field_of, filled, parsed, typed
 from regard.data.files.sources import read_json_file
 from regard.data.files.text_files import name_of
 from regard.data.readers.examples import GoldAnswer, QuestionExample
@@ -12,7 +12,7 @@ from regard.ground.files import JSON
 
 
 def squad(
-    path: Path, dropped: DropCounts | None = None, articles: tuple[int, int] | None = None
+    path: Path, dropped: Dropped = None, articles: tuple[int, int] | None = None
 ) -> Iterator[QuestionExample]:
     """All questions, or those about `articles` from the first index up to the second."""
     name = name_of(path)

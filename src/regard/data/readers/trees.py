@@ -9,19 +9,12 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from regard.data.files.fields import BadExample, DropCounts, parsed
+from regard.data.files.fields import BadExample, Dropped, parsed
 from regard.data.files.sources import Lines, read_texts
 from regard.data.readers.examples import LabelledExample
 
 LABELS = ("0", "1", "2", "3", "4")
-ESCAPES = {
-    "-LRB-": "(",
-    "-RRB-": ")",
-    "-LSB-": "[",
-    "-RSB-": "]",
-    "-LCB-": "{",
-    "-RCB-": "}",
-}
+ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 
 _PART = re.compile(r"[()]|[^ \t()]+")  # no other space: "8 1/2" is one word, with a no-break one
 
@@ -37,9 +30,7 @@ class Bracket:
     holds: str = ""
 
 
-def sst5(
-    path: Path, dropped: DropCounts | None = None, phrases: bool = False
-) -> Iterator[LabelledExample]:
+def sst5(path: Path, dropped: Dropped = None, phrases: bool = False) -> Iterator[LabelledExample]:
     """Every sentence with its label; with `phrases`, every bracket of it."""
     for examples in parsed(read_texts(Lines((str(path),)), dropped=dropped), _examples, dropped):
         yield from examples if phrases else islice(examples, 1)

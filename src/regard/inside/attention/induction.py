@@ -72,10 +72,7 @@ class InductionScores(View):
     def html(self) -> str:
         _, heads, scores_LH, there_LH = self._table
         rows = [
-            [
-                f"layer {layer}",
-                *(f"{x:.3f}" if there else "" for x, there in zip(*row, strict=True)),
-            ]
+            [f"layer {layer}", *(f"{x:.3f}" if real else "" for x, real in zip(*row, strict=True))]
             for layer, row in enumerate(zip(scores_LH, there_LH, strict=True))
         ]
         return report_page(self.title, ["", *heads], rows, [self.svg()], [self.caption])

@@ -101,10 +101,7 @@ class RecordingBeam(HostBeam):
         ]
 
     def tree(
-        self,
-        title: str,
-        piece: Callable[[int], str],
-        decode: Callable[[Sequence[int]], str],
+        self, title: str, piece: Callable[[int], str], decode: Callable[[Sequence[int]], str]
     ) -> BeamTree:
         """The record; ``piece`` gives the text of a token and ``decode`` that of a hypothesis."""
         if not self.nodes:

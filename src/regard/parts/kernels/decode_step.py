@@ -32,17 +32,12 @@ def run(call: AttentionCall, q_RHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor) -> T
 
 
 def one_query(
-    q_RHK: Tensor,
-    k_BSHK: Tensor,
-    v_BSHK: Tensor,
-    owners_RS: Tensor,
-    lengths_R: Tensor,
-    scale: float,
+    q_RHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, owners_RS: Tensor, length_R: Tensor, scale: float
 ) -> Tensor:
-    """Attention of each row to its first ``lengths_R`` keys, (R, H, K)."""
+    """Attention of each row to its first ``length_R`` keys, (R, H, K)."""
     if triton is None or not q_RHK.is_cuda:
-        return plain(q_RHK, k_BSHK, v_BSHK, owners_RS, lengths_R, scale)
-    return _launch(q_RHK, k_BSHK, v_BSHK, owners_RS, lengths_R, scale)
+        return plain(q_RHK, k_BSHK, v_BSHK, owners_RS, length_R, scale)
+    return _launch(q_RHK, k_BSHK, v_BSHK, owners_RS, length_R, scale)
 
 
 def write_and_attend(
@@ -51,16 +46,16 @@ def write_and_attend(
     v_RHK: Tensor,
     k_RSHK: Tensor,
     v_RSHK: Tensor,
-    positions_R: Tensor,
+    position_R: Tensor,
     owners_RS: Tensor,
-    lengths_R: Tensor,
+    length_R: Tensor,
     scale: float,
 ) -> Tensor:
     """``write``, then ``one_query``, in one launch; a row owns the position that it writes."""
     if triton is None or not q_RHK.is_cuda:
-        write(k_RSHK, v_RSHK, k_RHK, v_RHK, positions_R)
-        return one_query(q_RHK, k_RSHK, v_RSHK, owners_RS, lengths_R, scale)
-    return _launch(q_RHK, k_RSHK, v_RSHK, owners_RS, lengths_R, scale, (k_RHK, v_RHK, positions_R))
+        write(k_RSHK, v_RSHK, k_RHK, v_RHK, position_R)
+        return one_query(q_RHK, k_RSHK, v_RSHK, owners_RS, length_R, scale)
+    return _launch(q_RHK, k_RSHK, v_RSHK, owners_RS, length_R, scale, (k_RHK, v_RHK, position_R))
 
 
 def _launch(
@@ -68,24 +63,24 @@ def _launch(
     k_BSHK: Tensor,
     v_BSHK: Tensor,
     owners_RS: Tensor,
-    lengths_R: Tensor,
+    length_R: Tensor,
     scale: float,
     new: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> Tensor:
     """One program per row and head; ``new`` are keys, values and where rows write them."""
     (R, H, K), V = q_RHK.shape, v_BSHK.shape[-1]
     attended_RHK = torch.empty((R, H, V), dtype=q_RHK.dtype, device=q_RHK.device)
-    k_RHK, v_RHK, positions_R = new or (q_RHK, q_RHK, lengths_R)
+    k_RHK, v_RHK, position_R = new or (q_RHK, q_RHK, length_R)
     _one_query[(R, H)](
         q_RHK,
         k_BSHK,
         v_BSHK,
         owners_RS,
-        lengths_R,
+        length_R,
         attended_RHK,
         k_RHK,
         v_RHK,
-        positions_R,
+        position_R,
         scale,
         *(q_RHK.stride(0), q_RHK.stride(1)),
         k_BSHK.shape[1],
@@ -102,35 +97,28 @@ def _launch(
 
 
 def plain(
-    q_RHK: Tensor,
-    k_BSHK: Tensor,
-    v_BSHK: Tensor,
-    owners_RS: Tensor,
-    lengths_R: Tensor,
-    scale: float,
+    q_RHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, owners_RS: Tensor, length_R: Tensor, scale: float
 ) -> Tensor:
     """The same without Triton."""
     positions_S = torch.arange(k_BSHK.shape[1], device=q_RHK.device)
     k, v = k_BSHK[owners_RS.long(), positions_S], v_BSHK[owners_RS.long(), positions_S]
     scores_RHS = torch.einsum("rhk,rshk->rhs", q_RHK.float() * scale, k.float())
-    dead_RS = positions_S >= lengths_R[:, None]
+    dead_RS = positions_S >= length_R[:, None]
     weights_RHS = scores_RHS.masked_fill(dead_RS[:, None], -torch.inf).softmax(-1)
     return torch.einsum("rhs,rshk->rhk", weights_RHS, v.float()).to(q_RHK.dtype)
 
 
-def write(
-    k_RSHK: Tensor, v_RSHK: Tensor, k_RHK: Tensor, v_RHK: Tensor, positions_R: Tensor
-) -> None:
-    """Write each row's new key and value at ``positions_R`` of its own row, in one launch."""
+def write(k_RSHK: Tensor, v_RSHK: Tensor, k_RHK: Tensor, v_RHK: Tensor, position_R: Tensor) -> None:
+    """Write each row's new key and value at ``position_R`` of its own row, in one launch."""
     if triton is None or not k_RHK.is_cuda or k_RHK.shape != v_RHK.shape:
         for buffer_RSHK, new_RHK in ((k_RSHK, k_RHK), (v_RSHK, v_RHK)):
-            index = positions_R[:, None, None, None].expand_as(new_RHK[:, None])
+            index = position_R[:, None, None, None].expand_as(new_RHK[:, None])
             buffer_RSHK.scatter_(1, index, new_RHK[:, None])
         return
     R, H, K = k_RHK.shape
     steps = (k_RHK.stride(0), k_RHK.stride(1), v_RHK.stride(0), v_RHK.stride(1))
     wide = triton.next_power_of_2(H * K)
-    tensors = k_RSHK, v_RSHK, k_RHK, v_RHK, positions_R
+    tensors = k_RSHK, v_RSHK, k_RHK, v_RHK, position_R
     _write[(R,)](*tensors, *steps, k_RSHK.shape[1], H * K, K, wide)
 
 

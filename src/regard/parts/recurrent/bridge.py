@@ -22,14 +22,7 @@ class Bridge(nn.Module):
     """
 
     def __init__(
-        self,
-        kind: str,
-        source: int,
-        cell: str,
-        width: int,
-        depth: int,
-        *,
-        summarises: bool = False,
+        self, kind: str, source: int, cell: str, width: int, depth: int, *, summarises: bool = False
     ):
         super().__init__()
         self.depth, self.parts = depth, PARTS[cell]

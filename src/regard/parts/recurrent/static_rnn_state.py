@@ -24,12 +24,7 @@ class StaticRNNState:
     reads_fixed_prompts = False  # only the host can order ragged rows by time
 
     def __init__(
-        self,
-        sentences: int,
-        copies: int,
-        capacity: int,
-        source_longest: int,
-        device: torch.device,
+        self, sentences: int, copies: int, capacity: int, source_longest: int, device: torch.device
     ):
         self.sentences, self.copies, self.capacity = sentences, copies, capacity
         self.rows = sentences * copies

@@ -24,9 +24,8 @@ from regard.objectives.seq2seq import Seq2Seq
 from regard.parts.linear.convert import products_in_use
 from regard.search.beam import Beam
 from regard.search.constraints import Constraints
-from regard.search.ensemble import Ensemble
 from regard.search.hypothesis import Hypothesis
-from regard.search.step import Search, SearchState
+from regard.search.step import Ensemble, Search, SearchState
 from regard.tasks.inference.embed import Embedder
 from regard.tasks.inference.score_pairs import PairScorer
 from regard.tasks.runners.batch_runner import RECORDED, WINDOW, in_order

@@ -28,12 +28,7 @@ from tokenizers import (
 
 from regard.ground.errors import BadInput, shown
 from regard.ground.files import JSON, read_bytes, read_json
-from regard.text.families.tokenizer_family import (
-    Learned,
-    TokenizerFamily,
-    TokenizerModel,
-    TokenizerSettings,
-)
+from regard.text.families.tokenizer_family import Learned, TokenizerFamily, TokenizerSettings, Vocab
 from regard.text.templates import Template
 from regard.text.vocabularies.train_tokenizer import learn_model
 
@@ -47,7 +42,7 @@ class BPEFamily(TokenizerFamily):
     model: ClassVar = "BPE"
     files: ClassVar = (VOCAB, MERGES)
 
-    def read_files(self, folder: Path) -> TokenizerModel:
+    def read_files(self, folder: Path) -> Vocab:
         path = folder / MERGES
         try:
             lines = read_bytes(path).decode().split("\n")
@@ -55,17 +50,15 @@ class BPEFamily(TokenizerFamily):
             raise BadInput(f"{path}: not UTF-8 (byte {error.start})") from None
         lines = [line.rstrip("\r") for line in lines]
         merges = [line for line in lines if line and not line.startswith("#version")]
-        return {
-            "vocab": cast(dict[str, int], read_json(folder / VOCAB)),
-            "merges": _pairs(merges, path),
-        }
+        vocabulary = cast(dict[str, int], read_json(folder / VOCAB))
+        return {"vocab": vocabulary, "merges": _pairs(merges, path)}
 
-    def write_files(self, model: TokenizerModel) -> dict[str, str]:
+    def write_files(self, model: Vocab) -> dict[str, str]:
         lines = ["#version: 0.2", *(f"{left} {right}" for left, right in model["merges"]), ""]
         vocabulary = json.dumps(model["vocab"], ensure_ascii=False)
         return {VOCAB: vocabulary, MERGES: "\n".join(lines)}
 
-    def model_in(self, content: Mapping[str, JSON], path: Path) -> TokenizerModel:
+    def model_in(self, content: Mapping[str, JSON], path: Path) -> Vocab:
         model = self.check(content.get("model"), path)
         return {**super().model_in(content, path), "merges": _pairs(model.get("merges"), path)}
 
@@ -108,10 +101,9 @@ class ByteBPE(BPEFamily):
     }
     template, word_prefix = Template("cls A sep", "cls A sep sep B sep"), " "
 
-    def build(self, model: TokenizerModel, unk: str, settings: TokenizerSettings) -> Tokenizer:
-        tokenizer = Tokenizer(
-            models.BPE(dict(model["vocab"]), [(left, right) for left, right in model["merges"]])
-        )
+    def build(self, model: Vocab, unk: str, settings: TokenizerSettings) -> Tokenizer:
+        merges = [(left, right) for left, right in model["merges"]]
+        tokenizer = Tokenizer(models.BPE(dict(model["vocab"]), merges))
         spaced = settings.flag("add_prefix_space", False)
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
         tokenizer.decoder = decoders.ByteLevel()
@@ -155,7 +147,7 @@ class GPTBPE(BPEFamily):
     special_tokens: ClassVar = {"unk_token": "<unk>"}
     template = Template("A", "A B")
 
-    def build(self, model: TokenizerModel, unk: str, settings: TokenizerSettings) -> Tokenizer:
+    def build(self, model: Vocab, unk: str, settings: TokenizerSettings) -> Tokenizer:
         merges = [(left, right) for left, right in model["merges"]]
         suffix = {"end_of_word_suffix": SUFFIX, "continuing_subword_prefix": ""}
         return _frame(models.BPE(dict(model["vocab"]), merges, unk_token=unk, **suffix))

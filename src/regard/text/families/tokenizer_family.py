@@ -17,8 +17,8 @@ SPACE = "▁"  # how people read the space of a piece
 Flag = TypeVar("Flag", bool, bool | None)
 
 
-class TokenizerModel(TypedDict):
-    """The "model" of a tokenizer.json: its vocabulary, and what belongs to it."""
+class Vocab(TypedDict):
+    """The "model" of a tokenizer.json: pieces with their ids, and what belongs to them."""
 
     vocab: dict[str, int]
     merges: NotRequired[Sequence[Sequence[str]]]
@@ -26,7 +26,7 @@ class TokenizerModel(TypedDict):
     charsmap: NotRequired[bytes]
 
 
-Learned = tuple[TokenizerModel, Mapping[str, JSON]]  # a model, and its tokenizer_config.json
+Learned = tuple[Vocab, Mapping[str, JSON]]  # a model, and its tokenizer_config.json
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,14 @@ class TokenizerFamily(ABC):
     separator: ClassVar[str] = "sep_token"
 
     @abstractmethod
-    def read_files(self, folder: Path) -> TokenizerModel:
+    def read_files(self, folder: Path) -> Vocab:
         """The model in ``files``."""
 
     @abstractmethod
-    def write_files(self, model: TokenizerModel) -> dict[str, str]:
+    def write_files(self, model: Vocab) -> dict[str, str]:
         """The content of ``files``."""
 
-    def model_in(self, content: Mapping[str, JSON], path: Path) -> TokenizerModel:
+    def model_in(self, content: Mapping[str, JSON], path: Path) -> Vocab:
         """The model in a tokenizer.json; ids that it leaves out get names that no text has."""
         model = self.check(content.get("model"), path)
         pieces = check_pieces(model.get("vocab"), path)
@@ -89,7 +89,7 @@ class TokenizerFamily(ABC):
         return model
 
     @abstractmethod
-    def build(self, model: TokenizerModel, unk: str, settings: TokenizerSettings) -> Tokenizer:
+    def build(self, model: Vocab, unk: str, settings: TokenizerSettings) -> Tokenizer:
         """A tokenizer of the library, without special tokens and template."""
 
     @abstractmethod

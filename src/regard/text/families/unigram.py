@@ -22,8 +22,8 @@ from regard.text.families.tokenizer_family import (
     SPACE,
     Learned,
     TokenizerFamily,
-    TokenizerModel,
     TokenizerSettings,
+    Vocab,
 )
 from regard.text.templates import XLNET_TEMPLATE, Template
 from regard.text.vocabularies.sentencepiece import read_unigram
@@ -67,7 +67,7 @@ class Unigram(TokenizerFamily):
         """The settings of a learned tokenizer: accents are kept where the case is."""
         return {"do_lower_case": lower, "keep_accents": not lower}
 
-    def read_files(self, folder: Path) -> TokenizerModel:
+    def read_files(self, folder: Path) -> Vocab:
         path = folder / FILE
         try:
             pieces, charsmap = read_unigram(read_bytes(path))
@@ -79,17 +79,17 @@ class Unigram(TokenizerFamily):
         ]
         return {**_model(scores, path), "charsmap": charsmap}
 
-    def write_files(self, model: TokenizerModel) -> dict[str, str]:
+    def write_files(self, model: Vocab) -> dict[str, str]:
         return {}
 
-    def model_in(self, content: Mapping[str, JSON], path: Path) -> TokenizerModel:
+    def model_in(self, content: Mapping[str, JSON], path: Path) -> Vocab:
         model = self.check(content.get("model"), path)
         pieces = model.get("vocab")
         if not _are_scored(pieces):
             raise BadInput(f"{path}: its vocab is not a list of pieces with scores")
         return {**_model(pieces, path), "charsmap": _charsmap(content, path)}
 
-    def build(self, model: TokenizerModel, unk: str, settings: TokenizerSettings) -> Tokenizer:
+    def build(self, model: Vocab, unk: str, settings: TokenizerSettings) -> Tokenizer:
         tokenizer = Tokenizer(models.Unigram(model["scores"], self.unknown, byte_fallback=False))
         _frame(tokenizer, self.text(settings))
         if model["charsmap"]:
@@ -134,10 +134,8 @@ class XLNetUnigram(Unigram):
 def _frame(tokenizer: Tokenizer, text: UnigramText) -> None:
     """Give a tokenizer all but its model."""
     lower, accents, spaced = text
-    steps: list[normalizers.Normalizer] = [
-        normalizers.Replace("``", '"'),
-        normalizers.Replace("''", '"'),
-    ]
+    quotes = (normalizers.Replace("``", '"'), normalizers.Replace("''", '"'))
+    steps: list[normalizers.Normalizer] = [*quotes]
     steps += [] if accents else [normalizers.NFKD(), normalizers.StripAccents()]
     steps += [normalizers.Lowercase()] if lower else []
     tokenizer.normalizer = normalizers.Sequence(steps)
@@ -147,7 +145,7 @@ def _frame(tokenizer: Tokenizer, text: UnigramText) -> None:
     tokenizer.decoder = decoders.Metaspace(replacement=SPACE, prepend_scheme=scheme)
 
 
-def _model(scores: Iterable[tuple[str, float]], path: Path) -> TokenizerModel:
+def _model(scores: Iterable[tuple[str, float]], path: Path) -> Vocab:
     pairs = [(str(piece), float(score)) for piece, score in scores]
     vocabulary = {piece: number for number, (piece, _) in enumerate(pairs)}
     if len(vocabulary) < len(pairs):

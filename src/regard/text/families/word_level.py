@@ -16,8 +16,8 @@ from regard.text.families.tokenizer_family import (
     SPACE,
     Learned,
     TokenizerFamily,
-    TokenizerModel,
     TokenizerSettings,
+    Vocab,
 )
 from regard.text.templates import Template
 
@@ -35,7 +35,7 @@ class WordLevel(TokenizerFamily):
     template, separator = Template("A", "A B"), "eos_token"
     pattern: ClassVar[str] = r"\S+"  # of a word
 
-    def read_files(self, folder: Path) -> TokenizerModel:
+    def read_files(self, folder: Path) -> Vocab:
         try:
             words = read_bytes(folder / LINES).decode().split()
         except UnicodeDecodeError as error:
@@ -44,11 +44,11 @@ class WordLevel(TokenizerFamily):
             raise BadInput(f"{folder / LINES}: a word occurs twice")
         return {"vocab": {word: number for number, word in enumerate(words)}}
 
-    def write_files(self, model: TokenizerModel) -> dict[str, str]:
+    def write_files(self, model: Vocab) -> dict[str, str]:
         ids = model["vocab"]
         return {LINES: "".join(f"{word}\n" for word in sorted(ids, key=ids.__getitem__))}
 
-    def build(self, model: TokenizerModel, unk: str, settings: TokenizerSettings) -> Tokenizer:
+    def build(self, model: Vocab, unk: str, settings: TokenizerSettings) -> Tokenizer:
         tokenizer = Tokenizer(models.WordLevel(dict(model["vocab"]), unk_token=unk))
         lines = [normalizers.Replace("\n", f" {EOS} ")]
         lower = [normalizers.Lowercase()] if settings.flag("do_lower_case", False) else []

@@ -14,12 +14,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON, read_bytes
-from regard.text.families.tokenizer_family import (
-    Learned,
-    TokenizerFamily,
-    TokenizerModel,
-    TokenizerSettings,
-)
+from regard.text.families.tokenizer_family import Learned, TokenizerFamily, TokenizerSettings, Vocab
 from regard.text.templates import XLNET_TEMPLATE, Template
 from regard.text.vocabularies.train_tokenizer import learn_in_two_passes
 
@@ -50,7 +45,7 @@ class WordPiece(TokenizerFamily):
     special_tokens: ClassVar = SPECIALS
     template: ClassVar = Template("cls A sep", "cls A sep B:1 sep:1")
 
-    def read_files(self, folder: Path) -> TokenizerModel:
+    def read_files(self, folder: Path) -> Vocab:
         """One piece in each line, whose number is its id.
 
         Of equal lines the last counts; the others keep their ids, under names that no text has.
@@ -68,7 +63,7 @@ class WordPiece(TokenizerFamily):
         }
         return {"vocab": vocabulary}
 
-    def write_files(self, model: TokenizerModel) -> dict[str, str]:
+    def write_files(self, model: Vocab) -> dict[str, str]:
         ids = model["vocab"]
         return {LINES: "".join(f"{piece}\n" for piece in sorted(ids, key=ids.__getitem__))}
 
@@ -79,7 +74,7 @@ class WordPiece(TokenizerFamily):
             raise BadInput(f"{path}: {fault}")
         return content
 
-    def build(self, model: TokenizerModel, unk: str, settings: TokenizerSettings) -> Tokenizer:
+    def build(self, model: Vocab, unk: str, settings: TokenizerSettings) -> Tokenizer:
         tokenizer = _frame(settings, unk)
         tokenizer.model = models.WordPiece(dict(model["vocab"]), unk_token=unk)
         return tokenizer

@@ -4,9 +4,9 @@ A word is the bytes of its UTF-8 between two ids that begin and end words, padde
 of a longer word the first bytes are read. A sentence stands between two words of their own.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,16 +15,15 @@ import numpy as np
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
 from regard.text.templates import RowBuilder, Template
-from regard.text.tokenizers.row_tokenizer import RowTokenizer
+from regard.text.tokenizers.row_tokenizer import RowTokenizer, Spelling
 from regard.text.vocabularies.lexicon import BEGIN, END, Lexicon, WholeWords
 from regard.text.words import Span, word_spans, words
 
 SENTENCE_BEGINS, SENTENCE_ENDS, WORD_BEGINS, WORD_ENDS, PADDING = range(256, 261)
-SPELLINGS = 1 << 16  # words whose ids are remembered
 
 
 @dataclass(frozen=True)
-class CharacterVocabulary(WholeWords):
+class CharacterVocabulary(WholeWords, Spelling):
     """The bytes, and the ids around them; a word has ``longest`` ids."""
 
     longest: int = 50
@@ -54,23 +53,15 @@ class CharacterVocabulary(WholeWords):
 
     @cached_property
     def begin(self) -> np.ndarray:
-        """The word before a sentence."""
         return self._word((SENTENCE_BEGINS,))
 
     @cached_property
     def end(self) -> np.ndarray:
-        """The word after a sentence."""
         return self._word((SENTENCE_ENDS,))
 
     def save(self, folder: Path) -> dict[str, int]:
         """What a tokenizer of words must know of it; there is nothing to write."""
         return {"characters": self.longest}
-
-    def spell(self, listed: Sequence[str]) -> np.ndarray:
-        """(words, longest): the ids of each."""
-        if not listed:
-            return np.zeros((0, self.longest), np.int32)
-        return np.stack([self._spelling(word) for word in listed])
 
     def spell_all(self, lexicon: Lexicon) -> np.ndarray:
         """The same for all words of a lexicon, by their ids."""
@@ -88,9 +79,8 @@ class CharacterVocabulary(WholeWords):
         """No word is."""
         return []
 
-    @cached_property
-    def _spelling(self) -> Callable[[str], np.ndarray]:
-        return lru_cache(SPELLINGS)(lambda word: self._word(word.encode()))
+    def spell_word(self, word: str) -> np.ndarray:
+        return self._word(word.encode())
 
     def _word(self, characters: Sequence[int]) -> np.ndarray:
         inner = [WORD_BEGINS, *characters[: self.longest - 2], WORD_ENDS]

@@ -1,11 +1,12 @@
 """Tokenizers of one vocabulary: they make rows of texts by a template. The plainest is here."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,18 +19,41 @@ from regard.text.vocabularies.subwords import Subwords
 from regard.text.vocabularies.vocabulary import check_sizes, token_count
 from regard.text.words import one_or_two_texts, text_or_pair
 
+SPELLINGS = 1 << 16  # words whose ids are remembered
 
-class Spelling(Protocol):
-    """How a model that gives features reads a word: by as many ids as any other."""
+
+class Spelling(ABC):
+    """How a model that gives features reads a word: by ``longest`` ids, as any other."""
+
+    longest: int
 
     @property
-    def longest(self) -> int: ...
+    @abstractmethod
+    def begin(self) -> np.ndarray:
+        """The word before a sentence."""
+
     @property
-    def begin(self) -> np.ndarray: ...
-    @property
-    def end(self) -> np.ndarray: ...
-    def spell(self, listed: Sequence[str]) -> np.ndarray: ...
-    def save(self, folder: Path) -> dict[str, int]: ...
+    @abstractmethod
+    def end(self) -> np.ndarray:
+        """The word after a sentence."""
+
+    @abstractmethod
+    def spell_word(self, word: str) -> np.ndarray:
+        """The ids of a word."""
+
+    @cached_property
+    def _spell_word(self) -> Callable[[str], np.ndarray]:
+        return lru_cache(SPELLINGS)(self.spell_word)
+
+    def spell(self, listed: Sequence[str]) -> np.ndarray:
+        """(words, longest): the ids of each."""
+        if not listed:
+            return np.zeros((0, self.longest), np.int32)
+        return np.stack([self._spell_word(word) for word in listed])
+
+    @abstractmethod
+    def save(self, folder: Path) -> dict[str, int]:
+        """Write its files; returns what else ``load`` must know."""
 
 
 class RowTokenizer(ABC):

@@ -17,7 +17,7 @@ from regard.ground.errors import BadInput, reason_of
 from regard.ground.files import JSON, read_bytes, read_json
 from regard.text.families import FAMILIES
 from regard.text.families.bpe import merges_like
-from regard.text.families.tokenizer_family import TokenizerFamily, TokenizerModel, TokenizerSettings
+from regard.text.families.tokenizer_family import TokenizerFamily, TokenizerSettings, Vocab
 from regard.text.templates import TEXTS
 from regard.text.vocabularies.subwords import Subwords
 from regard.text.vocabularies.train_tokenizer import KINDS
@@ -136,7 +136,7 @@ def _special_token(name: str) -> Token:
 
 def _written(
     family: TokenizerFamily,
-    model: TokenizerModel,
+    model: Vocab,
     own: Mapping[str, JSON],
     longest: int | None,
     special_tokens: Sequence[str],
@@ -277,9 +277,8 @@ def _added_tokens(
     ``content`` is its tokenizer.json. A list in tokenizer_config.json replaces all others.
     """
     if "added_tokens_decoder" in settings.content:
-        listed: dict[Path, object] = {
-            folder / SETTINGS: _by_id(settings.content["added_tokens_decoder"])
-        }
+        by_id = _by_id(settings.content["added_tokens_decoder"])
+        listed: dict[Path, object] = {folder / SETTINGS: by_id}
     else:
         older = read_json(folder / ADDED) if ADDED in files else {}
         by_name = [{"content": name, "id": number} for name, number in older.items()]
@@ -293,7 +292,7 @@ def _contents(added: Iterable[tuple[Path, list[Token]]]) -> set[str]:
 
 def _assembled(
     family: TokenizerFamily,
-    model: TokenizerModel,
+    model: Vocab,
     names: Mapping[str, str],
     settings: TokenizerSettings,
     added: Sequence[tuple[Path, list[Token]]] = (),

@@ -84,13 +84,13 @@ class TranslationTokenizer:
         written = TokenLabels.of_text(second, target, self.target.pieces(target.ids))
         begin, end = map(TokenLabels.special, (BEGIN, END))
         read, predicted = TokenLabels.join(read, end), TokenLabels.join(written, end)
+        rows = (
+            TokenRow.of((*source.ids, self.target.eos)),
+            TokenRow.of((self.target.bos, *target.ids)),
+        )
         return {
-            "source": LabelledRow(TokenRow.of((*source.ids, self.target.eos)), read, read),
-            "target": LabelledRow(
-                TokenRow.of((self.target.bos, *target.ids)),
-                predicted,
-                TokenLabels.join(begin, written),
-            ),
+            "source": LabelledRow(rows[0], read, read),
+            "target": LabelledRow(rows[1], predicted, TokenLabels.join(begin, written)),
         }
 
     def read_words(self, text: str) -> RowWithWords:

@@ -1,8 +1,8 @@
 """Whole words as tokens: by their ids, and as a model reads them that gives features of them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -17,12 +17,11 @@ from regard.text.vocabularies.lexicon import BEGIN, END, UNKNOWN, Lexicon, Whole
 from regard.text.vocabularies.subwords import Subwords
 from regard.text.words import Span, word_spans, words
 
-SPELLINGS = 1 << 16  # words whose ids are remembered
 MASK = "[MASK]"  # how a gap is written
 
 
 @dataclass(frozen=True)
-class WordPieces:
+class WordPieces(Spelling):
     """Each word as the ids of its pieces, of which the first ``longest`` are read.
 
     Ids are one higher than those of the vocabulary: 0 is no piece. A source has no token that
@@ -40,22 +39,13 @@ class WordPieces:
 
     @cached_property
     def begin(self) -> np.ndarray:
-        """The word before a sentence: no piece."""
         return self._padded([])
 
     @cached_property
     def end(self) -> np.ndarray:
-        """The word after a sentence."""
         return self._padded([self.vocabulary.eos])
 
-    def spell(self, listed: Sequence[str]) -> np.ndarray:
-        """(words, longest): the ids of each."""
-        if not listed:
-            return np.zeros((0, self.longest), np.int32)
-        return np.stack([self._spelling(word) for word in listed])
-
     def save(self, folder: Path) -> dict[str, int]:
-        """Write the vocabulary; returns what else ``load`` must know."""
         self.vocabulary.save(folder / self.FILE)
         return {"pieces": self.longest}
 
@@ -64,9 +54,8 @@ class WordPieces:
         """Read what ``save`` wrote."""
         return cls(Subwords.load(folder / cls.FILE), pieces)
 
-    @cached_property
-    def _spelling(self) -> Callable[[str], np.ndarray]:
-        return lru_cache(SPELLINGS)(lambda word: self._padded(self.vocabulary.encode(word)))
+    def spell_word(self, word: str) -> np.ndarray:
+        return self._padded(self.vocabulary.encode(word))
 
     def _padded(self, ids: Sequence[int]) -> np.ndarray:
         read = np.asarray(ids[: self.longest], np.int32) + 1

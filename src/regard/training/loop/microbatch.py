@@ -62,12 +62,7 @@ class GraphedStep:
     """
 
     def __init__(
-        self,
-        eager: EagerStep,
-        model: nn.Module,
-        *,
-        capture_at: int = 1,
-        most_graphs: float = inf,
+        self, eager: EagerStep, model: nn.Module, *, capture_at: int = 1, most_graphs: float = inf
     ):
         self.eager, self.model = eager, model
         self.capture_at, self.most_graphs = capture_at, most_graphs

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -118,14 +120,11 @@ def _own_keys(tables: list[str], content: object) -> list[str]:
 
 def without_unknown(content: dict[str, object], error: ValidationError) -> dict[str, object]:
     """The content of a recipe without the keys that are unknown."""
-    known = deepcopy(content)
+    known: Any = deepcopy(content)
     for fault in error.errors():
         if fault["type"] == "extra_forbidden":
             *tables, key = fault["loc"]
-            place: Any = known
-            for table in tables:
-                place = place[table]
-            place.pop(key, None)
+            reduce(getitem, tables, known).pop(key, None)
     return known
 
 
