@@ -10,6 +10,7 @@ from torch import Tensor
 
 from regard.ground.batch import Batch
 from regard.ground.device import seed_generators
+from regard.training.averages import average_of
 from regard.training.checkpoint import load_optimiser, optimiser_tensors
 from regard.training.loop.job import Job
 from regard.training.loop.microbatch import (
@@ -21,7 +22,6 @@ from regard.training.loop.microbatch import (
     rectangle,
     unchanged_buffers,
 )
-from regard.training.loop.trainable import average_of
 from regard.training.optimiser import SCHEDULES, GraphedOptimiser, ModelOptimiser
 from regard.training.precision import Precision
 from regard.weights.files import load_weights, weights_of
