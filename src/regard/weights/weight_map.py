@@ -56,10 +56,12 @@ class WeightMap:
         expected: Mapping[str, Tensor],
         where: str,
         keep_unknown: bool = False,
+        advice: str = KEEP_ADVICE,
     ) -> tuple[dict[str, Tensor], Extras]:
         """The file's tensors under our names, as ``expected`` has them, and what else it says.
 
         With ``keep_unknown``, tensors whose names are in no line are only given back.
+        ``advice`` ends the error if nothing else is wrong than such tensors.
         """
         groups = self._groups(expected, where)
         misfits: Misfits = {kind: [] for kind in MISFITS}
@@ -74,7 +76,7 @@ class WeightMap:
             unknown = [name for name in unknown if name not in kept]
         helps = strange == unknown and not any(misfits.values())
         misfits["unknown"] = unknown
-        refuse_misfits(where, KEEP_ADVICE if helps else "", **misfits)
+        refuse_misfits(where, advice if helps else "", **misfits)
         dtypes = {name: tensor.dtype for name, tensor in ours.items()}
         return ours, Extras(bare, tied, old, kept, dtypes)
 

@@ -35,6 +35,7 @@ from regard.weights.hdf5 import count_members, describe_hdf5, read_hdf5, write_h
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"  # a published name may have more before these
 CELLS = "RNN_0/RNN/MultiRNNCell"  # the group of the layers that read forwards
+ADVICE = "this format keeps nothing beside the weights: delete them from a copy of the file"
 TENSORS_PER_LAYER = 6  # three in each direction
 
 
@@ -98,7 +99,8 @@ def read(folder: Path, device: torch.device | str) -> LoadedModel:
     _check_layers(facts, weights, where)
     expected, mapped = weights_of(build_facts(facts, "meta", where)), weight_map(facts)
     names = mapped.write(expected, Extras()).keys()
-    mapped.read(describe_hdf5(weights, names), expected, str(weights))  # before memory is taken
+    described = describe_hdf5(weights, names)
+    mapped.read(described, expected, str(weights), advice=ADVICE)  # before memory is taken
     tensors, _ = mapped.read(read_hdf5(weights, names), expected, str(weights))
     module = build_facts(facts, device, where)
     load_weights(module, tensors, str(weights))
