@@ -87,6 +87,26 @@ def test_norms_of_which_some_have_old_names(name, tmp_path):
     check_round_trip(theirs, again)
 
 
+WORDPIECE = ["bert-base-uncased", "distilbert-base-uncased", "electra-small-discriminator"]
+
+
+@pytest.mark.parametrize("name", WORDPIECE)
+@pytest.mark.parametrize("lower", [True, False])
+def test_letter_case_is_that_of_tokenizer_config(name, lower, tmp_path):
+    """Without its key texts are lower-cased, whatever tokenizer.json says."""
+    write_folder(tmp_path, FAMILIES[name], FolderForm(settings="none"))
+    content = json.loads((tmp_path / "tokenizer.json").read_text())
+    content["normalizer"]["lowercase"] = False
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    if not lower:
+        (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    theirs = quietly(lambda: transformers.AutoTokenizer.from_pretrained(tmp_path))
+    texts = ("The Old Sailor", "the old sailor")
+    cased, plain = (row.tokens.tolist() for row in regard.load(tmp_path).tokenizer.rows(texts))
+    assert [cased, plain] == theirs([*texts]).input_ids
+    assert (cased == plain) is lower
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_form_of_a_folder(name, tmp_path):
