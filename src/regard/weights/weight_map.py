@@ -16,6 +16,7 @@ from regard.weights.files import DTYPES, refuse_misfits
 from regard.weights.lines import TensorGroup, WeightLine
 
 KEEP_ADVICE = "they can be kept beside the weights (keep_unknown)"
+DELETE_ADVICE = "this format keeps nothing beside the weights: delete them from a copy of the file"
 MISFITS = ("missing", "unknown", "doubled", "misshapen", "mistyped", "unequal")
 Misfits = dict[str, list[str]]
 """What does not fit, by why it does not."""
