@@ -69,7 +69,9 @@ def test_a_small_campaign(tmp_path, seed):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_a_polite_signal_finishes_the_step_and_saves(corpus, tmp_path, number, code):
     out = tmp_path / "run"
     arguments = ("train", corpus / "small.toml", "--data", corpus, "--out", out)

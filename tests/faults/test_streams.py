@@ -77,7 +77,7 @@ def test_closed_standard_streams_of_translate(small_run, tmp_path, closed, more,
         assert len((tmp_path / "out").read_text().splitlines()) == len(lines)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_leaves_no_temporary_file(small_run, tmp_path, number):
     lines, out = tmp_path / "lines", tmp_path / "results" / "out"
     os.mkfifo(lines)
@@ -95,6 +95,22 @@ def test_a_signal_leaves_no_temporary_file(small_run, tmp_path, number):
     assert process.returncode == 128 + number
     assert errors.endswith("\nregard: stopped\n") and "Traceback" not in errors
     assert [path.name for path in tmp_path.iterdir()] == ["lines"]
+
+
+NOHUP = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n" + CLOSE
+
+
+def test_an_ignored_signal_stays_ignored(small_run, tmp_path):
+    lines, out = tmp_path / "lines", tmp_path / "out"
+    os.mkfifo(lines)
+    words = ("translate", small_run / "run" / "model", lines, "--out", out)
+    process = WarmProcess("-c", NOHUP, "", *words)
+    with lines.open("w") as writer:  # waits until the verb reads
+        process.send_signal(signal.SIGHUP)
+        writer.write("ada bit\n")
+    errors = process.communicate(timeout=60)[1]
+    assert process.returncode == 0, errors
+    assert len(out.read_text().splitlines()) == 1
 
 
 TOO_LONG = "more than 67,108,864 bytes without a line feed"

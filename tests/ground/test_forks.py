@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 import torch
 
 from regard.tasks.runners.workers import Workers
+from small import environment
 
 SIZE = 1_000_000  # enough for torch to use its threads
 
@@ -38,6 +41,25 @@ def test_a_forked_child_computes_in_one_thread(_two_threads):
         os._exit(0 if threads == 1 and total > 0 else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert torch.get_num_threads() == 2  # this process goes on as before
+
+
+# In a new Python: Arm's Compute Library keeps the number of threads that it begins with.
+GELU = """
+import os, signal, torch, regard.ground.forks
+torch.set_num_threads(2)
+gelu, numbers = torch.nn.GELU(), torch.ones(480, 48)
+expected = gelu(numbers)
+child = os.fork()
+if not child:
+    signal.alarm(10)  # ends a child that waits for ever
+    os._exit(0 if gelu(numbers).equal(expected) else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert gelu(numbers).equal(expected) and torch.get_num_threads() == 2
+"""
+
+
+def test_a_forked_child_runs_an_operator_with_its_own_number_of_threads():
+    subprocess.run([sys.executable, "-c", GELU], env=environment(2), check=True, timeout=60)
 
 
 @pytest.mark.slow

@@ -338,7 +338,7 @@ def test_norms_spelled_both_ways(copy):
     norm = "bert.embeddings.LayerNorm"
     both = {**tensors, f"{norm}.gamma": tensors[f"{norm}.weight"] + 1}
     write_tensors(copy / WEIGHTS, both)
-    refused(copy, f"misspelled: {norm}.")
+    refused(copy, f"doubled: {norm}.weight is also {norm}.gamma")
 
 
 def test_a_sound_folder_is_read(sound):

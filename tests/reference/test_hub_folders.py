@@ -14,7 +14,7 @@ import regard
 from bert_folders import quietly
 from hub_folders import FAMILIES, FolderForm, forms_of, spiece_reference, write_folder
 from regard.ground.batch import pack_images, pack_rows
-from regard.weights.files import read_folder
+from regard.weights.files import read_folder, write_tensors
 
 transformers = pytest.importorskip("transformers")
 
@@ -64,6 +64,47 @@ KEYS = [  # of config.json, which published folders of other families than these
 def test_a_key_that_changes_the_model_or_does_not(name, key, value, tmp_path):
     family = FAMILIES[name]
     check(replace(family, config={**family.config, key: value}), FolderForm(), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["roberta-base", "distilbert-base-uncased", "albert-base-v2"])
+def test_norms_of_which_some_have_old_names(name, tmp_path):
+    """Only those called LayerNorm have them, which are all that ``transformers`` renames."""
+    theirs, ours, again = (tmp_path / name for name in ("theirs", "ours", "again"))
+    theirs.mkdir()
+    write_folder(theirs, FAMILIES[name], FolderForm())
+    tensors = read_folder(theirs)
+    for today, old in (
+        ("LayerNorm.weight", "LayerNorm.gamma"),
+        ("LayerNorm.bias", "LayerNorm.beta"),
+    ):
+        tensors = {name.replace(today, old): tensor for name, tensor in tensors.items()}
+    assert any("layer_norm.weight" in name for name in tensors)
+    write_tensors(theirs / "model.safetensors", tensors)
+    load = transformers.AutoModelForMaskedLM.from_pretrained
+    check_values(regard.load(theirs, "cpu"), quietly(lambda: load(theirs)), FAMILIES[name].kind)
+    regard.load(theirs, "cpu").save(ours, "regard")
+    regard.load(ours, "cpu").save(again, "hf")
+    check_round_trip(theirs, again)
+
+
+WORDPIECE = ["bert-base-uncased", "distilbert-base-uncased", "electra-small-discriminator"]
+
+
+@pytest.mark.parametrize("name", WORDPIECE)
+@pytest.mark.parametrize("lower", [True, False])
+def test_letter_case_is_that_of_tokenizer_config(name, lower, tmp_path):
+    """Without its key texts are lower-cased, whatever tokenizer.json says."""
+    write_folder(tmp_path, FAMILIES[name], FolderForm(settings="none"))
+    content = json.loads((tmp_path / "tokenizer.json").read_text())
+    content["normalizer"]["lowercase"] = False
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    if not lower:
+        (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    theirs = quietly(lambda: transformers.AutoTokenizer.from_pretrained(tmp_path))
+    texts = ("The Old Sailor", "the old sailor")
+    cased, plain = (row.tokens.tolist() for row in regard.load(tmp_path).tokenizer.rows(texts))
+    assert [cased, plain] == theirs([*texts]).input_ids
+    assert (cased == plain) is lower
 
 
 @pytest.mark.slow

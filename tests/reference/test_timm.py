@@ -19,7 +19,7 @@ from regard.models.papers import bert, deit, vit
 from regard.models.papers.deit import DistilledLabelHead
 from regard.models.pools import FirstToken, FirstTokens, MeanPool
 from regard.text.labels import SingleLabelSet
-from regard.weights.files import read_folder
+from regard.weights.files import read_folder, write_tensors
 from timm_peer import import_timm
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
@@ -195,6 +195,15 @@ def test_a_grey_model_is_read(channels, mean, std, read, tmp_path):
         assert len(ours.predict([image])) == 1
     ours.save(tmp_path / "again", "timm")
     assert regard.load(tmp_path / "again", "cpu").tokenizer == ours.tokenizer
+
+
+@pytest.mark.parametrize("keep_unknown", [False, True])
+def test_unknown_tensors_are_refused_with_what_helps(tmp_path, keep_unknown):
+    folders.write(tmp_path, model(), "timm")
+    tensors = {**read_folder(tmp_path), "more": torch.zeros(1)}
+    write_tensors(tmp_path / "model.safetensors", tensors)
+    with pytest.raises(BadInput, match=r"unknown: more; .*delete them from a copy"):
+        regard.load(tmp_path, "cpu", keep_unknown=keep_unknown)
 
 
 def test_tensors_come_back_bit_for_bit(tmp_path):

@@ -10,6 +10,7 @@ import torch
 
 import regard
 from regard.ground.errors import BadInput
+from regard.weights import WeightMap
 from regard.weights.hdf5 import describe_hdf5, read_hdf5
 from small_elmo import OPTIONS, write_elmo
 
@@ -97,7 +98,7 @@ def dataset_for_a_group(file, secret, tmp_path):
         (unwritten, r"misshapen: char_embed is \[1000000, 1000000\], not \[261, 3\]"),
         (too_many, "char_embed is stored in chunks"),
         (compressed, "char_embed is stored in chunks"),
-        (long_double, "char_embed holds no floating-point numbers of 16, 32 or 64 bits"),
+        (long_double, "char_embed holds no floating-point numbers of 16 or 32 bits"),
         (integers, "char_embed holds no floating-point numbers"),
         (words, "char_embed holds no floating-point numbers"),
         (nothing, "char_embed holds no floating-point numbers"),
@@ -151,6 +152,46 @@ def test_both_byte_orders_load(tmp_path, dtype):
         file["char_embed"] = SECRET.reshape(SHAPE).astype(dtype)
     weight = regard.load(folder, "cpu").module.trunk.embed.token.weight
     assert torch.equal(weight, torch.from_numpy(SECRET.reshape(SHAPE)))
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f8", np.longdouble])
+def test_types_that_load_are_those_that_messages_name(tmp_path, dtype):
+    folder = write_elmo(tmp_path)
+    with h5py.File(folder / "weights.hdf5", "a") as file:
+        del file["char_embed"]
+        file["char_embed"] = SECRET.reshape(SHAPE).astype(dtype)
+    if dtype == "f2":
+        weight = regard.load(folder, "cpu").module.trunk.embed.token.weight
+        assert torch.equal(weight, torch.from_numpy(SECRET.reshape(SHAPE)))
+        return
+    with pytest.raises(BadInput, match=r"is float64, not float32$|numbers of 16 or 32 bits \("):
+        regard.load(folder, "cpu")
+
+
+@pytest.mark.parametrize("keep_unknown", [False, True])
+def test_other_groups_are_refused_with_what_helps(tmp_path, keep_unknown):
+    folder = write_elmo(tmp_path)
+    with h5py.File(folder / "weights.hdf5", "a") as file:
+        file.create_group("more")
+    with pytest.raises(BadInput, match=r"unknown: more; .*delete them from a copy") as error:
+        regard.load(folder, "cpu", keep_unknown=keep_unknown)
+    assert "keep_unknown" not in str(error.value)
+    with h5py.File(folder / "weights.hdf5", "a") as file:
+        del file["more"]
+    assert regard.load(folder, "cpu")
+
+
+@pytest.mark.parametrize("where", ["", "CNN/"])
+def test_many_groups_are_counted_and_not_listed(tmp_path, monkeypatch, where):
+    folder = write_elmo(tmp_path)
+    with h5py.File(folder / "weights.hdf5", "a") as file:
+        for number in range(1_100):
+            file.create_group(f"{where}g{number}")
+    monkeypatch.setattr(WeightMap, "read", None)
+    with pytest.raises(
+        BadInput, match=r"(its root|CNN) has 1,1\d\d members, and the model has only"
+    ):
+        regard.load(folder, "cpu")
 
 
 @pytest.mark.parametrize("where", ["nest", "CNN/nest", "CNN_proj/W_proj/nest"])

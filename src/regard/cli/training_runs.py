@@ -23,6 +23,7 @@ from regard.cli.scores import check_expected, show_scores, test_scores
 from regard.data.files.fields import DropCounts
 from regard.ground.errors import BadInput
 from regard.ground.files import write_json
+from regard.ground.interrupt import signals_in_use
 from regard.metrics.translation import MetricScore
 from regard.training.distributed import World
 from regard.training.dry_run import DryRun, estimate_run
@@ -96,13 +97,13 @@ def released_on_error(run: Run) -> Iterator[None]:
 
 @contextmanager
 def collect_signals(signals: list[int]) -> Iterator[None]:
-    """Collect Ctrl-C and a scheduler's SIGTERM; a second Ctrl-C interrupts at once."""
+    """Collect Ctrl-C, a scheduler's SIGTERM and SIGHUP; a second Ctrl-C interrupts at once."""
 
     def remember(number: int, frame: object) -> None:
         signals.append(number)
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, remember) for number in signals_in_use()}
     try:
         yield
     finally:

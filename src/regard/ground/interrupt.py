@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: how they end a command, before it has begun and while it runs.
+"""Ctrl-C, SIGTERM and SIGHUP: how they end a command, before it has begun and while it runs.
 
 While libraries are loaded an exception may be swallowed by one of them, and there is nothing to
 clean up. A verb that runs ends by an exception, so that it removes its temporary files.
@@ -6,43 +6,51 @@ clean up. A verb that runs ends by an exception, so that it removes its temporar
 
 import os
 import signal
+from contextlib import suppress
 from typing import NoReturn
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Terminated(SystemExit):
-    """SIGTERM has ended a verb; its code is the one that shells give."""
+    """SIGTERM or SIGHUP has ended a verb; its code is the one that shells give."""
 
     code: int
 
-    def __init__(self) -> None:
-        super().__init__(128 + signal.SIGTERM)
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+
+
+def signals_in_use() -> tuple[signal.Signals, ...]:
+    """The signals that end a command, without those that its caller ignores, as ``nohup`` does."""
+    return tuple(number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN)
 
 
 def exit_on_interrupt() -> None:
-    """From now on Ctrl-C and SIGTERM end the process at once, unless they are ignored.
+    """From now on Ctrl-C, SIGTERM and SIGHUP end the process at once, unless they are ignored.
 
     A launcher of several processes ends them by SIGTERM, also in a collective that never returns to
     Python: there the system's own action stays.
     """
-    for number in SIGNALS[:1] if "WORLD_SIZE" in os.environ else SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
+    for number in signals_in_use():
+        if number == signal.SIGINT or "WORLD_SIZE" not in os.environ:
             signal.signal(number, _exit)
 
 
 def raise_on_interrupt() -> None:
-    """From now on Ctrl-C raises KeyboardInterrupt again, and SIGTERM ``Terminated``."""
-    for number, handler in zip(SIGNALS, (signal.default_int_handler, _terminate), strict=True):
+    """From now on Ctrl-C raises KeyboardInterrupt again, the others ``Terminated``."""
+    for number in SIGNALS:
         if signal.getsignal(number) is _exit:
-            signal.signal(number, handler)
+            is_ctrl_c = number == signal.SIGINT
+            signal.signal(number, signal.default_int_handler if is_ctrl_c else _terminate)
 
 
 def _exit(number: int, frame: object) -> NoReturn:
-    os.write(2, b"regard: stopped\n")
+    with suppress(OSError):  # the terminal may be gone
+        os.write(2, b"regard: stopped\n")
     os._exit(128 + number)
 
 
 def _terminate(number: int, frame: object) -> NoReturn:
     signal.signal(number, signal.SIG_DFL)  # a second one does not wait for the cleaning up
-    raise Terminated
+    raise Terminated(number)

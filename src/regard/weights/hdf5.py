@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 DTYPES = {
     np.dtype("f2"): torch.float16,
     np.dtype("f4"): torch.float32,
-    np.dtype("f8"): torch.float64,
+    np.dtype("f8"): torch.float64,  # described, so that the model's types can be compared
 }
+MOST_OTHERS = 1_000  # members of a group beside those that are expected
 
 
 def describe_hdf5(path: Path, names: Collection[str]) -> dict[str, Tensor]:
@@ -88,7 +89,11 @@ class _File:
         groups = {"/".join(path[:depth]) for path in paths for depth in range(len(path) + 1)}
         datasets, others = dict[str, "Dataset"](), list[str]()
         for prefix in sorted(groups):
-            for member in self.group(prefix) or ():
+            members = self.group(prefix) or ()
+            if len(members) > len(names) + MOST_OTHERS:
+                where = f"{self.path}: {prefix or 'its root'} has {len(members):,} members"
+                raise BadInput(f"{where}, and the model has only {len(names):,} tensors")
+            for member in members:
                 name = f"{prefix}/{member}".lstrip("/")
                 if name in names:
                     datasets[name] = self._member(self.group(prefix), member, name)
@@ -119,7 +124,7 @@ class _File:
             raise BadInput(f"{where} is stored in chunks, not contiguously {advice}")
         dtype = DTYPES.get(dataset.dtype.newbyteorder("="))
         if dtype is None:
-            expected = "floating-point numbers of 16, 32 or 64 bits"
+            expected = "floating-point numbers of 16 or 32 bits"
             raise BadInput(f"{where} holds no {expected} ({dataset.dtype})")
         return torch.empty(dataset.shape, dtype=dtype, device="meta")
 

@@ -16,7 +16,8 @@ from regard.weights.files import DTYPES, refuse_misfits
 from regard.weights.lines import TensorGroup, WeightLine
 
 KEEP_ADVICE = "they can be kept beside the weights (keep_unknown)"
-MISFITS = ("missing", "unknown", "misspelled", "misshapen", "mistyped", "unequal")
+DELETE_ADVICE = "this format keeps nothing beside the weights: delete them from a copy of the file"
+MISFITS = ("missing", "unknown", "doubled", "misshapen", "mistyped", "unequal")
 Misfits = dict[str, list[str]]
 """What does not fit, by why it does not."""
 
@@ -27,7 +28,7 @@ class Extras:
 
     bare: bool = False  # names have no prefix
     tied: tuple[str, ...] = ()  # of the names of tied tensors, those that are used
-    old: bool = False  # names are spelled as they used to be
+    old: bool | tuple[str, ...] = False  # names in old spelling: all that have one, none, or these
     kept: Mapping[str, Tensor] = field(default_factory=dict)
     dtypes: Mapping[str, torch.dtype] = field(default_factory=dict)  # by our names
 
@@ -42,7 +43,7 @@ class WeightMap:
 
     In the file, the names of ``lines`` start with ``prefix`` (a file may omit it everywhere), those
     of ``unprefixed`` do not. ``old`` are suffixes of older files → suffixes of today; a file uses
-    either.
+    one of them for each tensor.
     """
 
     lines: tuple[WeightLine, ...]
@@ -56,10 +57,12 @@ class WeightMap:
         expected: Mapping[str, Tensor],
         where: str,
         keep_unknown: bool = False,
+        advice: str = KEEP_ADVICE,
     ) -> tuple[dict[str, Tensor], Extras]:
         """The file's tensors under our names, as ``expected`` has them, and what else it says.
 
         With ``keep_unknown``, tensors whose names are in no line are only given back.
+        ``advice`` ends the error if nothing else is wrong than such tensors.
         """
         groups = self._groups(expected, where)
         misfits: Misfits = {kind: [] for kind in MISFITS}
@@ -74,7 +77,7 @@ class WeightMap:
             unknown = [name for name in unknown if name not in kept]
         helps = strange == unknown and not any(misfits.values())
         misfits["unknown"] = unknown
-        refuse_misfits(where, KEEP_ADVICE if helps else "", **misfits)
+        refuse_misfits(where, advice if helps else "", **misfits)
         dtypes = {name: tensor.dtype for name, tensor in ours.items()}
         return ours, Extras(bare, tied, old, kept, dtypes)
 
@@ -92,7 +95,9 @@ class WeightMap:
         if beside.bare:
             file = {name.removeprefix(self.prefix): tensor for name, tensor in file.items()}
         if beside.old:
-            file = {_respelled(name, self._back): tensor for name, tensor in file.items()}
+            before = {name: _respelled(name, self._back) for name in file}
+            used = {*before.values()} if beside.old is True else {*beside.old}
+            file = {old if (old := before[name]) in used else name: file[name] for name in file}
         return file
 
     @cached_property
@@ -110,16 +115,19 @@ class WeightMap:
 
     def _named_as_today(
         self, file: Mapping[str, Tensor], misfits: Misfits
-    ) -> tuple[dict[str, Tensor], bool, bool]:
-        """The file's tensors under the names of the lines; whether it has no prefix, and is old."""
+    ) -> tuple[dict[str, Tensor], bool, bool | tuple[str, ...]]:
+        """The file's tensors under the names of the lines; ``bare`` and ``old`` of the extras."""
         now = {name: _respelled(name, self.old) for name in file}
-        old = any(name != new for name, new in now.items())
-        misfits["misspelled"] += [
-            name for name in file if old and _respelled(name, self._back) != name
+        old = tuple(name for name, new in now.items() if name != new)
+        before = {name: _respelled(name, self._back) for name in file}
+        today = {name: other for name, other in before.items() if name != other}
+        misfits["doubled"] += [
+            f"{name} is also {other}" for name, other in today.items() if other in file
         ]
         bare = not any(name.startswith(self.prefix) for name in now.values())
         full = {name: self._full(new) if bare else new for name, new in now.items()}
-        return {full[name]: tensor for name, tensor in file.items()}, bare, old
+        spelling = old if old and today else bool(old)
+        return {full[name]: tensor for name, tensor in file.items()}, bare, spelling
 
     def _groups(self, ours: Mapping[str, Tensor], where: str) -> list[TensorGroup]:
         """The groups of all tensors of ours, in their order."""

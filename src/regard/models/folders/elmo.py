@@ -32,6 +32,7 @@ from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocab
 from regard.weights import Extras, Join, Reshape, Rule, Transpose, WeightMap
 from regard.weights.files import load_weights, weights_of
 from regard.weights.hdf5 import count_members, describe_hdf5, read_hdf5, write_hdf5
+from regard.weights.weight_map import DELETE_ADVICE
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"  # a published name may have more before these
 CELLS = "RNN_0/RNN/MultiRNNCell"  # the group of the layers that read forwards
@@ -98,7 +99,8 @@ def read(folder: Path, device: torch.device | str) -> LoadedModel:
     _check_layers(facts, weights, where)
     expected, mapped = weights_of(build_facts(facts, "meta", where)), weight_map(facts)
     names = mapped.write(expected, Extras()).keys()
-    mapped.read(describe_hdf5(weights, names), expected, str(weights))  # before memory is taken
+    described = describe_hdf5(weights, names)
+    mapped.read(described, expected, str(weights), advice=DELETE_ADVICE)  # before memory is taken
     tensors, _ = mapped.read(read_hdf5(weights, names), expected, str(weights))
     module = build_facts(facts, device, where)
     load_weights(module, tensors, str(weights))

@@ -102,9 +102,11 @@ def _write_extras(folder: Path, extras: HFExtras) -> dict[str, object]:
 def _read_extras(folder: Path, content: Config, tensors: dict[str, Tensor]) -> HFExtras:
     try:
         config, bare, tied = dict(content["config"]), content["bare"], tuple(content["tied"])
+        old = content.get("old", False)
+        old = old if isinstance(old, bool) else tuple(map(str, old))
     except (TypeError, KeyError, ValueError):
         raise BadInput(f"{folder / CONFIG}: hf is not what a Hugging Face folder says") from None
     kept = read_tensors(folder / KEPT) if (folder / KEPT).exists() else {}
     dtypes = {name: tensor.dtype for name, tensor in tensors.items()}
-    weights = Extras(bool(bare), tied, bool(content.get("old", False)), kept, dtypes)
+    weights = Extras(bool(bare), tied, old, kept, dtypes)
     return HFExtras(config, hf.files_of(folder), weights)

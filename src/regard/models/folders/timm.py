@@ -52,6 +52,7 @@ from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.text.labels import LabelSet, labels_from_config
 from regard.weights import Extras, WeightMap
 from regard.weights.files import load_weights, read_folder, weights_of, write_tensors
+from regard.weights.weight_map import DELETE_ADVICE
 
 SIZES = "tiny|small|base|large|huge"
 ARCHITECTURE = re.compile(
@@ -188,7 +189,7 @@ def read(folder: Path, config: Config, device: torch.device | str) -> LoadedMode
     file = read_folder(folder)
     check_depth(facts, len(file), where)
     shapes = weights_of(build_facts(facts, "meta", where))
-    tensors, _ = weights(facts).read(file, shapes, str(folder))
+    tensors, _ = weights(facts).read(file, shapes, str(folder), advice=DELETE_ADVICE)
     module = build_facts(facts, device, where)
     load_weights(module, tensors, str(folder))
     check_tokenizer(processor, labels, facts, folder)
