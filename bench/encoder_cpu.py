@@ -32,7 +32,7 @@ from regard.ground.batch import PackedTokens, TokenRow, pack_rows
 from regard.ground.machine import has
 from regard.models.facts import change
 from regard.models.folders import folder as folders
-from regard.models.heads import LabelHead
+from regard.models.label_heads import LabelHead
 from regard.models.papers import bert
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.labels import Classification

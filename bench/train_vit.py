@@ -36,7 +36,7 @@ from regard.images.processor import ImageProcessor
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.heads import LabelHead
+from regard.models.label_heads import LabelHead
 from regard.models.papers import vit
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.images import ImageLabels

@@ -9,7 +9,7 @@ from regard.api import Model
 from regard.images.processor import ImageProcessor
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.heads import LabelHead
+from regard.models.label_heads import LabelHead
 from regard.models.papers import vit
 from regard.text.labels import SingleLabelSet
 

@@ -10,7 +10,8 @@ from regard import BadInput, Tape, without_head
 from regard.ground.batch import BatchLimits
 from regard.models.facts import change, paths
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.heads import LabelHead, MLMHead, SentencePairHead
+from regard.models.heads import MLMHead
+from regard.models.label_heads import LabelHead, SentencePairHead
 from regard.models.papers import LINEAGE, bert, context2vec
 from regard.tasks.runners import batch_runner, translator
 from regard.text.tokenizers.list import PLAIN

@@ -8,7 +8,7 @@ from torch._dynamo.testing import CompileCounter
 from regard.ground.batch import BatchLimits, PackedTokens, SourceTarget, TokenRow, pack, pack_rows
 from regard.ground.machine import has
 from regard.models.facts import change
-from regard.models.heads import TokenLabelHead
+from regard.models.label_heads import TokenLabelHead
 from regard.models.papers import bert
 from regard.models.papers.transformer import BASE
 

@@ -11,11 +11,10 @@ from regard.models.conv import ConvEncoderFacts
 from regard.models.embedding import Learned, Relative, Sinusoid
 from regard.models.encoder_decoder import TIES, EncoderDecoder
 from regard.models.facts import change, difference, from_json, paths, to_json
-from regard.models.heads import (
+from regard.models.heads import MLMHead, NextTokenHead
+from regard.models.label_heads import (
     ChoiceHead,
     LabelHead,
-    MLMHead,
-    NextTokenHead,
     SentencePairHead,
     SpanHead,
     TokenLabelHead,

@@ -7,7 +7,7 @@ from closeness import GRADIENTS, VALUES
 from regard.ground.batch import pack_images
 from regard.ground.tape import Tape
 from regard.models.facts import change
-from regard.models.heads import LabelHead
+from regard.models.label_heads import LabelHead
 from regard.models.papers import deit, vit
 from regard.models.papers.deit import DistilledLabelHead
 from regard.models.pools import FirstTokens, MeanPool

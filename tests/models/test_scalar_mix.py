@@ -9,7 +9,8 @@ from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.models.facts import change
 from regard.models.features import Features
-from regard.models.heads import LabelHead, MLMHead, NextTokenHead, TokenLabelHead
+from regard.models.heads import MLMHead, NextTokenHead
+from regard.models.label_heads import LabelHead, TokenLabelHead
 from regard.models.papers import awd_lstm, bert, elmo, lin, xlnet
 from regard.models.pools import ConcatPool, FirstToken, LastToken
 from regard.models.trunk import ScalarMix

@@ -10,7 +10,7 @@ from regard.models import start as starts
 from regard.models.config import ModelConfig
 from regard.models.facts import change
 from regard.models.folders import folder as folders
-from regard.models.heads import LabelHead
+from regard.models.label_heads import LabelHead
 from regard.models.papers import albert, bert, lin
 from regard.models.pools import FirstToken
 from regard.models.start import read_start, select_layers

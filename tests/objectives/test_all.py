@@ -19,8 +19,8 @@ from regard.ground.pytree import tensors_in
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.heads import (
-    AnyHead,
+from regard.models.heads import AnyHead
+from regard.models.label_heads import (
     ChoiceHead,
     LabelHead,
     SpanHead,

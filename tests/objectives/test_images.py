@@ -17,7 +17,7 @@ from regard.ground.pytree import tensors_in
 from regard.ground.tape import Tape
 from regard.images.processor import ImageProcessor
 from regard.models.facts import change
-from regard.models.heads import LabelHead
+from regard.models.label_heads import LabelHead
 from regard.models.papers import vit
 from regard.models.papers.deit import DistilledLabelHead
 from regard.models.pools import FirstTokens

@@ -13,7 +13,7 @@ from regard.ground.batch import IGNORED, BatchLimits, pack_images
 from regard.ground.errors import BadInput
 from regard.models.facts import change
 from regard.models.folders import folder as folders
-from regard.models.heads import LabelHead, TokenLabelHead
+from regard.models.label_heads import LabelHead, TokenLabelHead
 from regard.models.papers import bert, deit
 from regard.models.papers.deit import DistilledLabelHead
 from regard.models.pools import FirstToken, FirstTokens

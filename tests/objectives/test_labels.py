@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from regard.ground.batch import IGNORED, BatchLimits
 from regard.models.facts import change
-from regard.models.heads import LabelHead
+from regard.models.label_heads import LabelHead
 from regard.models.papers.lin import LAPTOP
 from regard.objectives.labels import Classification, MultiLabel, Regression
 

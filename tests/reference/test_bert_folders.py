@@ -27,11 +27,10 @@ from regard.models.embedding import Sinusoid
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.heads import (
+from regard.models.heads import MLMHead, NextTokenHead
+from regard.models.label_heads import (
     ChoiceHead,
     LabelHead,
-    MLMHead,
-    NextTokenHead,
     SentencePairHead,
     SpanHead,
     TokenLabelHead,

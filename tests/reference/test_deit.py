@@ -9,7 +9,7 @@ from regard.ground.batch import pack_images
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.heads import LabelHead
+from regard.models.label_heads import LabelHead
 from regard.models.papers import deit
 from regard.models.papers.deit import DistilledLabelHead
 from regard.models.pools import FirstToken

@@ -8,7 +8,7 @@ import torch
 from encoder_family import FILES, Family
 from regard.models.facts import change
 from regard.models.folders import folder as folders
-from regard.models.heads import LabelHead, SpanHead
+from regard.models.label_heads import LabelHead, SpanHead
 from regard.models.papers import bert, distilbert
 
 transformers = pytest.importorskip("transformers")

@@ -11,7 +11,8 @@ from regard.ground.batch import pack_texts
 from regard.ground.errors import BadInput
 from regard.models.facts import change
 from regard.models.folders import folder as folders
-from regard.models.heads import LabelHead, NextTokenHead
+from regard.models.heads import NextTokenHead
+from regard.models.label_heads import LabelHead
 from regard.models.papers import gpt, gpt2
 from regard.models.pools import LastToken
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer

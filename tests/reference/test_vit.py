@@ -10,7 +10,7 @@ from regard.ground.errors import BadInput
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.heads import LabelHead
+from regard.models.label_heads import LabelHead
 from regard.models.papers import vit
 from regard.models.pools import MeanPool
 from regard.models.start import copy_start

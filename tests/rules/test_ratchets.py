@@ -17,9 +17,9 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 398,
-    "lines": 56_636,
-    "lines of code": 35_571,
+    "files": 400,
+    "lines": 56_712,
+    "lines of code": 35_594,
     "files under 40 lines": 11,
     "basenames used twice": 29,
     "Any": 439,
@@ -32,11 +32,11 @@ BOUNDS = {
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
-    "GPT-2": (14, 2_882),
-    "BERT": (15, 3_316),
-    "ViT": (14, 3_179),
-    "Bahdanau": (15, 3_241),
-    "XLNet": (14, 3_236),
+    "GPT-2": (14, 2_719),
+    "BERT": (15, 3_068),
+    "ViT": (15, 3_164),
+    "Bahdanau": (15, 3_215),
+    "XLNet": (14, 3_073),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
 SLACK = 0.02

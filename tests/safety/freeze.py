@@ -24,7 +24,7 @@ from regard.cli.io.line_io import LineSource
 from regard.cli.io.output import SavedProgress
 from regard.models.facts import paths
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.heads import LabelHead
+from regard.models.label_heads import LabelHead
 from regard.objectives.list import OBJECTIVES
 from safety import frozen_folders as frozen
 from safety.listings import write_listings

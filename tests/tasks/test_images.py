@@ -13,7 +13,7 @@ from regard.ground.batch import pack_images
 from regard.ground.errors import BadInput
 from regard.images import processor
 from regard.images.processor import ImageProcessor
-from regard.models.heads import LabelHead
+from regard.models.label_heads import LabelHead
 from regard.models.papers.deit import DistilledLabelHead
 from regard.models.pools import MeanPool
 from regard.training.distributed import World

@@ -12,7 +12,7 @@ from regard.ground.batch import BatchLimits, TokenRow
 from regard.ground.layout import Layout
 from regard.ground.pytree import without_caches
 from regard.models.facts import change
-from regard.models.heads import LabelHead, SpanHead, TokenLabelHead
+from regard.models.label_heads import LabelHead, SpanHead, TokenLabelHead
 from regard.models.papers import bert
 from regard.objectives.labels import Classification, SpanExtraction, TokenClassification
 from regard.training.loop.microbatch import (

@@ -24,7 +24,8 @@ from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import change, paths
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.heads import AnyHead, LabelHead
+from regard.models.heads import AnyHead
+from regard.models.label_heads import LabelHead
 from regard.models.paper import Paper
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.list import OBJECTIVES

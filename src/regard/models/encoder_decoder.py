@@ -13,8 +13,9 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.attention_site import AttentionSite
 from regard.models.facts import one_of
 from regard.models.heads import NextTokenHead
+from regard.models.macs import FORWARD_AND_BACKWARD
 from regard.models.pools import ANYWHERE, Summaries
-from regard.models.trunk import FORWARD_AND_BACKWARD, Trunk
+from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import (
     ALL_TOKENS,
     NEXT_TOKEN,

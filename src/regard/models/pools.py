@@ -14,7 +14,7 @@ from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.attention_site import AttentionSite
 from regard.models.facts import at_least, one_of
-from regard.models.trunk import MACs, score_macs
+from regard.models.macs import MACs, score_macs
 from regard.parts.attention import EncoderOutput
 from regard.parts.recurrent.bridge import last_state, mean_state
 from regard.parts.recurrent.rnn_attention import SCORES, RNNAttention

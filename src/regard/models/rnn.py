@@ -13,7 +13,8 @@ from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of, share
-from regard.models.trunk import AnyStack, MACs
+from regard.models.macs import MACs
+from regard.models.trunk import AnyStack
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import RowDropout, TokenDropout
 from regard.parts.kv_cache import RNNState

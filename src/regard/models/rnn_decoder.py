@@ -13,8 +13,9 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.attention_site import AttentionSite
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of
+from regard.models.macs import MACs, score_macs
 from regard.models.rnn import AnyRNN, RNNDecoderState
-from regard.models.trunk import AnyStack, MACs, score_macs
+from regard.models.trunk import AnyStack
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
 from regard.parts.kv_cache import RNNState

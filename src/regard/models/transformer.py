@@ -12,7 +12,8 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.attention_site import AttentionSite
 from regard.models.embedding import AnyEmbedding, Position
 from regard.models.facts import at_least, one_of, share
-from regard.models.trunk import AnyStack, MACs
+from regard.models.macs import MACs
+from regard.models.trunk import AnyStack
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.attend import Mask, causal, full
 from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention

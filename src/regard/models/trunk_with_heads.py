@@ -17,8 +17,9 @@ from regard.ground.tape import NULL_TAPE, LayerTape, NullTape
 from regard.models.attention_site import AttentionSite
 from regard.models.facts import NAMED
 from regard.models.heads import AnyHead, NextTokenHead, read_queries, read_rows, read_spans
+from regard.models.macs import FORWARD_AND_BACKWARD
 from regard.models.pools import ANYWHERE, POOLS, AnyPool, Summaries
-from regard.models.trunk import FORWARD_AND_BACKWARD, ScalarMix, Trunk
+from regard.models.trunk import ScalarMix, Trunk
 from regard.parts.attend import Score
 from regard.parts.attention import EncoderOutput
 

@@ -29,8 +29,8 @@ from regard.data.sampler import Streams
 from regard.ground.batch import IGNORED, Batch, BatchLimits, pack_ids
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
+from regard.models.macs import FORWARD_AND_BACKWARD
 from regard.models.papers.elmo import BiLMHead
-from regard.models.trunk import FORWARD_AND_BACKWARD
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowLengths, Rows

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, Limits, PackedTokens, TokenRow
-from regard.models.heads import TransitionHead
+from regard.models.label_heads import TransitionHead
 from regard.models.trunk_with_heads import Outputs
 from regard.objectives.objective import Objective, padded
 from regard.parts.crf import log_partition, path_score

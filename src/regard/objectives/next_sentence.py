@@ -19,7 +19,7 @@ from regard.data.pretraining.row_plans import PlanRows, RowPlan
 from regard.data.pretraining.sentence_pairs import ordered_pairs, sentence_pairs
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
-from regard.models.heads import SentencePairHead
+from regard.models.label_heads import SentencePairHead
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.rows import RowObjective
 from regard.text.templates import RowBuilder

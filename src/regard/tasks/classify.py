@@ -18,7 +18,7 @@ from regard.ground.errors import BadInput
 from regard.images.config import ImagesConfig
 from regard.images.processor import ImageProcessor
 from regard.metrics.classification import MEASURES, TOP, top_score
-from regard.models.heads import LabelHead
+from regard.models.label_heads import LabelHead
 from regard.models.papers import paper
 from regard.models.papers.deit import DistilledLabelHead
 from regard.models.pools import FirstTokens

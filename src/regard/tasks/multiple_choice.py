@@ -12,7 +12,7 @@ from regard.data.files.fields import field_of, json_object, typed
 from regard.data.readers import ChoiceExample
 from regard.ground.errors import BadInput, BadItem
 from regard.metrics.classification import classification_scores
-from regard.models.heads import ChoiceHead
+from regard.models.label_heads import ChoiceHead
 from regard.objectives.labels import MultipleChoice
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.runners.batch_runner import Predictor, finite, rows_of

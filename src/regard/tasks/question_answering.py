@@ -19,7 +19,7 @@ from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.metrics.answers import answer_scores, best_threshold
 from regard.metrics.translation import MetricScore
-from regard.models.heads import SpanHead
+from regard.models.label_heads import SpanHead
 from regard.objectives.labels import SpanExtraction
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.runners.batch_runner import Predictor, finite

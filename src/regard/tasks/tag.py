@@ -16,7 +16,7 @@ from regard.ground.batch import IGNORED
 from regard.ground.config import EMPTY_IS_NONE
 from regard.ground.errors import BadInput
 from regard.metrics.entities import entity_scores, entity_table, scheme_tags, to_scheme
-from regard.models.heads import TokenLabelHead, TransitionHead
+from regard.models.label_heads import TokenLabelHead, TransitionHead
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.label_distillation import LabelDistillationConfig
 from regard.objectives.labels import TOKEN_OBJECTIVES, LabelSequences

@@ -11,7 +11,7 @@ from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.models.conv import ConvEncoderFacts
 from regard.models.facts import change
-from regard.models.heads import LabelHead
+from regard.models.label_heads import LabelHead
 from regard.models.papers import paper, transformer
 from regard.models.papers.lin import BASE, LAPTOP, LAST
 from regard.models.pools import AttentionPool, LastToken

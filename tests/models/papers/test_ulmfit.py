@@ -12,7 +12,7 @@ from regard.ground.layout import Layout
 from regard.models.config import ModelConfig
 from regard.models.facts import change, from_json, to_json
 from regard.models.folders import folder as folders
-from regard.models.heads import LabelHead
+from regard.models.label_heads import LabelHead
 from regard.models.papers import KINDS, awd_lstm, bert, ulmfit
 from regard.models.papers.ulmfit import NormedLabelHead
 from regard.models.pools import ConcatPool, LastToken

@@ -12,7 +12,7 @@ from regard.inside.attention.record import record_input
 from regard.inside.attention.word_weights import WordWeights
 from regard.models.attention_site import require_causal
 from regard.models.encoder_decoder import ModelFacts
-from regard.models.heads import LabelHead
+from regard.models.label_heads import LabelHead
 from regard.models.trunk_with_heads import Outputs
 from regard.tasks.inference.classifier import TextPrediction
 from regard.tasks.runners.model_runner import ModelRunner

@@ -34,7 +34,7 @@ from regard.models.formats.config_map import (
     refuse_loss,
     write_config,
 )
-from regard.models.heads import LabelHead
+from regard.models.label_heads import LabelHead
 from regard.models.papers import paper, vit
 from regard.models.papers.deit import DistilledLabelHead
 from regard.models.papers.vit import (

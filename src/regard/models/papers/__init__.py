@@ -6,12 +6,11 @@ from regard.ground.errors import BadInput, did_you_mean, shown
 from regard.models.embedding import Learned, Relative, Sinusoid
 from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
 from regard.models.features import Features
-from regard.models.heads import (
+from regard.models.heads import MLMHead, NextTokenHead
+from regard.models.label_heads import (
     ChoiceHead,
     DropoutSpanHead,
     LabelHead,
-    MLMHead,
-    NextTokenHead,
     SentencePairHead,
     SpanHead,
     TokenLabelHead,

@@ -15,7 +15,7 @@ from regard.models.facts import change, values_named
 from regard.models.formats import Architectures, HFHead, Key
 from regard.models.formats.config_map import Config, ConfigRow, Names
 from regard.models.formats.hf_format import HFFormat
-from regard.models.heads import ChoiceHead, LabelHead, SentencePairHead, TokenLabelHead
+from regard.models.label_heads import ChoiceHead, LabelHead, SentencePairHead, TokenLabelHead
 from regard.models.paper import Paper
 from regard.models.papers import bert
 from regard.models.transformer import Stack

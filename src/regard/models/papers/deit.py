@@ -13,7 +13,8 @@ from regard.ground.errors import BadInput
 from regard.images.processor import ImageProcessor
 from regard.models.facts import at_least, change
 from regard.models.formats import Architectures, HFHead, LabelCount
-from regard.models.heads import AnyHead, Inputs, LabelHead, read_rows
+from regard.models.heads import AnyHead, Inputs, read_rows
+from regard.models.label_heads import LabelHead
 from regard.models.paper import Paper
 from regard.models.papers import vit
 from regard.models.pools import FirstTokens

@@ -8,7 +8,7 @@ from functools import partial
 from regard.models.facts import change
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key, UnreadKey
 from regard.models.formats.config_map import ACTIVATIONS
-from regard.models.heads import ChoiceHead, DropoutSpanHead, LabelHead, TokenLabelHead
+from regard.models.label_heads import ChoiceHead, DropoutSpanHead, LabelHead, TokenLabelHead
 from regard.models.paper import Paper
 from regard.models.papers import bert
 from regard.models.pools import FirstToken

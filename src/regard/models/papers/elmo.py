@@ -16,8 +16,9 @@ from regard.models.characters import Characters
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import above_zero, at_least, change, share
 from regard.models.heads import AnyHead, VocabularyLinear
+from regard.models.macs import MACs
 from regard.models.paper import Paper
-from regard.models.trunk import AnyStack, MACs, Trunk
+from regard.models.trunk import AnyStack, Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout

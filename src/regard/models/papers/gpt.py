@@ -10,7 +10,8 @@ from functools import partial
 from regard.models.embedding import Learned
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key, LabelCount
 from regard.models.formats.config_map import Config, ConfigRow, Names, OverridingKey
-from regard.models.heads import ChoiceHead, LabelHead, NextTokenHead
+from regard.models.heads import NextTokenHead
+from regard.models.label_heads import ChoiceHead, LabelHead
 from regard.models.paper import Paper
 from regard.models.pools import LastToken
 from regard.models.tokens import Tokens

@@ -7,7 +7,7 @@ from functools import partial
 from regard.models.facts import change, values_named
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
 from regard.models.formats.config_map import ACTIVATIONS, Config, ConfigRow, Names
-from regard.models.heads import SpanHead, TokenLabelHead
+from regard.models.label_heads import SpanHead, TokenLabelHead
 from regard.models.paper import Paper
 from regard.models.papers import gpt
 from regard.text.families.bpe import GPT2BPE

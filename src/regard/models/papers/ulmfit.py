@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.models.facts import at_least, change, share
-from regard.models.heads import AnyHead, Inputs, LabelHead, PaperHead
+from regard.models.heads import AnyHead, Inputs, PaperHead
+from regard.models.label_heads import LabelHead
 from regard.models.paper import Paper
 from regard.models.papers import awd_lstm
 from regard.models.pools import ConcatPool

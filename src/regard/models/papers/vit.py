@@ -16,7 +16,7 @@ from regard.models.facts import change
 from regard.models.formats import Architectures, HFHead, LabelCount
 from regard.models.formats.config_map import ACTIVATIONS, Config, ConfigRow, Constant, Key, Names
 from regard.models.formats.hf_format import HFFormat
-from regard.models.heads import LabelHead
+from regard.models.label_heads import LabelHead
 from regard.models.paper import Paper
 from regard.models.patches import Patches
 from regard.models.pools import FirstToken

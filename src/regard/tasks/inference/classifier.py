@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from regard.models.heads import AnyHead, LabelHead
+from regard.models.heads import AnyHead
+from regard.models.label_heads import LabelHead
 from regard.tasks.runners.batch_runner import Predictor, TextOrPair, finite, rows_of
 from regard.text.labels import LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
 

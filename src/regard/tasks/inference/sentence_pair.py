@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.ground.checks import listed
 from regard.ground.errors import BadItem
-from regard.models.heads import SentencePairHead
+from regard.models.label_heads import SentencePairHead
 from regard.tasks.inference.classifier import Classifier
 from regard.tasks.runners.batch_runner import TextOrPair
 from regard.text.labels import SingleLabelSet

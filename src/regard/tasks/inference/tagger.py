@@ -16,7 +16,7 @@ from regard.ground.checks import listed
 from regard.ground.errors import BadInput
 from regard.metrics.entities import OUTSIDE
 from regard.metrics.entities import spans as entity_spans
-from regard.models.heads import TokenLabelHead, TransitionHead
+from regard.models.label_heads import TokenLabelHead, TransitionHead
 from regard.parts.crf import best_sequences
 from regard.tasks.runners.batch_runner import TOKENS, Predictor, finite, in_order
 from regard.text.labels import LabelSet

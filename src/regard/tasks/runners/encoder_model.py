@@ -13,12 +13,10 @@ from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.folders.hf import PREDICTION_KEYS
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.heads import (
-    AnyHead,
+from regard.models.heads import AnyHead, MLMHead, NextTokenHead
+from regard.models.label_heads import (
     ChoiceHead,
     LabelHead,
-    MLMHead,
-    NextTokenHead,
     SentencePairHead,
     SpanHead,
     TokenLabelHead,

@@ -13,7 +13,7 @@ from regard.models.facts import change, values_named
 from regard.models.formats import Architectures, HFHead
 from regard.models.formats.config_map import ACTIVATIONS, Config, ConfigRow, Constant, Key, Names
 from regard.models.formats.hf_format import HFFormat
-from regard.models.heads import ChoiceHead, LabelHead, TokenLabelHead
+from regard.models.label_heads import ChoiceHead, LabelHead, TokenLabelHead
 from regard.models.paper import Paper
 from regard.models.papers import bert
 from regard.models.papers.xlnet.two_stream import PermutationLMHead, TwoStreamStack

@@ -15,7 +15,8 @@ from regard.models.attention_site import AttentionSite
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of, share
 from regard.models.heads import Inputs, NextTokenHead, read_queries
-from regard.models.trunk import AnyStack, MACs
+from regard.models.macs import MACs
+from regard.models.trunk import AnyStack
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.attend import Mask, attend, earlier, earlier_or_itself, full
 from regard.parts.attention import EncoderOutput, Heads, HeadsModule, fused_linear

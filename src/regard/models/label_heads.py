@@ -1,0 +1,148 @@
+"""Heads of labels, numbers, choices and spans: linear layers over states of tokens or of rows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from regard.models.facts import at_least, one_of, share
+from regard.models.heads import AnyHead, Inputs, read_rows
+from regard.models.trunk import Trunk
+from regard.parts.activation import ACTIVATIONS
+from regard.parts.dropout import Dropout
+
+
+class LinearHead(AnyHead):
+    """One linear layer with ``outputs``; ``dropout`` falls on its input.
+
+    With ``dense``, an activation such as "tanh", a dense layer comes before it (RoBERTa's form),
+    with dropout as well unless it falls on the input of the ``last_only`` (DistilBERT's form).
+    ``bias`` adds a number to each output.
+    """
+
+    outputs: int
+    dropout: float = 0.0
+    dense: str | None = None
+    last_only: bool = False
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        at_least(1, "outputs", self.outputs)
+        share("dropout", self.dropout)
+        if self.dense is not None:
+            one_of(ACTIVATIONS, "activation", self.dense)
+
+    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "LinearHeadModule":
+        return LinearHeadModule(self, width)
+
+    def macs(self, trunk: Trunk, width: int) -> int:
+        return width * ((0 if self.dense is None else width) + self.outputs)
+
+
+class LinearHeadModule(nn.Module):
+    """Logits of each row or token."""
+
+    def __init__(self, head: LinearHead, width: int):
+        super().__init__()
+        self.dropout = Dropout(head.dropout)
+        self.dense_dropout = Dropout(0.0 if head.last_only else head.dropout)
+        self.dense = None if head.dense is None else nn.Linear(width, width)
+        self.activation = ACTIVATIONS[head.dense or "relu"]
+        self.out = nn.Linear(width, head.outputs, bias=head.bias)
+
+    def forward(self, states_ND: Tensor) -> Tensor:
+        if self.dense is not None:
+            states_ND = self.activation(self.dense(self.dense_dropout(states_ND)))
+        return self.out(self.dropout(states_ND))
+
+
+@dataclass(frozen=True)
+class SentencePairHead(LinearHead):
+    """Whether the second text of a row belongs behind the first: two classes."""
+
+    name: ClassVar[str] = "sentence_pair"
+    classes: ClassVar[tuple[str, str]] = ("IsNext", "NotNext")
+    per_row: ClassVar[bool] = True
+    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
+    outputs: ClassVar[int] = 2  # type: ignore[misc]
+
+
+@dataclass(frozen=True)
+class LabelHead(LinearHead):
+    """Labels, or numbers, of whole rows."""
+
+    name: ClassVar[str] = "label"
+    per_row: ClassVar[bool] = True
+    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
+    outputs: int
+    dropout: float = 0.0
+    dense: str | None = None
+    last_only: bool = False
+    bias: bool = True
+
+
+@dataclass(frozen=True)
+class TokenLabelHead(LinearHead):
+    """Labels, or numbers, of tokens."""
+
+    name: ClassVar[str] = "token_label"
+    outputs: int
+    dropout: float = 0.0
+
+
+@dataclass(frozen=True)
+class TransitionHead(AnyHead):
+    """Scores of a label after another, at the beginning and at the end of a row: those of a CRF."""
+
+    name: ClassVar[str] = "transition"
+    outputs: int
+
+    def __post_init__(self) -> None:
+        at_least(1, "outputs", self.outputs)
+
+    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "TransitionHeadModule":
+        return TransitionHeadModule(self)
+
+    def macs(self, trunk: Trunk, width: int) -> int:
+        return 0
+
+
+class TransitionHeadModule(nn.Module):
+    """The table of transitions, which does not depend on the states."""
+
+    def __init__(self, head: TransitionHead):
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros(head.outputs + 2, head.outputs))
+
+    def forward(self, states_ND: Tensor) -> Tensor:
+        return self.table.float()
+
+
+@dataclass(frozen=True)
+class ChoiceHead(LinearHead):
+    """One number for each row, by which choices are compared."""
+
+    name: ClassVar[str] = "choice"
+    per_row: ClassVar[bool] = True
+    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
+    outputs: ClassVar[int] = 1  # type: ignore[misc]
+    dropout: float = 0.0
+    dense: str | None = None
+    last_only: bool = False
+
+
+@dataclass(frozen=True)
+class SpanHead(LinearHead):
+    """How well a span begins, and how well it ends, at each token."""
+
+    name: ClassVar[str] = "span"
+    outputs: ClassVar[int] = 2  # type: ignore[misc]
+
+
+@dataclass(frozen=True)
+class DropoutSpanHead(SpanHead):
+    """The same with dropout (DistilBERT's form)."""
+
+    dropout: float = 0.0
