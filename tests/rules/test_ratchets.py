@@ -20,7 +20,7 @@ BOUNDS = {
     "files": 406,
     "lines": 56_562,
     "lines of code": 35_536,
-    "files under 40 lines": 13,
+    "files under 40 lines": 12,
     "basenames used twice": 29,
     "Any": 1_148,
     "cast(Any": 18,
