@@ -96,8 +96,8 @@ class WeightMap:
             file = {name.removeprefix(self.prefix): tensor for name, tensor in file.items()}
         if beside.old:
             before = {name: _respelled(name, self._back) for name in file}
-            listed = beside.old if isinstance(beside.old, tuple) else before.values()
-            file = {old if (old := before[name]) in listed else name: file[name] for name in file}
+            old = {*(beside.old if isinstance(beside.old, tuple) else before.values())}
+            file = {before[name] if before[name] in old else name: file[name] for name in file}
         return file
 
     @cached_property
