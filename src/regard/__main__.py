@@ -1,11 +1,27 @@
 """The command ``regard``, also as ``python -m regard``; Ctrl-C may stop it while it is loaded."""
 
+import os
 import sys
 
 from regard.ground import machine
 from regard.ground.errors import BAD_INPUT, BadInput
 from regard.ground.interrupt import exit_on_interrupt
-from regard.ground.streams import open_closed_streams
+
+# Standard streams that the caller may have closed (``<&-``, ``>&-``, ``2>&-``)
+CLOSED = {"stdin": os.O_WRONLY, "stdout": os.O_RDONLY, "stderr": os.O_WRONLY}
+
+
+def open_closed_streams() -> None:
+    """Put something in the place of closed streams, so that no other file gets their number.
+
+    Reading standard input or writing standard output is then the error that it is ("Bad file
+    descriptor"); what is said on standard error is lost.
+    """
+    for name, flag in CLOSED.items():
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, flag)
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, open(handle, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 412,
+    "files": 401,
     "lines": 56_661,
     "lines of code": 35_628,
     "files under 40 lines": 15,
