@@ -18,17 +18,17 @@ from syntax import nodes
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 401,
-    "lines": 56_661,
-    "lines of code": 35_628,
-    "files under 40 lines": 15,
+    "lines": 56_658,
+    "lines of code": 35_627,
+    "files under 40 lines": 11,
     "basenames used twice": 33,
-    "Any": 1_147,
-    "cast(Any": 18,
+    "Any": 627,
+    "cast(Any": 16,
     "aliases of Any": 0,
-    "type: ignore": 41,
+    "type: ignore": 40,
     "circles of imports": 1,
     "modules in circles": 6,
-    "choices by kind": 68,
+    "choices by kind": 67,
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {

@@ -1,4 +1,4 @@
-"""The folder of a run, given up if the run never begins, and its log: metrics.jsonl, TensorBoard."""
+"""The folder of a run, given up if the run never begins, and its log, metrics.jsonl."""
 
 import json
 import shutil
