@@ -17,9 +17,9 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 400,
-    "lines": 56_712,
-    "lines of code": 35_594,
+    "files": 398,
+    "lines": 56_683,
+    "lines of code": 35_592,
     "files under 40 lines": 11,
     "basenames used twice": 29,
     "Any": 439,

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from regard.ground.errors import BadInput
-from regard.training.averages import TriggeredAverage
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
+from regard.training.loop.trainable import TriggeredAverage
 from regard.training.optimiser import SCHEDULES, ModelOptimiser
 from regard.training.recipe import read
 from regard.training.recipe.tables import OptimiserConfig

@@ -123,10 +123,8 @@ class ReplacedTokens(RowObjective):
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         replaced_T, real_T = self._replaced(outputs, batch)
         logits_T = outputs.by_head[self.head][:, 0].float()
-        losses_T = F.binary_cross_entropy_with_logits(
-            logits_T, replaced_T.float(), reduction="none"
-        )
-        loss = (losses_T * real_T).sum()
+        loss_T = F.binary_cross_entropy_with_logits(logits_T, replaced_T.float(), reduction="none")
+        loss = (loss_T * real_T).sum()
         return self.loss_weight * loss, loss.detach()
 
     def _replaced(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,4 @@
-"""Objectives of pairs: the next target token, given the source and the target so far.
-
-``Seq2Seq`` is for an encoder-decoder, ``AnswerLM`` for a causal language model that reads both.
-"""
+"""Objectives of pairs: the next target token, by an encoder-decoder or by a causal model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""The protocol between decoding and search: a state that gives the next distribution.
-
-An ``Ensemble`` is a state that averages the distributions of several models.
-"""
+"""The protocol between decoding and search: a state that gives the next distribution."""
 
 import math
 from abc import ABC, abstractmethod

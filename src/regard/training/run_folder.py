@@ -1,7 +1,4 @@
-"""The folder of a run: claimed before anything is written, given up if the run never begins.
-
-Its log is metrics.jsonl, and files of TensorBoard if that is installed.
-"""
+"""The folder of a run, given up if the run never begins, and its log, metrics.jsonl."""
 
 import json
 import shutil

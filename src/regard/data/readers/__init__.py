@@ -10,7 +10,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from regard.data.files.fields import Dropped
 from regard.data.files.sources import Csv, Table
-from regard.data.readers.choices import race, swag
 from regard.data.readers.conll import conll, conllu
 from regard.data.readers.examples import (
     ChoiceExample,
@@ -23,7 +22,7 @@ from regard.data.readers.examples import (
 from regard.data.readers.glue import GLUE_TASKS, GlueTask, glue, snli
 from regard.data.readers.images import cifar, digits, idx, image_csv, image_folder, npz
 from regard.data.readers.plain import jsonl, table, tagged_jsonl
-from regard.data.readers.squad import squad
+from regard.data.readers.questions import race, squad, swag
 from regard.data.readers.trees import sst5
 from regard.ground.errors import BadInput, did_you_mean
 

@@ -1,4 +1,5 @@
-"""SWAG (Zellers et al., 2018) and RACE (Lai et al., 2017): multiple choice."""
+"""Multiple choice: SWAG (Zellers et al., 2018) and RACE (Lai et al., 2017); extractive question
+answering: SQuAD 1.1 and 2.0 (Rajpurkar et al., 2016, 2018)."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +7,8 @@ from pathlib import Path
 
 from regard.data.files.fields import BadExample, Dropped, field_of, filled, one_of, parsed, typed
 from regard.data.files.sources import Csv, read_cells, read_json_file
-from regard.data.readers.examples import ChoiceExample
+from regard.data.files.text_files import name_of
+from regard.data.readers.examples import ChoiceExample, GoldAnswer, QuestionExample
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON
 
@@ -40,10 +42,10 @@ def race(path: Path, dropped: Dropped = None) -> Iterator[ChoiceExample]:
     if not files:
         raise BadInput(f"{path}: no .txt files in this folder")
     for file in files:
-        yield from parsed(_questions(file), _choice, dropped)
+        yield from parsed(_passages(file), _choice, dropped)
 
 
-def _questions(file: Path) -> Iterator[tuple[str, tuple[str, JSON, JSON, JSON]]]:
+def _passages(file: Path) -> Iterator[tuple[str, tuple[str, JSON, JSON, JSON]]]:
     """(where, (article, question, its options, its answer)); hidden answers are None."""
     passage, where = read_json_file(file), str(file)
     article = field_of(passage, "article", str, where)
@@ -77,3 +79,57 @@ def _fill_in(question: str, option: str) -> str:
     """The option in place of the question's blank; after the question if it has not one blank."""
     filled_in, blanks = _BLANK.subn(lambda _: option, question)
     return filled_in if blanks == 1 else f"{question} {option}".strip()
+
+
+def squad(
+    path: Path, dropped: Dropped = None, articles: tuple[int, int] | None = None
+) -> Iterator[QuestionExample]:
+    """All questions, or those about `articles` from the first index up to the second."""
+    name = name_of(path)
+    entries = field_of(read_json_file(path), "data", list, name)
+    start, stop = articles or (0, len(entries))
+    if articles and not 0 <= start < stop <= len(entries):
+        raise BadInput(f"{name}: there are no articles {start} to {stop}, only {len(entries)}")
+    for number, article in enumerate(entries[start:stop], start=start + 1):
+        where = f"{name}: article {number}"
+        questions = _questions(typed(article, dict, "it", where), where, name)
+        yield from parsed(questions, _question, dropped)
+
+
+def _questions(
+    article: dict[str, JSON], where: str, name: str
+) -> Iterator[tuple[str, tuple[str, dict[str, JSON]]]]:
+    """(where, (context, question)); errors outside of questions cannot be dropped."""
+    for count, each in enumerate(field_of(article, "paragraphs", list, where), start=1):
+        place = f"{where}, paragraph {count}"
+        paragraph = typed(each, dict, "it", place)
+        context = field_of(paragraph, "context", str, place)
+        for which, entry in enumerate(field_of(paragraph, "qas", list, place), start=1):
+            question = typed(entry, dict, "it", f"{place}, question {which}")
+            identity = field_of(question, "id", str, f"{place}, question {which}")
+            yield f"{name}: question {identity}", (context, question)
+
+
+def _question(where: str, item: tuple[str, dict[str, JSON]]) -> QuestionExample:
+    context, record = item
+    text = filled(field_of(record, "question", str, where), where)
+    answerable = not field_of({"is_impossible": False, **record}, "is_impossible", bool, where)
+    answers = tuple(
+        _answer(typed(answer, dict, "an answer", where), context, where)
+        for answer in field_of({"answers": [], **record}, "answers", list, where)
+    )
+    if answers and not answerable:
+        detail = "it is marked as impossible, but has an answer"
+        raise BadExample(where, "both impossible and answered", detail)
+    return QuestionExample(
+        where, field_of(record, "id", str, where), text, context, answers, answerable
+    )
+
+
+def _answer(record: dict[str, JSON], context: str, where: str) -> GoldAnswer:
+    text = filled(field_of(record, "text", str, where), where)
+    start = field_of(record, "answer_start", int, where)
+    if start < 0 or not context.startswith(text, start):
+        detail = f"the answer {text!r} is not at character {start} of its context"
+        raise BadExample(where, "with an answer out of place", detail)
+    return GoldAnswer(text, start)
