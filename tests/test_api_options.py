@@ -9,7 +9,7 @@ import torch
 import regard
 from regard import BadInput, Beam, Model
 from regard.ground.batch import BatchLimits
-from regard.tasks.runners import batch_runner
+from regard.inference import batch_runner
 from small_bert import SENTENCES
 from small_bert import model as small_encoder
 

@@ -8,11 +8,11 @@ import regard
 from closeness import LARGE
 from regard import BadInput, Tape, without_head
 from regard.ground.batch import BatchLimits
+from regard.inference import batch_runner, translator
 from regard.models.facts import change, paths
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.heads import LabelHead, MLMHead, SentencePairHead
 from regard.models.papers import LINEAGE, bert, context2vec
-from regard.tasks.runners import batch_runner, translator
 from regard.text.tokenizers.list import PLAIN
 from small import WORDS
 from small_bert import model as small_encoder

@@ -16,6 +16,13 @@ from regard.ground.device import device_named
 from regard.ground.errors import BadInput, shown
 from regard.ground.files import resolved
 from regard.ground.tape import NULL_TAPE, NullTape
+from regard.inference.batch_runner import Predictor
+from regard.inference.encoder_model import EncoderInput, EncoderModel
+from regard.inference.fill_mask import FilledText
+from regard.inference.generator import Ending, Generation, Generator
+from regard.inference.inputs import check_pairs
+from regard.inference.model_runner import ModelRunner
+from regard.inference.translator import Translation, Translator
 from regard.inside.align import AlignmentMethod, align
 from regard.inside.attention.attention_view import View
 from regard.inside.attention.induction import InductionScores
@@ -28,14 +35,7 @@ from regard.models.hub import local_folder
 from regard.models.paper import Paper
 from regard.parts.linear.convert import chosen_precision
 from regard.search.step import Search
-from regard.tasks.inference.fill_mask import FilledText
-from regard.tasks.runners.batch_runner import Predictor
-from regard.tasks.runners.encoder_model import EncoderInput, EncoderModel
-from regard.tasks.runners.generator import Ending, Generation, Generator
-from regard.tasks.runners.inputs import check_pairs
-from regard.tasks.runners.list import runner_of
-from regard.tasks.runners.model_runner import ModelRunner
-from regard.tasks.runners.translator import Translation, Translator
+from regard.tasks.components import runner_of
 from regard.text.labels import LabelSet
 from regard.text.tokenizers.list import Tokenizer
 from regard.text.words import word_spans

@@ -7,8 +7,8 @@ import torch
 
 import regard
 from regard.ground.errors import BadInput
+from regard.inference.classifier import Classifier
 from regard.models.formats import folder as folders
-from regard.tasks.inference.classifier import Classifier
 from regard.weights.files import weights_of
 
 TEXTS = ["dog cow owl", "pig", "", "ada bit cow dog elf fox gnu hen", "owl owl", "rat sow jay"]

@@ -10,11 +10,11 @@ import regard
 from regard.cli.decode import start_worker
 from regard.decoding.cpp import obstacle
 from regard.ground.errors import BadInput
+from regard.inference.translator import Translator
+from regard.inference.workers import Workers
 from regard.models.facts import change
 from regard.models.papers import luong
 from regard.search import Beam, Exact, Greedy, Sample
-from regard.tasks.runners.translator import Translator
-from regard.tasks.runners.workers import Workers
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_the_result_does_not_depend_on_the_batch(translator, texts, search):
 
 def test_windows_do_not_matter_either(translator, texts, monkeypatch):
     whole = translator.translate(texts, Sample(seed=3))
-    monkeypatch.setattr("regard.tasks.runners.translator.WINDOW", 5)
+    monkeypatch.setattr("regard.inference.translator.WINDOW", 5)
     streamed = list(translator.stream(texts, Sample(seed=3)))
     assert [one[0].text for one in streamed] == [one[0].text for one in whole]
 

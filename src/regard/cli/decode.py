@@ -11,6 +11,10 @@ from regard.cli.io.console import note
 from regard.cli.io.line_io import Line, LineSource, predict_window, read_windows
 from regard.cli.io.output import OutputProgress
 from regard.ground.errors import BadInput
+from regard.inference.decoder_model import DecoderModel
+from regard.inference.generator import Generator
+from regard.inference.translator import EMPTY, Translator
+from regard.inference.workers import Workers
 from regard.search.beam import Beam
 from regard.search.diverse import Diverse
 from regard.search.exact import Exact, search_errors
@@ -19,10 +23,6 @@ from regard.search.hypothesis import Hypothesis
 from regard.search.mbr import MinimumRisk
 from regard.search.sample import Sample
 from regard.search.step import Search
-from regard.tasks.runners.decoder_model import DecoderModel
-from regard.tasks.runners.generator import Generator
-from regard.tasks.runners.translator import EMPTY, Translator
-from regard.tasks.runners.workers import Workers
 
 REPETITION = {"no_repeat", "repetition_penalty"}
 BEAM = {"size", "length", "alpha", "coverage", "finished", "stop", *REPETITION}

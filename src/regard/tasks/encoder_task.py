@@ -17,6 +17,7 @@ from regard.data.datasets.dataset import Batching, Dataset, TrainingData, split_
 from regard.data.datasets.memory import MemoryDataset, UnknownWordRows
 from regard.data.files.fields import DropCounts
 from regard.ground.errors import BadInput
+from regard.inference.batch_runner import Predictor
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.heads import AnyHead
 from regard.models.paper import Paper
@@ -31,7 +32,6 @@ from regard.objectives.label_distillation import (
 )
 from regard.objectives.objective import Objective
 from regard.tasks.run_paths import RunPaths
-from regard.tasks.runners.batch_runner import Predictor
 from regard.tasks.task import Prepared, Processes, TaskScores, mean_nll
 from regard.tasks.trunk_task import TrunkTask
 from regard.text.config import EncoderTextConfig

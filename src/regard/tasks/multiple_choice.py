@@ -11,12 +11,12 @@ import torch
 from regard.data.files.fields import field_of, json_object, typed
 from regard.data.readers import ChoiceExample
 from regard.ground.errors import BadInput, BadItem
+from regard.inference.batch_runner import Predictor, finite, rows_of
+from regard.inference.inputs import check_pairs
 from regard.metrics.classification import classification_scores
 from regard.models.heads import ChoiceHead
 from regard.objectives.labels import MultipleChoice
 from regard.tasks.encoder_task import Encoded, EncoderTask
-from regard.tasks.runners.batch_runner import Predictor, finite, rows_of
-from regard.tasks.runners.inputs import check_pairs
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.tokenizers.row_tokenizer import RowTokenizer

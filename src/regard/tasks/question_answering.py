@@ -17,13 +17,13 @@ from regard.data.files.fields import field_of, json_object
 from regard.data.readers import QuestionExample
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
+from regard.inference.batch_runner import Predictor, finite
+from regard.inference.inputs import check_pairs
 from regard.metrics.answers import answer_scores, best_threshold
 from regard.metrics.translation import MetricScore
 from regard.models.heads import SpanHead
 from regard.objectives.labels import SpanExtraction
 from regard.tasks.encoder_task import Encoded, EncoderTask
-from regard.tasks.runners.batch_runner import Predictor, finite
-from regard.tasks.runners.inputs import check_pairs
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.templates import ContextWindow

@@ -10,7 +10,7 @@ from regard.data.files.fields import DropCounts
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, did_you_mean, shown
 from regard.models.formats import folder as folders
-from regard.tasks.runners.list import runner_of
+from regard.tasks.components import runner_of
 from regard.tasks.task import TaskScores
 from regard.training.checkpoint import RunProgress
 from regard.training.distributed import World

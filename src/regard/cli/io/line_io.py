@@ -20,7 +20,7 @@ from regard.ground.errors import BadInput, BadItem
 from regard.text.vocabularies.vocabulary import Vocabulary, token_count
 
 if TYPE_CHECKING:
-    from regard.tasks.runners.batch_runner import Predictor
+    from regard.inference.batch_runner import Predictor
 
 PAUSE = 0.02  # seconds without a line that end a window
 PATIENCE = 0.2  # seconds after which a window takes only lines that have arrived

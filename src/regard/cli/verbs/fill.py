@@ -27,7 +27,7 @@ from regard.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from regard.tasks.inference.fill_mask import FilledText
+    from regard.inference.fill_mask import FilledText
 
 
 def fill(

@@ -51,8 +51,8 @@ from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
     from regard.cli.decode import Method
+    from regard.inference.generator import Generator
     from regard.search.step import Search
-    from regard.tasks.runners.generator import Generator
 
 BRANCHING = ("beam", "mbr")  # searches whose tokens are known at the end
 
@@ -142,7 +142,7 @@ def generate(
     """
     from regard.api import load
     from regard.cli import decode
-    from regard.tasks.runners.generator import Ending
+    from regard.inference.generator import Ending
 
     typed = is_typed(file)
     options = {name for name in decode.KNOWN if was_given(context, name)}

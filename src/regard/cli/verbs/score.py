@@ -60,7 +60,7 @@ def score(
     Example: paste test.en test.de | regard score runs/tour/model
     """
     from regard.api import load
-    from regard.tasks.inference.score_text import TextScore
+    from regard.inference.score_text import TextScore
 
     runner = load(model, device, precision=precision, batch_size=batch_size).runner
     scorer: Any = runner.scorer(window, stride)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.ground.errors import BadInput
+from regard.inference.model_runner import ModelRunner
 from regard.inside.attention.attention_view import AttentionView, View
 from regard.inside.attention.image_attention import ImageAttention
 from regard.inside.attention.induction import InductionScores
@@ -14,7 +15,6 @@ from regard.models.encoder_decoder import ModelFacts
 from regard.models.heads import LabelHead
 from regard.models.stack import require_causal
 from regard.models.trunk_with_heads import Outputs
-from regard.tasks.runners.model_runner import ModelRunner
 from regard.text.token_labels import LabelledInput
 from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.list import Tokenizer

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
+from regard.inference.batch_runner import BatchRunner, TextOrPair, row_length, rows_of
 from regard.parts.attention import EncoderOutput
-from regard.tasks.runners.batch_runner import BatchRunner, TextOrPair, row_length, rows_of
 from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 

@@ -14,14 +14,14 @@ from torch import Tensor
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
+from regard.inference.batch_runner import BatchRunner
 from regard.models.formats.loaded_model import LoadedModel
-from regard.tasks.runners.batch_runner import BatchRunner
 from regard.text.token_labels import LabelledImage
 
 if TYPE_CHECKING:
-    from regard.tasks.runners.encoder_model import EncoderModel
-    from regard.tasks.runners.generator import Generator
-    from regard.tasks.runners.translator import Translator
+    from regard.inference.encoder_model import EncoderModel
+    from regard.inference.generator import Generator
+    from regard.inference.translator import Translator
 
 
 class ModelRunner(BatchRunner, ABC):

@@ -19,11 +19,12 @@ from torch import Tensor
 
 from regard.ground.batch import PackedTokens, TokenRow
 from regard.ground.errors import BadInput, BadItem
+from regard.ground.pytree import map_tensors, tensors_in
+from regard.inference.batch_runner import BatchRunner, in_order
+from regard.inference.inputs import InputLimits, token_ids
 from regard.models.heads import MLMHead, NextTokenHead
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attention import EncoderOutput
-from regard.tasks.runners.batch_runner import BatchRunner, in_order
-from regard.tasks.runners.inputs import InputLimits, token_ids
 from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.vocabularies.subwords import Subwords
@@ -281,3 +282,52 @@ ROWS_OF_HEADS: Mapping[str, Callable[[TextScorer, Content], Iterator[ScoredRow]]
     MLMHead.name: TextScorer.masked_rows,
 }
 """By the head that predicts tokens, how a text is read."""
+
+
+@dataclass(frozen=True, eq=False)
+class StreamScorer(TextScorer):
+    """A recurrent language model that scores texts, ``window`` tokens at once."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.stride is not None:
+            raise BadInput("a stride is for models that read windows; this one carries its state")
+
+    @property
+    def signature(self) -> str:
+        return "state:carried"
+
+    def causal_rows(self, content: Content) -> Iterator[ScoredRow]:
+        tokens = np.array([*self.before(content), *content.ids])
+        for begin in range(0, len(tokens) - 1, self.window):
+            part = tokens[begin : min(begin + self.window, len(tokens) - 1)]
+            targets = tokens[begin + 1 : begin + 1 + len(part)]
+            row = TokenRow(part, np.zeros_like(part))
+            yield ScoredRow(row, np.arange(len(part)), targets)
+
+    @torch.inference_mode()
+    def scored(self, contents: Sequence[Content]) -> Iterator[tuple[int, ScoredRow, Tensor]]:
+        """First parts of all texts, then second parts of those that have any, and so on."""
+        parts = {number: self.causal_rows(content) for number, content in enumerate(contents)}
+        states: dict[int, Any] = {}
+        while live := {number: row for number, rows in parts.items() if (row := next(rows, None))}:
+            numbers, rows = list(live), list(live.values())
+            for chosen, batch in self.batches([row.row for row in rows]):
+                own = [numbers[i] for i in chosen]
+                new = self.model.trunk.new_state(1)
+                state = _join([states.get(number, new) for number in own])
+                encoded = self.model.encode(batch, state=state)
+                scores = self.of_encoded(encoded, batch, [rows[i] for i in chosen])
+                states |= zip(own, _split(encoded.state, len(own)), strict=True)
+                yield from zip(own, [rows[i] for i in chosen], scores, strict=True)
+
+
+def _join(states: Sequence[Any]) -> Any:
+    """The states of several rows as one."""
+    parts = iter(zip(*map(tensors_in, states), strict=True))
+    return map_tensors(lambda _: torch.cat(next(parts)), states[0])
+
+
+def _split(state: Any, rows: int) -> list[Any]:
+    """The state of each row."""
+    return [map_tensors(lambda x, i=i: x[i : i + 1], state) for i in range(rows)]  # type: ignore[misc]

@@ -1,13 +1,13 @@
 """What runs a model: an encoder with heads, of texts or of images, or a translator."""
 
+from regard.inference.encoder_model import EncoderModel
+from regard.inference.generator import Generator
+from regard.inference.image_model import ImageModel
+from regard.inference.model_runner import ModelRunner
+from regard.inference.translator import Translator
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.tasks.runners.encoder_model import EncoderModel
-from regard.tasks.runners.generator import Generator
-from regard.tasks.runners.image_model import ImageModel
-from regard.tasks.runners.model_runner import ModelRunner
-from regard.tasks.runners.translator import Translator
 
 RUNNERS: dict[tuple[tuple[str, ...], bool, bool], type[ModelRunner]] = {
     (TrunkWithHeads.sides, False, False): EncoderModel,

@@ -7,9 +7,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from regard.models.heads import AnyHead, LabelHead
-from regard.tasks.runners.batch_runner import Predictor, TextOrPair, finite, rows_of
+from regard.ground.checks import listed
+from regard.ground.errors import BadItem
+from regard.inference.batch_runner import Predictor, TextOrPair, finite, rows_of
+from regard.models.heads import AnyHead, LabelHead, SentencePairHead
 from regard.text.labels import LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
+from regard.text.words import one_or_two_texts
 
 THRESHOLD = 0.5  # a label of several is predicted if it is more probable
 
@@ -175,3 +179,24 @@ class Classifier(Predictor):
 
     def parse(self, line: str, where: str) -> Any:
         return self.tokenizer.parse(line, where)
+
+
+@dataclass(frozen=True, eq=False)
+class SentencePairClassifier(Classifier):
+    """A model pre-trained by next-sentence or sentence-order prediction."""
+
+    head: ClassVar = SentencePairHead
+
+    @classmethod
+    def of(
+        cls, head: SentencePairHead, model: Any, tokenizer: RowTokenizer, **limits: Any
+    ) -> "SentencePairClassifier":
+        """With the classes of the head as labels."""
+        return cls(model, tokenizer, SingleLabelSet(head.classes), **limits)
+
+    def logits(self, inputs: Sequence[TextOrPair]) -> list[Tensor]:
+        given = listed(inputs)
+        for number, one in enumerate(given, start=1):
+            if len(one_or_two_texts(one, number)) == 1:
+                raise BadItem(number, "one text; give two, of which one may follow the other")
+        return super().logits(given)

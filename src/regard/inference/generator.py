@@ -15,6 +15,11 @@ from regard.decoding import EAGER, Engine, Prompts
 from regard.ground.batch import BatchLimits, Ids
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, BadItem
+from regard.inference.decoder_model import DecoderModel, search_errors_as_bad_input
+from regard.inference.encoder_model import EncoderModel
+from regard.inference.generation_settings import GenerationSettings, refused, sampling_of
+from regard.inference.inputs import InputLimits, check_search, read_ids
+from regard.inference.workers import Workers
 from regard.models.formats.folder import vocabulary_of
 from regard.models.formats.loaded_model import LoadedModel
 from regard.search.beam import Beam
@@ -23,11 +28,6 @@ from regard.search.greedy import Greedy
 from regard.search.hypothesis import Hypothesis
 from regard.search.sample import Sample
 from regard.search.step import Search, SearchState
-from regard.tasks.runners.decoder_model import DecoderModel, search_errors_as_bad_input
-from regard.tasks.runners.encoder_model import EncoderModel
-from regard.tasks.runners.generation_settings import GenerationSettings, refused, sampling_of
-from regard.tasks.runners.inputs import InputLimits, check_search, read_ids
-from regard.tasks.runners.workers import Workers
 from regard.text.continuation import Continuation, StopStrings, TextStream, check_stop_strings
 from regard.text.task_prompt import PromptConfig, TaskPrompt
 from regard.text.tokenizers.ids_only import MISSING

@@ -12,10 +12,10 @@ from torch import Tensor
 from regard.ground.batch import Ids, PackedTokens, TokenRow
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput, BadItem
+from regard.inference.batch_runner import Predictor, finite, in_order
+from regard.inference.inputs import check_texts
 from regard.models.heads import AnyHead, ContextHead, MLMHead
 from regard.models.trunk_with_heads import TrunkWithHeadsModule
-from regard.tasks.runners.batch_runner import Predictor, finite, in_order
-from regard.tasks.runners.inputs import check_texts
 from regard.text.tokenizers.word_tokenizer import MASK, WordTokenizer
 from regard.text.vocabularies.lexicon import END, SPECIAL
 

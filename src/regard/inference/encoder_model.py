@@ -11,6 +11,13 @@ from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, shown
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
+from regard.inference.batch_runner import Predictor, TextOrPair, rows_of
+from regard.inference.classifier import SentencePairClassifier
+from regard.inference.embed import Embedder
+from regard.inference.fill_mask import MaskFiller, mask_filler
+from regard.inference.inputs import InputLimits, token_ids
+from regard.inference.model_runner import ModelRunner
+from regard.inference.score_text import WINDOW, StreamScorer, TextScorer
 from regard.models.formats.hf import PREDICTION_KEYS
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.heads import (
@@ -30,16 +37,8 @@ from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.parts.linear.convert import in_precision
 from regard.tasks.classify import Classify
 from regard.tasks.encoder_task import EncoderTask
-from regard.tasks.inference.embed import Embedder
-from regard.tasks.inference.fill_mask import MaskFiller, mask_filler
-from regard.tasks.inference.score_stream import StreamScorer
-from regard.tasks.inference.score_text import WINDOW, TextScorer
-from regard.tasks.inference.sentence_pair import SentencePairClassifier
 from regard.tasks.multiple_choice import Choose
 from regard.tasks.question_answering import QuestionAnswering
-from regard.tasks.runners.batch_runner import Predictor, TextOrPair, rows_of
-from regard.tasks.runners.inputs import InputLimits, token_ids
-from regard.tasks.runners.model_runner import ModelRunner
 from regard.tasks.tag import Tag
 from regard.text.labels import LabelSet
 from regard.text.tokenizers.ids_only import require_tokenizer

@@ -13,11 +13,26 @@ import torch
 from torch import Tensor
 
 from regard import decoding
+from regard.data.files.sources import Table
 from regard.data.packing import inference_batches
 from regard.decoding import EAGER, Engine
 from regard.ground.batch import Batch, BatchLimits, Ids, SourceTarget, pack
 from regard.ground.errors import BadInput, shown
 from regard.ground.tape import NULL_TAPE, NullTape
+from regard.inference.batch_runner import RECORDED, WINDOW, in_order
+from regard.inference.decoder_model import DecoderModel, search_errors_as_bad_input
+from regard.inference.embed import Embedder
+from regard.inference.generation_settings import GenerationSettings, refused
+from regard.inference.inputs import (
+    InputLimits,
+    check_pairs,
+    check_search,
+    check_texts,
+    listed,
+    read_ids,
+)
+from regard.inference.score_text import TextScore
+from regard.inference.workers import Workers
 from regard.models.formats.folder import vocabularies
 from regard.models.formats.loaded_model import LoadedModel
 from regard.objectives.seq2seq import Seq2Seq
@@ -27,24 +42,11 @@ from regard.search.constraints import Constraints
 from regard.search.ensemble import Ensemble
 from regard.search.hypothesis import Hypothesis
 from regard.search.step import Search, SearchState
-from regard.tasks.inference.embed import Embedder
-from regard.tasks.inference.score_pairs import PairScorer
-from regard.tasks.runners.batch_runner import RECORDED, WINDOW, in_order
-from regard.tasks.runners.decoder_model import DecoderModel, search_errors_as_bad_input
-from regard.tasks.runners.generation_settings import GenerationSettings, refused
-from regard.tasks.runners.inputs import (
-    InputLimits,
-    check_pairs,
-    check_search,
-    check_texts,
-    listed,
-    read_ids,
-)
-from regard.tasks.runners.workers import Workers
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 from regard.text.vocabularies.vocabulary import Vocabulary, token_count
 
 TOKENS = 4_096  # source tokens translated at once
+COLUMNS = Table("-", (0, 1))  # of pairs of texts
 GROWTH, MARGIN = 2, 10  # a translation has at most 2n + 10 tokens
 
 
@@ -290,7 +292,7 @@ class Translator(DecoderModel):
             self.tokenizer.target.decode(hypothesis.tokens), hypothesis.score, hypothesis
         )
 
-    def scorer(self, window: int | None = None, stride: int | None = None) -> PairScorer:
+    def scorer(self, window: int | None = None, stride: int | None = None) -> "PairScorer":
         if window is not None or stride is not None:
             raise BadInput(f"{self.name} scores translations as a whole, without window or stride")
         return PairScorer(self)
@@ -341,3 +343,34 @@ class Translator(DecoderModel):
 
 
 EMPTY = Hypothesis(tokens=(), logprob=0.0, score=0.0, logprobs=(), finished=True)
+
+
+class PairScorer:
+    """Scores pairs (source, target): the tokens of the target, and its end."""
+
+    reads_whole = False
+
+    def __init__(self, translator: Translator):
+        self.translator = translator
+        self.vocabularies = translator.tokenizer.sides
+
+    def parse(self, line: str, where: str) -> tuple[str, ...]:
+        """The texts of a line, with a tab between them."""
+        return COLUMNS.parse(line, where)
+
+    def score(self, pairs: Sequence[Any]) -> list[TextScore]:
+        """The score of each target."""
+        scores = zip(pairs, self.translator.score(pairs), strict=True)
+        return [self._score(target, logprobs) for (_, target), logprobs in scores]
+
+    def _score(self, target: Any, logprobs: list[float]) -> TextScore:
+        vocabulary, text = self.vocabularies[1], target if isinstance(target, str) else None
+        ids = [int(i) for i in target] if text is None else vocabulary.encode(text)
+        tokens = (*vocabulary.pieces(ids), "</s>")
+        return TextScore(tokens, tuple(logprobs), 0 if text is None else len(text.encode()))
+
+    def record(self, given: tuple[str, ...], score: TextScore) -> dict[str, Any]:
+        """A result for JSON."""
+        source, target = given
+        texts = {"source": source, "target": target, "logprob": score.logprob}
+        return texts | {"tokens": score.tokens, "logprobs": score.logprobs}

@@ -13,8 +13,8 @@ from regard.ground.batch import ImageRow
 from regard.ground.checks import listed
 from regard.ground.errors import BadInput, BadItem
 from regard.images.processor import NO_TEXT, ImageProcessor
-from regard.tasks.inference.embed import Embedder
-from regard.tasks.runners.encoder_model import EncoderModel
+from regard.inference.embed import Embedder
+from regard.inference.encoder_model import EncoderModel
 from regard.text.token_labels import LabelledImage
 
 NO_PROCESSOR = (

@@ -15,8 +15,8 @@ from regard.ground.checks import listed
 from regard.ground.errors import BadInput, BadItem
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape, Tape
+from regard.inference.inputs import InputLimits
 from regard.models.heads import AnyHead
-from regard.tasks.runners.inputs import InputLimits
 from regard.text.labels import LabelSet
 
 TOKENS = 8_192  # of a batch

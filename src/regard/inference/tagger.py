@@ -14,11 +14,11 @@ from regard.data.packing import inference_batches
 from regard.ground.batch import BatchLimits
 from regard.ground.checks import listed
 from regard.ground.errors import BadInput
+from regard.inference.batch_runner import TOKENS, Predictor, finite, in_order
 from regard.metrics.entities import OUTSIDE
 from regard.metrics.entities import spans as entity_spans
 from regard.models.heads import TokenLabelHead, TransitionHead
 from regard.parts.crf import best_sequences
-from regard.tasks.runners.batch_runner import TOKENS, Predictor, finite, in_order
 from regard.text.labels import LabelSet
 from regard.text.templates import WordRow
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
