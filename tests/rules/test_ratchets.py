@@ -17,26 +17,26 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 412,
+    "files": 408,
     "lines": 56_661,
     "lines of code": 35_628,
-    "files under 40 lines": 15,
+    "files under 40 lines": 13,
     "basenames used twice": 33,
-    "Any": 1_147,
-    "cast(Any": 18,
+    "Any": 1_143,
+    "cast(Any": 16,
     "aliases of Any": 0,
     "type: ignore": 41,
-    "circles of imports": 1,
-    "modules in circles": 6,
+    "circles of imports": 0,
+    "modules in circles": 0,
     "choices by kind": 68,
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
-    "GPT-2": (21, 4_413),
-    "BERT": (20, 4_518),
+    "GPT-2": (21, 4_416),
+    "BERT": (20, 4_521),
     "ViT": (21, 4_692),
     "Bahdanau": (16, 3_471),
-    "XLNet": (20, 4_708),
+    "XLNet": (20, 4_711),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
 SLACK = 0.02

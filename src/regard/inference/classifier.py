@@ -12,7 +12,6 @@ from regard.ground.errors import BadItem
 from regard.inference.batch_runner import Predictor, TextOrPair, finite, rows_of
 from regard.models.heads import AnyHead, LabelHead, SentencePairHead
 from regard.text.labels import LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
-from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.words import one_or_two_texts
 
 THRESHOLD = 0.5  # a label of several is predicted if it is more probable
@@ -186,13 +185,6 @@ class SentencePairClassifier(Classifier):
     """A model pre-trained by next-sentence or sentence-order prediction."""
 
     head: ClassVar = SentencePairHead
-
-    @classmethod
-    def of(
-        cls, head: SentencePairHead, model: Any, tokenizer: RowTokenizer, **limits: Any
-    ) -> "SentencePairClassifier":
-        """With the classes of the head as labels."""
-        return cls(model, tokenizer, SingleLabelSet(head.classes), **limits)
 
     def logits(self, inputs: Sequence[TextOrPair]) -> list[Tensor]:
         given = listed(inputs)

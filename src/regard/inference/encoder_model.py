@@ -11,50 +11,20 @@ from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, shown
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.inference.batch_runner import Predictor, TextOrPair, rows_of
-from regard.inference.classifier import SentencePairClassifier
+from regard.inference.batch_runner import TextOrPair, rows_of
 from regard.inference.embed import Embedder
 from regard.inference.fill_mask import MaskFiller, mask_filler
 from regard.inference.inputs import InputLimits, token_ids
 from regard.inference.model_runner import ModelRunner
 from regard.inference.score_text import WINDOW, StreamScorer, TextScorer
-from regard.models.formats.hf import PREDICTION_KEYS
 from regard.models.formats.loaded_model import LoadedModel
-from regard.models.heads import (
-    AnyHead,
-    BiLMHead,
-    ChoiceHead,
-    LabelHead,
-    MLMHead,
-    NextTokenHead,
-    PermutationLMHead,
-    ReplacedTokenHead,
-    SentencePairHead,
-    SpanHead,
-    TokenLabelHead,
-)
+from regard.models.heads import MLMHead, read_spans
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.parts.linear.convert import in_precision
-from regard.tasks.classify import Classify
-from regard.tasks.encoder_task import EncoderTask
-from regard.tasks.multiple_choice import Choose
-from regard.tasks.question_answering import QuestionAnswering
-from regard.tasks.tag import Tag
 from regard.text.labels import LabelSet
 from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.words import check_text, one_or_two_texts, text_or_pair
-
-ENCODER_TASKS: dict[str, type[EncoderTask]] = {
-    task.head.name: task for task in (Classify, Tag, QuestionAnswering, Choose)
-}
-"""The task of a head."""
-
-LOGITS: tuple[type[AnyHead], ...] = (
-    *(LabelHead, TokenLabelHead, SpanHead, NextTokenHead, ChoiceHead),
-    *(MLMHead, PermutationLMHead, ReplacedTokenHead, BiLMHead, SentencePairHead),
-)
-"""Heads that have logits. Of several, the first is what ``transformers`` calls logits."""
 
 EncoderInput = TextOrPair | TokenRow | Ids | Sequence[str]
 READABLE = "neither a text, a pair of texts, words nor token ids"
@@ -82,10 +52,6 @@ class EncoderModel(ModelRunner):
         return cls(module, facts, tokenizer, loaded.labels, loaded.notes, name=name)
 
     @property
-    def encoder(self) -> Self:
-        return self
-
-    @property
     def text(self) -> RowTokenizer:
         """Its tokenizer; a model without one cannot read texts."""
         return require_tokenizer(self.tokenizer)
@@ -96,41 +62,10 @@ class EncoderModel(ModelRunner):
 
     @property
     def truncation(self) -> int | None:
-        return _smallest(self.max_length, self.text.longest, self.position_limit)
+        return smallest(self.max_length, self.text.longest, self.position_limit)
 
     def with_precision(self, kind: str) -> Self:
         return replace(self, model=cast(TrunkWithHeadsModule, in_precision(self.model, kind)))
-
-    @property
-    def predictor(self) -> Predictor:
-        """The predictor of its head, with the settings of training where they are noted."""
-        heads = [head.name for head in self.facts.output_heads if head.name in ENCODER_TASKS]
-        if not heads:
-            return self._pair_predictor()
-        task, notes = ENCODER_TASKS[heads[0]], self._checked_notes()
-        if "labels" in task.tables and self.labels is None:
-            raise BadInput("this folder has no labels: predictions have no names")
-        max_length = _smallest(self.truncation, notes.get("longest", task.default_length))
-        predictor = task.predictor(self.model, self.text, self.labels, max_length, notes)
-        own = {} if self.max_length is None else {"max_length": max_length}
-        return replace(cast(Any, predictor), batch_size=self.batch_size, **own)
-
-    def _pair_predictor(self) -> Predictor:
-        """That of a head of pre-training over pairs of texts."""
-        head = self.facts.head(SentencePairHead.name)
-        if head is None:
-            raise BadInput("this model was trained for no task: there is nothing to predict")
-        limits: dict[str, Any] = {"batch_size": self.batch_size, "max_length": self.truncation}
-        return SentencePairClassifier.of(cast(Any, head), self.model, self.text, **limits)
-
-    def _checked_notes(self) -> dict[str, Any]:
-        notes = {name: self.notes[name] for name in PREDICTION_KEYS if name in self.notes}
-        for name, value in notes.items():
-            whole = isinstance(value, int) and value >= (name != "stride")
-            fits = isinstance(value, int | float | None) if name == "threshold" else whole
-            if not fits or isinstance(value, bool):
-                raise BadInput(f"config.json: notes.{name} is not a number that fits ({value!r})")
-        return notes
 
     def filler(self, top: int = 5) -> MaskFiller:
         """Fills masks."""
@@ -151,7 +86,7 @@ class EncoderModel(ModelRunner):
             self.tokenizer,
             batch_size=self.batch_size,
             width=self.facts.pooled_width if pool == "pooled" else self.facts.width_read,
-            max_length=_smallest(notes.get("longest"), limit),
+            max_length=smallest(notes.get("longest"), limit),
             pool=pool,
             normalise=notes.get("normalise", False) if normalise is None else normalise,
             lower=notes.get("lower", False),
@@ -176,7 +111,7 @@ class EncoderModel(ModelRunner):
             if tokens is not None:
                 check_whole(name, tokens, least)
         own = None if self.tokenizer is None else self.tokenizer.longest
-        most = _smallest(own, self.position_limit)
+        most = smallest(own, self.position_limit)
         if window is not None and most is not None and window > most:
             raise BadInput(f"a window of {window:,} tokens: the model reads at most {most:,}")
         most = window or most or WINDOW
@@ -222,7 +157,11 @@ class EncoderModel(ModelRunner):
         head: str | None = None,
     ) -> list[Tensor]:
         rows = self.read(inputs, masks=self.facts.head(MLMHead.name) is not None)
-        heads = {one.name: one for one in LOGITS if one.name in self.facts.head_names}
+        heads = {
+            one.name: one
+            for one in sorted(self.facts.output_heads, key=lambda one: one.logits_order or 0)
+            if one.logits_order is not None and one.read is not read_spans
+        }
         if not heads:
             raise BadInput("this model has no output head; use encode()")
         if head is not None and head not in heads:
@@ -249,7 +188,8 @@ class EncoderModel(ModelRunner):
         return row
 
 
-def _smallest(*limits: int | None) -> int | None:
+def smallest(*limits: int | None) -> int | None:
+    """The smallest of those limits that are set."""
     return min((limit for limit in limits if limit is not None), default=None)
 
 

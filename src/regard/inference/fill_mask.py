@@ -14,7 +14,7 @@ from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput, BadItem
 from regard.inference.batch_runner import Predictor, finite, in_order
 from regard.inference.inputs import check_texts
-from regard.models.heads import AnyHead, ContextHead, MLMHead
+from regard.models.heads import MLMHead
 from regard.models.trunk_with_heads import TrunkWithHeadsModule
 from regard.text.tokenizers.word_tokenizer import MASK, WordTokenizer
 from regard.text.vocabularies.lexicon import END, SPECIAL
@@ -40,7 +40,7 @@ class FilledText:
 class MaskFiller(Predictor):
     """An encoder that names hidden words, ``top`` of them for each mask."""
 
-    head: ClassVar[type[AnyHead]] = MLMHead
+    head: ClassVar[str] = MLMHead.name
     model: TrunkWithHeadsModule
     tokenizer: Any
     top: int = 5
@@ -93,8 +93,8 @@ class MaskFiller(Predictor):
         starts = batch.layout.offsets[: len(masks)].tolist()
         at_N = np.concatenate([at + start for at, start in zip(masks, starts, strict=True)])
         read = self.read_at(torch.from_numpy(at_N).to(self.device))
-        outputs = self.model(batch, positions={self.head.name: read})
-        logits_NV = finite(outputs.by_head[self.head.name])
+        outputs = self.model(batch, positions={self.head: read})
+        logits_NV = finite(outputs.by_head[self.head])
         probable_NV = torch.softmax(self.allowed(logits_NV), dim=-1)[:, : len(self.tokenizer.words)]
         probable_NW, best_NW = probable_NV.topk(self.top)
         named = map(self._named, best_NW.tolist(), probable_NW.tolist())
@@ -121,7 +121,7 @@ class MaskFiller(Predictor):
 class ContextFiller(MaskFiller):
     """The same by the vectors of gaps: the softmax is over their products with all words."""
 
-    head: ClassVar[type[AnyHead]] = ContextHead
+    head: ClassVar[str] = "context"
     tokenizer: WordTokenizer
 
     @property
@@ -147,7 +147,7 @@ class ContextFiller(MaskFiller):
         )
 
 
-FILLERS: dict[str, type[MaskFiller]] = {one.head.name: one for one in (MaskFiller, ContextFiller)}
+FILLERS: dict[str, type[MaskFiller]] = {one.head: one for one in (MaskFiller, ContextFiller)}
 """By the head that they read."""
 
 

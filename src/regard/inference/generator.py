@@ -108,10 +108,6 @@ class Generator(DecoderModel, EncoderModel):
         ids = vocabulary_of(loaded) if loaded.tokenizer is None else None
         return replace(super().of(loaded), id_vocabulary=ids, engine=engine)
 
-    @property
-    def generator(self) -> Self:
-        return self
-
     def choice(self, precision: str = "auto", engine: str = "auto") -> tuple[str, str]:
         """The precision and the engine that would run; BadInput if none can.
 

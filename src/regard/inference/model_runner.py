@@ -1,13 +1,9 @@
-"""A model as people use it: what a trunk with heads and an encoder with a decoder both do.
-
-What only one of them does is asked of ``encoder``, ``generator`` or ``translator``, and refused by
-the others.
-"""
+"""A model as people use it: what a trunk with heads and an encoder with a decoder both do."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 from torch import Tensor
 
@@ -17,11 +13,6 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import BatchRunner
 from regard.models.formats.loaded_model import LoadedModel
 from regard.text.token_labels import LabelledImage
-
-if TYPE_CHECKING:
-    from regard.inference.encoder_model import EncoderModel
-    from regard.inference.generator import Generator
-    from regard.inference.translator import Translator
 
 
 class ModelRunner(BatchRunner, ABC):
@@ -38,21 +29,6 @@ class ModelRunner(BatchRunner, ABC):
     @abstractmethod
     def of(cls, loaded: LoadedModel) -> Self:
         """The model of a folder, in the precision of its weights."""
-
-    @property
-    def encoder(self) -> "EncoderModel":
-        """It, if it is a trunk with heads."""
-        raise BadInput(f"{self.name} translates: it has no head to predict with")
-
-    @property
-    def translator(self) -> "Translator":
-        """It, if it is an encoder with a decoder."""
-        raise BadInput(f"{self.name} has no decoder: it cannot translate")
-
-    @property
-    def generator(self) -> "Generator":
-        """It, if it is a causal trunk with a next-token head."""
-        raise BadInput(f"{self.name} is no causal model with a next-token head: it cannot generate")
 
     @property
     @abstractmethod

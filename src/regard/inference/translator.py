@@ -109,10 +109,6 @@ class Translator(DecoderModel):
         return Seq2Seq(self.tokenizer.target.bos, self.tokenizer.target.eos)
 
     @property
-    def translator(self) -> Self:
-        return self
-
-    @property
     def vocabulary(self) -> Vocabulary:
         return self.tokenizer.target
 

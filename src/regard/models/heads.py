@@ -235,6 +235,7 @@ class AnyHead:
     averages: ClassVar[bool] = False
     names_tokens: ClassVar[bool] = False
     eager: ClassVar[bool] = False
+    logits_order: ClassVar[int | None] = 0  # the lowest gives a model's logits; None: none
     outputs: int
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None) -> nn.Module:
@@ -402,7 +403,6 @@ class LinearHead(AnyHead):
 
     With ``dense``, an activation such as "tanh", a dense layer comes before it (RoBERTa's form),
     with dropout as well unless it falls on the input of the ``last_only`` (DistilBERT's form).
-    ``bias`` adds a number to each output.
     """
 
     outputs: int
@@ -435,6 +435,7 @@ class SentencePairHead(LinearHead):
     """Whether the second text of a row belongs behind the first: two classes."""
 
     name: ClassVar[str] = "sentence_pair"
+    logits_order: ClassVar[int | None] = 1
     classes: ClassVar[tuple[str, str]] = ("IsNext", "NotNext")
     per_row: ClassVar[bool] = True
     read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
@@ -486,6 +487,7 @@ class TransitionHead(AnyHead):
     """Scores of a label after another, at the beginning and at the end of a row: those of a CRF."""
 
     name: ClassVar[str] = "transition"
+    logits_order: ClassVar[int | None] = None
     outputs: int
 
     def __post_init__(self) -> None:
@@ -505,6 +507,7 @@ class ChoiceHead(LinearHead):
     """One number for each row, by which choices are compared."""
 
     name: ClassVar[str] = "choice"
+    logits_order: ClassVar[int | None] = 1
     per_row: ClassVar[bool] = True
     read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
     outputs: ClassVar[int] = 1  # type: ignore[misc]
