@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.inference.workers import Workers
+from regard.inference.component import Workers
 
 SIZE = 1_000_000  # enough for torch to use its threads
 

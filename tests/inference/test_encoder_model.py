@@ -61,10 +61,12 @@ def test_results_do_not_depend_on_the_batch(kind, monkeypatch):
     assert close(list(replace(predictor, batch_size=1).predict(asked)), together)
     assert close([predictor.predict([one])[0] for one in asked], together)
     monkeypatch.setattr(rows_module, "WINDOW", 2)
-    assert close(list(predictor.stream(iter(asked))), together)
+    assert close([one.value for one in predictor.stream(iter(asked))], together)
     assert predictor.predict([]) == []
     with pytest.raises(BadInput, match=r"^input 4: "):
-        list(predictor.stream([*asked[:1] * 3, None]))
+        predictor.predict([*asked[:1] * 3, None])
+    *good, bad = predictor.stream([*asked[:1] * 3, None])
+    assert close([one.value for one in good], together[:1] * 3) and bad.number == 4
 
 
 @pytest.mark.parametrize("kind", ASKED)

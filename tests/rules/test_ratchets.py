@@ -18,11 +18,11 @@ from syntax import nodes
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 408,
-    "lines": 56_661,
-    "lines of code": 35_628,
+    "lines": 57_053,
+    "lines of code": 35_898,
     "files under 40 lines": 13,
     "basenames used twice": 33,
-    "Any": 1_143,
+    "Any": 1_116,
     "cast(Any": 16,
     "aliases of Any": 0,
     "type: ignore": 41,

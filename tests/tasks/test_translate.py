@@ -10,8 +10,8 @@ import regard
 from regard.cli.decode import start_worker
 from regard.decoding.cpp import obstacle
 from regard.ground.errors import BadInput
+from regard.inference.component import Workers
 from regard.inference.translator import Translator
-from regard.inference.workers import Workers
 from regard.models.facts import change
 from regard.models.papers import luong
 from regard.search import Beam, Exact, Greedy, Sample
@@ -63,8 +63,8 @@ def test_scores_agree_with_search(translator, texts):
     for source, (one, *_) in zip(chosen, translator.translate(chosen, Greedy()), strict=True):
         tokens = translator.tokenizer.target.encode(one.text)
         if one.hypothesis.finished and tuple(tokens) == one.hypothesis.tokens:
-            (logprobs,) = translator.score([(source, one.text)])
-            assert logprobs == pytest.approx(one.hypothesis.logprobs, abs=1e-4)
+            (score,) = translator.scorer().predict([(source, one.text)])
+            assert score.logprobs == pytest.approx(one.hypothesis.logprobs, abs=1e-4)
 
 
 def test_finished_rows_leave_and_source_keys_are_computed_once(translator, texts):
@@ -109,7 +109,7 @@ def test_an_ensemble_of_a_model_with_itself_is_the_model(translator, texts):
             scores = [one.score for one in expected]
             assert [one.score for one in found] == pytest.approx(scores, abs=1e-4)
     with pytest.raises(BadInput, match="scored by one model"):
-        twice.score([("dog", "dog")])
+        twice.scorer().predict([("dog", "dog")])
 
 
 def test_an_ensemble_decides_by_the_mean(translator, small_run):
@@ -121,9 +121,9 @@ def test_an_ensemble_decides_by_the_mean(translator, small_run):
     ((found,),) = replace(translator, others=(other,)).translate(["dog cow owl"], Greedy())
     tokens = found.hypothesis.tokens
     assert tuple(translator.tokenizer.target.encode(found.text)) == tokens
-    each = [
-        torch.tensor(one.score([("dog cow owl", found.text)])[0]) for one in (translator, other)
-    ]
+    pair = ("dog cow owl", found.text)
+    scores = [one.scorer().predict([pair])[0] for one in (translator, other)]
+    each = [torch.tensor(score.logprobs) for score in scores]
     mean = torch.stack(each).exp().mean(0).log()[: len(found.hypothesis.logprobs)]
     assert found.hypothesis.logprobs == pytest.approx(mean.tolist(), abs=1e-4)
     assert not torch.allclose(*each, atol=1e-2)

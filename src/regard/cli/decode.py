@@ -11,10 +11,10 @@ from regard.cli.io.console import note
 from regard.cli.io.line_io import Line, LineSource, predict_window, read_windows
 from regard.cli.io.output import OutputProgress
 from regard.ground.errors import BadInput
+from regard.inference.component import Workers
 from regard.inference.decoder_model import DecoderModel
 from regard.inference.generator import Generator
 from regard.inference.translator import EMPTY, Translator
-from regard.inference.workers import Workers
 from regard.search.beam import Beam
 from regard.search.diverse import Diverse
 from regard.search.exact import Exact, search_errors

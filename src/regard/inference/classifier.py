@@ -1,19 +1,21 @@
 """Labels, or numbers, of texts, pairs of texts and images, with a model that has a label head."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from regard.ground.checks import listed
+from regard.data.files.fields import field_of
 from regard.ground.errors import BadItem
-from regard.inference.batch_runner import Predictor, TextOrPair, finite, rows_of
+from regard.inference.batch_runner import ModelRow, Predictor, TextOrPair, finite, rows_of
+from regard.inference.component import Row
 from regard.models.heads import AnyHead, LabelHead, SentencePairHead
 from regard.text.labels import LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
 from regard.text.words import one_or_two_texts
 
+ClassifierRow = Row[TextOrPair, ModelRow]
 THRESHOLD = 0.5  # a label of several is predicted if it is more probable
 
 
@@ -57,7 +59,7 @@ class LabelPrediction:
         return f"{self.label}  {self.probability:.3f}"
 
     @property
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """The same for JSON, with all probabilities."""
         return {"label": self.label, "probability": self.probability, **asdict(self)}
 
@@ -99,7 +101,7 @@ class MultiLabelPrediction:
         return ", ".join(likely) or "no label"
 
     @property
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """The same for JSON."""
         return asdict(self)
 
@@ -137,7 +139,7 @@ class NumberPrediction:
         return ", ".join(f"{name}  {value:.3f}" for name, value in self.values.items())
 
     @property
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """The same for JSON."""
         return asdict(self)
 
@@ -156,27 +158,39 @@ def _on_one_line(label: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Classifier(Predictor):
+class Classifier(Predictor[TextOrPair, ModelRow, TextPrediction]):
     """A model with a label head; texts are truncated to ``max_length`` tokens."""
 
+    name = "classify"
     head: ClassVar[type[AnyHead]] = LabelHead
     labels: LabelSet
 
     @property
-    def empty_record(self) -> dict[str, Any]:  # type: ignore[override]
-        """The keys of a result."""
+    def empty_record(self) -> Mapping[str, object]:
         return PREDICTIONS[self.labels.problem_type].empty_record
 
-    def predict(self, inputs: Sequence[TextOrPair]) -> list[TextPrediction]:
+    def rows(self, inputs: Sequence[TextOrPair], keys: Sequence[int]) -> list[ClassifierRow]:
+        rows = self.read_files(rows_of(self.tokenizer, inputs, self.max_length))
+        read = zip(keys, inputs, rows, strict=True)
+        return [self.prepared(key, given, row, len(row.tokens)) for key, given, row in read]
+
+    def values(self, rows: Sequence[ClassifierRow]) -> list[TextPrediction]:
+        logits = self.logits_of(self.head, [row.data for row in rows], convert=finite)
         result = PREDICTIONS[self.labels.problem_type]
-        return [result.of(logits_V, self.labels.names) for logits_V in self.logits(inputs)]
+        return [result.of(logits_V, self.labels.names) for logits_V in logits]
 
     def logits(self, inputs: Sequence[TextOrPair]) -> list[Tensor]:
         """(labels,) for each text or pair."""
         rows = rows_of(self.tokenizer, inputs, self.max_length)
         return self.logits_of(self.head, rows, convert=finite)
 
-    def parse(self, line: str, where: str) -> Any:
+    def parse_record(self, record: Mapping[str, object], where: str) -> TextOrPair:
+        if "second" not in record:
+            return super().parse_record(record, where)
+        first, second = (field_of({**record}, key, str, where) for key in ("first", "second"))
+        return first, second
+
+    def parse(self, line: str, where: str) -> TextOrPair:
         return self.tokenizer.parse(line, where)
 
 
@@ -186,9 +200,8 @@ class SentencePairClassifier(Classifier):
 
     head: ClassVar = SentencePairHead
 
-    def logits(self, inputs: Sequence[TextOrPair]) -> list[Tensor]:
-        given = listed(inputs)
-        for number, one in enumerate(given, start=1):
-            if len(one_or_two_texts(one, number)) == 1:
+    def rows(self, inputs: Sequence[TextOrPair], keys: Sequence[int]) -> list[ClassifierRow]:
+        for number, given in enumerate(inputs, start=1):
+            if len(one_or_two_texts(given, number)) == 1:
                 raise BadItem(number, "one text; give two, of which one may follow the other")
-        return super().logits(given)
+        return super().rows(inputs, keys)

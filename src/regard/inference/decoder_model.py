@@ -12,10 +12,10 @@ from torch import nn
 from regard import decoding
 from regard.decoding import Engine
 from regard.ground.errors import BadInput
+from regard.inference.component import Job, Workers
 from regard.inference.generation_settings import GenerationSettings, as_trained, sampling_of
 from regard.inference.inputs import ran_out_of_memory
 from regard.inference.model_runner import ModelRunner
-from regard.inference.workers import Job, Workers
 from regard.parts.linear.convert import in_precision, products_in_use
 from regard.search.beam import Beam
 from regard.search.hypothesis import Hypothesis

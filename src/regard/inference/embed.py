@@ -1,40 +1,58 @@
 """One vector for each text: its states pooled, perhaps scaled to length 1."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import TokenRow
+from regard.ground.batch import Ids, TokenRow
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
-from regard.inference.batch_runner import BatchRunner, TextOrPair, row_length, rows_of
+from regard.inference.batch_runner import BatchRunner, ModelRow, TextOrPair, row_length
+from regard.inference.component import WINDOW, Component, Result, Row
 from regard.parts.attention import EncoderOutput
-from regard.text.tokenizers.ids_only import require_tokenizer
-from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 POOLS = ("mean", "max", "first", "pooled")
 
+EncoderInput = TextOrPair | TokenRow | Ids | Sequence[str]
+EmbedRow = Row[EncoderInput, ModelRow]
+
+
+class Reader(Protocol):
+    """A model that reads lines of files, as an embedder needs it."""
+
+    @property
+    def model(self) -> Any: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def truncation(self) -> int | None: ...
+    @property
+    def position_limit(self) -> int | None: ...
+    def parse(self, line: str, where: str) -> Any: ...
+    def token_count(self, given: Any, most: int) -> int: ...
+
 
 @dataclass(frozen=True, eq=False)
-class Embedder(BatchRunner):
+class Embedder(BatchRunner, Component[EncoderInput, ModelRow, np.ndarray]):
     """An encoder, and how its states become one: their mean or maximum, or the "first" of them.
 
     That is the state of the summary token, wherever it stands. "pooled" is the output of the pool
-    that the model was trained with. ``lower`` reads texts in lower case.
+    that the model was trained with. ``read`` gives the rows of inputs, of which the ``inner``
+    tokens count.
     """
 
-    model: Any
-    tokenizer: RowTokenizer | None
+    name = "embed"
+    runner: Reader
+    read: Callable[[Sequence[EncoderInput]], Sequence[ModelRow]]
     width: int
-    batch_size: int = 256
-    max_length: int | None = None
     pool: str = "mean"
     normalise: bool = False
-    lower: bool = False
     summary: str | None = None  # where the summary token stands; None: rows have none
+    inner: slice = field(default_factory=lambda: slice(None))
 
     def __post_init__(self) -> None:
         if self.pool not in POOLS:
@@ -43,32 +61,60 @@ class Embedder(BatchRunner):
             raise BadInput("pool 'pooled': this model has no layer for it")
 
     @property
-    def inner(self) -> slice:
-        """The tokens of a row that count."""
-        return slice(None) if self.tokenizer is None else self.tokenizer.inner
+    def model(self) -> Any:
+        return self.runner.model
 
-    def rows_of(self, texts: Sequence[TextOrPair]) -> list[TokenRow]:
-        """How texts are read."""
-        tokenizer = require_tokenizer(self.tokenizer)
-        if self.lower:
-            texts = [
-                one.lower() if isinstance(one, str) else (one[0].lower(), one[1].lower())
-                for one in texts
-            ]
-        return rows_of(tokenizer, texts, self.max_length)
+    @property
+    def batch_size(self) -> int:  # type: ignore[override]
+        return self.runner.batch_size
+
+    @property
+    def window(self) -> int:
+        return self.batch_size if self.reads_images else WINDOW
+
+    @property
+    def own_limit(self) -> int | None:
+        return self.runner.truncation or self.runner.position_limit
+
+    def parse(self, line: str, where: str) -> EncoderInput:
+        return self.runner.parse(line, where)
+
+    def token_count(self, given: EncoderInput, most: int) -> int:
+        return self.runner.token_count(given, most)
+
+    def rows(self, inputs: Sequence[EncoderInput], keys: Sequence[int]) -> list[EmbedRow]:
+        read = zip(keys, inputs, self.read_files(self.read(inputs)), strict=True)
+        return [Row(key, given, row, row_length(row)) for key, given, row in read]
 
     @torch.no_grad()
-    def vectors(self, rows: Sequence[Any]) -> Tensor:
-        """(rows, width) in float32, where the model is; zeros for a row without tokens."""
+    def values(self, rows: Sequence[EmbedRow]) -> list[np.ndarray]:
+        """A vector in float32 for each row; zeros for a row without tokens."""
         vectors_ND = torch.zeros(len(rows), self.width, device=self.device)
-        lengths = (len(range(row_length(row))[self.inner]) for row in rows)
+        lengths = (len(range(row.cost)[self.inner]) for row in rows)
         numbers = [number for number, length in enumerate(lengths) if length]
-        for chosen, read in self.batches([rows[number] for number in numbers]):
+        for chosen, read in self.batches([rows[number].data for number in numbers]):
             pooled_BD = self._pooled(self.model.encode(read))
             vectors_ND[[numbers[i] for i in chosen]] = pooled_BD.float()
         if numbers and not vectors_ND.isfinite().all():
             raise BadInput("the model is broken: its states are not numbers")
-        return nn.functional.normalize(vectors_ND, dim=-1) if self.normalise else vectors_ND
+        if self.normalise:
+            vectors_ND = nn.functional.normalize(vectors_ND, dim=-1)
+        return [*vectors_ND.cpu().numpy()]
+
+    def vectors(self, inputs: Sequence[EncoderInput]) -> Tensor:
+        """(inputs, width) in float32, where the model is."""
+        vectors = self.predict(inputs)
+        stacked_ND = np.stack(vectors) if vectors else np.zeros((0, self.width), np.float32)
+        return torch.from_numpy(stacked_ND).to(self.device)
+
+    def lines(self, result: Result[np.ndarray]) -> list[str]:
+        return [" ".join(f"{number:.8g}" for number in result.value)]
+
+    def records(self, result: Result[np.ndarray]) -> list[dict[str, object]]:
+        return [{"vector": result.value.tolist()}]
+
+    def arrays(self, result: Result[np.ndarray]) -> dict[str, np.ndarray]:
+        return {"vector": result.value}
 
     def _inner(self, encoded: EncoderOutput) -> tuple[Tensor, Layout]:
         """The states of the inner tokens."""

@@ -2,17 +2,18 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Self, TypeGuard, cast
 
 from torch import Tensor
 
-from regard.ground.batch import Ids, TokenRow
+from regard.ground.batch import TokenRow
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, shown
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import TextOrPair, rows_of
-from regard.inference.embed import Embedder
+from regard.inference.embed import Embedder, EncoderInput
 from regard.inference.fill_mask import MaskFiller, mask_filler
 from regard.inference.inputs import InputLimits, token_ids
 from regard.inference.model_runner import ModelRunner
@@ -26,7 +27,6 @@ from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.words import check_text, one_or_two_texts, text_or_pair
 
-EncoderInput = TextOrPair | TokenRow | Ids | Sequence[str]
 READABLE = "neither a text, a pair of texts, words nor token ids"
 
 
@@ -80,18 +80,35 @@ class EncoderModel(ModelRunner):
         if pool is None and "hinders" in notes:
             raise BadInput(f"{notes['hinders']}; choose how to pool")
         limit = None if self.tokenizer is None else self.truncation
+        longest, lower = smallest(notes.get("longest"), limit), notes.get("lower", False)
         pool = pool or notes.get("pool", self.default_pool)
         return Embedder(
-            self.model,
-            self.tokenizer,
-            batch_size=self.batch_size,
-            width=self.facts.pooled_width if pool == "pooled" else self.facts.width_read,
-            max_length=smallest(notes.get("longest"), limit),
-            pool=pool,
-            normalise=notes.get("normalise", False) if normalise is None else normalise,
-            lower=notes.get("lower", False),
-            summary=self.summary,
+            self,
+            partial(self.embedded_rows, longest=longest, lower=lower),
+            self.facts.pooled_width if pool == "pooled" else self.facts.width_read,
+            pool,
+            notes.get("normalise", False) if normalise is None else normalise,
+            self.summary,
+            slice(None) if self.tokenizer is None else self.tokenizer.inner,
         )
+
+    def embedded_rows(
+        self, inputs: Sequence[EncoderInput], longest: int | None, lower: bool
+    ) -> list[TokenRow]:
+        """The rows of inputs that are embedded; texts may be read in lower case."""
+        for number, one in enumerate(inputs, start=1):
+            _check_unicode(one, number)
+        texts = [one for one in inputs if _is_text(one)]
+        if lower:
+            texts = [
+                one.lower() if isinstance(one, str) else (one[0].lower(), one[1].lower())
+                for one in texts
+            ]
+        of_texts = iter(rows_of(self.text, texts, longest) if texts else [])
+        return [
+            next(of_texts) if _is_text(one) else self._row(one, False, number)
+            for number, one in enumerate(inputs, start=1)
+        ]
 
     @property
     def default_pool(self) -> str:
@@ -131,20 +148,6 @@ class EncoderModel(ModelRunner):
         """
         numbered = enumerate(listed(inputs), start=1)
         return [self._row(given, masks, number) for number, given in numbered]
-
-    def vectors(
-        self, inputs: Iterable[EncoderInput], pool: str | None, normalise: bool | None = None
-    ) -> Tensor:
-        given, embedder = listed(inputs), self.embedder(pool, normalise)
-        for number, one in enumerate(given, start=1):
-            _check_unicode(one, number)
-        texts = [one for one in given if _is_text(one)]
-        of_texts = iter(embedder.rows_of(texts) if texts else [])
-        rows = [
-            next(of_texts) if _is_text(one) else self._row(one, False, number)
-            for number, one in enumerate(given, start=1)
-        ]
-        return embedder.vectors(rows)
 
     def split(self, states_TD: Tensor, layout: Layout) -> Sequence[Tensor]:
         inner = slice(None) if self.tokenizer is None else self.tokenizer.inner

@@ -13,6 +13,7 @@ from regard.ground.batch import Ids, PackedTokens, TokenRow
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput, BadItem
 from regard.inference.batch_runner import Predictor, finite, in_order
+from regard.inference.component import Row
 from regard.inference.inputs import check_texts
 from regard.models.heads import MLMHead
 from regard.models.trunk_with_heads import TrunkWithHeadsModule
@@ -37,9 +38,11 @@ class FilledText:
 
 
 @dataclass(frozen=True, eq=False)
-class MaskFiller(Predictor):
+class MaskFiller(Predictor[str, TokenRow, FilledText]):
     """An encoder that names hidden words, ``top`` of them for each mask."""
 
+    name = "fill"
+    empty_record: ClassVar = {"text": None, "blanks": None}
     head: ClassVar[str] = MLMHead.name
     model: TrunkWithHeadsModule
     tokenizer: Any
@@ -74,17 +77,31 @@ class MaskFiller(Predictor):
     def token_count(self, given: str, most: int) -> int:
         return len(self.tokenizer.masked(given)) + self.tokenizer.template.specials(1)
 
+    def rows(self, inputs: Sequence[str], keys: Sequence[int]) -> list[Row[str, TokenRow]]:
+        texts = check_texts(inputs)
+        rows = [self.row(text, number) for number, text in enumerate(texts, start=1)]
+        read = zip(keys, texts, rows, strict=True)
+        return [self.prepared(key, text, row, len(row.tokens)) for key, text, row in read]
+
     @torch.inference_mode()
-    def predict(self, texts: Sequence[str]) -> list[FilledText]:
-        """The words for every mask in each text, which has one or more."""
-        texts = check_texts(texts)
-        rows = [self.row(one, number) for number, one in enumerate(texts, start=1)]
-        masks = [self.masks(row.tokens) for row in rows]
+    def values(self, rows: Sequence[Row[str, TokenRow]]) -> list[FilledText]:
+        masks = [self.masks(row.data.tokens) for row in rows]
         fills = in_order(
             (numbers, self._fills(batch, [masks[number] for number in numbers]))
-            for numbers, batch in self.batches([*map(self.shown, rows)])
+            for numbers, batch in self.batches([self.shown(row.data) for row in rows])
         )
-        return [self._filled(text, one) for text, one in zip(texts, fills, strict=True)]
+        return [self._filled(row.given, blanks) for row, blanks in zip(rows, fills, strict=True)]
+
+    def parse(self, line: str, where: str) -> str:
+        return line
+
+    def line(self, value: FilledText) -> str:
+        masks = (", ".join(f"{w.word} {w.probability:.4f}" for w in top) for top in value.blanks)
+        return "\t".join([" ".join(value.text.split("\t")), *masks])
+
+    def record(self, value: FilledText) -> dict[str, object]:
+        blanks = [[vars(fill) for fill in top] for top in value.blanks]
+        return {"text": value.text, "blanks": blanks}
 
     def _fills(
         self, batch: PackedTokens, masks: Sequence[np.ndarray]

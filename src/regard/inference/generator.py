@@ -15,11 +15,11 @@ from regard.decoding import EAGER, Engine, Prompts
 from regard.ground.batch import BatchLimits, Ids
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, BadItem
+from regard.inference.component import Workers
 from regard.inference.decoder_model import DecoderModel, search_errors_as_bad_input
 from regard.inference.encoder_model import EncoderModel
 from regard.inference.generation_settings import GenerationSettings, refused, sampling_of
 from regard.inference.inputs import InputLimits, check_search, read_ids
-from regard.inference.workers import Workers
 from regard.models.formats.folder import vocabulary_of
 from regard.models.formats.loaded_model import LoadedModel
 from regard.search.beam import Beam

@@ -1,13 +1,12 @@
 """A trunk that reads images, as people use it: paths, pictures and arrays in, results out."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from regard.ground.batch import ImageRow
 from regard.ground.checks import listed
@@ -72,10 +71,8 @@ class ImageModel(EncoderModel):
         pixels_HWC = self.processor.denormalised(values_CHW)
         return LabelledImage(ImageRow(lambda: values_CHW), pixels_HWC, grid, embed.prefix_names)
 
-    def vectors(
-        self, inputs: Iterable[Any], pool: str | None, normalise: bool | None = None
-    ) -> Tensor:
-        return self.embedder(pool, normalise).vectors(self.read(inputs))
+    def embedded_rows(self, inputs: Sequence[Any], longest: int | None, lower: bool) -> list[Any]:
+        return self.read(inputs)
 
     def parse(self, line: str, where: str) -> Any:
         return Path(line)

@@ -11,6 +11,8 @@ from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import BatchRunner
+from regard.inference.embed import Embedder
+from regard.inference.score_text import Scorer
 from regard.models.formats.loaded_model import LoadedModel
 from regard.text.token_labels import LabelledImage
 
@@ -63,8 +65,8 @@ class ModelRunner(BatchRunner, ABC):
         """What its encoder reads: texts as ids with their special tokens, ids as they are."""
 
     @abstractmethod
-    def vectors(self, inputs: Iterable[Any], pool: str | None, normalise: bool | None) -> Tensor:
-        """(inputs, width): one vector for each, in float32."""
+    def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
+        """The component "embed": one vector for each input."""
 
     @abstractmethod
     def logits(
@@ -73,8 +75,8 @@ class ModelRunner(BatchRunner, ABC):
         """The logits of each input by a head, on a tape; by default the first of its heads."""
 
     @abstractmethod
-    def scorer(self, window: int | None = None, stride: int | None = None) -> Any:
-        """Gives the log-probability of each token of texts, or of given translations.
+    def scorer(self, window: int | None = None, stride: int | None = None) -> Scorer[Any]:
+        """The component "score": log-probabilities of texts, or of given translations.
 
         ``window`` and ``stride`` are for texts that are read in several windows.
         """

@@ -6,22 +6,24 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
 from math import isnan
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from regard import decoding
+from regard.data.files.fields import field_of, filled
 from regard.data.files.sources import Table
 from regard.data.packing import inference_batches
 from regard.decoding import EAGER, Engine
-from regard.ground.batch import Batch, BatchLimits, Ids, SourceTarget, pack
+from regard.ground.batch import Batch, BatchLimits, Ids, SourceTarget, as_row, pack
 from regard.ground.errors import BadInput, shown
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.inference.batch_runner import RECORDED, WINDOW, in_order
+from regard.inference.batch_runner import RECORDED, WINDOW, ModelRow, in_order
+from regard.inference.component import Result, Row, Workers
 from regard.inference.decoder_model import DecoderModel, search_errors_as_bad_input
-from regard.inference.embed import Embedder
+from regard.inference.embed import Embedder, EncoderInput
 from regard.inference.generation_settings import GenerationSettings, refused
 from regard.inference.inputs import (
     InputLimits,
@@ -31,8 +33,7 @@ from regard.inference.inputs import (
     listed,
     read_ids,
 )
-from regard.inference.score_text import TextScore
-from regard.inference.workers import Workers
+from regard.inference.score_text import Scored, Scorer, TextScore
 from regard.models.formats.folder import vocabularies
 from regard.models.formats.loaded_model import LoadedModel
 from regard.objectives.seq2seq import Seq2Seq
@@ -47,6 +48,7 @@ from regard.text.vocabularies.vocabulary import Vocabulary, token_count
 
 TOKENS = 4_096  # source tokens translated at once
 COLUMNS = Table("-", (0, 1))  # of pairs of texts
+IdsRow = Row[Scored, tuple[list[int], list[int]]]
 GROWTH, MARGIN = 2, 10  # a translation has at most 2n + 10 tokens
 
 
@@ -210,11 +212,11 @@ class Translator(DecoderModel):
     def default_target(self, text: str) -> str:
         return self.translate([text])[0][0].text
 
-    def vectors(
-        self, inputs: Iterable[str | Ids], pool: str | None, normalise: bool | None = None
-    ) -> Tensor:
-        embedder = Embedder(self.model, None, self.width, self.batch_size, pool=pool or "mean")
-        return replace(embedder, normalise=bool(normalise)).vectors(self.read(inputs))
+    def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
+        return Embedder(self, self._embedded_rows, self.width, pool or "mean", bool(normalise))
+
+    def _embedded_rows(self, inputs: Sequence[EncoderInput]) -> list[ModelRow]:
+        return [as_row(ids) for ids in self.read(cast(Sequence[str | Ids], inputs))]
 
     def token_count(self, given: str, most: int) -> int:
         return token_count([given], self.tokenizer.source, 1, most)
@@ -293,19 +295,6 @@ class Translator(DecoderModel):
             raise BadInput(f"{self.name} scores translations as a whole, without window or stride")
         return PairScorer(self)
 
-    @torch.inference_mode()
-    def score(self, pairs: Iterable[tuple[str | Ids, str | Ids]]) -> list[list[float]]:
-        """Log-probabilities of given translations, one for each target token and the end."""
-        if self.others:
-            raise BadInput("an ensemble translates; given translations are scored by one model")
-        examples = self.read_pairs(pairs)
-        score, batches = self.objective.score, self._batches(examples)
-        rows = in_order((numbers, score(self.model, batch)) for numbers, batch in batches)
-        results = [row.tolist() for row in rows]
-        if any(map(isnan, chain(*results))):
-            raise BadInput("the model is broken: its probabilities are not numbers")
-        return results
-
     @torch.no_grad()
     def logits(
         self,
@@ -322,10 +311,10 @@ class Translator(DecoderModel):
             return inputs.target.layout.split(logits_TV)
 
         with tape.batches() as next_tape:
-            batches = self._batches(self.read_pairs(pairs), tape)
+            batches = self.pair_batches(self.read_pairs(pairs), tape)
             return in_order((chosen, split(batch.inputs, next_tape())) for chosen, batch in batches)
 
-    def _batches(
+    def pair_batches(
         self, examples: Sequence[tuple[list[int], list[int]]], tape: NullTape = NULL_TAPE
     ) -> Iterator[tuple[list[int], Batch]]:
         """Pairs by their numbers, as many at once as fit; for a live tape in the order given."""
@@ -341,32 +330,55 @@ class Translator(DecoderModel):
 EMPTY = Hypothesis(tokens=(), logprob=0.0, score=0.0, logprobs=(), finished=True)
 
 
-class PairScorer:
+@dataclass(frozen=True, eq=False)
+class PairScorer(Scorer[tuple[list[int], list[int]]]):
     """Scores pairs (source, target): the tokens of the target, and its end."""
 
     reads_whole = False
+    translator: Translator
 
-    def __init__(self, translator: Translator):
-        self.translator = translator
-        self.vocabularies = translator.tokenizer.sides
+    @property
+    def batch_size(self) -> int:  # type: ignore[override]
+        return self.translator.batch_size
+
+    @property
+    def vocabularies(self) -> tuple[Vocabulary, ...]:
+        return self.translator.tokenizer.sides
 
     def parse(self, line: str, where: str) -> tuple[str, ...]:
-        """The texts of a line, with a tab between them."""
-        return COLUMNS.parse(line, where)
+        texts = COLUMNS.parse(filled(line, where, "empty line"), where)
+        return tuple(filled(text, where) for text in texts)
 
-    def score(self, pairs: Sequence[Any]) -> list[TextScore]:
-        """The score of each target."""
-        scores = zip(pairs, self.translator.score(pairs), strict=True)
-        return [self._score(target, logprobs) for (_, target), logprobs in scores]
+    def parse_record(self, record: Mapping[str, object], where: str) -> tuple[str, ...]:
+        return tuple(field_of({**record}, key, str, where) for key in ("source", "target"))
 
-    def _score(self, target: Any, logprobs: list[float]) -> TextScore:
-        vocabulary, text = self.vocabularies[1], target if isinstance(target, str) else None
-        ids = [int(i) for i in target] if text is None else vocabulary.encode(text)
-        tokens = (*vocabulary.pieces(ids), "</s>")
-        return TextScore(tokens, tuple(logprobs), 0 if text is None else len(text.encode()))
+    def rows(self, inputs: Sequence[Scored], keys: Sequence[int]) -> list[IdsRow]:
+        if self.translator.others:
+            raise BadInput("an ensemble translates; given translations are scored by one model")
+        pairs = self.translator.read_pairs(inputs)
+        return [
+            Row(key, given, pair, max(len(pair[0]), len(pair[1]) + 1))
+            for key, given, pair in zip(keys, inputs, pairs, strict=True)
+        ]
 
-    def record(self, given: tuple[str, ...], score: TextScore) -> dict[str, Any]:
-        """A result for JSON."""
-        source, target = given
+    @torch.inference_mode()
+    def values(self, rows: Sequence[IdsRow]) -> list[TextScore]:
+        translator, score = self.translator, self.translator.objective.score
+        batches = translator.pair_batches([row.data for row in rows])
+        scores = in_order((numbers, score(translator.model, batch)) for numbers, batch in batches)
+        results = [one.tolist() for one in scores]
+        if any(map(isnan, chain(*results))):
+            raise BadInput("the model is broken: its probabilities are not numbers")
+        return [self._score(row, one) for row, one in zip(rows, results, strict=True)]
+
+    def _score(self, row: IdsRow, logprobs: list[float]) -> TextScore:
+        texts = tuple(text for text in row.given if isinstance(text, str))
+        tokens = (*self.vocabularies[1].pieces(row.data[1]), "</s>")
+        size = len(texts[-1].encode()) if isinstance(row.given[1], str) else 0
+        return TextScore(tokens, tuple(logprobs), size, texts)
+
+    def records(self, result: Result[TextScore]) -> list[dict[str, object]]:
+        score = result.value
+        source, target = score.texts
         texts = {"source": source, "target": target, "logprob": score.logprob}
-        return texts | {"tokens": score.tokens, "logprobs": score.logprobs}
+        return [texts | {"tokens": score.tokens, "logprobs": score.logprobs}]

@@ -220,7 +220,7 @@ class Runner:
         of sentence vectors, and else the mean (of images the class token); float32, on its device.
         """
         runner = self._limited(batch_size, max_length).runner
-        vectors_ND = runner.vectors(runner.listed(texts), pool, normalise)
+        vectors_ND = runner.embedder(pool, normalise).vectors(runner.listed(texts))
         return _array(vectors_ND) if as_numpy else vectors_ND
 
     def logits(
@@ -323,7 +323,7 @@ class Runner:
         no score where nothing stands before it: of ids, and of GPT, whose texts have no separator.
         """
         given, runner = listed(inputs, "inputs"), self._limited(batch_size).runner
-        return [list(one.logprobs) for one in runner.scorer(window, stride).score(given)]
+        return [list(one.logprobs) for one in runner.scorer(window, stride).predict(given)]
 
 
 def _array(tensor: Tensor) -> np.ndarray:

@@ -251,7 +251,7 @@ class Pretrain(TrunkTask):
         rows = [separated(ids) for ids in words.encode_all(examples) if ids]
         if self.objectives.joins_documents:
             rows = [[token for row in rows for token in row]]
-        score = TextScore.total(scorer.score(rows))
+        score = TextScore.total(scorer.predict(rows))
         signature = f"tokens:{len(score.logprobs)}|{scorer.signature}"
         return TaskScores([MetricScore(PERPLEXITY, score.perplexity, signature)])
 
