@@ -1,5 +1,6 @@
 """Rows through a model in batches: rows of similar length together, outputs in the order given."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -45,11 +46,15 @@ class PredictedValue(Protocol):
     def record(self) -> dict[str, object]: ...
 
 
-class BatchRunner:
+class BatchRunner(ABC):
     """Runs a model over many inputs, at most ``batch_size`` rows at once."""
 
     model: Any
-    batch_size: int
+
+    @property
+    @abstractmethod
+    def batch_size(self) -> int:
+        """The most rows of a batch."""
 
     @property
     def reads_images(self) -> bool:

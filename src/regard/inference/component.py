@@ -70,7 +70,11 @@ class Component(ABC, Generic[In, Data, Out]):
     reads_empty: ClassVar[bool] = False
     is_numbered: ClassVar[bool] = True
     reports_cuts: ClassVar[bool] = False
-    batch_size: int
+
+    @property
+    @abstractmethod
+    def batch_size(self) -> int:
+        """The most rows of a batch."""
 
     @property
     def limits(self) -> BatchLimits:

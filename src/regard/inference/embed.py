@@ -65,7 +65,7 @@ class Embedder(BatchRunner, Component[EncoderInput, ModelRow, np.ndarray]):
         return self.runner.model
 
     @property
-    def batch_size(self) -> int:  # type: ignore[override]
+    def batch_size(self) -> int:
         return self.runner.batch_size
 
     @property

@@ -1,6 +1,6 @@
 """A model as people use it: what a trunk with heads and an encoder with a decoder both do."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Self, cast
@@ -17,7 +17,7 @@ from regard.models.formats.loaded_model import LoadedModel
 from regard.text.token_labels import LabelledImage
 
 
-class ModelRunner(BatchRunner, ABC):
+class ModelRunner(BatchRunner):
     """A model with its tokenizer, and how much it reads at once.
 
     ``name`` is that of its paper, for messages. Texts have at most ``max_length`` tokens: of a

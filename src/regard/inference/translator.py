@@ -338,7 +338,7 @@ class PairScorer(Scorer[tuple[list[int], list[int]]]):
     translator: Translator
 
     @property
-    def batch_size(self) -> int:  # type: ignore[override]
+    def batch_size(self) -> int:
         return self.translator.batch_size
 
     @property
