@@ -32,6 +32,7 @@ NEW: tuple[str, ...] = (
     r"(Chart|ChartLine|Report)(\(|\.).*",  # what studies are made of
     r"(pack|seed_everything|spread)\(.*",
     r"AgreementTable\.report",
+    r"Model\.components?(\(.*)?",
     r"Paper\.kinds",
     r"papers --(?:path|train|load) = False",
 )

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import regard
-from regard.cli.io.output import ONE_LINE
+from regard.inference.decoder_model import ONE_LINE
 from regard.search import Beam, Greedy, Sample
 from small_gpt import write_gpt2
 from verb import run

@@ -155,9 +155,7 @@ def test_a_batch_has_at_most_the_size_given(verbs_on_lines, verb, monkeypatch):
         sizes.extend(map(len, batches))
         return batches
 
-    runners = [
-        f"inference.{name}" for name in ("component", "batch_runner", "translator", "generator")
-    ]
+    runners = [f"inference.{name}" for name in ("component", "batch_runner", "translator")]
     for module in (*runners, "inside.align"):
         monkeypatch.setattr(f"regard.{module}.inference_batches", recorded)
     arguments, stdin = verbs_on_lines[verb]

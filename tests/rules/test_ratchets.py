@@ -18,12 +18,12 @@ from syntax import nodes
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 408,
-    "lines": 57_053,
-    "lines of code": 35_898,
+    "lines": 57_171,
+    "lines of code": 35_960,
     "files under 40 lines": 13,
     "basenames used twice": 33,
-    "Any": 1_116,
-    "cast(Any": 16,
+    "Any": 1_110,
+    "cast(Any": 15,
     "aliases of Any": 0,
     "type: ignore": 40,
     "circles of imports": 0,

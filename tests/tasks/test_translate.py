@@ -1,20 +1,20 @@
 """Translation from text to text: the batch does not matter, and nothing is lost."""
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
 
 import regard
-from regard.cli.decode import start_worker
 from regard.decoding.cpp import obstacle
 from regard.ground.errors import BadInput
 from regard.inference.component import Workers
+from regard.inference.decoder_model import Method, Request
 from regard.inference.translator import Translator
 from regard.models.facts import change
 from regard.models.papers import luong
 from regard.search import Beam, Exact, Greedy, Sample
+from regard.tasks.components import ComponentSpec
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +42,9 @@ def test_the_result_does_not_depend_on_the_batch(translator, texts, search):
 
 def test_windows_do_not_matter_either(translator, texts, monkeypatch):
     whole = translator.translate(texts, Sample(seed=3))
-    monkeypatch.setattr("regard.inference.translator.WINDOW", 5)
-    streamed = list(translator.stream(texts, Sample(seed=3)))
-    assert [one[0].text for one in streamed] == [one[0].text for one in whole]
+    monkeypatch.setattr("regard.inference.component.WINDOW", 5)
+    windows = translator.translate(texts, Sample(seed=3))
+    assert [one[0].text for one in windows] == [one[0].text for one in whole]
 
 
 def test_an_empty_line_stays_empty(translator):
@@ -235,14 +235,15 @@ def test_a_precision_there_is_not_is_reported(translator):
 
 def test_workers_find_the_same(small_run, translator, texts):
     folder = str(small_run / "run" / "model")
-    with Workers(2, partial(start_worker, [folder], "fp32", "torch")) as workers:
-        shared = replace(translator, batch_size=8, workers=workers)
-        found = shared.translate(texts, Sample(seed=4))
-        assert [one.text for (one,) in found] == [
-            one.text for (one,) in translator.with_limits(8).translate(texts, Sample(seed=4))
-        ]
+    options = {"method": Method(Sample(seed=4))}
+    spec = ComponentSpec((folder,), "translate", options, "cpu", "fp32", "torch", batch_size=8)
+    writer = translator.with_limits(8).writer(**options)
+    with Workers(2, spec.open_run) as workers:
+        shared = replace(writer, workers=workers).predict(map(Request, texts))
+        alone = writer.predict(map(Request, texts))
+        assert [one.texts[0].text for one in shared] == [one.texts[0].text for one in alone]
     with pytest.raises(BadInput, match="at least 1"):
-        Workers(0, partial(start_worker, [folder], "fp32", "torch"))
+        Workers(0, spec.open_run)
 
 
 def test_sampling_follows_generation_settings(translator):

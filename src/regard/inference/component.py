@@ -66,10 +66,14 @@ class Component(ABC, Generic[In, Data, Out]):
     the component truncates, divides or refuses inputs itself; None: it has none.
     """
 
-    name: ClassVar[str]
     reads_empty: ClassVar[bool] = False
     is_numbered: ClassVar[bool] = True
     reports_cuts: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What the component does, in one word."""
 
     @property
     @abstractmethod

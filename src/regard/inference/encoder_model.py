@@ -64,7 +64,9 @@ class EncoderModel(ModelRunner):
     def truncation(self) -> int | None:
         return smallest(self.max_length, self.text.longest, self.position_limit)
 
-    def with_precision(self, kind: str) -> Self:
+    def with_precision(self, kind: str, engine: str = "auto") -> Self:
+        if engine != "auto":
+            raise BadInput(f"engine {engine!r}: {self.name} writes no text")
         return replace(self, model=cast(TrunkWithHeadsModule, in_precision(self.model, kind)))
 
     def filler(self, top: int = 5) -> MaskFiller:

@@ -43,8 +43,11 @@ class ModelRunner(BatchRunner):
         return None
 
     @abstractmethod
-    def with_precision(self, kind: str) -> Self:
-        """The same, for inference only, in "fp32", "bf16", "int8" (on a CPU) or "auto"."""
+    def with_precision(self, kind: str, engine: str = "auto") -> Self:
+        """The same, for inference only, in "fp32", "bf16", "int8" (on a CPU) or "auto".
+
+        ``engine`` steps the decoder of a model that writes.
+        """
 
     def with_limits(self, batch_size: int | None, max_length: int | None = None) -> Self:
         """The same with other limits, where they are given."""

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain
 from math import isnan
 from typing import Any, Self, cast
 
@@ -20,9 +20,18 @@ from regard.decoding import EAGER, Engine
 from regard.ground.batch import Batch, BatchLimits, Ids, SourceTarget, as_row, pack
 from regard.ground.errors import BadInput, shown
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.inference.batch_runner import RECORDED, WINDOW, ModelRow, in_order
-from regard.inference.component import Result, Row, Workers
-from regard.inference.decoder_model import DecoderModel, search_errors_as_bad_input
+from regard.inference.batch_runner import RECORDED, ModelRow, in_order
+from regard.inference.component import Result, Row
+from regard.inference.decoder_model import (
+    EMPTY,
+    DecoderModel,
+    Method,
+    Request,
+    WriterData,
+    WriterRow,
+    WrittenText,
+    search_errors_as_bad_input,
+)
 from regard.inference.embed import Embedder, EncoderInput
 from regard.inference.generation_settings import GenerationSettings, refused
 from regard.inference.inputs import (
@@ -52,18 +61,8 @@ IdsRow = Row[Scored, tuple[list[int], list[int]]]
 GROWTH, MARGIN = 2, 10  # a translation has at most 2n + 10 tokens
 
 
-@dataclass(frozen=True)
-class Translation:
+class Translation(WrittenText):
     """One hypothesis as text."""
-
-    text: str
-    score: float
-    hypothesis: Hypothesis
-
-    @property
-    def remarks(self) -> dict[str, str]:
-        """What else a record says of it: nothing."""
-        return {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +73,7 @@ class Translator(DecoderModel):
     vocabulary, but all write the same one. What else it has, ``DecoderModel`` explains.
     """
 
+    verb = "translate"
     model: Any
     tokenizer: TranslationTokenizer
     batch_size: int = 64
@@ -81,7 +81,6 @@ class Translator(DecoderModel):
     generation_config: Mapping[str, Any] | None = None
     decode_config: Any = None
     engine: Engine = EAGER
-    workers: Workers | None = None
     max_length: int | None = None
     name: str = "this model"
     width: int = 0  # of the states of its encoder, where vectors are asked for
@@ -148,20 +147,9 @@ class Translator(DecoderModel):
         others = tuple(other.with_precision(kind, engine) for other in self.others)
         return replace(super().with_precision(kind, engine), others=others)
 
-    def stream(
-        self,
-        texts: Iterable[str],
-        search: Search | None = None,
-        prefixes: Iterable[str] | None = None,
-    ) -> Iterator[list[Translation]]:
-        """Translations as they come, window by window; an empty line stays an empty line."""
-        lines = iter(texts)
-        starts = None if prefixes is None else iter(prefixes)
-        first = 0
-        while window := list(islice(lines, WINDOW)):
-            begun = None if starts is None else list(islice(starts, len(window)))
-            yield from self.translate(window, search, begun, first=first)
-            first += len(window)
+    @property
+    def limits(self) -> BatchLimits:
+        return BatchLimits(TOKENS, self.batch_size, TOKENS)
 
     def translate(
         self,
@@ -176,38 +164,25 @@ class Translator(DecoderModel):
         Sentences are put together by length; the result does not depend on how. Sampling draws by
         a sentence's number, counted from ``first``. Token ids are read as given.
         """
-        search = self.search if search is None else check_search(search)
-        texts = listed(texts)
-        starts = None if prefixes is None else check_texts(prefixes, first + 1)
-        if starts is not None and len(starts) != len(texts):
+        texts, search = listed(texts), self.search if search is None else check_search(search)
+        starts = [None] * len(texts) if prefixes is None else check_texts(prefixes, first + 1)
+        if len(starts) != len(texts):
             raise BadInput(f"{len(starts)} prefixes for {len(texts)} texts")
-        sources = [member.read(texts, first + 1) for member in (self, *self.others)]
-        begun = None if starts is None else self.tokenizer.target.encode_all(starts)
-        results: list[list[Translation]] = [[Translation("", 0.0, EMPTY)] for _ in texts]
-        lengths = np.array([*map(len, sources[0])], dtype=np.int64)
-        filled = [i for i, text in enumerate(texts) if not isinstance(text, str) or text.strip()]
-        batches = inference_batches(lengths[filled], BatchLimits(TOKENS, self.batch_size, TOKENS))
-        chosen = [[filled[i] for i in batch] for batch in batches]
-        jobs = [
-            (
-                [[ids[i] for i in numbers] for ids in sources],
-                search,
-                None if begun is None else [begun[i] for i in numbers],
-                [first + i for i in numbers],
-            )
-            for numbers in chosen
-        ]
-        for numbers, nbests in zip(chosen, self.search_batches(jobs), strict=True):
-            for i, hypotheses in zip(numbers, nbests, strict=True):
-                results[i] = [self._as_text(hypothesis) for hypothesis in hypotheses]
-        return results
+        requests = map(Request, texts, starts)
+        written = self.writer(Method(search)).predict(requests, first=first)
+        return [cast(list[Translation], one.texts) for one in written]
 
-    def write(
-        self, requests: Sequence[tuple[str, str | None]], search: Search, *, first: int
-    ) -> list[list[Translation]]:
-        texts = [text for text, _ in requests]
-        prefixes = [prefix for _, prefix in requests if prefix is not None]
-        return self.translate(texts, search, prefixes or None, first=first)
+    def rows(self, requests: Sequence[Request], keys: Sequence[int]) -> list[WriterRow]:
+        texts = [request.text for request in requests]
+        sources = zip(*(member.read(texts) for member in (self, *self.others)), strict=True)
+        starts = [one.prefix for one in requests if one.prefix is not None]
+        prefixes = iter(self.tokenizer.target.encode_all(starts) if starts else [])
+        rows = []
+        for key, request, ids in zip(keys, requests, sources, strict=True):
+            data = WriterData([*ids], None if request.prefix is None else next(prefixes))
+            group = "empty" if _is_empty(request.text) else data.prefix is None
+            rows.append(Row(key, request, data, len(ids[0]), group=group))
+        return rows
 
     def default_target(self, text: str) -> str:
         return self.translate([text])[0][0].text
@@ -244,24 +219,22 @@ class Translator(DecoderModel):
                 limit.check(ids, number, marks=1)
 
     @torch.inference_mode()
-    def search_batch(
-        self,
-        sources: list[list[list[int]]],  # the same sentences in the ids of each model
-        search: Search,
-        prefixes: list[list[int]] | None,
-        numbers: list[int],
-    ) -> list[list[Hypothesis]]:
-        """The hypotheses for each sentence of one batch, in ids."""
+    def write(self, rows: Sequence[WriterRow], search: Search) -> list[list[Translation]]:
+        if rows[0].group == "empty":
+            return [[Translation("", 0.0, EMPTY)] for _ in rows]
+        sources = [*map(list, zip(*(row.data.ids for row in rows), strict=True))]
+        prefixes = [row.data.prefix for row in rows if row.data.prefix is not None] or None
         limits = self._limits(sources[0], prefixes)
-        capacity = int(limits.longest_of(len(sources[0])).max()) + 1
+        capacity = int(limits.longest_of(len(rows)).max()) + 1
         with search_errors_as_bad_input(search, sources[0]):
             states = [
                 member._open(ids, capacity, search.needs_attention)
                 for member, ids in zip((self, *self.others), sources, strict=True)
             ]
             state = Ensemble(states) if self.others else states[0]
-            search = search.with_decode(self.vocabulary.decode)
-            return search(state, limits, prefixes, numbers)
+            search, keys = search.with_decode(self.vocabulary.decode), [row.key for row in rows]
+            nbests = search(state, limits, prefixes, keys)
+        return [[self._as_text(hypothesis) for hypothesis in nbest] for nbest in nbests]
 
     def _limits(self, ids: list[list[int]], prefixes: list[list[int]] | None) -> Constraints:
         """What may be written; where positions are learned, no more tokens than there are."""
@@ -327,7 +300,8 @@ class Translator(DecoderModel):
             yield chosen, replace(batch, inputs=inputs).to(self.device)
 
 
-EMPTY = Hypothesis(tokens=(), logprob=0.0, score=0.0, logprobs=(), finished=True)
+def _is_empty(text: str | Ids) -> bool:
+    return isinstance(text, str) and not text.strip()
 
 
 @dataclass(frozen=True, eq=False)

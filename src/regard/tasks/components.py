@@ -1,8 +1,10 @@
 """The components of a model by name, and the runner that has them on its device."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Self, cast
 
 import numpy as np
@@ -12,10 +14,11 @@ from torch import Tensor, nn
 from regard.ground.batch import Ids
 from regard.ground.checks import check_whole, listed
 from regard.ground.device import device_named
-from regard.ground.errors import BadInput, shown
+from regard.ground.errors import BadInput, did_you_mean, shown
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import Predictor
 from regard.inference.classifier import SentencePairClassifier
+from regard.inference.component import Component
 from regard.inference.encoder_model import EncoderInput, EncoderModel
 from regard.inference.fill_mask import FilledText
 from regard.inference.generator import Ending, Generation, Generator
@@ -23,8 +26,10 @@ from regard.inference.image_model import ImageModel
 from regard.inference.model_runner import ModelRunner
 from regard.inference.translator import Translation, Translator
 from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
+from regard.models.formats.folder import read as read_folder
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.heads import SentencePairHead
+from regard.models.hub import local_folder
 from regard.models.paper import Paper
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.linear.convert import chosen_precision
@@ -38,6 +43,7 @@ from regard.text.labels import LabelSet, SingleLabelSet
 from regard.text.tokenizers.list import Tokenizer
 
 Texts = Iterable[EncoderInput]
+AnyComponent = Component[Any, Any, Any]
 TASKS_OF_HEADS: dict[str, type[EncoderTask]] = {
     task.head.name: task for task in (Classify, Tag, QuestionAnswering, Choose)
 }
@@ -120,9 +126,12 @@ class Runner:
 
     def _limited(self, batch_size: int | None = None, max_length: int | None = None) -> Self:
         """The same model with other limits, where they are given."""
-        limited = copy(self)
-        limited.__dict__["runner"] = self.runner.with_limits(batch_size, max_length)
-        return limited
+        return self._with(self.runner.with_limits(batch_size, max_length))
+
+    def _with(self, runner: ModelRunner) -> Self:
+        model = copy(self)
+        model.__dict__["runner"] = runner
+        return model
 
     @property
     def encoder(self) -> EncoderModel:
@@ -145,6 +154,23 @@ class Runner:
             fault = "is no causal model with a next-token head: it cannot generate"
             raise BadInput(f"{self.paper.name} {fault}")
         return cast(Generator, self.runner)
+
+    def component(self, name: str, **options: Any) -> AnyComponent:
+        """The component of that name: one thing that the model can do, with options."""
+        if name not in COMPONENTS:
+            raise BadInput(f"{shown(name)} is no component{did_you_mean(name, COMPONENTS)}")
+        return COMPONENTS[name](self)(**options)
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """The names of the components that the model has."""
+        return tuple(name for name in COMPONENTS if self._has(name))
+
+    def _has(self, name: str) -> bool:
+        try:
+            return bool(self.component(name))
+        except BadInput:
+            return False
 
     @property
     def predictor(self) -> Predictor:
@@ -324,6 +350,52 @@ class Runner:
         """
         given, runner = listed(inputs, "inputs"), self._limited(batch_size).runner
         return [list(one.logprobs) for one in runner.scorer(window, stride).predict(given)]
+
+
+COMPONENTS: dict[str, Callable[[Runner], Callable[..., AnyComponent]]] = {
+    "embed": lambda model: model.runner.embedder,
+    "fill": lambda model: model.encoder.filler,
+    "score": lambda model: model.runner.scorer,
+    "predict": lambda model: model.predictor.with_options,
+    "translate": lambda model: model.translator.writer,
+    "generate": lambda model: model.generator.writer,
+}
+
+
+@dataclass(frozen=True)
+class ComponentSpec:
+    """A component of the model in a folder, to be opened in any process.
+
+    Several ``folders`` are an ensemble of translators.
+    """
+
+    folders: tuple[str | Path, ...]
+    name: str
+    options: Mapping[str, object] = field(default_factory=dict)
+    device: str | None = None
+    precision: str | None = None
+    engine: str = "auto"
+    batch_size: int | None = None
+    max_length: int | None = None
+
+    def open(self) -> AnyComponent:
+        """Read the model; the component runs on its device."""
+        device = device_named(self.device)
+        first, *others = (Runner(read_folder(local_folder(one), device)) for one in self.folders)
+        runner = first.runner.with_limits(self.batch_size, self.max_length)
+        if others:
+            members = tuple(other.translator for other in others)
+            runner = replace(
+                first._limited(self.batch_size, self.max_length).translator, others=members
+            )
+        if self.precision is not None:
+            runner = runner.with_precision(self.precision, self.engine)
+        first.__dict__["runner"] = runner
+        return first.component(self.name, **self.options)
+
+    def open_run(self) -> Callable[[Sequence[Any]], list[Any]]:
+        """The ``run`` of the component, for a worker process."""
+        return self.open().run
 
 
 def _array(tensor: Tensor) -> np.ndarray:

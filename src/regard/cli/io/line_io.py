@@ -193,33 +193,6 @@ def parser_of(component: "AnyComponent", max_length: int | None) -> Parse:
     return parse if component.reads_empty else unless_empty(parse)
 
 
-def predict_window(
-    source: LineSource,
-    window: list[Line],
-    predict: Callable[[list[Any]], list[Any]],
-    first: int = 1,
-) -> Iterator[Line]:
-    """The result of every line of a window, whose lines ``predict`` counts from ``first``.
-
-    For an invalid line the error names the line, after the results of all lines before it.
-    """
-    if not window:
-        return
-    try:
-        results = predict([line.value for line in window])
-    except BadItem as bad:
-        index = bad.number - first
-        yield from predict_window(source, window[:index], predict, first)
-        error = f"{source.name}:{window[index].number}: {bad.reason}"
-        if not source.skip_bad:
-            raise BadInput(error) from None
-        yield window[index]._replace(value=None, error=error)
-        yield from predict_window(source, window[index + 1 :], predict, first)
-        return
-    for line, result in zip(window, results, strict=True):
-        yield line._replace(value=result)
-
-
 def read_windows(
     source: LineSource, progress: OutputProgress | None = None
 ) -> Iterator[list[Line]]:

@@ -27,8 +27,7 @@ def record_tree(translator: Translator, text: str, beam: Beam | None = None) -> 
     """The beam search for the translation of ``text``."""
     target = translator.tokenizer.target
     recording = RecordingBeam(Beam() if beam is None else beam)
-    # Another process would record in its own memory.
-    replace(translator, workers=None).translate([text], recording)
+    translator.translate([text], recording)
     return recording.tree(text, lambda token: target.pieces([token])[0], target.decode)
 
 
