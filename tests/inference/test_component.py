@@ -16,7 +16,7 @@ from regard.cli.io.line_io import LineSource, parser_of, print_results
 from regard.cli.io.output import OutputProgress
 from regard.ground.errors import BadInput, BadItem
 from regard.inference.component import Result
-from regard.inference.decoder_model import Method
+from regard.inference.decoder_model import Method, Request
 from regard.inference.generator import Ending
 from regard.search.beam import Beam
 from regard.search.sample import Sample
@@ -155,6 +155,34 @@ def test_a_row_that_is_cancelled_does_not_run(cases):
         session.add(row)
     session.cancel(7)
     assert [one.key for one in session.step()] == [8]
+
+
+RECORDS = {
+    "one": {"first": "The storm", "second": "came in."},
+    "tags": {"text": "The storm"},
+    "fill": {"text": "The [MASK] came"},
+    "answer": {"question": "Who came?", "context": SENTENCES[0]},
+    "choose": {"first": "The storm", "choices": ["came in", "sang"]},
+    "image": {"image": "a.jpeg"},
+    "generate": {"text": "The storm"},
+    "translate": {"text": "dog cow", "prefix": "owl"},
+    "pairs": {"source": "dog cow", "target": "cow dog"},
+    "score": {"text": "The storm"},
+    "embed": {"first": "The storm", "second": "came in."},
+    "vectors": {"text": "dog cow"},
+}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_is_an_input(cases, name):
+    """What a server or a table gives is the input that a line with the same texts gives."""
+    component, record = cases[name].component, RECORDS[name]
+    texts = [text if isinstance(text, str) else json.dumps(text) for text in record.values()]
+    line = json.dumps(record) if name == "choose" else "\t".join(texts)
+    parsed = component.parse(line, "here") if name != "translate" else Request(*texts)
+    assert component.parse_record(record, "here") == parsed
+    with pytest.raises(BadInput, match="here: "):
+        component.parse_record({"nothing": ""}, "here")
 
 
 @pytest.mark.parametrize("name", SPECS)

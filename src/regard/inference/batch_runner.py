@@ -1,7 +1,7 @@
 """Rows through a model in batches: rows of similar length together, outputs in the order given."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.data.files.fields import field_of
 from regard.data.packing import inference_batches
 from regard.ground.batch import (
     BatchLimits,
@@ -139,9 +140,25 @@ class BatchRunner(ABC):
             return in_order((numbers, split(batch, next_tape())) for numbers, batch in batches)
 
 
+class RowComponent(BatchRunner, Component[In, Data, Out]):
+    """A component that reads texts or images in rows."""
+
+    @property
+    def window(self) -> int:
+        return self.batch_size if self.reads_images else WINDOW
+
+    def parse_record(self, record: Mapping[str, object], where: str) -> In:
+        """The input under "text" or "image", or a pair of texts under "first" and "second"."""
+        if "second" in record:
+            pair = tuple(field_of({**record}, key, str, where) for key in ("first", "second"))
+            return cast(In, pair)
+        key = "image" if self.reads_images else "text"
+        return self.parse(field_of({**record}, key, str, where), where)
+
+
 @dataclass(frozen=True, eq=False)
-class Predictor(BatchRunner, Component[In, Data, Out]):
-    """A component that reads texts or images in rows: from inputs to typed results.
+class Predictor(RowComponent[In, Data, Out]):
+    """A component with typed results, each of which has a line and a record.
 
     Texts of more than ``max_length`` tokens are truncated, or read in several rows.
     """
@@ -156,10 +173,6 @@ class Predictor(BatchRunner, Component[In, Data, Out]):
     @property
     def own_limit(self) -> int | None:
         return self.max_length
-
-    @property
-    def window(self) -> int:
-        return self.batch_size if self.reads_images else WINDOW
 
     def prepared(self, key: int, given: In, data: Data, cost: int) -> Row[In, Data]:
         """A row of an input whose rows have ``cost`` tokens together."""

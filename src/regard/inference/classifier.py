@@ -7,7 +7,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from regard.data.files.fields import field_of
 from regard.ground.errors import BadItem
 from regard.inference.batch_runner import ModelRow, Predictor, TextOrPair, finite, rows_of
 from regard.inference.component import Row
@@ -183,12 +182,6 @@ class Classifier(Predictor[TextOrPair, ModelRow, TextPrediction]):
         """(labels,) for each text or pair."""
         rows = rows_of(self.tokenizer, inputs, self.max_length)
         return self.logits_of(self.head, rows, convert=finite)
-
-    def parse_record(self, record: Mapping[str, object], where: str) -> TextOrPair:
-        if "second" not in record:
-            return super().parse_record(record, where)
-        first, second = (field_of({**record}, key, str, where) for key in ("first", "second"))
-        return first, second
 
     def parse(self, line: str, where: str) -> TextOrPair:
         return self.tokenizer.parse(line, where)

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from regard.ground.batch import Ids, TokenRow
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
-from regard.inference.batch_runner import BatchRunner, ModelRow, TextOrPair, row_length
-from regard.inference.component import WINDOW, Component, Result, Row
+from regard.inference.batch_runner import ModelRow, RowComponent, TextOrPair, row_length
+from regard.inference.component import Result, Row
 from regard.parts.attention import EncoderOutput
 
 POOLS = ("mean", "max", "first", "pooled")
@@ -37,7 +37,7 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Embedder(BatchRunner, Component[EncoderInput, ModelRow, np.ndarray]):
+class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
     """An encoder, and how its states become one: their mean or maximum, or the "first" of them.
 
     That is the state of the summary token, wherever it stands. "pooled" is the output of the pool
@@ -67,10 +67,6 @@ class Embedder(BatchRunner, Component[EncoderInput, ModelRow, np.ndarray]):
     @property
     def batch_size(self) -> int:
         return self.runner.batch_size
-
-    @property
-    def window(self) -> int:
-        return self.batch_size if self.reads_images else WINDOW
 
     @property
     def own_limit(self) -> int | None:
