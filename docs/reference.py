@@ -25,7 +25,7 @@ from regard.models.facts import paths
 from regard.models.paper import Paper
 from regard.models.papers import LINEAGE
 from regard.models.papers import paper as find_paper
-from regard.tasks.list import TASKS
+from regard.tasks.components import TASKS
 from regard.training.recipe import Recipe, read, recipe_class
 from regard.training.recipe_files import built_in_recipes
 

@@ -17,12 +17,12 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 408,
-    "lines": 57_171,
-    "lines of code": 35_960,
-    "files under 40 lines": 13,
+    "files": 407,
+    "lines": 57_166,
+    "lines of code": 35_959,
+    "files under 40 lines": 12,
     "basenames used twice": 33,
-    "Any": 1_110,
+    "Any": 1_065,
     "cast(Any": 15,
     "aliases of Any": 0,
     "type: ignore": 40,

@@ -82,12 +82,12 @@ class DecoderModel(ModelRunner):
 
     @property
     @abstractmethod
-    def generation_config(self) -> Mapping[str, Any] | None:
+    def generation_config(self) -> Mapping[str, object] | None:
         """Its generation_config.json."""
 
     @property
     @abstractmethod
-    def decode_config(self) -> Any:
+    def decode_config(self) -> object:
         """The table ``[decode]`` of the recipe it was trained by."""
 
     @property

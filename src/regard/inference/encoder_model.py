@@ -12,7 +12,7 @@ from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, shown
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.inference.batch_runner import TextOrPair, rows_of
+from regard.inference.batch_runner import ModelRow, TextOrPair, rows_of
 from regard.inference.embed import Embedder, EncoderInput
 from regard.inference.fill_mask import MaskFiller, mask_filler
 from regard.inference.inputs import InputLimits, token_ids
@@ -71,8 +71,8 @@ class EncoderModel(ModelRunner):
 
     def filler(self, top: int = 5) -> MaskFiller:
         """Fills masks."""
-        limits: dict[str, Any] = {"batch_size": self.batch_size, "max_length": self.truncation}
-        return mask_filler(self.model)(self.model, self.text, top=top, **limits)
+        limits = self.batch_size, self.truncation
+        return mask_filler(self.model)(self.model, self.text, None, *limits, top)
 
     def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
         """Gives vectors: as its folder says, else the mean of its states."""
@@ -96,7 +96,7 @@ class EncoderModel(ModelRunner):
 
     def embedded_rows(
         self, inputs: Sequence[EncoderInput], longest: int | None, lower: bool
-    ) -> list[TokenRow]:
+    ) -> Sequence[ModelRow]:
         """The rows of inputs that are embedded; texts may be read in lower case."""
         for number, one in enumerate(inputs, start=1):
             _check_unicode(one, number)
@@ -137,13 +137,13 @@ class EncoderModel(ModelRunner):
         kind = StreamScorer if self.facts.trunk.stack.carries_state else TextScorer
         return kind(self.model, self.facts, self.tokenizer, self.batch_size, most, stride)
 
-    def parse(self, line: str, where: str) -> TextOrPair:
+    def parse(self, line: str, where: str) -> object:
         return text_or_pair(line, where)
 
     def token_count(self, given: TextOrPair, most: int) -> int:
         return self.text.count(one_or_two_texts(given, 1), most)
 
-    def read(self, inputs: Iterable[EncoderInput], *, masks: bool = False) -> list[TokenRow]:
+    def read(self, inputs: Iterable[EncoderInput], *, masks: bool = False) -> Sequence[ModelRow]:
         """Texts as rows, truncated to what it can read; ids as they are.
 
         With ``masks``, texts may contain the mask token. Rows that it cannot read are an error.

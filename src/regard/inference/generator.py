@@ -124,11 +124,11 @@ class Generator(DecoderModel, EncoderModel):
         return self.text.words if self.id_vocabulary is None else self.id_vocabulary
 
     @property
-    def generation_config(self) -> Mapping[str, Any] | None:
+    def generation_config(self) -> Mapping[str, object] | None:
         return self.notes.get("generation")
 
     @property
-    def decode_config(self) -> Any:
+    def decode_config(self) -> object:
         return self.notes.get("decode")
 
     @cached_property

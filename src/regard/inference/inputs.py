@@ -71,12 +71,12 @@ class InputLimits:
             raise BadItem(number, reason)
 
 
-def check_texts(inputs: Any, first: int = 1) -> list[str]:
+def check_texts(inputs: object, first: int = 1) -> list[str]:
     """A list of texts; inputs are counted from ``first``."""
     return [check_text(one, number) for number, one in enumerate(listed(inputs), first)]
 
 
-def check_pairs(inputs: Any, of: str, *, texts: bool = False) -> list[tuple[Any, Any]]:
+def check_pairs(inputs: object, of: str, *, texts: bool = False) -> list[tuple[Any, Any]]:
     """A list of pairs; ``of`` names their halves, which are ``texts`` or left to the caller."""
     pairs = listed(inputs, "pairs")
     for number, one in enumerate(pairs, 1):
@@ -88,7 +88,7 @@ def check_pairs(inputs: Any, of: str, *, texts: bool = False) -> list[tuple[Any,
     return [tuple(one) for one in pairs]
 
 
-def token_ids(one: Any, number: int, fault: str = TEXT_OR_IDS) -> list[int]:
+def token_ids(one: object, number: int, fault: str = TEXT_OR_IDS) -> list[int]:
     """Ids from a list, an array or a tensor of whole numbers; there is at least one."""
     values = one
     if isinstance(one, Tensor):
@@ -105,7 +105,7 @@ def token_ids(one: Any, number: int, fault: str = TEXT_OR_IDS) -> list[int]:
 
 
 def read_ids(
-    inputs: Sequence[Any],
+    inputs: Sequence[object],
     encode_all: Callable[[list[str]], list[list[int]]],
     limits: InputLimits,
     *,
@@ -129,7 +129,7 @@ def read_ids(
     return rows
 
 
-def check_search(search: Any) -> Any:
+def check_search(search: object) -> Search:
     """A search is a value; its name or its class is not."""
     if not isinstance(search, Search):
         raise BadInput(f"search is a value such as Beam(5) or Greedy(), not {shown(search)}")

@@ -10,7 +10,7 @@ from torch import Tensor
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.inference.batch_runner import BatchRunner
+from regard.inference.batch_runner import BatchRunner, Rows
 from regard.inference.embed import Embedder
 from regard.inference.score_text import Scorer
 from regard.models.formats.loaded_model import LoadedModel
@@ -55,7 +55,7 @@ class ModelRunner(BatchRunner):
         limits = {name: check_whole(name, n, 1) for name, n in given.items() if n is not None}
         return replace(cast(Any, self), **limits) if limits else self
 
-    def parse(self, line: str, where: str) -> Any:
+    def parse(self, line: str, where: str) -> object:
         """The text, or the texts, in a line of a file."""
         return line
 
@@ -64,7 +64,7 @@ class ModelRunner(BatchRunner):
         """The tokens that it reads of a line, special ones counted; exact beyond ``most``."""
 
     @abstractmethod
-    def read(self, inputs: Iterable[Any]) -> list[Any]:
+    def read(self, inputs: Iterable[Any]) -> Rows:
         """What its encoder reads: texts as ids with their special tokens, ids as they are."""
 
     @abstractmethod
@@ -84,11 +84,11 @@ class ModelRunner(BatchRunner):
         ``window`` and ``stride`` are for texts that are read in several windows.
         """
 
-    def listed(self, inputs: Iterable[Any], of: str = "texts") -> list[Any]:
+    def listed(self, inputs: Iterable[object], of: str = "texts") -> list[Any]:
         """Inputs as a list, read once; a single one is refused."""
         return listed(inputs, of)
 
-    def label(self, image: Any) -> LabelledImage:
+    def label(self, image: object) -> LabelledImage:
         """An image with the names of its tokens, if it reads images."""
         raise BadInput(f"{self.name} reads texts, no images")
 

@@ -78,8 +78,8 @@ class Translator(DecoderModel):
     tokenizer: TranslationTokenizer
     batch_size: int = 64
     others: tuple["Translator", ...] = ()
-    generation_config: Mapping[str, Any] | None = None
-    decode_config: Any = None
+    generation_config: Mapping[str, object] | None = None
+    decode_config: object = None
     engine: Engine = EAGER
     max_length: int | None = None
     name: str = "this model"
@@ -203,7 +203,7 @@ class Translator(DecoderModel):
         limits, end = InputLimits.of(self.model.source, self.max_length), self.tokenizer.target.eos
         return read_ids(inputs, self.tokenizer.source.encode_all, limits, end=end, first=first)
 
-    def read_pairs(self, pairs: Iterable[Any]) -> list[tuple[list[int], list[int]]]:
+    def read_pairs(self, pairs: Iterable[object]) -> list[tuple[list[int], list[int]]]:
         """Pairs (source, target) of texts or ids; a target has no marks."""
         given = check_pairs(pairs, "(source, target)")
         limits = InputLimits.of(self.model.target, self.max_length)

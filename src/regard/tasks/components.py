@@ -1,4 +1,4 @@
-"""The components of a model by name, and the runner that has them on its device."""
+"""All tasks by name, the components of a model by name, and the runner that has them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -37,13 +37,21 @@ from regard.search.step import Search
 from regard.tasks.classify import Classify
 from regard.tasks.encoder_task import EncoderTask
 from regard.tasks.multiple_choice import Choose
+from regard.tasks.pretrain import Pretrain
 from regard.tasks.question_answering import QuestionAnswering
 from regard.tasks.tag import Tag
+from regard.tasks.task import Task
+from regard.tasks.text_to_text import TextToText
+from regard.tasks.translate import Translate
 from regard.text.labels import LabelSet, SingleLabelSet
 from regard.text.tokenizers.list import Tokenizer
 
 Texts = Iterable[EncoderInput]
 AnyComponent = Component[Any, Any, Any]
+TASKS: dict[str, type[Task]] = {
+    task.name: task
+    for task in (Translate, TextToText, Classify, Tag, QuestionAnswering, Choose, Pretrain)
+}
 TASKS_OF_HEADS: dict[str, type[EncoderTask]] = {
     task.head.name: task for task in (Classify, Tag, QuestionAnswering, Choose)
 }

@@ -87,7 +87,7 @@ class LineSource:
         """What stands before the result of a line."""
         return ""
 
-    def record(self, line: Line) -> dict[str, Any]:
+    def record(self, line: Line) -> dict[str, object]:
         """What the JSON record of a line begins with."""
         return {"line": line.number}
 
