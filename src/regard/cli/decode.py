@@ -44,7 +44,7 @@ def continuation_method(given: Collection[str]) -> str | None:
 def choose_continuation(
     generator: Generator, name: str | None, options: Mapping[str, Any], given: Collection[str]
 ) -> Method:
-    """The same for a generator, whose own search, taken without a name, may be any."""
+    """The decoding method of a generator, whose default search may be any."""
     if name is None:
         return Method(generator.search)
     return choose_method(generator, name, options, given)

@@ -1,1 +1,1 @@
-"""What a model does with texts, without a recipe: labels, tags, embeds, fills and scores them."""
+"""Inference: components that label, tag, embed, fill, score and write texts, and their runners."""

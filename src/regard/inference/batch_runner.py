@@ -106,7 +106,7 @@ class BatchRunner(ABC):
 
     @torch.no_grad()
     def carried_states(self, rows: Rows, name: str) -> list[Tensor]:
-        """The same, where each row begins with the state in which the row before it ended."""
+        """(tokens, width) for each row, which begins with the state that the row before it left."""
         states, state = list[Tensor](), self.model.encoder.new_state(1)
         for row in rows:
             tape, batch = Tape(name), pack_texts([row]).to(self.device)
@@ -205,7 +205,7 @@ class Predictor(RowComponent[In, Data, Out]):
         return [self.record(result.value)]
 
     def with_options(self, *, pretokenised: bool = False, entities: bool = False) -> Self:
-        """The same, reading words at white space, or printing entities: taggers can."""
+        """A copy that reads words at white space, or prints entities; only taggers have these."""
         for name, given in {"pretokenised": pretokenised, "entities": entities}.items():
             if given:
                 raise BadInput(f"{name} cannot be used with this model: it does not tag words")
@@ -236,5 +236,5 @@ def rows_of(tokenizer: Any, inputs: Sequence[Any], max_length: int | None) -> li
 
 
 def row_length(row: ModelRow | Ids) -> int:
-    """How many tokens it has."""
+    """Number of tokens of a row."""
     return len(as_row(row).tokens)

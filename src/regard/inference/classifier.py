@@ -34,7 +34,7 @@ class LabelPrediction:
 
     @property
     def probability(self) -> float:
-        """That of the label."""
+        """The probability of the label."""
         return self.probabilities[self.label]
 
     @property
@@ -44,7 +44,7 @@ class LabelPrediction:
 
     @property
     def value(self) -> str:
-        """What is compared with the gold label."""
+        """The label, to be compared with the gold label."""
         return self.label
 
     @property
@@ -54,12 +54,12 @@ class LabelPrediction:
 
     @property
     def summary(self) -> str:
-        """The same for people."""
+        """Label and probability, for a title."""
         return f"{self.label}  {self.probability:.3f}"
 
     @property
     def record(self) -> dict[str, object]:
-        """The same for JSON, with all probabilities."""
+        """Label and all probabilities, for JSON."""
         return {"label": self.label, "probability": self.probability, **asdict(self)}
 
 
@@ -85,7 +85,7 @@ class MultiLabelPrediction:
 
     @property
     def value(self) -> tuple[str, ...]:
-        """What is compared with the gold labels."""
+        """The labels, to be compared with the gold labels."""
         return self.labels
 
     @property

@@ -73,7 +73,7 @@ class Component(ABC, Generic[In, Data, Out]):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What the component does, in one word."""
+        """Name of the component: a verb."""
 
     @property
     @abstractmethod
@@ -198,7 +198,7 @@ class Component(ABC, Generic[In, Data, Out]):
         return {}
 
     def remark(self, result: Result[Out]) -> str:
-        """What people are told about a result, beside it; mostly nothing."""
+        """Remark about a result, for standard error; empty if there is none."""
         return ""
 
     def figures(self, result: Result[Out]) -> dict[str, float]:
@@ -213,7 +213,7 @@ class Component(ABC, Generic[In, Data, Out]):
 
     @property
     def cut_reason(self) -> str:
-        """What is wrong with an input that is cut."""
+        """Reason why an input is cut."""
         return f"more than {self.own_limit} tokens, special ones counted"
 
 
@@ -275,7 +275,7 @@ class Workers:
         self.pool.shutdown(cancel_futures=True)
 
     def map(self, jobs: Iterable[Job]) -> Iterator[Any]:
-        """What comes of each job, in order."""
+        """The result of each job, in order."""
         try:
             yield from self.pool.map(_do, jobs)
         except BrokenProcessPool:

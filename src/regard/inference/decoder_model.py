@@ -58,7 +58,7 @@ class WrittenText:
 
     @property
     def remarks(self) -> dict[str, str]:
-        """What else a record says of it."""
+        """Keys that a record has beside those of the hypothesis."""
         return {}
 
 
@@ -70,7 +70,7 @@ class Written(NamedTuple):
 
 
 class DecoderModel(ModelRunner):
-    """What a translator and a generator share.
+    """Base class of translators and generators.
 
     ``generation_config`` is the file it was published with: how it searches unless told otherwise,
     and what it may write by transformers' rules; ``decode_config`` is the table of the recipe it
@@ -83,7 +83,7 @@ class DecoderModel(ModelRunner):
     @property
     @abstractmethod
     def generation_config(self) -> Mapping[str, object] | None:
-        """Its generation_config.json."""
+        """The generation_config.json of the folder."""
 
     @property
     @abstractmethod
@@ -93,16 +93,16 @@ class DecoderModel(ModelRunner):
     @property
     @abstractmethod
     def vocabulary(self) -> Vocabulary:
-        """What it writes."""
+        """The vocabulary of the texts that are written."""
 
     @cached_property
     @abstractmethod
     def generation_settings(self) -> GenerationSettings | None:
-        """The same as rules of this library; BadInput where these cannot be."""
+        """Generation settings as rules of this library; unsupported ones are ``BadInput``."""
 
     @cached_property
     def supported_settings(self) -> GenerationSettings | None:
-        """The same, None where they cannot be: what they allow holds for any search."""
+        """Generation settings, which hold for any search; None if they are not supported."""
         try:
             return self.generation_settings
         except BadInput:
@@ -111,7 +111,7 @@ class DecoderModel(ModelRunner):
     @property
     @abstractmethod
     def search(self) -> Search:
-        """How it searches unless told otherwise."""
+        """The default search."""
 
     @property
     @abstractmethod
@@ -137,12 +137,12 @@ class DecoderModel(ModelRunner):
 
     @property
     def sampling(self) -> Sample:
-        """How it samples unless told otherwise."""
+        """The default settings of sampling."""
         return sampling_of(self.generation_config or {})
 
     @cached_property
     def beam(self) -> Beam:
-        """Its beam search, by the rules of this library."""
+        """Beam search by the recipe's table ``decode``, else the default one."""
         return Beam() if self.decode_config is None else as_trained(self.decode_config)
 
     @property
@@ -155,7 +155,7 @@ class DecoderModel(ModelRunner):
         return decoding.choose_engine(self.models, precision, engine, self.batch_size)
 
     def with_precision(self, kind: str, engine: str = "auto") -> Self:
-        """The same, for inference only, in "fp32", "bf16" or (on a CPU) "int8"; or "auto".
+        """A copy for inference in "fp32", "bf16", "int8" (on a CPU) or "auto".
 
         What "auto" means, and which ``engine`` steps the decoder, ``choice`` says.
         """
@@ -170,7 +170,7 @@ class DecoderModel(ModelRunner):
 
     @property
     def description(self) -> str:
-        """What does the work, in words."""
+        """Engine and precision, in words."""
         dtype = str(next(self.model.parameters()).dtype).removeprefix("torch.")
         return (
             self.engine.description
@@ -188,15 +188,15 @@ class Method:
 
     @property
     def streams(self) -> bool:
-        """Whether its tokens are known as they come."""
+        """Whether the search gives tokens as they are chosen."""
         return self.search.streams
 
     def decode(self, model: DecoderModel, rows: Sequence[WriterRow]) -> list[Written]:
-        """What is written for the rows of a batch."""
+        """The texts for each row of a batch."""
         return [Written(texts) for texts in model.write(rows, self.search)]
 
     def remark(self, written: Written) -> str:
-        """What people are told about the texts for a request; mostly nothing."""
+        """Remark about the texts for a request; empty if there is none."""
         ended = any(text.remarks.get("ended") == "positions" for text in written.texts)
         return "ended at the last position of the model" if ended else ""
 

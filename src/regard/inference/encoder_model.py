@@ -53,7 +53,7 @@ class EncoderModel(ModelRunner):
 
     @property
     def text(self) -> RowTokenizer:
-        """Its tokenizer; a model without one cannot read texts."""
+        """The tokenizer; a model without one cannot read texts."""
         return require_tokenizer(self.tokenizer)
 
     @property
@@ -114,7 +114,7 @@ class EncoderModel(ModelRunner):
 
     @property
     def default_pool(self) -> str:
-        """How states become one vector unless told otherwise."""
+        """The default pool of ``embed``."""
         return "mean"
 
     @property
@@ -205,12 +205,12 @@ def _check_unicode(given: EncoderInput, number: int) -> None:
 
 
 def _is_words(given: EncoderInput) -> TypeGuard[Sequence[str]]:
-    """Whether it is a list of words."""
+    """Whether an input is a list of words."""
     return isinstance(given, list) and bool(given) and isinstance(given[0], str)
 
 
 def _is_text(given: EncoderInput) -> TypeGuard[TextOrPair]:
-    """Whether it is a text or a pair of texts."""
+    """Whether an input is a text or a pair of texts."""
     return isinstance(given, str) or (
         isinstance(given, tuple) and len(given) == 2 and all(isinstance(t, str) for t in given)
     )

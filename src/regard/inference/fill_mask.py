@@ -53,11 +53,11 @@ class MaskFiller(Predictor[str, TokenRow, FilledText]):
 
     @property
     def mask(self) -> str:
-        """How a blank is written."""
+        """The mask token."""
         return self.tokenizer.names["mask_token"]
 
     def row(self, text: str, number: int) -> TokenRow:
-        """How a text is read, all its masks included; its number is for the message."""
+        """The row of a text with all its masks; ``number`` is for the error."""
         if self.mask not in text:
             raise BadItem(number, f"there is no {self.mask} in it")
         row = self.tokenizer.row(self.tokenizer.masked(text), longest=self.max_length)
@@ -118,7 +118,7 @@ class MaskFiller(Predictor[str, TokenRow, FilledText]):
         return [tuple(islice(named, len(at))) for at in masks]
 
     def read_at(self, at_N: Tensor) -> Tensor:
-        """What the head reads of these positions in a batch."""
+        """The positions in a batch that the head reads, for masks at ``at_N``."""
         return at_N
 
     def allowed(self, logits_NV: Tensor) -> Tensor:
@@ -136,7 +136,7 @@ class MaskFiller(Predictor[str, TokenRow, FilledText]):
 
 
 class ContextFiller(MaskFiller):
-    """The same by the vectors of gaps: the softmax is over their products with all words."""
+    """A mask filler by context vectors, whose products with all words are the logits."""
 
     head: ClassVar[str] = "context"
     tokenizer: WordTokenizer
@@ -169,7 +169,7 @@ FILLERS: dict[str, type[MaskFiller]] = {one.head: one for one in (MaskFiller, Co
 
 
 def mask_filler(model: TrunkWithHeadsModule) -> type[MaskFiller]:
-    """What fills the masks of texts with that model."""
+    """The filler for the heads of a model."""
     fillers = [FILLERS[name] for name in model.heads if name in FILLERS]
     if not fillers:
         raise BadInput("this encoder cannot fill masks: it has no masked-LM head")

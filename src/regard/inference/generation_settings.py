@@ -68,7 +68,7 @@ class DecodeConfig(Config):
 
     @property
     def search(self) -> Beam:
-        """The same as a search."""
+        """The table as a search."""
         return self._as_search()
 
     def _as_search(self) -> Beam:
@@ -153,7 +153,7 @@ class GenerationSettings:
         return max(self.shortest, self.min_length - prompt + 1, 0)
 
     def limits(self, bos: int, eos: int, most: int) -> Constraints:
-        """What may be written after BOS, at most so many tokens."""
+        """Constraints on the tokens after BOS, at most ``most`` of them."""
         return Constraints(
             bos,
             eos,

@@ -85,7 +85,7 @@ class Ending:
     def of(
         cls, max_new_tokens: int | None, min_new_tokens: int, stop_strings: Iterable[str]
     ) -> "Ending":
-        """The same; stop strings are any iterable of texts."""
+        """An ending whose stop strings are any iterable of texts."""
         return cls(max_new_tokens, min_new_tokens, tuple(listed(stop_strings, "stop strings")))
 
 
@@ -285,7 +285,7 @@ class Generator(DecoderModel, EncoderModel):
         return state, limits, {"prompts": rows, "stop_test": stop_test}
 
     def _limits(self, rows: list[list[int]], ending: Ending) -> Constraints:
-        """What may be written after each prompt, where generation settings are followed."""
+        """Constraints on the tokens after each prompt, by the generation settings if any."""
         settings, rules = self.supported_settings, dict[str, Any]()
         if settings is not None:
             rules = {

@@ -51,7 +51,7 @@ class ImageModel(EncoderModel):
 
     @property
     def processor(self) -> ImageProcessor:
-        """Its image processor, or one that refuses images."""
+        """The image processor, or one that refuses images."""
         return cast(ImageProcessor | None, self.tokenizer) or NumbersOnly()
 
     def listed(self, inputs: Iterable[object], of: str = "images") -> list[object]:

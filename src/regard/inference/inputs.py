@@ -1,4 +1,4 @@
-"""What callers give: lists of texts, pairs or token ids. What is wrong with one is ``BadInput``."""
+"""Checks of inputs: lists of texts, pairs or token ids. A bad input is ``BadItem``."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ TEXT_OR_IDS = "neither a text nor token ids"
 
 @dataclass(frozen=True)
 class InputLimits:
-    """What one side of a model can read: token ids below ``vocab``, ``longest`` of them or any.
+    """Limits of one side of a model: token ids below ``vocab``, ``longest`` of them or any.
 
     Without a vocabulary it reads images, not ids. Rows have at most ``segments`` texts, if it tells
     segments apart. ``max_length`` is a limit that the caller sets. A token has one id, or ids of

@@ -44,13 +44,13 @@ class ModelRunner(BatchRunner):
 
     @abstractmethod
     def with_precision(self, kind: str, engine: str = "auto") -> Self:
-        """The same, for inference only, in "fp32", "bf16", "int8" (on a CPU) or "auto".
+        """A copy for inference in "fp32", "bf16", "int8" (on a CPU) or "auto".
 
         ``engine`` steps the decoder of a model that writes.
         """
 
     def with_limits(self, batch_size: int | None, max_length: int | None = None) -> Self:
-        """The same with other limits, where they are given."""
+        """A copy with those limits that are given."""
         given = {"batch_size": batch_size, "max_length": max_length}
         limits = {name: check_whole(name, n, 1) for name, n in given.items() if n is not None}
         return replace(cast(Any, self), **limits) if limits else self
@@ -65,7 +65,7 @@ class ModelRunner(BatchRunner):
 
     @abstractmethod
     def read(self, inputs: Iterable[Any]) -> Rows:
-        """What its encoder reads: texts as ids with their special tokens, ids as they are."""
+        """The rows of inputs: texts as ids with their special tokens, ids as they are."""
 
     @abstractmethod
     def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:

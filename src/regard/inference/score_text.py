@@ -1,4 +1,4 @@
-"""How probable texts are: the log-probability of every token, perplexity and bits per byte.
+"""Scores of texts: the log-probability of every token, perplexity and bits per byte.
 
 A causal model gives the probability of each token after those before it. A masked LM gives that of
 each token if it alone is masked; their product is the pseudo-likelihood of a text (Salazar et al.,
@@ -180,12 +180,11 @@ class TextScorer(Scorer[Content]):
 
     @property
     def text(self) -> RowTokenizer:
-        """Its tokenizer; a model without one scores ids, if it is no masked LM."""
+        """The tokenizer; a causal model without one scores ids."""
         return require_tokenizer(self.tokenizer)
 
     @property
     def vocabularies(self) -> tuple[Subwords, ...]:
-        """That of the text."""
         return self.text.vocabularies
 
     @property
@@ -243,7 +242,7 @@ class TextScorer(Scorer[Content]):
 
     @property
     def signature(self) -> str:
-        """How texts are read."""
+        """Window and stride, for the signature of a score."""
         return f"window:{self.window_size}|stride:{self.stride or self.window_size // 2}"
 
     def _content(self, given: Scored, number: int) -> Content:

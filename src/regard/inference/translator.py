@@ -106,7 +106,7 @@ class Translator(DecoderModel):
 
     @property
     def objective(self) -> Seq2Seq:
-        """How sentences are marked: the same at training and here."""
+        """The objective of training, which decides the special tokens of sentences."""
         return Seq2Seq(self.tokenizer.target.bos, self.tokenizer.target.eos)
 
     @property
@@ -237,7 +237,7 @@ class Translator(DecoderModel):
         return [[self._as_text(hypothesis) for hypothesis in nbest] for nbest in nbests]
 
     def _limits(self, ids: list[list[int]], prefixes: list[list[int]] | None) -> Constraints:
-        """What may be written; where positions are learned, no more tokens than there are."""
+        """Constraints on translations, no longer than the learned positions, if there are any."""
         target = self.tokenizer.target
         most = self.model.decoder.embed.position_limit or sys.maxsize
         if self.supported_settings is not None:

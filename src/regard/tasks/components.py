@@ -133,7 +133,7 @@ class Runner:
         return runner if self.precision is None else runner.with_precision(self.precision)
 
     def _limited(self, batch_size: int | None = None, max_length: int | None = None) -> Self:
-        """The same model with other limits, where they are given."""
+        """A copy with those limits that are given."""
         return self._with(self.runner.with_limits(batch_size, max_length))
 
     def _with(self, runner: ModelRunner) -> Self:

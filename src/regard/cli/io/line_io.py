@@ -64,7 +64,7 @@ class LineSource:
 
     @property
     def name(self) -> str:
-        """What messages call the file."""
+        """Name of the file in messages."""
         return name_of(self.file)
 
     def lines(self, arrivals: Arrivals) -> Iterator[bytes]:
@@ -76,19 +76,19 @@ class LineSource:
         return decoded(raw, where)
 
     def readable(self, raw: bytes) -> str:
-        """The same of a line that may be bad."""
+        """The text of a line that may be bad."""
         return raw.decode("utf-8", "replace")
 
     def key(self, text: str) -> str:
-        """What must be the same of a line where a run is resumed."""
+        """The part of a line that must be the same where a run is resumed."""
         return text
 
     def title(self, line: Line) -> str:
-        """What stands before the result of a line."""
+        """Text before the result of a line."""
         return ""
 
     def record(self, line: Line) -> dict[str, object]:
-        """What the JSON record of a line begins with."""
+        """The first keys of the JSON record of a line."""
         return {"line": line.number}
 
     def read(self, lines: Iterator[bytes], first: int, arrivals: Arrivals) -> Iterator[Line]:
@@ -105,7 +105,7 @@ class LineSource:
 
 
 def unless_empty(parse: Parse) -> Parse:
-    """The same parser; an empty line has no value, and so no result."""
+    """A parser for which an empty line has no value, and so no result."""
     return lambda line, where: parse(line, where) if line.strip() else None
 
 
@@ -243,7 +243,7 @@ def _until_pause(lines: Iterator[Line], arrivals: Arrivals, most: int) -> Iterat
 def with_max_length(
     parse: Parse, count: TokenCount, given: int | None, limit: int | None = None
 ) -> Parse:
-    """The same parser; an input of more tokens than ``given`` is an error.
+    """A parser for which an input of more tokens than ``given`` is an error.
 
     Without ``given``, models without a ``limit`` of their own, by which they truncate or refuse
     texts, have one here.
@@ -261,7 +261,7 @@ def with_max_length(
 
 
 def without_cuts(parse: Parse, count: TokenCount, limit: int | None) -> Parse:
-    """The same parser; an input that the model would cut to ``limit`` tokens is an error."""
+    """A parser for which an input is an error that the model would cut to ``limit`` tokens."""
     if limit is None:
         return parse
 
