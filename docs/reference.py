@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import is_dataclass
 from functools import cached_property
 from importlib import import_module
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from textwrap import dedent
 from typing import Any, Literal, Union, get_args, get_origin
@@ -25,7 +25,7 @@ from regard.models.facts import paths
 from regard.models.paper import Paper
 from regard.models.papers import LINEAGE
 from regard.models.papers import paper as find_paper
-from regard.tasks.list import TASKS
+from regard.tasks.components import TASKS
 from regard.training.recipe import Recipe, read, recipe_class
 from regard.training.recipe_files import built_in_recipes
 
@@ -207,7 +207,8 @@ def class_parts(name: str, value: type) -> Iterator[str]:
         yield code(name + constructor(value))
     yield docstring(value)
     rows = []
-    for method, function in vars(value).items():
+    classes = reversed(value.__mro__[:-1]) if name == "Model" else [value]  # also of its runner
+    for method, function in chain.from_iterable(vars(one).items() for one in classes):
         made = isinstance(function, property | cached_property | lazy)
         plain = function.__func__ if isinstance(function, classmethod | staticmethod) else function
         if method.startswith("_") or not (made or inspect.isfunction(plain)):

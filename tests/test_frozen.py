@@ -35,6 +35,7 @@ NEW: tuple[str, ...] = (
     r"(pack|seed_everything|spread)\(.*",
     r"AgreementTable\.report",
     r"TokenRow\.of\(cls, ids\)",
+    r"Model\.components?(\(.*)?",
     r"papers --(?:path|train|load) = False",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from regard.ground.errors import BadInput
     from regard.ground.layout import Layout
     from regard.ground.tape import Tape
+    from regard.inference.classifier import LabelPrediction, MultiLabelPrediction, NumberPrediction
+    from regard.inference.fill_mask import FilledText, TokenFill
+    from regard.inference.generator import Generation
+    from regard.inference.tagger import Entity, TaggedText, TaggedWord
+    from regard.inference.translator import Translation
     from regard.inside.align import AlignmentMethod
     from regard.inside.attention.attention_map import AttentionMap, RolloutMap
     from regard.inside.attention.attention_view import AttentionView
@@ -54,17 +59,8 @@ if TYPE_CHECKING:
         agreement_sentences,
         make_agreement_text,
     )
-    from regard.tasks.inference.classifier import (
-        LabelPrediction,
-        MultiLabelPrediction,
-        NumberPrediction,
-    )
-    from regard.tasks.inference.fill_mask import FilledText, TokenFill
-    from regard.tasks.inference.tagger import Entity, TaggedText, TaggedWord
     from regard.tasks.multiple_choice import ChoicePrediction
     from regard.tasks.question_answering import AnswerPrediction, AnswerSpan
-    from regard.tasks.runners.generator import Generation
-    from regard.tasks.runners.translator import Translation
     from regard.training.loop import seed_everything
     from regard.training.loop.events import (
         DevEvent,
@@ -195,17 +191,17 @@ _NAMES = {
         "agreement_sentences",
         "make_agreement_text",
     ),
-    "regard.tasks.inference.classifier": (
+    "regard.inference.classifier": (
         "LabelPrediction",
         "MultiLabelPrediction",
         "NumberPrediction",
     ),
-    "regard.tasks.inference.fill_mask": ("FilledText", "TokenFill"),
-    "regard.tasks.inference.tagger": ("Entity", "TaggedText", "TaggedWord"),
+    "regard.inference.fill_mask": ("FilledText", "TokenFill"),
+    "regard.inference.tagger": ("Entity", "TaggedText", "TaggedWord"),
     "regard.tasks.multiple_choice": ("ChoicePrediction",),
     "regard.tasks.question_answering": ("AnswerPrediction", "AnswerSpan"),
-    "regard.tasks.runners.generator": ("Generation",),
-    "regard.tasks.runners.translator": ("Translation",),
+    "regard.inference.generator": ("Generation",),
+    "regard.inference.translator": ("Translation",),
     "regard.training.loop": ("seed_everything",),
     "regard.training.loop.events": (
         "DevEvent",

@@ -10,10 +10,10 @@ import pytest
 from regard.api import load
 from regard.cli.decode import choose_method
 from regard.ground.errors import BadInput
+from regard.inference.generation_settings import DecodeConfig, as_trained
 from regard.search.beam import Beam
 from regard.search.greedy import Greedy
 from regard.search.sample import Sample
-from regard.tasks.runners.generation_settings import DecodeConfig, as_trained
 from small import write_corpus
 from verb import run
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import regard
-from regard.cli.io.output import ONE_LINE
+from regard.inference.decoder_model import ONE_LINE
 from regard.search import Beam, Greedy, Sample
 from small_gpt import write_gpt2
 from verb import run
@@ -116,7 +116,7 @@ def test_prompts_are_asked_for_at_a_terminal(folder, model, terminal):
 
 
 def test_an_interrupt_stops_a_text_and_not_the_session(folder, model, terminal, monkeypatch):
-    from regard.tasks.runners.generator import Generator
+    from regard.inference.generator import Generator
 
     stream = Generator.stream
 

@@ -155,7 +155,7 @@ def test_a_batch_has_at_most_the_size_given(verbs_on_lines, verb, monkeypatch):
         sizes.extend(map(len, batches))
         return batches
 
-    runners = [f"tasks.runners.{name}" for name in ("batch_runner", "translator", "generator")]
+    runners = [f"inference.{name}" for name in ("component", "batch_runner", "translator")]
     for module in (*runners, "inside.align"):
         monkeypatch.setattr(f"regard.{module}.inference_batches", recorded)
     arguments, stdin = verbs_on_lines[verb]
@@ -182,7 +182,7 @@ def test_the_stored_precision_can_be_overridden(small_run, verbs_on_lines, verb,
     arguments, stdin = verbs_on_lines.get(verb, ((model, "dog cow"), ""))
     used = []
     monkeypatch.setattr(
-        "regard.tasks.runners.decoder_model.in_precision",
+        "regard.inference.decoder_model.in_precision",
         lambda module, kind, **options: used.append(kind) or in_precision(module, kind, **options),
     )
     command = (verb, *arguments, "--device", "cpu", "--json")

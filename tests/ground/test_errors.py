@@ -16,7 +16,7 @@ from regard.ground.errors import (
     reason_of,
     shown,
 )
-from regard.tasks.runners.generation_settings import GenerationSettings, as_trained
+from regard.inference.generation_settings import GenerationSettings, as_trained
 from regard.text.labels import labels_from_config
 from regard.training.recipe import read
 from regard.training.recipe_files import find

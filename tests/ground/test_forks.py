@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.tasks.runners.workers import Workers
+from regard.inference.component import Workers
 from small import environment
 
 SIZE = 1_000_000  # enough for torch to use its threads

@@ -10,14 +10,15 @@ import regard
 from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
-TOP = 6  # cli and its like, and the modules that stand beside the folders
+TOP = 7  # cli and its like, and the modules that stand beside the folders
 FLOORS = {
     "ground": 0,
     **dict.fromkeys(["parts", "text", "images", "metrics", "weights"], 1),
     **dict.fromkeys(["models", "data"], 2),
     **dict.fromkeys(["objectives", "decoding", "search"], 3),
-    "tasks": 4,
-    **dict.fromkeys(["training", "inside"], 5),
+    "inference": 4,
+    "tasks": 5,
+    **dict.fromkeys(["training", "inside"], 6),
     **dict.fromkeys(["cli", "serving", "studio", "tour", "studies"], TOP),
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -4,7 +4,10 @@ import re
 from pathlib import Path
 
 GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
-COINED = ("`Layout`", "`Tape`", "`Facts`", "`Paper`", "`Recipe`", "`attend`", "`Score`", "*ladder*")
+COINED = (
+    *("`Layout`", "`Tape`", "`Facts`", "`Paper`", "`Recipe`", "`attend`", "`Score`"),
+    *("*ladder*", "*component*"),
+)
 
 
 def rows() -> dict[str, tuple[str, str]]:

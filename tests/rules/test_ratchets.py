@@ -17,26 +17,26 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 398,
-    "lines": 56_683,
-    "lines of code": 35_592,
-    "files under 40 lines": 11,
+    "files": 393,
+    "lines": 57_193,
+    "lines of code": 35_933,
+    "files under 40 lines": 8,
     "basenames used twice": 29,
-    "Any": 439,
-    "cast(Any": 15,
+    "Any": 359,
+    "cast(Any": 12,
     "aliases of Any": 0,
-    "type: ignore": 40,
-    "circles of imports": 1,
-    "modules in circles": 6,
+    "type: ignore": 39,
+    "circles of imports": 0,
+    "modules in circles": 0,
     "choices by kind": 67,
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
-    "GPT-2": (14, 2_719),
-    "BERT": (15, 3_068),
-    "ViT": (15, 3_164),
+    "GPT-2": (14, 2_720),
+    "BERT": (15, 3_072),
+    "ViT": (15, 3_168),
     "Bahdanau": (15, 3_215),
-    "XLNet": (14, 3_073),
+    "XLNet": (14, 3_074),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
 SLACK = 0.02

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from regard.ground.errors import BadInput
+from regard.inference.classifier import Classifier
 from regard.metrics.classification import classification_scores
 from regard.models.folders.folder import read as read_folder
-from regard.tasks.inference.classifier import Classifier
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent

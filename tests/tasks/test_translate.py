@@ -1,20 +1,20 @@
 """Translation from text to text: the batch does not matter, and nothing is lost."""
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
 
 import regard
-from regard.cli.decode import start_worker
 from regard.decoding.cpp import obstacle
 from regard.ground.errors import BadInput
+from regard.inference.component import Workers
+from regard.inference.decoder_model import Method, Request
+from regard.inference.translator import Translator
 from regard.models.facts import change
 from regard.models.papers import luong
 from regard.search import Beam, Exact, Greedy, Sample
-from regard.tasks.runners.translator import Translator
-from regard.tasks.runners.workers import Workers
+from regard.tasks.components import ComponentSpec
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +42,9 @@ def test_the_result_does_not_depend_on_the_batch(translator, texts, search):
 
 def test_windows_do_not_matter_either(translator, texts, monkeypatch):
     whole = translator.translate(texts, Sample(seed=3))
-    monkeypatch.setattr("regard.tasks.runners.translator.WINDOW", 5)
-    streamed = list(translator.stream(texts, Sample(seed=3)))
-    assert [one[0].text for one in streamed] == [one[0].text for one in whole]
+    monkeypatch.setattr("regard.inference.component.WINDOW", 5)
+    windows = translator.translate(texts, Sample(seed=3))
+    assert [one[0].text for one in windows] == [one[0].text for one in whole]
 
 
 def test_an_empty_line_stays_empty(translator):
@@ -63,8 +63,8 @@ def test_scores_agree_with_search(translator, texts):
     for source, (one, *_) in zip(chosen, translator.translate(chosen, Greedy()), strict=True):
         tokens = translator.tokenizer.target.encode(one.text)
         if one.hypothesis.finished and tuple(tokens) == one.hypothesis.tokens:
-            (logprobs,) = translator.score([(source, one.text)])
-            assert logprobs == pytest.approx(one.hypothesis.logprobs, abs=1e-4)
+            (score,) = translator.scorer().predict([(source, one.text)])
+            assert score.logprobs == pytest.approx(one.hypothesis.logprobs, abs=1e-4)
 
 
 def test_finished_rows_leave_and_source_keys_are_computed_once(translator, texts):
@@ -109,7 +109,7 @@ def test_an_ensemble_of_a_model_with_itself_is_the_model(translator, texts):
             scores = [one.score for one in expected]
             assert [one.score for one in found] == pytest.approx(scores, abs=1e-4)
     with pytest.raises(BadInput, match="scored by one model"):
-        twice.score([("dog", "dog")])
+        twice.scorer().predict([("dog", "dog")])
 
 
 def test_an_ensemble_decides_by_the_mean(translator, small_run):
@@ -121,9 +121,9 @@ def test_an_ensemble_decides_by_the_mean(translator, small_run):
     ((found,),) = replace(translator, others=(other,)).translate(["dog cow owl"], Greedy())
     tokens = found.hypothesis.tokens
     assert tuple(translator.tokenizer.target.encode(found.text)) == tokens
-    each = [
-        torch.tensor(one.score([("dog cow owl", found.text)])[0]) for one in (translator, other)
-    ]
+    pair = ("dog cow owl", found.text)
+    scores = [one.scorer().predict([pair])[0] for one in (translator, other)]
+    each = [torch.tensor(score.logprobs) for score in scores]
     mean = torch.stack(each).exp().mean(0).log()[: len(found.hypothesis.logprobs)]
     assert found.hypothesis.logprobs == pytest.approx(mean.tolist(), abs=1e-4)
     assert not torch.allclose(*each, atol=1e-2)
@@ -235,14 +235,15 @@ def test_a_precision_there_is_not_is_reported(translator):
 
 def test_workers_find_the_same(small_run, translator, texts):
     folder = str(small_run / "run" / "model")
-    with Workers(2, partial(start_worker, [folder], "fp32", "torch")) as workers:
-        shared = replace(translator, batch_size=8, workers=workers)
-        found = shared.translate(texts, Sample(seed=4))
-        assert [one.text for (one,) in found] == [
-            one.text for (one,) in translator.with_limits(8).translate(texts, Sample(seed=4))
-        ]
+    options = {"method": Method(Sample(seed=4))}
+    spec = ComponentSpec((folder,), "translate", options, "cpu", "fp32", "torch", batch_size=8)
+    writer = translator.with_limits(8).writer(**options)
+    with Workers(2, spec.open_run) as workers:
+        shared = replace(writer, workers=workers).predict(map(Request, texts))
+        alone = writer.predict(map(Request, texts))
+        assert [one.texts[0].text for one in shared] == [one.texts[0].text for one in alone]
     with pytest.raises(BadInput, match="at least 1"):
-        Workers(0, partial(start_worker, [folder], "fp32", "torch"))
+        Workers(0, spec.open_run)
 
 
 def test_sampling_follows_generation_settings(translator):

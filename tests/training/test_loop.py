@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from regard.ground.errors import BadInput
+from regard.inference.translator import EMPTY, Translation
 from regard.models.folders.folder import read as read_folder
 from regard.tasks import translate as translation
-from regard.tasks.runners.translator import EMPTY, Translation
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import (

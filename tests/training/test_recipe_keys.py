@@ -13,7 +13,7 @@ from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.config import StartConfig
 from regard.objectives.list import OBJECTIVES
-from regard.tasks.list import TASKS
+from regard.tasks.components import TASKS
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import EndEvent

@@ -1,28 +1,23 @@
 """Decoding methods of the command line: from options to a search, from lines to texts."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, TypeVar, cast
+from dataclasses import replace
+from typing import Any
 
 from regard.api import load
 from regard.cli.io.console import note
-from regard.cli.io.line_io import Line, LineSource, predict_window, read_windows
-from regard.cli.io.output import OutputProgress
 from regard.ground.errors import BadInput
+from regard.inference.component import Workers
+from regard.inference.decoder_model import BeamRisk, DecoderModel, ExactSearch, Method, Writer
+from regard.inference.generator import Generator
+from regard.inference.translator import Translator
 from regard.search.beam import Beam
 from regard.search.diverse import Diverse
-from regard.search.exact import Exact, search_errors
 from regard.search.greedy import Greedy
-from regard.search.hypothesis import Hypothesis
 from regard.search.mbr import MinimumRisk
 from regard.search.sample import Sample
-from regard.search.step import Search
-from regard.tasks.runners.decoder_model import DecoderModel
-from regard.tasks.runners.generator import Generator
-from regard.tasks.runners.translator import EMPTY, Translator
-from regard.tasks.runners.workers import Workers
+from regard.tasks.components import ComponentSpec
 
 REPETITION = {"no_repeat", "repetition_penalty"}
 BEAM = {"size", "length", "alpha", "coverage", "finished", "stop", *REPETITION}
@@ -38,78 +33,6 @@ OPTIONS = {  # by method
 KNOWN = frozenset[str]().union(*OPTIONS.values())
 NAMES = {"size": "--beam"}
 
-Requests = Sequence[tuple[str, str | None]]  # a text, and the forced prefix of its translation
-Decoder = TypeVar("Decoder", Translator, Generator)
-Lists = list[list[Any]]  # for each text the best translations or continuations, best first
-
-
-@dataclass(frozen=True)
-class Method:
-    """A decoding method: one search for all texts."""
-
-    search: Search
-    formula: str = ""  # of its scores
-
-    @property
-    def streams(self) -> bool:
-        """Whether its tokens are known as they come."""
-        return self.search.streams
-
-    def decode(self, model: DecoderModel, requests: Requests, first: int) -> Lists:
-        """What is written for some texts, the first of which is number ``first``, from 0."""
-        return model.write(requests, self.search, first=first)
-
-    def report(self) -> str:
-        """What is printed at the end."""
-        return ""
-
-
-@dataclass(frozen=True)
-class BeamRisk(Method):
-    """Minimum Bayes risk over the n-best list of a beam instead of the samples."""
-
-    search: MinimumRisk
-    beam: Beam = field(kw_only=True)
-
-    def decode(self, model: DecoderModel, requests: Requests, first: int) -> Lists:
-        lists = enumerate(model.write(requests, self.beam, first=first), first)
-        candidates = {number: [text.hypothesis for text in nbest] for number, nbest in lists}
-        search = replace(self.search, candidates=candidates)
-        return model.write(requests, search, first=first)
-
-
-@dataclass(frozen=True)
-class ExactSearch(Method):
-    """The optimum of each text, or the beam's best translation where none is proven."""
-
-    search: Beam
-    widest: int = field(kw_only=True)
-    of_beam: list[Hypothesis] = field(default_factory=list)
-    optima: list[list[Hypothesis]] = field(default_factory=list)  # none where none is proven
-
-    def decode(self, model: DecoderModel, requests: Requests, first: int) -> Lists:
-        beam, single = self.search, model.with_limits(1)
-        texts = [nbest[0] for nbest in model.write(requests, beam, first=first)]
-        known = {number: text.hypothesis for number, text in enumerate(texts, first)}
-        exact = Exact(beam.length, beam.alpha, beam.no_repeat, self.widest, known)
-        optima = single.write(requests, exact, first=first)
-        for number, optimum in enumerate(optima, first + 1):
-            if not optimum:
-                reason = f"more than {self.widest} prefixes are open (--widest)"
-                note(f"line {number}: not proven, {reason}")
-        self.of_beam.extend(known.values())
-        self.optima.extend([text.hypothesis for text in optimum] for optimum in optima)
-        return [optimum or [text] for optimum, text in zip(optima, texts, strict=True)]
-
-    def report(self) -> str:
-        lines = [i for i, hypothesis in enumerate(self.of_beam) if hypothesis is not EMPTY]
-        errors = search_errors([self.of_beam[i] for i in lines], [self.optima[i] for i in lines])
-        return (
-            f"{errors.missed} of {errors.proven} sentences: search error of a beam of "
-            f"{self.search.size}, mean score gap {errors.gap:.4f}; {errors.empty} optima are "
-            f"empty; {len(lines) - errors.proven} sentences not proven"
-        )
-
 
 def continuation_method(given: Collection[str]) -> str | None:
     """The name of the first of greedy search, sampling and beam search that has given options."""
@@ -121,7 +44,7 @@ def continuation_method(given: Collection[str]) -> str | None:
 def choose_continuation(
     generator: Generator, name: str | None, options: Mapping[str, Any], given: Collection[str]
 ) -> Method:
-    """The same for a generator, whose own search, taken without a name, may be any."""
+    """The decoding method of a generator, whose default search may be any."""
     if name is None:
         return Method(generator.search)
     return choose_method(generator, name, options, given)
@@ -209,16 +132,6 @@ def check_options(method: str, options: Mapping[str, Any], given: Collection[str
     _build_method(method, Beam(), Sample(), options, alone)
 
 
-def decode_lines(
-    method: Method, model: DecoderModel, lines: LineSource, progress: OutputProgress | None
-) -> Iterator[Line]:
-    """What is written for each line of a file, window by window."""
-    for window in read_windows(lines, progress):
-        first = window[0].number
-        decode_window = partial(method.decode, model, first=first - 1)
-        yield from predict_window(lines, window, decode_window, first)
-
-
 def load_ensemble(
     folders: Sequence[str], device: str | None, batch_size: int | None = None
 ) -> Translator:
@@ -230,28 +143,20 @@ def load_ensemble(
 
 @contextmanager
 def ready(
-    model: Decoder, chosen: dict[str, str], workers: int | None, start: Callable[..., Any]
-) -> Iterator[Decoder]:
-    """The model in the ``chosen`` precision and engine, or shared out to so many ``workers``.
+    writer: Writer, chosen: dict[str, str], workers: int | None, spec: ComponentSpec
+) -> Iterator[Writer]:
+    """The writer in the ``chosen`` precision and engine, or shared by so many ``workers``.
 
-    Each of them runs what ``start`` makes.
+    Each of them opens the component of the ``spec``, in what was chosen.
     """
+    precision, engine = chosen["precision"], chosen["engine"]
     if not workers:
-        model = model.with_precision(chosen["precision"], chosen["engine"])
+        model = writer.model.with_precision(precision, engine)
         note(model.description)
-        yield model
+        yield replace(writer, model=model)
         return
-    if model.device.type != "cpu":
+    if writer.model.device.type != "cpu":
         raise BadInput("--workers: only for a CPU (--device cpu)")
-    with Workers(workers, partial(start, **chosen)) as processes:
-        yield replace(cast(Any, model), workers=processes)
-
-
-def start_worker(folders: Sequence[str], precision: str, engine: str) -> Callable[..., Any]:
-    """What a worker process runs, in the precision and by the engine that its parent chose."""
-    return load_ensemble(folders, "cpu").with_precision(precision, engine).search_batch
-
-
-def start_generator(folder: str, precision: str, engine: str) -> Callable[..., Any]:
-    """The same for a generator."""
-    return load(folder, "cpu").generator.with_precision(precision, engine).search_batch
+    spec = replace(spec, device="cpu", precision=precision, engine=engine)
+    with Workers(workers, spec.open_run) as processes:
+        yield replace(writer, workers=processes)

@@ -17,11 +17,11 @@ from regard.data.packing import inference_batches
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
+from regard.inference.translator import Translator
 from regard.inside.attention.attention_map import Groups, merge
 from regard.metrics.alignment import AlignmentScore, GoldLinks, Links, alignment_error_rate, flipped
 from regard.models.attention_site import AttentionSite, require_cross_attention
 from regard.models.encoder_decoder import EncoderDecoderModule
-from regard.tasks.runners.translator import Translator
 from regard.text.offsets import Segmentation, tokens_of_words
 from regard.text.words import Spans, word_spans
 

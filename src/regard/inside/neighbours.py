@@ -17,9 +17,9 @@ from torch import nn
 from regard.data.files.static_vectors import StaticVectors
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput
+from regard.inference.model_runner import ModelRunner
 from regard.models.encoder_decoder import EncoderDecoderModule
 from regard.models.trunk_with_heads import TrunkWithHeadsModule
-from regard.tasks.runners.model_runner import ModelRunner
 from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.list import Tokenizer
 from regard.text.vocabularies.vocabulary import Vocabulary

@@ -55,6 +55,7 @@ class AnyHead:
     averages: ClassVar[bool] = False
     names_tokens: ClassVar[bool] = False
     eager: ClassVar[bool] = False
+    logits_order: ClassVar[int | None] = 0  # the lowest gives a model's logits; None: none
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> nn.Module:
         """The module over that trunk, whose token vectors it may share.

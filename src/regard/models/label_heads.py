@@ -63,6 +63,7 @@ class SentencePairHead(LinearHead):
     """Whether the second text of a row belongs behind the first: two classes."""
 
     name: ClassVar[str] = "sentence_pair"
+    logits_order: ClassVar[int | None] = 1
     classes: ClassVar[tuple[str, str]] = ("IsNext", "NotNext")
     per_row: ClassVar[bool] = True
     read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
@@ -97,6 +98,7 @@ class TransitionHead(AnyHead):
     """Scores of a label after another, at the beginning and at the end of a row: those of a CRF."""
 
     name: ClassVar[str] = "transition"
+    logits_order: ClassVar[int | None] = None
     outputs: int
 
     def __post_init__(self) -> None:
@@ -125,6 +127,7 @@ class ChoiceHead(LinearHead):
     """One number for each row, by which choices are compared."""
 
     name: ClassVar[str] = "choice"
+    logits_order: ClassVar[int | None] = 1
     per_row: ClassVar[bool] = True
     read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
     outputs: ClassVar[int] = 1  # type: ignore[misc]

@@ -17,11 +17,11 @@ from regard.data.files.sources import read_pairs
 from regard.data.files.text_files import STDIN
 from regard.ground.errors import BadInput
 from regard.ground.files import write_json, write_text
+from regard.inference.generation_settings import DecodeConfig
 from regard.inside.views.line_chart import Chart, ChartLine, Report
 from regard.inside.views.markup import HTMLPage
 from regard.metrics.bleu import bleu, bleu_metric
 from regard.metrics.translation import LengthBucket, MetricScore, by_length
-from regard.tasks.runners.generation_settings import DecodeConfig
 from regard.tasks.translate import MeasureConfig
 from regard.text.words import word_spans, words
 from regard.training.distributed import World

@@ -17,6 +17,7 @@ from regard.ground.config import EMPTY_IS_NONE
 from regard.ground.errors import BadInput
 from regard.images.config import ImagesConfig
 from regard.images.processor import ImageProcessor
+from regard.inference.classifier import Classifier
 from regard.metrics.classification import MEASURES, TOP, top_score
 from regard.models.label_heads import LabelHead
 from regard.models.papers import paper
@@ -35,7 +36,6 @@ from regard.tasks.image_labels import (
     reads_images,
     unread_image_keys,
 )
-from regard.tasks.inference.classifier import Classifier
 from regard.tasks.labels import SCORES, AnyLabelsConfig, ClassWeights, class_weights
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import TaskScores

@@ -4,7 +4,7 @@ Each adds what it reads, its head, its targets, its objective, its predictor and
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -17,6 +17,9 @@ from regard.data.datasets.dataset import Batching, Dataset, TrainingData, split_
 from regard.data.datasets.memory import MemoryDataset, UnknownWordRows
 from regard.data.files.fields import DropCounts
 from regard.ground.errors import BadInput
+from regard.inference.batch_runner import Predictor
+from regard.inference.encoder_model import EncoderModel, smallest
+from regard.models.folders.hf import PREDICTION_KEYS
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import AnyHead
 from regard.models.paper import Paper
@@ -31,7 +34,6 @@ from regard.objectives.label_distillation import (
 )
 from regard.objectives.objective import Objective
 from regard.tasks.run_paths import RunPaths
-from regard.tasks.runners.batch_runner import Predictor
 from regard.tasks.task import Prepared, Processes, TaskScores, mean_nll
 from regard.tasks.trunk_task import TrunkTask
 from regard.text.config import EncoderTextConfig
@@ -154,6 +156,17 @@ class EncoderTask(TrunkTask):
         if (limit := cls.row_limit(tokenizer, max_length)) is not None:
             settings["max_length"] = limit
         return cls.predictor_class(model, tokenizer, labels, **settings)
+
+    @classmethod
+    def predictor_of(cls, runner: EncoderModel) -> Predictor:
+        """The predictor of a loaded model, with the settings of training where they are noted."""
+        notes = _checked_notes(runner.notes)
+        if "labels" in cls.tables and runner.labels is None:
+            raise BadInput("this folder has no labels: predictions have no names")
+        max_length = smallest(runner.truncation, notes.get("longest", cls.default_length))
+        predictor = cls.predictor(runner.model, runner.text, runner.labels, max_length, notes)
+        limit = predictor.max_length if runner.max_length is None else max_length
+        return replace(predictor, batch_size=runner.batch_size, max_length=limit)
 
     @abstractmethod
     def score(
@@ -295,3 +308,14 @@ class EncoderTask(TrunkTask):
         if self.head.name not in model.facts.head_names:
             raise BadInput(f"this model was not trained for task {self.name!r}")
         return self.score(model.predictor, examples, with_interval)
+
+
+def _checked_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
+    """Those notes of a folder that predictors read."""
+    checked = {name: notes[name] for name in PREDICTION_KEYS if name in notes}
+    for name, value in checked.items():
+        whole = isinstance(value, int) and value >= (name != "stride")
+        fits = isinstance(value, int | float | None) if name == "threshold" else whole
+        if not fits or isinstance(value, bool):
+            raise BadInput(f"config.json: notes.{name} is not a number that fits ({value!r})")
+    return checked

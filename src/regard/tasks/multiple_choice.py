@@ -1,22 +1,24 @@
 """Multiple choice: a text and its possible continuations in, the best continuation out."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 
 from regard.data.files.fields import field_of, json_object, typed
 from regard.data.readers import ChoiceExample
+from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput, BadItem
+from regard.inference.batch_runner import Predictor, finite, rows_of
+from regard.inference.component import Row
+from regard.inference.inputs import check_pairs
 from regard.metrics.classification import classification_scores
 from regard.models.label_heads import ChoiceHead
 from regard.objectives.labels import MultipleChoice
 from regard.tasks.encoder_task import Encoded, EncoderTask
-from regard.tasks.runners.batch_runner import Predictor, finite, rows_of
-from regard.tasks.runners.inputs import check_pairs
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
@@ -42,7 +44,7 @@ class ChoicePrediction:
         return f"{self.index}\t{self.probability:.4f}"
 
     @property
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """The same for JSON, with all probabilities."""
         return {
             "choice": self.index,
@@ -52,39 +54,73 @@ class ChoicePrediction:
         }
 
 
+Choices = tuple[str, Sequence[str]]  # a text and its possible continuations
+
+
+class PairRow(NamedTuple):
+    """A choice, and its row with the text before it."""
+
+    row: TokenRow
+    choice: str
+
+
+ChoiceRow = Row[Choices, list[PairRow]]
+
+
 @dataclass(frozen=True, eq=False)
-class Chooser(Predictor):
+class Chooser(Predictor[Choices, list[PairRow], ChoicePrediction]):
     """A model with a choice head; a pair of text and choice is truncated to ``max_length``."""
 
+    name = "choose"
     empty_record: ClassVar = dict.fromkeys(("choice", "text", "probability", "probabilities"))
 
-    def predict(self, inputs: Sequence[tuple[str, Sequence[str]]]) -> list[ChoicePrediction]:
+    def rows(self, inputs: Sequence[Choices], keys: Sequence[int]) -> list[ChoiceRow]:
         given = check_pairs(inputs, "(text, choices)")
         for number, (text, choices) in enumerate(given, start=1):
             if not isinstance(choices, tuple | list) or not choices:
                 raise BadItem(number, "there are no choices to choose from")
             for one in (text, *choices):
                 check_text(one, number)
-        return self.predict_pairs([[(text, one) for one in choices] for text, choices in given])
+        rows = self.read_pairs([[(text, one) for one in choices] for text, choices in given])
+        self.check_segments([own[0].row for own in rows])
+        return [
+            self.prepared(key, one, own, sum(len(pair.row.tokens) for pair in own))
+            for key, one, own in zip(keys, given, rows, strict=True)
+        ]
 
-    def predict_pairs(self, inputs: Sequence[Sequence[tuple[str, str]]]) -> list[ChoicePrediction]:
-        """The same where each choice is a pair of texts."""
-        rows = rows_of(self.tokenizer, [*chain(*inputs)], self.max_length)
-        scores = iter(self.logits_of(ChoiceHead, rows, convert=finite))
+    def read_pairs(self, inputs: Sequence[Sequence[tuple[str, str]]]) -> list[list[PairRow]]:
+        """The rows of each input: one for each choice, with the text before it."""
+        rows = iter(rows_of(self.tokenizer, [*chain(*inputs)], self.max_length))
+        return [[PairRow(next(rows), choice) for _, choice in pairs] for pairs in inputs]
+
+    def values(self, rows: Sequence[ChoiceRow]) -> list[ChoicePrediction]:
+        return self.choose([row.data for row in rows])
+
+    def choose(self, inputs: Sequence[Sequence[PairRow]]) -> list[ChoicePrediction]:
+        """The best of the choices of each input."""
+        scores = iter(
+            self.logits_of(ChoiceHead, [pair.row for pair in chain(*inputs)], convert=finite)
+        )
         results = []
         for pairs in inputs:
             logits = torch.cat([next(scores) for _ in pairs])
             best = int(logits.argmax())
             probabilities = tuple(logits.softmax(0).tolist())
-            results.append(ChoicePrediction(best, pairs[best][1], probabilities))
+            results.append(ChoicePrediction(best, pairs[best].choice, probabilities))
         return results
 
-    def row_texts(self, given: tuple[str, Sequence[str]]) -> list[tuple[str, ...]]:
+    def is_cut(self, given: Choices, cost: int) -> bool:
+        most = self.max_length
+        return most is not None and self.token_count(given, most) > most
+
+    def row_texts(self, given: Choices) -> list[tuple[str, ...]]:
         text, choices = given
         return [(text, choice) for choice in choices]
 
-    def parse(self, line: str, where: str) -> tuple[str, list[str]]:
-        record = json_object(line, where)
+    def parse(self, line: str, where: str) -> Choices:
+        return self.parse_record(json_object(line, where), where)
+
+    def parse_record(self, record: Mapping[str, object], where: str) -> Choices:
         choices = field_of(record, "choices", list, where)
         if not choices:
             raise BadInput(f"{where}: there are no choices to choose from")
@@ -123,7 +159,7 @@ class Choose(EncoderTask):
     def score(
         self, predictor: Chooser, examples: Sequence[ChoiceExample], with_interval: bool = False
     ) -> TaskScores:
-        results = predictor.predict_pairs([example.choices for example in examples])
+        results = predictor.choose(predictor.read_pairs([one.choices for one in examples]))
         golds = [str(_label(example)) for example in examples]
         chosen = [str(result.index) for result in results]
         return TaskScores(classification_scores(golds, chosen, with_interval)[:1])

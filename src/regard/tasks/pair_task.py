@@ -13,11 +13,11 @@ from regard.data.datasets.pairs import PairData, PairStore, load_pairs
 from regard.data.files.fields import DropCounts
 from regard.data.files.sources import read_pairs
 from regard.ground.config import Config
+from regard.inference.generation_settings import DecodeConfig
 from regard.metrics.bleu import bleu
 from regard.metrics.translation import MetricScore, chrf, ter
 from regard.search.beam import Beam
 from regard.tasks.run_paths import RunPaths
-from regard.tasks.runners.generation_settings import DecodeConfig
 from regard.tasks.task import Prepared, Processes, Task, TaskScores, mean_nll
 from regard.text.vocabularies.vocabulary import Vocabulary
 

@@ -18,6 +18,7 @@ from regard.data.files.fields import DropCounts
 from regard.data.pretraining.documents import Documents, read_documents, tokenize_documents
 from regard.ground.device import seed_generators
 from regard.ground.errors import BadInput
+from regard.inference.score_text import TextScore
 from regard.metrics.translation import MetricScore
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
@@ -25,7 +26,6 @@ from regard.models.paper import Paper
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.list import ObjectivesConfig, paper_with_objectives
 from regard.objectives.sum import Sum
-from regard.tasks.inference.score_text import TextScore
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared, Processes, TaskScores
 from regard.tasks.trunk_task import TrunkTask
@@ -251,7 +251,7 @@ class Pretrain(TrunkTask):
         rows = [separated(ids) for ids in words.encode_all(examples) if ids]
         if self.objectives.joins_documents:
             rows = [[token for row in rows for token in row]]
-        score = TextScore.total(scorer.score(rows))
+        score = TextScore.total(scorer.predict(rows))
         signature = f"tokens:{len(score.logprobs)}|{scorer.signature}"
         return TaskScores([MetricScore(PERPLEXITY, score.perplexity, signature)])
 

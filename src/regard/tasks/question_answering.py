@@ -4,7 +4,7 @@ A span scores the sum of the logits of its first and its last token, the lack of
 the summary token of a row (Devlin et al., 2018, sections 4.2 and 4.3): the first, XLNet's last.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from heapq import nlargest
 from typing import Any, ClassVar
@@ -17,19 +17,23 @@ from regard.data.files.fields import field_of, json_object
 from regard.data.readers import QuestionExample
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
+from regard.inference.batch_runner import Predictor, finite
+from regard.inference.component import Row
+from regard.inference.inputs import check_pairs
 from regard.metrics.answers import answer_scores, best_threshold
 from regard.metrics.translation import MetricScore
 from regard.models.label_heads import SpanHead
 from regard.objectives.labels import SpanExtraction
 from regard.tasks.encoder_task import Encoded, EncoderTask
-from regard.tasks.runners.batch_runner import Predictor, finite
-from regard.tasks.runners.inputs import check_pairs
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.templates import ContextWindow
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.vocabularies.vocabulary import token_count
 
+Question = tuple[str, str]  # with its context
+QuestionRow = Row[Question, list[ContextWindow]]
+QUESTION_KEYS = ("question", "context")  # of a JSON object
 CONTEXT, OVERLAP, QUESTION, LONGEST = 384, 128, 64, 30  # tokens: row, overlap, question, answer
 
 
@@ -96,7 +100,7 @@ class AnswerPrediction:
         return f"{' '.join(self.answer.text.split())}\t{self.answer.probability:.4f}"
 
     @property
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """The same for JSON, with all answers."""
         return {
             "answer": None if self.answer is None else asdict(self.answer),
@@ -106,7 +110,7 @@ class AnswerPrediction:
 
 
 @dataclass(frozen=True, eq=False)
-class Answerer(Predictor):
+class Answerer(Predictor[Question, list[ContextWindow], AnswerPrediction]):
     """A model with a span head.
 
     A context that is too long is read in several rows of ``max_length`` tokens, of which two share
@@ -115,6 +119,7 @@ class Answerer(Predictor):
     no answer if ``no_answer`` is above the ``threshold``; without one every question has.
     """
 
+    name = "answer"
     empty_record: ClassVar = {"answer": None, "none": None, "best": None}
     max_length: int = CONTEXT
     stride: int = OVERLAP
@@ -123,14 +128,21 @@ class Answerer(Predictor):
     longest_answer: int = LONGEST
     threshold: float | None = None
 
-    def predict(self, inputs: Sequence[tuple[str, str]]) -> list[AnswerPrediction]:
-        given = check_pairs(inputs, "of texts (question, context)", texts=True)
-        windows = [self.windows(question, context) for question, context in given]
-        rows = [window.row for of_question in windows for window in of_question]
-        logits = iter(self.logits_of(SpanHead, rows, convert=finite))
+    def rows(self, inputs: Sequence[Question], keys: Sequence[int]) -> list[QuestionRow]:
+        pairs = check_pairs(inputs, "of texts (question, context)", texts=True)
+        windows = [self.windows(question, context) for question, context in pairs]
+        self.check_segments([own[0].row for own in windows])
         return [
-            self._answers(context, [(window, next(logits)) for window in of_question])
-            for (_, context), of_question in zip(given, windows, strict=True)
+            self.prepared(key, given, own, sum(len(window.row.tokens) for window in own))
+            for key, given, own in zip(keys, pairs, windows, strict=True)
+        ]
+
+    def values(self, rows: Sequence[QuestionRow]) -> list[AnswerPrediction]:
+        windows = [window.row for row in rows for window in row.data]
+        logits = iter(self.logits_of(SpanHead, windows, convert=finite))
+        return [
+            self._answers(row.given[1], [(window, next(logits)) for window in row.data])
+            for row in rows
         ]
 
     @property
@@ -144,7 +156,7 @@ class Answerer(Predictor):
         overlap = min(self.stride, limit // 3)
         return self.tokenizer.windows(question, context, limit, overlap, self.longest_question)
 
-    def is_cut(self, given: tuple[str, str]) -> bool:
+    def is_cut(self, given: Question, cost: int) -> bool:
         most = self.longest_question
         return token_count(given[:1], self.tokenizer.words, 0, most) > most
 
@@ -154,11 +166,14 @@ class Answerer(Predictor):
 
     def parse(self, line: str, where: str) -> tuple[str, str]:
         if line.lstrip().startswith("{"):
-            record = json_object(line, where)
-            return field_of(record, "question", str, where), field_of(record, "context", str, where)
+            return self.parse_record(json_object(line, where), where)
         question, tab, context = line.partition("\t")
         if not tab:
             raise BadInput(f"{where}: no tab between a question and its context")
+        return question, context
+
+    def parse_record(self, record: Mapping[str, object], where: str) -> Question:
+        question, context = (field_of(record, key, str, where) for key in QUESTION_KEYS)
         return question, context
 
     def _answers(

@@ -15,6 +15,7 @@ from regard.data.readers import TaggedExample
 from regard.ground.batch import IGNORED
 from regard.ground.config import EMPTY_IS_NONE
 from regard.ground.errors import BadInput
+from regard.inference.tagger import Tagger, word_windows
 from regard.metrics.entities import entity_scores, entity_table, scheme_tags, to_scheme
 from regard.models.label_heads import TokenLabelHead, TransitionHead
 from regard.models.trunk_with_heads import TrunkWithHeads
@@ -22,7 +23,6 @@ from regard.objectives.label_distillation import LabelDistillationConfig
 from regard.objectives.labels import TOKEN_OBJECTIVES, LabelSequences
 from regard.objectives.objective import Objective
 from regard.tasks.encoder_task import Encoded, EncoderTask
-from regard.tasks.inference.tagger import Tagger, word_windows
 from regard.tasks.labels import SCORES, AnyLabelsConfig, ClassWeights, class_weights
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from regard.ground.errors import BadInput
+from regard.inference.generation_settings import DecodeConfig
 from regard.metrics.answers import answer_scores
 from regard.metrics.translation import MetricScore
 from regard.models.facts import change
@@ -20,7 +21,6 @@ from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.seq2seq import AnswerLM
 from regard.tasks.pair_task import BLEUConfig, PairTask
 from regard.tasks.run_paths import RunPaths
-from regard.tasks.runners.generation_settings import DecodeConfig
 from regard.tasks.task import Prepared
 from regard.tasks.trunk_task import TrunkTask
 from regard.text.config import EncoderTextConfig

@@ -8,6 +8,8 @@ from pydantic import Field
 from torch import nn
 
 from regard.data.datasets.pairs import PairData
+from regard.inference.generation_settings import DecodeConfig
+from regard.inference.translator import Translator
 from regard.metrics.bleu import bleu
 from regard.models.config import encoder_decoder_facts
 from regard.models.encoder_decoder import EncoderDecoder
@@ -18,8 +20,6 @@ from regard.objectives.seq2seq import Seq2Seq
 from regard.search.greedy import Greedy
 from regard.tasks.pair_task import BLEUConfig, PairTask
 from regard.tasks.run_paths import RunPaths
-from regard.tasks.runners.generation_settings import DecodeConfig
-from regard.tasks.runners.translator import Translator
 from regard.tasks.task import Prepared, Processes
 from regard.text.config import TranslationTextConfig
 from regard.text.tokenizers.translation_tokenizer import (

@@ -13,10 +13,10 @@ from regard.cli.scores import check_expected
 from regard.cli.training_runs import run_loop
 from regard.ground.files import read_json, write_text
 from regard.ground.lock import FolderLock, lock_folder
+from regard.inference.generation_settings import DecodeConfig
 from regard.metrics.alignment import AlignmentScore, GoldLinks
 from regard.metrics.bleu import bleu
 from regard.metrics.translation import MetricScore
-from regard.tasks.runners.generation_settings import DecodeConfig
 from regard.text.config import TranslationTextConfig
 from regard.tour.toy_language.corpus import (
     Corpus,

@@ -10,7 +10,7 @@ from regard.data.files.fields import DropCounts, Dropped
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, did_you_mean, shown
 from regard.models.folders import folder as folders
-from regard.tasks.runners.list import runner_of
+from regard.tasks.components import Runner
 from regard.tasks.task import TaskScores
 from regard.training.checkpoint import RunProgress
 from regard.training.distributed import World
@@ -100,7 +100,7 @@ def _score_events(run: Run, progress: RunProgress, options: dict[str, Any]) -> I
     recipe = run.job.recipe
     if not recipe.data.tests:
         return
-    model = runner_of(folders.read(run.model_folder, run.job.world.device)).with_precision("auto")
+    model = Runner(folders.read(run.model_folder, run.job.world.device), "auto")
     dropped = DropCounts() if options["skip_bad"] else None
     for name, results in score_tests(model, recipe, options["data"], dropped).items():
         yield ScoreEvent(progress, name, tuple(results.scores))

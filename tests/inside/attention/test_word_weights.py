@@ -10,9 +10,9 @@ from rich.console import Console
 
 import regard
 from regard.ground.errors import BadInput
+from regard.inference.classifier import LabelPrediction
 from regard.inside.attention.look import look
 from regard.inside.attention.word_weights import WordWeights
-from regard.tasks.inference.classifier import LabelPrediction
 
 SAID = LabelPrediction("<good>", {"<good>": 0.75, "bad": 0.25})
 SHOWN = WordWeights(SAID, ("one", "two<", "th\x1bree"), np.array([0.8, 0.15, 0.05]))

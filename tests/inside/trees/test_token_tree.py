@@ -9,11 +9,11 @@ import torch
 
 import regard
 from regard.ground.errors import BadInput
+from regard.inference.generator import Ending
 from regard.inside.trees.token_tree import record_tokens
 from regard.inside.views.beam_html import token_page
 from regard.inside.views.beam_text import token_lines
 from regard.search import Beam, Greedy, Sample
-from regard.tasks.runners.generator import Ending
 from small_gpt import write_gpt2
 from verb import run
 

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.ground.batch import ImageRow
+from regard.inference.classifier import LabelPrediction
 from regard.inside.attention.attention_map import AttentionMap, RolloutMap
 from regard.inside.attention.attention_view import AttentionView
 from regard.inside.attention.image_attention import ImageAttention
@@ -24,7 +25,6 @@ from regard.inside.attention.word_weights import WordWeights
 from regard.inside.views import attention_html
 from regard.inside.views.line_chart import Report
 from regard.inside.views.markup import escape_controls
-from regard.tasks.inference.classifier import LabelPrediction
 from regard.text.token_labels import LabelledImage
 
 VOID = {"meta", "br", "input", "link", "img", "hr"}

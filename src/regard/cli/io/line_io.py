@@ -5,14 +5,16 @@ writes a line and waits gets its result, while fast input still fills batches.
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from regard.cli.io.console import note
-from regard.cli.io.output import OutputProgress
+from regard.cli.io.console import note, print_json, print_line
+from regard.cli.io.output import Command, OutputProgress, output_to
 from regard.cli.options import MAX_TOKENS
 from regard.data.files.arrivals import Arrivals
 from regard.data.files.text_files import decoded, name_of, raw_lines
@@ -20,7 +22,9 @@ from regard.ground.errors import BadInput, BadItem
 from regard.text.vocabularies.vocabulary import Vocabulary, token_count
 
 if TYPE_CHECKING:
-    from regard.tasks.runners.batch_runner import Predictor
+    from regard.inference.component import Component, Result
+
+    AnyComponent = Component[Any, Any, Any]
 
 PAUSE = 0.02  # seconds without a line that end a window
 PATIENCE = 0.2  # seconds after which a window takes only lines that have arrived
@@ -32,9 +36,6 @@ Parse = Callable[[str, str], Any]
 
 TokenCount = Callable[[Any, int], int]
 """From an input and a limit to its tokens, special ones counted, exact beyond the limit."""
-
-Predict = Callable[[list[Any]], list[Any]]
-"""From inputs to one result each; an invalid input raises ``BadItem``."""
 
 
 class Line(NamedTuple):
@@ -63,7 +64,7 @@ class LineSource:
 
     @property
     def name(self) -> str:
-        """What messages call the file."""
+        """Name of the file in messages."""
         return name_of(self.file)
 
     def lines(self, arrivals: Arrivals) -> Iterator[bytes]:
@@ -75,19 +76,19 @@ class LineSource:
         return decoded(raw, where)
 
     def readable(self, raw: bytes) -> str:
-        """The same of a line that may be bad."""
+        """The text of a line that may be bad."""
         return raw.decode("utf-8", "replace")
 
     def key(self, text: str) -> str:
-        """What must be the same of a line where a run is resumed."""
+        """The part of a line that must be the same where a run is resumed."""
         return text
 
     def title(self, line: Line) -> str:
-        """What stands before the result of a line."""
+        """Text before the result of a line."""
         return ""
 
-    def record(self, line: Line) -> dict[str, Any]:
-        """What the JSON record of a line begins with."""
+    def record(self, line: Line) -> dict[str, object]:
+        """The first keys of the JSON record of a line."""
         return {"line": line.number}
 
     def read(self, lines: Iterator[bytes], first: int, arrivals: Arrivals) -> Iterator[Line]:
@@ -104,43 +105,92 @@ class LineSource:
 
 
 def unless_empty(parse: Parse) -> Parse:
-    """The same parser; an empty line has no value, and so no result."""
+    """A parser for which an empty line has no value, and so no result."""
     return lambda line, where: parse(line, where) if line.strip() else None
 
 
-def predict_lines(
-    source: LineSource, predict: Predict, progress: OutputProgress | None = None
+def result_lines(
+    source: LineSource, component: "AnyComponent", progress: OutputProgress | None = None
 ) -> Iterator[Line]:
-    """The result of every line, window by window; None for one that is empty, or bad."""
+    """The result of every line, window by window; None for one that is empty, or bad.
+
+    An invalid line raises its error after the results of all lines before it.
+    """
     for window in read_windows(source, progress):
         inputs = [line for line in window if line.value is not None]
-        results = predict_window(source, inputs, predict)
+        keys = [line.number - 1 for line in inputs]
+        rows = component.prepare([line.value for line in inputs], keys)
+        bad = [number for number, row in enumerate(rows) if isinstance(row, BadInput)]
+        results = iter(
+            component.results(rows if source.skip_bad or not bad else rows[: bad[0] + 1])
+        )
         for line in window:
-            yield line if line.value is None else next(results)
+            yield line if line.value is None else _with_result(source, line, next(results))
 
 
-def predict_window(
-    source: LineSource, window: list[Line], predict: Predict, first: int = 1
-) -> Iterator[Line]:
-    """The result of every line of a window, whose lines ``predict`` counts from ``first``.
+def _with_result(source: LineSource, line: Line, result: "Result[Any] | BadItem") -> Line:
+    if not isinstance(result, BadInput):
+        return line._replace(value=result)
+    error = f"{source.name}:{line.number}: {result.reason}"
+    if not source.skip_bad:
+        raise BadInput(error)
+    return line._replace(value=None, error=error)
 
-    For an invalid line the error names the line, after the results of all lines before it.
+
+def print_results(
+    source: LineSource,
+    component: "AnyComponent",
+    progress: OutputProgress,
+    *,
+    as_json: bool,
+    **envelope: str,
+) -> str:
+    """Print the results of a file as lines or as JSON, whose records end with the ``envelope``.
+
+    Returns the sums of their figures in words.
     """
-    if not window:
-        return
-    try:
-        results = predict([line.value for line in window])
-    except BadItem as bad:
-        index = bad.number - first
-        yield from predict_window(source, window[:index], predict, first)
-        error = f"{source.name}:{window[index].number}: {bad.reason}"
-        if not source.skip_bad:
-            raise BadInput(error) from None
-        yield window[index]._replace(value=None, error=error)
-        yield from predict_window(source, window[index + 1 :], predict, first)
-        return
-    for line, result in zip(window, results, strict=True):
-        yield line._replace(value=result)
+    sums = Counter[str]()
+    for line in result_lines(source, component, progress):
+        progress.check(line)
+        result = line.value
+        if as_json:
+            records = [component.empty_record] if result is None else component.records(result)
+            cut = {"cut": result and result.cut} if component.reports_cuts else {}
+            end = {**cut, **({} if line.error is None else {"error": line.error}), **envelope}
+            begin = source.record(line) if component.is_numbered else {}
+            for record in records:
+                print_json({**begin, **record, **end})
+        else:
+            for text in [""] if result is None else component.lines(result):
+                print_line(source.title(line) + text)
+        if result is not None:
+            sums.update(component.figures(result))
+            if remark := component.remark(result):
+                note(f"line {line.number}: {remark}")
+    return component.total(sums)
+
+
+def run_component(
+    source: LineSource,
+    component: "AnyComponent",
+    out: Path | None,
+    command: Command | None = None,
+    *,
+    as_json: bool,
+) -> None:
+    """Print the results of a file, or write them to ``out``; then what holds of all of them."""
+    with output_to(out, command) as progress:
+        total = print_results(source, component, progress, as_json=as_json)
+    if total:
+        note(total)
+    progress.report()
+
+
+def parser_of(component: "AnyComponent", max_length: int | None) -> Parse:
+    """From lines to the inputs of a component; an empty line has none, if it reads no such."""
+    limits = max_length, component.own_limit
+    parse = with_max_length(component.parse, component.token_count, *limits)
+    return parse if component.reads_empty else unless_empty(parse)
 
 
 def read_windows(
@@ -193,7 +243,7 @@ def _until_pause(lines: Iterator[Line], arrivals: Arrivals, most: int) -> Iterat
 def with_max_length(
     parse: Parse, count: TokenCount, given: int | None, limit: int | None = None
 ) -> Parse:
-    """The same parser; an input of more tokens than ``given`` is an error.
+    """A parser for which an input of more tokens than ``given`` is an error.
 
     Without ``given``, models without a ``limit`` of their own, by which they truncate or refuse
     texts, have one here.
@@ -211,7 +261,7 @@ def with_max_length(
 
 
 def without_cuts(parse: Parse, count: TokenCount, limit: int | None) -> Parse:
-    """The same parser; an input that the model would cut to ``limit`` tokens is an error."""
+    """A parser for which an input is an error that the model would cut to ``limit`` tokens."""
     if limit is None:
         return parse
 
@@ -238,25 +288,6 @@ def _check_count(count: int, most: int, where: str) -> None:
             f"{where}: {count:,} tokens, more than {most:,}; "
             "split the line into sentences, or raise --max-length"
         )
-
-
-class CutInputs:
-    """A predictor that says of each result whether only the beginning of its texts was read."""
-
-    def __init__(self, predictor: "Predictor"):
-        self.predictor, self.cut, self.all = predictor, 0, 0
-
-    def predict(self, inputs: list[Any]) -> list[tuple[Any, bool]]:
-        """(result, whether its input was cut) of each."""
-        results = self.predictor.predict(inputs)
-        cut = [self.predictor.is_cut(one) for one in inputs]
-        self.cut, self.all = self.cut + sum(cut), self.all + len(cut)
-        return [*zip(results, cut, strict=True)]
-
-    def report(self) -> None:
-        """Print how many inputs were cut, if any were."""
-        if self.cut:
-            note(f"{self.cut:,} of {self.all:,} inputs were cut: {self.predictor.cut_reason}")
 
 
 def check_argument(text: str, second: str | None = None) -> None:

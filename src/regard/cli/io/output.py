@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from io import RawIOBase, TextIOWrapper
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 
 from typer import Context
 
-from regard.cli.io.console import note, print_json, print_line
+from regard.cli.io.console import note
 from regard.data.files.fields import field_of
 from regard.data.files.text_files import STDIN
 from regard.ground.errors import BadInput
@@ -32,14 +32,12 @@ from regard.ground.files import (
     writing,
 )
 from regard.models.folders.hub import local_folder
-from regard.text.vocabularies.vocabulary import Vocabulary
 
 EVERY = 5.0  # seconds of work that a kill may cost, beside the window that it interrupts
 STATE = {"command": dict, "inputs": int, "bytes": int, "bad": int, "digest": str}
 
 Command = Mapping[str, Any]
 """What tells a command from others: its verb, its model, its file, its options."""
-ONE_LINE = str.maketrans("\r\n", "  ")
 
 
 def resumable_command(context: Context, *free: str) -> Command | None:
@@ -240,33 +238,3 @@ def _open_locked(path: Path) -> BinaryIO:
         return stream
     stream.close()
     raise BadInput(f"{path}: in use by another run; wait until it ends")
-
-
-def print_texts(nbest: Sequence[Any], best: int) -> None:
-    """Exactly ``best`` lines, so that files stay parallel; line breaks in a text are spaces."""
-    for one in nbest:
-        print_line(one.text.translate(ONE_LINE))
-    for _ in range(best - len(nbest)):
-        print_line("")
-
-
-def print_records(
-    line: int, nbest: Sequence[Any], vocabulary: Vocabulary, chosen: Mapping[str, str]
-) -> None:
-    """Everything that another score needs to rank the texts of a line, and what was ``chosen``."""
-    for one in nbest:
-        hypothesis = one.hypothesis
-        record: dict[str, Any] = {
-            "line": line,
-            "text": one.text,
-            "score": one.score,
-            "logprob": hypothesis.logprob,
-            "n": len(hypothesis.logprobs),
-            "ids": hypothesis.tokens,
-            "tokens": vocabulary.pieces(hypothesis.tokens),
-            "logprobs": hypothesis.logprobs,
-            "finished": hypothesis.finished,
-        }
-        if hypothesis.coverage is not None:
-            record["coverage"] = hypothesis.coverage
-        print_json({**record, **one.remarks, **chosen})

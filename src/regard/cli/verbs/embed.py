@@ -4,21 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import typer
 
 from regard.cli.io.console import json_line, note
 from regard.cli.io.image_io import source_for
-from regard.cli.io.line_io import (
-    Line,
-    LineSource,
-    Parse,
-    predict_lines,
-    unless_empty,
-    with_max_length,
-)
+from regard.cli.io.line_io import Line, LineSource, parser_of, result_lines
 from regard.cli.io.output import open_output, resumable_command
 from regard.cli.options import (
     BATCH_SIZE,
@@ -35,9 +28,6 @@ from regard.cli.options import (
     WORKERS,
 )
 from regard.ground.errors import BadInput
-
-if TYPE_CHECKING:
-    from regard.api import Model
 
 
 def embed(
@@ -76,6 +66,7 @@ def embed(
     Example: echo "a gripping film" | regard embed runs/bert/model --json
     """
     from regard.api import load
+    from regard.text.tokenizers.ids_only import require_tokenizer
 
     if out is not None and as_json:
         raise BadInput("--json: vectors are printed, or written to a file (--out), not both")
@@ -83,18 +74,15 @@ def embed(
         raise BadInput(f"--out {out}: the name of a file of vectors ends in {', '.join(FORMATS)}")
     command = resumable_command(context, "workers", "skip_bad")
     loaded = load(model, device, precision=precision, batch_size=batch_size)
-    width = loaded.embed([], pool, normalise).shape[1]
-
-    def embed_texts(texts: list[str]) -> list[np.ndarray]:
-        return list(loaded.embed(texts, pool, normalise).float().cpu().numpy())
-
-    parse = unless_empty(_parser(loaded, max_length))
+    component = loaded.runner.embedder(pool, normalise)
+    require_tokenizer(loaded.tokenizer)
+    parse, width = parser_of(component, max_length), component.width
     source = source_for(loaded, file, parse, workers=workers, skip_bad=skip_bad)
     form = FORMATS[out.suffix if out is not None else ".jsonl" if as_json else ".txt"](width)
     with open_output(out, command) as (stream, progress):
         if not progress.inputs:
             stream.write(form.head(0))
-        for line in predict_lines(source, embed_texts, progress):
+        for line in result_lines(source, component, progress):
             progress.check(line)
             stream.write(form.row(source, line))
         if end := form.head(progress.inputs):
@@ -103,16 +91,6 @@ def embed(
     progress.report()
     if out is not None:
         note(f"wrote {out}: {progress.inputs:,} vectors of {width}")
-
-
-def _parser(model: "Model", max_length: int | None) -> Parse:
-    """An encoder reads one text or two, truncated; a translator refuses long texts."""
-    from regard.text.tokenizers.ids_only import require_tokenizer
-
-    require_tokenizer(model.tokenizer)
-    runner = model.runner
-    limit = runner.truncation or runner.position_limit
-    return with_max_length(runner.parse, runner.token_count, max_length, limit)
 
 
 @dataclass(frozen=True)
@@ -128,7 +106,7 @@ class TextVectors:
 
     def row(self, source: LineSource, line: Line) -> bytes:
         """The vector of a line."""
-        numbers = () if line.value is None else line.value
+        numbers = () if line.value is None else line.value.value
         return (self.between.join(f"{number:.8g}" for number in numbers) + "\n").encode()
 
 
@@ -136,7 +114,7 @@ class JsonVectors(TextVectors):
     """A record for each vector."""
 
     def row(self, source: LineSource, line: Line) -> bytes:
-        vector = None if line.value is None else line.value.tolist()
+        vector = None if line.value is None else line.value.value.tolist()
         return json_line({**source.record(line), "vector": vector}).encode()
 
 
@@ -149,7 +127,7 @@ class NumpyVectors(TextVectors):
         return head.getvalue()
 
     def row(self, source: LineSource, line: Line) -> bytes:
-        vector_D = np.zeros(self.width) if line.value is None else line.value
+        vector_D = np.zeros(self.width) if line.value is None else line.value.value
         return vector_D.astype("<f4").tobytes()
 
 

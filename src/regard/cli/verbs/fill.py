@@ -1,19 +1,11 @@
 """``regard fill``: the most probable words for masked tokens."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from regard.cli.io.console import print_json, print_line
-from regard.cli.io.line_io import (
-    CutInputs,
-    LineSource,
-    plain_text,
-    predict_lines,
-    unless_empty,
-    with_max_length,
-)
-from regard.cli.io.output import output_to, resumable_command
+from regard.cli.io.line_io import LineSource, parser_of, run_component
+from regard.cli.io.output import resumable_command
 from regard.cli.options import (
     BATCH_SIZE,
     DEVICE,
@@ -25,9 +17,6 @@ from regard.cli.options import (
     PRECISION,
     RESUME,
 )
-
-if TYPE_CHECKING:
-    from regard.tasks.inference.fill_mask import FilledText
 
 
 def fill(
@@ -56,26 +45,6 @@ def fill(
 
     command = resumable_command(context)
     loaded = load(model, device, precision=precision, batch_size=batch_size)
-    filler = loaded.encoder.filler(top)
-    parse = with_max_length(plain_text, filler.token_count, max_length, filler.max_length)
-    inputs = CutInputs(filler)
-    source = LineSource(file, unless_empty(parse))
-    with output_to(out, command) as progress:
-        for line in predict_lines(source, inputs.predict, progress):
-            filled, cut = line.value or (None, None)
-            if as_json:
-                print_json({"line": line.number, **_record(filled), "cut": cut})
-            else:
-                print_line("" if filled is None else _line(filled))
-    inputs.report()
-
-
-def _line(filled: "FilledText") -> str:
-    masks = [", ".join(f"{one.word} {one.probability:.4f}" for one in top) for top in filled.blanks]
-    return "\t".join([" ".join(filled.text.split("\t")), *masks])
-
-
-def _record(filled: "FilledText | None") -> dict[str, Any]:
-    if filled is None:
-        return {"text": None, "blanks": None}
-    return {"text": filled.text, "blanks": [[vars(one) for one in top] for top in filled.blanks]}
+    component = loaded.encoder.filler(top)
+    source = LineSource(file, parser_of(component, max_length))
+    run_component(source, component, out, command, as_json=as_json)

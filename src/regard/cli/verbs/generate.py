@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from regard.cli.io.console import OUT, complain, note, print_json, write_page
-from regard.cli.io.line_io import LineSource, plain_text, read_windows, with_max_length
-from regard.cli.io.output import output_to, print_records, print_texts, resumable_command
+from regard.cli.io.console import OUT, complain, note, print_json, print_line, write_page
+from regard.cli.io.line_io import LineSource, parser_of, plain_text, print_results, read_windows
+from regard.cli.io.output import output_to, resumable_command
 from regard.cli.options import (
     ALPHA,
     BATCH_SIZE,
@@ -50,9 +50,10 @@ from regard.cli.options import (
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
-    from regard.cli.decode import Method
+    from regard.inference.component import Result
+    from regard.inference.decoder_model import Writer, Written
+    from regard.inference.generator import Generator
     from regard.search.step import Search
-    from regard.tasks.runners.generator import Generator
 
 BRANCHING = ("beam", "mbr")  # searches whose tokens are known at the end
 
@@ -142,7 +143,8 @@ def generate(
     """
     from regard.api import load
     from regard.cli import decode
-    from regard.tasks.runners.generator import Ending
+    from regard.inference.generator import Ending
+    from regard.tasks.components import ComponentSpec
 
     typed = is_typed(file)
     options = {name for name in decode.KNOWN if was_given(context, name)}
@@ -158,28 +160,19 @@ def generate(
     if method.formula:
         note(f"{method.search}: score = {method.formula}")
     chosen = dict(zip(("precision", "engine"), generator.choice(precision, engine), strict=True))
-    generator = replace(generator, ending=ending)
+    writer = generator.writer(method, best, ending)
     with ExitStack() as stack:
         progress = stack.enter_context(output_to(out, command))
-        start = partial(decode.start_generator, model)
-        generator = stack.enter_context(decode.ready(generator, chosen, workers, start))
+        spec = ComponentSpec((model,), "generate", {"method": method, "ending": ending})
+        writer = stack.enter_context(decode.ready(writer, chosen, workers, spec))
+        generator = cast("Generator", writer.model).with_limits(None, max_length)
         if tree is not None:
-            limited = generator.with_limits(None, max_length)
-            print_trees(limited, method.search, file, tree, html, as_json)
-            return
-        if stream or (typed and not as_json):
-            _answer(generator.with_limits(None, max_length), method, file, best, typed, stream)
-            return
-        limit = generator.position_limit
-        parse = with_max_length(plain_text, generator.token_count, max_length, limit)
-        lines = LineSource(file, lambda line, where: (parse(line, where), None))
-        for line in decode.decode_lines(method, generator, lines, progress):
-            if as_json:
-                print_records(line.number, line.value, generator.vocabulary, chosen)
-            else:
-                print_texts(line.value, best)
-            if any(text.ended == "positions" for text in line.value):
-                note(f"line {line.number}: ended at the last position of the model")
+            print_trees(generator, method.search, file, tree, html, as_json)
+        elif stream or (typed and not as_json):
+            _answer(replace(writer, model=generator), file, typed, stream)
+        else:
+            lines = LineSource(file, parser_of(writer, max_length))
+            print_results(lines, writer, progress, as_json=as_json, **chosen)
 
 
 def _check_modes(given: Mapping[str, Any], method: str | None) -> None:
@@ -210,22 +203,22 @@ def _refuse(options: Mapping[str, Any], beside: str) -> None:
             raise BadInput(f"{name}: cannot be used with {beside}")
 
 
-def _answer(
-    generator: "Generator", method: "Method", file: str, best: int, typed: bool, must_stream: bool
-) -> None:
+def _answer(writer: "Writer", file: str, typed: bool, must_stream: bool) -> None:
     """Continue line by line; ``typed`` ones are asked for, and a bad one is not the end."""
-    streams = must_stream or (best == 1 and method.streams)
+    method, generator = writer.method, cast("Generator", writer.model)
+    streams = must_stream or (writer.best == 1 and method.streams)
     _ask(typed)
-    for (line,) in read_windows(LineSource(file, plain_text, window=1)):
-        number, prompt = line.number - 1, line.text
+    for (line,) in read_windows(LineSource(file, writer.parse, window=1)):
+        number = line.number - 1
         try:
             if streams:
-                for piece in generator.stream(prompt, method.search, number=number):
+                for piece in generator.stream(line.text, method.search, number=number):
                     sys.stdout.write(piece)
                     sys.stdout.flush()
-                print_texts([], 1)
+                print_line("")
             else:
-                print_texts(method.decode(generator, [(prompt, None)], number)[0], best)
+                (result,) = writer.stream([line.value], first=number, strict=True)
+                print_line("\n".join(writer.lines(cast("Result[Written]", result))))
         except BadInput as bad:
             if not typed:
                 raise
@@ -233,7 +226,7 @@ def _answer(
         except KeyboardInterrupt:
             if not typed:
                 raise
-            print_texts([], 1)
+            print_line("")
         _ask(typed)
 
 

@@ -4,10 +4,9 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.io.console import print_json, print_line
 from regard.cli.io.image_io import source_for
-from regard.cli.io.line_io import CutInputs, predict_lines, unless_empty, with_max_length
-from regard.cli.io.output import output_to, resumable_command
+from regard.cli.io.line_io import parser_of, run_component
+from regard.cli.io.output import resumable_command
 from regard.cli.options import (
     BATCH_SIZE,
     DEVICE,
@@ -73,20 +72,7 @@ def predict(
 
     command = resumable_command(context, "workers", "skip_bad")
     loaded = load(model, device, precision=precision, batch_size=batch_size)
-    predictor = loaded.predictor.with_options(pretokenised=pretokenised, entities=entities)
-    count, inputs = predictor.token_count, CutInputs(predictor)
-    parse = with_max_length(predictor.parse, count, max_length, predictor.max_length)
-    source = source_for(loaded, file, unless_empty(parse), workers=workers, skip_bad=skip_bad)
-    with output_to(out, command) as progress:
-        for line in predict_lines(source, inputs.predict, progress):
-            result, cut = line.value or (None, None)
-            progress.check(line)
-            if as_json:
-                record = predictor.empty_record if result is None else predictor.record(result)
-                error = {} if line.error is None else {"error": line.error}
-                print_json({**source.record(line), **record, "cut": cut, **error})
-            else:
-                text = "" if result is None else predictor.line(result)
-                print_line(source.title(line) + text)
-    inputs.report()
-    progress.report()
+    component = loaded.predictor.with_options(pretokenised=pretokenised, entities=entities)
+    parse = parser_of(component, max_length)
+    source = source_for(loaded, file, parse, workers=workers, skip_bad=skip_bad)
+    run_component(source, component, out, command, as_json=as_json)

@@ -1,24 +1,22 @@
 """``regard score``: log-probabilities of texts, or of given translations."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from regard.cli.io.console import note, print_json, print_line
-from regard.cli.io.line_io import Line, LineSource, check_length, predict_window, read_windows
-from regard.cli.io.output import output_to
+from regard.cli.io.line_io import Line, LineSource, parser_of, run_component
 from regard.cli.options import (
     BATCH_SIZE,
     DEVICE,
     FILE,
     JSON,
     MAX_LENGTH,
-    MAX_TOKENS,
     MODEL,
     OUT_FILE,
     STORED_PRECISION,
 )
+from regard.data.files.arrivals import Arrivals
 from regard.data.files.fields import filled
 from regard.data.files.text_files import whole_text
 from regard.ground.errors import BadInput
@@ -60,38 +58,18 @@ def score(
     Example: paste test.en test.de | regard score runs/tour/model
     """
     from regard.api import load
-    from regard.tasks.inference.score_text import TextScore
 
     runner = load(model, device, precision=precision, batch_size=batch_size).runner
-    scorer: Any = runner.scorer(window, stride)
-    if whole and not scorer.reads_whole:
+    component = runner.scorer(window, stride)
+    if whole and not component.reads_whole:
         raise BadInput("--whole cannot be used with a translator, which reads pairs of lines")
-    most = max_length if scorer.reads_whole else max_length or MAX_TOKENS
-
-    def parse(line: str, where: str) -> tuple[str, ...]:
-        texts = scorer.parse(filled(line, where, "no text" if whole else "empty line"), where)
-        for text, vocabulary in zip(texts, scorer.vocabularies, strict=True):
-            if filled(text, where) and most is not None:
-                check_length((text,), vocabulary, most, where)
-        return texts
-
-    scores, source = [], LineSource(file, parse)
-    with output_to(out):
-        for inputs in _whole(source) if whole else read_windows(source):
-            results = predict_window(source, inputs, scorer.score)
-            for given, result in zip(inputs, results, strict=True):
-                if as_json:
-                    print_json(scorer.record(given.value, result.value))
-                else:
-                    print_line(f"{result.value.logprob:.4f}")
-                scores.append(result.value)
-    if scorer.reads_whole and scores:
-        total = TextScore.total(scores)
-        bits = f"{total.bits_per_byte:.4f} bits per byte"
-        note(f"perplexity {total.perplexity:.4f}, {bits}: {len(total.logprobs):,} tokens")
+    source = (WholeFile if whole else LineSource)(file, parser_of(component, max_length))
+    run_component(source, component, out, as_json=as_json)
 
 
-def _whole(source: LineSource) -> Iterator[list[Line]]:
-    """The file as one line."""
-    text = whole_text(source.file)
-    yield [Line(1, text, source.parse(text, source.name))]
+class WholeFile(LineSource):
+    """A file that is one text."""
+
+    def read(self, lines: Iterator[bytes], first: int, arrivals: Arrivals) -> Iterator[Line]:
+        text = whole_text(self.file)
+        yield Line(1, text, self.parse(filled(text, self.name, "no text"), self.name))

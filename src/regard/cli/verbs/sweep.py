@@ -108,8 +108,8 @@ def _load_to_save(folder: str) -> "Model":
 
 def _save_rule(model: "Model", folder: str, tried: "list[Outcome]") -> None:
     """Make the best rule without a coverage penalty the model's default; its beam size stays."""
+    from regard.inference.generation_settings import DecodeConfig
     from regard.search.beam import Beam
-    from regard.tasks.runners.generation_settings import DecodeConfig
 
     rules = (one.setting for one in tried if one.setting and not one.setting.coverage)
     best = next(rules, None)

@@ -2,13 +2,13 @@
 
 from contextlib import ExitStack
 from functools import partial
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from regard.cli.io.console import note
-from regard.cli.io.line_io import LineSource, Parse, plain_text, with_max_length
-from regard.cli.io.output import output_to, print_records, print_texts, resumable_command
+from regard.cli.io.line_io import LineSource, Parse, parser_of, print_results
+from regard.cli.io.output import output_to, resumable_command
 from regard.cli.options import (
     ALPHA,
     BATCH_SIZE,
@@ -44,6 +44,9 @@ from regard.cli.options import (
 from regard.data.files.text_files import name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.text.vocabularies.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from regard.inference.decoder_model import Request
 
 LOSSY = ("wordpiece", "sentencepiece")  # vocabularies that cannot encode every word
 
@@ -132,6 +135,7 @@ def translate(
     Example: echo "The old man reads a book." | regard translate runs/tour/model --beam 4
     """
     from regard.cli import decode
+    from regard.tasks.components import ComponentSpec
 
     given = {name for name in decode.KNOWN if was_given(context, name)}
     decode.check_options(decode.method_name(search), context.params, given)
@@ -144,24 +148,19 @@ def translate(
     if method.formula:
         note(f"{method.search}: score = {method.formula}")
     chosen = dict(zip(("precision", "engine"), translator.choice(precision, engine), strict=True))
+    writer = translator.writer(method, best)
     with ExitStack() as stack:
         progress = stack.enter_context(output_to(out, command))
-        start = partial(decode.start_worker, folders)
-        translator = stack.enter_context(decode.ready(translator, chosen, workers, start))
-        source, target = translator.tokenizer.sides
+        spec = ComponentSpec(tuple(folders), "translate", {"method": method})
+        writer = stack.enter_context(decode.ready(writer, chosen, workers, spec))
         prefixes = None if prefix is None else Prefixes(prefix)
-        limits = max_length, translator.position_limit
-        parse_line = with_max_length(plain_text, translator.token_count, *limits)
-        lines = LineSource(file, partial(_parse, parse_line, source, prefixes))
-        for line in decode.decode_lines(method, translator, lines, progress):
-            if as_json:
-                print_records(line.number, line.value, target, chosen)
-            else:
-                print_texts(line.value, best)
+        parse_line, words = parser_of(writer, max_length), translator.tokenizer.source
+        lines = LineSource(file, partial(_parse, parse_line, words, prefixes))
+        total = print_results(lines, writer, progress, as_json=as_json, **chosen)
         if prefixes is not None:
             prefixes.check_end(file)
-    if report := method.report():
-        note(report)
+    if total:
+        note(total)
 
 
 class Prefixes:
@@ -186,10 +185,10 @@ class Prefixes:
 
 def _parse(
     parse: Parse, vocabulary: Vocabulary, prefixes: Prefixes | None, line: str, where: str
-) -> tuple[str, str | None]:
+) -> "Request":
     """A line and its forced prefix; words outside the vocabulary are printed."""
-    line = parse(line, where)
+    request: Request = parse(line, where)
     if vocabulary.kind in LOSSY and (unknown := vocabulary.unknown(line)):
         words = ", ".join(line[start:end] for start, end in unknown)
         note(f"line {where.rpartition(':')[2]}: not in the vocabulary: {words}")
-    return line, None if prefixes is None else prefixes.next(where)
+    return request if prefixes is None else request._replace(prefix=prefixes.next(where))

@@ -2,8 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar, cast
 
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON
@@ -108,6 +108,7 @@ def value_of(record: JSON, key: str, where: str) -> JSON:
     return record
 
 
-def field_of(record: dict[str, JSON], key: str, kind: type[Kind], where: str) -> Kind:
+def field_of(record: Mapping[str, object], key: str, kind: type[Kind], where: str) -> Kind:
     """The value of a key, if it has that JSON type."""
-    return typed(value_of(record, key, where), kind, f"the value of {key!r}", where)
+    value = value_of(cast(dict[str, JSON], {**record}), key, where)
+    return typed(value, kind, f"the value of {key!r}", where)

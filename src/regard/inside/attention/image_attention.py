@@ -7,6 +7,7 @@ import numpy as np
 from rich.text import Text
 
 from regard.ground.errors import BadInput, shown
+from regard.inference.classifier import TextPrediction
 from regard.inside.attention.attention_map import AttentionMap
 from regard.inside.attention.attention_view import AttentionView
 from regard.inside.attention.record import SiteRecord
@@ -14,7 +15,6 @@ from regard.inside.views.attention_html import image_page
 from regard.inside.views.attention_text import Paint, heat_map
 from regard.inside.views.markup import clip
 from regard.inside.views.panels import Panel, Sheet, lay_out
-from regard.tasks.inference.classifier import TextPrediction
 from regard.text.token_labels import LabelledImage
 
 CLASS, MEAN = "class", "mean"

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.ground.errors import BadInput
+from regard.inference.classifier import TextPrediction
+from regard.inference.model_runner import ModelRunner
 from regard.inside.attention.attention_view import AttentionView, View
 from regard.inside.attention.image_attention import ImageAttention
 from regard.inside.attention.induction import InductionScores
@@ -14,8 +16,6 @@ from regard.models.attention_site import require_causal
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.label_heads import LabelHead
 from regard.models.trunk_with_heads import Outputs
-from regard.tasks.inference.classifier import TextPrediction
-from regard.tasks.runners.model_runner import ModelRunner
 from regard.text.token_labels import LabelledInput
 from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.list import Tokenizer

@@ -10,11 +10,11 @@ from torch import nn
 from regard.ground.batch import TokenRow, pack_rows, pack_texts
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
+from regard.inference.inputs import InputLimits
 from regard.inside.attention.attention_map import AttentionMap, RolloutMap
 from regard.models.attention_site import AttentionSite
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.trunk_with_heads import Outputs
-from regard.tasks.runners.inputs import InputLimits
 from regard.text.token_labels import LabelledImage, LabelledRow, TokenLabels
 
 

@@ -9,13 +9,13 @@ from rich.style import Style
 from rich.text import Text
 
 from regard.ground.errors import BadInput
+from regard.inference.classifier import TextPrediction
 from regard.inside.attention.attention_map import merge
 from regard.inside.attention.attention_view import View
 from regard.inside.attention.record import SiteRecord
 from regard.inside.views.attention_svg import draw_attention
 from regard.inside.views.attention_text import LEVELS, SHADES, ramp_colour
 from regard.inside.views.markup import escape_controls, escape_line, fill_template, score_rows
-from regard.tasks.inference.classifier import TextPrediction
 
 CAPTION = "pooling weight of each word"
 

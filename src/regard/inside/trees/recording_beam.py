@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from regard.inference.translator import Translator
 from regard.inside.trees.beam_tree import BeamNode, BeamTree, Fate, LengthRuleChoice, TreeHypothesis
 from regard.search.beam import Beam, HostBeam
 from regard.search.beam_rules import Length, formula, normalised, rescore
 from regard.search.candidates import Candidates
 from regard.search.hypothesis import ActiveHypotheses, Hypothesis
 from regard.search.step import SearchBatch
-from regard.tasks.runners.translator import Translator
 
 BEGIN, BEGIN_TOKEN = "⟨begin⟩", -1
 # The length penalties under which the hypotheses are ranked again.
@@ -27,8 +27,7 @@ def record_tree(translator: Translator, text: str, beam: Beam | None = None) -> 
     """The beam search for the translation of ``text``."""
     target = translator.tokenizer.target
     recording = RecordingBeam(Beam() if beam is None else beam)
-    # Another process would record in its own memory.
-    replace(translator, workers=None).translate([text], recording)
+    translator.translate([text], recording)
     return recording.tree(text, lambda token: target.pieces([token])[0], target.decode)
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -11,12 +11,12 @@ from torch import Tensor
 
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput
+from regard.inference.generator import Generation, Generator
 from regard.inside.trees.beam_tree import BeamNode, Fate, SearchTree, TreeHypothesis
 from regard.inside.trees.recording_beam import BEGIN, BEGIN_TOKEN
 from regard.search.constraints import Repetition
 from regard.search.step import Search, SearchBatch, TokenSteps
 from regard.search.token_loop import TokenSearch
-from regard.tasks.runners.generator import Generation, Generator
 
 ENDINGS = {
     "eos": "chosen: the end",
@@ -94,8 +94,7 @@ def record_tokens(
     if not search.streams or one_by_one.copies != 1:
         raise BadInput("a tree of tokens is of greedy search, or of one sample")
     recording = RecordingTokens(one_by_one, check_whole("alternatives", alternatives, 1, MOST))
-    # Another process would record in its own memory.
-    ((result,),) = replace(generator, workers=None).generate([prompt], recording, first=number)
+    ((result,),) = generator.generate([prompt], recording, first=number)
     return recording.tree(prompt, result, generator.vocabulary.pieces)
 
 

@@ -14,7 +14,7 @@ from regard.data.config import BatchConfig, DataConfig
 from regard.ground.config import Config
 from regard.ground.errors import BadInput, did_you_mean
 from regard.models.config import ModelConfig
-from regard.tasks.list import TASKS
+from regard.tasks.components import TASKS
 from regard.tasks.task import Task
 from regard.training.recipe.errors import Fault, faults_of, refusal, without_unknown
 from regard.training.recipe.overrides import Settings, lay_over, parse_settings

@@ -4,17 +4,29 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
-import numpy as np
 import torch
 
 from regard import decoding
-from regard.data.packing import inference_batches
 from regard.decoding import EAGER, Engine, Prompts
 from regard.ground.batch import BatchLimits, Ids
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, BadItem
+from regard.inference.component import Row
+from regard.inference.decoder_model import (
+    DecoderModel,
+    Method,
+    Request,
+    Writer,
+    WriterData,
+    WriterRow,
+    WrittenText,
+    search_errors_as_bad_input,
+)
+from regard.inference.encoder_model import EncoderModel
+from regard.inference.generation_settings import GenerationSettings, refused, sampling_of
+from regard.inference.inputs import InputLimits, check_search, read_ids
 from regard.models.folders.folder import vocabulary_of
 from regard.models.folders.loaded_model import LoadedModel
 from regard.search.beam import Beam
@@ -23,11 +35,6 @@ from regard.search.greedy import Greedy
 from regard.search.hypothesis import Hypothesis
 from regard.search.sample import Sample
 from regard.search.step import Search, SearchState
-from regard.tasks.runners.decoder_model import DecoderModel, search_errors_as_bad_input
-from regard.tasks.runners.encoder_model import EncoderModel
-from regard.tasks.runners.generation_settings import GenerationSettings, refused, sampling_of
-from regard.tasks.runners.inputs import InputLimits, check_search, read_ids
-from regard.tasks.runners.workers import Workers
 from regard.text.continuation import Continuation, StopStrings, TextStream, check_stop_strings
 from regard.text.task_prompt import PromptConfig, TaskPrompt
 from regard.text.tokenizers.ids_only import MISSING
@@ -41,7 +48,7 @@ End = Literal["eos", "stop", "length", "positions"]
 
 
 @dataclass(frozen=True)
-class Generation:
+class Generation(WrittenText):
     """One continuation of a prompt as text.
 
     It ``ended`` with EOS ("eos"), before a stop string ("stop"), at the limit ("length"), or where
@@ -49,14 +56,10 @@ class Generation:
     generated, those of a stop string included.
     """
 
-    text: str
-    score: float
-    hypothesis: Hypothesis
     ended: End
 
     @property
     def remarks(self) -> dict[str, str]:
-        """What else a record says of it."""
         return {"ended": self.ended}
 
 
@@ -82,7 +85,7 @@ class Ending:
     def of(
         cls, max_new_tokens: int | None, min_new_tokens: int, stop_strings: Iterable[str]
     ) -> "Ending":
-        """The same; stop strings are any iterable of texts."""
+        """An ending whose stop strings are any iterable of texts."""
         return cls(max_new_tokens, min_new_tokens, tuple(listed(stop_strings, "stop strings")))
 
 
@@ -96,10 +99,10 @@ class Generator(DecoderModel, EncoderModel):
     What it has beside, ``DecoderModel`` explains.
     """
 
+    verb = "generate"
     batch_size: int = 64
     id_vocabulary: Vocabulary | None = None  # in place of a tokenizer
     engine: Engine = EAGER
-    workers: Workers | None = None
     ending: Ending = ENDING  # where none is given
 
     @classmethod
@@ -107,10 +110,6 @@ class Generator(DecoderModel, EncoderModel):
         engine = decoding.default_engine(loaded.module)
         ids = vocabulary_of(loaded) if loaded.tokenizer is None else None
         return replace(super().of(loaded), id_vocabulary=ids, engine=engine)
-
-    @property
-    def generator(self) -> Self:
-        return self
 
     def choice(self, precision: str = "auto", engine: str = "auto") -> tuple[str, str]:
         """The precision and the engine that would run; BadInput if none can.
@@ -125,11 +124,11 @@ class Generator(DecoderModel, EncoderModel):
         return self.text.words if self.id_vocabulary is None else self.id_vocabulary
 
     @property
-    def generation_config(self) -> Mapping[str, Any] | None:
+    def generation_config(self) -> Mapping[str, object] | None:
         return self.notes.get("generation")
 
     @property
-    def decode_config(self) -> Any:
+    def decode_config(self) -> object:
         return self.notes.get("decode")
 
     @cached_property
@@ -211,24 +210,27 @@ class Generator(DecoderModel, EncoderModel):
         prompt's number, counted from ``first``, and a sample's. Token ids are read as given.
         """
         search = self.search if search is None else check_search(search)
-        ending = self.ending if ending is None else ending
-        rows = self.read_prompts(prompts, first + 1)
-        lengths = np.array([len(row) + self._longest(row, ending)[0] for row in rows], np.int64)
-        chosen = inference_batches(lengths, BatchLimits(TOKENS, self.batch_size, TOKENS))
-        jobs = [
-            ([rows[i] for i in numbers], search, ending, [first + i for i in numbers])
-            for numbers in chosen
-        ]
-        results: list[list[Generation]] = [[] for _ in rows]
-        for numbers, nbests in zip(chosen, self.search_batches(jobs), strict=True):
-            for i, hypotheses in zip(numbers, nbests, strict=True):
-                results[i] = [self._as_text(rows[i], each, ending) for each in hypotheses]
-        return results
+        writer = self.writer(Method(search), ending=ending)
+        requests = map(Request, listed(prompts, "prompts"))
+        written = writer.predict(requests, first=first)
+        return [cast(list[Generation], one.texts) for one in written]
 
-    def write(
-        self, requests: Sequence[tuple[str, str | None]], search: Search, *, first: int
-    ) -> list[list[Generation]]:
-        return self.generate([prompt for prompt, _ in requests], search, first=first)
+    def writer(
+        self, method: Method | None = None, best: int = 1, ending: Ending | None = None
+    ) -> Writer:
+        writer = super().writer(method, best)
+        return writer if ending is None else replace(writer, model=replace(self, ending=ending))
+
+    @property
+    def limits(self) -> BatchLimits:
+        return BatchLimits(TOKENS, self.batch_size, TOKENS)
+
+    def rows(self, requests: Sequence[Request], keys: Sequence[int]) -> list[WriterRow]:
+        prompts = self.read_prompts([request.text for request in requests])
+        return [
+            Row(key, request, WriterData([ids]), len(ids) + self._longest(ids, self.ending)[0])
+            for key, request, ids in zip(keys, requests, prompts, strict=True)
+        ]
 
     def stream(
         self,
@@ -259,14 +261,16 @@ class Generator(DecoderModel, EncoderModel):
         yield from filter(None, [text.end()])
 
     @torch.inference_mode()
-    def search_batch(
-        self, rows: list[list[int]], search: Search, ending: Ending, numbers: list[int]
-    ) -> list[list[Hypothesis]]:
-        """The hypotheses for each prompt of one batch, in ids."""
+    def write(self, rows: Sequence[WriterRow], search: Search) -> list[list[Generation]]:
+        ending, prompts = self.ending, [row.data.ids[0] for row in rows]
         search = search.with_decode(None if self.tokenizer is None else self._stops(ending).text)
-        with search_errors_as_bad_input(search, rows):
-            state, limits, others = self._begin(rows, ending)
-            return search(state, limits, None, numbers, **others)
+        with search_errors_as_bad_input(search, prompts):
+            state, limits, others = self._begin(prompts, ending)
+            nbests = search(state, limits, None, [row.key for row in rows], **others)
+        return [
+            [self._as_text(prompt, hypothesis, ending) for hypothesis in nbest]
+            for prompt, nbest in zip(prompts, nbests, strict=True)
+        ]
 
     def _begin(
         self, rows: list[list[int]], ending: Ending
@@ -281,7 +285,7 @@ class Generator(DecoderModel, EncoderModel):
         return state, limits, {"prompts": rows, "stop_test": stop_test}
 
     def _limits(self, rows: list[list[int]], ending: Ending) -> Constraints:
-        """What may be written after each prompt, where generation settings are followed."""
+        """Constraints on the tokens after each prompt, by the generation settings if any."""
         settings, rules = self.supported_settings, dict[str, Any]()
         if settings is not None:
             rules = {

@@ -1,20 +1,19 @@
 """A trunk that reads images, as people use it: paths, pictures and arrays in, results out."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from regard.ground.batch import ImageRow
 from regard.ground.checks import listed
 from regard.ground.errors import BadInput, BadItem
 from regard.images.processor import NO_TEXT, ImageProcessor
-from regard.tasks.inference.embed import Embedder
-from regard.tasks.runners.encoder_model import EncoderModel
+from regard.inference.embed import Embedder
+from regard.inference.encoder_model import EncoderModel
 from regard.text.token_labels import LabelledImage
 
 NO_PROCESSOR = (
@@ -52,16 +51,16 @@ class ImageModel(EncoderModel):
 
     @property
     def processor(self) -> ImageProcessor:
-        """Its image processor, or one that refuses images."""
+        """The image processor, or one that refuses images."""
         return cast(ImageProcessor | None, self.tokenizer) or NumbersOnly()
 
-    def listed(self, inputs: Iterable[Any], of: str = "images") -> list[Any]:
+    def listed(self, inputs: Iterable[object], of: str = "images") -> list[object]:
         return listed(inputs, of, "image")
 
-    def read(self, inputs: Iterable[Any], *, masks: bool = False) -> list[Any]:
-        return cast(list[Any], self.processor.rows(self.listed(inputs)))
+    def read(self, inputs: Iterable[object], *, masks: bool = False) -> list[ImageRow]:
+        return [*self.processor.rows(cast(list[Any], self.listed(inputs)))]
 
-    def label(self, image: Any) -> LabelledImage:
+    def label(self, image: object) -> LabelledImage:
         (row,) = self.read([image])
         try:
             values_CHW = row.read()
@@ -72,21 +71,21 @@ class ImageModel(EncoderModel):
         pixels_HWC = self.processor.denormalised(values_CHW)
         return LabelledImage(ImageRow(lambda: values_CHW), pixels_HWC, grid, embed.prefix_names)
 
-    def vectors(
-        self, inputs: Iterable[Any], pool: str | None, normalise: bool | None = None
-    ) -> Tensor:
-        return self.embedder(pool, normalise).vectors(self.read(inputs))
+    def embedded_rows(
+        self, inputs: Sequence[object], longest: int | None, lower: bool
+    ) -> list[ImageRow]:
+        return self.read(inputs)
 
-    def parse(self, line: str, where: str) -> Any:
+    def parse(self, line: str, where: str) -> Path:
         return Path(line)
 
-    def token_count(self, given: Any, most: int) -> int:
+    def token_count(self, given: object, most: int) -> int:
         return 1
 
-    def filler(self, top: int = 5) -> Any:
+    def filler(self, top: int = 5) -> NoReturn:
         raise BadInput(NO_TEXT)
 
-    def scorer(self, window: int | None = None, stride: int | None = None) -> Any:
+    def scorer(self, window: int | None = None, stride: int | None = None) -> NoReturn:
         raise BadInput(NO_TEXT)
 
 
@@ -98,5 +97,5 @@ class NumbersOnly(ImageProcessor):
         shares_CHW = (values_CHW - least) / max(most - least, 1e-12)
         return np.rint(255 * shares_CHW).astype(np.uint8).transpose(1, 2, 0)
 
-    def resized(self, image: Any) -> Any:
+    def resized(self, image: object) -> NoReturn:
         raise BadInput(NO_PROCESSOR)

@@ -13,8 +13,8 @@ from sacrebleu import sentence_chrf
 import regard
 from regard import decoding
 from regard.ground.errors import BadInput
+from regard.inference.generator import Ending
 from regard.search import Beam, Diverse, Greedy, MinimumRisk, Sample
-from regard.tasks.runners.generator import Ending
 from small_gpt import POSITIONS, write_gpt2
 
 transformers = pytest.importorskip("transformers")

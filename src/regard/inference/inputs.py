@@ -1,6 +1,6 @@
-"""What callers give: lists of texts, pairs or token ids. What is wrong with one is ``BadInput``."""
+"""Checks of inputs: lists of texts, pairs or token ids. A bad input is ``BadItem``."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ TEXT_OR_IDS = "neither a text nor token ids"
 
 @dataclass(frozen=True)
 class InputLimits:
-    """What one side of a model can read: token ids below ``vocab``, ``longest`` of them or any.
+    """Limits of one side of a model: token ids below ``vocab``, ``longest`` of them or any.
 
     Without a vocabulary it reads images, not ids. Rows have at most ``segments`` texts, if it tells
     segments apart. ``max_length`` is a limit that the caller sets. A token has one id, or ids of
@@ -71,14 +71,14 @@ class InputLimits:
             raise BadItem(number, reason)
 
 
-def check_texts(inputs: Any, first: int = 1) -> list[str]:
+def check_texts(inputs: Iterable[object], first: int = 1) -> list[str]:
     """A list of texts; inputs are counted from ``first``."""
     return [check_text(one, number) for number, one in enumerate(listed(inputs), first)]
 
 
-def check_pairs(inputs: Any, of: str, *, texts: bool = False) -> list[tuple[Any, Any]]:
+def check_pairs(inputs: Iterable[object], of: str, *, texts: bool = False) -> list[tuple[Any, Any]]:
     """A list of pairs; ``of`` names their halves, which are ``texts`` or left to the caller."""
-    pairs = listed(inputs, "pairs")
+    pairs: list[Any] = listed(inputs, "pairs")
     for number, one in enumerate(pairs, 1):
         if not isinstance(one, tuple | list) or len(one) != 2:
             raise BadItem(number, f"{shown(one)} is not a pair {of}")
@@ -88,7 +88,7 @@ def check_pairs(inputs: Any, of: str, *, texts: bool = False) -> list[tuple[Any,
     return [tuple(one) for one in pairs]
 
 
-def token_ids(one: Any, number: int, fault: str = TEXT_OR_IDS) -> list[int]:
+def token_ids(one: object, number: int, fault: str = TEXT_OR_IDS) -> list[int]:
     """Ids from a list, an array or a tensor of whole numbers; there is at least one."""
     values = one
     if isinstance(one, Tensor):
@@ -105,7 +105,7 @@ def token_ids(one: Any, number: int, fault: str = TEXT_OR_IDS) -> list[int]:
 
 
 def read_ids(
-    inputs: Sequence[Any],
+    inputs: Sequence[object],
     encode_all: Callable[[list[str]], list[list[int]]],
     limits: InputLimits,
     *,
@@ -129,7 +129,7 @@ def read_ids(
     return rows
 
 
-def check_search(search: Any) -> Any:
+def check_search(search: object) -> Search:
     """A search is a value; its name or its class is not."""
     if not isinstance(search, Search):
         raise BadInput(f"search is a value such as Beam(5) or Greedy(), not {shown(search)}")

@@ -4,21 +4,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate, chain, islice
 from math import nan
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from regard.data.packing import inference_batches
-from regard.ground.batch import BatchLimits
-from regard.ground.checks import listed
 from regard.ground.errors import BadInput
+from regard.inference.batch_runner import Predictor, finite, in_order
+from regard.inference.component import Row
 from regard.metrics.entities import OUTSIDE
 from regard.metrics.entities import spans as entity_spans
 from regard.models.label_heads import TokenLabelHead, TransitionHead
 from regard.parts.crf import best_sequences
-from regard.tasks.runners.batch_runner import TOKENS, Predictor, finite, in_order
 from regard.text.labels import LabelSet
 from regard.text.templates import WordRow
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
@@ -84,14 +83,26 @@ class TaggedText:
         return Entity(label, start, end, self.text[start:end], probability)
 
 
+class TaggerRows(NamedTuple):
+    """A text, the characters of its words, and the rows in which they are read."""
+
+    text: str
+    spans: Sequence[Span]
+    windows: list[WordRow]
+
+
+TaggerRow = Row[Sentence, TaggerRows]
+
+
 @dataclass(frozen=True, eq=False)
-class Tagger(Predictor):
+class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
     """Tags words with a model that has a token-label head.
 
     ``find_words`` gives the words of a text. A sentence of more than ``max_length`` tokens is read
     in overlapping windows.
     """
 
+    name = "tag"
     empty_record: ClassVar = {"words": None}
     labels: LabelSet
     max_length: int = 512
@@ -111,18 +122,28 @@ class Tagger(Predictor):
             return False
         return bool(self.labels.classes)
 
-    def predict(self, inputs: Sequence[Sentence]) -> list[TaggedText]:
-        numbered = enumerate(listed(inputs), start=1)
+    def rows(self, inputs: Sequence[Sentence], keys: Sequence[int]) -> list[TaggerRow]:
+        numbered = enumerate(inputs, start=1)
         texts = [self._text_and_spans(sentence, number) for number, sentence in numbered]
         sentences = [[text[start:end] for start, end in spans] for text, spans in texts]
+        windows: list[list[WordRow]] = [[] for _ in inputs]
+        for number, window in word_windows(self.tokenizer, sentences, self.max_length):
+            windows[number].append(window)
         return [
-            TaggedText(text, self._tag_words(text, spans, values))
-            for (text, spans), values in zip(texts, self._values(sentences), strict=True)
+            Row(key, given, TaggerRows(*text, own), sum(len(one.row.tokens) for one in own))
+            for key, given, text, own in zip(keys, inputs, texts, windows, strict=True)
         ]
 
-    def _values(self, sentences: Sequence[Sequence[str]]) -> Iterator[Iterable[dict[str, Any]]]:
+    def values(self, rows: Sequence[TaggerRow]) -> list[TaggedText]:
+        windows = [(number, one) for number, row in enumerate(rows) for one in row.data.windows]
+        logits = self._window_logits(windows, [len(row.data.spans) for row in rows])
+        return [
+            TaggedText(row.data.text, self._tag_words(row.data.text, row.data.spans, values))
+            for row, values in zip(rows, self._values(logits), strict=True)
+        ]
+
+    def _values(self, logits: Sequence[Tensor]) -> Iterator[Iterable[dict[str, Any]]]:
         """The tag of each word with its probability, or its number, for each sentence."""
-        logits = self.logits(sentences)
         if not self.labels.classes:
             yield from ([{"value": value} for value in one[:, 0].tolist()] for one in logits)
             return
@@ -138,10 +159,9 @@ class Tagger(Predictor):
             return [(one.indices.tolist(), one.values.tolist()) for one in best]
         table = self.model.heads[TransitionHead.name].table.detach().cpu().double()
         lengths = np.array([*map(len, logits)])
-        limits = BatchLimits(TOKENS, self.batch_size, TOKENS)
         return in_order(
             (numbers, best_sequences([logits[number] for number in numbers], table))
-            for numbers in inference_batches(lengths, limits)
+            for numbers in inference_batches(lengths, self.limits)
         )
 
     def _text_and_spans(self, sentence: Any, number: int) -> tuple[str, Sequence[Span]]:
@@ -155,11 +175,17 @@ class Tagger(Predictor):
     def logits(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
         """(words, labels) for each sentence."""
         windows = [*word_windows(self.tokenizer, sentences, self.max_length)]
+        return self._window_logits(windows, [*map(len, sentences)])
+
+    def _window_logits(
+        self, windows: Sequence[tuple[int, WordRow]], words: Sequence[int]
+    ) -> list[Tensor]:
+        """(words, labels) for each sentence, by its windows and its number of words."""
         of_windows = self.logits_of(
             TokenLabelHead, [window.row for _, window in windows], convert=finite
         )
         size = len(self.labels)
-        logits = [torch.full((len(words), size), nan, dtype=torch.float64) for words in sentences]
+        logits = [torch.full((count, size), nan, dtype=torch.float64) for count in words]
         for (number, window), logits_LV in zip(windows, of_windows, strict=True):
             logits[number][window.words] = logits_LV[window.first_tokens]
         return logits
@@ -172,28 +198,25 @@ class Tagger(Predictor):
             for (start, end), value in zip(spans, values, strict=True)
         )
 
-    def is_cut(self, given: Sentence) -> bool:
-        return False
-
     def parse(self, line: str, where: str) -> str:
         return line
 
-    def line(self, result: TaggedText) -> str:
+    def line(self, value: TaggedText) -> str:
         if self.prints_entities:
-            flat = ((" ".join(entity.text.split()), entity.label) for entity in result.entities)
+            flat = ((" ".join(entity.text.split()), entity.label) for entity in value.entities)
             return "\t".join(f"{text}/{label}" for text, label in flat)
-        return " ".join(f"{word.text}/{word.label}" for word in result.words)
+        return " ".join(f"{word.text}/{word.label}" for word in value.words)
 
-    def record(self, result: TaggedText) -> dict[str, Any]:
+    def record(self, value: TaggedText) -> dict[str, object]:
         words = [
             {name: value for name, value in asdict(word).items() if value is not None}
-            for word in result.words
+            for word in value.words
         ]
         if not self.finds_entities:
             return {"words": words}
-        return {"words": words, "entities": [asdict(entity) for entity in result.entities]}
+        return {"words": words, "entities": [asdict(entity) for entity in value.entities]}
 
-    def with_options(self, *, pretokenised: bool = False, entities: bool = False) -> "Tagger":
+    def with_options(self, *, pretokenised: bool = False, entities: bool = False) -> Self:
         if entities and not self.finds_entities:
             raise BadInput("entities cannot be printed: the tags of this model mark none")
         find_words = spaced_spans if pretokenised else self.find_words

@@ -12,11 +12,11 @@ from torch import Tensor
 from regard.ground.batch import Ids, PackedTokens, TokenRow
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput, BadItem
-from regard.models.heads import AnyHead, MLMHead
-from regard.models.papers.context2vec import ContextHead
+from regard.inference.batch_runner import Predictor, finite, in_order
+from regard.inference.component import Row
+from regard.inference.inputs import check_texts
+from regard.models.heads import MLMHead
 from regard.models.trunk_with_heads import TrunkWithHeadsModule
-from regard.tasks.runners.batch_runner import Predictor, finite, in_order
-from regard.tasks.runners.inputs import check_texts
 from regard.text.tokenizers.word_tokenizer import MASK, WordTokenizer
 from regard.text.vocabularies.lexicon import END, SPECIAL
 
@@ -38,10 +38,12 @@ class FilledText:
 
 
 @dataclass(frozen=True, eq=False)
-class MaskFiller(Predictor):
+class MaskFiller(Predictor[str, TokenRow, FilledText]):
     """An encoder that names hidden words, ``top`` of them for each mask."""
 
-    head: ClassVar[type[AnyHead]] = MLMHead
+    name = "fill"
+    empty_record: ClassVar = {"text": None, "blanks": None}
+    head: ClassVar[str] = MLMHead.name
     model: TrunkWithHeadsModule
     tokenizer: Any
     top: int = 5
@@ -51,11 +53,11 @@ class MaskFiller(Predictor):
 
     @property
     def mask(self) -> str:
-        """How a blank is written."""
+        """The mask token."""
         return self.tokenizer.names["mask_token"]
 
     def row(self, text: str, number: int) -> TokenRow:
-        """How a text is read, all its masks included; its number is for the message."""
+        """The row of a text with all its masks; ``number`` is for the error."""
         if self.mask not in text:
             raise BadItem(number, f"there is no {self.mask} in it")
         row = self.tokenizer.row(self.tokenizer.masked(text), longest=self.max_length)
@@ -75,17 +77,31 @@ class MaskFiller(Predictor):
     def token_count(self, given: str, most: int) -> int:
         return len(self.tokenizer.masked(given)) + self.tokenizer.template.specials(1)
 
+    def rows(self, inputs: Sequence[str], keys: Sequence[int]) -> list[Row[str, TokenRow]]:
+        texts = check_texts(inputs)
+        rows = [self.row(text, number) for number, text in enumerate(texts, start=1)]
+        read = zip(keys, texts, rows, strict=True)
+        return [self.prepared(key, text, row, len(row.tokens)) for key, text, row in read]
+
     @torch.inference_mode()
-    def predict(self, texts: Sequence[str]) -> list[FilledText]:
-        """The words for every mask in each text, which has one or more."""
-        texts = check_texts(texts)
-        rows = [self.row(one, number) for number, one in enumerate(texts, start=1)]
-        masks = [self.masks(row.tokens) for row in rows]
+    def values(self, rows: Sequence[Row[str, TokenRow]]) -> list[FilledText]:
+        masks = [self.masks(row.data.tokens) for row in rows]
         fills = in_order(
             (numbers, self._fills(batch, [masks[number] for number in numbers]))
-            for numbers, batch in self.batches([*map(self.shown, rows)])
+            for numbers, batch in self.batches([self.shown(row.data) for row in rows])
         )
-        return [self._filled(text, one) for text, one in zip(texts, fills, strict=True)]
+        return [self._filled(row.given, blanks) for row, blanks in zip(rows, fills, strict=True)]
+
+    def parse(self, line: str, where: str) -> str:
+        return line
+
+    def line(self, value: FilledText) -> str:
+        masks = (", ".join(f"{w.word} {w.probability:.4f}" for w in top) for top in value.blanks)
+        return "\t".join([" ".join(value.text.split("\t")), *masks])
+
+    def record(self, value: FilledText) -> dict[str, object]:
+        blanks = [[vars(fill) for fill in top] for top in value.blanks]
+        return {"text": value.text, "blanks": blanks}
 
     def _fills(
         self, batch: PackedTokens, masks: Sequence[np.ndarray]
@@ -94,15 +110,15 @@ class MaskFiller(Predictor):
         starts = batch.layout.offsets[: len(masks)].tolist()
         at_N = np.concatenate([at + start for at, start in zip(masks, starts, strict=True)])
         read = self.read_at(torch.from_numpy(at_N).to(self.device))
-        outputs = self.model(batch, positions={self.head.name: read})
-        logits_NV = finite(outputs.by_head[self.head.name])
+        outputs = self.model(batch, positions={self.head: read})
+        logits_NV = finite(outputs.by_head[self.head])
         probable_NV = torch.softmax(self.allowed(logits_NV), dim=-1)[:, : len(self.tokenizer.words)]
         probable_NW, best_NW = probable_NV.topk(self.top)
         named = map(self._named, best_NW.tolist(), probable_NW.tolist())
         return [tuple(islice(named, len(at))) for at in masks]
 
     def read_at(self, at_N: Tensor) -> Tensor:
-        """What the head reads of these positions in a batch."""
+        """The positions in a batch that the head reads, for masks at ``at_N``."""
         return at_N
 
     def allowed(self, logits_NV: Tensor) -> Tensor:
@@ -120,9 +136,9 @@ class MaskFiller(Predictor):
 
 
 class ContextFiller(MaskFiller):
-    """The same by the vectors of gaps: the softmax is over their products with all words."""
+    """A mask filler by context vectors, whose products with all words are the logits."""
 
-    head: ClassVar[type[AnyHead]] = ContextHead
+    head: ClassVar[str] = "context"
     tokenizer: WordTokenizer
 
     @property
@@ -148,12 +164,12 @@ class ContextFiller(MaskFiller):
         )
 
 
-FILLERS: dict[str, type[MaskFiller]] = {one.head.name: one for one in (MaskFiller, ContextFiller)}
+FILLERS: dict[str, type[MaskFiller]] = {one.head: one for one in (MaskFiller, ContextFiller)}
 """By the head that they read."""
 
 
 def mask_filler(model: TrunkWithHeadsModule) -> type[MaskFiller]:
-    """What fills the masks of texts with that model."""
+    """The filler for the heads of a model."""
     fillers = [FILLERS[name] for name in model.heads if name in FILLERS]
     if not fillers:
         raise BadInput("this encoder cannot fill masks: it has no masked-LM head")

@@ -1,30 +1,23 @@
-"""A model as people use it: what a trunk with heads and an encoder with a decoder both do.
+"""A model as people use it: what a trunk with heads and an encoder with a decoder both do."""
 
-What only one of them does is asked of ``encoder``, ``generator`` or ``translator``, and refused by
-the others.
-"""
-
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 from torch import Tensor
 
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
+from regard.inference.batch_runner import BatchRunner, Rows
+from regard.inference.embed import Embedder
+from regard.inference.score_text import Scorer
 from regard.models.folders.loaded_model import LoadedModel
-from regard.tasks.runners.batch_runner import BatchRunner
 from regard.text.token_labels import LabelledImage
 
-if TYPE_CHECKING:
-    from regard.tasks.runners.encoder_model import EncoderModel
-    from regard.tasks.runners.generator import Generator
-    from regard.tasks.runners.translator import Translator
 
-
-class ModelRunner(BatchRunner, ABC):
+class ModelRunner(BatchRunner):
     """A model with its tokenizer, and how much it reads at once.
 
     ``name`` is that of its paper, for messages. Texts have at most ``max_length`` tokens: of a
@@ -40,21 +33,6 @@ class ModelRunner(BatchRunner, ABC):
         """The model of a folder, in the precision of its weights."""
 
     @property
-    def encoder(self) -> "EncoderModel":
-        """It, if it is a trunk with heads."""
-        raise BadInput(f"{self.name} translates: it has no head to predict with")
-
-    @property
-    def translator(self) -> "Translator":
-        """It, if it is an encoder with a decoder."""
-        raise BadInput(f"{self.name} has no decoder: it cannot translate")
-
-    @property
-    def generator(self) -> "Generator":
-        """It, if it is a causal trunk with a next-token head."""
-        raise BadInput(f"{self.name} is no causal model with a next-token head: it cannot generate")
-
-    @property
     @abstractmethod
     def position_limit(self) -> int | None:
         """The most tokens that its positions allow; None: any number."""
@@ -65,16 +43,19 @@ class ModelRunner(BatchRunner, ABC):
         return None
 
     @abstractmethod
-    def with_precision(self, kind: str) -> Self:
-        """The same, for inference only, in "fp32", "bf16", "int8" (on a CPU) or "auto"."""
+    def with_precision(self, kind: str, engine: str = "auto") -> Self:
+        """A copy for inference in "fp32", "bf16", "int8" (on a CPU) or "auto".
+
+        ``engine`` steps the decoder of a model that writes.
+        """
 
     def with_limits(self, batch_size: int | None, max_length: int | None = None) -> Self:
-        """The same with other limits, where they are given."""
+        """A copy with those limits that are given."""
         given = {"batch_size": batch_size, "max_length": max_length}
         limits = {name: check_whole(name, n, 1) for name, n in given.items() if n is not None}
         return replace(cast(Any, self), **limits) if limits else self
 
-    def parse(self, line: str, where: str) -> Any:
+    def parse(self, line: str, where: str) -> object:
         """The text, or the texts, in a line of a file."""
         return line
 
@@ -83,12 +64,12 @@ class ModelRunner(BatchRunner, ABC):
         """The tokens that it reads of a line, special ones counted; exact beyond ``most``."""
 
     @abstractmethod
-    def read(self, inputs: Iterable[Any]) -> list[Any]:
-        """What its encoder reads: texts as ids with their special tokens, ids as they are."""
+    def read(self, inputs: Iterable[Any]) -> Rows:
+        """The rows of inputs: texts as ids with their special tokens, ids as they are."""
 
     @abstractmethod
-    def vectors(self, inputs: Iterable[Any], pool: str | None, normalise: bool | None) -> Tensor:
-        """(inputs, width): one vector for each, in float32."""
+    def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
+        """The component "embed": one vector for each input."""
 
     @abstractmethod
     def logits(
@@ -97,17 +78,17 @@ class ModelRunner(BatchRunner, ABC):
         """The logits of each input by a head, on a tape; by default the first of its heads."""
 
     @abstractmethod
-    def scorer(self, window: int | None = None, stride: int | None = None) -> Any:
-        """Gives the log-probability of each token of texts, or of given translations.
+    def scorer(self, window: int | None = None, stride: int | None = None) -> Scorer[Any]:
+        """The component "score": log-probabilities of texts, or of given translations.
 
         ``window`` and ``stride`` are for texts that are read in several windows.
         """
 
-    def listed(self, inputs: Iterable[Any], of: str = "texts") -> list[Any]:
+    def listed(self, inputs: Iterable[object], of: str = "texts") -> list[Any]:
         """Inputs as a list, read once; a single one is refused."""
         return listed(inputs, of)
 
-    def label(self, image: Any) -> LabelledImage:
+    def label(self, image: object) -> LabelledImage:
         """An image with the names of its tokens, if it reads images."""
         raise BadInput(f"{self.name} reads texts, no images")
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 import regard
 from closeness import SCALARS
 from regard.ground.errors import BadInput
+from regard.inference.score_text import TextScore, TextScorer, windows
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import MLMHead, NextTokenHead
 from regard.models.papers import bert, gpt, gpt2
-from regard.tasks.inference.score_text import TextScore, TextScorer, windows
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from verb import run
 

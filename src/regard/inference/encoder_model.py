@@ -2,60 +2,31 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Self, TypeGuard, cast
 
 from torch import Tensor
 
-from regard.ground.batch import Ids, TokenRow
+from regard.ground.batch import TokenRow
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, shown
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.models.folders.hf import PREDICTION_KEYS
+from regard.inference.batch_runner import ModelRow, TextOrPair, rows_of
+from regard.inference.embed import Embedder, EncoderInput
+from regard.inference.fill_mask import MaskFiller, mask_filler
+from regard.inference.inputs import InputLimits, token_ids
+from regard.inference.model_runner import ModelRunner
+from regard.inference.score_text import WINDOW, StreamScorer, TextScorer
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.heads import AnyHead, MLMHead, NextTokenHead
-from regard.models.label_heads import (
-    ChoiceHead,
-    LabelHead,
-    SentencePairHead,
-    SpanHead,
-    TokenLabelHead,
-)
-from regard.models.papers.electra import ReplacedTokenHead
-from regard.models.papers.elmo import BiLMHead
-from regard.models.papers.xlnet.two_stream import PermutationLMHead
+from regard.models.heads import MLMHead, read_spans
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.parts.linear.convert import in_precision
-from regard.tasks.classify import Classify
-from regard.tasks.encoder_task import EncoderTask
-from regard.tasks.inference.embed import Embedder
-from regard.tasks.inference.fill_mask import MaskFiller, mask_filler
-from regard.tasks.inference.score_stream import StreamScorer
-from regard.tasks.inference.score_text import WINDOW, TextScorer
-from regard.tasks.inference.sentence_pair import SentencePairClassifier
-from regard.tasks.multiple_choice import Choose
-from regard.tasks.question_answering import QuestionAnswering
-from regard.tasks.runners.batch_runner import Predictor, TextOrPair, rows_of
-from regard.tasks.runners.inputs import InputLimits, token_ids
-from regard.tasks.runners.model_runner import ModelRunner
-from regard.tasks.tag import Tag
 from regard.text.labels import LabelSet
 from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.words import check_text, one_or_two_texts, text_or_pair
 
-ENCODER_TASKS: dict[str, type[EncoderTask]] = {
-    task.head.name: task for task in (Classify, Tag, QuestionAnswering, Choose)
-}
-"""The task of a head."""
-
-LOGITS: tuple[type[AnyHead], ...] = (
-    *(LabelHead, TokenLabelHead, SpanHead, NextTokenHead, ChoiceHead),
-    *(MLMHead, PermutationLMHead, ReplacedTokenHead, BiLMHead, SentencePairHead),
-)
-"""Heads that have logits. Of several, the first is what ``transformers`` calls logits."""
-
-EncoderInput = TextOrPair | TokenRow | Ids | Sequence[str]
 READABLE = "neither a text, a pair of texts, words nor token ids"
 
 
@@ -81,12 +52,8 @@ class EncoderModel(ModelRunner):
         return cls(module, facts, tokenizer, loaded.labels, loaded.notes, name=name)
 
     @property
-    def encoder(self) -> Self:
-        return self
-
-    @property
     def text(self) -> RowTokenizer:
-        """Its tokenizer; a model without one cannot read texts."""
+        """The tokenizer; a model without one cannot read texts."""
         return require_tokenizer(self.tokenizer)
 
     @property
@@ -95,46 +62,17 @@ class EncoderModel(ModelRunner):
 
     @property
     def truncation(self) -> int | None:
-        return _smallest(self.max_length, self.text.longest, self.position_limit)
+        return smallest(self.max_length, self.text.longest, self.position_limit)
 
-    def with_precision(self, kind: str) -> Self:
+    def with_precision(self, kind: str, engine: str = "auto") -> Self:
+        if engine != "auto":
+            raise BadInput(f"engine {engine!r}: {self.name} writes no text")
         return replace(self, model=cast(TrunkWithHeadsModule, in_precision(self.model, kind)))
-
-    @property
-    def predictor(self) -> Predictor:
-        """The predictor of its head, with the settings of training where they are noted."""
-        heads = [head.name for head in self.facts.output_heads if head.name in ENCODER_TASKS]
-        if not heads:
-            return self._pair_predictor()
-        task, notes = ENCODER_TASKS[heads[0]], self._checked_notes()
-        if "labels" in task.tables and self.labels is None:
-            raise BadInput("this folder has no labels: predictions have no names")
-        max_length = _smallest(self.truncation, notes.get("longest", task.default_length))
-        predictor = task.predictor(self.model, self.text, self.labels, max_length, notes)
-        own = {} if self.max_length is None else {"max_length": max_length}
-        return replace(cast(Any, predictor), batch_size=self.batch_size, **own)
-
-    def _pair_predictor(self) -> Predictor:
-        """That of a head of pre-training over pairs of texts."""
-        head = self.facts.head(SentencePairHead.name)
-        if head is None:
-            raise BadInput("this model was trained for no task: there is nothing to predict")
-        limits: dict[str, Any] = {"batch_size": self.batch_size, "max_length": self.truncation}
-        return SentencePairClassifier.of(cast(Any, head), self.model, self.text, **limits)
-
-    def _checked_notes(self) -> dict[str, Any]:
-        notes = {name: self.notes[name] for name in PREDICTION_KEYS if name in self.notes}
-        for name, value in notes.items():
-            whole = isinstance(value, int) and value >= (name != "stride")
-            fits = isinstance(value, int | float | None) if name == "threshold" else whole
-            if not fits or isinstance(value, bool):
-                raise BadInput(f"config.json: notes.{name} is not a number that fits ({value!r})")
-        return notes
 
     def filler(self, top: int = 5) -> MaskFiller:
         """Fills masks."""
-        limits: dict[str, Any] = {"batch_size": self.batch_size, "max_length": self.truncation}
-        return mask_filler(self.model)(self.model, self.text, top=top, **limits)
+        limits = self.batch_size, self.truncation
+        return mask_filler(self.model)(self.model, self.text, None, *limits, top)
 
     def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
         """Gives vectors: as its folder says, else the mean of its states."""
@@ -144,22 +82,39 @@ class EncoderModel(ModelRunner):
         if pool is None and "hinders" in notes:
             raise BadInput(f"{notes['hinders']}; choose how to pool")
         limit = None if self.tokenizer is None else self.truncation
+        longest, lower = smallest(notes.get("longest"), limit), notes.get("lower", False)
         pool = pool or notes.get("pool", self.default_pool)
         return Embedder(
-            self.model,
-            self.tokenizer,
-            batch_size=self.batch_size,
-            width=self.facts.pooled_width if pool == "pooled" else self.facts.width_read,
-            max_length=_smallest(notes.get("longest"), limit),
-            pool=pool,
-            normalise=notes.get("normalise", False) if normalise is None else normalise,
-            lower=notes.get("lower", False),
-            summary=self.summary,
+            self,
+            partial(self.embedded_rows, longest=longest, lower=lower),
+            self.facts.pooled_width if pool == "pooled" else self.facts.width_read,
+            pool,
+            notes.get("normalise", False) if normalise is None else normalise,
+            self.summary,
+            slice(None) if self.tokenizer is None else self.tokenizer.inner,
         )
+
+    def embedded_rows(
+        self, inputs: Sequence[EncoderInput], longest: int | None, lower: bool
+    ) -> Sequence[ModelRow]:
+        """The rows of inputs that are embedded; texts may be read in lower case."""
+        for number, one in enumerate(inputs, start=1):
+            _check_unicode(one, number)
+        texts = [one for one in inputs if _is_text(one)]
+        if lower:
+            texts = [
+                one.lower() if isinstance(one, str) else (one[0].lower(), one[1].lower())
+                for one in texts
+            ]
+        of_texts = iter(rows_of(self.text, texts, longest) if texts else [])
+        return [
+            next(of_texts) if _is_text(one) else self._row(one, False, number)
+            for number, one in enumerate(inputs, start=1)
+        ]
 
     @property
     def default_pool(self) -> str:
-        """How states become one vector unless told otherwise."""
+        """The default pool of ``embed``."""
         return "mean"
 
     @property
@@ -175,40 +130,26 @@ class EncoderModel(ModelRunner):
             if tokens is not None:
                 check_whole(name, tokens, least)
         own = None if self.tokenizer is None else self.tokenizer.longest
-        most = _smallest(own, self.position_limit)
+        most = smallest(own, self.position_limit)
         if window is not None and most is not None and window > most:
             raise BadInput(f"a window of {window:,} tokens: the model reads at most {most:,}")
         most = window or most or WINDOW
         kind = StreamScorer if self.facts.trunk.stack.carries_state else TextScorer
         return kind(self.model, self.facts, self.tokenizer, self.batch_size, most, stride)
 
-    def parse(self, line: str, where: str) -> TextOrPair:
+    def parse(self, line: str, where: str) -> object:
         return text_or_pair(line, where)
 
     def token_count(self, given: TextOrPair, most: int) -> int:
         return self.text.count(one_or_two_texts(given, 1), most)
 
-    def read(self, inputs: Iterable[EncoderInput], *, masks: bool = False) -> list[TokenRow]:
+    def read(self, inputs: Iterable[EncoderInput], *, masks: bool = False) -> Sequence[ModelRow]:
         """Texts as rows, truncated to what it can read; ids as they are.
 
         With ``masks``, texts may contain the mask token. Rows that it cannot read are an error.
         """
         numbered = enumerate(listed(inputs), start=1)
         return [self._row(given, masks, number) for number, given in numbered]
-
-    def vectors(
-        self, inputs: Iterable[EncoderInput], pool: str | None, normalise: bool | None = None
-    ) -> Tensor:
-        given, embedder = listed(inputs), self.embedder(pool, normalise)
-        for number, one in enumerate(given, start=1):
-            _check_unicode(one, number)
-        texts = [one for one in given if _is_text(one)]
-        of_texts = iter(embedder.rows_of(texts) if texts else [])
-        rows = [
-            next(of_texts) if _is_text(one) else self._row(one, False, number)
-            for number, one in enumerate(given, start=1)
-        ]
-        return embedder.vectors(rows)
 
     def split(self, states_TD: Tensor, layout: Layout) -> Sequence[Tensor]:
         inner = slice(None) if self.tokenizer is None else self.tokenizer.inner
@@ -221,7 +162,11 @@ class EncoderModel(ModelRunner):
         head: str | None = None,
     ) -> list[Tensor]:
         rows = self.read(inputs, masks=self.facts.head(MLMHead.name) is not None)
-        heads = {one.name: one for one in LOGITS if one.name in self.facts.head_names}
+        heads = {
+            one.name: one
+            for one in sorted(self.facts.output_heads, key=lambda one: one.logits_order or 0)
+            if one.logits_order is not None and one.read is not read_spans
+        }
         if not heads:
             raise BadInput("this model has no output head; use encode()")
         if head is not None and head not in heads:
@@ -248,7 +193,8 @@ class EncoderModel(ModelRunner):
         return row
 
 
-def _smallest(*limits: int | None) -> int | None:
+def smallest(*limits: int | None) -> int | None:
+    """The smallest of those limits that are set."""
     return min((limit for limit in limits if limit is not None), default=None)
 
 
@@ -259,12 +205,12 @@ def _check_unicode(given: EncoderInput, number: int) -> None:
 
 
 def _is_words(given: EncoderInput) -> TypeGuard[Sequence[str]]:
-    """Whether it is a list of words."""
+    """Whether an input is a list of words."""
     return isinstance(given, list) and bool(given) and isinstance(given[0], str)
 
 
 def _is_text(given: EncoderInput) -> TypeGuard[TextOrPair]:
-    """Whether it is a text or a pair of texts."""
+    """Whether an input is a text or a pair of texts."""
     return isinstance(given, str) or (
         isinstance(given, tuple) and len(given) == 2 and all(isinstance(t, str) for t in given)
     )

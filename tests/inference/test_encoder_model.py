@@ -8,10 +8,10 @@ import torch
 
 from closeness import SCALARS
 from regard.ground.errors import BadInput
-from regard.tasks.inference.classifier import MultiLabelPrediction, NumberPrediction
-from regard.tasks.inference.fill_mask import MaskFiller
+from regard.inference import batch_runner as rows_module
+from regard.inference.classifier import MultiLabelPrediction, NumberPrediction
+from regard.inference.fill_mask import MaskFiller
 from regard.tasks.question_answering import AnswerPrediction
-from regard.tasks.runners import batch_runner as rows_module
 from regard.text.words import spaced_spans
 from small_bert import LABELS, SENTENCES, TAGS, model, vocabulary
 
@@ -61,10 +61,12 @@ def test_results_do_not_depend_on_the_batch(kind, monkeypatch):
     assert close(list(replace(predictor, batch_size=1).predict(asked)), together)
     assert close([predictor.predict([one])[0] for one in asked], together)
     monkeypatch.setattr(rows_module, "WINDOW", 2)
-    assert close(list(predictor.stream(iter(asked))), together)
+    assert close([one.value for one in predictor.stream(iter(asked))], together)
     assert predictor.predict([]) == []
     with pytest.raises(BadInput, match=r"^input 4: "):
-        list(predictor.stream([*asked[:1] * 3, None]))
+        predictor.predict([*asked[:1] * 3, None])
+    *good, bad = predictor.stream([*asked[:1] * 3, None])
+    assert close([one.value for one in good], together[:1] * 3) and bad.number == 4
 
 
 @pytest.mark.parametrize("kind", ASKED)
@@ -162,7 +164,7 @@ def test_long_sentences_are_tagged_to_the_end():
 
 
 def test_entities_have_characters():
-    from regard.tasks.inference.tagger import TaggedText, TaggedWord
+    from regard.inference.tagger import TaggedText, TaggedWord
 
     text = "Ada Lovelace met London"
     tags = ["B-PER", "I-PER", "O", "B-LOC"]
@@ -254,7 +256,7 @@ def test_blanks_are_filled():
 
 
 def test_pieces_are_joined_to_what_they_continue():
-    from regard.tasks.inference.fill_mask import TokenFill
+    from regard.inference.fill_mask import TokenFill
 
     filler = model("words").encoder.filler()
     blanks = ((TokenFill("##ing", 0.5),), (TokenFill("storm", 0.5),))

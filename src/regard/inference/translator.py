@@ -4,20 +4,45 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain
 from math import isnan
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from regard import decoding
+from regard.data.files.fields import field_of, filled
+from regard.data.files.sources import Table
 from regard.data.packing import inference_batches
 from regard.decoding import EAGER, Engine
-from regard.ground.batch import Batch, BatchLimits, Ids, SourceTarget, pack
+from regard.ground.batch import Batch, BatchLimits, Ids, SourceTarget, as_row, pack
 from regard.ground.errors import BadInput, shown
 from regard.ground.tape import NULL_TAPE, NullTape
+from regard.inference.batch_runner import RECORDED, ModelRow, in_order
+from regard.inference.component import Result, Row
+from regard.inference.decoder_model import (
+    EMPTY,
+    DecoderModel,
+    Method,
+    Request,
+    WriterData,
+    WriterRow,
+    WrittenText,
+    search_errors_as_bad_input,
+)
+from regard.inference.embed import Embedder, EncoderInput
+from regard.inference.generation_settings import GenerationSettings, refused
+from regard.inference.inputs import (
+    InputLimits,
+    check_pairs,
+    check_search,
+    check_texts,
+    listed,
+    read_ids,
+)
+from regard.inference.score_text import Scored, Scorer, TextScore
 from regard.models.folders.folder import vocabularies
 from regard.models.folders.loaded_model import LoadedModel
 from regard.objectives.seq2seq import Seq2Seq
@@ -26,39 +51,17 @@ from regard.search.beam import Beam
 from regard.search.constraints import Constraints
 from regard.search.hypothesis import Hypothesis
 from regard.search.step import Ensemble, Search, SearchState
-from regard.tasks.inference.embed import Embedder
-from regard.tasks.inference.score_pairs import PairScorer
-from regard.tasks.runners.batch_runner import RECORDED, WINDOW, in_order
-from regard.tasks.runners.decoder_model import DecoderModel, search_errors_as_bad_input
-from regard.tasks.runners.generation_settings import GenerationSettings, refused
-from regard.tasks.runners.inputs import (
-    InputLimits,
-    check_pairs,
-    check_search,
-    check_texts,
-    listed,
-    read_ids,
-)
-from regard.tasks.runners.workers import Workers
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 from regard.text.vocabularies.vocabulary import Vocabulary, token_count
 
 TOKENS = 4_096  # source tokens translated at once
+COLUMNS = Table("-", (0, 1))  # of pairs of texts
+IdsRow = Row[Scored, tuple[list[int], list[int]]]
 GROWTH, MARGIN = 2, 10  # a translation has at most 2n + 10 tokens
 
 
-@dataclass(frozen=True)
-class Translation:
+class Translation(WrittenText):
     """One hypothesis as text."""
-
-    text: str
-    score: float
-    hypothesis: Hypothesis
-
-    @property
-    def remarks(self) -> dict[str, str]:
-        """What else a record says of it: nothing."""
-        return {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,14 +72,14 @@ class Translator(DecoderModel):
     vocabulary, but all write the same one. What else it has, ``DecoderModel`` explains.
     """
 
+    verb = "translate"
     model: Any
     tokenizer: TranslationTokenizer
     batch_size: int = 64
     others: tuple["Translator", ...] = ()
-    generation_config: Mapping[str, Any] | None = None
-    decode_config: Any = None
+    generation_config: Mapping[str, object] | None = None
+    decode_config: object = None
     engine: Engine = EAGER
-    workers: Workers | None = None
     max_length: int | None = None
     name: str = "this model"
     width: int = 0  # of the states of its encoder, where vectors are asked for
@@ -102,12 +105,8 @@ class Translator(DecoderModel):
 
     @property
     def objective(self) -> Seq2Seq:
-        """How sentences are marked: the same at training and here."""
+        """The objective of training, which decides the special tokens of sentences."""
         return Seq2Seq(self.tokenizer.target.bos, self.tokenizer.target.eos)
-
-    @property
-    def translator(self) -> Self:
-        return self
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -147,20 +146,9 @@ class Translator(DecoderModel):
         others = tuple(other.with_precision(kind, engine) for other in self.others)
         return replace(super().with_precision(kind, engine), others=others)
 
-    def stream(
-        self,
-        texts: Iterable[str],
-        search: Search | None = None,
-        prefixes: Iterable[str] | None = None,
-    ) -> Iterator[list[Translation]]:
-        """Translations as they come, window by window; an empty line stays an empty line."""
-        lines = iter(texts)
-        starts = None if prefixes is None else iter(prefixes)
-        first = 0
-        while window := list(islice(lines, WINDOW)):
-            begun = None if starts is None else list(islice(starts, len(window)))
-            yield from self.translate(window, search, begun, first=first)
-            first += len(window)
+    @property
+    def limits(self) -> BatchLimits:
+        return BatchLimits(TOKENS, self.batch_size, TOKENS)
 
     def translate(
         self,
@@ -175,47 +163,34 @@ class Translator(DecoderModel):
         Sentences are put together by length; the result does not depend on how. Sampling draws by
         a sentence's number, counted from ``first``. Token ids are read as given.
         """
-        search = self.search if search is None else check_search(search)
-        texts = listed(texts)
-        starts = None if prefixes is None else check_texts(prefixes, first + 1)
-        if starts is not None and len(starts) != len(texts):
+        texts, search = listed(texts), self.search if search is None else check_search(search)
+        starts = [None] * len(texts) if prefixes is None else check_texts(prefixes, first + 1)
+        if len(starts) != len(texts):
             raise BadInput(f"{len(starts)} prefixes for {len(texts)} texts")
-        sources = [member.read(texts, first + 1) for member in (self, *self.others)]
-        begun = None if starts is None else self.tokenizer.target.encode_all(starts)
-        results: list[list[Translation]] = [[Translation("", 0.0, EMPTY)] for _ in texts]
-        lengths = np.array([*map(len, sources[0])], dtype=np.int64)
-        filled = [i for i, text in enumerate(texts) if not isinstance(text, str) or text.strip()]
-        batches = inference_batches(lengths[filled], BatchLimits(TOKENS, self.batch_size, TOKENS))
-        chosen = [[filled[i] for i in batch] for batch in batches]
-        jobs = [
-            (
-                [[ids[i] for i in numbers] for ids in sources],
-                search,
-                None if begun is None else [begun[i] for i in numbers],
-                [first + i for i in numbers],
-            )
-            for numbers in chosen
-        ]
-        for numbers, nbests in zip(chosen, self.search_batches(jobs), strict=True):
-            for i, hypotheses in zip(numbers, nbests, strict=True):
-                results[i] = [self._as_text(hypothesis) for hypothesis in hypotheses]
-        return results
+        requests = map(Request, texts, starts)
+        written = self.writer(Method(search)).predict(requests, first=first)
+        return [cast(list[Translation], one.texts) for one in written]
 
-    def write(
-        self, requests: Sequence[tuple[str, str | None]], search: Search, *, first: int
-    ) -> list[list[Translation]]:
-        texts = [text for text, _ in requests]
-        prefixes = [prefix for _, prefix in requests if prefix is not None]
-        return self.translate(texts, search, prefixes or None, first=first)
+    def rows(self, requests: Sequence[Request], keys: Sequence[int]) -> list[WriterRow]:
+        texts = [request.text for request in requests]
+        sources = zip(*(member.read(texts) for member in (self, *self.others)), strict=True)
+        starts = [one.prefix for one in requests if one.prefix is not None]
+        prefixes = iter(self.tokenizer.target.encode_all(starts) if starts else [])
+        rows = []
+        for key, request, ids in zip(keys, requests, sources, strict=True):
+            data = WriterData([*ids], None if request.prefix is None else next(prefixes))
+            group = "empty" if _is_empty(request.text) else data.prefix is None
+            rows.append(Row(key, request, data, len(ids[0]), group=group))
+        return rows
 
     def default_target(self, text: str) -> str:
         return self.translate([text])[0][0].text
 
-    def vectors(
-        self, inputs: Iterable[str | Ids], pool: str | None, normalise: bool | None = None
-    ) -> Tensor:
-        embedder = Embedder(self.model, None, self.width, self.batch_size, pool=pool or "mean")
-        return replace(embedder, normalise=bool(normalise)).vectors(self.read(inputs))
+    def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
+        return Embedder(self, self._embedded_rows, self.width, pool or "mean", bool(normalise))
+
+    def _embedded_rows(self, inputs: Sequence[EncoderInput]) -> list[ModelRow]:
+        return [as_row(ids) for ids in self.read(cast(Sequence[str | Ids], inputs))]
 
     def token_count(self, given: str, most: int) -> int:
         return token_count([given], self.tokenizer.source, 1, most)
@@ -227,7 +202,7 @@ class Translator(DecoderModel):
         limits, end = InputLimits.of(self.model.source, self.max_length), self.tokenizer.target.eos
         return read_ids(inputs, self.tokenizer.source.encode_all, limits, end=end, first=first)
 
-    def read_pairs(self, pairs: Iterable[Any]) -> list[tuple[list[int], list[int]]]:
+    def read_pairs(self, pairs: Iterable[object]) -> list[tuple[list[int], list[int]]]:
         """Pairs (source, target) of texts or ids; a target has no marks."""
         given = check_pairs(pairs, "(source, target)")
         limits = InputLimits.of(self.model.target, self.max_length)
@@ -243,27 +218,25 @@ class Translator(DecoderModel):
                 limit.check(ids, number, marks=1)
 
     @torch.inference_mode()
-    def search_batch(
-        self,
-        sources: list[list[list[int]]],  # the same sentences in the ids of each model
-        search: Search,
-        prefixes: list[list[int]] | None,
-        numbers: list[int],
-    ) -> list[list[Hypothesis]]:
-        """The hypotheses for each sentence of one batch, in ids."""
+    def write(self, rows: Sequence[WriterRow], search: Search) -> list[list[Translation]]:
+        if rows[0].group == "empty":
+            return [[Translation("", 0.0, EMPTY)] for _ in rows]
+        sources = [*map(list, zip(*(row.data.ids for row in rows), strict=True))]
+        prefixes = [row.data.prefix for row in rows if row.data.prefix is not None] or None
         limits = self._limits(sources[0], prefixes)
-        capacity = int(limits.longest_of(len(sources[0])).max()) + 1
+        capacity = int(limits.longest_of(len(rows)).max()) + 1
         with search_errors_as_bad_input(search, sources[0]):
             states = [
                 member._open(ids, capacity, search.needs_attention)
                 for member, ids in zip((self, *self.others), sources, strict=True)
             ]
             state = Ensemble(states) if self.others else states[0]
-            search = search.with_decode(self.vocabulary.decode)
-            return search(state, limits, prefixes, numbers)
+            search, keys = search.with_decode(self.vocabulary.decode), [row.key for row in rows]
+            nbests = search(state, limits, prefixes, keys)
+        return [[self._as_text(hypothesis) for hypothesis in nbest] for nbest in nbests]
 
     def _limits(self, ids: list[list[int]], prefixes: list[list[int]] | None) -> Constraints:
-        """What may be written; where positions are learned, no more tokens than there are."""
+        """Constraints on translations, no longer than the learned positions, if there are any."""
         target = self.tokenizer.target
         most = self.model.decoder.embed.position_limit or sys.maxsize
         if self.supported_settings is not None:
@@ -289,23 +262,10 @@ class Translator(DecoderModel):
             self.tokenizer.target.decode(hypothesis.tokens), hypothesis.score, hypothesis
         )
 
-    def scorer(self, window: int | None = None, stride: int | None = None) -> PairScorer:
+    def scorer(self, window: int | None = None, stride: int | None = None) -> "PairScorer":
         if window is not None or stride is not None:
             raise BadInput(f"{self.name} scores translations as a whole, without window or stride")
         return PairScorer(self)
-
-    @torch.inference_mode()
-    def score(self, pairs: Iterable[tuple[str | Ids, str | Ids]]) -> list[list[float]]:
-        """Log-probabilities of given translations, one for each target token and the end."""
-        if self.others:
-            raise BadInput("an ensemble translates; given translations are scored by one model")
-        examples = self.read_pairs(pairs)
-        score, batches = self.objective.score, self._batches(examples)
-        rows = in_order((numbers, score(self.model, batch)) for numbers, batch in batches)
-        results = [row.tolist() for row in rows]
-        if any(map(isnan, chain(*results))):
-            raise BadInput("the model is broken: its probabilities are not numbers")
-        return results
 
     @torch.no_grad()
     def logits(
@@ -323,10 +283,10 @@ class Translator(DecoderModel):
             return inputs.target.layout.split(logits_TV)
 
         with tape.batches() as next_tape:
-            batches = self._batches(self.read_pairs(pairs), tape)
+            batches = self.pair_batches(self.read_pairs(pairs), tape)
             return in_order((chosen, split(batch.inputs, next_tape())) for chosen, batch in batches)
 
-    def _batches(
+    def pair_batches(
         self, examples: Sequence[tuple[list[int], list[int]]], tape: NullTape = NULL_TAPE
     ) -> Iterator[tuple[list[int], Batch]]:
         """Pairs by their numbers, as many at once as fit; for a live tape in the order given."""
@@ -339,4 +299,59 @@ class Translator(DecoderModel):
             yield chosen, replace(batch, inputs=inputs).to(self.device)
 
 
-EMPTY = Hypothesis(tokens=(), logprob=0.0, score=0.0, logprobs=(), finished=True)
+def _is_empty(text: str | Ids) -> bool:
+    return isinstance(text, str) and not text.strip()
+
+
+@dataclass(frozen=True, eq=False)
+class PairScorer(Scorer[tuple[list[int], list[int]]]):
+    """Scores pairs (source, target): the tokens of the target, and its end."""
+
+    reads_whole = False
+    translator: Translator
+
+    @property
+    def batch_size(self) -> int:
+        return self.translator.batch_size
+
+    @property
+    def vocabularies(self) -> tuple[Vocabulary, ...]:
+        return self.translator.tokenizer.sides
+
+    def parse(self, line: str, where: str) -> tuple[str, ...]:
+        texts = COLUMNS.parse(filled(line, where, "empty line"), where)
+        return tuple(filled(text, where) for text in texts)
+
+    def parse_record(self, record: Mapping[str, object], where: str) -> tuple[str, ...]:
+        return tuple(field_of(record, key, str, where) for key in ("source", "target"))
+
+    def rows(self, inputs: Sequence[Scored], keys: Sequence[int]) -> list[IdsRow]:
+        if self.translator.others:
+            raise BadInput("an ensemble translates; given translations are scored by one model")
+        pairs = self.translator.read_pairs(inputs)
+        return [
+            Row(key, given, pair, max(len(pair[0]), len(pair[1]) + 1))
+            for key, given, pair in zip(keys, inputs, pairs, strict=True)
+        ]
+
+    @torch.inference_mode()
+    def values(self, rows: Sequence[IdsRow]) -> list[TextScore]:
+        translator, score = self.translator, self.translator.objective.score
+        batches = translator.pair_batches([row.data for row in rows])
+        scores = in_order((numbers, score(translator.model, batch)) for numbers, batch in batches)
+        results = [one.tolist() for one in scores]
+        if any(map(isnan, chain(*results))):
+            raise BadInput("the model is broken: its probabilities are not numbers")
+        return [self._score(row, one) for row, one in zip(rows, results, strict=True)]
+
+    def _score(self, row: IdsRow, logprobs: list[float]) -> TextScore:
+        texts = tuple(text for text in row.given if isinstance(text, str))
+        tokens = (*self.vocabularies[1].pieces(row.data[1]), "</s>")
+        size = len(texts[-1].encode()) if isinstance(row.given[1], str) else 0
+        return TextScore(tokens, tuple(logprobs), size, texts)
+
+    def records(self, result: Result[TextScore]) -> list[dict[str, object]]:
+        score = result.value
+        source, target = score.texts
+        texts = {"source": source, "target": target, "logprob": score.logprob}
+        return [texts | {"tokens": score.tokens, "logprobs": score.logprobs}]

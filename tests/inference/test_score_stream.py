@@ -42,7 +42,7 @@ def expected(model, ids):
 @pytest.mark.parametrize("batch_size", [1, 8])
 def test_parts_of_any_size_are_the_whole_text(model, window, batch_size):
     scorer = model.runner.with_limits(batch_size).scorer(window)
-    found = scorer.score([*TEXTS, [4, 3, 2, 3, 2]])
+    found = scorer.predict([*TEXTS, [4, 3, 2, 3, 2]])
     rows = [[1, *model.tokenizer.words.encode(text)] for text in TEXTS]
     for score, ids in zip(found, [*rows, [4, 3, 2, 3, 2]], strict=True):
         assert score.logprobs == pytest.approx(expected(model, ids), abs=1e-5)

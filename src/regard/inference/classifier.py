@@ -1,17 +1,24 @@
 """Labels, or numbers, of texts, pairs of texts and images, with a model that has a label head."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from regard.ground.errors import BadItem
+from regard.inference.batch_runner import ModelRow, Predictor, TextOrPair, finite, rows_of
+from regard.inference.component import Row
 from regard.models.heads import AnyHead
-from regard.models.label_heads import LabelHead
-from regard.tasks.runners.batch_runner import Predictor, TextOrPair, finite, rows_of
+from regard.models.label_heads import (
+    LabelHead,
+    SentencePairHead,
+)
 from regard.text.labels import LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
+from regard.text.words import one_or_two_texts
 
+ClassifierRow = Row[TextOrPair, ModelRow]
 THRESHOLD = 0.5  # a label of several is predicted if it is more probable
 
 
@@ -31,7 +38,7 @@ class LabelPrediction:
 
     @property
     def probability(self) -> float:
-        """That of the label."""
+        """The probability of the label."""
         return self.probabilities[self.label]
 
     @property
@@ -41,7 +48,7 @@ class LabelPrediction:
 
     @property
     def value(self) -> str:
-        """What is compared with the gold label."""
+        """The label, to be compared with the gold label."""
         return self.label
 
     @property
@@ -51,12 +58,12 @@ class LabelPrediction:
 
     @property
     def summary(self) -> str:
-        """The same for people."""
+        """Label and probability, for a title."""
         return f"{self.label}  {self.probability:.3f}"
 
     @property
-    def record(self) -> dict[str, Any]:
-        """The same for JSON, with all probabilities."""
+    def record(self) -> dict[str, object]:
+        """Label and all probabilities, for JSON."""
         return {"label": self.label, "probability": self.probability, **asdict(self)}
 
 
@@ -82,7 +89,7 @@ class MultiLabelPrediction:
 
     @property
     def value(self) -> tuple[str, ...]:
-        """What is compared with the gold labels."""
+        """The labels, to be compared with the gold labels."""
         return self.labels
 
     @property
@@ -97,7 +104,7 @@ class MultiLabelPrediction:
         return ", ".join(likely) or "no label"
 
     @property
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """The same for JSON."""
         return asdict(self)
 
@@ -135,7 +142,7 @@ class NumberPrediction:
         return ", ".join(f"{name}  {value:.3f}" for name, value in self.values.items())
 
     @property
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """The same for JSON."""
         return asdict(self)
 
@@ -154,25 +161,44 @@ def _on_one_line(label: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Classifier(Predictor):
+class Classifier(Predictor[TextOrPair, ModelRow, TextPrediction]):
     """A model with a label head; texts are truncated to ``max_length`` tokens."""
 
+    name = "classify"
     head: ClassVar[type[AnyHead]] = LabelHead
     labels: LabelSet
 
     @property
-    def empty_record(self) -> dict[str, Any]:  # type: ignore[override]
-        """The keys of a result."""
+    def empty_record(self) -> Mapping[str, object]:
         return PREDICTIONS[self.labels.problem_type].empty_record
 
-    def predict(self, inputs: Sequence[TextOrPair]) -> list[TextPrediction]:
+    def rows(self, inputs: Sequence[TextOrPair], keys: Sequence[int]) -> list[ClassifierRow]:
+        rows = self.read_files(rows_of(self.tokenizer, inputs, self.max_length))
+        read = zip(keys, inputs, rows, strict=True)
+        return [self.prepared(key, given, row, len(row.tokens)) for key, given, row in read]
+
+    def values(self, rows: Sequence[ClassifierRow]) -> list[TextPrediction]:
+        logits = self.logits_of(self.head, [row.data for row in rows], convert=finite)
         result = PREDICTIONS[self.labels.problem_type]
-        return [result.of(logits_V, self.labels.names) for logits_V in self.logits(inputs)]
+        return [result.of(logits_V, self.labels.names) for logits_V in logits]
 
     def logits(self, inputs: Sequence[TextOrPair]) -> list[Tensor]:
         """(labels,) for each text or pair."""
         rows = rows_of(self.tokenizer, inputs, self.max_length)
         return self.logits_of(self.head, rows, convert=finite)
 
-    def parse(self, line: str, where: str) -> Any:
+    def parse(self, line: str, where: str) -> TextOrPair:
         return self.tokenizer.parse(line, where)
+
+
+@dataclass(frozen=True, eq=False)
+class SentencePairClassifier(Classifier):
+    """A model pre-trained by next-sentence or sentence-order prediction."""
+
+    head: ClassVar = SentencePairHead
+
+    def rows(self, inputs: Sequence[TextOrPair], keys: Sequence[int]) -> list[ClassifierRow]:
+        for number, given in enumerate(inputs, start=1):
+            if len(one_or_two_texts(given, number)) == 1:
+                raise BadItem(number, "one text; give two, of which one may follow the other")
+        return super().rows(inputs, keys)

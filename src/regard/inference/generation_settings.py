@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -17,7 +17,7 @@ from regard.search.sample import Sample
 
 T = TypeVar("T")
 # transformers' early_stopping, by the name of our rule.
-STOPS: dict[Any, Stop] = {
+STOPS: dict[object, Stop] = {
     False: "transformers",
     True: "transformers-early",
     "never": "transformers-never",
@@ -26,7 +26,7 @@ LONGEST = 20  # max_length where nothing is said
 LARGEST = 1e30  # number that is read
 # Settings that would change what is found, each with the value that changes nothing; of others
 # that is null.
-NEUTRAL: dict[str, Any] = {
+NEUTRAL: dict[str, object] = {
     "num_beam_groups": 1,
     "diversity_penalty": 0.0,
     "encoder_repetition_penalty": 1.0,
@@ -39,7 +39,7 @@ NEUTRAL: dict[str, Any] = {
 UNDERSTOOD = (*GENERATION_KEYS, "eos_token_id", "do_sample")
 SAMPLING = ("temperature", "top_k", "top_p")
 # Settings of sampling that are not supported, each with the values that change nothing.
-OTHER_SAMPLING: dict[str, tuple[Any, ...]] = {"top_h": (), "min_p": (0,), "typical_p": (1,)}
+OTHER_SAMPLING: dict[str, tuple[object, ...]] = {"top_h": (), "min_p": (0,), "typical_p": (1,)}
 # Settings that do not change what a beam finds.
 IDLE = (
     *("bos_token_id", "pad_token_id", "decoder_start_token_id", "num_return_sequences"),
@@ -68,7 +68,7 @@ class DecodeConfig(Config):
 
     @property
     def search(self) -> Beam:
-        """The same as a search."""
+        """The table as a search."""
         return self._as_search()
 
     def _as_search(self) -> Beam:
@@ -101,7 +101,7 @@ class GenerationSettings:
 
     @classmethod
     def of(
-        cls, settings: Mapping[str, Any], eos: int, vocab: int, new_tokens: int = LONGEST - 1
+        cls, settings: Mapping[str, object], eos: int, vocab: int, new_tokens: int = LONGEST - 1
     ) -> "GenerationSettings":
         """Read Hugging Face's generation settings; what cannot be done is an error.
 
@@ -153,7 +153,7 @@ class GenerationSettings:
         return max(self.shortest, self.min_length - prompt + 1, 0)
 
     def limits(self, bos: int, eos: int, most: int) -> Constraints:
-        """What may be written after BOS, at most so many tokens."""
+        """Constraints on the tokens after BOS, at most ``most`` of them."""
         return Constraints(
             bos,
             eos,
@@ -165,7 +165,7 @@ class GenerationSettings:
         )
 
 
-def repetition_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+def repetition_of(settings: Mapping[str, object]) -> dict[str, Any]:
     """The rules against repetition of generation settings, as arguments of a search."""
     return {
         "no_repeat": _whole(settings, "no_repeat_ngram_size"),
@@ -173,7 +173,7 @@ def repetition_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def sampling_of(settings: Mapping[str, Any]) -> Sample:
+def sampling_of(settings: Mapping[str, object]) -> Sample:
     """Sampling with the temperature, top_k and top_p of generation settings that have them.
 
     Their number of samples and rules against repetition hold as well.
@@ -196,7 +196,7 @@ def refused(why: str) -> BadInput:
     return BadInput(f"{GENERATION}: {why}")
 
 
-def as_trained(decode: Any) -> Beam:
+def as_trained(decode: object) -> Beam:
     """The search that the ``[decode]`` table of a recipe describes, as a model remembers it."""
     try:
         return DecodeConfig.model_validate(decode, strict=True).search
@@ -214,25 +214,23 @@ def _build(search: Callable[..., T], **rules: Any) -> T:
         raise refused(str(error)) from None
 
 
-def _whole(settings: Mapping[str, Any], name: str, default: int = 0, least: int = 0) -> int:
+def _whole(settings: Mapping[str, object], name: str, default: int = 0, least: int = 0) -> int:
     value = settings.get(name)
-    value = default if value is None else value
-    check_whole(f"{GENERATION}: {name}", value, least)
-    return value
+    return check_whole(f"{GENERATION}: {name}", default if value is None else value, least)
 
 
 def _number(
-    settings: Mapping[str, Any], name: str, default: float, largest: float = LARGEST
+    settings: Mapping[str, object], name: str, default: float, largest: float = LARGEST
 ) -> float:
     value = settings.get(name)
-    value = default if value is None else value
-    check_number(f"{GENERATION}: {name}", value)
-    if not -largest <= value <= largest:
-        raise refused(f"{name} must be from {-largest:g} to {largest:g}, not {value}")
-    return float(value)
+    check_number(f"{GENERATION}: {name}", default if value is None else value)
+    number = default if value is None else cast(float, value)
+    if not -largest <= number <= largest:
+        raise refused(f"{name} must be from {-largest:g} to {largest:g}, not {number}")
+    return float(number)
 
 
-def _truth(settings: Mapping[str, Any], name: str) -> bool:
+def _truth(settings: Mapping[str, object], name: str) -> bool:
     value = settings.get(name)
     if value not in (None, True, False):
         raise refused(f"{name} must be true or false, not {shown(value)}")
@@ -243,7 +241,7 @@ def _end(eos: int) -> str:
     return "no token ends a text" if eos < 0 else f"only {eos} ends a text"
 
 
-def _longest(settings: Mapping[str, Any], new_tokens: int) -> tuple[int, bool]:
+def _longest(settings: Mapping[str, object], new_tokens: int) -> tuple[int, bool]:
     """The most tokens, and whether those of the prompt are among them."""
     if settings.get("max_new_tokens") is not None:
         return _whole(settings, "max_new_tokens", least=1), False
@@ -252,7 +250,7 @@ def _longest(settings: Mapping[str, Any], new_tokens: int) -> tuple[int, bool]:
     return new_tokens, False
 
 
-def _forbidden(words: Any, vocab: int) -> tuple[int, ...]:
+def _forbidden(words: object, vocab: int) -> tuple[int, ...]:
     words = [] if words is None else words
     if not isinstance(words, list) or not all(isinstance(word, list) for word in words):
         raise refused(f"bad_words_ids must be lists of ids, not {shown(words)}")

@@ -1,4 +1,4 @@
-"""How probable texts are: the log-probability of every token, perplexity and bits per byte.
+"""Scores of texts: the log-probability of every token, perplexity and bits per byte.
 
 A causal model gives the probability of each token after those before it. A masked LM gives that of
 each token if it alone is masked; their product is the pseudo-likelihood of a text (Salazar et al.,
@@ -7,6 +7,7 @@ tokens further each, and a window scores the tokens that those before it did not
 those in its middle, which have context on both sides.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -17,33 +18,42 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.batch import PackedTokens, TokenRow
+from regard.data.files.fields import filled
+from regard.ground.batch import BatchLimits, Ids, PackedTokens, TokenRow
 from regard.ground.errors import BadInput, BadItem
+from regard.ground.pytree import map_tensors, tensors_in
+from regard.inference.batch_runner import BatchRunner, in_order
+from regard.inference.component import Component, Data, Result, Row
+from regard.inference.inputs import InputLimits, token_ids
 from regard.models.heads import MLMHead, NextTokenHead
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attention import EncoderOutput
-from regard.tasks.runners.batch_runner import BatchRunner, in_order
-from regard.tasks.runners.inputs import InputLimits, token_ids
 from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.vocabularies.subwords import Subwords
+from regard.text.vocabularies.vocabulary import Vocabulary, token_count
 from regard.text.words import check_text
 
 WINDOW = 1_024  # tokens read at once by models without a limit
 ROWS = 1_024  # made at once
 STATES = 1_024  # whose logits are computed at once
+ANY_LENGTH = 1 << 40  # tokens of texts scored together, which are divided into rows
+
+Scored = str | Ids | tuple[str | Ids, ...]  # a text or ids, alone or with a translation
 
 
 @dataclass(frozen=True)
 class TextScore:
     """The log-probability of each token of a text; a first token without any before it has none.
 
-    ``bytes`` is the size of the text in UTF-8, 0 of token ids.
+    ``bytes`` is the size of the text in UTF-8, 0 of token ids. ``texts`` are what was scored: a
+    text, or a source and its translation.
     """
 
     tokens: tuple[str, ...]
     logprobs: tuple[float, ...]
     bytes: int = 0
+    texts: tuple[str, ...] = ()
 
     @property
     def logprob(self) -> float:
@@ -53,12 +63,12 @@ class TextScore:
     @property
     def perplexity(self) -> float:
         """exp of the mean negative log-probability of a token."""
-        return exp(min(-self.logprob / max(1, len(self.logprobs)), 700.0))
+        return perplexity(self.logprob, len(self.logprobs))
 
     @property
     def bits_per_byte(self) -> float | None:
-        """The same in bits, for each byte of the text."""
-        return -self.logprob / log(2) / self.bytes if self.bytes else None
+        """The negative log-probability in bits, for each byte of the text."""
+        return bits_per_byte(self.logprob, self.bytes)
 
     @classmethod
     def total(cls, scores: "Iterable[TextScore]") -> "TextScore":
@@ -66,6 +76,41 @@ class TextScore:
         scores = list(scores)
         logprobs = tuple(one for score in scores for one in score.logprobs)
         return cls((), logprobs, sum(score.bytes for score in scores))
+
+
+def perplexity(logprob: float, tokens: float) -> float:
+    """exp of the mean negative log-probability of tokens."""
+    return exp(min(-logprob / max(1, tokens), 700.0))
+
+
+def bits_per_byte(logprob: float, bytes: float) -> float | None:
+    """The negative log-probability in bits, for each byte; None of token ids."""
+    return -logprob / log(2) / bytes if bytes else None
+
+
+class Scorer(BatchRunner, Component[Scored, Data, TextScore]):
+    """A component that gives texts, or translations, the log-probability of each token."""
+
+    name = "score"
+    reads_empty = True  # an empty line is an error
+    is_numbered = False
+    reads_whole: ClassVar[bool]  # whether texts of any length are read
+
+    @property
+    @abstractmethod
+    def vocabularies(self) -> tuple[Vocabulary, ...]:
+        """The vocabulary of each text of an input."""
+
+    def token_count(self, given: Scored, most: int) -> int:
+        texts = zip(given, self.vocabularies, strict=True)
+        return max(token_count((text,), words, 1, most) for text, words in texts)
+
+    def lines(self, result: Result[TextScore]) -> list[str]:
+        return [f"{result.value.logprob:.4f}"]
+
+    def figures(self, result: Result[TextScore]) -> dict[str, float]:
+        score = result.value
+        return {"logprob": score.logprob, "tokens": len(score.logprobs), "bytes": score.bytes}
 
 
 class ScoredRow(NamedTuple):
@@ -82,6 +127,7 @@ class Content(NamedTuple):
     ids: list[int]
     row: Callable[[list[int]], TokenRow]
     bytes: int
+    texts: tuple[str, ...] = ()
 
 
 class Window(NamedTuple):
@@ -110,15 +156,15 @@ def windows(
 
 
 @dataclass(frozen=True, eq=False)
-class TextScorer(BatchRunner):
+class TextScorer(Scorer[Content]):
     """A causal model, or a masked LM, that scores texts."""
 
-    reads_whole: ClassVar[bool] = True  # texts of any length
+    reads_whole = True
     model: Any
     facts: TrunkWithHeads
     tokenizer: RowTokenizer | None
     batch_size: int = 256
-    window: int = WINDOW
+    window_size: int = WINDOW
     stride: int | None = None
 
     def __post_init__(self) -> None:
@@ -134,35 +180,53 @@ class TextScorer(BatchRunner):
 
     @property
     def text(self) -> RowTokenizer:
-        """Its tokenizer; a model without one scores ids, if it is no masked LM."""
+        """The tokenizer; a causal model without one scores ids."""
         return require_tokenizer(self.tokenizer)
 
     @property
     def vocabularies(self) -> tuple[Subwords, ...]:
-        """That of the text."""
         return self.text.vocabularies
 
+    @property
+    def limits(self) -> BatchLimits:
+        return BatchLimits(ANY_LENGTH, self.batch_size, ANY_LENGTH)
+
+    @property
+    def own_limit(self) -> int:
+        return self.window_size
+
     def parse(self, line: str, where: str) -> tuple[str, ...]:
-        """A line is a text."""
-        return (line,)
+        return (filled(line, where, "empty line"),)
 
-    def record(self, given: tuple[str, ...], score: TextScore) -> dict[str, Any]:
-        """A result for JSON."""
-        means = {"perplexity": score.perplexity, "bits_per_byte": score.bits_per_byte}
-        text = {"text": given[0], "logprob": score.logprob, **means}
-        return text | {"tokens": score.tokens, "logprobs": score.logprobs}
-
-    def score(self, inputs: Sequence[Any]) -> list[TextScore]:
-        """The score of each text, or of token ids as they are given."""
+    def rows(self, inputs: Sequence[Scored], keys: Sequence[int]) -> list[Row[Scored, Content]]:
         contents = [self._content(given, number) for number, given in enumerate(inputs, start=1)]
-        tokens, logprobs = ([list[Any]() for _ in contents] for _ in range(2))
+        read = zip(keys, inputs, contents, strict=True)
+        return [Row(key, given, content, len(content.ids)) for key, given, content in read]
+
+    def values(self, rows: Sequence[Row[Scored, Content]]) -> list[TextScore]:
+        contents = [row.data for row in rows]
+        tokens: list[list[int]] = [[] for _ in rows]
+        logprobs: list[list[float]] = [[] for _ in rows]
         for number, row, result in self.scored(contents):
             tokens[number] += row.targets.tolist()
             logprobs[number] += result.tolist()
         return [
-            TextScore(self._pieces(tokens[number]), tuple(logprobs[number]), content.bytes)
-            for number, content in enumerate(contents)
+            TextScore(self._pieces(own), tuple(scores), content.bytes, content.texts)
+            for own, scores, content in zip(tokens, logprobs, contents, strict=True)
         ]
+
+    def records(self, result: Result[TextScore]) -> list[dict[str, object]]:
+        score = result.value
+        means = {"perplexity": score.perplexity, "bits_per_byte": score.bits_per_byte}
+        text = {"text": score.texts[0], "logprob": score.logprob, **means}
+        return [text | {"tokens": score.tokens, "logprobs": score.logprobs}]
+
+    def total(self, sums: Mapping[str, float]) -> str:
+        if not sums.get("tokens"):
+            return ""
+        bits = bits_per_byte(sums["logprob"], sums["bytes"])
+        mean = perplexity(sums["logprob"], sums["tokens"])
+        return f"perplexity {mean:.4f}, {bits:.4f} bits per byte: {sums['tokens']:,.0f} tokens"
 
     def scored(self, contents: Sequence[Content]) -> Iterator[tuple[int, ScoredRow, Tensor]]:
         """(number of the text, row, log-probabilities) of every row, those of a text in order."""
@@ -178,18 +242,17 @@ class TextScorer(BatchRunner):
 
     @property
     def signature(self) -> str:
-        """How texts are read."""
-        return f"window:{self.window}|stride:{self.stride or self.window // 2}"
+        """Window and stride, for the signature of a score."""
+        return f"window:{self.window_size}|stride:{self.stride or self.window_size // 2}"
 
-    def _content(self, given: Any, number: int) -> Content:
-        if isinstance(given, tuple) and len(given) == 1:  # as it was parsed
-            (given,) = given
-        if isinstance(given, str):
+    def _content(self, given: Scored, number: int) -> Content:
+        text = given[0] if isinstance(given, tuple) and len(given) == 1 else given
+        if isinstance(text, str):
             (words,) = self.vocabularies
-            ids = words.encode(check_text(given, number))
+            ids = words.encode(check_text(text, number))
             if not ids:
                 raise BadItem(number, "has no tokens")
-            return Content(ids, self.text.row, len(given.encode()))
+            return Content(ids, self.text.row, len(text.encode()), (text,))
         ids = token_ids(given, number)
         known = self.model.encoder.embed.token.num_embeddings
         InputLimits(known).check(ids, number)
@@ -198,11 +261,13 @@ class TextScorer(BatchRunner):
     def _stride(self, longest: int, most: int) -> int:
         """Tokens from one window of ``longest`` to the next, at most so many."""
         if longest < 2:
-            raise BadInput(f"windows of {self.window} tokens: no text fits beside special tokens")
+            raise BadInput(
+                f"windows of {self.window_size} tokens: no text fits beside special tokens"
+            )
         if self.stride is not None and not 1 <= self.stride <= most:
             raise BadInput(
                 f"a stride of {self.stride:,}: it must be from 1 to {most:,} "
-                f"with windows of {self.window:,} tokens"
+                f"with windows of {self.window_size:,} tokens"
             )
         return self.stride or longest // 2
 
@@ -216,9 +281,9 @@ class TextScorer(BatchRunner):
         """Each token is predicted at the one before it; a text begins after the separator."""
         if not self.facts.trunk.stack.causal:
             raise BadInput("this model sees the tokens that it predicts: it cannot score texts")
-        before, stride = self.before(content), self._stride(self.window, self.window - 1)
+        before, stride = self.before(content), self._stride(self.window_size, self.window_size - 1)
         for begin, end, first, _ in windows(
-            len(content.ids), self.window, stride, before=len(before)
+            len(content.ids), self.window_size, stride, before=len(before)
         ):
             prefix = before if first == 0 else []
             tokens = np.array([*prefix, *content.ids[begin:end]])
@@ -230,7 +295,7 @@ class TextScorer(BatchRunner):
         tokenizer: Any = self.text
         special = len(content.row([]).tokens)
         before = tokenizer.template.begin("A") if special else 0
-        longest = self.window - special
+        longest = self.window_size - special
         stride = self._stride(longest, longest)
         for begin, end, first, last in windows(
             len(content.ids), longest, stride, after=(longest - stride) // 2
@@ -281,3 +346,52 @@ ROWS_OF_HEADS: Mapping[str, Callable[[TextScorer, Content], Iterator[ScoredRow]]
     MLMHead.name: TextScorer.masked_rows,
 }
 """By the head that predicts tokens, how a text is read."""
+
+
+@dataclass(frozen=True, eq=False)
+class StreamScorer(TextScorer):
+    """A recurrent language model that scores texts, ``window`` tokens at once."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.stride is not None:
+            raise BadInput("a stride is for models that read windows; this one carries its state")
+
+    @property
+    def signature(self) -> str:
+        return "state:carried"
+
+    def causal_rows(self, content: Content) -> Iterator[ScoredRow]:
+        tokens = np.array([*self.before(content), *content.ids])
+        for begin in range(0, len(tokens) - 1, self.window_size):
+            part = tokens[begin : min(begin + self.window_size, len(tokens) - 1)]
+            targets = tokens[begin + 1 : begin + 1 + len(part)]
+            row = TokenRow(part, np.zeros_like(part))
+            yield ScoredRow(row, np.arange(len(part)), targets)
+
+    @torch.inference_mode()
+    def scored(self, contents: Sequence[Content]) -> Iterator[tuple[int, ScoredRow, Tensor]]:
+        """First parts of all texts, then second parts of those that have any, and so on."""
+        parts = {number: self.causal_rows(content) for number, content in enumerate(contents)}
+        states: dict[int, Any] = {}
+        while live := {number: row for number, rows in parts.items() if (row := next(rows, None))}:
+            numbers, rows = list(live), list(live.values())
+            for chosen, batch in self.batches([row.row for row in rows]):
+                own = [numbers[i] for i in chosen]
+                new = self.model.trunk.new_state(1)
+                state = _join([states.get(number, new) for number in own])
+                encoded = self.model.encode(batch, state=state)
+                scores = self.of_encoded(encoded, batch, [rows[i] for i in chosen])
+                states |= zip(own, _split(encoded.state, len(own)), strict=True)
+                yield from zip(own, [rows[i] for i in chosen], scores, strict=True)
+
+
+def _join(states: Sequence[Any]) -> Any:
+    """The states of several rows as one."""
+    parts = iter(zip(*map(tensors_in, states), strict=True))
+    return map_tensors(lambda _: torch.cat(next(parts)), states[0])
+
+
+def _split(state: Any, rows: int) -> list[Any]:
+    """The state of each row."""
+    return [map_tensors(lambda x, i=i: x[i : i + 1], state) for i in range(rows)]  # type: ignore[misc]

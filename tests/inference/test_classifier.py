@@ -1,6 +1,6 @@
 """Predictions as the lines that ``regard predict`` prints."""
 
-from regard.tasks.inference.classifier import LabelPrediction, MultiLabelPrediction
+from regard.inference.classifier import LabelPrediction, MultiLabelPrediction
 
 SCORES = {"a\tb": 0.75, "c\nd": 0.25}
 

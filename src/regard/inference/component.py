@@ -1,0 +1,294 @@
+"""Components: what a model can do, each by one protocol, and the loop that runs them.
+
+Inputs are parsed, prepared as rows on the host, run in batches of rows of similar cost, and come
+back as results in the order of the inputs. A bad input is a ``BadItem`` in its place; its
+neighbours run once. Verbs, the public face, worker processes and servers are loops over rows.
+"""
+
+import multiprocessing
+import signal
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+import torch
+
+from regard.data.files.fields import field_of
+from regard.data.packing import inference_batches
+from regard.ground.batch import BatchLimits
+from regard.ground.errors import BadInput, BadItem
+
+TOKENS = 8_192  # of a batch
+WINDOW = 4_096  # inputs prepared ahead, so that rows of similar length come together
+
+In = TypeVar("In")
+Data = TypeVar("Data")
+Out = TypeVar("Out")
+
+
+@dataclass(frozen=True, eq=False)
+class Row(Generic[In, Data]):
+    """An input, prepared on the host for a model.
+
+    ``key`` is the number of the input from 0, on which random draws depend. ``cost`` is in tokens,
+    new ones included. Only rows of one ``group`` may share a batch. ``cut``: of the input only the
+    beginning is read.
+    """
+
+    key: int
+    given: In
+    data: Data
+    cost: int
+    cut: bool = False
+    group: Hashable = None
+
+
+@dataclass(frozen=True)
+class Result(Generic[Out]):
+    """The value for an input, with the key of its row; ``usage`` is its cost in tokens."""
+
+    key: int
+    value: Out
+    cut: bool = False
+    usage: int = 0
+
+
+class Component(ABC, Generic[In, Data, Out]):
+    """One thing that a model can do; options and limits are fields of the component.
+
+    ``reads_empty``: an empty line is an input. ``is_numbered``: records name the line of an input;
+    ``reports_cuts``: they say whether it was cut. ``own_limit`` is the number of tokens by which
+    the component truncates, divides or refuses inputs itself; None: it has none.
+    """
+
+    reads_empty: ClassVar[bool] = False
+    is_numbered: ClassVar[bool] = True
+    reports_cuts: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Name of the component: a verb."""
+
+    @property
+    @abstractmethod
+    def batch_size(self) -> int:
+        """The most rows of a batch."""
+
+    @property
+    def limits(self) -> BatchLimits:
+        """The most tokens and rows of a batch."""
+        return BatchLimits(TOKENS, self.batch_size, TOKENS)
+
+    @property
+    def window(self) -> int:
+        """The most inputs that are prepared at once."""
+        return WINDOW
+
+    @property
+    def own_limit(self) -> int | None:
+        return None
+
+    @abstractmethod
+    def parse(self, line: str, where: str) -> In:
+        """The input in a line of a file."""
+
+    def parse_record(self, record: Mapping[str, object], where: str) -> In:
+        """The input in a JSON object, or in a row of a table."""
+        return self.parse(field_of(record, "text", str, where), where)
+
+    @abstractmethod
+    def token_count(self, given: In, most: int) -> int:
+        """The tokens of an input, special ones counted; exact beyond ``most``."""
+
+    @abstractmethod
+    def rows(self, inputs: Sequence[In], keys: Sequence[int]) -> list[Row[In, Data]]:
+        """A row for each input; a bad input raises ``BadItem``, counted from 1."""
+
+    def prepare(self, inputs: Sequence[In], keys: Sequence[int]) -> list[Row[In, Data] | BadItem]:
+        """A row for each input, or what is wrong with the input of that key."""
+        try:
+            return [*self.rows(inputs, keys)]
+        except BadItem:
+            return [self._row(given, key) for given, key in zip(inputs, keys, strict=True)]
+
+    def _row(self, given: In, key: int) -> Row[In, Data] | BadItem:
+        try:
+            return self.rows([given], [key])[0]
+        except BadItem as bad:
+            return BadItem(key + 1, bad.reason)
+
+    @abstractmethod
+    def values(self, rows: Sequence[Row[In, Data]]) -> Sequence[Out]:
+        """The value of each row of a batch, which does not depend on the other rows."""
+
+    def run(self, rows: Sequence[Row[In, Data]]) -> list[Result[Out]]:
+        """The results of one batch."""
+        values = zip(rows, self.values(rows), strict=True)
+        return [Result(row.key, value, row.cut, row.cost) for row, value in values]
+
+    def run_batches(self, batches: list[list[Row[In, Data]]]) -> Iterable[list[Result[Out]]]:
+        """The results of each batch, in order."""
+        return map(self.run, batches)
+
+    def results(self, rows: Sequence[Row[In, Data] | BadItem]) -> list[Result[Out] | BadItem]:
+        """The results of any number of rows, in batches; a ``BadItem`` keeps its place."""
+        good = {n: row for n, row in enumerate(rows) if not isinstance(row, BadInput)}
+        results: dict[int, Result[Out] | BadItem] = {
+            number: row for number, row in enumerate(rows) if isinstance(row, BadInput)
+        }
+        groups: dict[Hashable, list[int]] = {}
+        for number, row in good.items():
+            groups.setdefault(row.group, []).append(number)
+        batches = [
+            [numbers[i] for i in chosen]
+            for numbers in groups.values()
+            for chosen in inference_batches(np.array([good[n].cost for n in numbers]), self.limits)
+        ]
+        jobs = [[good[number] for number in batch] for batch in batches]
+        for batch, of_batch in zip(batches, self.run_batches(jobs), strict=True):
+            results |= zip(batch, of_batch, strict=True)
+        return [results[number] for number in range(len(rows))]
+
+    def stream(
+        self, inputs: Iterable[In], *, first: int = 0, strict: bool = False
+    ) -> Iterator[Result[Out] | BadItem]:
+        """Results as inputs come, window by window, with keys from ``first``.
+
+        If ``strict``, a bad input is an error before its window is run.
+        """
+        coming = iter(inputs)
+        while window := list(islice(coming, self.window)):
+            rows = self.prepare(window, range(first, first + len(window)))
+            for row in rows if strict else ():
+                if isinstance(row, BadInput):
+                    raise row
+            yield from self.results(rows)
+            first += len(window)
+
+    def predict(self, inputs: Iterable[In], *, first: int = 0) -> list[Out]:
+        """The value of each input; a bad input is an error."""
+        results = self.stream(inputs, first=first, strict=True)
+        return [result.value for result in results if not isinstance(result, BadInput)]
+
+    def session(self, slots: int) -> "Session[In, Data, Out]":
+        """A queue of rows of many requests, of which at most ``slots`` run at once."""
+        return Session(self, slots)
+
+    @abstractmethod
+    def lines(self, result: Result[Out]) -> list[str]:
+        """A result as lines of text."""
+
+    @abstractmethod
+    def records(self, result: Result[Out]) -> list[dict[str, object]]:
+        """A result as JSON objects."""
+
+    def arrays(self, result: Result[Out]) -> dict[str, np.ndarray]:
+        """The vectors of a result, which are better kept off JSON."""
+        return {}
+
+    @property
+    def empty_record(self) -> Mapping[str, object]:
+        """The record of an empty line, or of a bad one."""
+        return {}
+
+    def remark(self, result: Result[Out]) -> str:
+        """Remark about a result, for standard error; empty if there is none."""
+        return ""
+
+    def figures(self, result: Result[Out]) -> dict[str, float]:
+        """Figures of a result that are summed over all results."""
+        return {"cut": float(result.cut), "inputs": 1}
+
+    def total(self, sums: Mapping[str, float]) -> str:
+        """The sums of figures in one line; empty if there is nothing to say."""
+        if not sums.get("cut"):
+            return ""
+        return f"{sums['cut']:,.0f} of {sums['inputs']:,.0f} inputs were cut: {self.cut_reason}"
+
+    @property
+    def cut_reason(self) -> str:
+        """Reason why an input is cut."""
+        return f"more than {self.own_limit} tokens, special ones counted"
+
+
+class Session(Generic[In, Data, Out]):
+    """Rows that wait for a component, run a batch at a time."""
+
+    def __init__(self, component: Component[In, Data, Out], slots: int):
+        self.component, self.slots = component, slots
+        self.waiting: dict[int, Row[In, Data]] = {}
+
+    @property
+    def free(self) -> int:
+        """The number of rows that can be added."""
+        return self.slots - len(self.waiting)
+
+    def add(self, row: Row[In, Data]) -> None:
+        """Let a row wait; its key must differ from those of other rows that wait."""
+        self.waiting[row.key] = row
+
+    def cancel(self, key: int) -> None:
+        """Forget a row that waits."""
+        self.waiting.pop(key, None)
+
+    def step(self) -> list[Result[Out]]:
+        """Run those rows that may share a batch with the row that has waited longest."""
+        first = next(iter(self.waiting.values()), None)
+        rows = [row for row in self.waiting.values() if first and row.group == first.group]
+        rows = rows[: self.component.batch_size]
+        for row in rows:
+            self.cancel(row.key)
+        return self.component.run(rows) if rows else []
+
+
+Job = tuple[Any, ...]
+_work: Callable[..., Any] | None = None  # what this process does with a job
+
+
+class Workers:
+    """``count`` processes; each calls ``begin`` once, and what that answers on every job.
+
+    They are started afresh, not forked: threads of this process do not survive a fork.
+    """
+
+    def __init__(self, count: int, begin: Callable[[], Callable[..., Any]]):
+        if count < 1:
+            raise BadInput(f"workers must be at least 1, not {count}")
+        self.count = count
+        self.pool = ProcessPoolExecutor(
+            count,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_begin,
+            initargs=(begin,),
+        )
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.pool.shutdown(cancel_futures=True)
+
+    def map(self, jobs: Iterable[Job]) -> Iterator[Any]:
+        """The result of each job, in order."""
+        try:
+            yield from self.pool.map(_do, jobs)
+        except BrokenProcessPool:
+            raise BadInput("a worker died; is there memory for so many workers?") from None
+
+
+def _begin(begin: Callable[[], Callable[..., Any]]) -> None:
+    global _work
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that began them ends them
+    torch.set_num_threads(1)
+    _work = begin()
+
+
+def _do(job: Job) -> Any:
+    assert _work is not None
+    return _work(*job)

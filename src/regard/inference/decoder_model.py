@@ -1,0 +1,364 @@
+"""A model that writes, as people use it: how it searches, what steps it, who shares the work."""
+
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self, cast
+
+from torch import nn
+
+from regard import decoding
+from regard.data.files.fields import field_of
+from regard.decoding import Engine
+from regard.ground.batch import BatchLimits, Ids
+from regard.ground.errors import BadInput
+from regard.inference.component import Component, Result, Row, Workers
+from regard.inference.generation_settings import GenerationSettings, as_trained, sampling_of
+from regard.inference.inputs import ran_out_of_memory
+from regard.inference.model_runner import ModelRunner
+from regard.parts.linear.convert import in_precision, products_in_use
+from regard.search.beam import Beam
+from regard.search.exact import Exact, SearchErrors, search_errors
+from regard.search.hypothesis import Hypothesis
+from regard.search.mbr import MinimumRisk
+from regard.search.sample import Sample
+from regard.search.step import Search
+from regard.text.vocabularies.vocabulary import Vocabulary
+
+ONE_LINE = str.maketrans("\r\n", "  ")
+EMPTY = Hypothesis(tokens=(), logprob=0.0, score=0.0, logprobs=(), finished=True)
+
+
+class Request(NamedTuple):
+    """A text, or ids, and how what is written for it must begin."""
+
+    text: str | Ids
+    prefix: str | None = None
+
+
+class WriterData(NamedTuple):
+    """A request in the ids of each model of an ensemble, and the ids of its prefix."""
+
+    ids: list[list[int]]
+    prefix: list[int] | None = None
+
+
+WriterRow = Row[Request, WriterData]
+
+
+@dataclass(frozen=True)
+class WrittenText:
+    """A text that was written: a translation or a continuation."""
+
+    text: str
+    score: float
+    hypothesis: Hypothesis
+
+    @property
+    def remarks(self) -> dict[str, str]:
+        """Keys that a record has beside those of the hypothesis."""
+        return {}
+
+
+class Written(NamedTuple):
+    """The texts for a request, best first; of exact search also the errors of its beam."""
+
+    texts: Sequence[WrittenText]
+    errors: SearchErrors | None = None
+
+
+class DecoderModel(ModelRunner):
+    """Base class of translators and generators.
+
+    ``generation_config`` is the file it was published with: how it searches unless told otherwise,
+    and what it may write by transformers' rules; ``decode_config`` is the table of the recipe it
+    was trained by. ``engine`` steps the decoder.
+    """
+
+    verb: ClassVar[str]
+    engine: Engine
+
+    @property
+    @abstractmethod
+    def generation_config(self) -> Mapping[str, object] | None:
+        """The generation_config.json of the folder."""
+
+    @property
+    @abstractmethod
+    def decode_config(self) -> object:
+        """The table ``[decode]`` of the recipe it was trained by."""
+
+    @property
+    @abstractmethod
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary of the texts that are written."""
+
+    @cached_property
+    @abstractmethod
+    def generation_settings(self) -> GenerationSettings | None:
+        """Generation settings as rules of this library; unsupported ones are ``BadInput``."""
+
+    @cached_property
+    def supported_settings(self) -> GenerationSettings | None:
+        """Generation settings, which hold for any search; None if they are not supported."""
+        try:
+            return self.generation_settings
+        except BadInput:
+            return None
+
+    @property
+    @abstractmethod
+    def search(self) -> Search:
+        """The default search."""
+
+    @property
+    @abstractmethod
+    def base_beam(self) -> Beam:
+        """The beam search of which options override single settings."""
+
+    @property
+    @abstractmethod
+    def limits(self) -> BatchLimits:
+        """The most tokens and rows of a batch."""
+
+    @abstractmethod
+    def rows(self, requests: Sequence[Request], keys: Sequence[int]) -> list[WriterRow]:
+        """Requests in ids; a bad one is a ``BadItem``."""
+
+    @abstractmethod
+    def write(self, rows: Sequence[WriterRow], search: Search) -> Sequence[Sequence[WrittenText]]:
+        """The texts for each row of a batch, best first; draws depend on the keys of rows."""
+
+    def writer(self, method: "Method | None" = None, best: int = 1) -> "Writer":
+        """The component that writes by a method, by default the model's own search."""
+        return Writer(self, Method(self.search) if method is None else method, best)
+
+    @property
+    def sampling(self) -> Sample:
+        """The default settings of sampling."""
+        return sampling_of(self.generation_config or {})
+
+    @cached_property
+    def beam(self) -> Beam:
+        """Beam search by the recipe's table ``decode``, else the default one."""
+        return Beam() if self.decode_config is None else as_trained(self.decode_config)
+
+    @property
+    def models(self) -> list[Any]:
+        """The models that decide on every token."""
+        return [self.model]
+
+    def choice(self, precision: str = "auto", engine: str = "auto") -> tuple[str, str]:
+        """The precision and the engine that would run; BadInput if none can."""
+        return decoding.choose_engine(self.models, precision, engine, self.batch_size)
+
+    def with_precision(self, kind: str, engine: str = "auto") -> Self:
+        """A copy for inference in "fp32", "bf16", "int8" (on a CPU) or "auto".
+
+        What "auto" means, and which ``engine`` steps the decoder, ``choice`` says.
+        """
+        steps: Engine = self.engine
+        packed: Collection[nn.Module] = ()
+        if products_in_use(self.model) is None:
+            kind, engine = self.choice(kind, engine)
+            steps = decoding.build_engine(engine, self.model, kind)
+            packed = steps.packed_layers if kind == "fp32" else packed
+        model = in_precision(self.model, kind, but_for=packed)
+        return replace(cast(Any, self), model=model, engine=steps)
+
+    @property
+    def description(self) -> str:
+        """Engine and precision, in words."""
+        dtype = str(next(self.model.parameters()).dtype).removeprefix("torch.")
+        return (
+            self.engine.description
+            or products_in_use(self.model)
+            or f"{dtype} on {self.device.type}"
+        )
+
+
+@dataclass(frozen=True)
+class Method:
+    """A decoding method: one search for all texts."""
+
+    search: Search
+    formula: str = ""  # of its scores
+
+    @property
+    def streams(self) -> bool:
+        """Whether the search gives tokens as they are chosen."""
+        return self.search.streams
+
+    def decode(self, model: DecoderModel, rows: Sequence[WriterRow]) -> list[Written]:
+        """The texts for each row of a batch."""
+        return [Written(texts) for texts in model.write(rows, self.search)]
+
+    def remark(self, written: Written) -> str:
+        """Remark about the texts for a request; empty if there is none."""
+        ended = any(text.remarks.get("ended") == "positions" for text in written.texts)
+        return "ended at the last position of the model" if ended else ""
+
+    def total(self, sums: Mapping[str, float]) -> str:
+        """The sums of the figures of results in one line; mostly empty."""
+        return ""
+
+
+@dataclass(frozen=True)
+class BeamRisk(Method):
+    """Minimum Bayes risk over the n-best list of a beam instead of the samples."""
+
+    search: MinimumRisk
+    beam: Beam = field(kw_only=True)
+
+    def decode(self, model: DecoderModel, rows: Sequence[WriterRow]) -> list[Written]:
+        lists = zip(rows, model.write(rows, self.beam), strict=True)
+        candidates = {row.key: [text.hypothesis for text in texts] for row, texts in lists}
+        return Method(replace(self.search, candidates=candidates)).decode(model, rows)
+
+
+@dataclass(frozen=True)
+class ExactSearch(Method):
+    """The optimum of each text, or the beam's best translation where none is proven."""
+
+    search: Beam
+    widest: int = field(kw_only=True)
+
+    def decode(self, model: DecoderModel, rows: Sequence[WriterRow]) -> list[Written]:
+        beam = self.search
+        texts = [best for best, *_ in model.write(rows, beam)]
+        known = {row.key: text.hypothesis for row, text in zip(rows, texts, strict=True)}
+        exact = Exact(beam.length, beam.alpha, beam.no_repeat, self.widest, known)
+        optima = [model.write([row], exact)[0] for row in rows]
+        return [
+            Written(optimum or [text], search_errors([text.hypothesis], [_hypotheses(optimum)]))
+            if text.hypothesis is not EMPTY
+            else Written([text])
+            for optimum, text in zip(optima, texts, strict=True)
+        ]
+
+    def remark(self, written: Written) -> str:
+        if written.errors is None or written.errors.proven:
+            return ""
+        return f"not proven, more than {self.widest} prefixes are open (widest)"
+
+    def total(self, sums: Mapping[str, float]) -> str:
+        proven, gaps = sums.get("proven", 0), sums.get("gaps", 0) or 1
+        return (
+            f"{sums.get('missed', 0):.0f} of {proven:.0f} sentences: search error of a beam of "
+            f"{self.search.size}, mean score gap {sums.get('gap', 0) / gaps:.4f}; "
+            f"{sums.get('empty', 0):.0f} optima are empty; "
+            f"{sums.get('sentences', 0) - proven:.0f} sentences not proven"
+        )
+
+
+def _hypotheses(texts: Sequence[WrittenText]) -> list[Hypothesis]:
+    return [text.hypothesis for text in texts]
+
+
+@dataclass(frozen=True, eq=False)
+class Writer(Component[Request, WriterData, Written]):
+    """The component "translate" or "generate": a model that writes by a ``method``.
+
+    ``best`` is the number of lines for each input. ``workers`` share the batches, each with a
+    component like this.
+    """
+
+    reads_empty = True
+    model: DecoderModel
+    method: Method
+    best: int = 1
+    workers: Workers | None = None
+
+    @property
+    def name(self) -> str:
+        return self.model.verb
+
+    @property
+    def batch_size(self) -> int:
+        return self.model.batch_size
+
+    @property
+    def limits(self) -> BatchLimits:
+        return self.model.limits
+
+    @property
+    def own_limit(self) -> int | None:
+        return self.model.position_limit
+
+    def parse(self, line: str, where: str) -> Request:
+        return Request(line)
+
+    def parse_record(self, record: Mapping[str, object], where: str) -> Request:
+        prefix = field_of(record, "prefix", str, where) if "prefix" in record else None
+        return Request(field_of(record, "text", str, where), prefix)
+
+    def token_count(self, given: Request, most: int) -> int:
+        return self.model.token_count(given.text, most)
+
+    def rows(self, inputs: Sequence[Request], keys: Sequence[int]) -> list[WriterRow]:
+        return self.model.rows(inputs, keys)
+
+    def values(self, rows: Sequence[WriterRow]) -> list[Written]:
+        return self.method.decode(self.model, rows)
+
+    def run_batches(self, batches: list[list[WriterRow]]) -> Iterable[list[Result[Written]]]:
+        if self.workers is None:
+            return super().run_batches(batches)
+        return self.workers.map((batch,) for batch in batches)
+
+    def lines(self, result: Result[Written]) -> list[str]:
+        """Exactly ``best`` lines, so that files stay parallel; line breaks in a text are spaces."""
+        lines = [text.text.translate(ONE_LINE) for text in result.value.texts]
+        return lines + [""] * (self.best - len(lines))
+
+    def records(self, result: Result[Written]) -> list[dict[str, object]]:
+        """Everything that another score needs to rank the texts of an input."""
+        return [self._record(text) for text in result.value.texts]
+
+    def _record(self, text: WrittenText) -> dict[str, object]:
+        hypothesis = text.hypothesis
+        record: dict[str, object] = {
+            "text": text.text,
+            "score": text.score,
+            "logprob": hypothesis.logprob,
+            "n": len(hypothesis.logprobs),
+            "ids": hypothesis.tokens,
+            "tokens": self.model.vocabulary.pieces(hypothesis.tokens),
+            "logprobs": hypothesis.logprobs,
+            "finished": hypothesis.finished,
+        }
+        if hypothesis.coverage is not None:
+            record["coverage"] = hypothesis.coverage
+        return record | text.remarks
+
+    def remark(self, result: Result[Written]) -> str:
+        return self.method.remark(result.value)
+
+    def figures(self, result: Result[Written]) -> dict[str, float]:
+        if (errors := result.value.errors) is None:
+            return {}
+        gap = {"gap": errors.gap, "gaps": float(errors.gap > 0)}
+        counts = {"proven": errors.proven, "missed": errors.missed, "empty": errors.empty}
+        return {"sentences": 1, **counts, **gap}
+
+    def total(self, sums: Mapping[str, float]) -> str:
+        return self.method.total(sums)
+
+
+@contextmanager
+def search_errors_as_bad_input(search: Search, rows: list[list[int]]) -> Iterator[None]:
+    """A model whose probabilities are not numbers, or too little memory, is bad input."""
+    try:
+        yield
+    except FloatingPointError as error:
+        raise BadInput(f"the model is broken: {error}") from None
+    except (MemoryError, RuntimeError) as error:
+        if not ran_out_of_memory(error):
+            raise
+        many = f"{len(rows)} sentences of up to {max(map(len, rows))} tokens"
+        raise BadInput(
+            f"not enough memory to search {many} at once by {search}; "
+            "take fewer at once, or a smaller beam"
+        ) from error

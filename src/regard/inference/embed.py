@@ -1,0 +1,136 @@
+"""One vector for each text: its states pooled, perhaps scaled to length 1."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.ground.batch import Ids, TokenRow
+from regard.ground.errors import BadInput
+from regard.ground.layout import Layout
+from regard.inference.batch_runner import ModelRow, RowComponent, TextOrPair, row_length
+from regard.inference.component import Result, Row
+from regard.parts.attention import EncoderOutput
+
+POOLS = ("mean", "max", "first", "pooled")
+
+EncoderInput = TextOrPair | TokenRow | Ids | Sequence[str]
+EmbedRow = Row[EncoderInput, ModelRow]
+
+
+class Reader(Protocol):
+    """A model that reads lines of files, as an embedder needs it."""
+
+    @property
+    def model(self) -> Any: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def truncation(self) -> int | None: ...
+    @property
+    def position_limit(self) -> int | None: ...
+    def parse(self, line: str, where: str) -> Any: ...
+    def token_count(self, given: Any, most: int) -> int: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
+    """An encoder, and how its states become one: their mean or maximum, or the "first" of them.
+
+    That is the state of the summary token, wherever it stands. "pooled" is the output of the pool
+    that the model was trained with. ``read`` gives the rows of inputs, of which the ``inner``
+    tokens count.
+    """
+
+    name = "embed"
+    runner: Reader
+    read: Callable[[Sequence[EncoderInput]], Sequence[ModelRow]]
+    width: int
+    pool: str = "mean"
+    normalise: bool = False
+    summary: str | None = None  # where the summary token stands; None: rows have none
+    inner: slice = field(default_factory=lambda: slice(None))
+
+    def __post_init__(self) -> None:
+        if self.pool not in POOLS:
+            raise BadInput(f"pool is {', '.join(POOLS[:-1])} or {POOLS[-1]}, not {self.pool!r}")
+        if self.pool == "pooled" and self.model.pool is None:
+            raise BadInput("pool 'pooled': this model has no layer for it")
+
+    @property
+    def model(self) -> Any:
+        return self.runner.model
+
+    @property
+    def batch_size(self) -> int:
+        return self.runner.batch_size
+
+    @property
+    def own_limit(self) -> int | None:
+        return self.runner.truncation or self.runner.position_limit
+
+    def parse(self, line: str, where: str) -> EncoderInput:
+        return self.runner.parse(line, where)
+
+    def token_count(self, given: EncoderInput, most: int) -> int:
+        return self.runner.token_count(given, most)
+
+    def rows(self, inputs: Sequence[EncoderInput], keys: Sequence[int]) -> list[EmbedRow]:
+        read = zip(keys, inputs, self.read_files(self.read(inputs)), strict=True)
+        return [Row(key, given, row, row_length(row)) for key, given, row in read]
+
+    @torch.no_grad()
+    def values(self, rows: Sequence[EmbedRow]) -> list[np.ndarray]:
+        """A vector in float32 for each row; zeros for a row without tokens."""
+        vectors_ND = torch.zeros(len(rows), self.width, device=self.device)
+        lengths = (len(range(row.cost)[self.inner]) for row in rows)
+        numbers = [number for number, length in enumerate(lengths) if length]
+        for chosen, read in self.batches([rows[number].data for number in numbers]):
+            pooled_BD = self._pooled(self.model.encode(read))
+            vectors_ND[[numbers[i] for i in chosen]] = pooled_BD.float()
+        if numbers and not vectors_ND.isfinite().all():
+            raise BadInput("the model is broken: its states are not numbers")
+        if self.normalise:
+            vectors_ND = nn.functional.normalize(vectors_ND, dim=-1)
+        return [*vectors_ND.cpu().numpy()]
+
+    def vectors(self, inputs: Sequence[EncoderInput]) -> Tensor:
+        """(inputs, width) in float32, where the model is."""
+        vectors = self.predict(inputs)
+        stacked_ND = np.stack(vectors) if vectors else np.zeros((0, self.width), np.float32)
+        return torch.from_numpy(stacked_ND).to(self.device)
+
+    def lines(self, result: Result[np.ndarray]) -> list[str]:
+        return [" ".join(f"{number:.8g}" for number in result.value)]
+
+    def records(self, result: Result[np.ndarray]) -> list[dict[str, object]]:
+        return [{"vector": result.value.tolist()}]
+
+    def arrays(self, result: Result[np.ndarray]) -> dict[str, np.ndarray]:
+        return {"vector": result.value}
+
+    def _inner(self, encoded: EncoderOutput) -> tuple[Tensor, Layout]:
+        """The states of the inner tokens."""
+        if self.inner == slice(None):
+            return encoded.states_TD, encoded.layout
+        rows = [row[self.inner] for row in encoded.layout.split(encoded.states_TD)]
+        return torch.cat(rows), Layout.ragged([*map(len, rows)], self.device)
+
+    def _pooled(self, encoded: EncoderOutput) -> Tensor:
+        states_TD, layout = self._inner(encoded)
+        match self.pool:
+            case "pooled":
+                pooled_BD = self.model.pooled(encoded)
+                assert pooled_BD is not None
+                return pooled_BD
+            case "first":
+                last = self.summary == "last"
+                return states_TD[(layout.offsets[1:] - 1 if last else layout.offsets[:-1]).long()]
+            case "max":
+                padded_BLD = layout.pad(states_TD)
+                return padded_BLD.masked_fill(~layout.real_BL[:, :, None], -torch.inf).amax(1)
+            case _:
+                return layout.pad(states_TD.float()).sum(1) / layout.lengths_B[:, None]

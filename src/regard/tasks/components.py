@@ -1,0 +1,410 @@
+"""All tasks by name, the components of a model by name, and the runner that has them."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.ground.batch import Ids
+from regard.ground.checks import check_whole, listed
+from regard.ground.device import device_named
+from regard.ground.errors import BadInput, did_you_mean, shown
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.inference.batch_runner import Predictor
+from regard.inference.classifier import SentencePairClassifier
+from regard.inference.component import Component
+from regard.inference.encoder_model import EncoderInput, EncoderModel
+from regard.inference.fill_mask import FilledText
+from regard.inference.generator import Ending, Generation, Generator
+from regard.inference.image_model import ImageModel
+from regard.inference.model_runner import ModelRunner
+from regard.inference.translator import Translation, Translator
+from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
+from regard.models.folders.folder import read as read_folder
+from regard.models.folders.hub import local_folder
+from regard.models.folders.loaded_model import LoadedModel
+from regard.models.label_heads import SentencePairHead
+from regard.models.paper import Paper
+from regard.models.trunk_with_heads import TrunkWithHeads
+from regard.parts.linear.convert import chosen_precision
+from regard.search.step import Search
+from regard.tasks.classify import Classify
+from regard.tasks.encoder_task import EncoderTask
+from regard.tasks.multiple_choice import Choose
+from regard.tasks.pretrain import Pretrain
+from regard.tasks.question_answering import QuestionAnswering
+from regard.tasks.tag import Tag
+from regard.tasks.task import Task
+from regard.tasks.text_to_text import TextToText
+from regard.tasks.translate import Translate
+from regard.text.labels import LabelSet, SingleLabelSet
+from regard.text.tokenizers.list import Tokenizer
+
+Texts = Iterable[EncoderInput]
+AnyComponent = Component[Any, Any, Any]
+TASKS: dict[str, type[Task]] = {
+    task.name: task
+    for task in (Translate, TextToText, Classify, Tag, QuestionAnswering, Choose, Pretrain)
+}
+TASKS_OF_HEADS: dict[str, type[EncoderTask]] = {
+    task.head.name: task for task in (Classify, Tag, QuestionAnswering, Choose)
+}
+
+RUNNERS: dict[tuple[tuple[str, ...], bool, bool], type[ModelRunner]] = {
+    (TrunkWithHeads.sides, False, False): EncoderModel,
+    (TrunkWithHeads.sides, False, True): ImageModel,
+    (TrunkWithHeads.sides, True, False): Generator,
+    (EncoderDecoder.sides, True, False): Translator,
+}
+"""By the sides of the model, whether it writes, and whether it reads images."""
+
+
+def runner_of(loaded: LoadedModel) -> ModelRunner:
+    """The runner of the model of a folder."""
+    facts = loaded.facts
+    return RUNNERS[facts.sides, facts.writes, facts.encoder.embed.reads_images].of(loaded)
+
+
+def predictor_of(runner: EncoderModel) -> Predictor:
+    """The predictor of a model's head, with the settings of training where they are noted."""
+    heads = [head.name for head in runner.facts.output_heads if head.name in TASKS_OF_HEADS]
+    if heads:
+        return TASKS_OF_HEADS[heads[0]].predictor_of(runner)
+    head = runner.facts.head(SentencePairHead.name)
+    if head is None:
+        raise BadInput("this model was trained for no task: there is nothing to predict")
+    return SentencePairClassifier(
+        runner.model,
+        runner.text,
+        SingleLabelSet(head.classes),
+        runner.batch_size,
+        runner.truncation,
+    )
+
+
+class Runner:
+    """A model on its device, in its precision, with all that it can do.
+
+    At most ``batch_size`` inputs run at once.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        precision: str | None = None,
+        batch_size: int | None = None,
+    ):
+        self._loaded, self.precision, self._batch_size = loaded, precision, batch_size
+        if batch_size is not None:
+            check_whole("batch_size", batch_size, 1)
+        if precision is not None:
+            chosen_precision(precision, next(loaded.module.parameters()).device)
+        self.paper: Paper = loaded.paper
+        self.facts: ModelFacts = loaded.facts
+        self.module: nn.Module = loaded.module
+        self.tokenizer: Tokenizer | None = loaded.tokenizer
+        self.labels: LabelSet | None = loaded.labels
+        self.notes: dict[str, Any] = loaded.notes
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.module.parameters()).device
+
+    def to(self, device: str | torch.device) -> Self:
+        """Move the model to a device; what was prepared for the device before is dropped."""
+        place = device_named(str(device))
+        if self.precision is not None:
+            chosen_precision(self.precision, place)
+        self.module.to(place)
+        self.__dict__.pop("runner", None)
+        return self
+
+    @cached_property
+    def runner(self) -> ModelRunner:
+        """The model on its device, in its precision: what all methods call."""
+        runner = runner_of(self._loaded).with_limits(self._batch_size)
+        return runner if self.precision is None else runner.with_precision(self.precision)
+
+    def _limited(self, batch_size: int | None = None, max_length: int | None = None) -> Self:
+        """A copy with those limits that are given."""
+        return self._with(self.runner.with_limits(batch_size, max_length))
+
+    def _with(self, runner: ModelRunner) -> Self:
+        model = copy(self)
+        model.__dict__["runner"] = runner
+        return model
+
+    @property
+    def encoder(self) -> EncoderModel:
+        """The model as a trunk with heads."""
+        if self.facts.sides != TrunkWithHeads.sides:
+            raise BadInput(f"{self.paper.name} translates: it has no head to predict with")
+        return cast(EncoderModel, self.runner)
+
+    @property
+    def translator(self) -> Translator:
+        """The model as a translator."""
+        if self.facts.sides != EncoderDecoder.sides:
+            raise BadInput(f"{self.paper.name} has no decoder: it cannot translate")
+        return cast(Translator, self.runner)
+
+    @property
+    def generator(self) -> Generator:
+        """The model as a generator."""
+        if self.facts.sides != TrunkWithHeads.sides or not self.facts.writes:
+            fault = "is no causal model with a next-token head: it cannot generate"
+            raise BadInput(f"{self.paper.name} {fault}")
+        return cast(Generator, self.runner)
+
+    def component(self, name: str, **options: Any) -> AnyComponent:
+        """The component of that name: one thing that the model can do, with options."""
+        if name not in COMPONENTS:
+            raise BadInput(f"{shown(name)} is no component{did_you_mean(name, COMPONENTS)}")
+        return COMPONENTS[name](self)(**options)
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """The names of the components that the model has."""
+        return tuple(name for name in COMPONENTS if self._has(name))
+
+    def _has(self, name: str) -> bool:
+        try:
+            return bool(self.component(name))
+        except BadInput:
+            return False
+
+    @property
+    def predictor(self) -> Predictor:
+        """The predictor of the task that the model was trained for."""
+        return predictor_of(self.encoder)
+
+    def predict(
+        self,
+        inputs: Iterable[Any],
+        *,
+        batch_size: int | None = None,
+        max_length: int | None = None,
+    ) -> list[Any]:
+        """Labels with probabilities, tags, answers or choices, by what the model was tuned for.
+
+        Inputs are texts, or pairs of texts; texts, or lists of words, to be tagged; (question,
+        context) to be answered; (text, choices) to be chosen from.
+        """
+        given = self.runner.listed(inputs, "inputs")
+        return self._limited(batch_size, max_length).predictor.predict(given)
+
+    def fill(
+        self,
+        texts: Iterable[str],
+        top: int = 5,
+        *,
+        batch_size: int | None = None,
+        max_length: int | None = None,
+    ) -> list[FilledText]:
+        """The most probable words for each mask token of each text ([MASK], RoBERTa's <mask>)."""
+        given = listed(texts)
+        return self._limited(batch_size, max_length).encoder.filler(top).predict(given)
+
+    def encode(
+        self,
+        texts: Texts,
+        layer: int = -1,
+        batch_size: int | None = None,
+        *,
+        carry: bool = False,
+        max_length: int | None = None,
+        as_numpy: bool = False,
+    ) -> list[Any]:
+        """States of the text that is read, (tokens, width) each.
+
+        Layer 0 is the embedding, n the state after block n, -1 what the decoder (or the pooling)
+        sees. Ids are used as given; texts get the marks they had in training, if any. Encoders read
+        pairs of texts too, and lists of words; ELMo gives one state a word. With ``carry``, a
+        recurrent model begins each text with the state in which it left the one before it.
+        """
+        name = self.facts.encoder.state_path(self.facts.encoder_path, layer)
+        runner = self._limited(batch_size, max_length).runner
+        if carry and not self.facts.encoder.stack.carries_state:
+            raise BadInput(f"carry: {self.paper.name} carries no state from text to text")
+        read = runner.carried_states if carry else runner.states
+        states = read(runner.read(runner.listed(texts)), name)
+        return [_array(one) for one in states] if as_numpy else states
+
+    def embed(
+        self,
+        texts: Texts,
+        pool: str | None = None,
+        normalise: bool | None = None,
+        *,
+        batch_size: int | None = None,
+        max_length: int | None = None,
+        as_numpy: bool = False,
+    ) -> Any:
+        """One vector per text, (n, width): the mean of its states, or their maximum ("max").
+
+        Of an encoder also the "first" state, that of its summary token even where it stands last,
+        or what its pool makes of the states ("pooled"). Unless told otherwise, what its folder says
+        of sentence vectors, and else the mean (of images the class token); float32, on its device.
+        """
+        runner = self._limited(batch_size, max_length).runner
+        vectors_ND = runner.embedder(pool, normalise).vectors(runner.listed(texts))
+        return _array(vectors_ND) if as_numpy else vectors_ND
+
+    def logits(
+        self,
+        inputs: Iterable[Any],
+        *,
+        head: str | None = None,
+        tape: NullTape = NULL_TAPE,
+        batch_size: int | None = None,
+        max_length: int | None = None,
+        as_numpy: bool = False,
+    ) -> list[Any]:
+        """(tokens, vocabulary) for each pair (source, target), of texts or of ids.
+
+        Row t is the prediction of target token t; the last row predicts the end. An encoder is
+        given texts, with masks perhaps, pairs or ids; one that was tuned says (tokens, labels), or
+        (labels,) of each text as a whole. Of several heads, ``head`` names one ("choice", ...); by
+        default it is that of the task, of a GPT with two heads the one that predicts tokens.
+
+        A ``tape`` records or edits what happens inside; ``tape_names`` are the names it can ask
+        for. Values of all inputs stand in it, in the order of the inputs.
+        """
+        if not isinstance(tape, NullTape):
+            raise BadInput(f"tape is a Tape, not {shown(tape)}")
+        runner = self._limited(batch_size, max_length).runner
+        logits = runner.logits(runner.listed(inputs, "inputs"), tape, head)
+        return [_array(one) for one in logits] if as_numpy else logits
+
+    def translate(
+        self,
+        texts: Iterable[str | Ids],
+        search: Search | None = None,
+        prefixes: Iterable[str] | None = None,
+        *,
+        batch_size: int | None = None,
+        max_length: int | None = None,
+    ) -> list[list[Translation]]:
+        """Hypotheses with scores for each text, best first; ids are used as given.
+
+        Unless told otherwise: as the recipe says that trained the model; for a published folder,
+        as it was published; else a beam of 5. ``prefixes`` are how translations must begin.
+        """
+        given = listed(texts)
+        return self._limited(batch_size, max_length).translator.translate(given, search, prefixes)
+
+    def generate(
+        self,
+        prompts: Iterable[str | Ids],
+        search: Search | None = None,
+        *,
+        max_new_tokens: int | None = None,
+        min_new_tokens: int = 0,
+        stop_strings: Iterable[str] = (),
+        batch_size: int | None = None,
+        max_length: int | None = None,
+    ) -> list[list[Generation]]:
+        """Continuations of each prompt with scores, best first; ids are used as given.
+
+        Unless told otherwise: by greedy search, at most 128 tokens, or as the folder was published.
+        A text ends before the first of the ``stop_strings``, and where positions end. A batch gives
+        what its prompts give alone, and a sample depends on the seed, the number of its prompt and
+        its own.
+        """
+        given = listed(prompts, "prompts")
+        ending = Ending.of(max_new_tokens, min_new_tokens, stop_strings)
+        return self._limited(batch_size, max_length).generator.generate(given, search, ending)
+
+    def stream(
+        self,
+        prompt: str | Ids,
+        search: Search | None = None,
+        *,
+        max_new_tokens: int | None = None,
+        min_new_tokens: int = 0,
+        stop_strings: Iterable[str] = (),
+        number: int = 0,
+    ) -> Iterator[str]:
+        """The continuation of one prompt as pieces of text, as they come.
+
+        Together they are the text that ``generate`` gives for the prompt with this ``number``,
+        counted from 0. Only greedy search and sampling can stream.
+        """
+        ending = Ending.of(max_new_tokens, min_new_tokens, stop_strings)
+        return self.generator.stream(prompt, search, ending, number=number)
+
+    def score(
+        self,
+        inputs: Iterable[Any],
+        *,
+        window: int | None = None,
+        stride: int | None = None,
+        batch_size: int | None = None,
+    ) -> list[list[float]]:
+        """Log-probabilities of texts, or of given translations, token by token.
+
+        A causal model predicts each token of a text from those before it, a masked LM from all
+        others. Longer texts than a ``window`` (by default as many tokens as it can read) are read
+        in windows that overlap, ``stride`` tokens further each. Ids are used as given. A translator
+        scores pairs (source, target): the tokens of the target, and its end. The first token has
+        no score where nothing stands before it: of ids, and of GPT, whose texts have no separator.
+        """
+        given, runner = listed(inputs, "inputs"), self._limited(batch_size).runner
+        return [list(one.logprobs) for one in runner.scorer(window, stride).predict(given)]
+
+
+COMPONENTS: dict[str, Callable[[Runner], Callable[..., AnyComponent]]] = {
+    "embed": lambda model: model.runner.embedder,
+    "fill": lambda model: model.encoder.filler,
+    "score": lambda model: model.runner.scorer,
+    "predict": lambda model: model.predictor.with_options,
+    "translate": lambda model: model.translator.writer,
+    "generate": lambda model: model.generator.writer,
+}
+
+
+@dataclass(frozen=True)
+class ComponentSpec:
+    """A component of the model in a folder, to be opened in any process.
+
+    Several ``folders`` are an ensemble of translators.
+    """
+
+    folders: tuple[str | Path, ...]
+    name: str
+    options: Mapping[str, object] = field(default_factory=dict)
+    device: str | None = None
+    precision: str | None = None
+    engine: str = "auto"
+    batch_size: int | None = None
+    max_length: int | None = None
+
+    def open(self) -> AnyComponent:
+        """Read the model; the component runs on its device."""
+        device = device_named(self.device)
+        first, *others = (Runner(read_folder(local_folder(one), device)) for one in self.folders)
+        runner = first.runner.with_limits(self.batch_size, self.max_length)
+        if others:
+            members = tuple(other.translator for other in others)
+            runner = replace(
+                first._limited(self.batch_size, self.max_length).translator, others=members
+            )
+        if self.precision is not None:
+            runner = runner.with_precision(self.precision, self.engine)
+        first.__dict__["runner"] = runner
+        return first.component(self.name, **self.options)
+
+    def open_run(self) -> Callable[[Sequence[Any]], list[Any]]:
+        """The ``run`` of the component, for a worker process."""
+        return self.open().run
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    return tensor.float().cpu().numpy()
