@@ -18,8 +18,8 @@ from syntax import nodes
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 407,
-    "lines": 57_166,
-    "lines of code": 35_959,
+    "lines": 57_181,
+    "lines of code": 35_968,
     "files under 40 lines": 12,
     "basenames used twice": 33,
     "Any": 1_065,
