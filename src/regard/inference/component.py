@@ -129,8 +129,7 @@ class Component(ABC, Generic[In, Data, Out]):
 
     def run(self, rows: Sequence[Row[In, Data]]) -> list[Result[Out]]:
         """The results of one batch."""
-        values = zip(rows, self.values(rows), strict=True)
-        return [Result(row.key, value, row.cut, row.cost) for row, value in values]
+        return results_of(rows, self.values(rows))
 
     def run_batches(self, batches: list[list[Row[In, Data]]]) -> Iterable[list[Result[Out]]]:
         """The results of each batch, in order."""
@@ -215,6 +214,12 @@ class Component(ABC, Generic[In, Data, Out]):
     def cut_reason(self) -> str:
         """Reason why an input is cut."""
         return f"more than {self.own_limit} tokens, special ones counted"
+
+
+def results_of(rows: Sequence[Row[In, Data]], values: Sequence[Out]) -> list[Result[Out]]:
+    """The values of rows as results."""
+    pairs = zip(rows, values, strict=True)
+    return [Result(row.key, value, row.cut, row.cost) for row, value in pairs]
 
 
 class Session(Generic[In, Data, Out]):

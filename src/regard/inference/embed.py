@@ -1,6 +1,6 @@
 """One vector for each text: its states pooled, perhaps scaled to length 1."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ from regard.ground.batch import Ids, TokenRow
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.inference.batch_runner import ModelRow, RowComponent, TextOrPair, row_length
-from regard.inference.component import Result, Row
+from regard.inference.component import Result, Row, results_of
 from regard.parts.attention import EncoderOutput
 
 POOLS = ("mean", "max", "first", "pooled")
@@ -82,20 +82,24 @@ class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
         read = zip(keys, inputs, self.read_files(self.read(inputs)), strict=True)
         return [Row(key, given, row, row_length(row)) for key, given, row in read]
 
-    @torch.no_grad()
     def values(self, rows: Sequence[EmbedRow]) -> list[np.ndarray]:
         """A vector in float32 for each row; zeros for a row without tokens."""
+        return _on_host(self._pooled_rows(rows))
+
+    def run_batches(self, batches: list[list[EmbedRow]]) -> Iterator[list[Result[np.ndarray]]]:
+        vectors = [self._pooled_rows(rows) for rows in batches]  # a GPU is not waited for
+        for rows, vectors_ND in zip(batches, vectors, strict=True):
+            yield results_of(rows, _on_host(vectors_ND))
+
+    @torch.no_grad()
+    def _pooled_rows(self, rows: Sequence[EmbedRow]) -> Tensor:
         vectors_ND = torch.zeros(len(rows), self.width, device=self.device)
         lengths = (len(range(row.cost)[self.inner]) for row in rows)
         numbers = [number for number, length in enumerate(lengths) if length]
         for chosen, read in self.batches([rows[number].data for number in numbers]):
             pooled_BD = self._pooled(self.model.encode(read))
             vectors_ND[[numbers[i] for i in chosen]] = pooled_BD.float()
-        if numbers and not vectors_ND.isfinite().all():
-            raise BadInput("the model is broken: its states are not numbers")
-        if self.normalise:
-            vectors_ND = nn.functional.normalize(vectors_ND, dim=-1)
-        return [*vectors_ND.cpu().numpy()]
+        return nn.functional.normalize(vectors_ND, dim=-1) if self.normalise else vectors_ND
 
     def vectors(self, inputs: Sequence[EncoderInput]) -> Tensor:
         """(inputs, width) in float32, where the model is."""
@@ -134,3 +138,10 @@ class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
                 return padded_BLD.masked_fill(~layout.real_BL[:, :, None], -torch.inf).amax(1)
             case _:
                 return layout.pad(states_TD.float()).sum(1) / layout.lengths_B[:, None]
+
+
+def _on_host(vectors_ND: Tensor) -> list[np.ndarray]:
+    vectors = vectors_ND.cpu().numpy()
+    if not np.isfinite(vectors).all():
+        raise BadInput("the model is broken: its states are not numbers")
+    return [*vectors]
