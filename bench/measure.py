@@ -148,9 +148,7 @@ def emit(asked: argparse.Namespace, **line: Any) -> None:
 
 @contextmanager
 def running(
-    specs: Mapping[str, Spec],
-    asked: argparse.Namespace,
-    warm_up: Sequence[dict[str, Any]] = ({},),
+    specs: Mapping[str, Spec], asked: argparse.Namespace, warm_up: Sequence[dict[str, Any]] = ({},)
 ) -> Iterator[dict[str, Worker]]:
     """The systems, each in its process, after a round for each item of ``warm_up``.
 

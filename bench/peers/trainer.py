@@ -36,11 +36,7 @@ def fine_tuning(form: str, folder: str, arguments: dict[str, Any], grouped: bool
             more["torch_compile"] = True
         settings = training_arguments(out, **arguments, **more, seed=seed)
         Trainer(
-            model=model,
-            args=settings,
-            train_dataset=rows,
-            data_collator=batches,
-            callbacks=[clock],
+            model=model, args=settings, train_dataset=rows, data_collator=batches, callbacks=[clock]
         ).train()
         model.save_pretrained(out)
         start, half, end = clock.times

@@ -191,11 +191,7 @@ _NAMES = {
         "agreement_sentences",
         "make_agreement_text",
     ),
-    "regard.inference.classifier": (
-        "LabelPrediction",
-        "MultiLabelPrediction",
-        "NumberPrediction",
-    ),
+    "regard.inference.classifier": ("LabelPrediction", "MultiLabelPrediction", "NumberPrediction"),
     "regard.inference.fill_mask": ("FilledText", "TokenFill"),
     "regard.inference.tagger": ("Entity", "TaggedText", "TaggedWord"),
     "regard.tasks.multiple_choice": ("ChoicePrediction",),

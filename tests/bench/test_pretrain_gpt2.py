@@ -13,14 +13,7 @@ def slow(value):
     return pytest.param(value, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize(
-    "peers",
-    [
-        [],
-        ["eager"],
-        slow(["plain", "eager", "compiled"]),
-    ],
-)
+@pytest.mark.parametrize("peers", [[], ["eager"], slow(["plain", "eager", "compiled"])])
 def test_it_runs(peers, printed):
     import pretrain_gpt2
 

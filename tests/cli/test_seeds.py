@@ -31,10 +31,7 @@ def test_a_spread_is_that_of_a_sample():
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [
-        ("fp32", "bf16"),
-        pytest.param("bf16", "fp32", marks=pytest.mark.native("bf16")),
-    ],
+    [("fp32", "bf16"), pytest.param("bf16", "fp32", marks=pytest.mark.native("bf16"))],
 )
 def test_all_seeds_run_in_the_precision_of_the_first(corpus, monkeypatch, first, second):
     """However fast the machine is at the moment at which another is timed."""

@@ -62,10 +62,7 @@ def theirs(folder, prompt: str, model, **settings) -> list[list[int]]:
     gpt2 = reference(folder)
     row = torch.tensor(model.generator.read_prompts([prompt]))
     out = gpt2.generate(
-        row,
-        attention_mask=torch.ones_like(row),
-        pad_token_id=gpt2.config.eos_token_id,
-        **settings,
+        row, attention_mask=torch.ones_like(row), pad_token_id=gpt2.config.eos_token_id, **settings
     )
     eos = gpt2.config.eos_token_id
     new = [row_L[row.shape[1] :] for row_L in out.tolist()]

@@ -20,9 +20,7 @@ from regard.metrics.alignment import GoldLinks, flipped
 
 # "le chat noir" for "the black cat": four rows (the last predicts the end), four source columns
 # (the last is the end mark). Rows are sharp and in the order of prediction.
-PLAIN = np.array(
-    [[0.8, 0.1, 0.1, 0], [0, 0.2, 0.7, 0.1], [0, 0.6, 0.4, 0], [0.1, 0, 0, 0.9]],
-)
+PLAIN = np.array([[0.8, 0.1, 0.1, 0], [0, 0.2, 0.7, 0.1], [0, 0.6, 0.4, 0], [0.1, 0, 0, 0.9]])
 WORDS = word_groups([0, 1, 2])
 EXPECTED = frozenset({(0, 0), (2, 1), (1, 2)})
 TARGETS, SOURCES = 5, 4

@@ -16,11 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the com
 FACTS = change(BASE, width=64, heads=4, inner=128, depth=2, vocab=50, dropout=0.0)
 BUDGET = BatchLimits(tokens=64, rows=8, longest=16)
 needs_compiler = pytest.mark.skipif(not has("compiler"), reason="needs a C++ compiler")
-BATCHES = [
-    ([3, 1, 16, 7], [2, 12, 5, 1]),
-    ([16, 16, 16, 16], [1, 1, 1, 1]),
-    ([1], [16]),
-]
+BATCHES = [([3, 1, 16, 7], [2, 12, 5, 1]), ([16, 16, 16, 16], [1, 1, 1, 1]), ([1], [16])]
 
 
 def batch(lengths: list[int]) -> PackedTokens:

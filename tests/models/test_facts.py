@@ -241,10 +241,7 @@ def test_heads_come_and_are_changed_at_once():
         ({"label.dense": "tahn"}, "no activation is called 'tahn'; did you mean 'tanh'"),
         ({"output_heads": (3,)}, "output_heads of TrunkWithHeads is .*, so it cannot be"),
         ({"output_heads": LabelHead(2)}, "output_heads of TrunkWithHeads is"),
-        (
-            {"output_heads.label": 3},
-            r"AnyHead, \.\.\.\], so it cannot be \(MLMHead\(",
-        ),
+        ({"output_heads.label": 3}, r"AnyHead, \.\.\.\], so it cannot be \(MLMHead\("),
         (
             {"output_heads": (LabelHead(2), LabelHead(3))},
             "output_heads: label, label: give each head once",

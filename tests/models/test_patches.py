@@ -61,10 +61,7 @@ def test_rows_are_even_and_begin_with_the_prefix():
 
 @pytest.mark.parametrize(
     ("pool", "prefix"),
-    [
-        *product([FirstToken(dense=False), FirstToken()], [1, 2]),
-        *product([MeanPool()], [0, 1, 2]),
-    ],
+    [*product([FirstToken(dense=False), FirstToken()], [1, 2]), *product([MeanPool()], [0, 1, 2])],
 )
 @pytest.mark.parametrize("positions", ["learned", "sinusoid"])
 def test_an_image_does_not_depend_on_the_others_of_its_batch(pool, prefix, positions):

@@ -195,9 +195,7 @@ CASES = {
         lambda d: (ids(d), [d.integers(LABELS)]),
     ),
     "MultiLabel": Case(
-        MultiLabel(LABELS),
-        encoder(LabelHead(LABELS)),
-        lambda d: (row(d), d.integers(0, 2, LABELS)),
+        MultiLabel(LABELS), encoder(LabelHead(LABELS)), lambda d: (row(d), d.integers(0, 2, LABELS))
     ),
     "Regression": Case(Regression(), encoder(LabelHead(1)), lambda d: (row(d), [d.normal()])),
     "TokenClassification": Case(

@@ -87,9 +87,7 @@ def test_losses_and_gradients_are_those_of_plain_formulas(teacher, all_tokens, l
             [
                 np.asarray(example.positions["mlm"]) + start
                 for example, start in zip(
-                    given,
-                    np.cumsum([0, *(len(one.row.tokens) for one in given[:-1])]),
-                    strict=True,
+                    given, np.cumsum([0, *(len(one.row.tokens) for one in given[:-1])]), strict=True
                 )
             ]
         )

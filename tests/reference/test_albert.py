@@ -77,12 +77,7 @@ def test_no_architecture_is_left_out():
 
 def test_sizes_are_those_of_the_published_models():
     counts = {name: albert.PAPER.parameters(facts) for name, facts in albert.PAPER.sizes.items()}
-    exact = {
-        "base": 11_683_584,
-        "large": 17_683_968,
-        "xlarge": 58_724_864,
-        "xxlarge": 222_595_584,
-    }
+    exact = {"base": 11_683_584, "large": 17_683_968, "xlarge": 58_724_864, "xxlarge": 222_595_584}
     assert counts == exact | {f"{name}-v2": count for name, count in exact.items()}
     for name, count in counts.items():
         assert count == pytest.approx(albert.PAPER.published[name], rel=0.06)

@@ -18,8 +18,8 @@ from syntax import nodes
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 393,
-    "lines": 57_193,
-    "lines of code": 35_933,
+    "lines": 57_083,
+    "lines of code": 35_816,
     "files under 40 lines": 8,
     "basenames used twice": 29,
     "Any": 359,
@@ -35,7 +35,7 @@ PATHS = {
     "GPT-2": (14, 2_720),
     "BERT": (15, 3_072),
     "ViT": (15, 3_168),
-    "Bahdanau": (15, 3_215),
+    "Bahdanau": (15, 3_212),
     "XLNet": (14, 3_074),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it

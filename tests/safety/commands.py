@@ -119,14 +119,7 @@ COMMANDS: dict[str, Command] = {
         ("translate", MT, "--best", "4", "--coverage", "0", "--json"), SOURCE, to="nbest.jsonl"
     ),
     "verb-sweep": Command(
-        (
-            "sweep",
-            "{work}/nbest.jsonl",
-            PAIRS + "/test.tgt",
-            "--json",
-            "--out",
-            "{work}/swept.tgt",
-        ),
+        ("sweep", "{work}/nbest.jsonl", PAIRS + "/test.tgt", "--json", "--out", "{work}/swept.tgt"),
         files=("{work}/swept.tgt",),
         after=("verb-translate-store",),
     ),

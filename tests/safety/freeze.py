@@ -362,10 +362,7 @@ HALF_DONE = {  # recipe, and keys of [train]
         "",
     ),
     "gpt-2": (_pretrain(_paper("gpt-2", SMALL + ", longest = 24"), 300), ""),
-    "xlnet": (
-        _pretrain(_paper("xlnet", SMALL)) + "[objective.permutation-lm]\nmemory = 8\n",
-        "",
-    ),
+    "xlnet": (_pretrain(_paper("xlnet", SMALL)) + "[objective.permutation-lm]\nmemory = 8\n", ""),
     "electra": (
         _pretrain(
             _paper("electra", SMALL + ", longest = 24, embedding_size = 8", 'size = "base"\n'),

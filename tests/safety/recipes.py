@@ -302,8 +302,7 @@ RUNS: dict[str, Entry] = {
     "tune-weighted": _tuned(ONE, "labels.weights={1 = 3.0}", "train.smoothing=0.1"),
     "tune-held-out": _tuned(TWO, "data.dev={held_out = 20}", "train.metric=Matthews"),
     "tune-scratch-relative": Entry(
-        TAGS,
-        ("model.change={width = 16, inner = 32}", "model.change.position=relative"),
+        TAGS, ("model.change={width = 16, inner = 32}", "model.change.position=relative")
     ),
     "tune-clipped": _tuned(TAGS, CLIP, clipped=True),
 }

@@ -140,10 +140,10 @@ def test_decoders_belong_to_their_precision():
     )
     for dtype in (torch.float32, torch.float64, torch.float32):
         found(Beam(3), translator.to(dtype), sources([2, 4]), constraints, engine)
-    assert [
-        len(engine.decoders),
-        *{decoder.model for decoder in engine.decoders.values()},
-    ] == [2, translator]
+    assert [len(engine.decoders), *{decoder.model for decoder in engine.decoders.values()}] == [
+        2,
+        translator,
+    ]
 
 
 def test_what_only_the_host_does_is_done_there():

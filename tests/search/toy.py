@@ -16,12 +16,7 @@ BOS = 99
 
 
 def penalty(length: str, n: int, alpha: float) -> float:
-    return {
-        "none": 1.0,
-        "mean": n,
-        "gnmt": (5 + n) ** alpha / 6**alpha,
-        "power": n**alpha,
-    }[length]
+    return {"none": 1.0, "mean": n, "gnmt": (5 + n) ** alpha / 6**alpha, "power": n**alpha}[length]
 
 
 @dataclass

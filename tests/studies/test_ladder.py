@@ -80,11 +80,7 @@ def test_settings_reach_every_rung(corpus):
     [
         ("steps = 4", "stepz = 4", r"rung 'no attention': unknown key 'train.stepz'; did you mean"),
         ("rate = 0.02", "rate = -1", "rung 'Bahdanau': optimiser.rate"),
-        (
-            'name = "Bahdanau"',
-            'nam = "Bahdanau"',
-            "rung.1.name is missing|'rung.1.nam'",
-        ),
+        ('name = "Bahdanau"', 'nam = "Bahdanau"', "rung.1.name is missing|'rung.1.nam'"),
     ],
 )
 def test_rungs_are_typed_and_closed(corpus, tmp_path, before, after, said):

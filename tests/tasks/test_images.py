@@ -81,10 +81,7 @@ def test_an_image_does_not_depend_on_the_others(model):
 
 
 def test_what_reads_texts_is_refused(model):
-    for call in (
-        lambda: model.fill(["left"]),
-        lambda: model.score(["left"]),
-    ):
+    for call in (lambda: model.fill(["left"]), lambda: model.score(["left"])):
         with pytest.raises(BadInput, match="reads images, no texts"):
             call()
     with pytest.raises(BadInput, match="cannot be read"):

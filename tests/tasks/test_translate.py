@@ -148,8 +148,7 @@ def test_a_broken_model_is_reported(small_run):
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["fp32", "int8", pytest.param("bf16", marks=pytest.mark.native("bf16")), "auto"],
+    "kind", ["fp32", "int8", pytest.param("bf16", marks=pytest.mark.native("bf16")), "auto"]
 )
 def test_precisions_say_nearly_the_same(translator, texts, kind):
     chosen = [text for text in texts if text.strip()][:20]

@@ -46,11 +46,7 @@ ANY = {
     "model.features_layers": "model.features_layers=top",
     "optimiser.nonmonotone": "optimiser.nonmonotone=3",  # of no averaged SGD
 }
-PLAIN = {
-    **ANY,
-    "model.target": "model.target=cho:base",
-    "rung": 'rung=[{name = "a", model = {}}]',
-}
+PLAIN = {**ANY, "model.target": "model.target=cho:base", "rung": 'rung=[{name = "a", model = {}}]'}
 ENCODER = {
     **PLAIN,
     "data.longest_characters": "data.longest_characters=9",

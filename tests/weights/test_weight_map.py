@@ -155,24 +155,15 @@ def put(name, tensor):
         (without("net.shared.weight"), "missing: net.shared.weight"),
         (with_(stray=torch.zeros(1)), "unknown: stray"),
         (put("net.layers.3.q_proj.bias", torch.zeros(4)), "unknown: net.layers.3.q_proj.bias"),
-        (
-            put("net.layers.0.c_fc.weight", torch.zeros(5, 4)),
-            r"c_fc.weight is \[5, 4\], not",
-        ),
+        (put("net.layers.0.c_fc.weight", torch.zeros(5, 4)), r"c_fc.weight is \[5, 4\], not"),
         (put("logits_bias", torch.zeros(7)), r"logits_bias is \[7\], not \[1, 7\]"),
         (put("logits_bias", torch.zeros(())), r"logits_bias is \[\], not \[1, 7\]"),
         (put("logits_bias", torch.zeros(1, 7, dtype=torch.int64)), "is int64, not float32"),
         (put("logits_bias", torch.zeros(1, 7, dtype=torch.float64)), "is float64, not float32"),
-        (
-            put("net.layers.0.k_proj.bias", torch.zeros(4).half()),
-            "k_proj.bias is float16, not",
-        ),
+        (put("net.layers.0.k_proj.bias", torch.zeros(4).half()), "k_proj.bias is float16, not"),
         (put("head.weight", torch.zeros(7, 4)), "head.weight is not net.shared.weight, to which"),
         (put("head.weight", torch.zeros(())), "head.weight is not net.shared.weight, to which"),
-        (
-            put("net.positions.weight", torch.zeros(6, 4)),
-            "positions.weight does not follow",
-        ),
+        (put("net.positions.weight", torch.zeros(6, 4)), "positions.weight does not follow"),
         (put("net.positions.weight", torch.zeros(())), "positions.weight does not follow"),
     ],
 )

@@ -51,9 +51,7 @@ GROUPS = {
         "recency": "Measure how strongly a model depends on distant words.",
         "papers": "List papers with parameter counts, show one, or compare two.",
     },
-    "Convert": {
-        "convert": "Convert a model folder to another format.",
-    },
+    "Convert": {"convert": "Convert a model folder to another format."},
 }
 WITHOUT_TORCH = ("recipes", "bleu", "papers")
 NOT_WRITTEN = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)

@@ -62,8 +62,7 @@ DEVICE = Annotated[
 _PRECISION = "auto is bf16 on a GPU and fp32 on a CPU; int8 is for CPUs."
 PRECISION = Annotated[Precision, typer.Option("--precision", help=_PRECISION)]
 STORED_PRECISION = Annotated[  # of verbs that show or measure what is inside
-    Precision | None,
-    typer.Option("--precision", help=_PRECISION, show_default="as stored"),
+    Precision | None, typer.Option("--precision", help=_PRECISION, show_default="as stored")
 ]
 ENGINE = Annotated[
     Literal["auto", "cpp", "cuda-graph", "torch"],
@@ -115,8 +114,7 @@ LENGTH = Annotated[
     typer.Option("--length", help="Length normalisation of scores.", show_default=OWN),
 ]
 ALPHA = Annotated[
-    float | None,
-    typer.Option("--alpha", help="Exponent of gnmt and power.", show_default=OWN),
+    float | None, typer.Option("--alpha", help="Exponent of gnmt and power.", show_default=OWN)
 ]
 COVERAGE = Annotated[
     float | None,
@@ -126,8 +124,7 @@ COVERAGE = Annotated[
     ),
 ]
 FINISHED = Annotated[
-    int | None,
-    typer.Option("--finished", help="Stop a sentence at this many finished hypotheses."),
+    int | None, typer.Option("--finished", help="Stop a sentence at this many finished hypotheses.")
 ]
 NO_REPEAT = Annotated[
     int | None,

@@ -11,10 +11,7 @@ from regard.ground.errors import BadItem
 from regard.inference.batch_runner import ModelRow, Predictor, TextOrPair, finite, rows_of
 from regard.inference.component import Row
 from regard.models.heads import AnyHead
-from regard.models.label_heads import (
-    LabelHead,
-    SentencePairHead,
-)
+from regard.models.label_heads import LabelHead, SentencePairHead
 from regard.text.labels import LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
 from regard.text.words import one_or_two_texts
 

@@ -156,10 +156,7 @@ class EncoderModel(ModelRunner):
         return [row[inner] for row in layout.split(states_TD)]
 
     def logits(
-        self,
-        inputs: Iterable[EncoderInput],
-        tape: NullTape = NULL_TAPE,
-        head: str | None = None,
+        self, inputs: Iterable[EncoderInput], tape: NullTape = NULL_TAPE, head: str | None = None
     ) -> list[Tensor]:
         rows = self.read(inputs, masks=self.facts.head(MLMHead.name) is not None)
         heads = {

@@ -159,10 +159,7 @@ class EncoderDecoder:
     @property
     def sizes(self) -> dict[str, int]:
         """How many ids it knows, under the names that tokenizers use."""
-        return {
-            "source tokens": self.source.embed.vocab,
-            "target tokens": self.target.embed.vocab,
-        }
+        return {"source tokens": self.source.embed.vocab, "target tokens": self.target.embed.vocab}
 
     @property
     def summaries(self) -> Summaries:

@@ -95,10 +95,7 @@ class Runner:
     """
 
     def __init__(
-        self,
-        loaded: LoadedModel,
-        precision: str | None = None,
-        batch_size: int | None = None,
+        self, loaded: LoadedModel, precision: str | None = None, batch_size: int | None = None
     ):
         self._loaded, self.precision, self._batch_size = loaded, precision, batch_size
         if batch_size is not None:
@@ -186,11 +183,7 @@ class Runner:
         return predictor_of(self.encoder)
 
     def predict(
-        self,
-        inputs: Iterable[Any],
-        *,
-        batch_size: int | None = None,
-        max_length: int | None = None,
+        self, inputs: Iterable[Any], *, batch_size: int | None = None, max_length: int | None = None
     ) -> list[Any]:
         """Labels with probabilities, tags, answers or choices, by what the model was tuned for.
 

@@ -102,10 +102,7 @@ class PairTask(Task):
         self, hypotheses: list[str], references: list[str], with_interval: bool
     ) -> list[MetricScore]:
         """BLEU, chrF and TER."""
-        case: dict[str, Any] = {
-            "lowercase": self.measure.lowercase,
-            "with_interval": with_interval,
-        }
+        case: dict[str, Any] = {"lowercase": self.measure.lowercase, "with_interval": with_interval}
         return [
             bleu(hypotheses, [references], tokenize=self.measure.tokenize, **case),
             chrf(hypotheses, [references], **case),

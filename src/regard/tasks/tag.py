@@ -48,10 +48,7 @@ class TagsConfig(AnyLabelsConfig):
     """The weight of each tag in the loss, or "balanced"."""
     crf: bool = False
     """Tags of a sentence are scored together, by a conditional random field."""
-    scheme: Annotated[
-        Literal["IOB1", "IOB2", "BIOES", "BILOU", ""] | None,
-        EMPTY_IS_NONE,
-    ] = None
+    scheme: Annotated[Literal["IOB1", "IOB2", "BIOES", "BILOU", ""] | None, EMPTY_IS_NONE] = None
     """The scheme that tags of entities are converted to."""
 
     @model_validator(mode="after")

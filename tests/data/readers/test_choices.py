@@ -88,10 +88,7 @@ def test_race_with_hidden_answers(tmp_path):
         ({"answers": ["E", "A", "A"]}, ": question 1: the label is 'E', not one of A, B, C, D"),
         ({"answers": [1, "A", "A"]}, ": question 1: the answer is not text"),
         ({"questions": [3, "b", "c"]}, ": question 1: the question is not text"),
-        (
-            {"options": [["a"], *PASSAGE["options"][1:]]},
-            ": question 1: 1 options instead of 4",
-        ),
+        ({"options": [["a"], *PASSAGE["options"][1:]]}, ": question 1: 1 options instead of 4"),
         (
             {"options": [[1, 2, 3, 4], *PASSAGE["options"][1:]]},
             ": question 1: an option is not text",

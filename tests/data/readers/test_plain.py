@@ -100,10 +100,7 @@ def test_rows_of_a_table(tmp_path):
     ]
     assert dropped == {"empty": 1, "not UTF-8": 1}
     path.write_bytes(b'a,"b\nc"\nd\n')
-    assert list(read_cells(Csv(str(path), (0,)))) == [
-        (f"{path}:1", ("a",)),
-        (f"{path}:3", ("d",)),
-    ]
+    assert list(read_cells(Csv(str(path), (0,)))) == [(f"{path}:1", ("a",)), (f"{path}:3", ("d",))]
 
 
 @pytest.mark.parametrize(

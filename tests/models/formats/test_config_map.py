@@ -132,8 +132,7 @@ def test_names_of_labels_are_rewritten_when_they_changed():
 
 def test_every_key_of_a_table_stands_for_a_fact():
     every = change(
-        bert.BASE,
-        output_heads=(MLMHead(), SentencePairHead(), SpanHead(), LabelHead(2)),
+        bert.BASE, output_heads=(MLMHead(), SentencePairHead(), SpanHead(), LabelHead(2))
     )
     for format, facts in ((bert.HF, every), (marian.HF, marian.BASE)):
         for row in format.config_map:

@@ -13,8 +13,7 @@ from regard.text.vocabularies.subwords import Merges, Subwords, read_merges
 from work import lines_run
 
 TEXTS = st.one_of(
-    st.text(st.characters(exclude_categories=["Cs"])),
-    st.text(alphabet="thestormlighouk' 12\n日"),
+    st.text(st.characters(exclude_categories=["Cs"])), st.text(alphabet="thestormlighouk' 12\n日")
 )
 
 

@@ -95,12 +95,7 @@ def _decoded(processor: Any, name: str | None, line: Line) -> Line:
 
 
 def source_for(
-    model: "Model",
-    file: str,
-    parse: Parse,
-    *,
-    workers: int | None = None,
-    skip_bad: bool = False,
+    model: "Model", file: str, parse: Parse, *, workers: int | None = None, skip_bad: bool = False
 ) -> LineSource:
     """How FILE becomes the inputs of a model: a text on each line, or images."""
     if model.facts.encoder.embed.reads_images:

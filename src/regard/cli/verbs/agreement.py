@@ -26,12 +26,10 @@ OF_MODELS, OF_STUDY = ("html", "svg", "precision"), ("out", "seeds", "quick")
 def agreement(
     context: typer.Context,
     models: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[MODEL]...", help="Language models of your own."),
+        list[str] | None, typer.Argument(metavar="[MODEL]...", help="Language models of your own.")
     ] = None,
     sentences: Annotated[
-        int,
-        typer.Option(min=1, help="Sentences of each distance and number of attractors."),
+        int, typer.Option(min=1, help="Sentences of each distance and number of attractors.")
     ] = 40,
     seed: SEED = 1,
     out: Annotated[Path, OUT_FOLDER] = Path("runs/agreement"),

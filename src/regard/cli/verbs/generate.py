@@ -100,8 +100,7 @@ def generate(
         bool, typer.Option("--stream", help="Print each text while it is generated, as it is.")
     ] = False,
     tree: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Show the N most probable tokens of every step."),
+        int | None, typer.Option(metavar="N", help="Show the N most probable tokens of every step.")
     ] = None,
     html: HTML = None,
     max_length: MAX_LENGTH = None,

@@ -61,8 +61,7 @@ def look(
         ),
     ] = False,
     rollout: Annotated[
-        bool,
-        typer.Option("--rollout", help="Attention through all layers, or through --layer."),
+        bool, typer.Option("--rollout", help="Attention through all layers, or through --layer.")
     ] = False,
     patch: Annotated[
         str | None,

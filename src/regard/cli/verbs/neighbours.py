@@ -62,9 +62,7 @@ def neighbours(
     texts: Annotated[
         list[str] | None,
         typer.Option(
-            TEXT,
-            metavar="TEXT",
-            help="A text with the word, instead of those in FILE; repeatable.",
+            TEXT, metavar="TEXT", help="A text with the word, instead of those in FILE; repeatable."
         ),
     ] = None,
     vectors: Annotated[

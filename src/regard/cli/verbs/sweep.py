@@ -20,8 +20,7 @@ DEFAULT_COVERAGE = "0:1:0.1"
 
 def sweep(
     nbest: Annotated[
-        str,
-        typer.Argument(metavar="NBEST", help="Output of regard translate --best n --json."),
+        str, typer.Argument(metavar="NBEST", help="Output of regard translate --best n --json.")
     ],
     references: Annotated[
         list[str], typer.Argument(metavar="REF", help="References, one line per list.")

@@ -8,10 +8,7 @@ import typer
 from regard.cli.options import OUT_FOLDER, QUICK
 
 
-def tour(
-    out: Annotated[Path, OUT_FOLDER] = Path("runs/tour"),
-    quick: QUICK = False,
-) -> None:
+def tour(out: Annotated[Path, OUT_FOLDER] = Path("runs/tour"), quick: QUICK = False) -> None:
     """Train, measure and inspect a small model on a toy language.
 
     A Transformer learns to translate a built-in language on a CPU, in about two minutes. Exits

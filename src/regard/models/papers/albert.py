@@ -39,12 +39,7 @@ NO_DROPOUT = {"stack.dropout": 0.0, "attention_dropout": 0.0}
 XXLARGE = change(BASE, width=4_096, heads=64, inner=16_384, **NO_DROPOUT)
 SIZES = {"base": BASE, "large": LARGE, "xlarge": XLARGE, "xxlarge": XXLARGE}
 SIZES_V2 = {f"{name}-v2": change(facts, **NO_DROPOUT) for name, facts in SIZES.items()}
-PARAMETERS = {
-    "base": 12_000_000,
-    "large": 18_000_000,
-    "xlarge": 60_000_000,
-    "xxlarge": 235_000_000,
-}
+PARAMETERS = {"base": 12_000_000, "large": 18_000_000, "xlarge": 60_000_000, "xxlarge": 235_000_000}
 HEAD_DROPOUT = 0.1
 JOIN = (Join((1, 1, 1)),)
 
@@ -167,14 +162,7 @@ PAPER = Paper(
     pretraining={"masked-lm": {"ngrams": 3}, "sentence-order": {}},
     sizes={**SIZES, **SIZES_V2},
     published={**PARAMETERS, **{f"{name}-v2": count for name, count in PARAMETERS.items()}},
-    heads=(
-        MLM,
-        SENTENCE_ORDER,
-        bert.SPAN,
-        LABEL,
-        TOKEN_LABEL,
-        CHOICE,
-    ),
+    heads=(MLM, SENTENCE_ORDER, bert.SPAN, LABEL, TOKEN_LABEL, CHOICE),
     formats={"hf": HF},
     kinds=(SentenceOrderHead,),
 )

@@ -176,13 +176,6 @@ PAPER = Paper(
         "mini": 11_300_000,
         "tiny": 4_400_000,
     },
-    heads=(
-        MLM,
-        SENTENCE_PAIR,
-        SPAN,
-        LABEL,
-        TOKEN_LABEL,
-        CHOICE,
-    ),
+    heads=(MLM, SENTENCE_PAIR, SPAN, LABEL, TOKEN_LABEL, CHOICE),
     formats={"hf": HF},
 )

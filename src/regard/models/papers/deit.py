@@ -100,10 +100,7 @@ PAPER = Paper(
     tokenizer=ImageProcessor.name,
     sizes={"base": BASE, "small": SMALL, "tiny": TINY},
     published={"base": 87_000_000, "small": 22_000_000, "tiny": 6_000_000},
-    heads=(
-        vit.LABEL,
-        DISTILLED,
-    ),
+    heads=(vit.LABEL, DISTILLED),
     formats={"hf": HF},
     kinds=(DistilledLabelHead,),
 )

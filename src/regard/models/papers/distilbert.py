@@ -51,9 +51,7 @@ CHOICE = HFHead(
     pool=FIRST,
 )
 SPAN = HFHead(
-    DropoutSpanHead(dropout=0.1),
-    tensors="qa_outputs.",
-    config_map=(Key("qa_dropout", "dropout"),),
+    DropoutSpanHead(dropout=0.1), tensors="qa_outputs.", config_map=(Key("qa_dropout", "dropout"),)
 )
 TOKEN_LABEL = HFHead(
     TokenLabelHead(2, dropout=0.1),
@@ -118,12 +116,6 @@ PAPER = Paper(
     pretraining={"masked-lm": {"weight": 2.0}, "distillation": {"weight": 5.0, "cosine": 1.0}},
     sizes={"base": BASE},
     published={"base": 66_000_000},
-    heads=(
-        MLM,
-        SPAN,
-        LABEL,
-        TOKEN_LABEL,
-        CHOICE,
-    ),
+    heads=(MLM, SPAN, LABEL, TOKEN_LABEL, CHOICE),
     formats={"hf": HF},
 )

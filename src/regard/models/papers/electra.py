@@ -80,11 +80,7 @@ class JointModule(nn.Module):
         return self.discriminator
 
     def forward(
-        self,
-        inputs: PackedTokens,
-        *,
-        positions: Mapping[str, Tensor],
-        tape: NullTape = NULL_TAPE,
+        self, inputs: PackedTokens, *, positions: Mapping[str, Tensor], tape: NullTape = NULL_TAPE
     ) -> Outputs:
         """The outputs of the discriminator, the logits of the generator, and the tokens sampled.
 
@@ -288,14 +284,7 @@ PAPER = Paper(
         "large-generator": LARGE_GENERATOR,
     },
     published={"small": 14_000_000, "base": 110_000_000, "large": 335_000_000},
-    heads=(
-        MLM,
-        REPLACED_TOKEN,
-        bert.SPAN,
-        LABEL,
-        TOKEN_LABEL,
-        CHOICE,
-    ),
+    heads=(MLM, REPLACED_TOKEN, bert.SPAN, LABEL, TOKEN_LABEL, CHOICE),
     formats={"hf": HF},
     kinds=(ReplacedTokenHead,),
 )

@@ -31,13 +31,7 @@ DECODER = RNNDecoderFacts(
 
 BASE = EncoderDecoder(source=Trunk(SOURCE, ENCODER), target=Trunk(TARGET, DECODER), tie="none")
 LAPTOP = change(
-    BASE,
-    vocab=37_000,
-    scaled=True,
-    width=256,
-    embedding=256,
-    dropout=0.1,
-    **{"source.depth": 4},
+    BASE, vocab=37_000, scaled=True, width=256, embedding=256, dropout=0.1, **{"source.depth": 4}
 )
 
 PAPER = Paper(

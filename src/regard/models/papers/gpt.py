@@ -138,10 +138,6 @@ PAPER = Paper(
     pretraining={"causal-lm": {}},
     sizes={"base": BASE},
     published={"base": 117_000_000},
-    heads=(
-        NEXT_TOKEN,
-        CHOICE,
-        LABEL,
-    ),
+    heads=(NEXT_TOKEN, CHOICE, LABEL),
     formats={"hf": HF},
 )

@@ -96,12 +96,6 @@ PAPER = Paper(
         "large": 774_000_000,
         "xl": 1_558_000_000,
     },
-    heads=(
-        gpt.NEXT_TOKEN,
-        gpt.CHOICE,
-        gpt.LABEL,
-        TOKEN_LABEL,
-        SPAN,
-    ),
+    heads=(gpt.NEXT_TOKEN, gpt.CHOICE, gpt.LABEL, TOKEN_LABEL, SPAN),
     formats={"hf": HF},
 )

@@ -52,11 +52,7 @@ class PositionsAfterPad(ConfigRow):
 # The format of Hugging Face: config.json ↔ facts. Later rows replace those of BERT.
 HF_DEFAULTS = change(BASE, longest=510, segments=2, eps=1e-12)  # facts of an empty config.json
 CONFIG = (*bert.CONFIG, PositionsAfterPad())
-MLM = HFHead(
-    MLMHead(dense_activation="gelu"),
-    tensors="lm_head.",
-    config_map=bert.MLM.config_map,
-)
+MLM = HFHead(MLMHead(dense_activation="gelu"), tensors="lm_head.", config_map=bert.MLM.config_map)
 LABEL = HFHead(
     LabelHead(2, dropout=0.1, dense="tanh"),
     tensors="classifier.dense.",
@@ -118,12 +114,6 @@ PAPER = Paper(
     pretraining={"masked-lm": {}},
     sizes={"base": BASE, "large": LARGE},
     published={"base": 125_000_000, "large": 355_000_000},
-    heads=(
-        MLM,
-        bert.SPAN,
-        LABEL,
-        TOKEN_LABEL,
-        CHOICE,
-    ),
+    heads=(MLM, bert.SPAN, LABEL, TOKEN_LABEL, CHOICE),
     formats={"hf": HF},
 )

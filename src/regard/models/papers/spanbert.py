@@ -100,10 +100,7 @@ PAPER = Paper(
     pretraining={"span-boundary": {}},
     sizes={"base": BASE, "large": LARGE},
     published={"base": 110_000_000, "large": 340_000_000},
-    heads=(
-        *bert.PAPER.heads,
-        SPAN_BOUNDARY,
-    ),
+    heads=(*bert.PAPER.heads, SPAN_BOUNDARY),
     formats={"hf": HF},
     kinds=(SpanBoundaryHead,),
 )

@@ -121,11 +121,7 @@ class RowBatchNorm(nn.Module):
 
 
 BASE = change(
-    awd_lstm.WIKITEXT_2,
-    vocab=30_000,
-    word_dropout=0.05,
-    input_dropout=0.4,
-    hidden_dropout=0.3,
+    awd_lstm.WIKITEXT_2, vocab=30_000, word_dropout=0.05, input_dropout=0.4, hidden_dropout=0.3
 )
 
 PAPER = Paper(

@@ -182,13 +182,7 @@ PAPER = Paper(
     tokenizer=XLNetUnigram.name,
     pretraining={"permutation-lm": {}},
     sizes={"base": BASE, "large": LARGE},
-    heads=(
-        LM,
-        bert.SPAN,
-        LABEL,
-        TOKEN_LABEL,
-        CHOICE,
-    ),
+    heads=(LM, bert.SPAN, LABEL, TOKEN_LABEL, CHOICE),
     formats={"hf": HF},
     kinds=(TwoStreamStack, PermutationLMHead),
 )
