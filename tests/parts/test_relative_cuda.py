@@ -9,14 +9,20 @@ from torch import Tensor
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE
 from regard.models.papers.xlnet import two_stream
-from regard.models.papers.xlnet.two_stream import CONTENT, QUERY, Stream, TwoStreamAttention
+from regard.models.papers.xlnet.two_stream import (
+    CONTENT,
+    QUERY,
+    Stream,
+    TwoStreamAttention,
+    TwoStreamStack,
+)
 from regard.parts.attend import earlier, earlier_or_itself, masked_softmax
-from regard.parts.attention import Heads
 from regard.parts.kernels import relative
 from regard.parts.relative_score import distances_between
 from triton_device import DEVICE, each_half, on_device
 
 pytestmark = on_device
+STACK = TwoStreamStack(width=32, depth=1, heads=2, inner=8, attention_dropout=0.0)
 NEAR = {torch.bfloat16: 1e-2, torch.float16: 2e-3}
 
 
@@ -126,7 +132,7 @@ def test_dropout_drops_its_share_and_has_the_gradient_of_what_it_dropped(dtype):
 @pytest.mark.parametrize("memory", [0, 4])
 def test_both_streams_agree_with_the_definition(lengths, memory):
     torch.manual_seed(1)
-    attention = TwoStreamAttention(32, Heads(2, 16, 16), 0.0).to(DEVICE)
+    attention = TwoStreamAttention(STACK).to(DEVICE)
     for parameter in attention.score.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     layout = Layout.ragged(lengths, DEVICE)
