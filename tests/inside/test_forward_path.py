@@ -23,8 +23,7 @@ def test_the_path_of_gpt2_goes_through_the_definition_of_attention(gpt2):
     names = functions(gpt2)
     (attend,) = [step for step in gpt2 if step.function == "attend"]
     assert attend.file.endswith("attend.py")
-    kernels = {step.file for step in gpt2 if "kernels" in step.file or "cpp" in step.file}
-    assert kernels == {"parts/kernels/fast_attend.py"}  # which chooses none
+    assert not [step for step in gpt2 if "kernels" in step.file or "cpp" in step.file]
     assert names.index("TransformerModule.__init__") < names.index("TransformerModule.forward")
     assert names.index("TransformerModule.forward") < names.index("attend")
     assert len(set(gpt2)) == len(gpt2) and sys.getprofile() is None
