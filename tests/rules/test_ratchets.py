@@ -19,10 +19,10 @@ PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 393,
     "lines": 57_083,
-    "lines of code": 35_816,
+    "lines of code": 35_818,
     "files under 40 lines": 8,
     "basenames used twice": 29,
-    "Any": 359,
+    "Any": 343,
     "cast(Any": 12,
     "aliases of Any": 0,
     "type: ignore": 39,

@@ -1,7 +1,7 @@
 """Word alignment from the attention of one model, or of two of opposite directions."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -149,7 +149,7 @@ def linked_units(models: list[Model], spans: Spans | None) -> Units:
     )
 
 
-def report_figures(figures: dict[str, Any], as_json: bool) -> None:
+def report_figures(figures: Mapping[str, object], as_json: bool) -> None:
     """Figures on one line of standard error."""
     if as_json:
         note(json.dumps(figures))

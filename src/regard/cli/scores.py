@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from regard.api import Model
 from regard.cli.io.console import OUT, cost_line, print_json, print_table, write_page
@@ -50,7 +49,7 @@ def print_record(
 ) -> None:
     """The scores of one test set as JSON, perhaps with those of labels and their confusion."""
     scores = results.scores
-    record: dict[str, Any] = {
+    record: dict[str, object] = {
         "set": name,
         **{score.name: score.value for score in scores},
         "signatures": {score.name: score.signature for score in scores},

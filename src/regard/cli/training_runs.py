@@ -5,7 +5,7 @@ reads and checks everything, and times a few steps.
 """
 
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -232,7 +232,9 @@ def _total_cost(costs: Sequence[dict[str, float]]) -> dict[str, float]:
     return {**added, "parameters": costs[0]["parameters"]}
 
 
-def _print_spreads(seeds: Sequence[int], spreads: Sequence[Spread], cost: dict[str, Any]) -> None:
+def _print_spreads(
+    seeds: Sequence[int], spreads: Sequence[Spread], cost: Mapping[str, float]
+) -> None:
     several = len({one.of for one in spreads}) > 1
     rows = []
     for one in spreads:

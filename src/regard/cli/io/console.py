@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -45,12 +44,12 @@ def note(message: str) -> None:
         ERR.print(message, markup=False)
 
 
-def print_json(record: Mapping[str, Any]) -> None:
+def print_json(record: Mapping[str, object]) -> None:
     """One line of JSON on standard output."""
     sys.stdout.write(json_line(record))
 
 
-def json_line(record: Mapping[str, Any]) -> str:
+def json_line(record: Mapping[str, object]) -> str:
     """A record as one line of JSON; bytes of file names that are no UTF-8 become escapes."""
     text = json.dumps(record, ensure_ascii=False) + "\n"
     return text.encode(errors="backslashreplace").decode()

@@ -68,7 +68,7 @@ class ImageSource(LineSource):
     def title(self, line: Line) -> str:
         return f"{escape_line(line.text)}\t" if self.is_folder else ""
 
-    def record(self, line: Line) -> dict[str, Any]:
+    def record(self, line: Line) -> dict[str, object]:
         return {**super().record(line), "image": line.text or None}
 
 

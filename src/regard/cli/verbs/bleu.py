@@ -1,7 +1,7 @@
 """``regard bleu``: scores of translations, and on request the n-gram tables behind BLEU."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -139,24 +139,24 @@ def _compare(
             print_line(f"{name}: {one.system}  {one.difference:+.2f}, p = {one.p_value:.4f}")
 
 
-def _record(scores: "list[MetricScore]", working: "Explanation | None") -> dict[str, Any]:
-    record: dict[str, Any] = {"scores": [_score_record(score) for score in scores]}
+def _record(scores: "list[MetricScore]", working: "Explanation | None") -> dict[str, object]:
+    record: dict[str, object] = {"scores": [_score_record(score) for score in scores]}
     if working:
         orders = list(map(_order_record, working.orders, working.precisions))
         record["explanation"] = {"orders": orders} | {one: getattr(working, one) for one in STEPS}
     return record
 
 
-def _score_record(score: "MetricScore") -> dict[str, Any]:
+def _score_record(score: "MetricScore") -> dict[str, object]:
     record = {"name": score.name, "value": score.value, "signature": score.signature}
     return record | ({"interval": score.interval} if score.interval else {})
 
 
-def _comparison_record(one: "Comparison") -> dict[str, Any]:
+def _comparison_record(one: "Comparison") -> dict[str, object]:
     return _score_record(one.system) | {"difference": one.difference, "p_value": one.p_value}
 
 
-def _order_record(order: "NgramOrder", precision: float) -> dict[str, Any]:
+def _order_record(order: "NgramOrder", precision: float) -> dict[str, object]:
     ngrams = [
         {"ngram": " ".join(one.tokens), **{name: getattr(one, name) for name in COUNTS}}
         for one in order.ngrams

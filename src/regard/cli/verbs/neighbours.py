@@ -167,7 +167,7 @@ def _static(
 
 def _record(
     query: "WordInContext", static: Sequence[tuple[str, float]], nearest: "Sequence[Neighbour]"
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         **_place(query),
         "static": [{"word": word, "cosine": round(cosine, 6)} for word, cosine in static],
@@ -175,7 +175,7 @@ def _record(
     }
 
 
-def _place(one: "WordInContext") -> dict[str, Any]:
+def _place(one: "WordInContext") -> dict[str, object]:
     return {"word": one.word, "line": one.line or None, "place": one.place, "words": one.words}
 
 

@@ -1,7 +1,7 @@
 """``regard sweep``: BLEU of stored n-best lists by length rule and coverage weight."""
 
 from math import floor
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -137,9 +137,9 @@ def _grid(option: str, text: str) -> list[float]:
     return values
 
 
-def _record(one: "Outcome") -> dict[str, Any]:
+def _record(one: "Outcome") -> dict[str, object]:
     score = one.score
-    record: dict[str, Any] = {"choice": one.name}
+    record: dict[str, object] = {"choice": one.name}
     record |= vars(one.setting) if one.setting else {}
     record |= {score.name: score.value, "signature": score.signature}
     record |= {"interval": score.interval} if score.interval else {}

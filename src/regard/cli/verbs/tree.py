@@ -1,7 +1,7 @@
 """``regard tree``: how a beam search went, candidate by candidate."""
 
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -88,7 +88,7 @@ def tree(
             OUT.print(line)
 
 
-def _record(tree: "BeamTree") -> dict[str, Any]:
+def _record(tree: "BeamTree") -> dict[str, object]:
     """The tree for JSON; parents and ends are indices into the nodes."""
     return {
         "title": tree.title,
