@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.ground.uninitialised import uninitialised
+from regard.ground.device import uninitialised
 from regard.models.papers import LINEAGE
 from regard.weights.files import weights_of
 

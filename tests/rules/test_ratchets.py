@@ -17,10 +17,10 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 393,
-    "lines": 57_083,
-    "lines of code": 35_818,
-    "files under 40 lines": 8,
+    "files": 390,
+    "lines": 57_067,
+    "lines of code": 35_819,
+    "files under 40 lines": 6,
     "basenames used twice": 29,
     "Any": 343,
     "cast(Any": 12,

@@ -1,9 +1,40 @@
-"""Devices by name, and the random generators of all of them."""
+"""Devices by name, their random generators, and modules without initial weights."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
+from torch import Tensor
+from torch.nn import init
+from torch.overrides import TorchFunctionMode
 
 from regard.ground.errors import BadInput
 from regard.ground.machine import has
+
+DRAWS = {Tensor.normal_, Tensor.uniform_, init.normal_, init.uniform_, init.kaiming_uniform_}
+
+
+@contextmanager
+def uninitialised(device: torch.device | str) -> Iterator[None]:
+    """Modules built here are on that device, and their random weights are never drawn."""
+    with torch.device(device), _NoDraws():
+        yield
+
+
+class _NoDraws(TorchFunctionMode):
+    """On the meta device a draw takes milliseconds, on others a time that grows with the model."""
+
+    def __torch_function__(
+        self,
+        function: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        kwargs = kwargs or {}
+        if function in DRAWS:
+            return args[0] if args else kwargs["tensor"]  # as torch.nn.init passes it
+        return function(*args, **kwargs)
 
 
 def device_named(name: str | None, local: int = 0) -> torch.device:

@@ -7,7 +7,7 @@ from itertools import chain
 
 from torch import nn
 
-from regard.ground.uninitialised import uninitialised
+from regard.ground.device import uninitialised
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.formats.hf_format import HFFormat
 from regard.models.heads import AnyHead, PaperHead

@@ -15,7 +15,6 @@ from regard.data.files.sources import read_pairs
 from regard.data.readers import GLUE_TASKS, LabelledExample
 from regard.ground.config import EMPTY_IS_NONE
 from regard.ground.errors import BadInput
-from regard.images.config import ImagesConfig
 from regard.images.processor import ImageProcessor
 from regard.inference.classifier import Classifier
 from regard.metrics.classification import MEASURES, TOP, top_score
@@ -29,6 +28,7 @@ from regard.objectives.labels import ROW_OBJECTIVES
 from regard.objectives.objective import Objective
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.image_labels import (
+    ImagesConfig,
     decoded_examples,
     image_dataset,
     image_objective,

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from regard.data.files.fields import DropCounts
+from regard.ground.device import uninitialised
 from regard.ground.errors import BadInput
 from regard.ground.lock import FolderLock
-from regard.ground.uninitialised import uninitialised
 from regard.models.embedding import AnyPosition
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import paths

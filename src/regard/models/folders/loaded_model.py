@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from regard.ground.device import uninitialised
 from regard.ground.errors import BadInput, reason_of
-from regard.ground.uninitialised import uninitialised
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.formats.hf_format import HFExtras
 from regard.models.paper import Paper

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from regard.training.loop.events import EndEvent, Event
-from regard.training.loop.job import Job
+from regard.training.loop.events import EndEvent, Event, Job
 from regard.training.loop.trainable import seed_everything
 from regard.training.loop.trainer import Trainer
 

@@ -1,11 +1,18 @@
-"""The events of a training run: each has figures for the log and lines for people."""
+"""What the loop is given, and what it tells: the job of a run, and its events."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from torch import nn
+
+from regard.data.sampler import BatchSampler
 from regard.metrics.translation import MetricScore
-from regard.training.checkpoint import RunProgress
+from regard.objectives.objective import Objective
+from regard.training.checkpoint import Checkpoints, RunProgress
+from regard.training.distributed import World
 from regard.training.precision import Precision
+from regard.training.recipe import Recipe
 
 REASONS = {
     "steps": "all steps done",
@@ -157,3 +164,32 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours}h{minutes:02d}m"
     return f"{minutes}m{whole % 60:02d}s" if minutes else f"{whole}s"
+
+
+@dataclass
+class Job:
+    """Everything a run consists of.
+
+    ``flops`` counts the operations of a step over examples of these lengths. An ``eager`` model is
+    neither compiled nor captured; the batches of one ``in_rectangles`` are padded on CUDA, and its
+    steps captured by shape. ``data`` describes the training data in short,
+    ``split_data`` the same where development examples are held out of it; ``remarks`` are about the
+    first weights. ``check_folder`` is called before the leader writes.
+    """
+
+    recipe: Recipe
+    model: nn.Module
+    objective: Objective
+    sampler: BatchSampler
+    evaluate: Callable[[nn.Module], DevResult]
+    flops: Callable[[Sequence[tuple[int, ...]]], float]
+    checkpoints: Checkpoints
+    world: World
+    data: str = ""
+    split_data: str = ""
+    eager: bool = False
+    in_rectangles: bool = False
+    remarks: tuple[str, ...] = ()
+    check_folder: Callable[[], None] = lambda: None
+    budget_seconds: float = float("inf")
+    stop_requested: Callable[[], bool] = lambda: False

@@ -16,7 +16,7 @@ from regard.ground.pytree import map_tensors, tensors_in
 from regard.objectives.sum import Sum
 from regard.training import precision as precisions
 from regard.training.checkpoint import RunProgress
-from regard.training.loop.job import Job
+from regard.training.loop.events import Job
 from regard.training.loop.trainable import TrainableModel
 from regard.training.precision import Precision
 

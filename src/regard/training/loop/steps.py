@@ -14,7 +14,7 @@ import numpy as np
 
 from regard.data.sampler import Cursor, SampledBatch
 from regard.training.distributed import World
-from regard.training.loop.job import Job
+from regard.training.loop.events import Job
 
 Item = TypeVar("Item")
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.ground.batch import Batch
 from regard.ground.device import seed_generators
 from regard.training.checkpoint import load_optimiser, optimiser_tensors
-from regard.training.loop.job import Job
+from regard.training.loop.events import Job
 from regard.training.loop.microbatch import (
     EagerStep,
     GraphedStep,

@@ -17,8 +17,7 @@ from regard.ground.errors import BadInput
 from regard.training import precision as precisions
 from regard.training.checkpoint import PendingTotals, RunProgress
 from regard.training.distributed import World
-from regard.training.loop.events import DevEvent, ReportEvent, SaveEvent, StartEvent
-from regard.training.loop.job import Job
+from regard.training.loop.events import DevEvent, Job, ReportEvent, SaveEvent, StartEvent
 from regard.training.loop.run_store import CarriedState, RunStore
 from regard.training.loop.steps import StepRows, read_steps
 from regard.training.loop.trainable import TrainableModel, seed_everything
