@@ -86,7 +86,7 @@ class Aligner:
     def _multiplied_links(
         self, pairs: Pairs, methods: list[AlignmentMethod]
     ) -> Iterator[tuple[Links, Links]]:
-        """The same, from the product of both attention matrices."""
+        """Alignments from the product of both attention matrices."""
         for start in range(0, len(pairs), WINDOW):
             both = zip(*self._attention(pairs[start : start + WINDOW]), strict=True)
             for forward, backward in both:

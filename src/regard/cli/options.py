@@ -210,5 +210,5 @@ def was_given(context: typer.Context, name: str) -> bool:
 
 
 def options_given(context: typer.Context, names: Iterable[str]) -> dict[str, Any]:
-    """Those of the options that were given on the command line, with their values."""
+    """The options that were given on the command line, with their values."""
     return {name: context.params[name] for name in names if was_given(context, name)}

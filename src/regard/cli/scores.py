@@ -38,7 +38,7 @@ def evaluate_tests(
     *,
     with_interval: bool = False,
 ) -> dict[str, TaskScores]:
-    """The same, with the scores of each label."""
+    """The scores, and the scores of each label."""
     if recipe.data.test is None:
         raise BadInput("the recipe names no test set (data.test)")
     return score_tests(model, recipe, data, dropped, with_interval=with_interval)

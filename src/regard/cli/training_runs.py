@@ -204,13 +204,13 @@ def train_seeds(
 
 
 def with_seed(recipe: Recipe, seed: int) -> Recipe:
-    """The same recipe with another seed."""
+    """The recipe with another seed."""
     train = recipe.train.model_copy(update={"seed": seed})
     return recipe.model_copy(update={"train": train})
 
 
 def _with_precision(recipe: Recipe, run: Run) -> Recipe:
-    """The same recipe with the precision that the first run chose: only seeds may differ."""
+    """The recipe with the precision that the first run chose: only seeds may differ."""
     checkpoints = run.job.checkpoints
     settings = checkpoints.progress(checkpoints.steps()[-1]).settings
     train = recipe.train.model_copy(update={"precision": settings["precision"]})

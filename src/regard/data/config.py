@@ -125,7 +125,7 @@ class FilesConfig(Config):
         return not (self.held_out or self.file or self.documents or self.text)
 
     def without_stdin(self, copy: Path, *, again: bool) -> "FilesConfig":
-        """The same with a copy of standard input, which can be read once only.
+        """The files with a copy of standard input, which can be read only once.
 
         Where it is read ``again``, a copy that is there is not written anew.
         """

@@ -164,7 +164,7 @@ class BatchSampler(Generic[Item]):
         return 0
 
     def uncounted(self) -> Self:
-        """The same batches, with a drop count of their own."""
+        """The batches, with a drop count of their own."""
         return replace(self, dropped=DropCounts())
 
     def rate_share(self, lengths: np.ndarray) -> float:

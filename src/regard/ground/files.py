@@ -124,7 +124,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(folder: Path) -> Iterator[Path]:
-    """The same for a folder that is empty or does not exist."""
+    """Write into a folder that is empty or does not exist, whole or not at all."""
     folder = resolved(folder)
     hidden = folder.with_name(f".{folder.name}")
     temporary = temporary_name(hidden)
@@ -167,7 +167,7 @@ def sweep(path: Path) -> None:
 
 
 def sweep_folder(folder: Path) -> None:
-    """The same for everything in a folder and for all hosts; the caller must hold its lock."""
+    """Remove temporary files of all hosts in a folder; the caller must hold its lock."""
     host = _host()
     with suppress(OSError):
         for leftover in list(folder.rglob("*.tmp")):

@@ -262,7 +262,7 @@ class Layout(TensorTree):
         )
 
     def later(self, places: int) -> "Layout":
-        """The same rows, ``places`` positions later."""
+        """The layout of the same rows, ``places`` positions later."""
         if not places:
             return self
         assert self.start is not None

@@ -178,7 +178,7 @@ def flags_of_linux(text: str) -> frozenset[str]:
 
 
 def flags_of_macos(text: str) -> frozenset[str]:
-    """The same, from the output of ``sysctl hw.optional``."""
+    """The features in the output of ``sysctl hw.optional``."""
     lines = (line.partition(":") for line in text.splitlines())
     enabled = {key.strip() for key, _, value in lines if value.strip() == "1"}
     return frozenset(flag for key, flag in _MACOS.items() if key in enabled)

@@ -18,7 +18,7 @@ CONSTANTS = (bool, int, float, str, np.generic)
 
 
 def map_tensors(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
-    """The same tree with ``function`` of each tensor; dicts in the order of their sorted keys.
+    """A tree with ``function`` of each tensor; dicts in the order of their sorted keys.
 
     Dataclasses are built anew, without the values that they have cached.
     """
@@ -51,7 +51,7 @@ def tensors_in(tree: object) -> list[Tensor]:
 
 
 def without_caches(tree: Tree) -> Tree:
-    """The same tensors in objects that have cached nothing computed from them."""
+    """A tree of the tensors in new objects, which have cached nothing computed from them."""
     return map_tensors(lambda tensor: tensor, tree)
 
 
@@ -66,5 +66,5 @@ class TensorTree:
     """A dataclass of tensors and of other trees."""
 
     def to(self, device: torch.device | str) -> Self:
-        """The same values on ``device``."""
+        """The values on ``device``."""
         return map_tensors(lambda tensor: move_tensor(tensor, device), self)

@@ -100,7 +100,7 @@ class ImageProcessor:
         return (self.channels, *size)
 
     def at_size(self, image: Size) -> "ImageProcessor":
-        """The same for images of another size: what is cropped keeps its share."""
+        """A processor for images of another size: what is cropped keeps its share."""
         if self.crop is None:
             return replace(self, size=image)
         height, width = (side / edge for side, edge in zip(image, self.crop, strict=True))
@@ -279,7 +279,7 @@ class ImageProcessor:
 
     @classmethod
     def load(cls, folder: Path) -> "ImageProcessor | None":
-        """That of a folder, if it has one."""
+        """The processor of a folder, if it has one."""
         path = folder / FILE
         return cls.of_config(read_json(path), str(path)) if path.exists() else None
 

@@ -102,7 +102,7 @@ class MultiLabelPrediction:
 
     @property
     def record(self) -> dict[str, object]:
-        """The same for JSON."""
+        """The prediction for JSON."""
         return asdict(self)
 
 
@@ -140,7 +140,7 @@ class NumberPrediction:
 
     @property
     def record(self) -> dict[str, object]:
-        """The same for JSON."""
+        """The prediction for JSON."""
         return asdict(self)
 
 

@@ -235,7 +235,7 @@ class Session(Generic[In, Data, Out]):
         return self.slots - len(self.waiting)
 
     def add(self, row: Row[In, Data]) -> None:
-        """Let a row wait; its key must differ from those of other rows that wait."""
+        """Let a row wait; no other waiting row may have its key."""
         self.waiting[row.key] = row
 
     def cancel(self, key: int) -> None:

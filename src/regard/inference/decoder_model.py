@@ -58,7 +58,7 @@ class WrittenText:
 
     @property
     def remarks(self) -> dict[str, str]:
-        """Keys that a record has beside those of the hypothesis."""
+        """Keys of a record beside the keys of its hypothesis."""
         return {}
 
 

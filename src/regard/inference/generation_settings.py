@@ -145,11 +145,11 @@ class GenerationSettings:
         )
 
     def longest_after(self, prompt: int) -> int:
-        """The most tokens after a prompt of so many; one at least."""
+        """The most tokens after a prompt of ``prompt`` tokens; one at least."""
         return max(self.longest - prompt, 1) if self.counts_prompt else self.longest
 
     def shortest_after(self, prompt: int) -> int:
-        """The number of the first token after a prompt of so many that may be EOS."""
+        """The number of the first token after a prompt of ``prompt`` tokens that may be EOS."""
         return max(self.shortest, self.min_length - prompt + 1, 0)
 
     def limits(self, bos: int, eos: int, most: int) -> Constraints:
@@ -242,7 +242,7 @@ def _end(eos: int) -> str:
 
 
 def _longest(settings: Mapping[str, object], new_tokens: int) -> tuple[int, bool]:
-    """The most tokens, and whether those of the prompt are among them."""
+    """The most tokens, and whether the tokens of the prompt are counted."""
     if settings.get("max_new_tokens") is not None:
         return _whole(settings, "max_new_tokens", least=1), False
     if settings.get("max_length") is not None:

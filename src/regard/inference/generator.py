@@ -65,7 +65,7 @@ class Generation(WrittenText):
 
 @dataclass(frozen=True)
 class Ending:
-    """When a continuation ends, beside EOS: at most and at least so many tokens, stop strings.
+    """When a continuation ends, beside EOS: by its number of new tokens, or at stop strings.
 
     EOS is not generated before ``min_new_tokens`` others. ``max_new_tokens`` None: as the model's
     generation settings say, else 128.
@@ -240,7 +240,7 @@ class Generator(DecoderModel, EncoderModel):
         *,
         number: int = 0,
     ) -> Iterator[str]:
-        """The continuation of one prompt, piece by piece; ``number`` is that of the prompt."""
+        """The continuation of a prompt, piece by piece; ``number`` is the number of the prompt."""
         if self.tokenizer is None:
             raise BadInput(f"{MISSING}, and no stream of text: use generate()")
         search = self.search if search is None else check_search(search)

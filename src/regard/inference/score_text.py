@@ -229,7 +229,7 @@ class TextScorer(Scorer[Content]):
         return f"perplexity {mean:.4f}, {bits:.4f} bits per byte: {sums['tokens']:,.0f} tokens"
 
     def scored(self, contents: Sequence[Content]) -> Iterator[tuple[int, ScoredRow, Tensor]]:
-        """(number of the text, row, log-probabilities) of every row, those of a text in order."""
+        """(number of the text, row, log-probabilities) of each row; rows of a text in order."""
         rows = (
             (number, row)
             for number, content in enumerate(contents)
@@ -259,7 +259,7 @@ class TextScorer(Scorer[Content]):
         return Content(ids, lambda ids: TokenRow(ids, [0] * len(ids)), 0)
 
     def _stride(self, longest: int, most: int) -> int:
-        """Tokens from one window of ``longest`` to the next, at most so many."""
+        """Tokens from one window of ``longest`` to the next, at most ``most``."""
         if longest < 2:
             raise BadInput(
                 f"windows of {self.window_size} tokens: no text fits beside special tokens"

@@ -68,7 +68,7 @@ def to_scheme(tags: Sequence[str], scheme: str) -> list[str]:
 
 
 def tags_of(entities: Iterable[EntitySpan], words: int, scheme: str) -> list[str]:
-    """The tags of a sentence of so many ``words``; entities must not overlap."""
+    """The tags of a sentence of ``words`` words; entities must not overlap."""
     if scheme not in SCHEMES:
         raise BadInput(f"tags: no scheme {scheme!r}; there are {', '.join(SCHEMES)}")
     first, inner, last, only = SCHEMES[scheme]
@@ -118,7 +118,7 @@ def entity_scores(
 def entity_table(
     golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> list[LabelScore]:
-    """The same for each label that occurs, sorted."""
+    """The scores of each label that occurs, sorted."""
     rights, golden, named = Counter[str](), Counter[str](), Counter[str]()
     for gold, prediction in _entities(golds, predicted):
         rights.update(one.label for one in gold & prediction)

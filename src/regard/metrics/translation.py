@@ -106,7 +106,7 @@ def measured(
 
 
 def scored(metric: Metric, statistics: FloatArray, with_interval: bool = False) -> MetricScore:
-    """The same from some or all rows of ``segment_statistics``."""
+    """The score from some or all rows of ``segment_statistics``."""
     return _score(metric, statistics, _resampled(metric, statistics) if with_interval else None)
 
 

@@ -20,7 +20,7 @@ from regard.parts.dropout import Dropout
 
 @dataclass(frozen=True)
 class ConvEncoderFacts(AnyStack):
-    """A convolutional encoder: ``depth`` gated layers with a ``kernel`` of so many tokens each."""
+    """A convolutional encoder: ``depth`` gated layers, each over windows of ``kernel`` tokens."""
 
     width: int
     depth: int

@@ -53,7 +53,7 @@ class LearnedPositions(nn.Embedding):
 
 
 class EmbeddingModule(nn.Module):
-    """What every embedding can be asked, and the answers of most."""
+    """Base class of the modules of embeddings, with defaults."""
 
     position_limit: int | None = None  # the most tokens of a row, if positions are learned
     segments: int = 0
@@ -151,7 +151,7 @@ POSITIONS: dict[str, Position | None] = {
 
 
 class AnyEmbedding:
-    """What every embedding can be asked, and the answers of one without positions and segments."""
+    """Base class of embeddings, with the defaults of one without positions and segments."""
 
     reads_images: ClassVar[bool] = False
     vocab: int = 0  # how many ids it knows
@@ -179,7 +179,7 @@ class AnyEmbedding:
 
     @property
     def ids_per_token(self) -> tuple[int, ...]:
-        """The shape of the ids of a token: one id, or those of its characters."""
+        """The shape of the ids of a token: one id, or the ids of its characters."""
         return ()
 
     @property
@@ -188,7 +188,7 @@ class AnyEmbedding:
         return 0
 
     def vectors(self, length: int) -> int:
-        """How many vectors a row of so many tokens becomes: by default one for each."""
+        """The number of vectors of a row of ``length`` tokens: by default one for each token."""
         return length
 
     def build(self, width: int, dropout: float, eps: float = 1e-5) -> EmbeddingModule:

@@ -163,12 +163,12 @@ class EncoderDecoder:
 
     @property
     def summaries(self) -> Summaries:
-        """It has no pool: anywhere."""
+        """Summary tokens may stand anywhere, as there is no pool."""
         return ANYWHERE
 
     @property
     def attention_sites(self) -> tuple[AttentionSite, ...]:
-        """Its attention: cross-attention, that of the source, that of the target."""
+        """Cross-attention, and the self-attention of the source and of the target."""
         source = self.source.stack.self_attention("source")
         target = self.target.stack.self_attention("target")
         return tuple(site for site in (self.cross_attention, source, target) if site is not None)

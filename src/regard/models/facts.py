@@ -64,7 +64,7 @@ def _fits(value: object, expected: Any) -> bool:
 
 
 def change(facts: Facts, **changes: object) -> Facts:
-    """The same facts except for the named fields, wherever they stand.
+    """Facts with other values of the named fields, wherever these stand.
 
     ``change(BASE, depth=2)`` changes every stack of an encoder-decoder; ``**{"source.depth": 12}``
     only one. A position or a pool, whose field has ``NAMED`` values, may be given by its name; one

@@ -66,7 +66,7 @@ class FrozenLayers(nn.Module):
         self.trunk, self.layers = trunk.requires_grad_(False).eval(), layers
 
     def train(self, mode: bool = True) -> "FrozenLayers":
-        """It has no dropout in training either."""
+        """Stay in evaluation mode: a frozen trunk has no dropout in training either."""
         return super().train(False)
 
     @torch.no_grad()
@@ -77,7 +77,7 @@ class FrozenLayers(nn.Module):
 
 
 class FrozenPieceLayers(FrozenLayers):
-    """The same of a trunk whose tokens are pieces of words: the mean over the pieces of each.
+    """Frozen layers of a trunk whose tokens are pieces of words: the mean over each word's pieces.
 
     Ids are one higher than those of the trunk, and 0 is no piece. A word without pieces has zeros.
     """

@@ -168,7 +168,7 @@ class VocabularyLinear(nn.Linear):
 
 
 def tie(output: nn.Linear, tokens: nn.Embedding) -> None:
-    """Let the vectors of the outputs be those of the tokens."""
+    """Share the token vectors with the output layer."""
     if output.weight.shape != tokens.weight.shape:
         raise ValueError("output and token vectors can be tied only if their shapes agree")
     output.weight = tokens.weight

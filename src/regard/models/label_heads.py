@@ -95,7 +95,7 @@ class TokenLabelHead(LinearHead):
 
 @dataclass(frozen=True)
 class TransitionHead(AnyHead):
-    """Scores of a label after another, at the beginning and at the end of a row: those of a CRF."""
+    """Scores of a CRF: of a label after another, at the beginning and at the end of a row."""
 
     name: ClassVar[str] = "transition"
     logits_order: ClassVar[int | None] = None
@@ -146,6 +146,6 @@ class SpanHead(LinearHead):
 
 @dataclass(frozen=True)
 class DropoutSpanHead(SpanHead):
-    """The same with dropout (DistilBERT's form)."""
+    """A span head with dropout (DistilBERT's form)."""
 
     dropout: float = 0.0

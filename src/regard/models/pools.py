@@ -28,7 +28,7 @@ ANYWHERE: Summaries = ("first", "last", None)
 
 
 class AnyPool:
-    """What every pool can be asked."""
+    """Base class of pools, with defaults."""
 
     summaries: ClassVar[Summaries] = ANYWHERE
 
@@ -50,7 +50,7 @@ class AnyPool:
         return MACs(0)
 
     def attention(self, side: str) -> AttentionSite | None:
-        """Its attention over the tokens of that side."""
+        """The attention of the pool over the tokens of a side."""
         return None
 
 

@@ -94,7 +94,7 @@ class RNNDecoderState(NamedTuple):
         return [*(part for state in self.states for part in state), *told]
 
     def to(self, dtype: torch.dtype) -> "RNNDecoderState":
-        """The same in that precision."""
+        """The state in another precision."""
         states = [tuple(part.to(dtype) for part in state) for state in self.states]
         return RNNDecoderState(states, None if self.told_RD is None else self.told_RD.to(dtype))
 
@@ -157,7 +157,7 @@ class CausalRNNModule(StatefulDecoder):
         return next(self.layers.parameters()).dtype
 
     def new_state(self, rows: int) -> CarriedRNNState:
-        """That of rows which have read nothing."""
+        """The state of rows that have read nothing."""
         weight = next(self.layers.parameters())
         layers: Sequence[Any] = list(self.layers)
         zeros = ((weight.new_zeros(rows, layer.width),) * PARTS[layer.cell] for layer in layers)
@@ -217,7 +217,7 @@ class CausalRNNModule(StatefulDecoder):
     def _begin(
         self, layout: Layout, state: CarriedRNNState | None, cache: RNNState | None
     ) -> Sequence[State]:
-        """The state in the cache, else the carried one, else that of the beginning of a text."""
+        """The cached state, else the carried state, else the state at the beginning of a text."""
         if cache is not None and cache.current is not None:
             return cache.current.states
         return self._initial(self.new_state(layout.rows) if state is None else state)
@@ -268,7 +268,7 @@ class AnyRNN(AnyStack):
     def build_layers(
         self, inputs: int, direction: str = "forward", joined: Mapping[int, int] = NOTHING
     ) -> RNNStack:
-        """The recurrent layers over vectors of so many ``inputs``."""
+        """The recurrent layers over vectors of size ``inputs``."""
         return RNNStack(
             self.cell,
             inputs,

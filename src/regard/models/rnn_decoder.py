@@ -129,7 +129,7 @@ class RNNDecoderModule(StatefulDecoder):
         return EncoderOutput(tape("output", self.dropout(states_TD)), layout)
 
     def _begin(self, source: EncoderOutput | None, cache: RNNState | None) -> RNNDecoderState:
-        """The state in the cache, or that of the bridge."""
+        """The state in the cache, else the state from the bridge."""
         if cache is not None and cache.current is not None:
             return cache.current
         assert source is not None
@@ -170,7 +170,7 @@ class RNNDecoderModule(StatefulDecoder):
         cache: RNNState | None,
         tape: NullTape,
     ) -> tuple[Tensor, Tensor | None]:
-        """The same step by step; ragged rows that have ended leave from the end of the order.
+        """The states step by step; ragged rows that have ended leave from the end of the order.
 
         Rows of a rectangle go on into its padding: with a cache they have none.
         """

@@ -246,5 +246,5 @@ def _parts(weights: Mapping[str, Tensor]) -> Iterator[str]:
 
 @lru_cache(maxsize=2)
 def _read(folder: Path) -> LoadedModel:
-    """A folder, read once: that of a start and that of a teacher."""
+    """Read a folder once: a start and a teacher may be the same."""
     return folders.read(folder)

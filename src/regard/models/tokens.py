@@ -61,7 +61,7 @@ class Tokens(AnyEmbedding):
 
     @property
     def _beside(self) -> int:
-        """How many numbers of a vector are those of characters."""
+        """The size of the part of a vector that comes from characters."""
         return 0 if self.characters is None else self.characters.all_filters
 
     def build(

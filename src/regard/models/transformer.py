@@ -202,7 +202,7 @@ class TransformerModule(nn.Module):
     def new_static_cache(
         self, sentences: int, copies: int, capacity: int, source_longest: int, device: torch.device
     ) -> StaticKVCache:
-        """The same in fixed buffers, for steps that are captured."""
+        """A KV cache in fixed buffers, for steps that are captured."""
         sizes = sentences, copies, capacity, source_longest
         return StaticKVCache(*sizes, len(self.order), device)
 

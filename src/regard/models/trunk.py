@@ -16,7 +16,7 @@ from regard.models.macs import MACs
 
 
 class AnyStack:
-    """What every kind of stack can be asked, and the answers most of them give.
+    """Base class of stacks of layers, with defaults.
 
     An ``eager`` stack is neither compiled nor captured, and its batches have free shapes on every
     device; in an encoder-decoder it is captured if it ``takes_rectangles``. Relative positions need
@@ -87,7 +87,7 @@ class AnyStack:
 
     @property
     def bidirectional(self) -> bool:
-        """Whether the final states are those of two directions."""
+        """Whether the final states come from two directions."""
         return False
 
     def build(self, embed: AnyEmbedding, source: "AnyStack | None" = None) -> nn.Module:
@@ -107,16 +107,16 @@ class AnyStack:
         raise NotImplementedError
 
     def self_attention(self, side: str) -> AttentionSite | None:
-        """Its self-attention, as that side of a model."""
+        """The self-attention of the stack as a side of a model."""
         return None
 
     def cross_attention(self, side: str) -> AttentionSite | None:
-        """Its attention to the source, as that side of a model."""
+        """The attention of the stack to the source, as a side of a model."""
         return None
 
 
 class ScalarMix(nn.Module):
-    """γ Σ_j softmax(w)_j h_j over so many layers; at first their mean."""
+    """γ Σ_j softmax(w)_j h_j over the states of ``layers`` layers; at first their mean."""
 
     def __init__(self, layers: int):
         super().__init__()
@@ -151,7 +151,7 @@ class AnyFeatures:
 
     @property
     def ids_per_word(self) -> int:
-        """How many ids of a word the model reads: those of its characters, or of its pieces."""
+        """The number of ids of a word that the model reads: ids of characters, or of pieces."""
         raise NotImplementedError
 
     def width_at(self, place: str) -> int:

@@ -48,7 +48,7 @@ class Outputs(NamedTuple):
 
 
 class TrunkWithHeadsModule(nn.Module):
-    """A trunk, a pool of its rows, and heads over their states or those of chosen layers."""
+    """A trunk, a pool of its rows, and heads over the last states or over chosen layers."""
 
     cross_attention = None
 
@@ -254,14 +254,14 @@ class TrunkWithHeads:
 
     @property
     def attention_sites(self) -> tuple[AttentionSite, ...]:
-        """Its attention: that of the pool, and that of the trunk."""
+        """The attention of the pool and of the trunk."""
         pool = None if self.pool is None else self.pool.attention("trunk")
         own = self.trunk.stack.self_attention("trunk")
         return tuple(site for site in (pool, own) if site is not None)
 
     @property
     def cross_attention(self) -> AttentionSite | None:
-        """It has no source to attend to."""
+        """None: there is no source to attend to."""
         return None
 
     @property
@@ -286,7 +286,7 @@ class TrunkWithHeads:
         return next((head for head in self.output_heads if head.name == name), None)
 
     def with_heads(self, *heads: AnyHead) -> "TrunkWithHeads":
-        """The same trunk with these heads and no others."""
+        """The model with these heads and no others."""
         return replace(self, output_heads=heads)
 
     def build(self) -> TrunkWithHeadsModule:
@@ -377,7 +377,7 @@ class TrunkWithHeads:
 
 
 def _draw(module: nn.Module, std: float) -> None:
-    """Weights from a normal distribution, and biases of zero, but for those of scores."""
+    """Draw weights from a normal distribution, and set biases to zero, except in scores."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=std)
     if isinstance(module, nn.Linear) and module.bias is not None:

@@ -96,7 +96,7 @@ class Teacher:
 
     @torch.no_grad()
     def __call__(self, batch: Batch) -> Outputs:
-        """Its states, and its logits where the student has some."""
+        """The states of the teacher, and its logits where the student has some."""
         positions = {head: at for head, at in batch.positions.items() if head == HEAD}
         return self.module(batch.inputs, positions=positions)
 

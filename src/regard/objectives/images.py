@@ -34,7 +34,7 @@ class ImageLabels(Objective[ImageExample, Ids]):
 
     @property
     def head(self) -> str:  # type: ignore[override]
-        """That of the labels."""
+        """The name of the head of the labels."""
         return self.labels.head
 
     def to(self, device: torch.device | str) -> None:

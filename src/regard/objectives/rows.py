@@ -133,7 +133,7 @@ class RowObjective(Objective[AnnotatedRow, object]):
         return False
 
     def initial_state(self, model: nn.Module, streams: int) -> object:
-        """The state of so many streams at their beginning."""
+        """The state of ``streams`` streams at their beginning."""
         raise NotImplementedError
 
     def train_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams:
@@ -235,7 +235,7 @@ def collate_rows(objectives: Sequence[RowObjective], rows: Rows, limits: Limits 
 
 
 def at_all_tokens(batch: Batch, head: str) -> Batch:
-    """The same batch for a head that reads all tokens: those without a target are ignored."""
+    """The batch for a head that reads all tokens: tokens without a target are ignored."""
     at_N, targets_N = batch.positions[head], batch.targets[head]
     counts_N = targets_N != IGNORED
     targets_T = torch.full((batch.inputs.layout.tokens,), IGNORED)

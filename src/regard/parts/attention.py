@@ -36,7 +36,7 @@ class EncoderOutput(NamedTuple):
     undropped_TD: Tensor | None = None
 
     def to(self, dtype: torch.dtype) -> "EncoderOutput":
-        """The same with states in that precision."""
+        """The output with states in another precision."""
         return self._replace(states_TD=self.states_TD.to(dtype))
 
 

@@ -142,7 +142,7 @@ class Block(nn.Module):
         return tape("output", self.mlp_residual(x_TD, feed_forward, layout))
 
     def first_tokens(self, x_TD: Tensor, layout: Layout, count: int) -> tuple[Tensor, Layout]:
-        """The same for the first ``count`` tokens of each of full rows, with their layout.
+        """The block for the first ``count`` tokens of each of full rows, with their layout.
 
         Of the others only keys and values are computed.
         """

@@ -50,7 +50,7 @@ def mean_square(states_TD: Tensor) -> Tensor:
 
 
 def mean_square_change(states_TD: Tensor, layout: Layout) -> Tensor:
-    """The same of the differences between successive tokens of a row, 0 where there are none."""
+    """The penalty on differences between successive tokens of a row, 0 where there are none."""
     within_T = layout.rows_T[1:] == layout.rows_T[:-1]
     changes_TD = (states_TD[1:] - states_TD[:-1]).float().square() * within_T[:, None]
     return changes_TD.sum() / (within_T.sum() * states_TD.shape[1]).clamp(min=1)

@@ -70,7 +70,7 @@ class Constraints:
         return table(prefixes)
 
     def repeated(self, sentences: int, copies: int) -> "Constraints":
-        """The same for ``copies`` of each sentence, those of one sentence together."""
+        """The constraints of ``copies`` of each sentence; copies of a sentence stand together."""
         bos_B, longest_B = self.bos_of(sentences), self.longest_of(sentences)
         repeated = replace(
             self,

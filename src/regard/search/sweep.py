@@ -93,7 +93,7 @@ class Sweep:
         return Outcome(name, chosen, score, _brevity(statistics), mean_n, setting)
 
     def with_interval(self, one: Outcome) -> Outcome:
-        """The same, its score with a bootstrap interval."""
+        """The outcome, its score with a bootstrap interval."""
         return self.outcome(one.name, one.chosen, True, one.setting)
 
 

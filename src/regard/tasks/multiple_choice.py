@@ -35,17 +35,17 @@ class ChoicePrediction:
 
     @property
     def probability(self) -> float:
-        """That of the best choice."""
+        """The probability of the best choice."""
         return self.probabilities[self.index]
 
     @property
     def line(self) -> str:
-        """Its number and probability."""
+        """The number and the probability of the choice."""
         return f"{self.index}\t{self.probability:.4f}"
 
     @property
     def record(self) -> dict[str, object]:
-        """The same for JSON, with all probabilities."""
+        """The choice for JSON, with all probabilities."""
         return {
             "choice": self.index,
             "text": self.text,

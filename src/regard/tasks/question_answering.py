@@ -101,7 +101,7 @@ class AnswerPrediction:
 
     @property
     def record(self) -> dict[str, object]:
-        """The same for JSON, with all answers."""
+        """The prediction for JSON, with all answers."""
         return {
             "answer": None if self.answer is None else asdict(self.answer),
             "none": {"no_answer": self.no_answer, "probability": self.no_answer_probability},

@@ -76,7 +76,7 @@ class Task(ABC):
         self.recipe = recipe
 
     def table(self, kind: type[Table]) -> Table:
-        """Its table in the recipe that has this type."""
+        """The table of the recipe that has this type."""
         return self.recipe.table(kind)
 
     @property
@@ -91,7 +91,7 @@ class Task(ABC):
 
     @property
     def metrics(self) -> Collection[str]:
-        """Those of its metrics that are measured with the other keys of the recipe."""
+        """The metrics that are measured with the other keys of the recipe."""
         return {*self.dev_metrics, *self.test_metrics}
 
     @property

@@ -113,7 +113,7 @@ class TrunkTask(Task):
         return read_start(self.recipe.model, data)
 
     def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
-        """That of ``model.start``, or one of a paper's sizes, with the heads of the task.
+        """The facts of ``model.start``, or of a paper's size, with the heads of the task.
 
         A start whose pool reads other tokens than the first goes on to do so.
         """
@@ -194,7 +194,7 @@ class TrunkTask(Task):
             raise BadInput(f"model.features: {error}") from None
 
     def _static_vectors(self, data: Path) -> StaticVectors | None:
-        """Those of ``model.vectors``, a file here or under the data root."""
+        """The vectors of ``model.vectors``, a file here or under the data root."""
         if (name := self.recipe.model.vectors) is None:
             return None
         path = next((one for one in (Path(name), data / name) if one.is_file()), None)
@@ -207,7 +207,7 @@ class TrunkTask(Task):
         return family_of(of_paper.tokenizer, self.table(EncoderTextConfig))
 
     def tokenizer(self, folder: RunPaths, texts: Callable[[], Iterable[Sentence]]) -> RowTokenizer:
-        """That of ``model.start``, that of an earlier run, or one learned from ``texts``."""
+        """The tokenizer of ``model.start``, of an earlier run, or learned from ``texts``."""
         if (given := self.vocabulary(folder.data)) is not None:
             return given
         of_paper, facts = self.facts(folder.data)

@@ -65,7 +65,7 @@ class LabelSet(ABC):
 
     @property
     def first_names(self) -> str:
-        """Its names for a message, or the first of many."""
+        """The names of the labels for a message, or the first of many."""
         return ", ".join([*self.names[:NAMED], *["…"] * (len(self.names) > NAMED)])
 
     @cached_property
@@ -120,7 +120,7 @@ class LabelSet(ABC):
         write_json(folder / LABELS, content)
 
     def config(self) -> dict[str, JSON]:
-        """The same as a config.json of Hugging Face has it."""
+        """The labels as a config.json of Hugging Face has them."""
         return {
             "id2label": {str(number): name for number, name in enumerate(self.names)},
             "label2id": {name: number for number, name in enumerate(self.names)},

@@ -28,7 +28,7 @@ class PromptConfig(Config):
             raise BadInput(f"config.json: notes.prompt is no prompt: {shown(notes)}") from None
 
     def prompt(self, vocabulary: Subwords) -> "TaskPrompt":
-        """The same in ids."""
+        """The prompt in ids."""
         return TaskPrompt(vocabulary.number(self.task_token), self.longest or None)
 
 

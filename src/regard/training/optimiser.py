@@ -217,7 +217,7 @@ class ModelOptimiser:
 
 
 class GraphedOptimiser(ModelOptimiser):
-    """The same as one CUDA graph, which resets gradients in place.
+    """An optimiser step as one CUDA graph, which resets gradients in place.
 
     Moments exist after the first step of a group, so that the second step is captured. Where the
     capture fails, steps stay eager.

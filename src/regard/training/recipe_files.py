@@ -79,7 +79,7 @@ def read_tables(path: Path) -> dict[str, Any]:
 
 
 def parse_tables(content: str | Mapping[str, object], where: str) -> dict[str, object]:
-    """The same of tables in memory, or of the text of a recipe file."""
+    """The tables of a recipe in memory, or in the text of a recipe file."""
     tables = _toml(content, where) if isinstance(content, str) else deepcopy(dict(content))
     return _over_like(tables, Path(where))
 

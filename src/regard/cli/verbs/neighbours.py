@@ -154,7 +154,7 @@ def _parser(model: "Model", max_length: int | None) -> Parse:
 def _static(
     model: "Model", vectors: Path | None, word: str, lines: "Sequence[LineOfText]"
 ) -> "StaticVectors":
-    """Those of a file, or of the embedding layer for the words of all lines."""
+    """The vectors of a file, or of the embedding layer for the words of all lines."""
     from regard.data.files.static_vectors import StaticVectors
     from regard.inside.neighbours import word_vectors
     from regard.text.words import words

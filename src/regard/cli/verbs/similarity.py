@@ -71,7 +71,7 @@ def similarity(
 
 
 def _vectors(source: str, words: set[str], most: int | None) -> "StaticVectors":
-    """Those of a file, or of the words of the tests in the embedding layer of a model."""
+    """The vectors of a file, or of a model's embedding layer for the words of the tests."""
     from regard.api import load
     from regard.data.files.static_vectors import StaticVectors
     from regard.inside.neighbours import word_vectors

@@ -63,7 +63,7 @@ class TrainingData(Generic[Item]):
 
     @property
     def fingerprint(self) -> str:
-        """That of the training examples."""
+        """The fingerprint of the training examples."""
         return self.train.fingerprint
 
     def sampler(self, objective: Collator[Item]) -> BatchSampler[Item]:

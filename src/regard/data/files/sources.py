@@ -215,7 +215,7 @@ class Table(ColumnFile):
 
 
 class Csv(Table):
-    """The same with commas, quoted by RFC 4180."""
+    """A table with commas, quoted by RFC 4180."""
 
     def records(self, lines: NumberedLines) -> NumberedLines:
         first, begun = 1, b""

@@ -87,11 +87,11 @@ class StaticVectors:
         return {word: number for number, word in enumerate(self.words)}
 
     def number(self, word: str) -> int | None:
-        """That of a word as it is written, or else in lower case."""
+        """The vector of a word as it is written, or else in lower case."""
         return self.ids.get(word, self.ids.get(word.lower()))
 
     def numbers(self, words: Iterable[str]) -> dict[int, int]:
-        """Those of a list of words, by their places in it, where they have vectors."""
+        """The vectors of a list of words, by their places in it, where they have one."""
         numbers = ((place, self.number(word)) for place, word in enumerate(words))
         return {place: number for place, number in numbers if number is not None}
 
@@ -137,7 +137,7 @@ def _entries(path: str | Path) -> Iterator[Entry]:
 
 
 def _text_entries(path: str | Path, header: Header | None) -> Iterator[Entry]:
-    """Those of a text file: further columns that are no numbers belong to the word."""
+    """The vectors of a text file: further columns that are no numbers belong to the word."""
     width, first = (0, 1) if header is None else (header.width, 2)
     number = first - 1
     for number, raw in islice(enumerate(raw_lines(path), start=1), first - 1, None):
@@ -170,7 +170,7 @@ def _is_number(column: str) -> bool:
 
 
 def _binary_entries(path: str | Path, header: Header) -> Iterator[Entry]:
-    """Those of a binary file; there may be a line feed after each vector."""
+    """The vectors of a binary file; there may be a line feed after each vector."""
     with opened(path) as file:
         file.readline(LONGEST)
         for number in range(1, header.words + 1):

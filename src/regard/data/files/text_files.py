@@ -35,7 +35,7 @@ def raw_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[by
 
 
 def ended_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[bytes]:
-    """The same with their ends, each a line feed; the last line may have none."""
+    """Lines with their ends, each a line feed; the last line may have none."""
     with opened(path) as file:
         mark, arrivals = codecs.BOM_UTF8, arrivals or Arrivals()
         for number, line in enumerate(arrivals.lines(file), start=1):
@@ -64,7 +64,7 @@ def whole_text(path: str | Path) -> str:
 
 
 def text_blocks(path: str | Path) -> Iterator[str]:
-    """The same in blocks, which have nothing to do with lines: those may be of any length."""
+    """The text in blocks, which do not follow lines: a line may have any length."""
     line, column = 1, 0  # where the next block begins
     decoder, held = codecs.getincrementaldecoder("utf-8")(), ""
     with opened(path) as file:

@@ -177,7 +177,7 @@ class ChunkLengths:
     halved: ClassVar[float] = 0.05
 
     def cuts(self, total: int, key: tuple[int, ...]) -> np.ndarray:
-        """Where each chunk of so many tokens begins, and the total at the end."""
+        """Where each chunk of ``total`` tokens begins, and the total at the end."""
         if not self.mean:
             return np.append(np.arange(0, total, self.longest), total)
         least = min(self.spread, self.mean)

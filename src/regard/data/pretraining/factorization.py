@@ -46,7 +46,7 @@ class FactorizationSampler:
     def draw(
         self, rows: list[TokenRow], indices: np.ndarray, key: tuple[int, ...]
     ) -> list[Factorization]:
-        """Those of rows, by their numbers and the key alone."""
+        """The factorizations of rows, by their numbers and the key alone."""
         row_streams = streams((*key, FACTORIZATION), indices)
         return [
             self._of_row(np.asarray(row.tokens), one)
@@ -70,7 +70,7 @@ class FactorizationSampler:
         return Factorization(np.concatenate(orders), np.concatenate(predicted))
 
     def _of_chunk(self, tokens: np.ndarray, stream: np.ndarray, start: int) -> Factorization:
-        """The same of the tokens from ``start`` on alone."""
+        """The factorization of the tokens of a chunk that begins at ``start``."""
         special, every = self.special[tokens], start + np.arange(len(tokens))
         count = self.count(len(tokens), start)
         chosen = self._spans(tokens, special, stream, every, count)

@@ -49,7 +49,7 @@ def jsonl(
     label: str | None = None,
     separator: str | None = None,
 ) -> Iterator[LabelledExample]:
-    """The same from the keys of JSON objects; a list holds several labels at once."""
+    """Examples from the keys of JSON objects; a list holds several labels at once."""
     _check(texts, separator)
 
     def parse(where: str, record: dict[str, JSON]) -> LabelledExample:

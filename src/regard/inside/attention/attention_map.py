@@ -95,14 +95,14 @@ class AttentionMap:
         return None if layer is None else range(len(self.layers))[layer], head
 
     def mean_of_heads(self) -> "AttentionMap":
-        """The same map with one head in each layer, the mean of all."""
+        """The map with one head in each layer, the mean of all."""
         sums = ((each.sum(axis=0, keepdims=True), len(each)) for each in self.layers)
         return replace(self, layers=tuple(sum_1LS / max(heads, 1) for sum_1LS, heads in sums))
 
     def merged(
         self, queries: Sequence[str], keys: Sequence[str], query_groups: Groups, key_groups: Groups
     ) -> "AttentionMap":
-        """The same map at word level: ``queries[i]`` is the word made of ``query_groups[i]``."""
+        """The map at word level: ``queries[i]`` is the word made of ``query_groups[i]``."""
         layers = tuple(merge(weights, query_groups, key_groups) for weights in self.layers)
         allowed = self.allowed
         if allowed is not None:  # a word may attend where any of its tokens may

@@ -29,7 +29,7 @@ class View(HTMLPage):
     def choose(
         self, name: str | None = None, layer: int | None = None, head: int | None = None
     ) -> "View":
-        """The same view of one map, layer or head; by default the map shown, the mean of all."""
+        """The view of one map, layer or head; by default the map shown, the mean of all."""
 
     @abstractmethod
     def svg(self) -> str:

@@ -82,7 +82,7 @@ class ImageAttention(AttentionView):
         return (self.query,) if self.query is not None else self.image.tokens or (MEAN,)
 
     def from_query(self, query: Query | None) -> "ImageAttention":
-        """The same view of the attention of one token or patch, which must exist."""
+        """The view of the attention of one token or patch, which must exist."""
         if query is not None:
             self._positions(query)
         return replace(self, query=query)

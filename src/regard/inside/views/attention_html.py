@@ -47,7 +47,7 @@ def image_page(
     image: LabelledImage,
     scores: Mapping[str, float],
 ) -> str:
-    """The same of an image, which the page contains, with the scores of its classes.
+    """A page of an image, which it contains, with the scores of its classes.
 
     Where there are too many weights, each layer has the mean of its heads.
     """

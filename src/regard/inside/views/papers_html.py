@@ -26,7 +26,7 @@ class PaperSection:
 
     @property
     def anchor(self) -> str:
-        """Its place in the page."""
+        """The place of a paper in the page."""
         return self.name.lower()
 
 

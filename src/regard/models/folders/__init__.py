@@ -1,1 +1,1 @@
-"""Folders of models: regard's own, and those of other libraries."""
+"""Folders of models: regard's own format, and the formats of other libraries."""

@@ -67,7 +67,7 @@ def read(
 
 
 def vocabularies(model: LoadedModel) -> TranslationTokenizer:
-    """Those of a translator; where its folder has no tokenizer files, its ids alone."""
+    """The vocabularies of a translator; without tokenizer files, its ids alone."""
     if model.tokenizer is not None:
         return cast(TranslationTokenizer, model.tokenizer)
     ids = {"pad": PAD, "bos": BOS, "eos": EOS}  # of every vocabulary that regard makes
@@ -78,7 +78,7 @@ def vocabularies(model: LoadedModel) -> TranslationTokenizer:
 
 
 def vocabulary_of(model: LoadedModel) -> Vocabulary:
-    """That of a model of one side; where its folder has no tokenizer files, its ids alone."""
+    """The vocabulary of a model of one side; without tokenizer files, its ids alone."""
     if model.tokenizer is not None:
         (vocabulary,) = model.tokenizer.vocabularies
         return vocabulary

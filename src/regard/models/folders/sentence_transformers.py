@@ -22,7 +22,7 @@ _FOLDER = re.compile(r"\w[\w.-]*")
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """Those files, by their names in the folder; those of each module are in one of its own."""
+    """The files of sentence-transformers, by their names; each module has a folder of its own."""
     if not (folder / MODULES).exists():
         return {}
     paths = [folder / name for name in (MODULES, READING, PROMPTS)]

@@ -285,14 +285,14 @@ def _processor(about: Config, embed: Patches) -> ImageProcessor | None:
 
 
 def _by_channel(numbers: Sequence[float], channels: int) -> tuple[float, ...] | None:
-    """A number for each channel, if so many are given or all are alike."""
+    """A number for each channel, if there are ``channels`` of them or all are equal."""
     if len({*numbers}) == 1:
         return (*numbers[:1],) * channels
     return (*numbers,) if channels == len(numbers) else None
 
 
 def _reading(processor: Any) -> dict[str, object]:
-    """The same as ``timm`` says it."""
+    """How images are read, in the keys of ``timm``."""
     if processor is None:
         return {}
     if processor.longest_edge is not None:

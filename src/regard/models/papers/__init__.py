@@ -136,7 +136,7 @@ def paper_of_folder(config: Mapping[str, object], where: str) -> Paper:
 
 
 def sized(name: str) -> ModelFacts:
-    """The facts of "PAPER:SIZE"; of "PAPER", those of its default size."""
+    """The facts of "PAPER:SIZE", or of the default size of "PAPER"."""
     key, colon, size = name.partition(":")
     one = paper(key)
     size = size if colon else one.default_size

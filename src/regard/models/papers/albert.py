@@ -26,7 +26,7 @@ from regard.weights import Join, Passthrough, Rule, WeightMap
 
 @dataclass(frozen=True)
 class SentenceOrderHead(SentencePairHead):
-    """The same of two texts that follow each other, with dropout (ALBERT), which BERT's lacks."""
+    """Whether two neighbouring texts are in order; with dropout, which BERT's head lacks."""
 
     classes: ClassVar[tuple[str, str]] = ("InOrder", "Swapped")
     dropout: float = 0.0

@@ -133,7 +133,7 @@ class Joint:
 
     @property
     def trunk(self) -> Trunk:
-        """That of the discriminator."""
+        """The trunk of the discriminator."""
         return self.discriminator.trunk
 
     @property

@@ -108,7 +108,7 @@ class RowBatchNorm(nn.Module):
         return self.running_mean.float(), self.running_var.float()
 
     def _measure(self, x_BD: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
-        """Those of this batch, which the running means follow."""
+        """Mean and variance of this batch, which the running means follow."""
         x_BD, real_B1 = x_BD.float(), ~layout.empty_B[:, None]
         count = real_B1.sum().clamp(min=1)
         mean_D = (x_BD * real_B1).sum(0) / count

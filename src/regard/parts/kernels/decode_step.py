@@ -99,7 +99,7 @@ def _launch(
 def plain(
     q_RHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, owners_RS: Tensor, length_R: Tensor, scale: float
 ) -> Tensor:
-    """The same without Triton."""
+    """The step without Triton."""
     positions_S = torch.arange(k_BSHK.shape[1], device=q_RHK.device)
     k, v = k_BSHK[owners_RS.long(), positions_S], v_BSHK[owners_RS.long(), positions_S]
     scores_RHS = torch.einsum("rhk,rshk->rhs", q_RHK.float() * scale, k.float())

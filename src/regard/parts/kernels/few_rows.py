@@ -100,7 +100,7 @@ def plain(
     activation: Callable[[Tensor], Tensor] | None,
     residual_RF: Tensor | None,
 ) -> Tensor:
-    """The same without Triton."""
+    """The product without Triton."""
     y_RF = layer(x_RD if norm is None else norm(x_RD))
     y_RF = y_RF if activation is None else activation(y_RF)
     return y_RF if residual_RF is None else residual_RF + y_RF

@@ -38,7 +38,7 @@ class ProjectedBiLSTM(nn.Module):
             nn.init.xavier_uniform_(weight.detach())
 
     def new_state(self, rows: int) -> State:
-        """That of rows of which nothing is read: zeros."""
+        """The state of rows that have read nothing: zeros."""
         sizes = (self.width, self.cells)
         return tuple(self.bias.new_zeros(rows, 2, size) for size in sizes)  # type: ignore[return-value]
 

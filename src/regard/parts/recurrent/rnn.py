@@ -112,14 +112,14 @@ class RNNLayer(nn.Module):
     def _rectangle(
         self, x_TD: Tensor, layout: Layout, begin: State, weights: Sequence[Weights]
     ) -> tuple[Tensor, State]:
-        """The same for full rows, whose order need not change."""
+        """States and final states of full rows, whose order need not change."""
         out_LBD, ends = self._run(layout.pad(x_TD).transpose(0, 1), begin, weights)
         return layout.pack(out_LBD.transpose(0, 1)), ends
 
     def _padded_rectangle(
         self, x_TD: Tensor, layout: Layout, begin: State, weights: Sequence[Weights]
     ) -> tuple[Tensor, State]:
-        """The same for rows with padding, whose lengths only the device knows."""
+        """States and final states of padded rows, whose lengths only the device knows."""
         x_LBD, padding_LB = layout.pad(x_TD).transpose(0, 1), ~layout.real_BL.T
         if self.backward_only:
             x_LBD, padding_LB = x_LBD.flip(0), padding_LB.flip(0)
@@ -229,7 +229,7 @@ class RNNStack(nn.Module):
         return next(self.parameters()).dtype
 
     def step(self, x_RD: Tensor, states: Sequence[State]) -> tuple[Tensor, list[State]]:
-        """The same for one more token in every row."""
+        """The states after one more token in every row."""
         after = []
         for number, state in enumerate(states):
             layer = cast(RNNLayer, self.layers[number])

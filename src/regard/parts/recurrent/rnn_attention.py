@@ -57,7 +57,7 @@ class SourceKeyValues(NamedTuple):
     layout: Layout
 
     def ordered(self, order_B: Tensor) -> "SourceKeyValues":
-        """The same rows in another order."""
+        """The keys and values of the rows in another order."""
         layout = self.layout
         lengths_B = None if layout.full else layout.lengths_B[order_B]
         size = (layout.rows, layout.longest, self.k.device)
@@ -86,7 +86,7 @@ class RNNAttention(nn.Module):
     def source_key_values(
         self, source: EncoderOutput | None, cache: LayerKVCache | None
     ) -> SourceKeyValues:
-        """The same, padded, from the cache if it has it."""
+        """The padded keys and values, from the cache if it has them."""
         keeper = LayerKVCache(0, 0) if cache is None else cache
         if keeper.source is None:
             assert source is not None

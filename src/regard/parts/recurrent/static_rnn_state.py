@@ -119,5 +119,5 @@ class StatefulDecoder(nn.Module):
     def new_static_cache(
         self, sentences: int, copies: int, capacity: int, source_longest: int, device: torch.device
     ) -> StaticRNNState:
-        """The same in fixed buffers, for steps that are captured."""
+        """A cache in fixed buffers, for steps that are captured."""
         return StaticRNNState(sentences, copies, capacity, source_longest, device)

@@ -93,7 +93,7 @@ class WordPiece(TokenizerFamily):
 
 
 class XLNetWordPiece(WordPiece):
-    """The same pieces in XLNet's rows, whose class token stands last.
+    """WordPiece in XLNet's rows, whose class token stands last.
 
     ``transformers`` has no class for it, and takes tokenizer.json as it stands.
     """

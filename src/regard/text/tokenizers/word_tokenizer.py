@@ -81,7 +81,7 @@ class WordVocabulary(WholeWords):
 
     @property
     def fingerprint(self) -> str:
-        """That of the lexicon."""
+        """The fingerprint of the lexicon."""
         return self.lexicon.fingerprint
 
     @property

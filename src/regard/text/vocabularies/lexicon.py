@@ -64,7 +64,7 @@ class Lexicon:
         return [ids[BEGIN], *inner, ids[END]] if inner else []
 
     def encode_all(self, sentences: Iterable[str]) -> list[list[int]]:
-        """Those of each sentence."""
+        """The ids of each sentence."""
         return [self.encode(sentence) for sentence in sentences]
 
     def save(self, path: Path) -> None:
@@ -98,7 +98,7 @@ class WholeWords(ABC):
         """The word of each token."""
 
     def encode_all(self, texts: Iterable[str]) -> list[np.ndarray]:
-        """Those of each text."""
+        """The ids of each text."""
         return [self.encode(text) for text in texts]
 
     def decode(self, ids: Iterable[int | np.ndarray]) -> str:

@@ -223,7 +223,7 @@ class Subwords:
         return lost_words(text, self.segment(text), self._find(_UNKNOWNS))
 
     def with_special_tokens(self, tokens: Sequence[str]) -> "Subwords":
-        """The same vocabulary with further special tokens at its end."""
+        """The vocabulary with further special tokens at its end."""
         tokenizer = Tokenizer.from_str(self.content)
         tokenizer.add_special_tokens([*tokens])
         return Subwords(tokenizer)

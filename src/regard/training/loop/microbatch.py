@@ -54,7 +54,7 @@ class StepGraph(NamedTuple):
 
 
 class GraphedStep:
-    """The same with one CUDA graph for each shape of batch, of at most ``most_graphs``.
+    """A step with one CUDA graph for each shape of batch, of at most ``most_graphs``.
 
     A shape is captured at its ``capture_at``-th batch; until then, beyond that number, and where
     the capture fails, steps are eager. Dropout follows the seed, since a replay reads the
@@ -161,7 +161,7 @@ def fixed_shape(
 
 
 def rectangle(limits: BatchConfig, splits: int = 1) -> RectangleLimits:
-    """The same for a model whose batches are padded rectangles."""
+    """The shape of a batch of a model that reads padded rectangles."""
     return RectangleLimits(limits.tokens, -(-limits.rows // splits), limits.longest)
 
 

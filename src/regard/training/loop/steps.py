@@ -91,7 +91,7 @@ def _weight(job: Job, examples: Sequence[tuple], batches: Sequence[SampledBatch]
 
 
 def read_ahead(items: Iterator[Item], count: int) -> Iterator[Item]:
-    """The same items, up to ``count`` of them computed ahead of time by a thread."""
+    """The items, up to ``count`` of them computed ahead of time by a thread."""
     pool = ThreadPoolExecutor(1)
     waiting: deque[Future[Item]] = deque()
     try:

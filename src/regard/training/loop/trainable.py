@@ -209,7 +209,7 @@ class MovingAverage:
         _mix(self.weights, weights, 1 - min(self.decay, (1 + step) / (10 + step)))
 
     def judge(self, values: Sequence[float], step: int) -> None:
-        """It does not depend on the development set."""
+        """Do nothing: the average does not depend on the development set."""
 
 
 class TriggeredAverage:

@@ -44,7 +44,7 @@ class RunningTotals:
 
     @classmethod
     def stored(cls, kept: PendingTotals, world: World, where: str) -> "RunningTotals":
-        """Those of a checkpoint; for another number of ranks, the leader gets the sum."""
+        """The totals of a checkpoint; for another number of ranks, the leader gets the sum."""
         try:
             losses = torch.tensor(kept.losses, dtype=torch.float64)
             values = torch.tensor(kept.values, dtype=torch.float64, device=world.device)
@@ -248,7 +248,7 @@ class Trainer:
         return SaveEvent(self.progress)
 
     def _choose_precision(self) -> Precision:
-        """That of the recipe, or the faster one; all processes use the leader's choice."""
+        """The precision of the recipe, or the faster one; all processes use the leader's choice."""
         job, requested = self.job, self.recipe.train.precision
         batches = job.sampler.uncounted().batches()
 

@@ -81,7 +81,7 @@ class Recipe(Config):
         return self
 
     def only(self, names: Iterable[str]) -> "Recipe":
-        """The same ladder with no other rungs than these."""
+        """The ladder with no other rungs than these."""
         known = [rung.name for rung in self.rung]
         if not known:
             raise BadInput("this recipe is no ladder: it has no rungs to choose from")

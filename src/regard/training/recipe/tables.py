@@ -53,7 +53,7 @@ class OptimiserConfig(Config):
     so many before it."""
 
     def warmup_steps(self, steps: int) -> int:
-        """The steps of the warm-up in a run of so many."""
+        """The steps of the warm-up in a run of ``steps``."""
         return self.warmup if isinstance(self.warmup, int) else int(self.warmup * steps)
 
     def levels_learning(self, step: int, epoch: int) -> int | None:

@@ -163,7 +163,7 @@ class TwoStreamModule(nn.Module):
         self.dropout = Dropout(stack.dropout)
 
     def new_memory(self, rows: int, size: int) -> tuple[Tensor, ...]:
-        """That of streams which have read nothing: zeros, as in the code of the paper."""
+        """The memory of streams that have read nothing: zeros, as in the code of the paper."""
         weight = self.embed.token.weight
         return tuple(weight.new_zeros(rows, size, self.width) for _ in self.blocks)
 
