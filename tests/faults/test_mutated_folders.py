@@ -29,6 +29,7 @@ def test_whole_folders_are_used(folders, tmp_path, kind):
     USES[kind](copied(folders, kind, tmp_path))
 
 
+@pytest.mark.slow
 def test_a_few_damaged_folders(folders, seed):
     check(folders, 30, seed)
 

@@ -51,7 +51,7 @@ def torchrun(*words: object, **variables: str) -> list[subprocess.Popen[str]]:
         pytest.param(  # a batch for each: draws are equal
             torchrun, ("model.change.dropout=0.2", "batches.accumulate=2"), marks=pytest.mark.slow
         ),
-        (start_ranks, (*RECURRENT, STILL, SMOOTH)),
+        pytest.param(start_ranks, (*RECURRENT, STILL, SMOOTH), marks=pytest.mark.slow),
     ],
     ids=["slices", "slices by torchrun", "whole batches", "recurrent"],
 )

@@ -41,6 +41,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode, colour, channels", CASES.values(), ids=CASES.keys())
 def test_an_image_takes_at_most_ten_bytes_a_pixel(tmp_path, mode, colour, channels):
     if not Path("/proc/self/clear_refs").exists():

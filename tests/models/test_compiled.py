@@ -70,9 +70,8 @@ def gradients(called: nn.Module, model: nn.Module, *sides: PackedTokens) -> dict
     return {name: one.grad.clone() for name, one in model.named_parameters()}
 
 
-@pytest.mark.parametrize(
-    "backend", ["aot_eager", pytest.param("inductor", marks=[needs_compiler, pytest.mark.slow])]
-)
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=needs_compiler)])
+@pytest.mark.slow
 def test_compiled_gradients_are_the_eager_ones(backend):
     """As the compiler derives them, and as the kernels that it writes compute them."""
     model = change(FACTS, width=16, heads=2, inner=24, depth=1).build()
