@@ -57,13 +57,19 @@ def test_a_batch_size_reaches_the_model(monkeypatch):
         return BatchLimits(tokens, rows, longest)
 
     monkeypatch.setattr(batch_runner, "BatchLimits", counted)
-    model = small_encoder("one")
-    model.embed(SENTENCES, batch_size=2)
-    model.predict(SENTENCES, batch_size=3)
-    model.logits(SENTENCES, batch_size=4)
-    small_encoder("words").fill(["the [MASK]"], batch_size=5)
-    Model(model._loaded, batch_size=6).encode(SENTENCES)
-    assert [*dict.fromkeys(sizes)] == [2, 3, 4, 5, 6]
+    model, filler = small_encoder("one"), small_encoder("words")
+    of_its_own = Model(model._loaded, batch_size=6)
+    calls = {
+        2: lambda: model.embed(SENTENCES, batch_size=2),
+        3: lambda: model.predict(SENTENCES, batch_size=3),
+        4: lambda: model.logits(SENTENCES, batch_size=4),
+        5: lambda: filler.fill(["the [MASK]"], batch_size=5),
+        6: lambda: of_its_own.encode(SENTENCES),
+    }
+    for size, call in calls.items():
+        sizes.clear()
+        call()
+        assert {*sizes} == {size}
 
 
 def test_an_encoder_reads_the_beginning_of_a_long_text():
