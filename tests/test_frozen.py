@@ -28,6 +28,7 @@ RENAMED: dict[str, str] = {
     r"(Paper\(.*, heads), pool=None(, .*, report='')\)": r"\1\2, kinds)",
     r"^Paper\.pool$": "Paper.kinds",  # each head has its pool
     r"\b(train\.)?judge = ": r"\1metric = ",
+    r"Recipe\.table\(self, kind\)": "Recipe.tables",
 }
 # Lines of listings that are new on purpose, by patterns of the whole line.
 NEW: tuple[str, ...] = (

@@ -17,26 +17,26 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 390,
-    "lines": 57_067,
-    "lines of code": 35_819,
+    "files": 391,
+    "lines": 57_181,
+    "lines of code": 35_865,
     "files under 40 lines": 6,
     "basenames used twice": 29,
-    "Any": 343,
-    "cast(Any": 12,
+    "Any": 248,
+    "cast(Any": 4,
     "aliases of Any": 0,
-    "type: ignore": 39,
+    "type: ignore": 38,
     "circles of imports": 0,
     "modules in circles": 0,
-    "choices by kind": 67,
+    "choices by kind": 68,
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
-    "GPT-2": (14, 2_720),
-    "BERT": (15, 3_072),
-    "ViT": (15, 3_168),
+    "GPT-2": (14, 2_715),
+    "BERT": (15, 3_067),
+    "ViT": (15, 3_163),
     "Bahdanau": (15, 3_212),
-    "XLNet": (14, 3_074),
+    "XLNet": (14, 3_069),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
 SLACK = 0.02

@@ -11,6 +11,7 @@ from regard.ground.batch import TokenRow
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, shown
 from regard.ground.layout import Layout
+from regard.ground.reading import RowReading
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import ModelRow, TextOrPair, rows_of
 from regard.inference.embed import Embedder, EncoderInput
@@ -55,6 +56,11 @@ class EncoderModel(ModelRunner):
     def text(self) -> RowTokenizer:
         """The tokenizer; a model without one cannot read texts."""
         return require_tokenizer(self.tokenizer)
+
+    @property
+    def reading(self) -> RowReading:
+        """The tokenizer, or the image processor."""
+        return self.text
 
     @property
     def position_limit(self) -> int | None:

@@ -11,7 +11,8 @@ import torch
 from regard.ground.batch import ImageRow
 from regard.ground.checks import listed
 from regard.ground.errors import BadInput, BadItem
-from regard.images.processor import NO_TEXT, ImageProcessor
+from regard.ground.reading import NO_TEXT
+from regard.images.processor import ImageProcessor
 from regard.inference.embed import Embedder
 from regard.inference.encoder_model import EncoderModel
 from regard.text.token_labels import LabelledImage
@@ -27,7 +28,11 @@ class ImageModel(EncoderModel):
     """A trunk with heads over the patches of images. Its ``tokenizer`` is an image processor."""
 
     @property
-    def text(self) -> Any:
+    def text(self) -> NoReturn:
+        raise BadInput(NO_TEXT)
+
+    @property
+    def reading(self) -> ImageProcessor:
         return self.processor
 
     @property

@@ -71,11 +71,6 @@ class TrunkWithHeadsModule(nn.Module):
         self.layers, self.first = facts._layers_read, facts._first_read
 
     @property
-    def main(self) -> "TrunkWithHeadsModule":
-        """The model that is trained: itself."""
-        return self
-
-    @property
     def encoder(self) -> Any:
         """The side that reads the input."""
         return self.trunk

@@ -69,6 +69,11 @@ class ObjectiveTables(Config):
         """Whether label smoothing applies to one of them."""
         return any(OBJECTIVES[one].smooths for one in self._names)
 
+    @property
+    def distils(self) -> bool:
+        """Whether a teacher, and its tokenizer, are among them."""
+        return Distillation.name in self._names
+
     def sum(self, smoothing: float) -> Sum:
         """The sum of the listed objectives."""
         return Sum(

@@ -172,7 +172,7 @@ def train_ladder(ladder: LadderRun, check: bool, whole: bool) -> bool:
             world.barrier()
     if not world.is_leader:
         return True
-    search = recipe.table(DecodeConfig).search
+    search = recipe.tables[DecodeConfig].search
     greedy = "greedy search" if search.size == 1 else f"beam of {search.size}, {search.formula}"
     _show(Ladder(recipe.about.title, results, greedy), ladder.folder if whole else None)
     if not check:
@@ -215,7 +215,7 @@ def _claimed(ladder: LadderRun) -> Iterator[None]:
 
 def _check_model(name: str, recipe: Recipe, data: Path) -> None:
     try:
-        check_model(recipe, task_of(recipe).facts(data)[1])
+        check_model(recipe, task_of(recipe).resolve(data).facts)
     except BadInput as error:
         raise BadInput(f"rung {name!r}: {error}") from None
 
@@ -227,9 +227,9 @@ def measure(
     assert recipe.data.test is not None
     pairs = _pairs(recipe.data.test, recipe, data, dropped)
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-    translations = model.translate(sources, recipe.table(DecodeConfig).search)
+    translations = model.translate(sources, recipe.tables[DecodeConfig].search)
     hypotheses, references = [nbest[0].text for nbest in translations], [targets]
-    how: dict[str, Any] = recipe.table(MeasureConfig).model_dump(exclude={"dev_sentences"})
+    how: dict[str, Any] = recipe.tables[MeasureConfig].model_dump(exclude={"dev_sentences"})
     lengths = [len(words(source)) for source in sources]
     return LadderResult(
         name,

@@ -81,7 +81,7 @@ def predictor_of(runner: EncoderModel) -> Predictor:
         raise BadInput("this model was trained for no task: there is nothing to predict")
     return SentencePairClassifier(
         runner.model,
-        runner.text,
+        runner.reading,
         SingleLabelSet(head.classes),
         runner.batch_size,
         runner.truncation,
@@ -105,7 +105,7 @@ class Runner:
         self.paper: Paper = loaded.paper
         self.facts: ModelFacts = loaded.facts
         self.module: nn.Module = loaded.module
-        self.tokenizer: Tokenizer | None = loaded.tokenizer
+        self.tokenizer = cast(Tokenizer | None, loaded.tokenizer)
         self.labels: LabelSet | None = loaded.labels
         self.notes: dict[str, Any] = loaded.notes
 

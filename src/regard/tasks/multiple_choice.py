@@ -16,7 +16,9 @@ from regard.inference.batch_runner import Predictor, finite, rows_of
 from regard.inference.component import Row
 from regard.inference.inputs import check_pairs
 from regard.metrics.classification import classification_scores
+from regard.models.heads import AnyHead
 from regard.models.label_heads import ChoiceHead
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.labels import MultipleChoice
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.task import TaskScores
@@ -128,25 +130,25 @@ class Chooser(Predictor[Choices, list[PairRow], ChoicePrediction]):
         return field_of(record, "first", str, where), texts
 
 
-class Choose(EncoderTask):
+class Choose(EncoderTask[ChoiceExample, RowTokenizer, Chooser, None]):
     """The task "choose"."""
 
     name = "choose"
     head, predictor_class = ChoiceHead, Chooser
-    tables: ClassVar = {"text": EncoderTextConfig}
+    own_tables: ClassVar = {"text": EncoderTextConfig}
     dev_metrics = test_metrics = ("accuracy",)
 
-    def make_head(self, dropout: float) -> ChoiceHead:
-        return ChoiceHead(dropout)
+    def heads(self, facts: TrunkWithHeads) -> tuple[AnyHead, ...]:
+        return (ChoiceHead(facts.trunk.stack.dropout),)
 
     def texts(self, example: ChoiceExample) -> tuple[str, ...]:
         return tuple(chain.from_iterable(example.choices))
 
     def encode(
-        self, tokenizer: RowTokenizer, labels: None, examples: Sequence[ChoiceExample]
+        self, reading: RowTokenizer, labels: None, examples: Sequence[ChoiceExample]
     ) -> list[Encoded]:
         pairs = [*chain(*(example.choices for example in examples))]
-        rows = iter(rows_of(tokenizer, pairs, self.row_length(tokenizer)))
+        rows = iter(rows_of(reading, pairs, self.row_length(reading)))
         return [([*islice(rows, len(one.choices))], _label(one)) for one in examples]
 
     def make_objective(self, labels: None, encoded: Sequence[Encoded]) -> MultipleChoice:

@@ -7,7 +7,7 @@ the summary token of a row (Devlin et al., 2018, sections 4.2 and 4.3): the firs
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from heapq import nlargest
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 import torch
 from pydantic import Field
@@ -22,7 +22,9 @@ from regard.inference.component import Row
 from regard.inference.inputs import check_pairs
 from regard.metrics.answers import answer_scores, best_threshold
 from regard.metrics.translation import MetricScore
+from regard.models.heads import AnyHead
 from regard.models.label_heads import SpanHead
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.labels import SpanExtraction
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.task import TaskScores
@@ -217,31 +219,32 @@ class Answerer(Predictor[Question, list[ContextWindow], AnswerPrediction]):
             yield score, begun.start, ended.end
 
 
-class QuestionAnswering(EncoderTask):
+class QuestionAnswering(EncoderTask[QuestionExample, RowTokenizer, Answerer, None]):
     """The task "answer": where the answer to a question stands in a text."""
 
     name = "answer"
     head, predictor_class, default_length = SpanHead, Answerer, CONTEXT
     saved_settings = ("stride", "question", "longest_answer", "threshold")
-    tables: ClassVar = {"text": EncoderTextConfig, "answers": AnswersConfig}
+    own_tables: ClassVar = {"text": EncoderTextConfig, "answers": AnswersConfig}
     dev_metrics = test_metrics = ("exact match", "F1")
 
-    def make_head(self, dropout: float) -> SpanHead:
-        return SpanHead()
+    def heads(self, facts: TrunkWithHeads) -> tuple[AnyHead, ...]:
+        return (SpanHead(),)
 
     def texts(self, example: QuestionExample) -> tuple[str, ...]:
         return example.question, example.context
 
-    def notes(self) -> dict[str, Any]:
-        answers = self.table(AnswersConfig)
+    def notes(self) -> dict[str, object]:
+        answers = self.tables[AnswersConfig]
         settings = answers.stride, answers.question, answers.longest, answers.threshold
         return super().notes() | dict(zip(self.saved_settings, settings, strict=True))
 
     def encode(
-        self, tokenizer: RowTokenizer, labels: None, examples: Sequence[QuestionExample]
+        self, reading: RowTokenizer, labels: None, examples: Sequence[QuestionExample]
     ) -> list[Encoded]:
-        longest = self.row_length(tokenizer)
-        reader: Any = self.predictor(nn.Identity(), tokenizer, None, longest, self.notes())
+        longest = self.row_length(reading)
+        predictor = self.predictor(nn.Identity(), reading, None, longest, self.notes())
+        reader = cast(Answerer, predictor)
         return [
             (window.row, _target(window, example))
             for example in examples

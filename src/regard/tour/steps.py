@@ -107,8 +107,8 @@ def _train(out: Path, recipe: Recipe) -> Model:
     run = prepare(recipe, out, World.join("cpu"), data=out / "corpus")
     parameters = run.paper.parameters(run.facts)
     OUT.print(
-        f"{recipe.table(TranslationTextConfig).kind} subwords, "
-        f"{len(run.tokenizer.source):,} for both languages; "
+        f"{recipe.tables[TranslationTextConfig].kind} subwords, "
+        f"{len(run.tokenizer.vocabularies[0]):,} for both languages; "
         f"a {run.paper.name} of {parameters:,} parameters"
     )
     run.finish(run_loop(run).progress)
@@ -117,7 +117,7 @@ def _train(out: Path, recipe: Recipe) -> Model:
 
 def _translate(model: Model, recipe: Recipe, sentences: Corpus) -> MetricScore:
     _step("3. Translating the test set")
-    search = recipe.table(DecodeConfig).search
+    search = recipe.tables[DecodeConfig].search
     outputs = model.translate([pair.source for pair in sentences.test], search)
     translations = [one[0].text for one in outputs]
     for pair, text in list(zip(sentences.test, translations, strict=True))[:SHOWN]:

@@ -80,7 +80,7 @@ def estimate_run(run: Run) -> DryRun:
         run.sizes,
         run.dropped,
         epoch,
-        tuple(len(one) for one in run.tokenizer.vocabularies),
+        tuple(map(len, run.tokenizer.vocabularies)),
         0 if run.labels is None else len(run.labels.classes),
         count_parameters(job.model),
         sum(one.numel() for one in job.model.parameters() if one.requires_grad),

@@ -160,14 +160,17 @@ def _more_tests(given: object) -> dict[str, MemoryConfig]:
 
 
 def score_tests(
-    model: Any, recipe: Recipe, data: Path, dropped: Dropped = None, *, with_interval: bool = False
+    model: Runner,
+    recipe: Recipe,
+    data: Path,
+    dropped: Dropped = None,
+    *,
+    with_interval: bool = False,
 ) -> dict[str, TaskScores]:
     """The scores of a model on each test set, by its name; those of some tasks have intervals."""
     task = task_of(recipe)
     interval = with_interval or task.has_intervals
-    scores = {}
-    for name, files in recipe.data.tests.items():
-        examples = task.read(files, data, dropped)
-        files.require(examples, name, task.unit)
-        scores[name] = task.test_scores(model, examples, interval)
-    return scores
+    return {
+        name: task.test_scores(model, task.read_required(name, data, dropped), interval)
+        for name in recipe.data.tests
+    }

@@ -93,7 +93,7 @@ class RowPlan:
             tokens[b : b + length] = self.documents.rows[d][a : a + length]
 
 
-class Plan(Protocol):
+class EpochPlan(Protocol):
     """The rows of an epoch, of whatever kind."""
 
     def __len__(self) -> int: ...
@@ -106,7 +106,7 @@ class Plan(Protocol):
         """The rows of these numbers."""
 
 
-PlanRows = Callable[[int], Plan]
+PlanRows = Callable[[int], EpochPlan]
 """Epoch → its rows."""
 
 

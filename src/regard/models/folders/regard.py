@@ -8,6 +8,7 @@ from torch import Tensor
 
 from regard.ground.errors import BadInput
 from regard.ground.files import write_files, write_json
+from regard.ground.reading import Reading
 from regard.images.processor import ImageProcessor
 from regard.models.facts import from_json, to_json
 from regard.models.folders import hf
@@ -25,7 +26,7 @@ from regard.models.paper import Paper
 from regard.models.papers import KINDS
 from regard.models.papers import paper as paper_named
 from regard.text.labels import LABELS, load_labels
-from regard.text.tokenizers.list import TOKENIZERS, Tokenizer
+from regard.text.tokenizers.list import TOKENIZERS
 from regard.weights.files import load_weights, read_tensors, weights_of, write_tensors
 from regard.weights.weight_map import Extras
 
@@ -79,7 +80,7 @@ def read(folder: Path, config: Config, device: torch.device | str) -> LoadedMode
 
 def _read_tokenizer(
     folder: Path, config: Config, paper: Paper, extras: HFExtras | None
-) -> Tokenizer | None:
+) -> Reading | None:
     if (name := config.get("tokenizer")) is None:
         return None
     known: dict[str, Any] = {**TOKENIZERS, ImageProcessor.name: ImageProcessor}

@@ -74,11 +74,6 @@ class JointModule(nn.Module):
             head: nn.Module = generator.heads[GENERATOR_HEAD]
             head.out.weight = discriminator.trunk.embed.token.weight  # type: ignore[union-attr]
 
-    @property
-    def main(self) -> TrunkWithHeadsModule:
-        """The model for which the other one is trained."""
-        return self.discriminator
-
     def forward(
         self, inputs: PackedTokens, *, positions: Mapping[str, Tensor], tape: NullTape = NULL_TAPE
     ) -> Outputs:
@@ -132,7 +127,7 @@ class Joint:
             raise BadInput("embedding_size: a generator and its discriminator share token vectors")
 
     @property
-    def trunk(self) -> Trunk:
+    def encoder(self) -> Trunk:
         """The trunk of the discriminator."""
         return self.discriminator.trunk
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from regard.ground.batch import Ids, TokenRow
 from regard.ground.errors import BadInput
+from regard.ground.reading import RowReading
 from regard.text.templates import TEXTS, ContextWindow, RowBuilder, Template
 from regard.text.token_labels import LabelledInput, LabelledRow, RowWithWords, TokenLabels
 from regard.text.vocabularies.lexicon import Lexicon
@@ -56,14 +57,10 @@ class Spelling(ABC):
         """Write its files; returns what else ``load`` must know."""
 
 
-class RowTokenizer(ABC):
-    """A vocabulary, and how its ids become rows. ``name`` is the one that config.json has."""
+class RowTokenizer(RowReading):
+    """A vocabulary, and how its ids become rows."""
 
-    name: ClassVar[str]
-    FILES: ClassVar[tuple[str, ...]]
-    inner: ClassVar[slice] = slice(None)  # the tokens of a row whose states callers get
     words: Subwords
-    longest: int | None = None  # the most tokens of a row, if its files say so
 
     @property
     @abstractmethod
@@ -85,12 +82,10 @@ class RowTokenizer(ABC):
 
     @property
     def special_ids(self) -> dict[str, int]:
-        """The ids that a config.json has, by role."""
         return {"pad_token": self.pad}
 
     @property
     def vocabularies(self) -> tuple[Subwords, ...]:
-        """Its only one."""
         return (self.words,)
 
     @property
@@ -98,12 +93,7 @@ class RowTokenizer(ABC):
         """How its model reads the words of another that has features of it."""
         raise BadInput("features come from ELMo or from a translator, and this is neither")
 
-    def of_side(self, side: str) -> "RowTokenizer":
-        """The tokenizer of that side of its model: itself."""
-        return self
-
     def check(self, known: Mapping[str, int], summaries: Collection[str | None]) -> None:
-        """Refuse a model that does not know every id, or pools where no summary token stands."""
         check_sizes({"tokens": len(self.words)}, known)
         if (summary := self.template.template.summary) not in summaries:
             expected = " or ".join(one or "nowhere" for one in summaries)
@@ -124,11 +114,9 @@ class RowTokenizer(ABC):
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The facts of a model that follow from it."""
         return {"vocab": len(self.words)}
 
     def texts_of(self, given: object) -> tuple[str, ...]:
-        """The texts of an input: one or two."""
         return one_or_two_texts(given, 1)
 
     def parse(self, line: str, where: str) -> str | tuple[str, str]:
@@ -143,12 +131,6 @@ class RowTokenizer(ABC):
             self.row(next(ids), next(ids) if len(given) == 2 else None, max_length)
             for given in texts
         ]
-
-    def training_rows(
-        self, inputs: Sequence[object], max_length: int | None = None
-    ) -> list[TokenRow]:
-        """The same in training."""
-        return self.rows(inputs, max_length)
 
     def row(self, a: Ids, b: Ids | None = None, longest: int | None = None) -> TokenRow:
         """A row of one text or two; the longer text is truncated first."""
@@ -203,10 +185,6 @@ class RowTokenizer(ABC):
     def decode(self, ids: Ids) -> str:
         """Plain text; special tokens are left out."""
         return self.words.decode(np.asarray(ids, dtype=int).tolist())
-
-    @abstractmethod
-    def save(self, folder: Path) -> None:
-        """Write its files."""
 
 
 @dataclass(frozen=True)
