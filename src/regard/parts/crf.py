@@ -2,7 +2,7 @@
 
 The score of a sequence of labels is the sum of the logits of its tokens and of its transitions. A
 table of transitions is (labels + 2, labels): from each label, from the beginning, and (as the last
-row) from each label to the end. Tokens that are not ``real`` have no label, wherever they stand.
+row) from each label to the end. Only ``real`` tokens have a label.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from regard.ground.layout import Layout
 
 
 class Transitions(NamedTuple):
-    """The parts of a table."""
+    """Parts of a table of transitions."""
 
     between_VV: Tensor
     begin_V: Tensor
@@ -27,7 +27,7 @@ class Transitions(NamedTuple):
 
 
 def log_partition(logits_BLV: Tensor, real_BL: Tensor, table: Tensor) -> Tensor:
-    """The logarithm of the sum over all sequences of labels, for each row (forward algorithm)."""
+    """Log of the summed exp scores of all label sequences, for each row (forward algorithm)."""
     moves, begun_B1 = Transitions.of(table), real_BL.new_zeros(len(real_BL), 1)
     alpha_BV = logits_BLV[:, :0].sum(1)  # zeros, through which gradients flow
     for time in range(logits_BLV.shape[1]):
@@ -39,7 +39,7 @@ def log_partition(logits_BLV: Tensor, real_BL: Tensor, table: Tensor) -> Tensor:
 
 
 def path_score(logits_BLV: Tensor, labels_BL: Tensor, real_BL: Tensor, table: Tensor) -> Tensor:
-    """The score of these labels, for each row; those of other tokens may be any."""
+    """Score of the labels of each row; labels of tokens that are not ``real`` are ignored."""
     moves, begun_B = Transitions.of(table), real_BL.new_zeros(len(real_BL))
     score_B, before_B = logits_BLV[:, :0, 0].sum(1), labels_BL.new_zeros(len(labels_BL))
     for time in range(logits_BLV.shape[1]):
@@ -54,7 +54,7 @@ def path_score(logits_BLV: Tensor, labels_BL: Tensor, real_BL: Tensor, table: Te
 
 @torch.no_grad()
 def viterbi(logits_BLV: Tensor, real_BL: Tensor, table: Tensor) -> Tensor:
-    """(B, L): the labels of each row whose score is highest; those of other tokens mean nothing."""
+    """Label sequence with the highest score for each row, (B, L); undefined where not ``real``."""
     moves, begun_B1 = Transitions.of(table), real_BL.new_zeros(len(real_BL), 1)
     best_BV, back = logits_BLV[:, :0].sum(1), list[Tensor]()
     itself_BV = torch.arange(best_BV.shape[1], device=best_BV.device).expand_as(best_BV)
@@ -71,7 +71,7 @@ def viterbi(logits_BLV: Tensor, real_BL: Tensor, table: Tensor) -> Tensor:
 
 
 def marginals(logits_BLV: Tensor, real_BL: Tensor, table: Tensor) -> Tensor:
-    """The probability of each label of each token: the gradient of ``log_partition``."""
+    """Probability of each label of each token: the gradient of ``log_partition``."""
     with torch.enable_grad():
         logits_BLV = logits_BLV.detach().requires_grad_()
         total = log_partition(logits_BLV, real_BL, table.detach()).sum()
@@ -79,10 +79,10 @@ def marginals(logits_BLV: Tensor, real_BL: Tensor, table: Tensor) -> Tensor:
 
 
 def best_sequences(logits: Sequence[Tensor], table: Tensor) -> list[tuple[list[int], list[float]]]:
-    """The labels of each sequence whose score is highest, and the probability of each of them."""
+    """Best labels of each sequence (Viterbi), and the probability of each of these labels."""
     layout = Layout.ragged([*map(len, logits)])
-    given = layout.pad(torch.cat([*logits])), layout.real_BL, table
-    labels_BL, probabilities_BLV = viterbi(*given), marginals(*given)
+    inputs = layout.pad(torch.cat([*logits])), layout.real_BL, table
+    labels_BL, probabilities_BLV = viterbi(*inputs), marginals(*inputs)
     chosen_BL = probabilities_BLV.gather(2, labels_BL[:, :, None])[:, :, 0]
     rows = zip(labels_BL.tolist(), chosen_BL.tolist(), layout.known_lengths, strict=True)
     return [(labels[:count], chosen[:count]) for labels, chosen, count in rows]
