@@ -90,7 +90,7 @@ def test_recurrent_trunks_and_sinusoids_have_them_too():
     facts = change(lin.LAPTOP, vocab=VOCAB, width=8, embedding=5, embedding_size=4)
     model = facts.build()
     assert model.trunk.embed.projection.weight.shape == (5, 4)
-    assert model(BATCH).states_TD.shape == (5, 16)
+    assert model(BATCH).encoded.states_TD.shape == (5, 16)
     scaled = Trunk(Tokens(VOCAB, Sinusoid(), scaled=True, embedding_size=4), SMALL.trunk.stack)
     assert scaled.build().embed.scale == 2
 

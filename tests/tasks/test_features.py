@@ -170,7 +170,7 @@ def test_features_join_the_states_of_the_first_layer(features):
     tokens = np.random.default_rng(0).integers(0, 20, (5, 9))
     inputs = pack_rows([TokenRow(tokens[:3], [0] * 3), TokenRow(tokens[3:], [0] * 2)])
     tape = Tape("trunk.*.output")
-    states_TD = model(inputs, tape=tape).states_TD
+    states_TD = model(inputs, tape=tape).encoded.states_TD
     (top_TD,), (first, second) = (
         model.trunk.frozen(inputs.tokens_T[:, 1:], inputs.layout),
         model.trunk.inner.layers.layers,

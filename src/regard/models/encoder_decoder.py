@@ -88,9 +88,10 @@ class EncoderDecoderModule(nn.Module):
         target = inputs.target
         encoded = self.encode(inputs.source, tape=tape)
         side = tape.under("target")
-        states_TD = self.target(target.tokens_T, target.layout, source=encoded, tape=side).states_TD
-        read = states_TD[positions[NEXT_TOKEN]] if NEXT_TOKEN in positions else states_TD
-        return Outputs(states_TD, None, {NEXT_TOKEN: tape("logits", self.head(read))})
+        decoded = self.target(target.tokens_T, target.layout, source=encoded, tape=side)
+        states_TD, at = decoded.states_TD, positions.get(NEXT_TOKEN)
+        logits = tape("logits", self.head(states_TD if at is None else states_TD[at]))
+        return Outputs(decoded, None, {NEXT_TOKEN: logits})
 
     def encode(self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE) -> EncoderOutput:
         """The source as the decoder sees it."""

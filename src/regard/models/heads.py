@@ -23,11 +23,6 @@ def read_tokens(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | N
     return (encoded.states_TD if at is None else encoded.states_TD[at],)
 
 
-def read_queries(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | None) -> Inputs:
-    """The query stream of a two-stream stack, computed at the given positions; else all states."""
-    return (encoded.states_TD if at is None else encoded.queries_ND,)
-
-
 def read_spans(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | None) -> Inputs:
     """All states, and positions around and in spans; nothing without positions."""
     return None if at is None else (encoded.states_TD, at)
@@ -44,15 +39,18 @@ class AnyHead:
 
     A head's ``name`` stands in state dicts, tape paths and outputs. Its module is called with what
     ``read`` gives, from the states of tokens, the pooled states of rows (heads ``per_row``) and the
-    positions that the head predicts. One that ``averages`` has several output layers, and predicts
-    the mean of their logits. One that ``names_tokens`` needs a trunk with a vocabulary. With an
-    ``eager`` one, a model is neither compiled nor captured, and no rows fill its batches up.
+    positions that the head predicts; a head that ``reads_queries`` needs a stack that computes
+    states of predicted tokens. A head with several output layers predicts the mean of their logits;
+    outputs have the logits of each layer, (count, N, V), under ``layers_name``. A head that
+    ``names_tokens`` needs a trunk with a vocabulary. With an ``eager`` head, a model is neither
+    compiled nor captured, and no rows fill its batches up.
     """
 
     name: ClassVar[str]
     per_row: ClassVar[bool] = False
     read: ClassVar[Callable[..., Inputs]] = staticmethod(read_tokens)
-    averages: ClassVar[bool] = False
+    reads_queries: ClassVar[bool] = False
+    layers_name: ClassVar[str] = ""
     names_tokens: ClassVar[bool] = False
     eager: ClassVar[bool] = False
     logits_order: ClassVar[int | None] = 0  # the lowest gives a model's logits; None: none

@@ -16,7 +16,7 @@ from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, LayerTape, NullTape
 from regard.models.attention_site import AttentionSite
 from regard.models.facts import NAMED
-from regard.models.heads import AnyHead, NextTokenHead, read_queries, read_rows, read_spans
+from regard.models.heads import AnyHead, NextTokenHead, read_rows, read_spans
 from regard.models.macs import FORWARD_AND_BACKWARD
 from regard.models.pools import ANYWHERE, POOLS, AnyPool, Summaries
 from regard.models.trunk import ScalarMix, Trunk
@@ -28,23 +28,11 @@ NEXT_TOKEN = "next_token"  # the head of language models and decoders
 
 
 class Outputs(NamedTuple):
-    """States of tokens, pooled states of rows if there is a pool, and the logits of each head.
+    """The output of the trunk, pooled states of rows if there is a pool, and logits by head."""
 
-    ``tokens_T`` are the tokens that were read, where a generator replaced those of the inputs;
-    ``teacher`` are the outputs of a teacher for the same inputs, in distillation. ``state`` is what
-    a trunk that was given one carries on to the next tokens of the same rows. ``undropped_TD`` are
-    the states before the last dropout, where a trunk tells them. ``before_mean`` has, by head, the
-    logits (count, N, V) whose mean is in ``by_head``.
-    """
-
-    states_TD: Tensor
+    encoded: EncoderOutput
     pooled_BD: Tensor | None
     by_head: dict[str, Tensor]
-    tokens_T: Tensor | None = None
-    teacher: Any = None
-    state: Any = None
-    undropped_TD: Tensor | None = None
-    before_mean: Mapping[str, Tensor] = MappingProxyType({})
 
 
 class TrunkWithHeadsModule(nn.Module):
@@ -62,8 +50,8 @@ class TrunkWithHeadsModule(nn.Module):
         super().__init__()
         by_name = {head.name: head for head in facts.output_heads}
         self.readers = {name: head.read for name, head in by_name.items()}
-        self.averaged = {name for name, head in by_name.items() if head.averages}
-        self.queries = [name for name, read in self.readers.items() if read is read_queries]
+        self.layers_of = {name: head.layers_name for name, head in by_name.items()}
+        self.queries = [name for name, head in by_name.items() if head.reads_queries]
         self.trunk: Any = trunk
         self.pool = pool
         self.heads = nn.ModuleDict(heads)
@@ -126,23 +114,15 @@ class TrunkWithHeadsModule(nn.Module):
         encoded = self.encode(inputs, tape=tape, **more)
         pooled_BD = self.pooled(encoded, tape=tape)
         by_head: dict[str, Tensor] = {}
-        before_mean: dict[str, Tensor] = {}
         for name, head in self.heads.items():
             read = self.readers[name](encoded, pooled_BD, positions.get(name))
             if read is None:
                 continue
             logits = head(*read)
-            if name in self.averaged:
-                before_mean[name], logits = logits, logits.mean(0)
+            if layers_name := self.layers_of[name]:
+                by_head[layers_name], logits = logits, logits.mean(0)
             by_head[name] = tape(f"heads.{name}.logits", logits)
-        return Outputs(
-            encoded.states_TD,
-            pooled_BD,
-            by_head,
-            state=encoded.state,
-            undropped_TD=encoded.undropped_TD,
-            before_mean=before_mean,
-        )
+        return Outputs(encoded, pooled_BD, by_head)
 
     def encode(
         self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE, **more: object
@@ -369,7 +349,7 @@ class TrunkWithHeads:
         for head in self.output_heads:
             count = rows if head.per_row else positions.get(head.name, tokens)
             forward += count * head.macs(self.trunk, self._width_read(head))
-            if head.read is read_queries and head.name in positions:
+            if head.reads_queries and head.name in positions:
                 queries = self.trunk.stack.query_macs()
                 pairs = count / max(1, tokens) * squares
                 forward += queries.token * count + queries.own_pair * pairs

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from regard.ground.batch import IGNORED, Batch, Ids, Limits, PackedTokens
 from regard.ground.config import EMPTY_IS_NONE, Config
+from regard.models.papers.deit import DistilledLabelHead
 from regard.models.trunk_with_heads import Outputs
 from regard.objectives.labels import Classification
 from regard.objectives.objective import Objective, padded
@@ -95,9 +96,12 @@ class LabelDistillation(Objective[tuple[Row, np.ndarray], np.ndarray], Generic[R
 
     def _of_labels(self, outputs: Outputs) -> Outputs:
         """The outputs of which the labels are learned: of two heads, the first."""
-        if self.head not in outputs.before_mean:
-            return outputs
-        return outputs._replace(by_head={self.head: outputs.before_mean[self.head][0]})
+        return outputs._replace(by_head={self.head: self._logits_by_layer(outputs)[0]})
+
+    def _logits_by_layer(self, outputs: Outputs) -> Tensor:
+        """The logits of each output layer of the head, (1 or 2, N, V)."""
+        logits_NV = outputs.by_head[self.head]
+        return outputs.by_head.get(DistilledLabelHead.layers_name, logits_NV[None])
 
     def _with_teacher(
         self,
@@ -111,7 +115,7 @@ class LabelDistillation(Objective[tuple[Row, np.ndarray], np.ndarray], Generic[R
         loss, nll = of_labels
         counts_N = (batch.targets[self.head] != IGNORED) * batch.weights.get(self.head, 1)
         teacher_NV = batch.targets[TEACHER].roll(-places, 0)
-        logits_NV = outputs.before_mean.get(self.head, outputs.by_head[self.head][None])[-1]
+        logits_NV = self._logits_by_layer(outputs)[-1]
         if self.hard:
             losses_N = F.cross_entropy(logits_NV.float(), teacher_NV.argmax(-1), reduction="none")
         else:

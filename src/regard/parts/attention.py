@@ -24,14 +24,13 @@ class EncoderOutput(NamedTuple):
     """The states of an encoder, with their layout.
 
     ``ends`` are the final states of the layers of a recurrent encoder, (B, width) each;
-    ``undropped_TD`` are its states before the last dropout. Of XLNet, ``queries_ND`` are the states
-    of predicted tokens. ``state`` is what a trunk that was given one carries on to the next rows.
+    ``undropped_TD`` are its states before the last dropout. ``state`` is what a trunk that was
+    given one carries on to the next rows.
     """
 
     states_TD: Tensor
     layout: Layout
     ends: Sequence[tuple[Tensor, ...]] | None = None
-    queries_ND: Tensor | None = None
     state: object = None
     undropped_TD: Tensor | None = None
 

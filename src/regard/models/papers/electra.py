@@ -10,7 +10,7 @@ through a dense layer with GELU.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -28,12 +28,8 @@ from regard.models.paper import Paper
 from regard.models.papers import bert
 from regard.models.pools import FirstToken
 from regard.models.trunk import Trunk
-from regard.models.trunk_with_heads import (
-    NO_POSITIONS,
-    Outputs,
-    TrunkWithHeads,
-    TrunkWithHeadsModule,
-)
+from regard.models.trunk_with_heads import NO_POSITIONS, TrunkWithHeads, TrunkWithHeadsModule
+from regard.parts.attention import EncoderOutput
 from regard.text.families.wordpiece import WordPiece
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Alias, Rule, WeightMap
@@ -49,6 +45,15 @@ class ReplacedTokenHead(LinearHead):
 
 
 GENERATOR_HEAD, DISCRIMINATOR_HEAD = "mlm", "replaced_token"
+
+
+class JointOutputs(NamedTuple):
+    """Outputs of the discriminator, with the logits of the generator, and the tokens it read."""
+
+    encoded: EncoderOutput
+    pooled_BD: Tensor | None
+    by_head: dict[str, Tensor]
+    tokens_T: Tensor
 
 
 class JointModule(nn.Module):
@@ -81,7 +86,7 @@ class JointModule(nn.Module):
 
     def forward(
         self, inputs: PackedTokens, *, positions: Mapping[str, Tensor], tape: NullTape = NULL_TAPE
-    ) -> Outputs:
+    ) -> JointOutputs:
         """The outputs of the discriminator, the logits of the generator, and the tokens sampled.
 
         ``positions`` of the head of the discriminator say for each token which of the generator's
@@ -103,7 +108,7 @@ class JointModule(nn.Module):
             replace(inputs, tokens_T=tokens_T), positions=others, tape=tape.under("discriminator")
         )
         by_head = {**outputs.by_head, **generated.by_head}
-        return outputs._replace(by_head=by_head, tokens_T=tokens_T)
+        return JointOutputs(outputs.encoded, outputs.pooled_BD, by_head, tokens_T)
 
 
 @torch.no_grad()

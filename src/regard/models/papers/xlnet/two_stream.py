@@ -14,12 +14,12 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.attention_site import AttentionSite
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of, share
-from regard.models.heads import Inputs, NextTokenHead, read_queries
+from regard.models.heads import Inputs, NextTokenHead
 from regard.models.macs import MACs
 from regard.models.trunk import AnyStack
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.attend import Mask, attend, earlier, earlier_or_itself, full
-from regard.parts.attention import EncoderOutput, Heads, HeadsModule, fused_linear
+from regard.parts.attention import Heads, HeadsModule, fused_linear
 from regard.parts.block import Mlp, Residual
 from regard.parts.dropout import Dropout
 from regard.parts.kernels import relative
@@ -39,6 +39,17 @@ class Stream(NamedTuple):
     name: str
     layout: Layout
     mask: Mask
+
+
+class TwoStreamOutput(NamedTuple):
+    """An ``EncoderOutput`` with the states of predicted tokens, in the query stream."""
+
+    states_TD: Tensor
+    layout: Layout
+    ends: None = None
+    state: Memory | None = None
+    undropped_TD: None = None
+    queries_ND: Tensor | None = None
 
 
 class TwoStreamAttention(HeadsModule):
@@ -175,7 +186,7 @@ class TwoStreamModule(nn.Module):
         predicted_N: Tensor | None = None,
         state: Memory | None = None,
         tape: NullTape = NULL_TAPE,
-    ) -> EncoderOutput:
+    ) -> TwoStreamOutput:
         """States of all tokens, of the ``predicted`` ones in the query stream, and the new memory.
 
         Every row has as many predicted tokens; they are counted in the batch, row by row. Without
@@ -201,7 +212,7 @@ class TwoStreamModule(nn.Module):
             inner = tape.under("blocks").under(number)
             x_ND = block(x_ND, streams, keys, before_BMD, distances, tape=inner)
         states_TD, *queries = _split(self.dropout(x_ND), streams)
-        return EncoderOutput(
+        return TwoStreamOutput(
             tape("output", states_TD),
             layout,
             queries_ND=queries[0] if queries else None,
@@ -328,6 +339,11 @@ class TwoStreamStack(AnyStack):
         return AttentionSite(side, "self", heads, f"{side}.blocks.{{layer}}.attention")
 
 
+def read_queries(encoded: TwoStreamOutput, pooled_BD: Tensor | None, at: Tensor | None) -> Inputs:
+    """The query states at the given positions; without positions, the states of all tokens."""
+    return (encoded.states_TD if at is None else encoded.queries_ND,)
+
+
 @dataclass(frozen=True)
 class PermutationLMHead(NextTokenHead):
     """The token at a position, from its query state (Yang et al., 2019); without any predicted
@@ -336,4 +352,5 @@ class PermutationLMHead(NextTokenHead):
 
     name: ClassVar[str] = "permutation_lm"
     read: ClassVar[Callable[..., Inputs]] = staticmethod(read_queries)
+    reads_queries: ClassVar[bool] = True
     bias: bool = True
