@@ -51,7 +51,7 @@ def test_pools_and_heads_read_the_same(case):
     tokens = len(every.encoded.states_TD) // len(IMAGES)
     assert len(read.encoded.states_TD) == count * len(IMAGES)
     first_BLD = every.encoded.states_TD.unflatten(0, (-1, tokens))[:, :count]
-    torch.testing.assert_close(read.states_TD, first_BLD.flatten(0, 1), **VALUES)
+    torch.testing.assert_close(read.encoded.states_TD, first_BLD.flatten(0, 1), **VALUES)
     torch.testing.assert_close(read.pooled_BD, every.pooled_BD, **VALUES)
     torch.testing.assert_close(read.by_head, every.by_head, **VALUES)
     torch.testing.assert_close(found, expected, **GRADIENTS)

@@ -144,13 +144,13 @@ def test_a_segment_with_the_memory_of_the_one_before(both):
 def test_ragged_rows_remember_their_own_last_states(both):
     ours, _ = both
     ragged, memory = inputs([LENGTH, 3, 5]), ours.trunk.new_memory(ROWS, MEMORY)
-    together = ours(ragged, state=memory).state
+    together = ours(ragged, state=memory).encoded.state
     tokens, segments = (ragged.layout.split(x) for x in (ragged.tokens_T, ragged.layout.segments_T))
     orders = ragged.layout.split(ragged.layout.orders_T)
     for row in range(ROWS):
         alone = pack_rows([TokenRow(tokens[row].tolist(), segments[row].tolist())])
         alone = replace(alone, layout=replace(alone.layout, orders_T=orders[row]))
-        own = ours(alone, state=tuple(one[row : row + 1] for one in memory)).state
+        own = ours(alone, state=tuple(one[row : row + 1] for one in memory)).encoded.state
         for several, one in zip(together, own, strict=True):
             torch.testing.assert_close(several[row : row + 1], one, **CLOSE)
 

@@ -14,67 +14,6 @@ from regard.parts.attend import DistanceDot
 from regard.parts.relative_score import sinusoid
 
 
-class SinusoidPositions(nn.Module):
-    """Fixed sinusoids, for any length, without parameters."""
-
-    limit = None
-
-    def __init__(self, width: int, base: float = 10_000.0, *, halves: bool = False):
-        super().__init__()
-        self.width, self.base, self.halves = width, base, halves
-
-    def forward(self, layout: Layout) -> Tensor:
-        positions_T = layout.positions_T
-        if layout.start is not None and layout.longest < layout.tokens:
-            table = torch.arange(layout.longest, device=positions_T.device)
-            return self._vectors(table + layout.start)[positions_T - layout.start]
-        return self._vectors(positions_T)
-
-    def _vectors(self, positions_P: Tensor) -> Tensor:
-        return sinusoid(positions_P, self.width, self.base, halves=self.halves)
-
-
-class LearnedPositions(nn.Embedding):
-    """One trained vector per position; the first ``offset`` vectors are not used."""
-
-    def __init__(self, longest: int, width: int, *, offset: int = 0):
-        super().__init__(longest + offset, width)
-        self.limit, self.offset = longest, offset
-
-    def forward(self, layout: Layout) -> Tensor:  # type: ignore[override]
-        if layout.start is not None and layout.start + layout.longest > self.limit:
-            last = layout.start + layout.longest - 1
-            raise ValueError(f"position {last} is out of range: {self.limit} positions are learned")
-        if layout.full and layout.start is not None:  # its gradient is a sum over rows
-            first = layout.start + self.offset
-            return self.weight[first:][: layout.longest].repeat(layout.rows, 1)
-        positions_T = layout.positions_T
-        return super().forward(positions_T + self.offset if self.offset else positions_T)
-
-
-class EmbeddingModule(nn.Module):
-    """Base class of the modules of embeddings, with defaults."""
-
-    position_limit: int | None = None  # the most tokens of a row, if positions are learned
-    segments: int = 0
-    ids_per_token: tuple[int, ...] = ()
-    token: Any  # the vectors of ids
-    scale: float = 1.0  # what these are multiplied by where they are read
-
-    @property
-    def vocab(self) -> int:
-        """How many ids have vectors."""
-        return self.token.num_embeddings
-
-    def layout_of(self, tokens: Tensor, layout: Layout) -> Layout:
-        """The layout of its vectors: by default one for each token."""
-        return layout
-
-    def resampled(self, other: Any) -> dict[str, Tensor]:
-        """The weights that another embedding of its kind has in another shape, in that shape."""
-        return {}
-
-
 class AnyPosition:
     """What facts of positions answer, and the answers of most.
 
@@ -104,6 +43,26 @@ class Sinusoid(AnyPosition):
         return SinusoidPositions(width, self.base, halves=self.halves)
 
 
+class SinusoidPositions(nn.Module):
+    """Fixed sinusoids, for any length, without parameters."""
+
+    limit = None
+
+    def __init__(self, width: int, base: float = 10_000.0, *, halves: bool = False):
+        super().__init__()
+        self.width, self.base, self.halves = width, base, halves
+
+    def forward(self, layout: Layout) -> Tensor:
+        positions_T = layout.positions_T
+        if layout.start is not None and layout.longest < layout.tokens:
+            table = torch.arange(layout.longest, device=positions_T.device)
+            return self._vectors(table + layout.start)[positions_T - layout.start]
+        return self._vectors(positions_T)
+
+    def _vectors(self, positions_P: Tensor) -> Tensor:
+        return sinusoid(positions_P, self.width, self.base, halves=self.halves)
+
+
 @dataclass(frozen=True)
 class Learned(AnyPosition):
     """Trained positions; ``offset`` vectors before them are not used."""
@@ -121,6 +80,24 @@ class Learned(AnyPosition):
 
     def build(self, width: int) -> nn.Module:
         return LearnedPositions(self.longest, width, offset=self.offset)
+
+
+class LearnedPositions(nn.Embedding):
+    """One trained vector per position; the first ``offset`` vectors are not used."""
+
+    def __init__(self, longest: int, width: int, *, offset: int = 0):
+        super().__init__(longest + offset, width)
+        self.limit, self.offset = longest, offset
+
+    def forward(self, layout: Layout) -> Tensor:  # type: ignore[override]
+        if layout.start is not None and layout.start + layout.longest > self.limit:
+            last = layout.start + layout.longest - 1
+            raise ValueError(f"position {last} is out of range: {self.limit} positions are learned")
+        if layout.full and layout.start is not None:  # its gradient is a sum over rows
+            first = layout.start + self.offset
+            return self.weight[first:][: layout.longest].repeat(layout.rows, 1)
+        positions_T = layout.positions_T
+        return super().forward(positions_T + self.offset if self.offset else positions_T)
 
 
 @dataclass(frozen=True)
@@ -141,7 +118,6 @@ class Relative(AnyPosition):
 
 
 Position = Sinusoid | Learned | Relative
-
 POSITIONS: dict[str, Position | None] = {
     "none": None,
     "sinusoid": Sinusoid(),
@@ -191,10 +167,33 @@ class AnyEmbedding:
         """The number of vectors of a row of ``length`` tokens: by default one for each token."""
         return length
 
-    def build(self, width: int, dropout: float, eps: float = 1e-5) -> EmbeddingModule:
+    def build(self, width: int, dropout: float, eps: float = 1e-5) -> "EmbeddingModule":
         """The embedding for a stack that reads vectors of that size."""
         raise NotImplementedError
 
     def macs(self, width: int) -> int:
         """MACs for each token."""
         raise NotImplementedError
+
+
+class EmbeddingModule(nn.Module):
+    """Base class of the modules of embeddings, with defaults."""
+
+    position_limit: int | None = None  # the most tokens of a row, if positions are learned
+    segments: int = 0
+    ids_per_token: tuple[int, ...] = ()
+    token: Any  # the vectors of ids
+    scale: float = 1.0  # what these are multiplied by where they are read
+
+    @property
+    def vocab(self) -> int:
+        """How many ids have vectors."""
+        return self.token.num_embeddings
+
+    def layout_of(self, tokens: Tensor, layout: Layout) -> Layout:
+        """The layout of its vectors: by default one for each token."""
+        return layout
+
+    def resampled(self, other: Any) -> dict[str, Tensor]:
+        """The weights that another embedding of its kind has in another shape, in that shape."""
+        return {}

@@ -25,93 +25,6 @@ from regard.models.trunk_with_heads import (
 )
 from regard.parts.attention import EncoderOutput
 
-
-class EncoderDecoderModule(nn.Module):
-    """Source and target sides, and the layer of logits."""
-
-    pool = None  # it translates, and has no pooled state
-    reads_last_layer = True
-
-    def __init__(self, facts: "EncoderDecoder"):
-        super().__init__()
-        self.cross_attention = facts.cross_attention
-        source: Any = facts.source.build()
-        target: Any = facts.target.build(facts.source)
-        self.source, self.target = source, target
-        vocab, tie = facts.target.embed.vocab, facts.tie
-        self.head = head = nn.Linear(facts.target.width, vocab, bias=facts.head_bias)
-        if head.bias is not None:
-            nn.init.zeros_(head.bias)
-        read, written = source.embed.token, target.embed.token
-        if tie == "all":
-            if read.weight.shape != written.weight.shape:
-                raise ValueError("source and target share embeddings only if their shapes agree")
-            written.weight = read.weight
-        if tie != "none":
-            if head.weight.shape != written.weight.shape:
-                raise ValueError("output and target embeddings are tied only if their shapes agree")
-            head.weight = written.weight
-
-    @property
-    def encoder(self) -> Any:
-        """The side that reads the input."""
-        return self.source
-
-    @property
-    def decoder(self) -> Any:
-        """The side that writes."""
-        return self.target
-
-    @property
-    def output(self) -> nn.Linear:
-        """The layer of logits over the next token."""
-        return self.head
-
-    @property
-    def attends(self) -> bool:
-        """Whether both sides are blocks of attention."""
-        return self.source.attends and self.target.attends
-
-    @property
-    def capturable(self) -> bool:
-        """Whether decoding can be captured: both sides have fixed shapes."""
-        return self.source.capturable and self.target.capturable
-
-    def forward(
-        self,
-        inputs: SourceTarget,
-        *,
-        positions: Mapping[str, Tensor] = ALL_TOKENS,
-        tape: NullTape = NULL_TAPE,
-    ) -> Outputs:
-        """States of the target, and logits over the next token at its ``positions``."""
-        target = inputs.target
-        encoded = self.encode(inputs.source, tape=tape)
-        side = tape.under("target")
-        decoded = self.target(target.tokens_T, target.layout, source=encoded, tape=side)
-        states_TD, at = decoded.states_TD, positions.get(NEXT_TOKEN)
-        logits = tape("logits", self.head(states_TD if at is None else states_TD[at]))
-        return Outputs(decoded, None, {NEXT_TOKEN: logits})
-
-    def encode(self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE) -> EncoderOutput:
-        """The source as the decoder sees it."""
-        return self.source(inputs.tokens_T, inputs.layout, tape=tape.under("source"))
-
-    def decode(
-        self,
-        tokens_T: Tensor,
-        layout: Layout,
-        source: EncoderOutput | None,
-        *,
-        cache: Any = None,
-        tape: NullTape = NULL_TAPE,
-    ) -> Tensor:
-        """Logits over the next token, given the source and the target so far (or its cache)."""
-        side = tape.under("target")
-        decoded = self.target(tokens_T, layout, source=source, cache=cache, tape=side)
-        return tape("logits", self.head(decoded.states_TD))
-
-
 TIES = ("all", "target", "none")
 
 
@@ -190,7 +103,7 @@ class EncoderDecoder:
         """What the module reads, from the tokens of its sides."""
         return SourceTarget(source, target)
 
-    def build(self) -> EncoderDecoderModule:
+    def build(self) -> "EncoderDecoderModule":
         """The module of these facts, with new weights."""
         return EncoderDecoderModule(self)
 
@@ -216,6 +129,92 @@ class EncoderDecoder:
             + writes.cross_pair * sum(s * t for s, t in lengths)
         )
         return FORWARD_AND_BACKWARD * forward
+
+
+class EncoderDecoderModule(nn.Module):
+    """Source and target sides, and the layer of logits."""
+
+    pool = None  # it translates, and has no pooled state
+    reads_last_layer = True
+
+    def __init__(self, facts: EncoderDecoder):
+        super().__init__()
+        self.cross_attention = facts.cross_attention
+        source: Any = facts.source.build()
+        target: Any = facts.target.build(facts.source)
+        self.source, self.target = source, target
+        vocab, tie = facts.target.embed.vocab, facts.tie
+        self.head = head = nn.Linear(facts.target.width, vocab, bias=facts.head_bias)
+        if head.bias is not None:
+            nn.init.zeros_(head.bias)
+        read, written = source.embed.token, target.embed.token
+        if tie == "all":
+            if read.weight.shape != written.weight.shape:
+                raise ValueError("source and target share embeddings only if their shapes agree")
+            written.weight = read.weight
+        if tie != "none":
+            if head.weight.shape != written.weight.shape:
+                raise ValueError("output and target embeddings are tied only if their shapes agree")
+            head.weight = written.weight
+
+    @property
+    def encoder(self) -> Any:
+        """The side that reads the input."""
+        return self.source
+
+    @property
+    def decoder(self) -> Any:
+        """The side that writes."""
+        return self.target
+
+    @property
+    def output(self) -> nn.Linear:
+        """The layer of logits over the next token."""
+        return self.head
+
+    @property
+    def attends(self) -> bool:
+        """Whether both sides are blocks of attention."""
+        return self.source.attends and self.target.attends
+
+    @property
+    def capturable(self) -> bool:
+        """Whether decoding can be captured: both sides have fixed shapes."""
+        return self.source.capturable and self.target.capturable
+
+    def forward(
+        self,
+        inputs: SourceTarget,
+        *,
+        positions: Mapping[str, Tensor] = ALL_TOKENS,
+        tape: NullTape = NULL_TAPE,
+    ) -> Outputs:
+        """States of the target, and logits over the next token at its ``positions``."""
+        target = inputs.target
+        encoded = self.encode(inputs.source, tape=tape)
+        side = tape.under("target")
+        decoded = self.target(target.tokens_T, target.layout, source=encoded, tape=side)
+        states_TD, at = decoded.states_TD, positions.get(NEXT_TOKEN)
+        logits = tape("logits", self.head(states_TD if at is None else states_TD[at]))
+        return Outputs(decoded, None, {NEXT_TOKEN: logits})
+
+    def encode(self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE) -> EncoderOutput:
+        """The source as the decoder sees it."""
+        return self.source(inputs.tokens_T, inputs.layout, tape=tape.under("source"))
+
+    def decode(
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        source: EncoderOutput | None,
+        *,
+        cache: Any = None,
+        tape: NullTape = NULL_TAPE,
+    ) -> Tensor:
+        """Logits over the next token, given the source and the target so far (or its cache)."""
+        side = tape.under("target")
+        decoded = self.target(tokens_T, layout, source=source, cache=cache, tape=side)
+        return tape("logits", self.head(decoded.states_TD))
 
 
 ModelFacts = TrunkWithHeads | EncoderDecoder

@@ -32,13 +32,104 @@ from regard.parts.recurrent.rnn import (
 from regard.parts.recurrent.static_rnn_state import StatefulDecoder, StaticRNNState
 from regard.parts.recurrent.truncated_bptt import TruncatedRows
 
+INITIAL = ("zero", "learned")
+GATES = {"rnn": 1, "gru": 3, "lstm": 4}
+
+
+@dataclass(frozen=True)
+class AnyRNN(AnyStack):
+    """Layers of one cell ("rnn", "gru", "lstm") with states of size ``width``.
+
+    ``embedding`` is the size of token vectors. ``dropout`` falls on embeddings, between layers and
+    on the output.
+    """
+
+    eager: ClassVar[bool] = True
+    width: int
+    embedding: int
+    depth: int = 1
+    cell: str = "lstm"
+    residual: bool = False
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("width", "embedding", "depth"):
+            at_least(1, name, getattr(self, name))
+        share("dropout", self.dropout)
+        one_of(KERNELS, "cell", self.cell)
+
+    @property
+    def takes_rectangles(self) -> bool:
+        return self.cell in FROZEN
+
+    @property
+    def input_width(self) -> int:
+        return self.embedding
+
+    @property
+    def final_states(self) -> int:
+        return self.depth
+
+    def build_layers(
+        self, inputs: int, direction: str = "forward", joined: Mapping[int, int] = NOTHING
+    ) -> RNNStack:
+        """The recurrent layers over vectors of size ``inputs``."""
+        return RNNStack(
+            self.cell,
+            inputs,
+            self.width,
+            self.depth,
+            reads=direction,
+            residual=self.residual,
+            dropout=self.dropout,
+            joined=joined,
+        )
+
+    def _gate_macs(self, inputs: int, directions: int = 1) -> int:
+        """All gates; a layer above the first reads both directions of the one below."""
+        above = (self.depth - 1) * (directions * self.width + self.width)
+        return directions * GATES[self.cell] * self.width * (inputs + self.width + above)
+
+
+@dataclass(frozen=True)
+class RNNEncoderFacts(AnyRNN):
+    """A recurrent encoder; its ``direction`` is "forward", "backward" or "both"."""
+
+    joins_features: ClassVar[bool] = True
+    direction: str = "forward"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of(DIRECTIONS, "direction", self.direction)
+
+    @property
+    def bidirectional(self) -> bool:
+        return self.direction == "both"
+
+    @property
+    def output_width(self) -> int:
+        return 2 * self.width if self.bidirectional else self.width
+
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> "RNNEncoderModule":
+        return RNNEncoderModule(self, embed)
+
+    def macs(self, source: AnyStack | None = None) -> MACs:
+        return MACs(self._gate_macs(self.embedding, self._directions))
+
+    def joined_macs(self, size: int) -> int:
+        return self._directions * GATES[self.cell] * self.width * size
+
+    @property
+    def _directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
 
 class RNNEncoderModule(nn.Module):
     """An embedding, and recurrent layers over it."""
 
     attends = False
 
-    def __init__(self, facts: "RNNEncoderFacts", embed: AnyEmbedding):
+    def __init__(self, facts: RNNEncoderFacts, embed: AnyEmbedding):
         super().__init__()
         self.embed = embed.build(facts.input_width, facts.dropout)
         self.layers = facts.build_layers(facts.embedding, facts.direction, embed.joined)
@@ -63,6 +154,60 @@ class RNNEncoderModule(nn.Module):
         x_TD = tape("embed.output", self.embed(tokens_T, layout))
         states_TD, ends = self.layers(x_TD, layout, joined=joined, tape=tape.under("blocks"))
         return EncoderOutput(tape("output", states_TD), layout, ends)
+
+
+@dataclass(frozen=True)
+class CausalRNNFacts(AnyRNN):
+    """The recurrent layers of a language model, whose ``initial`` state is "zero" or "learned".
+
+    ``last_width`` is the size of the states of the last layer, default ``width``. ``dropout`` falls
+    on the output, and on the input and between layers unless ``input_dropout`` and
+    ``hidden_dropout`` say otherwise. ``locked``: all tokens of a row have one mask (Gal &
+    Ghahramani, 2016). ``weight_drop`` falls on the weights from state to state (Merity et al.,
+    2017). With ``bptt``, gradients go through the last so many tokens of a row, and those before
+    them are read without (Howard & Ruder, 2018).
+    """
+
+    carries_state: ClassVar[bool] = True
+    last_width: int | None = None
+    initial: str = "zero"
+    input_dropout: float | None = None
+    hidden_dropout: float | None = None
+    locked: bool = False
+    weight_drop: float = 0.0
+    bptt: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("last_width", "bptt"):
+            at_least(1, name, getattr(self, name))
+        one_of(INITIAL, "initial", self.initial)
+        for name in ("input_dropout", "hidden_dropout", "weight_drop"):
+            share(name, getattr(self, name) or 0.0)
+        if self.residual and self.output_width != self.width:
+            raise BadInput("residual: all layers but the first add to states of one size")
+
+    @property
+    def output_width(self) -> int:
+        return self.last_width or self.width
+
+    @property
+    def state_widths(self) -> tuple[int, ...]:
+        return (self.embedding, *[self.width] * (self.depth - 1), self.output_width)
+
+    @property
+    def causal(self) -> bool:
+        return True
+
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> "CausalRNNModule":
+        return CausalRNNModule(self, embed)
+
+    def macs(self, source: AnyStack | None = None) -> MACs:
+        gates = (
+            GATES[self.cell] * width * (inputs + width)
+            for inputs, width in pairwise(self.state_widths)
+        )
+        return MACs(sum(gates))
 
 
 class RNNDecoderState(NamedTuple):
@@ -109,33 +254,12 @@ class CarriedRNNState(NamedTuple):
     layers: tuple[State, ...]
 
 
-class InitialState(nn.Module):
-    """A learned state of every layer before the first token of a text."""
-
-    def __init__(self, layers: Sequence[RNNLayer]):
-        super().__init__()
-        self.layers = nn.ParameterList(
-            nn.Parameter(torch.zeros(PARTS[layer.cell], layer.width)) for layer in layers
-        )
-
-    def forward(self, state: CarriedRNNState) -> tuple[State, ...]:
-        """The states of all rows, with this one where a text begins."""
-        pairs = zip(state.layers, self.layers, strict=True)
-        return tuple(
-            tuple(
-                part_BD + state.begins_B1 * begin_D
-                for part_BD, begin_D in zip(parts, begin_PD, strict=True)
-            )
-            for parts, begin_PD in pairs
-        )
-
-
 class CausalRNNModule(StatefulDecoder):
     """An embedding, and recurrent layers over it, each with dropout before it."""
 
     attends, capturable = False, True
 
-    def __init__(self, facts: "CausalRNNFacts", embed: AnyEmbedding):
+    def __init__(self, facts: CausalRNNFacts, embed: AnyEmbedding):
         super().__init__()
         self.embed = embed.build(facts.input_width, 0.0)
         layers = [
@@ -227,147 +351,22 @@ class CausalRNNModule(StatefulDecoder):
         return state.layers if self.initial is None else self.initial(state)
 
 
-INITIAL = ("zero", "learned")
-GATES = {"rnn": 1, "gru": 3, "lstm": 4}
+class InitialState(nn.Module):
+    """A learned state of every layer before the first token of a text."""
 
-
-@dataclass(frozen=True)
-class AnyRNN(AnyStack):
-    """Layers of one cell ("rnn", "gru", "lstm") with states of size ``width``.
-
-    ``embedding`` is the size of token vectors. ``dropout`` falls on embeddings, between layers and
-    on the output.
-    """
-
-    eager: ClassVar[bool] = True
-    width: int
-    embedding: int
-    depth: int = 1
-    cell: str = "lstm"
-    residual: bool = False
-    dropout: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("width", "embedding", "depth"):
-            at_least(1, name, getattr(self, name))
-        share("dropout", self.dropout)
-        one_of(KERNELS, "cell", self.cell)
-
-    @property
-    def takes_rectangles(self) -> bool:
-        return self.cell in FROZEN
-
-    @property
-    def input_width(self) -> int:
-        return self.embedding
-
-    @property
-    def final_states(self) -> int:
-        return self.depth
-
-    def build_layers(
-        self, inputs: int, direction: str = "forward", joined: Mapping[int, int] = NOTHING
-    ) -> RNNStack:
-        """The recurrent layers over vectors of size ``inputs``."""
-        return RNNStack(
-            self.cell,
-            inputs,
-            self.width,
-            self.depth,
-            reads=direction,
-            residual=self.residual,
-            dropout=self.dropout,
-            joined=joined,
+    def __init__(self, layers: Sequence[RNNLayer]):
+        super().__init__()
+        self.layers = nn.ParameterList(
+            nn.Parameter(torch.zeros(PARTS[layer.cell], layer.width)) for layer in layers
         )
 
-    def _gate_macs(self, inputs: int, directions: int = 1) -> int:
-        """All gates; a layer above the first reads both directions of the one below."""
-        above = (self.depth - 1) * (directions * self.width + self.width)
-        return directions * GATES[self.cell] * self.width * (inputs + self.width + above)
-
-
-@dataclass(frozen=True)
-class RNNEncoderFacts(AnyRNN):
-    """A recurrent encoder; its ``direction`` is "forward", "backward" or "both"."""
-
-    joins_features: ClassVar[bool] = True
-    direction: str = "forward"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of(DIRECTIONS, "direction", self.direction)
-
-    @property
-    def bidirectional(self) -> bool:
-        return self.direction == "both"
-
-    @property
-    def output_width(self) -> int:
-        return 2 * self.width if self.bidirectional else self.width
-
-    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> RNNEncoderModule:
-        return RNNEncoderModule(self, embed)
-
-    def macs(self, source: AnyStack | None = None) -> MACs:
-        return MACs(self._gate_macs(self.embedding, self._directions))
-
-    def joined_macs(self, size: int) -> int:
-        return self._directions * GATES[self.cell] * self.width * size
-
-    @property
-    def _directions(self) -> int:
-        return 2 if self.bidirectional else 1
-
-
-@dataclass(frozen=True)
-class CausalRNNFacts(AnyRNN):
-    """The recurrent layers of a language model, whose ``initial`` state is "zero" or "learned".
-
-    ``last_width`` is the size of the states of the last layer, default ``width``. ``dropout`` falls
-    on the output, and on the input and between layers unless ``input_dropout`` and
-    ``hidden_dropout`` say otherwise. ``locked``: all tokens of a row have one mask (Gal &
-    Ghahramani, 2016). ``weight_drop`` falls on the weights from state to state (Merity et al.,
-    2017). With ``bptt``, gradients go through the last so many tokens of a row, and those before
-    them are read without (Howard & Ruder, 2018).
-    """
-
-    carries_state: ClassVar[bool] = True
-    last_width: int | None = None
-    initial: str = "zero"
-    input_dropout: float | None = None
-    hidden_dropout: float | None = None
-    locked: bool = False
-    weight_drop: float = 0.0
-    bptt: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("last_width", "bptt"):
-            at_least(1, name, getattr(self, name))
-        one_of(INITIAL, "initial", self.initial)
-        for name in ("input_dropout", "hidden_dropout", "weight_drop"):
-            share(name, getattr(self, name) or 0.0)
-        if self.residual and self.output_width != self.width:
-            raise BadInput("residual: all layers but the first add to states of one size")
-
-    @property
-    def output_width(self) -> int:
-        return self.last_width or self.width
-
-    @property
-    def state_widths(self) -> tuple[int, ...]:
-        return (self.embedding, *[self.width] * (self.depth - 1), self.output_width)
-
-    @property
-    def causal(self) -> bool:
-        return True
-
-    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> CausalRNNModule:
-        return CausalRNNModule(self, embed)
-
-    def macs(self, source: AnyStack | None = None) -> MACs:
-        gates = (
-            GATES[self.cell] * width * (inputs + width)
-            for inputs, width in pairwise(self.state_widths)
+    def forward(self, state: CarriedRNNState) -> tuple[State, ...]:
+        """The states of all rows, with this one where a text begins."""
+        pairs = zip(state.layers, self.layers, strict=True)
+        return tuple(
+            tuple(
+                part_BD + state.begins_B1 * begin_D
+                for part_BD, begin_D in zip(parts, begin_PD, strict=True)
+            )
+            for parts, begin_PD in pairs
         )
-        return MACs(sum(gates))

@@ -47,6 +47,58 @@ class ReplacedTokenHead(LinearHead):
 GENERATOR_HEAD, DISCRIMINATOR_HEAD = "mlm", "replaced_token"
 
 
+@dataclass(frozen=True)
+class Joint:
+    """A generator that replaces tokens and a discriminator that detects them.
+
+    They share the vectors of tokens, positions and segments; the generator samples with a softmax
+    of this ``temperature``.
+    """
+
+    in_rectangles: ClassVar[bool] = False
+    discriminator: TrunkWithHeads
+    generator: TrunkWithHeads
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        one, other = (model.trunk for model in (self.discriminator, self.generator))
+        if one.token_width != other.token_width:
+            raise BadInput("embedding_size: a generator and its discriminator share token vectors")
+
+    @property
+    def trunk(self) -> Trunk:
+        """The trunk of the discriminator."""
+        return self.discriminator.trunk
+
+    @property
+    def eager(self) -> bool:
+        """Whether they are neither compiled nor captured."""
+        return self.discriminator.eager or self.generator.eager
+
+    def build(self) -> "JointModule":
+        """The module of these facts, with new weights."""
+        return JointModule(
+            discriminator=self.discriminator.build(),
+            generator=self.generator.build(),
+            temperature=self.temperature,
+            tied=self.generator.head(GENERATOR_HEAD).tied,
+        )
+
+    def models(self, module: "JointModule") -> dict[str, tuple[TrunkWithHeads, nn.Module]]:
+        """What is saved, by folder."""
+        return {
+            "model": (self.discriminator, module.discriminator),
+            "generator": (self.generator, module.generator),
+        }
+
+    def training_flops(
+        self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int] = NO_POSITIONS
+    ) -> float:
+        """Operations of one step of both."""
+        both = (self.generator, self.discriminator)
+        return sum(one.training_flops(lengths, positions) for one in both)
+
+
 class JointOutputs(NamedTuple):
     """Outputs of the discriminator, with the logits of the generator, and the tokens it read."""
 
@@ -116,58 +168,6 @@ def sample(logits_NV: Tensor, temperature: float = 1.0) -> Tensor:
     """A token from each softmax: the largest logit after Gumbel noise. It has no gradient."""
     scaled_NV = logits_NV.float() / temperature
     return (scaled_NV - (-torch.rand_like(scaled_NV).log()).log()).argmax(-1)
-
-
-@dataclass(frozen=True)
-class Joint:
-    """A generator that replaces tokens and a discriminator that detects them.
-
-    They share the vectors of tokens, positions and segments; the generator samples with a softmax
-    of this ``temperature``.
-    """
-
-    in_rectangles: ClassVar[bool] = False
-    discriminator: TrunkWithHeads
-    generator: TrunkWithHeads
-    temperature: float = 1.0
-
-    def __post_init__(self) -> None:
-        one, other = (model.trunk for model in (self.discriminator, self.generator))
-        if one.token_width != other.token_width:
-            raise BadInput("embedding_size: a generator and its discriminator share token vectors")
-
-    @property
-    def trunk(self) -> Trunk:
-        """The trunk of the discriminator."""
-        return self.discriminator.trunk
-
-    @property
-    def eager(self) -> bool:
-        """Whether they are neither compiled nor captured."""
-        return self.discriminator.eager or self.generator.eager
-
-    def build(self) -> JointModule:
-        """The module of these facts, with new weights."""
-        return JointModule(
-            discriminator=self.discriminator.build(),
-            generator=self.generator.build(),
-            temperature=self.temperature,
-            tied=self.generator.head(GENERATOR_HEAD).tied,
-        )
-
-    def models(self, module: JointModule) -> dict[str, tuple[TrunkWithHeads, nn.Module]]:
-        """What is saved, by folder."""
-        return {
-            "model": (self.discriminator, module.discriminator),
-            "generator": (self.generator, module.generator),
-        }
-
-    def training_flops(
-        self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int] = NO_POSITIONS
-    ) -> float:
-        """Operations of one step of both."""
-        both = (self.generator, self.discriminator)
-        return sum(one.training_flops(lengths, positions) for one in both)
 
 
 BASE = change(bert.BASE, pool=None)
