@@ -17,10 +17,11 @@ from regard.ground.batch import PackedTokens, SourceTarget, pack
 from regard.ground.layout import Layout
 from regard.models.facts import change
 from regard.models.features import Features
-from regard.models.heads import MLMHead, NextTokenHead
+from regard.models.heads import NextTokenHead
 from regard.models.label_heads import (
     ChoiceHead,
     LabelHead,
+    MLMHead,
     SentencePairHead,
     SpanHead,
     TokenLabelHead,

@@ -8,11 +8,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from regard.ground.batch import TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
-from regard.models.embedding import Learned, Sinusoid
+from regard.models.embedding import Learned
 from regard.models.facts import change, from_json, to_json
-from regard.models.heads import MLMHead
+from regard.models.label_heads import MLMHead
 from regard.models.paper import count_parameters
 from regard.models.papers import KINDS, bert, lin, transformer
+from regard.models.positions import Sinusoid
 from regard.models.tokens import Tokens
 from regard.models.trunk import Trunk
 

@@ -8,12 +8,11 @@ from regard.ground.batch import TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.models.facts import change
-from regard.models.features import Features
-from regard.models.heads import MLMHead, NextTokenHead
-from regard.models.label_heads import LabelHead, TokenLabelHead
+from regard.models.features import Features, ScalarMix
+from regard.models.heads import NextTokenHead
+from regard.models.label_heads import LabelHead, MLMHead, TokenLabelHead
 from regard.models.papers import awd_lstm, bert, elmo, lin, xlnet
 from regard.models.pools import ConcatPool, FirstToken, LastToken
-from regard.models.trunk import ScalarMix
 
 SIZES = {"width": 8, "heads": 2, "inner": 8, "depth": 2, "vocab": 20}
 ELMO = {"width": 4, "cells": 6, "filters": ((1, 4), (2, 8)), "longest": 8, "dropout": 0.0}

@@ -8,7 +8,7 @@ from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.models.facts import change
 from regard.models.folders.loaded_model import check_depth
-from regard.models.heads import MLMHead
+from regard.models.label_heads import MLMHead
 from regard.models.paper import count_parameters
 from regard.models.papers import bert
 from regard.training.optimiser import layer_groups

@@ -198,7 +198,7 @@ def test_a_taglm_learns_from_a_folder(features, tmp_path):
     alone = {**recipe, "model": {"paper": "taglm"}}
     assert "model.features: taglm needs a folder" in refused(alone, tmp_path)
     above = {**recipe, "model": {**recipe["model"], "features_at": 2}}
-    assert "features_at: no layer is above layer 2; there are 2" in refused(above, tmp_path)
+    assert "features_at: no layer is above layer 2 of 2" in refused(above, tmp_path)
 
 
 def test_only_recurrent_encoders_read_features_between_layers(features):

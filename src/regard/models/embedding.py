@@ -1,71 +1,34 @@
-"""Embeddings: the base class of values and modules, and positions (sinusoid, learned, relative)."""
+"""Embeddings: base classes of values and modules, and learned positions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
 from regard.models.facts import at_least
-from regard.parts.attend import DistanceDot
-from regard.parts.relative_score import sinusoid
 
 
 class AnyPosition:
-    """What facts of positions answer, and the answers of most.
-
-    ``by_distance``: attention layers score by distance, and embeddings add nothing.
-    """
+    """Base class of positions; if ``by_distance``, attention scores depend on them instead."""
 
     by_distance: ClassVar[bool] = False
 
     @property
     def limit(self) -> int | None:
-        """The most tokens of a row, if there is a limit."""
+        """The maximum number of tokens of a row; None: no limit."""
         return None
 
     def score(self, key: int) -> nn.Module | None:
-        """The score of attention layers with keys of that size, if it is one of its own."""
+        """The score of attention with keys of that size; None: the default score."""
         return None
-
-
-@dataclass(frozen=True)
-class Sinusoid(AnyPosition):
-    """Fixed positions."""
-
-    base: float = 10_000.0
-    halves: bool = False
-
-    def build(self, width: int) -> nn.Module:
-        return SinusoidPositions(width, self.base, halves=self.halves)
-
-
-class SinusoidPositions(nn.Module):
-    """Fixed sinusoids, for any length, without parameters."""
-
-    limit = None
-
-    def __init__(self, width: int, base: float = 10_000.0, *, halves: bool = False):
-        super().__init__()
-        self.width, self.base, self.halves = width, base, halves
-
-    def forward(self, layout: Layout) -> Tensor:
-        positions_T = layout.positions_T
-        if layout.start is not None and layout.longest < layout.tokens:
-            table = torch.arange(layout.longest, device=positions_T.device)
-            return self._vectors(table + layout.start)[positions_T - layout.start]
-        return self._vectors(positions_T)
-
-    def _vectors(self, positions_P: Tensor) -> Tensor:
-        return sinusoid(positions_P, self.width, self.base, halves=self.halves)
 
 
 @dataclass(frozen=True)
 class Learned(AnyPosition):
-    """Trained positions; ``offset`` vectors before them are not used."""
+    """A learned vector for each position; the first ``offset`` vectors are not used."""
 
     longest: int
     offset: int = 0
@@ -83,7 +46,7 @@ class Learned(AnyPosition):
 
 
 class LearnedPositions(nn.Embedding):
-    """One trained vector per position; the first ``offset`` vectors are not used."""
+    """The table of learned position vectors."""
 
     def __init__(self, longest: int, width: int, *, offset: int = 0):
         super().__init__(longest + offset, width)
@@ -100,42 +63,15 @@ class LearnedPositions(nn.Embedding):
         return super().forward(positions_T + self.offset if self.offset else positions_T)
 
 
-@dataclass(frozen=True)
-class Relative(AnyPosition):
-    """Distances in place of positions: every attention layer scores by them (``DistanceDot``).
-
-    Tokens more than ``farthest`` places apart count as that far apart.
-    """
-
-    by_distance: ClassVar[bool] = True
-    farthest: int
-
-    def build(self, width: int) -> None:
-        """Embeddings add nothing."""
-
-    def score(self, key: int) -> nn.Module:
-        return DistanceDot(self.farthest, key)
-
-
-Position = Sinusoid | Learned | Relative
-POSITIONS: dict[str, Position | None] = {
-    "none": None,
-    "sinusoid": Sinusoid(),
-    "learned": Learned(512),  # as many as BERT's
-    "relative": Relative(16),  # as far as in Shaw et al. (2018)
-}
-
-
 class AnyEmbedding:
     """Base class of embeddings, with the defaults of one without positions and segments."""
 
     reads_images: ClassVar[bool] = False
     vocab: int = 0  # how many ids it knows
-    position: Position | None = None
+    position: AnyPosition | None = None
     segments: int = 0
     embedding_size: int | None = None
     prefix_tokens: int | None = None  # before each row; None: those of the tokenizer
-    spelling_vocab: int = 0  # how many ids characters have beside those of words
     joined: Mapping[int, int] = MappingProxyType({})  # sizes of features, by the layer they join
 
     @property
@@ -163,6 +99,11 @@ class AnyEmbedding:
         """How many characters of a word it reads; 0 if it reads none."""
         return 0
 
+    @property
+    def spelling_vocab(self) -> int:
+        """The number of ids of characters that are read beside the id of a word."""
+        return 0
+
     def vectors(self, length: int) -> int:
         """The number of vectors of a row of ``length`` tokens: by default one for each token."""
         return length
@@ -182,7 +123,7 @@ class EmbeddingModule(nn.Module):
     position_limit: int | None = None  # the most tokens of a row, if positions are learned
     segments: int = 0
     ids_per_token: tuple[int, ...] = ()
-    token: Any  # the vectors of ids
+    token: Any  # the vectors of ids: an nn.Embedding, or None of images
     scale: float = 1.0  # what these are multiplied by where they are read
 
     @property
@@ -190,10 +131,14 @@ class EmbeddingModule(nn.Module):
         """How many ids have vectors."""
         return self.token.num_embeddings
 
+    def static(self, tokens: Tensor) -> Tensor:
+        """The vectors of tokens alone, without positions and segments."""
+        return self.token(tokens)
+
     def layout_of(self, tokens: Tensor, layout: Layout) -> Layout:
         """The layout of its vectors: by default one for each token."""
         return layout
 
-    def resampled(self, other: Any) -> dict[str, Tensor]:
+    def resampled(self, other: "EmbeddingModule") -> dict[str, Tensor]:
         """The weights that another embedding of its kind has in another shape, in that shape."""
         return {}

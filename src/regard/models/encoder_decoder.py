@@ -15,13 +15,14 @@ from regard.models.facts import one_of
 from regard.models.heads import NextTokenHead
 from regard.models.macs import FORWARD_AND_BACKWARD
 from regard.models.pools import ANYWHERE, Summaries
-from regard.models.trunk import Trunk
+from regard.models.trunk import StackModule, Trunk
 from regard.models.trunk_with_heads import (
     ALL_TOKENS,
     NEXT_TOKEN,
     NO_POSITIONS,
     Outputs,
     TrunkWithHeads,
+    TrunkWithHeadsModule,
 )
 from regard.parts.attention import EncoderOutput
 
@@ -57,12 +58,12 @@ class EncoderDecoder:
 
     @property
     def eager(self) -> bool:
-        """Whether it is neither compiled nor captured."""
+        """Whether the model is neither compiled nor captured."""
         return self._recurrent and not self.in_rectangles
 
     @property
     def in_rectangles(self) -> bool:
-        """Whether its batches on CUDA are padded rectangles, which are captured."""
+        """Whether batches on CUDA are padded rectangles, which are captured."""
         sides = self.source.stack, self.target.stack
         return self._recurrent and all(side.takes_rectangles for side in sides)
 
@@ -72,7 +73,7 @@ class EncoderDecoder:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many ids it knows, under the names that tokenizers use."""
+        """The number of ids of each side, under the names that tokenizers use."""
         return {"source tokens": self.source.embed.vocab, "target tokens": self.target.embed.vocab}
 
     @property
@@ -100,7 +101,7 @@ class EncoderDecoder:
         return {**source, **target, f"{self.head_names[0]} logits": "logits"}
 
     def inputs(self, source: PackedTokens, target: PackedTokens) -> SourceTarget:
-        """What the module reads, from the tokens of its sides."""
+        """The inputs of the module, from the tokens of each side."""
         return SourceTarget(source, target)
 
     def build(self) -> "EncoderDecoderModule":
@@ -108,13 +109,13 @@ class EncoderDecoder:
         return EncoderDecoderModule(self)
 
     def models(self, module: nn.Module) -> dict[str, tuple["EncoderDecoder", nn.Module]]:
-        """What is saved of a trained module, by folder."""
+        """The models to save of a trained module, by folder."""
         return {"model": (self, module)}
 
     def training_flops(
         self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int] = NO_POSITIONS
     ) -> float:
-        """Operations of one step over pairs of these lengths, (source, target)."""
+        """Floating-point operations of one training step over (source, target) of these lengths."""
         source_T, target_T = sum(s for s, _ in lengths), sum(t for _, t in lengths)
         reads = self.source.macs()
         writes = self.target.macs(self.source)
@@ -140,14 +141,14 @@ class EncoderDecoderModule(nn.Module):
     def __init__(self, facts: EncoderDecoder):
         super().__init__()
         self.cross_attention = facts.cross_attention
-        source: Any = facts.source.build()
-        target: Any = facts.target.build(facts.source)
-        self.source, self.target = source, target
+        self.source, self.target = facts.source.build(), facts.target.build(facts.source)
+        self.attends = self.source.attends and self.target.attends
+        self.capturable = self.source.capturable and self.target.capturable
         vocab, tie = facts.target.embed.vocab, facts.tie
         self.head = head = nn.Linear(facts.target.width, vocab, bias=facts.head_bias)
         if head.bias is not None:
             nn.init.zeros_(head.bias)
-        read, written = source.embed.token, target.embed.token
+        read, written = self.source.embed.token, self.target.embed.token
         if tie == "all":
             if read.weight.shape != written.weight.shape:
                 raise ValueError("source and target share embeddings only if their shapes agree")
@@ -158,7 +159,7 @@ class EncoderDecoderModule(nn.Module):
             head.weight = written.weight
 
     @property
-    def encoder(self) -> Any:
+    def encoder(self) -> StackModule:
         """The side that reads the input."""
         return self.source
 
@@ -171,16 +172,6 @@ class EncoderDecoderModule(nn.Module):
     def output(self) -> nn.Linear:
         """The layer of logits over the next token."""
         return self.head
-
-    @property
-    def attends(self) -> bool:
-        """Whether both sides are blocks of attention."""
-        return self.source.attends and self.target.attends
-
-    @property
-    def capturable(self) -> bool:
-        """Whether decoding can be captured: both sides have fixed shapes."""
-        return self.source.capturable and self.target.capturable
 
     def forward(
         self,
@@ -208,7 +199,7 @@ class EncoderDecoderModule(nn.Module):
         layout: Layout,
         source: EncoderOutput | None,
         *,
-        cache: Any = None,
+        cache: object = None,
         tape: NullTape = NULL_TAPE,
     ) -> Tensor:
         """Logits over the next token, given the source and the target so far (or its cache)."""
@@ -218,3 +209,4 @@ class EncoderDecoderModule(nn.Module):
 
 
 ModelFacts = TrunkWithHeads | EncoderDecoder
+ModelModule = TrunkWithHeadsModule | EncoderDecoderModule

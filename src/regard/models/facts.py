@@ -48,11 +48,11 @@ def check_type(kind: type, name: str, value: object) -> None:
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
+def _hints(kind: type) -> dict[str, object]:
     return get_type_hints(kind)
 
 
-def _fits(value: object, expected: Any) -> bool:
+def _fits(value: object, expected: object) -> bool:
     if get_origin(expected) in (Union, UnionType):
         return any(_fits(value, one) for one in get_args(expected))
     if get_origin(expected) is tuple:
@@ -60,7 +60,7 @@ def _fits(value: object, expected: Any) -> bool:
         return isinstance(value, tuple) and all(_fits(one, member) for one in value)
     if isinstance(value, bool):
         return expected is bool
-    return isinstance(value, expected) or (isinstance(value, int) and expected is float)
+    return isinstance(value, cast(type, expected)) or (isinstance(value, int) and expected is float)
 
 
 def change(facts: Facts, **changes: object) -> Facts:

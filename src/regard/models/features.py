@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, LayerTape, NullTape
-from regard.models.embedding import AnyEmbedding, EmbeddingModule
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.models.characters import ExtendedEmbedding
+from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of, share
-from regard.models.trunk import AnyFeatures, AnyStack, ScalarMix, Trunk
+from regard.models.trunk import AnyFeatures, AnyStack, StackModule, Trunk
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
 
@@ -98,7 +99,7 @@ class FeatureTokens(AnyEmbedding):
         return FeatureEmbedding(words, self.ids)
 
 
-class FeaturedTrunk(nn.Module):
+class FeaturedTrunk(StackModule):
     """A trunk over words, with features at its "input", its "output" or "between" its layers.
 
     Each place has a mixture of its own, which ``dropout`` falls on; features between layers join
@@ -107,37 +108,28 @@ class FeaturedTrunk(nn.Module):
 
     def __init__(
         self,
-        inner: nn.Module,
+        inner: StackModule,
         frozen: "FrozenLayers",
         places: Sequence[str],
         joined: Sequence[int],
         dropout: float,
     ):
         super().__init__()
-        self.inner: Any = inner
+        self.inner = inner
         self.frozen, self.joined = frozen, joined
         self.mixes = nn.ModuleDict({place: ScalarMix(len(frozen.layers)) for place in places})
         self.dropout = Dropout(dropout)
+        self.attends = self.capturable = inner.attends
 
     @property
-    def embed(self) -> "FeatureEmbedding":
+    def embed(self) -> "FeatureEmbedding":  # type: ignore[override]
         """The embedding of words."""
-        return self.inner.embed
-
-    @property
-    def attends(self) -> bool:
-        """Whether the trunk is blocks of attention."""
-        return self.inner.attends
-
-    @property
-    def capturable(self) -> bool:
-        """Whether decoding from it can be captured: as far as its trunk is blocks of attention."""
-        return self.inner.attends
+        return cast(FeatureEmbedding, self.inner.embed)
 
     def forward(
         self, tokens_TC: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE, **more: object
     ) -> EncoderOutput:
-        """A state for every word; ``more`` is what only a trunk of that kind is given."""
+        """A state for every word; ``more`` are arguments that only some trunks have."""
         layers = self.frozen(tokens_TC[:, 1:], layout)
         mixed = {place: self.dropout(mix(layers)) for place, mix in self.mixes.items()}
         given = WordsWithFeatures(self.embed.word_ids(tokens_TC), mixed.get("input"))
@@ -154,7 +146,7 @@ class FeaturedTrunk(nn.Module):
 class FrozenLayers(nn.Module):
     """A trunk that is never trained: the states of its ``layers``, by their paths."""
 
-    def __init__(self, trunk: nn.Module, layers: list[str]):
+    def __init__(self, trunk: StackModule, layers: list[str]):
         super().__init__()
         self.trunk, self.layers = trunk.requires_grad_(False).eval(), layers
 
@@ -201,30 +193,14 @@ class WordsWithFeatures(NamedTuple):
     features_TD: Tensor | None
 
 
-class FeatureEmbedding(EmbeddingModule):
-    """[x; features]: the vectors of words and their features, side by side.
-
-    A token is the id of a word and so many ``ids`` of its characters, or pieces.
-    """
-
-    def __init__(self, words: Any, ids: int):
-        super().__init__()
-        self.words = words
-        self.ids_per_token = (1 + ids,)
-        self.position_limit, self.segments = words.position_limit, words.segments
-        self.scale = words.scale
-
-    @property
-    def token(self) -> nn.Embedding:
-        """The vectors of words."""
-        return self.words.token
+class FeatureEmbedding(ExtendedEmbedding):
+    """[x; features]: the vectors of words and their features, side by side."""
 
     def word_ids(self, tokens_TC: Tensor) -> Tensor:
         """The ids that vectors of words are read by: of each word, perhaps of its characters."""
         return tokens_TC if self.words.ids_per_token else tokens_TC[:, 0]
 
     def static(self, tokens_TC: Tensor) -> Tensor:
-        """The vectors of words alone."""
         return self.words.static(self.word_ids(tokens_TC))
 
     def forward(self, given: WordsWithFeatures, layout: Layout) -> Tensor:
@@ -232,3 +208,49 @@ class FeatureEmbedding(EmbeddingModule):
         if given.features_TD is None:
             return x_TD
         return torch.cat([x_TD, given.features_TD.to(x_TD.dtype)], dim=-1)
+
+
+class ScalarMix(nn.Module):
+    """γ Σ_j softmax(w)_j h_j over the states of ``layers`` layers; at first their mean."""
+
+    def __init__(self, layers: int):
+        super().__init__()
+        self.layers = layers
+        self.logits = nn.Parameter(torch.zeros(layers))
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, layers: Sequence[Tensor]) -> Tensor:
+        """The mixture of states of the same size."""
+        shares = torch.softmax(self.logits.float(), dim=0)
+        mixed = sum(
+            (share * states for share, states in zip(shares, layers, strict=True)),
+            start=layers[0].new_zeros(()),
+        )
+        return (self.scale * mixed).to(layers[0].dtype)
+
+
+class LayerTape(NullTape):
+    """Hands values on to another tape, and keeps those called "output" for the model itself.
+
+    ``outputs`` has them by their path under the module that this tape was made for.
+    """
+
+    def __init__(self, tape: NullTape, path: str = "", outputs: dict[str, Tensor] | None = None):
+        self.tape, self.path = tape, path
+        self.outputs: dict[str, Tensor] = {} if outputs is None else outputs
+
+    @property
+    def live(self) -> bool:  # type: ignore[override]
+        return self.tape.live
+
+    def __call__(self, name: str, value: Tensor) -> Tensor:
+        value = self.tape(name, value)
+        if (full := self.path + name).endswith("output"):
+            self.outputs[full] = value
+        return value
+
+    def under(self, place: str | int) -> "LayerTape":
+        return LayerTape(self.tape.under(place), f"{self.path}{place}.", self.outputs)
+
+    def wants(self, *names: str) -> bool:
+        return self.tape.wants(*names)

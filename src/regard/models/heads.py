@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from regard.ground.layout import Layout
 from regard.models.pools import AnyPool
 from regard.models.trunk import AnyStack, Trunk
-from regard.parts.activation import ACTIVATIONS
 from regard.parts.attention import EncoderOutput
 
 ALIGNED = 64
@@ -83,43 +82,6 @@ class PaperHead:
         changes = {name: getattr(stack, theirs) for name, theirs in self.from_stack.items()}
         changes |= {name: value for name, value in vars(head).items() if name == "outputs"}
         return replace(self.head, **changes) if changes else self.head
-
-
-@dataclass(frozen=True)
-class MLMHead(AnyHead):
-    """The token at a position (Devlin et al., 2018): dense, activation, norm, token vectors.
-
-    ``tied``: these are the token vectors of the embedding. ``dense_activation`` is by default the
-    activation of the stack. The dense layer gives as many numbers as a token vector has.
-    """
-
-    name: ClassVar[str] = "mlm"
-    names_tokens: ClassVar[bool] = True
-    tied: bool = True
-    dense_activation: str | None = None
-
-    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "MLMHeadModule":
-        module = MLMHeadModule(self, trunk, width)
-        if self.tied:
-            tie(module.out, tokens)
-        return module
-
-    def macs(self, trunk: Trunk, width: int) -> int:
-        return trunk.token_width * (width + trunk.embed.vocab)
-
-
-class MLMHeadModule(nn.Module):
-    """Logits of all tokens at each position."""
-
-    def __init__(self, head: MLMHead, trunk: Trunk, width: int):
-        super().__init__()
-        self.dense = nn.Linear(width, trunk.token_width)
-        self.activation = ACTIVATIONS[head.dense_activation or trunk.stack.activation]
-        self.norm = nn.LayerNorm(trunk.token_width, eps=trunk.stack.eps)
-        self.out = nn.Linear(trunk.token_width, trunk.embed.vocab)
-
-    def forward(self, states_ND: Tensor) -> Tensor:
-        return self.out(self.norm(self.activation(self.dense(states_ND))))
 
 
 @dataclass(frozen=True)

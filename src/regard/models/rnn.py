@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of, share
 from regard.models.macs import MACs
-from regard.models.trunk import AnyStack
+from regard.models.trunk import AnyStack, StackModule
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import RowDropout, TokenDropout
 from regard.parts.kv_cache import RNNState
@@ -124,20 +124,14 @@ class RNNEncoderFacts(AnyRNN):
         return 2 if self.bidirectional else 1
 
 
-class RNNEncoderModule(nn.Module):
+class RNNEncoderModule(StackModule):
     """An embedding, and recurrent layers over it."""
-
-    attends = False
 
     def __init__(self, facts: RNNEncoderFacts, embed: AnyEmbedding):
         super().__init__()
         self.embed = embed.build(facts.input_width, facts.dropout)
         self.layers = facts.build_layers(facts.embedding, facts.direction, embed.joined)
-
-    @property
-    def capturable(self) -> bool:
-        """Whether it reads padded rows of which only the device knows the lengths."""
-        return self.layers.cell in FROZEN
+        self.capturable = facts.takes_rectangles
 
     def forward(
         self,
@@ -254,10 +248,10 @@ class CarriedRNNState(NamedTuple):
     layers: tuple[State, ...]
 
 
-class CausalRNNModule(StatefulDecoder):
+class CausalRNNModule(StatefulDecoder, StackModule):
     """An embedding, and recurrent layers over it, each with dropout before it."""
 
-    attends, capturable = False, True
+    capturable = True
 
     def __init__(self, facts: CausalRNNFacts, embed: AnyEmbedding):
         super().__init__()
@@ -283,7 +277,7 @@ class CausalRNNModule(StatefulDecoder):
     def new_state(self, rows: int) -> CarriedRNNState:
         """The state of rows that have read nothing."""
         weight = next(self.layers.parameters())
-        layers: Sequence[Any] = list(self.layers)
+        layers = [cast(RNNLayer, layer) for layer in self.layers]
         zeros = ((weight.new_zeros(rows, layer.width),) * PARTS[layer.cell] for layer in layers)
         return CarriedRNNState(weight.new_ones(rows, 1), tuple(zeros))
 

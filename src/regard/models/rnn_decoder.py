@@ -15,7 +15,7 @@ from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of
 from regard.models.macs import MACs, score_macs
 from regard.models.rnn import AnyRNN, RNNDecoderState
-from regard.models.trunk import AnyStack
+from regard.models.trunk import AnyStack, StackModule
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
 from regard.parts.kv_cache import RNNState
@@ -151,13 +151,13 @@ class RNNDecoderFacts(AnyRNN):
             raise ValueError(f"bridge 'copy' needs as many layers, not {layers}")
 
 
-class RNNDecoderModule(StatefulDecoder):
+class RNNDecoderModule(StatefulDecoder, StackModule):
     """An embedding, recurrent layers over it that start from the bridge, and the readout.
 
     ``cross`` attends to the source: before the state, unless its context is to ``combine`` with it.
     """
 
-    attends, capturable = False, True
+    capturable = True
 
     def __init__(self, facts: RNNDecoderFacts, embed: AnyEmbedding, source: AnyStack):
         super().__init__()

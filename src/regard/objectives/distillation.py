@@ -24,7 +24,8 @@ from regard.ground.batch import IGNORED, Batch
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.heads import AnyHead, MLMHead
+from regard.models.heads import AnyHead
+from regard.models.label_heads import MLMHead
 from regard.models.start import read_model
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads, TrunkWithHeadsModule
 from regard.objectives.rows import AnnotatedRow, RowBatch, RowLengths, RowObjective

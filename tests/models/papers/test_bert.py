@@ -12,10 +12,10 @@ from regard.ground.batch import BatchLimits, TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.models.facts import change, difference, from_json, to_json
-from regard.models.heads import MLMHead
 from regard.models.label_heads import (
     ChoiceHead,
     LabelHead,
+    MLMHead,
     SentencePairHead,
     SpanHead,
     TokenLabelHead,

@@ -8,10 +8,10 @@ from regard.models.embedding import Learned
 from regard.models.facts import change
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key, LabelCount
 from regard.models.formats.config_map import ENCODER_KEYS
-from regard.models.heads import MLMHead
 from regard.models.label_heads import (
     ChoiceHead,
     LabelHead,
+    MLMHead,
     SentencePairHead,
     SpanHead,
     TokenLabelHead,

@@ -22,8 +22,7 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.facts import change, values_named
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
 from regard.models.formats.config_map import ACTIVATIONS, Config, ConfigRow, Names
-from regard.models.heads import MLMHead
-from regard.models.label_heads import ChoiceHead, LabelHead, LinearHead
+from regard.models.label_heads import ChoiceHead, LabelHead, LinearHead, MLMHead
 from regard.models.paper import Paper
 from regard.models.papers import bert
 from regard.models.pools import FirstToken
@@ -133,7 +132,7 @@ class JointModule(nn.Module):
 
     @property
     def main(self) -> TrunkWithHeadsModule:
-        """The model for which the other one is trained."""
+        """The discriminator, which is used after training."""
         return self.discriminator
 
     def forward(

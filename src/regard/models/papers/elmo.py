@@ -18,7 +18,7 @@ from regard.models.facts import above_zero, at_least, change, share
 from regard.models.heads import AnyHead, VocabularyLinear
 from regard.models.macs import MACs
 from regard.models.paper import Paper
-from regard.models.trunk import AnyStack, Trunk
+from regard.models.trunk import AnyStack, StackModule, Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
@@ -70,7 +70,7 @@ class BiLMStack(AnyStack):
         return MACs(2 * self.depth * layer)
 
 
-class BiLMModule(nn.Module):
+class BiLMModule(StackModule):
     """A forward and a backward language model over the same word vectors.
 
     A state is [forward; backward]; that of layer 0 is the word vector twice. With ``residual``,
@@ -80,8 +80,6 @@ class BiLMModule(nn.Module):
     Where tokens come in pairs, (T, 2, …), the directions read a text each, from its beginning: the
     second is the text of the backward one, in the order in which it reads.
     """
-
-    attends = capturable = False
 
     def __init__(self, stack: BiLMStack, embed: AnyEmbedding):
         super().__init__()

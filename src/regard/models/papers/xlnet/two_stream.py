@@ -16,7 +16,7 @@ from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of, share
 from regard.models.heads import Inputs, NextTokenHead
 from regard.models.macs import MACs
-from regard.models.trunk import AnyStack
+from regard.models.trunk import AnyStack, StackModule
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.attend import Mask, attend, earlier, earlier_or_itself, full
 from regard.parts.attention import Heads, HeadsModule, fused_linear
@@ -99,10 +99,10 @@ class TwoStreamOutput(NamedTuple):
     queries_ND: Tensor | None = None
 
 
-class TwoStreamModule(nn.Module):
+class TwoStreamModule(StackModule):
     """Tokens in, one state per token out, and one per predicted token where there are any."""
 
-    attends, capturable = True, False
+    attends = True
 
     def __init__(self, stack: TwoStreamStack, embed: AnyEmbedding):
         super().__init__()
