@@ -15,7 +15,7 @@ from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, BadItem, shown
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.images.processor import NO_TEXT, ImageInput, ImageProcessor
+from regard.images.processor import NO_TEXT, ImageProcessor
 from regard.inference.batch_runner import ModelRow, TextOrPair, rows_of
 from regard.inference.embed import Embedder, EncoderInput
 from regard.inference.fill_mask import MaskFiller, mask_filler
@@ -257,11 +257,11 @@ class ImageModel(EncoderModel):
         """The image processor, or one that refuses images."""
         return cast(ImageProcessor | None, self.tokenizer) or NumbersOnly()
 
-    def listed(self, inputs: Iterable[object], of: str = "images") -> list[object]:
+    def listed(self, inputs: Iterable[object], of: str = "images") -> list[Any]:
         return listed(inputs, of, "image")
 
     def read(self, inputs: Iterable[object], *, masks: bool = False) -> list[ImageRow]:
-        return self.processor.rows(cast(list[ImageInput], self.listed(inputs)))
+        return self.processor.rows(self.listed(inputs))
 
     def label(self, image: object) -> LabelledImage:
         (row,) = self.read([image])
