@@ -8,11 +8,11 @@ from torch import Tensor
 
 from regard.decoding.cuda_graph import FewRowsLinear, FusedBlock, GraphedDecoder, for_few_rows
 from regard.ground.batch import pack
-from regard.models.embedding import Relative
 from regard.models.facts import change
 from regard.models.heads import NextTokenHead
 from regard.models.papers import gpt, gpt2
 from regard.models.papers.transformer import BASE
+from regard.models.positions import Relative
 from regard.models.tokens import Tokens
 from regard.models.transformer import Stack
 from regard.models.trunk import Trunk

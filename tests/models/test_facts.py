@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from regard.ground.errors import BadInput
 from regard.models.conv import ConvEncoderFacts
-from regard.models.embedding import Learned, Relative, Sinusoid
+from regard.models.embedding import Learned
 from regard.models.encoder_decoder import TIES, EncoderDecoder
 from regard.models.facts import change, difference, from_json, paths, to_json
-from regard.models.heads import MLMHead, NextTokenHead
+from regard.models.heads import NextTokenHead
 from regard.models.label_heads import (
     ChoiceHead,
     LabelHead,
+    MLMHead,
     SentencePairHead,
     SpanHead,
     TokenLabelHead,
@@ -34,6 +35,7 @@ from regard.models.papers import (
 from regard.models.papers.albert import SentenceOrderHead
 from regard.models.papers.transformer import BASE, BIG, LAPTOP
 from regard.models.pools import QUERIES, AttentionPool, FirstToken, LastToken, MeanPool
+from regard.models.positions import Relative, Sinusoid
 from regard.models.rnn import RNNEncoderFacts
 from regard.models.rnn_decoder import CrossAttentionFacts, RNNDecoderFacts
 from regard.models.tokens import Tokens

@@ -13,10 +13,11 @@ from regard.decoding.cpp import obstacle
 from regard.ground.batch import BatchLimits, PackedTokens, SourceTarget, pack
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
-from regard.models.embedding import POSITIONS, Learned, Relative, Sinusoid
+from regard.models.embedding import Learned
 from regard.models.facts import change, from_json, paths, to_json
 from regard.models.papers import KINDS, bert, cho
 from regard.models.papers.transformer import BASE
+from regard.models.positions import POSITIONS, Relative, Sinusoid
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attend import DistanceDot, ScaledDot, full
 from regard.parts.kernels.call import AttentionCall

@@ -29,6 +29,7 @@ from regard.inference.component import TOKENS, WINDOW, Component, Data, In, Out,
 from regard.inference.inputs import InputLimits
 from regard.models.heads import AnyHead
 from regard.text.labels import LabelSet
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 RECORDED = BatchLimits(2_048, 32, 2_048)  # with a tape, which may keep attention weights
 
@@ -50,7 +51,7 @@ class PredictedValue(Protocol):
 class BatchRunner(ABC):
     """Runs a model over many inputs, at most ``batch_size`` rows at once."""
 
-    model: Any
+    model: Any  # a ModelModule
 
     @property
     @abstractmethod
@@ -164,8 +165,8 @@ class Predictor(RowComponent[In, Data, Out]):
     """
 
     reports_cuts: ClassVar[bool] = True
-    model: Any
-    tokenizer: Any  # of texts, or a processor of images
+    model: Any  # a TrunkWithHeadsModule
+    tokenizer: Any  # a RowTokenizer, or an ImageProcessor
     labels: LabelSet | None = None
     batch_size: int = 256
     max_length: int | None = None
@@ -230,7 +231,9 @@ def finite(logits: Tensor) -> Tensor:
     return logits
 
 
-def rows_of(tokenizer: Any, inputs: Sequence[Any], max_length: int | None) -> list[Any]:
+def rows_of(
+    tokenizer: RowTokenizer, inputs: Iterable[object], max_length: int | None
+) -> list[TokenRow]:
     """A row of each input, truncated to ``max_length``."""
     return tokenizer.rows(listed(inputs), max_length)
 

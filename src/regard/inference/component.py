@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -252,17 +252,17 @@ class Session(Generic[In, Data, Out]):
         return self.component.run(rows) if rows else []
 
 
-Job = tuple[Any, ...]
-_work: Callable[..., Any] | None = None  # what this process does with a job
+Job = tuple[object, ...]
+_work: Callable[..., object] | None = None  # the function that this process runs on a job
 
 
-class Workers:
-    """``count`` processes; each calls ``begin`` once, and what that answers on every job.
+class Workers(Generic[Out]):
+    """``count`` processes; each calls ``begin`` once, and the function it returns on every job.
 
     They are started afresh, not forked: threads of this process do not survive a fork.
     """
 
-    def __init__(self, count: int, begin: Callable[[], Callable[..., Any]]):
+    def __init__(self, count: int, begin: Callable[[], Callable[..., Out]]):
         if count < 1:
             raise BadInput(f"workers must be at least 1, not {count}")
         self.count = count
@@ -273,27 +273,27 @@ class Workers:
             initargs=(begin,),
         )
 
-    def __enter__(self) -> "Workers":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.pool.shutdown(cancel_futures=True)
 
-    def map(self, jobs: Iterable[Job]) -> Iterator[Any]:
+    def map(self, jobs: Iterable[Job]) -> Iterator[Out]:
         """The result of each job, in order."""
         try:
-            yield from self.pool.map(_do, jobs)
+            yield from cast(Iterator[Out], self.pool.map(_do, jobs))
         except BrokenProcessPool:
             raise BadInput("a worker died; is there memory for so many workers?") from None
 
 
-def _begin(begin: Callable[[], Callable[..., Any]]) -> None:
+def _begin(begin: Callable[[], Callable[..., object]]) -> None:
     global _work
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that began them ends them
     torch.set_num_threads(1)
     _work = begin()
 
 
-def _do(job: Job) -> Any:
+def _do(job: Job) -> object:
     assert _work is not None
     return _work(*job)

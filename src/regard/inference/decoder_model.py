@@ -18,6 +18,7 @@ from regard.inference.component import Component, Result, Row, Workers
 from regard.inference.generation_settings import GenerationSettings, as_trained, sampling_of
 from regard.inference.inputs import ran_out_of_memory
 from regard.inference.model_runner import ModelRunner
+from regard.models.encoder_decoder import ModelModule
 from regard.parts.linear.convert import in_precision, products_in_use
 from regard.search.beam import Beam
 from regard.search.exact import Exact, SearchErrors, search_errors
@@ -146,7 +147,7 @@ class DecoderModel(ModelRunner):
         return Beam() if self.decode_config is None else as_trained(self.decode_config)
 
     @property
-    def models(self) -> list[Any]:
+    def models(self) -> list[ModelModule]:
         """The models that decide on every token."""
         return [self.model]
 
@@ -269,7 +270,7 @@ class Writer(Component[Request, WriterData, Written]):
     model: DecoderModel
     method: Method
     best: int = 1
-    workers: Workers | None = None
+    workers: Workers[list[Result[Written]]] | None = None
 
     @property
     def name(self) -> str:

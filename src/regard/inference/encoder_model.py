@@ -3,16 +3,20 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Self, TypeGuard, cast
+from pathlib import Path
+from typing import Any, NoReturn, Self, TypeGuard, cast
 
+import numpy as np
+import torch
 from torch import Tensor
 
-from regard.ground.batch import TokenRow
+from regard.ground.batch import ImageRow, TokenRow
 from regard.ground.checks import check_whole, listed
-from regard.ground.errors import BadInput, shown
+from regard.ground.errors import BadInput, BadItem, shown
 from regard.ground.layout import Layout
-from regard.ground.reading import RowReading
+from regard.ground.reading import NO_TEXT, RowReading
 from regard.ground.tape import NULL_TAPE, NullTape
+from regard.images.processor import ImageProcessor
 from regard.inference.batch_runner import ModelRow, TextOrPair, rows_of
 from regard.inference.embed import Embedder, EncoderInput
 from regard.inference.fill_mask import MaskFiller, mask_filler
@@ -20,14 +24,21 @@ from regard.inference.inputs import InputLimits, token_ids
 from regard.inference.model_runner import ModelRunner
 from regard.inference.score_text import WINDOW, StreamScorer, TextScorer
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.heads import MLMHead, read_spans
+from regard.models.heads import read_spans
+from regard.models.label_heads import MLMHead
+from regard.models.patches import PatchEmbedding, Patches
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.parts.linear.convert import in_precision
 from regard.text.labels import LabelSet
+from regard.text.token_labels import LabelledImage
 from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.words import check_text, one_or_two_texts, text_or_pair
 
+NO_PROCESSOR = (
+    "the folder does not say how images are normalised (no preprocessor_config.json; of timm: no "
+    "mean and std in pretrained_cfg): give numbers (C, H, W) as the model was trained on"
+)
 READABLE = "neither a text, a pair of texts, words nor token ids"
 
 
@@ -46,11 +57,12 @@ class EncoderModel(ModelRunner):
 
     @classmethod
     def of(cls, loaded: LoadedModel) -> Self:
-        module, facts, tokenizer = (
-            cast(Any, one) for one in (loaded.module, loaded.facts, loaded.tokenizer)
+        module, facts = (
+            cast(TrunkWithHeadsModule, loaded.module),
+            cast(TrunkWithHeads, loaded.facts),
         )
-        name = loaded.paper.name
-        return cls(module, facts, tokenizer, loaded.labels, loaded.notes, name=name)
+        text, name = cast(RowTokenizer | None, loaded.tokenizer), loaded.paper.name
+        return cls(module, facts, text, loaded.labels, loaded.notes, name=name)
 
     @property
     def text(self) -> RowTokenizer:
@@ -217,3 +229,87 @@ def _is_text(given: EncoderInput) -> TypeGuard[TextOrPair]:
     return isinstance(given, str) or (
         isinstance(given, tuple) and len(given) == 2 and all(isinstance(t, str) for t in given)
     )
+
+
+@dataclass(frozen=True, eq=False)
+class ImageModel(EncoderModel):
+    """A trunk with heads over the patches of images. Its ``tokenizer`` is an image processor."""
+
+    @property
+    def text(self) -> NoReturn:
+        raise BadInput(NO_TEXT)
+
+    @property
+    def reading(self) -> ImageProcessor:
+        return self.processor
+
+    @property
+    def truncation(self) -> None:
+        """Images are not truncated."""
+
+    @property
+    def default_pool(self) -> str:
+        pool, embed = self.facts.pool, self.facts.trunk.embed
+        averages = pool is not None and pool.first_read is None
+        return "mean" if averages or not embed.prefix_tokens else "first"
+
+    @property
+    def summary(self) -> str | None:
+        return "first" if self.facts.trunk.embed.prefix_tokens else None
+
+    def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
+        if pool == "first" and self.summary is None:
+            raise BadInput("pool 'first': this model has no class token; mean and max read patches")
+        return super().embedder(pool, normalise)
+
+    @property
+    def processor(self) -> ImageProcessor:
+        """The image processor, or one that refuses images."""
+        return cast(ImageProcessor | None, self.tokenizer) or NumbersOnly()
+
+    def listed(self, inputs: Iterable[object], of: str = "images") -> list[Any]:
+        return listed(inputs, of, "image")
+
+    def read(self, inputs: Iterable[object], *, masks: bool = False) -> list[ImageRow]:
+        return self.processor.rows(self.listed(inputs))
+
+    def label(self, image: object) -> LabelledImage:
+        (row,) = self.read([image])
+        try:
+            values_CHW = row.read()
+        except BadItem as bad:  # there is no other to be told from
+            raise BadInput(bad.reason) from None
+        embed = cast(PatchEmbedding, self.model.trunk.embed)
+        grid = embed.grid_of(torch.from_numpy(values_CHW[None]))
+        pixels_HWC = self.processor.denormalised(values_CHW)
+        names = cast(Patches, self.facts.trunk.embed).prefix_names
+        return LabelledImage(ImageRow(lambda: values_CHW), pixels_HWC, grid, names)
+
+    def embedded_rows(
+        self, inputs: Sequence[object], longest: int | None, lower: bool
+    ) -> list[ImageRow]:
+        return self.read(inputs)
+
+    def parse(self, line: str, where: str) -> Path:
+        return Path(line)
+
+    def token_count(self, given: object, most: int) -> int:
+        return 1
+
+    def filler(self, top: int = 5) -> NoReturn:
+        raise BadInput(NO_TEXT)
+
+    def scorer(self, window: int | None = None, stride: int | None = None) -> NoReturn:
+        raise BadInput(NO_TEXT)
+
+
+class NumbersOnly(ImageProcessor):
+    """Reads numbers, and refuses what would have to be normalised."""
+
+    def denormalised(self, values_CHW: np.ndarray) -> np.ndarray:
+        least, most = values_CHW.min(), values_CHW.max()
+        shares_CHW = (values_CHW - least) / max(most - least, 1e-12)
+        return np.rint(255 * shares_CHW).astype(np.uint8).transpose(1, 2, 0)
+
+    def resized(self, image: object) -> NoReturn:
+        raise BadInput(NO_PROCESSOR)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from regard.ground.errors import BadInput, BadItem
 from regard.inference.batch_runner import Predictor, finite, in_order
 from regard.inference.component import Row
 from regard.inference.inputs import check_texts
-from regard.models.heads import MLMHead
+from regard.models.label_heads import MLMHead
 from regard.models.trunk_with_heads import TrunkWithHeadsModule
 from regard.text.tokenizers.word_tokenizer import MASK, WordTokenizer
 from regard.text.vocabularies.lexicon import END, SPECIAL
@@ -45,7 +45,6 @@ class MaskFiller(Predictor[str, TokenRow, FilledText]):
     empty_record: ClassVar = {"text": None, "blanks": None}
     head: ClassVar[str] = MLMHead.name
     model: TrunkWithHeadsModule
-    tokenizer: Any
     top: int = 5
 
     def __post_init__(self) -> None:
@@ -164,7 +163,7 @@ class ContextFiller(MaskFiller):
         )
 
 
-FILLERS: dict[str, type[MaskFiller]] = {one.head: one for one in (MaskFiller, ContextFiller)}
+FILLERS: dict[str, type[MaskFiller]] = {kind.head: kind for kind in (MaskFiller, ContextFiller)}
 """By the head that they read."""
 
 

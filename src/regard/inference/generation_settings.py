@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, cast
+from typing import Literal, ParamSpec, TypedDict, TypeVar, cast
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -16,6 +16,7 @@ from regard.search.constraints import Constraints
 from regard.search.sample import Sample
 
 T = TypeVar("T")
+P = ParamSpec("P")
 # transformers' early_stopping, by the name of our rule.
 STOPS: dict[object, Stop] = {
     False: "transformers",
@@ -165,8 +166,15 @@ class GenerationSettings:
         )
 
 
-def repetition_of(settings: Mapping[str, object]) -> dict[str, Any]:
-    """The rules against repetition of generation settings, as arguments of a search."""
+class Repetition(TypedDict):
+    """Rules against repetition, as arguments of a search."""
+
+    no_repeat: int
+    repetition_penalty: float
+
+
+def repetition_of(settings: Mapping[str, object]) -> Repetition:
+    """The rules against repetition of generation settings."""
     return {
         "no_repeat": _whole(settings, "no_repeat_ngram_size"),
         "repetition_penalty": _number(settings, "repetition_penalty", 1.0),
@@ -206,10 +214,10 @@ def as_trained(decode: object) -> Beam:
         raise BadInput(f"config.json: notes.decode is no search: {shown(decode)} ({why})") from None
 
 
-def _build(search: Callable[..., T], **rules: Any) -> T:
-    """A search by rules that settings gave it."""
+def _build(search: Callable[P, T], *args: P.args, **rules: P.kwargs) -> T:
+    """A search by rules of generation settings."""
     try:
-        return search(**rules)
+        return search(*args, **rules)
     except BadInput as error:
         raise refused(str(error)) from None
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Self, cast
+from typing import Literal, Self, cast
 
 import torch
 
@@ -252,8 +252,8 @@ class Generator(DecoderModel, EncoderModel):
     ) -> Iterator[str]:
         text = TextStream(Continuation(self.vocabulary.decode, rows[0]), self._stops(ending))
         with search_errors_as_bad_input(search, rows):
-            state, limits, others = self._begin(rows, ending)
-            for step in search.stream(state, limits, [number], **others):
+            state, limits, stops = self._begin(rows, ending)
+            for step in search.stream(state, limits, [number], prompts=rows, stop_test=stops):
                 if step.numbers != [0]:
                     raise BadInput("a stream is one text: ask for one sample")
                 if step.tokens != [self.eos]:
@@ -265,8 +265,9 @@ class Generator(DecoderModel, EncoderModel):
         ending, prompts = self.ending, [row.data.ids[0] for row in rows]
         search = search.with_decode(None if self.tokenizer is None else self._stops(ending).text)
         with search_errors_as_bad_input(search, prompts):
-            state, limits, others = self._begin(prompts, ending)
-            nbests = search(state, limits, None, [row.key for row in rows], **others)
+            state, limits, stops = self._begin(prompts, ending)
+            keys = [row.key for row in rows]
+            nbests = search(state, limits, None, keys, prompts=prompts, stop_test=stops)
         return [
             [self._as_text(prompt, hypothesis, ending) for hypothesis in nbest]
             for prompt, nbest in zip(prompts, nbests, strict=True)
@@ -274,28 +275,24 @@ class Generator(DecoderModel, EncoderModel):
 
     def _begin(
         self, rows: list[list[int]], ending: Ending
-    ) -> tuple[SearchState, Constraints, dict[str, Any]]:
-        """A state that has read the prompts, what may follow, and what else a search takes."""
+    ) -> tuple[SearchState, Constraints, StopStrings | None]:
+        """A state that has read the prompts, the constraints after them, and the test for stops."""
         limits, stops = self._limits(rows, ending), self._stops(ending)
         lengths = zip(rows, limits.longest_of(len(rows)).tolist(), strict=True)
         capacity = max(len(row) + longest for row, longest in lengths)
         prompts = Prompts.of(rows, self.device)
         state = decoding.open(self.model, prompts=prompts, capacity=capacity, engine=self.engine)
-        stop_test = stops if stops.strings else None
-        return state, limits, {"prompts": rows, "stop_test": stop_test}
+        return state, limits, stops if stops.strings else None
 
     def _limits(self, rows: list[list[int]], ending: Ending) -> Constraints:
         """Constraints on the tokens after each prompt, by the generation settings if any."""
-        settings, rules = self.supported_settings, dict[str, Any]()
-        if settings is not None:
-            rules = {
-                "forbidden": settings.forbidden,
-                "must_end": settings.must_end,
-                "renormalise": settings.renormalise,
-            }
         longest = [self._longest(row, ending)[0] for row in rows]
         first, shortest = [row[-1] for row in rows], self._shortest(rows, ending)
-        return Constraints(first, self.eos, longest, shortest, **rules)
+        constraints = Constraints(first, self.eos, longest, shortest)
+        if (settings := self.supported_settings) is None:
+            return constraints
+        rules = {"must_end": settings.must_end, "renormalise": settings.renormalise}
+        return replace(constraints, forbidden=settings.forbidden, **rules)
 
     def _shortest(self, rows: list[list[int]], ending: Ending) -> int | list[int]:
         """The number of the first token that may be EOS: after all prompts, or after each."""

@@ -11,6 +11,7 @@ from torch import Tensor
 from regard.ground.batch import ImageRow, TokenRow
 from regard.ground.checks import is_whole, listed
 from regard.ground.errors import BadInput, BadItem, shown
+from regard.models.trunk import StackModule
 from regard.search.step import Search
 from regard.text.words import check_text
 
@@ -35,7 +36,7 @@ class InputLimits:
     per_token: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, side: Any, max_length: int | None = None) -> "InputLimits":
+    def of(cls, side: StackModule, max_length: int | None = None) -> "InputLimits":
         """The limits of a side that embeds tokens."""
         embed, limits = side.embed, (side.embed.position_limit, side.embed.segments, max_length)
         return cls(embed.vocab, *limits, embed.ids_per_token)
@@ -73,34 +74,32 @@ class InputLimits:
 
 def check_texts(inputs: Iterable[object], first: int = 1) -> list[str]:
     """A list of texts; inputs are counted from ``first``."""
-    return [check_text(one, number) for number, one in enumerate(listed(inputs), first)]
+    return [check_text(text, number) for number, text in enumerate(listed(inputs), first)]
 
 
 def check_pairs(inputs: Iterable[object], of: str, *, texts: bool = False) -> list[tuple[Any, Any]]:
     """A list of pairs; ``of`` names their halves, which are ``texts`` or left to the caller."""
-    pairs: list[Any] = listed(inputs, "pairs")
-    for number, one in enumerate(pairs, 1):
-        if not isinstance(one, tuple | list) or len(one) != 2:
-            raise BadItem(number, f"{shown(one)} is not a pair {of}")
-        if texts:
-            for half in one:
-                check_text(half, number)
-    return [tuple(one) for one in pairs]
+    pairs = []
+    for number, pair in enumerate(listed(inputs, "pairs"), 1):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise BadItem(number, f"{shown(pair)} is not a pair {of}")
+        for half in pair if texts else ():
+            check_text(half, number)
+        pairs.append((pair[0], pair[1]))
+    return pairs
 
 
-def token_ids(one: object, number: int, fault: str = TEXT_OR_IDS) -> list[int]:
-    """Ids from a list, an array or a tensor of whole numbers; there is at least one."""
-    values = one
-    if isinstance(one, Tensor):
-        values = one.detach().cpu().numpy()
-    elif isinstance(one, Sequence) and not isinstance(one, str | bytes):
-        values = np.array(one if all(map(is_whole, one)) else ["no ids"])
-    if not isinstance(values, np.ndarray) or values.ndim != 1:
-        raise BadItem(number, f"{shown(one)} is {fault}")
-    if not len(values):
+def token_ids(ids: object, number: int, fault: str = TEXT_OR_IDS) -> list[int]:
+    """At least one id, from a list, an array or a tensor of whole numbers."""
+    values = ids
+    if isinstance(ids, Tensor):
+        values = ids.detach().cpu().numpy()
+    elif isinstance(ids, Sequence) and not isinstance(ids, str | bytes):
+        values = np.array(ids if all(map(is_whole, ids)) else ["no ids"])
+    if isinstance(values, np.ndarray) and values.ndim == 1 and not len(values):
         raise BadItem(number, "has no tokens")
-    if values.dtype.kind not in "iu":
-        raise BadItem(number, f"{shown(one)} is {fault}")
+    if not isinstance(values, np.ndarray) or values.ndim != 1 or values.dtype.kind not in "iu":
+        raise BadItem(number, f"{shown(ids)} is {fault}")
     return values.tolist()
 
 
@@ -118,12 +117,12 @@ def read_ids(
     The model adds ``marks`` tokens to each; inputs are counted from ``first``.
     """
     numbered = list(enumerate(inputs, first))
-    texts = [check_text(one, number) for number, one in numbered if isinstance(one, str)]
+    texts = [check_text(text, number) for number, text in numbered if isinstance(text, str)]
     encoded = iter(encode_all(texts) if texts else [])
     after = [] if end is None else [end]
     rows = []
-    for number, one in numbered:
-        ids = [*next(encoded), *after] if isinstance(one, str) else token_ids(one, number)
+    for number, given in numbered:
+        ids = [*next(encoded), *after] if isinstance(given, str) else token_ids(given, number)
         limits.check(ids, number, marks)
         rows.append(ids)
     return rows

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import exp, log
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -25,9 +25,11 @@ from regard.ground.pytree import map_tensors, tensors_in
 from regard.inference.batch_runner import BatchRunner, in_order
 from regard.inference.component import Component, Data, Result, Row
 from regard.inference.inputs import InputLimits, token_ids
-from regard.models.heads import MLMHead, NextTokenHead
-from regard.models.trunk_with_heads import TrunkWithHeads
+from regard.models.heads import NextTokenHead
+from regard.models.label_heads import MLMHead
+from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.parts.attention import EncoderOutput
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.vocabularies.subwords import Subwords
@@ -160,7 +162,7 @@ class TextScorer(Scorer[Content]):
     """A causal model, or a masked LM, that scores texts."""
 
     reads_whole = True
-    model: Any
+    model: TrunkWithHeadsModule
     facts: TrunkWithHeads
     tokenizer: RowTokenizer | None
     batch_size: int = 256
@@ -292,7 +294,7 @@ class TextScorer(Scorer[Content]):
 
     def masked_rows(self, content: Content) -> Iterator[ScoredRow]:
         """A row for each token, in which it is masked; special tokens are none."""
-        tokenizer: Any = self.text
+        tokenizer = cast(EncoderTokenizer, self.text)
         special = len(content.row([]).tokens)
         before = tokenizer.template.begin("A") if special else 0
         longest = self.window_size - special
@@ -373,7 +375,7 @@ class StreamScorer(TextScorer):
     def scored(self, contents: Sequence[Content]) -> Iterator[tuple[int, ScoredRow, Tensor]]:
         """First parts of all texts, then second parts of those that have any, and so on."""
         parts = {number: self.causal_rows(content) for number, content in enumerate(contents)}
-        states: dict[int, Any] = {}
+        states: dict[int, object] = {}
         while live := {number: row for number, rows in parts.items() if (row := next(rows, None))}:
             numbers, rows = list(live), list(live.values())
             for chosen, batch in self.batches([row.row for row in rows]):
@@ -386,12 +388,12 @@ class StreamScorer(TextScorer):
                 yield from zip(own, [rows[i] for i in chosen], scores, strict=True)
 
 
-def _join(states: Sequence[Any]) -> Any:
+def _join(states: Sequence[object]) -> object:
     """The states of several rows as one."""
     parts = iter(zip(*map(tensors_in, states), strict=True))
     return map_tensors(lambda _: torch.cat(next(parts)), states[0])
 
 
-def _split(state: Any, rows: int) -> list[Any]:
+def _split(state: object, rows: int) -> list[object]:
     """The state of each row."""
     return [map_tensors(lambda x, i=i: x[i : i + 1], state) for i in range(rows)]  # type: ignore[misc]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate, chain, islice
 from math import nan
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -92,6 +92,7 @@ class TaggerRows(NamedTuple):
 
 
 TaggerRow = Row[Sentence, TaggerRows]
+WordValue = tuple[str | None, float | None, float | None]  # tag, probability, number
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,15 +143,15 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
             for row, values in zip(rows, self._values(logits), strict=True)
         ]
 
-    def _values(self, logits: Sequence[Tensor]) -> Iterator[Iterable[dict[str, Any]]]:
-        """The tag of each word with its probability, or its number, for each sentence."""
+    def _values(self, logits: Sequence[Tensor]) -> Iterator[Sequence[WordValue]]:
+        """(tag, probability, number) of each word, for each sentence."""
         if not self.labels.classes:
-            yield from ([{"value": value} for value in one[:, 0].tolist()] for one in logits)
+            yield from ([(None, None, n) for n in of_text[:, 0].tolist()] for of_text in logits)
             return
         names = self.labels.names
         for tags, probabilities in self._best(logits):
             best = zip(tags, probabilities, strict=True)
-            yield [{"tag": names[i], "probability": p} for i, p in best]
+            yield [(names[tag], probability, None) for tag, probability in best]
 
     def _best(self, logits: Sequence[Tensor]) -> Iterable[tuple[list[int], list[float]]]:
         """The tags of each sentence, each the most probable one or, with a CRF, all together."""
@@ -164,7 +165,7 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
             for numbers in inference_batches(lengths, self.limits)
         )
 
-    def _text_and_spans(self, sentence: Any, number: int) -> tuple[str, Sequence[Span]]:
+    def _text_and_spans(self, sentence: Sentence, number: int) -> tuple[str, Sequence[Span]]:
         """The text of input ``number``, and the characters of each of its words."""
         if isinstance(sentence, tuple | list):
             words = [check_text(word, number) for word in sentence]
@@ -191,10 +192,10 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
         return logits
 
     def _tag_words(
-        self, text: str, spans: Sequence[Span], values: Iterable[dict[str, Any]]
+        self, text: str, spans: Sequence[Span], values: Iterable[WordValue]
     ) -> tuple[TaggedWord, ...]:
         return tuple(
-            TaggedWord(text[start:end], start, end, **value)
+            TaggedWord(text[start:end], start, end, *value)
             for (start, end), value in zip(spans, values, strict=True)
         )
 

@@ -43,6 +43,7 @@ from regard.inference.inputs import (
     read_ids,
 )
 from regard.inference.score_text import Scored, Scorer, TextScore
+from regard.models.encoder_decoder import ModelModule
 from regard.models.folders.folder import vocabularies
 from regard.models.folders.loaded_model import LoadedModel
 from regard.objectives.seq2seq import Seq2Seq
@@ -73,7 +74,7 @@ class Translator(DecoderModel):
     """
 
     verb = "translate"
-    model: Any
+    model: Any  # an EncoderDecoderModule
     tokenizer: TranslationTokenizer
     batch_size: int = 64
     others: tuple["Translator", ...] = ()
@@ -117,7 +118,7 @@ class Translator(DecoderModel):
         return self.model.source.embed.position_limit
 
     @property
-    def models(self) -> list[Any]:
+    def models(self) -> list[ModelModule]:
         return [member.model for member in (self, *self.others)]
 
     @cached_property
@@ -208,7 +209,8 @@ class Translator(DecoderModel):
         limits = InputLimits.of(self.model.target, self.max_length)
         encode_all = self.tokenizer.target.encode_all
         targets = read_ids([target for _, target in given], encode_all, limits, marks=1)
-        return list(zip(self.read([source for source, _ in given]), targets, strict=True))
+        sources = self.read(cast(list[str | Ids], [source for source, _ in given]))
+        return list(zip(sources, targets, strict=True))
 
     def check_ids(self, examples: Sequence[tuple[Ids, Ids]], first: int = 1) -> None:
         """Refuse pairs in ids, without marks, that the model cannot read or write."""

@@ -57,7 +57,7 @@ class Characters(AnyEmbedding):
 
     @property
     def all_filters(self) -> int:
-        """Their number."""
+        """The number of filters."""
         return sum(count for _, count in self.filters)
 
     def build(self, width: int, dropout: float, eps: float = 1e-5) -> "CharacterEmbedding":
@@ -100,7 +100,7 @@ class CharacterEmbedding(EmbeddingModule):
         self.dropout = Dropout(dropout)
 
     def forward(self, characters_TC: Tensor, layout: Layout) -> Tensor:
-        """A vector for each word, from the ids of its characters; a word of the fill has one."""
+        """A vector for each word, from the ids of its characters; a word of padding has one id."""
         if characters_TC.ndim == 1:
             characters_TC = characters_TC[:, None].expand(-1, *self.ids_per_token)
         if characters_TC.device.type == "cpu":  # where finding equal words costs less than reading
@@ -109,7 +109,6 @@ class CharacterEmbedding(EmbeddingModule):
         return self.dropout(self.static(characters_TC))
 
     def static(self, characters_TC: Tensor) -> Tensor:
-        """The vectors of words, from the ids of the characters of each."""
         at_once = len(characters_TC) if torch.is_grad_enabled() else WORDS
         parts = [self._vectors(part_NC) for part_NC in characters_TC.split(max(1, at_once))]
         return torch.cat(parts)
@@ -120,6 +119,43 @@ class CharacterEmbedding(EmbeddingModule):
         for layer in self.highways:
             x_ND = layer(x_ND)
         return x_ND if self.projection is None else self.projection(x_ND)
+
+
+class ExtendedEmbedding(EmbeddingModule):
+    """Base class of embeddings with other numbers beside the vector of a word.
+
+    A token is the id of a word and ``ids`` ids of its characters, or pieces.
+    """
+
+    def __init__(self, words: EmbeddingModule, ids: int):
+        super().__init__()
+        self.words, self.ids_per_token = words, (1 + ids,)
+        self.position_limit, self.segments = words.position_limit, words.segments
+        self.scale = words.scale
+
+    @property
+    def token(self) -> nn.Embedding:
+        """The vectors of words."""
+        return self.words.token
+
+
+class SpelledEmbedding(ExtendedEmbedding):
+    """[word; characters]: a word's vector beside one from its characters (Ma & Hovy, 2016)."""
+
+    def __init__(self, words: EmbeddingModule, characters: CharacterEmbedding):
+        super().__init__(words, sum(characters.ids_per_token))
+        self.characters = characters
+
+    def forward(self, tokens_TC: Tensor, layout: Layout) -> Tensor:
+        """A vector for each word; a word of padding has one id."""
+        if tokens_TC.ndim == 1:
+            tokens_TC = tokens_TC[:, None].expand(-1, *self.ids_per_token)
+        parts = self.words(tokens_TC[:, 0], layout), self.characters(tokens_TC[:, 1:], layout)
+        return torch.cat(parts, dim=-1)
+
+    def static(self, tokens_TC: Tensor) -> Tensor:
+        parts = self.words.static(tokens_TC[:, 0]), self.characters.static(tokens_TC[:, 1:])
+        return torch.cat(parts, dim=-1)
 
 
 class Highway(nn.Module):

@@ -13,7 +13,7 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, share
 from regard.models.macs import MACs
-from regard.models.trunk import AnyStack
+from regard.models.trunk import AnyStack, StackModule
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
 
@@ -41,10 +41,10 @@ class ConvEncoderFacts(AnyStack):
         return MACs(self.depth * self.kernel * self.width * 2 * self.width)
 
 
-class ConvEncoderModule(nn.Module):
+class ConvEncoderModule(StackModule):
     """An embedding, and convolutions over it."""
 
-    attends, capturable = False, True
+    capturable = True
 
     def __init__(self, facts: ConvEncoderFacts, embed: AnyEmbedding):
         super().__init__()

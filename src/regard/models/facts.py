@@ -5,7 +5,7 @@ from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from math import isfinite
 from types import MappingProxyType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from regard.ground.errors import BadInput, did_you_mean
 
@@ -48,11 +48,11 @@ def check_type(kind: type, name: str, value: object) -> None:
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
+def _hints(kind: type) -> dict[str, object]:
     return get_type_hints(kind)
 
 
-def _fits(value: object, expected: Any) -> bool:
+def _fits(value: object, expected: object) -> bool:
     if get_origin(expected) in (Union, UnionType):
         return any(_fits(value, one) for one in get_args(expected))
     if get_origin(expected) is tuple:
@@ -60,7 +60,7 @@ def _fits(value: object, expected: Any) -> bool:
         return isinstance(value, tuple) and all(_fits(one, member) for one in value)
     if isinstance(value, bool):
         return expected is bool
-    return isinstance(value, expected) or (isinstance(value, int) and expected is float)
+    return isinstance(value, cast(type, expected)) or (isinstance(value, int) and expected is float)
 
 
 def change(facts: Facts, **changes: object) -> Facts:
@@ -126,13 +126,9 @@ def values_named(facts: object, name: str) -> list[Any]:
 def _children(value: object) -> list[tuple[str, object]]:
     """The parts of a value by name: fields of a dataclass, named members of a tuple."""
     if isinstance(value, tuple):
-        return [(_name(member), member) for member in value if is_dataclass(member)]
+        return [(member.name, member) for member in value if is_dataclass(type(member))]
     kind: type = type(value)
     return [(name, getattr(value, name)) for name in _field_names(kind)]
-
-
-def _name(member: object) -> str:
-    return getattr(member, "name")  # noqa: B009
 
 
 @cache
@@ -191,11 +187,9 @@ def _rebuild(facts: Facts, given: Mapping[str, object], prefix: str = "") -> Fac
             changed[name] = value
     if not changed:
         return facts
-    whole: Any = facts
-    if not isinstance(facts, tuple):
-        return replace(whole, **changed)
-    members: Any = tuple(changed.get(_name(member), member) for member in facts)
-    return members
+    if isinstance(facts, tuple):
+        return cast(Facts, tuple(changed.get(member.name, member) for member in facts))
+    return replace(cast(Any, facts), **changed)
 
 
 def to_json(value: object) -> object:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -10,149 +10,13 @@ from torch import Tensor, nn
 
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, LayerTape, NullTape
-from regard.models.embedding import AnyEmbedding, EmbeddingModule
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.models.characters import ExtendedEmbedding
+from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of, share
-from regard.models.trunk import AnyFeatures, AnyStack, ScalarMix, Trunk
+from regard.models.trunk import AnyFeatures, AnyStack, StackModule, Trunk
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
-
-
-class WordsWithFeatures(NamedTuple):
-    """The ids of words (and of their characters), and features, if the embedding has any."""
-
-    tokens: Tensor
-    features_TD: Tensor | None
-
-
-class FeatureEmbedding(EmbeddingModule):
-    """[x; features]: the vectors of words and their features, side by side.
-
-    A token is the id of a word and so many ``ids`` of its characters, or pieces.
-    """
-
-    def __init__(self, words: Any, ids: int):
-        super().__init__()
-        self.words = words
-        self.ids_per_token = (1 + ids,)
-        self.position_limit, self.segments = words.position_limit, words.segments
-        self.scale = words.scale
-
-    @property
-    def token(self) -> nn.Embedding:
-        """The vectors of words."""
-        return self.words.token
-
-    def word_ids(self, tokens_TC: Tensor) -> Tensor:
-        """The ids that vectors of words are read by: of each word, perhaps of its characters."""
-        return tokens_TC if self.words.ids_per_token else tokens_TC[:, 0]
-
-    def static(self, tokens_TC: Tensor) -> Tensor:
-        """The vectors of words alone."""
-        return self.words.static(self.word_ids(tokens_TC))
-
-    def forward(self, given: WordsWithFeatures, layout: Layout) -> Tensor:
-        x_TD = self.words(given.tokens, layout)
-        if given.features_TD is None:
-            return x_TD
-        return torch.cat([x_TD, given.features_TD.to(x_TD.dtype)], dim=-1)
-
-
-class FrozenLayers(nn.Module):
-    """A trunk that is never trained: the states of its ``layers``, by their paths."""
-
-    def __init__(self, trunk: nn.Module, layers: list[str]):
-        super().__init__()
-        self.trunk, self.layers = trunk.requires_grad_(False).eval(), layers
-
-    def train(self, mode: bool = True) -> "FrozenLayers":
-        """Stay in evaluation mode: a frozen trunk has no dropout in training either."""
-        return super().train(False)
-
-    @torch.no_grad()
-    def forward(self, tokens_TC: Tensor, layout: Layout) -> list[Tensor]:
-        tape = LayerTape(NULL_TAPE)
-        self.trunk(tokens_TC, layout, tape=tape)
-        return [tape.outputs[layer] for layer in self.layers]
-
-
-class FrozenPieceLayers(FrozenLayers):
-    """Frozen layers of a trunk whose tokens are pieces of words: the mean over each word's pieces.
-
-    Ids are one higher than those of the trunk, and 0 is no piece. A word without pieces has zeros.
-    """
-
-    @torch.no_grad()
-    def forward(self, pieces_TC: Tensor, layout: Layout) -> list[Tensor]:
-        real_TC = pieces_TC > 0
-        counts_T = real_TC.sum(1)
-        ends = F.pad(counts_T.cumsum(0), (1, 0))[layout.offsets.long()]
-        pieces = Layout.ragged(ends.diff().tolist(), pieces_TC.device)
-        return [
-            _mean_of_words(states_ND, real_TC)
-            for states_ND in super().forward(pieces_TC[real_TC] - 1, pieces)
-        ]
-
-
-def _mean_of_words(states_ND: Tensor, real_TC: Tensor) -> Tensor:
-    """The mean state of the pieces of each word."""
-    padded_TCD = states_ND.new_zeros(*real_TC.shape, states_ND.shape[-1])
-    padded_TCD[real_TC] = states_ND
-    return padded_TCD.sum(1) / real_TC.sum(1, keepdim=True).clamp(min=1)
-
-
-class FeaturedTrunk(nn.Module):
-    """A trunk over words, with features at its "input", its "output" or "between" its layers.
-
-    Each place has a mixture of its own, which ``dropout`` falls on; features between layers join
-    the input of the layers of these numbers.
-    """
-
-    def __init__(
-        self,
-        inner: nn.Module,
-        frozen: FrozenLayers,
-        places: Sequence[str],
-        joined: Sequence[int],
-        dropout: float,
-    ):
-        super().__init__()
-        self.inner: Any = inner
-        self.frozen, self.joined = frozen, joined
-        self.mixes = nn.ModuleDict({place: ScalarMix(len(frozen.layers)) for place in places})
-        self.dropout = Dropout(dropout)
-
-    @property
-    def embed(self) -> FeatureEmbedding:
-        """The embedding of words."""
-        return self.inner.embed
-
-    @property
-    def attends(self) -> bool:
-        """Whether the trunk is blocks of attention."""
-        return self.inner.attends
-
-    @property
-    def capturable(self) -> bool:
-        """Whether decoding from it can be captured: as far as its trunk is blocks of attention."""
-        return self.inner.attends
-
-    def forward(
-        self, tokens_TC: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE, **more: object
-    ) -> EncoderOutput:
-        """A state for every word; ``more`` is what only a trunk of that kind is given."""
-        layers = self.frozen(tokens_TC[:, 1:], layout)
-        mixed = {place: self.dropout(mix(layers)) for place, mix in self.mixes.items()}
-        given = WordsWithFeatures(self.embed.word_ids(tokens_TC), mixed.get("input"))
-        if self.joined:
-            more["joined"] = dict.fromkeys(self.joined, mixed["between"])
-        encoded = self.inner(given, layout, tape=tape, **more)
-        if "output" not in mixed:
-            return encoded
-        parts = [encoded.states_TD, mixed["output"].to(encoded.states_TD.dtype)]
-        states_TD = tape("features.output", torch.cat(parts, dim=-1))
-        return encoded._replace(states_TD=states_TD, ends=None)
-
 
 BETWEEN = "between"
 PLACES = {"input": ("input",), "output": ("output",), "both": ("input", "output")}
@@ -207,7 +71,7 @@ class Features(AnyFeatures):
     def width_at(self, place: str) -> int:
         return self.model.width if place in self.places else 0
 
-    def build(self, embed: AnyEmbedding, stack: AnyStack) -> FeaturedTrunk:
+    def build(self, embed: AnyEmbedding, stack: AnyStack) -> "FeaturedTrunk":
         words = FeatureTokens(embed, self.ids_per_word, self.width_at("input"), self.joined)
         blocks = [f"blocks.{number}.output" for number in range(self.model.stack.depth)]
         layers = ["embed.output", *blocks] if self.layers == "all" else ["output"]
@@ -225,7 +89,7 @@ class FeatureTokens(AnyEmbedding):
     size: int
     joined: Mapping[int, int] = field(default_factory=dict)
 
-    def build(self, width: int, dropout: float, eps: float = 1e-5) -> FeatureEmbedding:
+    def build(self, width: int, dropout: float, eps: float = 1e-5) -> "FeatureEmbedding":
         if width <= self.size:
             raise BadInput(
                 f"embedding: {width} numbers, of words and features, have no room for "
@@ -233,3 +97,160 @@ class FeatureTokens(AnyEmbedding):
             )
         words = self.words.build(width - self.size, dropout, eps)
         return FeatureEmbedding(words, self.ids)
+
+
+class FeaturedTrunk(StackModule):
+    """A trunk over words, with features at its "input", its "output" or "between" its layers.
+
+    Each place has a mixture of its own, which ``dropout`` falls on; features between layers join
+    the input of the layers of these numbers.
+    """
+
+    def __init__(
+        self,
+        inner: StackModule,
+        frozen: "FrozenLayers",
+        places: Sequence[str],
+        joined: Sequence[int],
+        dropout: float,
+    ):
+        super().__init__()
+        self.inner = inner
+        self.frozen, self.joined = frozen, joined
+        self.mixes = nn.ModuleDict({place: ScalarMix(len(frozen.layers)) for place in places})
+        self.dropout = Dropout(dropout)
+        self.attends = self.capturable = inner.attends
+
+    @property
+    def embed(self) -> "FeatureEmbedding":  # type: ignore[override]
+        """The embedding of words."""
+        return cast(FeatureEmbedding, self.inner.embed)
+
+    def forward(
+        self, tokens_TC: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE, **more: object
+    ) -> EncoderOutput:
+        """A state for every word; ``more`` are arguments that only some trunks have."""
+        layers = self.frozen(tokens_TC[:, 1:], layout)
+        mixed = {place: self.dropout(mix(layers)) for place, mix in self.mixes.items()}
+        given = WordsWithFeatures(self.embed.word_ids(tokens_TC), mixed.get("input"))
+        if self.joined:
+            more["joined"] = dict.fromkeys(self.joined, mixed["between"])
+        encoded = self.inner(given, layout, tape=tape, **more)
+        if "output" not in mixed:
+            return encoded
+        parts = [encoded.states_TD, mixed["output"].to(encoded.states_TD.dtype)]
+        states_TD = tape("features.output", torch.cat(parts, dim=-1))
+        return encoded._replace(states_TD=states_TD, ends=None)
+
+
+class FrozenLayers(nn.Module):
+    """A trunk that is never trained: the states of its ``layers``, by their paths."""
+
+    def __init__(self, trunk: StackModule, layers: list[str]):
+        super().__init__()
+        self.trunk, self.layers = trunk.requires_grad_(False).eval(), layers
+
+    def train(self, mode: bool = True) -> "FrozenLayers":
+        """Stay in evaluation mode: a frozen trunk has no dropout in training either."""
+        return super().train(False)
+
+    @torch.no_grad()
+    def forward(self, tokens_TC: Tensor, layout: Layout) -> list[Tensor]:
+        tape = LayerTape(NULL_TAPE)
+        self.trunk(tokens_TC, layout, tape=tape)
+        return [tape.outputs[layer] for layer in self.layers]
+
+
+class FrozenPieceLayers(FrozenLayers):
+    """Frozen layers of a trunk whose tokens are pieces of words: the mean over each word's pieces.
+
+    Ids are one higher than those of the trunk, and 0 is no piece. A word without pieces has zeros.
+    """
+
+    @torch.no_grad()
+    def forward(self, pieces_TC: Tensor, layout: Layout) -> list[Tensor]:
+        real_TC = pieces_TC > 0
+        counts_T = real_TC.sum(1)
+        ends = F.pad(counts_T.cumsum(0), (1, 0))[layout.offsets.long()]
+        pieces = Layout.ragged(ends.diff().tolist(), pieces_TC.device)
+        return [
+            _mean_of_words(states_ND, real_TC)
+            for states_ND in super().forward(pieces_TC[real_TC] - 1, pieces)
+        ]
+
+
+def _mean_of_words(states_ND: Tensor, real_TC: Tensor) -> Tensor:
+    """The mean state of the pieces of each word."""
+    padded_TCD = states_ND.new_zeros(*real_TC.shape, states_ND.shape[-1])
+    padded_TCD[real_TC] = states_ND
+    return padded_TCD.sum(1) / real_TC.sum(1, keepdim=True).clamp(min=1)
+
+
+class WordsWithFeatures(NamedTuple):
+    """The ids of words (and of their characters), and features, if the embedding has any."""
+
+    tokens: Tensor
+    features_TD: Tensor | None
+
+
+class FeatureEmbedding(ExtendedEmbedding):
+    """[x; features]: the vectors of words and their features, side by side."""
+
+    def word_ids(self, tokens_TC: Tensor) -> Tensor:
+        """The ids that vectors of words are read by: of each word, perhaps of its characters."""
+        return tokens_TC if self.words.ids_per_token else tokens_TC[:, 0]
+
+    def static(self, tokens_TC: Tensor) -> Tensor:
+        return self.words.static(self.word_ids(tokens_TC))
+
+    def forward(self, given: WordsWithFeatures, layout: Layout) -> Tensor:
+        x_TD = self.words(given.tokens, layout)
+        if given.features_TD is None:
+            return x_TD
+        return torch.cat([x_TD, given.features_TD.to(x_TD.dtype)], dim=-1)
+
+
+class ScalarMix(nn.Module):
+    """γ Σ_j softmax(w)_j h_j over the states of ``layers`` layers; at first their mean."""
+
+    def __init__(self, layers: int):
+        super().__init__()
+        self.layers = layers
+        self.logits = nn.Parameter(torch.zeros(layers))
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, layers: Sequence[Tensor]) -> Tensor:
+        """The mixture of states of the same size."""
+        shares = torch.softmax(self.logits.float(), dim=0)
+        mixed = sum(
+            (share * states for share, states in zip(shares, layers, strict=True)),
+            start=layers[0].new_zeros(()),
+        )
+        return (self.scale * mixed).to(layers[0].dtype)
+
+
+class LayerTape(NullTape):
+    """Hands values on to another tape, and keeps those called "output" for the model itself.
+
+    ``outputs`` has them by their path under the module that this tape was made for.
+    """
+
+    def __init__(self, tape: NullTape, path: str = "", outputs: dict[str, Tensor] | None = None):
+        self.tape, self.path = tape, path
+        self.outputs: dict[str, Tensor] = {} if outputs is None else outputs
+
+    @property
+    def live(self) -> bool:  # type: ignore[override]
+        return self.tape.live
+
+    def __call__(self, name: str, value: Tensor) -> Tensor:
+        value = self.tape(name, value)
+        if (full := self.path + name).endswith("output"):
+            self.outputs[full] = value
+        return value
+
+    def under(self, place: str | int) -> "LayerTape":
+        return LayerTape(self.tape.under(place), f"{self.path}{place}.", self.outputs)
+
+    def wants(self, *names: str) -> bool:
+        return self.tape.wants(*names)

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from regard.ground.layout import Layout
 from regard.models.pools import AnyPool
 from regard.models.trunk import AnyStack, Trunk
-from regard.parts.activation import ACTIVATIONS
 from regard.parts.attention import EncoderOutput
 
 ALIGNED = 64
@@ -21,11 +20,6 @@ Inputs = tuple[Tensor | Layout | None, ...] | None  # of the module of a head; N
 def read_tokens(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | None) -> Inputs:
     """The states of the tokens at the given positions, by default of all tokens."""
     return (encoded.states_TD if at is None else encoded.states_TD[at],)
-
-
-def read_queries(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | None) -> Inputs:
-    """The query stream of a two-stream stack, computed at the given positions; else all states."""
-    return (encoded.states_TD if at is None else encoded.queries_ND,)
 
 
 def read_spans(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | None) -> Inputs:
@@ -44,15 +38,18 @@ class AnyHead:
 
     A head's ``name`` stands in state dicts, tape paths and outputs. Its module is called with what
     ``read`` gives, from the states of tokens, the pooled states of rows (heads ``per_row``) and the
-    positions that the head predicts. One that ``averages`` has several output layers, and predicts
-    the mean of their logits. One that ``names_tokens`` needs a trunk with a vocabulary. With an
-    ``eager`` one, a model is neither compiled nor captured, and no rows fill its batches up.
+    positions that the head predicts; a head that ``reads_queries`` needs a stack that computes
+    states of predicted tokens. A head with several output layers predicts the mean of their logits;
+    outputs have the logits of each layer, (count, N, V), under ``layers_name``. A head that
+    ``names_tokens`` needs a trunk with a vocabulary. With an ``eager`` head, a model is neither
+    compiled nor captured, and no rows fill its batches up.
     """
 
     name: ClassVar[str]
     per_row: ClassVar[bool] = False
     read: ClassVar[Callable[..., Inputs]] = staticmethod(read_tokens)
-    averages: ClassVar[bool] = False
+    reads_queries: ClassVar[bool] = False
+    layers_name: ClassVar[str] = ""
     names_tokens: ClassVar[bool] = False
     eager: ClassVar[bool] = False
     logits_order: ClassVar[int | None] = 0  # the lowest gives a model's logits; None: none
@@ -85,43 +82,6 @@ class PaperHead:
         changes = {name: getattr(stack, theirs) for name, theirs in self.from_stack.items()}
         changes |= {name: value for name, value in vars(head).items() if name == "outputs"}
         return replace(self.head, **changes) if changes else self.head
-
-
-@dataclass(frozen=True)
-class MLMHead(AnyHead):
-    """The token at a position (Devlin et al., 2018): dense, activation, norm, token vectors.
-
-    ``tied``: these are the token vectors of the embedding. ``dense_activation`` is by default the
-    activation of the stack. The dense layer gives as many numbers as a token vector has.
-    """
-
-    name: ClassVar[str] = "mlm"
-    names_tokens: ClassVar[bool] = True
-    tied: bool = True
-    dense_activation: str | None = None
-
-    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "MLMHeadModule":
-        module = MLMHeadModule(self, trunk, width)
-        if self.tied:
-            tie(module.out, tokens)
-        return module
-
-    def macs(self, trunk: Trunk, width: int) -> int:
-        return trunk.token_width * (width + trunk.embed.vocab)
-
-
-class MLMHeadModule(nn.Module):
-    """Logits of all tokens at each position."""
-
-    def __init__(self, head: MLMHead, trunk: Trunk, width: int):
-        super().__init__()
-        self.dense = nn.Linear(width, trunk.token_width)
-        self.activation = ACTIVATIONS[head.dense_activation or trunk.stack.activation]
-        self.norm = nn.LayerNorm(trunk.token_width, eps=trunk.stack.eps)
-        self.out = nn.Linear(trunk.token_width, trunk.embed.vocab)
-
-    def forward(self, states_ND: Tensor) -> Tensor:
-        return self.out(self.norm(self.activation(self.dense(states_ND))))
 
 
 @dataclass(frozen=True)

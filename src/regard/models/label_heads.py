@@ -1,4 +1,4 @@
-"""Heads of labels, numbers, choices and spans: linear layers over states of tokens or of rows."""
+"""Heads of encoders: masked LM; labels, numbers, choices and spans of tokens or of rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,10 +8,47 @@ import torch
 from torch import Tensor, nn
 
 from regard.models.facts import at_least, one_of, share
-from regard.models.heads import AnyHead, Inputs, read_rows
+from regard.models.heads import AnyHead, Inputs, read_rows, tie
 from regard.models.trunk import Trunk
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.dropout import Dropout
+
+
+@dataclass(frozen=True)
+class MLMHead(AnyHead):
+    """The token at a position (Devlin et al., 2018): dense, activation, norm, token vectors.
+
+    ``tied``: these are the token vectors of the embedding. ``dense_activation`` is by default the
+    activation of the stack. The dense layer gives as many numbers as a token vector has.
+    """
+
+    name: ClassVar[str] = "mlm"
+    names_tokens: ClassVar[bool] = True
+    tied: bool = True
+    dense_activation: str | None = None
+
+    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "MLMHeadModule":
+        module = MLMHeadModule(self, trunk, width)
+        if self.tied:
+            tie(module.out, tokens)
+        return module
+
+    def macs(self, trunk: Trunk, width: int) -> int:
+        return trunk.token_width * (width + trunk.embed.vocab)
+
+
+class MLMHeadModule(nn.Module):
+    """Logits of all tokens at each position."""
+
+    def __init__(self, head: MLMHead, trunk: Trunk, width: int):
+        super().__init__()
+        self.dense = nn.Linear(width, trunk.token_width)
+        self.activation = ACTIVATIONS[head.dense_activation or trunk.stack.activation]
+        self.norm = nn.LayerNorm(trunk.token_width, eps=trunk.stack.eps)
+        self.out = nn.Linear(trunk.token_width, trunk.embed.vocab)
+
+    def forward(self, states_ND: Tensor) -> Tensor:
+        return self.out(self.norm(self.activation(self.dense(states_ND))))
 
 
 class LinearHead(AnyHead):

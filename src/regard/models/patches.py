@@ -1,7 +1,7 @@
 """Images as patches (Dosovitskiy et al., 2020)."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -188,8 +188,8 @@ class PatchEmbedding(EmbeddingModule):
         prefix = 0 if self.prefix is None else self.prefix.num_embeddings
         return Layout.rectangle(len(pixels_BCHW), prefix + rows * columns, pixels_BCHW.device)
 
-    def resampled(self, other: "PatchEmbedding") -> dict[str, Tensor]:
-        return self.position.resampled(other.position)
+    def resampled(self, other: EmbeddingModule) -> dict[str, Tensor]:
+        return self.position.resampled(cast(PatchEmbedding, other).position)
 
     def forward(self, pixels_BCHW: Tensor, layout: Layout) -> Tensor:
         if pixels_BCHW.dtype == torch.uint8:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of, share
 from regard.models.macs import MACs
-from regard.models.trunk import AnyStack
+from regard.models.trunk import AnyStack, StackModule
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import RowDropout, TokenDropout
 from regard.parts.kv_cache import RNNState
@@ -31,201 +31,6 @@ from regard.parts.recurrent.rnn import (
 )
 from regard.parts.recurrent.static_rnn_state import StatefulDecoder, StaticRNNState
 from regard.parts.recurrent.truncated_bptt import TruncatedRows
-
-
-class RNNEncoderModule(nn.Module):
-    """An embedding, and recurrent layers over it."""
-
-    attends = False
-
-    def __init__(self, facts: "RNNEncoderFacts", embed: AnyEmbedding):
-        super().__init__()
-        self.embed = embed.build(facts.input_width, facts.dropout)
-        self.layers = facts.build_layers(facts.embedding, facts.direction, embed.joined)
-
-    @property
-    def capturable(self) -> bool:
-        """Whether it reads padded rows of which only the device knows the lengths."""
-        return self.layers.cell in FROZEN
-
-    def forward(
-        self,
-        tokens_T: Tensor,
-        layout: Layout,
-        *,
-        joined: Mapping[int, Tensor] = NOTHING,
-        tape: NullTape = NULL_TAPE,
-    ) -> EncoderOutput:
-        """A state for every token, and the final state of every layer.
-
-        Features may be ``joined`` to the input of a layer above the first.
-        """
-        x_TD = tape("embed.output", self.embed(tokens_T, layout))
-        states_TD, ends = self.layers(x_TD, layout, joined=joined, tape=tape.under("blocks"))
-        return EncoderOutput(tape("output", states_TD), layout, ends)
-
-
-class RNNDecoderState(NamedTuple):
-    """What a decoder carries: the state of each layer, and the vector that every step is told.
-
-    That is h̃ of the step before (input feeding) or the source in one vector, if there is any.
-    """
-
-    states: Sequence[State]
-    told_RD: Tensor | None
-
-    def rows(self, index: Tensor | slice) -> "RNNDecoderState":
-        """Some of the rows, or all in another order."""
-        states = [tuple(part[index] for part in state) for state in self.states]
-        return RNNDecoderState(states, None if self.told_RD is None else self.told_RD[index])
-
-    @classmethod
-    def join(cls, parts: "Sequence[RNNDecoderState]") -> "RNNDecoderState":
-        """The rows of several states, one after the other."""
-        layers = zip(*(part.states for part in parts), strict=True)
-        states = [tuple(map(torch.cat, zip(*layer, strict=True))) for layer in layers]
-        told = [part.told_RD for part in parts if part.told_RD is not None]
-        return cls(states, torch.cat(told) if told else None)
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        """All of it, in one order."""
-        told = [] if self.told_RD is None else [self.told_RD]
-        return [*(part for state in self.states for part in state), *told]
-
-    def to(self, dtype: torch.dtype) -> "RNNDecoderState":
-        """The state in another precision."""
-        states = [tuple(part.to(dtype) for part in state) for state in self.states]
-        return RNNDecoderState(states, None if self.told_RD is None else self.told_RD.to(dtype))
-
-
-class CarriedRNNState(NamedTuple):
-    """The state of each layer, and which rows begin a text: ``begins_B1`` is 1 for those, else 0.
-
-    The states of rows that begin are zeros: a learned initial state is added to them.
-    """
-
-    begins_B1: Tensor
-    layers: tuple[State, ...]
-
-
-class InitialState(nn.Module):
-    """A learned state of every layer before the first token of a text."""
-
-    def __init__(self, layers: Sequence[RNNLayer]):
-        super().__init__()
-        self.layers = nn.ParameterList(
-            nn.Parameter(torch.zeros(PARTS[layer.cell], layer.width)) for layer in layers
-        )
-
-    def forward(self, state: CarriedRNNState) -> tuple[State, ...]:
-        """The states of all rows, with this one where a text begins."""
-        pairs = zip(state.layers, self.layers, strict=True)
-        return tuple(
-            tuple(
-                part_BD + state.begins_B1 * begin_D
-                for part_BD, begin_D in zip(parts, begin_PD, strict=True)
-            )
-            for parts, begin_PD in pairs
-        )
-
-
-class CausalRNNModule(StatefulDecoder):
-    """An embedding, and recurrent layers over it, each with dropout before it."""
-
-    attends, capturable = False, True
-
-    def __init__(self, facts: "CausalRNNFacts", embed: AnyEmbedding):
-        super().__init__()
-        self.embed = embed.build(facts.input_width, 0.0)
-        layers = [
-            RNNLayer(facts.cell, *sizes, weight_drop=facts.weight_drop)
-            for sizes in pairwise(facts.state_widths)
-        ]
-        self.layers, self.residual = nn.ModuleList(layers), facts.residual
-        before = (facts.input_dropout, facts.hidden_dropout, facts.dropout)
-        drop = RowDropout if facts.locked else TokenDropout
-        self.input_dropout, self.hidden_dropout, self.output_dropout = (
-            drop(facts.dropout if rate is None else rate) for rate in before
-        )
-        self.initial = InitialState(layers) if facts.initial == "learned" else None
-        self.bptt = facts.bptt
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The precision of the recurrent weights."""
-        return next(self.layers.parameters()).dtype
-
-    def new_state(self, rows: int) -> CarriedRNNState:
-        """The state of rows that have read nothing."""
-        weight = next(self.layers.parameters())
-        layers: Sequence[Any] = list(self.layers)
-        zeros = ((weight.new_zeros(rows, layer.width),) * PARTS[layer.cell] for layer in layers)
-        return CarriedRNNState(weight.new_ones(rows, 1), tuple(zeros))
-
-    def start(self, cache: StaticRNNState, source: None) -> None:
-        """The state before the first token."""
-        cache.start(RNNDecoderState(self._initial(self.new_state(cache.sentences)), None))
-
-    def forward(
-        self,
-        tokens_T: Tensor,
-        layout: Layout,
-        *,
-        source: None = None,
-        state: CarriedRNNState | None = None,
-        cache: RNNState | None = None,
-        tape: NullTape = NULL_TAPE,
-    ) -> EncoderOutput:
-        """A state for every token, from ``state`` on or the state in the cache."""
-        x_TD = tape("embed.output", self.embed(tokens_T, layout))
-        with without_autocast(x_TD):
-            x_TD = self.input_dropout(x_TD.to(self.dtype), layout)
-            states_TD, ends = self._layers(x_TD, layout, self._begin(layout, state, cache), tape)
-        if cache is not None:
-            cache.current = RNNDecoderState(ends, None)
-            cache.advance(layout)
-        carried = None
-        if state is not None:
-            carried = CarriedRNNState(torch.zeros_like(state.begins_B1), tuple(ends))
-        return EncoderOutput(
-            tape("output", self.output_dropout(states_TD, layout)),
-            layout,
-            ends,
-            state=carried,
-            undropped_TD=states_TD,
-        )
-
-    def _layers(
-        self, x_TD: Tensor, layout: Layout, begin: Sequence[State], tape: NullTape
-    ) -> tuple[Tensor, list[State]]:
-        """The states of the last layer, and the final states of all."""
-        ends, truncated = [], None
-        if self.training and self.bptt is not None and layout.longest > self.bptt:
-            truncated = TruncatedRows.of(layout, self.bptt)
-        for number, layer in enumerate(self.layers):
-            given_TD = self.hidden_dropout(x_TD, layout) if number else x_TD
-            if truncated is None:
-                states_TD, end = layer(given_TD, layout, begin[number])
-            else:
-                states_TD, end = truncated.run(cast(RNNLayer, layer), given_TD, begin[number])
-            x_TD = x_TD + states_TD if number and self.residual else states_TD
-            x_TD = tape.under("blocks").under(number)("output", x_TD)
-            ends.append(end)
-        return x_TD, ends
-
-    def _begin(
-        self, layout: Layout, state: CarriedRNNState | None, cache: RNNState | None
-    ) -> Sequence[State]:
-        """The cached state, else the carried state, else the state at the beginning of a text."""
-        if cache is not None and cache.current is not None:
-            return cache.current.states
-        return self._initial(self.new_state(layout.rows) if state is None else state)
-
-    def _initial(self, state: CarriedRNNState) -> Sequence[State]:
-        """With the learned state where a text begins, if there is one."""
-        return state.layers if self.initial is None else self.initial(state)
-
 
 INITIAL = ("zero", "learned")
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
@@ -305,7 +110,7 @@ class RNNEncoderFacts(AnyRNN):
     def output_width(self) -> int:
         return 2 * self.width if self.bidirectional else self.width
 
-    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> RNNEncoderModule:
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> "RNNEncoderModule":
         return RNNEncoderModule(self, embed)
 
     def macs(self, source: AnyStack | None = None) -> MACs:
@@ -317,6 +122,32 @@ class RNNEncoderFacts(AnyRNN):
     @property
     def _directions(self) -> int:
         return 2 if self.bidirectional else 1
+
+
+class RNNEncoderModule(StackModule):
+    """An embedding, and recurrent layers over it."""
+
+    def __init__(self, facts: RNNEncoderFacts, embed: AnyEmbedding):
+        super().__init__()
+        self.embed = embed.build(facts.input_width, facts.dropout)
+        self.layers = facts.build_layers(facts.embedding, facts.direction, embed.joined)
+        self.capturable = facts.takes_rectangles
+
+    def forward(
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        *,
+        joined: Mapping[int, Tensor] = NOTHING,
+        tape: NullTape = NULL_TAPE,
+    ) -> EncoderOutput:
+        """A state for every token, and the final state of every layer.
+
+        Features may be ``joined`` to the input of a layer above the first.
+        """
+        x_TD = tape("embed.output", self.embed(tokens_T, layout))
+        states_TD, ends = self.layers(x_TD, layout, joined=joined, tape=tape.under("blocks"))
+        return EncoderOutput(tape("output", states_TD), layout, ends)
 
 
 @dataclass(frozen=True)
@@ -362,7 +193,7 @@ class CausalRNNFacts(AnyRNN):
     def causal(self) -> bool:
         return True
 
-    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> CausalRNNModule:
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> "CausalRNNModule":
         return CausalRNNModule(self, embed)
 
     def macs(self, source: AnyStack | None = None) -> MACs:
@@ -371,3 +202,165 @@ class CausalRNNFacts(AnyRNN):
             for inputs, width in pairwise(self.state_widths)
         )
         return MACs(sum(gates))
+
+
+class RNNDecoderState(NamedTuple):
+    """What a decoder carries: the state of each layer, and the vector that every step is told.
+
+    That is h̃ of the step before (input feeding) or the source in one vector, if there is any.
+    """
+
+    states: Sequence[State]
+    told_RD: Tensor | None
+
+    def rows(self, index: Tensor | slice) -> "RNNDecoderState":
+        """Some of the rows, or all in another order."""
+        states = [tuple(part[index] for part in state) for state in self.states]
+        return RNNDecoderState(states, None if self.told_RD is None else self.told_RD[index])
+
+    @classmethod
+    def join(cls, parts: "Sequence[RNNDecoderState]") -> "RNNDecoderState":
+        """The rows of several states, one after the other."""
+        layers = zip(*(part.states for part in parts), strict=True)
+        states = [tuple(map(torch.cat, zip(*layer, strict=True))) for layer in layers]
+        told = [part.told_RD for part in parts if part.told_RD is not None]
+        return cls(states, torch.cat(told) if told else None)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All of it, in one order."""
+        told = [] if self.told_RD is None else [self.told_RD]
+        return [*(part for state in self.states for part in state), *told]
+
+    def to(self, dtype: torch.dtype) -> "RNNDecoderState":
+        """The state in another precision."""
+        states = [tuple(part.to(dtype) for part in state) for state in self.states]
+        return RNNDecoderState(states, None if self.told_RD is None else self.told_RD.to(dtype))
+
+
+class CarriedRNNState(NamedTuple):
+    """The state of each layer, and which rows begin a text: ``begins_B1`` is 1 for those, else 0.
+
+    The states of rows that begin are zeros: a learned initial state is added to them.
+    """
+
+    begins_B1: Tensor
+    layers: tuple[State, ...]
+
+
+class CausalRNNModule(StatefulDecoder, StackModule):
+    """An embedding, and recurrent layers over it, each with dropout before it."""
+
+    capturable = True
+
+    def __init__(self, facts: CausalRNNFacts, embed: AnyEmbedding):
+        super().__init__()
+        self.embed = embed.build(facts.input_width, 0.0)
+        layers = [
+            RNNLayer(facts.cell, *sizes, weight_drop=facts.weight_drop)
+            for sizes in pairwise(facts.state_widths)
+        ]
+        self.layers, self.residual = nn.ModuleList(layers), facts.residual
+        before = (facts.input_dropout, facts.hidden_dropout, facts.dropout)
+        drop = RowDropout if facts.locked else TokenDropout
+        self.input_dropout, self.hidden_dropout, self.output_dropout = (
+            drop(facts.dropout if rate is None else rate) for rate in before
+        )
+        self.initial = InitialState(layers) if facts.initial == "learned" else None
+        self.bptt = facts.bptt
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the recurrent weights."""
+        return next(self.layers.parameters()).dtype
+
+    def new_state(self, rows: int) -> CarriedRNNState:
+        """The state of rows that have read nothing."""
+        weight = next(self.layers.parameters())
+        layers = [cast(RNNLayer, layer) for layer in self.layers]
+        zeros = ((weight.new_zeros(rows, layer.width),) * PARTS[layer.cell] for layer in layers)
+        return CarriedRNNState(weight.new_ones(rows, 1), tuple(zeros))
+
+    def start(self, cache: StaticRNNState, source: None) -> None:
+        """The state before the first token."""
+        cache.start(RNNDecoderState(self._initial(self.new_state(cache.sentences)), None))
+
+    def forward(
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        *,
+        source: None = None,
+        state: CarriedRNNState | None = None,
+        cache: RNNState | None = None,
+        tape: NullTape = NULL_TAPE,
+    ) -> EncoderOutput:
+        """A state for every token, from ``state`` on or the state in the cache."""
+        x_TD = tape("embed.output", self.embed(tokens_T, layout))
+        with without_autocast(x_TD):
+            x_TD = self.input_dropout(x_TD.to(self.dtype), layout)
+            states_TD, ends = self._layers(x_TD, layout, self._begin(layout, state, cache), tape)
+        if cache is not None:
+            cache.current = RNNDecoderState(ends, None)
+            cache.advance(layout)
+        carried = None
+        if state is not None:
+            carried = CarriedRNNState(torch.zeros_like(state.begins_B1), tuple(ends))
+        return EncoderOutput(
+            tape("output", self.output_dropout(states_TD, layout)),
+            layout,
+            ends,
+            state=carried,
+            undropped_TD=states_TD,
+        )
+
+    def _layers(
+        self, x_TD: Tensor, layout: Layout, begin: Sequence[State], tape: NullTape
+    ) -> tuple[Tensor, list[State]]:
+        """The states of the last layer, and the final states of all."""
+        ends, truncated = [], None
+        if self.training and self.bptt is not None and layout.longest > self.bptt:
+            truncated = TruncatedRows.of(layout, self.bptt)
+        for number, layer in enumerate(self.layers):
+            given_TD = self.hidden_dropout(x_TD, layout) if number else x_TD
+            if truncated is None:
+                states_TD, end = layer(given_TD, layout, begin[number])
+            else:
+                states_TD, end = truncated.run(cast(RNNLayer, layer), given_TD, begin[number])
+            x_TD = x_TD + states_TD if number and self.residual else states_TD
+            x_TD = tape.under("blocks").under(number)("output", x_TD)
+            ends.append(end)
+        return x_TD, ends
+
+    def _begin(
+        self, layout: Layout, state: CarriedRNNState | None, cache: RNNState | None
+    ) -> Sequence[State]:
+        """The cached state, else the carried state, else the state at the beginning of a text."""
+        if cache is not None and cache.current is not None:
+            return cache.current.states
+        return self._initial(self.new_state(layout.rows) if state is None else state)
+
+    def _initial(self, state: CarriedRNNState) -> Sequence[State]:
+        """With the learned state where a text begins, if there is one."""
+        return state.layers if self.initial is None else self.initial(state)
+
+
+class InitialState(nn.Module):
+    """A learned state of every layer before the first token of a text."""
+
+    def __init__(self, layers: Sequence[RNNLayer]):
+        super().__init__()
+        self.layers = nn.ParameterList(
+            nn.Parameter(torch.zeros(PARTS[layer.cell], layer.width)) for layer in layers
+        )
+
+    def forward(self, state: CarriedRNNState) -> tuple[State, ...]:
+        """The states of all rows, with this one where a text begins."""
+        pairs = zip(state.layers, self.layers, strict=True)
+        return tuple(
+            tuple(
+                part_BD + state.begins_B1 * begin_D
+                for part_BD, begin_D in zip(parts, begin_PD, strict=True)
+            )
+            for parts, begin_PD in pairs
+        )

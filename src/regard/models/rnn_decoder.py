@@ -15,7 +15,7 @@ from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of
 from regard.models.macs import MACs, score_macs
 from regard.models.rnn import AnyRNN, RNNDecoderState
-from regard.models.trunk import AnyStack
+from regard.models.trunk import AnyStack, StackModule
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
 from regard.parts.kv_cache import RNNState
@@ -31,52 +31,135 @@ from regard.parts.recurrent.rnn_attention import (
 )
 from regard.parts.recurrent.static_rnn_state import StatefulDecoder, StaticRNNState
 
+TIMINGS = ("previous", "current")
 
-class UnrolledTape:
-    """A tape for a loop over time, where its edits and records see all steps, (B, H, L, S).
 
-    ``at(t, rows_R)`` takes the value of one step, (R, H, 1, S), of the rows that have one. An edit
-    gets all steps so far, with zeros for later ones, and its result is used for this step: so the
-    same edit works where all steps are computed at once.
+@dataclass(frozen=True)
+class CrossAttentionFacts:
+    """How a recurrent decoder attends to its source.
+
+    ``timing`` "previous": the previous state is the query, and the context enters the next state
+    (Bahdanau et al., 2014). "current": the current state is the query, and the context joins it in
+    h̃ = tanh(W[c; h]) (Luong et al., 2015), which is an input of the next step with
+    ``input_feeding``. ``inner`` is the size inside the additive score (default: the width),
+    ``positions`` the number of positions of the location score.
     """
 
-    def __init__(self, tape: NullTape, rows: int, length: int):
-        self.tape, self.rows, self.length = tape, rows, length
-        self.whole: dict[str, Tensor] = {}
+    score: str
+    timing: str = "current"
+    input_feeding: bool = False
+    inner: int | None = None
+    positions: int = 128
 
-    def at(self, time: int, rows_R: Tensor) -> NullTape:
-        """The tape of one step."""
-        return _StepTape(self, time, rows_R) if self.tape.wants("scores", "weights") else self.tape
+    def __post_init__(self) -> None:
+        one_of(SCORES, "score", self.score)
+        one_of(TIMINGS, "timing", self.timing)
+        for name in ("inner", "positions"):
+            at_least(1, name, getattr(self, name))
+        if self.input_feeding and self.attends_before:
+            raise BadInput("input_feeding: with timing 'previous' the context enters every step")
 
-
-class _StepTape(NullTape):
-    def __init__(self, unrolled: UnrolledTape, time: int, rows_R: Tensor):
-        self.unrolled, self.place = unrolled, (rows_R, slice(None), time)
-
-    def __call__(self, name: str, value: Tensor) -> Tensor:
-        all_time = self.unrolled
-        before = all_time.whole.get(name)
-        if before is None:
-            _, heads, _, keys = value.shape
-            before = value.new_zeros(all_time.rows, heads, all_time.length, keys)
-        whole = before.clone()
-        whole[self.place] = value[:, :, 0]
-        all_time.whole[name] = whole
-        return all_time.tape(name, whole)[self.place][:, :, None]
-
-    def wants(self, *names: str) -> bool:
-        return self.unrolled.tape.wants(*names)
+    @property
+    def attends_before(self) -> bool:
+        """Whether the previous state is the query."""
+        return self.timing == "previous"
 
 
-class RNNDecoderModule(StatefulDecoder):
+@dataclass(frozen=True)
+class RNNDecoderFacts(AnyRNN):
+    """A recurrent decoder; its ``bridge`` from the source is "copy", "last", "backward" or "mean".
+
+    ``summary``: every step reads the source as one vector (Cho et al., 2014). ``maxout`` is the
+    size of a layer between (state, last token, context) and the next token.
+    """
+
+    bridge: str = "copy"
+    summary: bool = False
+    attention: CrossAttentionFacts | None = None
+    maxout: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of(BRIDGES, "bridge", self.bridge)
+        at_least(1, "maxout", self.maxout)
+        if self.summary and self.attention is not None:
+            raise BadInput("summary: a decoder reads one vector of its source, or attends to it")
+
+    @property
+    def output_width(self) -> int:
+        return self.width if self.maxout is None else self.maxout
+
+    @property
+    def decodes(self) -> bool:
+        return True
+
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> "RNNDecoderModule":
+        assert source is not None
+        self._check_bridge(source)
+        return RNNDecoderModule(self, embed, source)
+
+    def macs(self, source: AnyStack | None = None) -> MACs:
+        assert source is not None
+        width, states, attention = self.width, source.output_width, self.attention
+        context = states if self.attends_before else 0
+        token = self._gate_macs(self.embedding + self.carried + context)
+        if self.maxout is not None:
+            read = context or (width if self.summary else 0)
+            token += (width + self.embedding + read) * 2 * self.maxout
+        row = self._bridge_products(states)
+        if attention is None:
+            return MACs(token, row=row)
+        if not self.attends_before:
+            token += (states + width) * width
+        inner = attention.inner or width
+        query, key, pair = score_macs(attention.score, width, states, inner, attention.positions)
+        return MACs(token + query, key, row, cross_pair=pair + states)
+
+    def cross_attention(self, side: str) -> AttentionSite | None:
+        site = AttentionSite(side, "cross", (1,), f"{side}.cross")
+        return None if self.attention is None else site
+
+    @property
+    def attends_before(self) -> bool:
+        return self.attention is not None and self.attention.attends_before
+
+    @property
+    def carried(self) -> int:
+        """The size of the vector that every step reads beside its token."""
+        feeds = self.attention is not None and self.attention.input_feeding
+        return self.width if self.summary or feeds else 0
+
+    def _bridge_products(self, states: int) -> int:
+        read = states // 2 if self.bridge == "backward" else states
+        summary = read * self.width if self.summary else 0
+        if self.bridge == "copy":
+            return summary
+        return summary + (self.width if self.summary else read) * (
+            self.depth * PARTS[self.cell] * self.width
+        )
+
+    def _check_bridge(self, source: AnyStack) -> None:
+        if self.bridge == "backward" and not source.bidirectional:
+            raise ValueError("bridge 'backward' needs a bidirectional encoder")
+        if self.bridge != "copy":
+            return
+        if source.output_width != self.width:
+            sizes = f"{source.output_width} and {self.width}"
+            raise ValueError(f"bridge 'copy' needs states of one size, not {sizes}")
+        if source.final_states not in (0, self.depth):
+            layers = f"{source.final_states} and {self.depth}"
+            raise ValueError(f"bridge 'copy' needs as many layers, not {layers}")
+
+
+class RNNDecoderModule(StatefulDecoder, StackModule):
     """An embedding, recurrent layers over it that start from the bridge, and the readout.
 
     ``cross`` attends to the source: before the state, unless its context is to ``combine`` with it.
     """
 
-    attends, capturable = False, True
+    capturable = True
 
-    def __init__(self, facts: "RNNDecoderFacts", embed: AnyEmbedding, source: AnyStack):
+    def __init__(self, facts: RNNDecoderFacts, embed: AnyEmbedding, source: AnyStack):
         super().__init__()
         width, states, attention = facts.width, source.output_width, facts.attention
         context = states if facts.attends_before else 0
@@ -253,121 +336,37 @@ def _steps(x_TD: Tensor, layout: Layout) -> Steps:
     )
 
 
-TIMINGS = ("previous", "current")
+class UnrolledTape:
+    """A tape for a loop over time, where its edits and records see all steps, (B, H, L, S).
 
-
-@dataclass(frozen=True)
-class CrossAttentionFacts:
-    """How a recurrent decoder attends to its source.
-
-    ``timing`` "previous": the previous state is the query, and the context enters the next state
-    (Bahdanau et al., 2014). "current": the current state is the query, and the context joins it in
-    h̃ = tanh(W[c; h]) (Luong et al., 2015), which is an input of the next step with
-    ``input_feeding``. ``inner`` is the size inside the additive score (default: the width),
-    ``positions`` the number of positions of the location score.
+    ``at(t, rows_R)`` takes the value of one step, (R, H, 1, S), of the rows that have one. An edit
+    gets all steps so far, with zeros for later ones, and its result is used for this step: so the
+    same edit works where all steps are computed at once.
     """
 
-    score: str
-    timing: str = "current"
-    input_feeding: bool = False
-    inner: int | None = None
-    positions: int = 128
+    def __init__(self, tape: NullTape, rows: int, length: int):
+        self.tape, self.rows, self.length = tape, rows, length
+        self.whole: dict[str, Tensor] = {}
 
-    def __post_init__(self) -> None:
-        one_of(SCORES, "score", self.score)
-        one_of(TIMINGS, "timing", self.timing)
-        for name in ("inner", "positions"):
-            at_least(1, name, getattr(self, name))
-        if self.input_feeding and self.attends_before:
-            raise BadInput("input_feeding: with timing 'previous' the context enters every step")
-
-    @property
-    def attends_before(self) -> bool:
-        """Whether the previous state is the query."""
-        return self.timing == "previous"
+    def at(self, time: int, rows_R: Tensor) -> NullTape:
+        """The tape of one step."""
+        return _StepTape(self, time, rows_R) if self.tape.wants("scores", "weights") else self.tape
 
 
-@dataclass(frozen=True)
-class RNNDecoderFacts(AnyRNN):
-    """A recurrent decoder; its ``bridge`` from the source is "copy", "last", "backward" or "mean".
+class _StepTape(NullTape):
+    def __init__(self, unrolled: UnrolledTape, time: int, rows_R: Tensor):
+        self.unrolled, self.place = unrolled, (rows_R, slice(None), time)
 
-    ``summary``: every step reads the source as one vector (Cho et al., 2014). ``maxout`` is the
-    size of a layer between (state, last token, context) and the next token.
-    """
+    def __call__(self, name: str, value: Tensor) -> Tensor:
+        all_time = self.unrolled
+        before = all_time.whole.get(name)
+        if before is None:
+            _, heads, _, keys = value.shape
+            before = value.new_zeros(all_time.rows, heads, all_time.length, keys)
+        whole = before.clone()
+        whole[self.place] = value[:, :, 0]
+        all_time.whole[name] = whole
+        return all_time.tape(name, whole)[self.place][:, :, None]
 
-    bridge: str = "copy"
-    summary: bool = False
-    attention: CrossAttentionFacts | None = None
-    maxout: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of(BRIDGES, "bridge", self.bridge)
-        at_least(1, "maxout", self.maxout)
-        if self.summary and self.attention is not None:
-            raise BadInput("summary: a decoder reads one vector of its source, or attends to it")
-
-    @property
-    def output_width(self) -> int:
-        return self.width if self.maxout is None else self.maxout
-
-    @property
-    def decodes(self) -> bool:
-        return True
-
-    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> RNNDecoderModule:
-        assert source is not None
-        self._check_bridge(source)
-        return RNNDecoderModule(self, embed, source)
-
-    def macs(self, source: AnyStack | None = None) -> MACs:
-        assert source is not None
-        width, states, attention = self.width, source.output_width, self.attention
-        context = states if self.attends_before else 0
-        token = self._gate_macs(self.embedding + self.carried + context)
-        if self.maxout is not None:
-            read = context or (width if self.summary else 0)
-            token += (width + self.embedding + read) * 2 * self.maxout
-        row = self._bridge_products(states)
-        if attention is None:
-            return MACs(token, row=row)
-        if not self.attends_before:
-            token += (states + width) * width
-        inner = attention.inner or width
-        query, key, pair = score_macs(attention.score, width, states, inner, attention.positions)
-        return MACs(token + query, key, row, cross_pair=pair + states)
-
-    def cross_attention(self, side: str) -> AttentionSite | None:
-        site = AttentionSite(side, "cross", (1,), f"{side}.cross")
-        return None if self.attention is None else site
-
-    @property
-    def attends_before(self) -> bool:
-        return self.attention is not None and self.attention.attends_before
-
-    @property
-    def carried(self) -> int:
-        """The size of the vector that every step reads beside its token."""
-        feeds = self.attention is not None and self.attention.input_feeding
-        return self.width if self.summary or feeds else 0
-
-    def _bridge_products(self, states: int) -> int:
-        read = states // 2 if self.bridge == "backward" else states
-        summary = read * self.width if self.summary else 0
-        if self.bridge == "copy":
-            return summary
-        return summary + (self.width if self.summary else read) * (
-            self.depth * PARTS[self.cell] * self.width
-        )
-
-    def _check_bridge(self, source: AnyStack) -> None:
-        if self.bridge == "backward" and not source.bidirectional:
-            raise ValueError("bridge 'backward' needs a bidirectional encoder")
-        if self.bridge != "copy":
-            return
-        if source.output_width != self.width:
-            sizes = f"{source.output_width} and {self.width}"
-            raise ValueError(f"bridge 'copy' needs states of one size, not {sizes}")
-        if source.final_states not in (0, self.depth):
-            layers = f"{source.final_states} and {self.depth}"
-            raise ValueError(f"bridge 'copy' needs as many layers, not {layers}")
+    def wants(self, *names: str) -> bool:
+        return self.unrolled.tape.wants(*names)

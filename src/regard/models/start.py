@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from regard.ground.errors import BadInput, did_you_mean
 from regard.ground.files import is_there
 from regard.models.config import EVERY_SECOND, ModelConfig, StartConfig
-from regard.models.encoder_decoder import ModelFacts
+from regard.models.embedding import EmbeddingModule
+from regard.models.encoder_decoder import ModelFacts, ModelModule
 from regard.models.facts import change, difference
 from regard.models.folders import folder as folders
 from regard.models.folders.hub import fetch, is_hub_id
@@ -158,7 +159,7 @@ def copy_start(
     order; with None the head stays as it was drawn.
     """
     given = weights_of(start.module)
-    before, after = (cast(Any, module).encoder.embed for module in (start.module, model))
+    before, after = (cast(ModelModule, module).encoder.embed for module in (start.module, model))
     given |= {f"trunk.embed.{name}": one for name, one in before.resampled(after).items()}
     for name, tensor in weights_of(model).items():
         if head and name.startswith(f"heads.{head}."):
@@ -211,9 +212,8 @@ def _check_scales(*weights: tuple[nn.Module, str]) -> None:
     """Refuse token vectors that the model multiplies by another number than theirs does."""
     names = [name for _, name in weights]
     if all(map(TOKEN_WEIGHT, names)):
-        owners: list[Any] = [
-            model.get_submodule(name[: -len(".token.weight")]) for model, name in weights
-        ]
+        places = ((model, name.removesuffix(".token.weight")) for model, name in weights)
+        owners = [cast(EmbeddingModule, model.get_submodule(name)) for model, name in places]
         here, there = (owner.scale for owner in owners)
         if here != there:
             raise BadInput(

@@ -2,17 +2,16 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
-from regard.models.characters import CharacterEmbedding, Characters
-from regard.models.embedding import POSITIONS, AnyEmbedding, EmbeddingModule, Position
+from regard.models.characters import Characters, SpelledEmbedding
+from regard.models.embedding import AnyEmbedding, EmbeddingModule
 from regard.models.facts import NAMED, at_least, share
+from regard.models.positions import POSITIONS, Position
 from regard.parts.dropout import Dropout
 
 
@@ -56,7 +55,7 @@ class Tokens(AnyEmbedding):
         return 0 if self.characters is None else self.characters.longest
 
     @property
-    def spelling_vocab(self) -> int:  # type: ignore[override]
+    def spelling_vocab(self) -> int:
         return 0 if self.characters is None else self.characters.vocab
 
     @property
@@ -64,9 +63,7 @@ class Tokens(AnyEmbedding):
         """The size of the part of a vector that comes from characters."""
         return 0 if self.characters is None else self.characters.all_filters
 
-    def build(
-        self, width: int, dropout: float, eps: float = 1e-5
-    ) -> "Embedding | SpelledEmbedding":
+    def build(self, width: int, dropout: float, eps: float = 1e-5) -> EmbeddingModule:
         if (own := width - self._beside) < 1:
             raise BadInput(
                 f"embedding: {width} numbers, of words and characters, have no room for "
@@ -93,20 +90,16 @@ class Embedding(EmbeddingModule):
     def __init__(self, tokens: Tokens, width: int, dropout: float, eps: float):
         super().__init__()
         size = tokens.embedding_size or width
-        position: Any = None if tokens.position is None else tokens.position.build(size)
+        position = None if tokens.position is None else tokens.position.build(size)
         self.token = nn.Embedding(tokens.vocab, size)
         nn.init.normal_(self.token.weight, std=1 / math.sqrt(size))
         self.scale = math.sqrt(size) if tokens.scaled else 1.0
         self.position, self.segments = position, tokens.segments
-        self.position_limit = None if position is None else position.limit
+        self.position_limit = tokens.limit
         self.segment = nn.Embedding(tokens.segments, size) if tokens.segments else None
         self.norm = nn.LayerNorm(size, eps=eps) if tokens.normed else None
         self.dropout, self.word_dropout = Dropout(dropout), Dropout(tokens.word_dropout)
         self.projection = nn.Linear(size, width) if tokens.embedding_size else None
-
-    def static(self, tokens_T: Tensor) -> Tensor:
-        """The vectors of tokens alone, without positions and segments."""
-        return self.token(tokens_T)
 
     def forward(self, tokens_T: Tensor, layout: Layout) -> Tensor:
         x_TD = self.token(tokens_T)
@@ -125,37 +118,6 @@ class Embedding(EmbeddingModule):
             x_TD = self.norm(x_TD)
         x_TD = self.dropout(x_TD)
         return x_TD if self.projection is None else self.projection(x_TD)
-
-
-class SpelledEmbedding(EmbeddingModule):
-    """[word; characters]: the vector of a word beside one from its characters (Ma & Hovy, 2016).
-
-    A token is the id of a word and the ids of its characters.
-    """
-
-    def __init__(self, words: Embedding, characters: CharacterEmbedding):
-        super().__init__()
-        self.words, self.characters = words, characters
-        self.ids_per_token = (1 + sum(characters.ids_per_token),)
-        self.position_limit, self.segments = words.position_limit, words.segments
-        self.scale = words.scale
-
-    @property
-    def token(self) -> nn.Embedding:
-        """The vectors of words."""
-        return self.words.token
-
-    def forward(self, tokens_TC: Tensor, layout: Layout) -> Tensor:
-        """A vector for each word; a word of the fill has one id."""
-        if tokens_TC.ndim == 1:
-            tokens_TC = tokens_TC[:, None].expand(-1, *self.ids_per_token)
-        parts = self.words(tokens_TC[:, 0], layout), self.characters(tokens_TC[:, 1:], layout)
-        return torch.cat(parts, dim=-1)
-
-    def static(self, tokens_TC: Tensor) -> Tensor:
-        """Both vectors of each word, without positions and segments."""
-        parts = self.words.static(tokens_TC[:, 0]), self.characters.static(tokens_TC[:, 1:])
-        return torch.cat(parts, dim=-1)
 
 
 def _few(numbers_T: Tensor, vectors_ND: Tensor) -> Tensor:

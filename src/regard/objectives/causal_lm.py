@@ -146,9 +146,10 @@ class CausalLM(RowObjective):
         if not self.ar and not self.tar:
             return loss, nll
         count = (batch.targets[self.head] != IGNORED).sum()
-        before = outputs.states_TD if outputs.undropped_TD is None else outputs.undropped_TD
-        penalty = self.ar * mean_square(outputs.states_TD)
-        penalty = penalty + self.tar * mean_square_change(before, batch.inputs.layout)
+        states_TD, undropped_TD = outputs.encoded.states_TD, outputs.encoded.undropped_TD
+        before_TD = states_TD if undropped_TD is None else undropped_TD
+        penalty = self.ar * mean_square(states_TD)
+        penalty = penalty + self.tar * mean_square_change(before_TD, batch.inputs.layout)
         return loss + self.loss_weight * count * penalty, nll
 
     def text_metrics(self, loss: float, tokenizer: RowTokenizer, rows: Rows) -> dict[str, float]:

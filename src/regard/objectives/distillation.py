@@ -24,7 +24,8 @@ from regard.ground.batch import IGNORED, Batch
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.heads import AnyHead, MLMHead
+from regard.models.heads import AnyHead
+from regard.models.label_heads import MLMHead
 from regard.models.start import read_model
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads, TrunkWithHeadsModule
 from regard.objectives.rows import AnnotatedRow, RowBatch, RowLengths, RowObjective
@@ -32,6 +33,7 @@ from regard.parts.losses import soft_target_losses
 from regard.weights.files import weights_of
 
 HEAD = MLMHead.name
+TEACHER_LOGITS, TEACHER_STATES = "teacher_logits", "teacher_states"  # among the targets of a batch
 
 
 class DistillationConfig(Config):
@@ -152,8 +154,9 @@ class Distillation(RowObjective):
             raise BadInput("distillation: list masked-lm as well, whose head it trains")
         self.teacher.check(facts, same_width=bool(self.cosine_weight))
 
-    def add_outputs(self, outputs: Outputs, batch: Batch) -> Outputs:
-        return outputs._replace(teacher=self.teacher(batch))
+    def teach(self, batch: Batch) -> dict[str, Tensor]:
+        outputs = self.teacher(batch)
+        return {TEACHER_LOGITS: outputs.by_head[HEAD], TEACHER_STATES: outputs.encoded.states_TD}
 
     def extra_flops(
         self, facts: TrunkWithHeads, lengths: RowLengths, positions: Mapping[str, int]
@@ -174,7 +177,7 @@ class TeacherLoss(RowObjective):
         count = sum(len(example.row.tokens) for example in batch.examples)
         return None, torch.arange(count if batch.limits is None else batch.limits.tokens) < count
 
-    def losses(self, outputs: Outputs) -> Tensor:
+    def losses(self, outputs: Outputs, targets: Mapping[str, Tensor]) -> Tensor:
         """The loss at each token, or at each one that masked LM predicts."""
         raise NotImplementedError
 
@@ -183,7 +186,7 @@ class TeacherLoss(RowObjective):
         return batch.targets[self.head]
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        loss = (self.losses(outputs) * self.counts(batch)).sum()
+        loss = (self.losses(outputs, batch.targets) * self.counts(batch)).sum()
         return self.loss_weight * loss, loss.detach()
 
     def dev_sums(self, outputs: Outputs, batch: Batch) -> list[Tensor]:
@@ -213,9 +216,8 @@ class SoftTargets(TeacherLoss):
     def counts(self, batch: Batch) -> Tensor:
         return super().counts(batch) if self.all_tokens else batch.targets[HEAD] != IGNORED
 
-    def losses(self, outputs: Outputs) -> Tensor:
-        logits, teacher_logits = outputs.by_head[HEAD], outputs.teacher.by_head[HEAD]
-        return soft_target_losses(logits, teacher_logits, self.temperature)
+    def losses(self, outputs: Outputs, targets: Mapping[str, Tensor]) -> Tensor:
+        return soft_target_losses(outputs.by_head[HEAD], targets[TEACHER_LOGITS], self.temperature)
 
 
 @dataclass(frozen=True)
@@ -225,6 +227,6 @@ class StateCosine(TeacherLoss):
     head, metric = "state_cosine", "state_distance"
     loss_weight: float = 1.0
 
-    def losses(self, outputs: Outputs) -> Tensor:
-        states_TD, teacher_TD = outputs.states_TD.float(), outputs.teacher.states_TD.float()
+    def losses(self, outputs: Outputs, targets: Mapping[str, Tensor]) -> Tensor:
+        states_TD, teacher_TD = outputs.encoded.states_TD.float(), targets[TEACHER_STATES].float()
         return 1 - F.cosine_similarity(states_TD, teacher_TD, dim=-1)

@@ -21,7 +21,7 @@ from torch import Tensor
 from regard.data.pretraining.mlm_masking import MaskedTokens, TokenMasker
 from regard.ground.batch import IGNORED, BatchLimits, pack_ids
 from regard.ground.config import Config
-from regard.models.heads import MLMHead
+from regard.models.label_heads import MLMHead
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective, Rows
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer

@@ -27,7 +27,7 @@ from regard.data.pretraining.row_plans import PlanRows
 from regard.ground.batch import IGNORED
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
-from regard.models.papers.xlnet.two_stream import PermutationLMHead
+from regard.models.papers.xlnet.two_stream import PermutationLMHead, TwoStreamModule
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective, Rows
 from regard.text.templates import RowBuilder
@@ -130,7 +130,8 @@ class PermutationLM(RowObjective):
         return self.memory > 0
 
     def initial_state(self, model: nn.Module, streams: int) -> object:
-        return cast(TrunkWithHeadsModule, model).trunk.new_memory(streams, self.memory)
+        trunk = cast(TwoStreamModule, cast(TrunkWithHeadsModule, model).trunk)
+        return trunk.new_memory(streams, self.memory)
 
     def expected_positions(self, tokens: int) -> int:
         return tokens // self.one_in

@@ -25,7 +25,7 @@ from regard.ground.batch import IGNORED, Batch, pack_ids
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.facts import change
-from regard.models.papers.electra import Joint, ReplacedTokenHead
+from regard.models.papers.electra import Joint, JointOutputs, ReplacedTokenHead
 from regard.models.transformer import Stack
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.masked_lm import MaskedLM
@@ -130,7 +130,7 @@ class ReplacedTokens(RowObjective):
     def _replaced(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         """Which tokens differ from the original ones, and which are no padding."""
         originals_T, real_T = batch.targets[self.head], batch.targets[self.head] != IGNORED
-        return (outputs.tokens_T != originals_T) & real_T, real_T
+        return (cast(JointOutputs, outputs).tokens_T != originals_T) & real_T, real_T
 
     def dev_sums(self, outputs: Outputs, batch: Batch) -> list[Tensor]:
         replaced_T, real_T = self._replaced(outputs, batch)

@@ -117,9 +117,9 @@ class RowObjective(Objective[AnnotatedRow, object]):
         """Read the model that it needs, if it needs one: its vocabulary is the student's, too."""
         return None
 
-    def add_outputs(self, outputs: Outputs, batch: Batch) -> Outputs:
-        """The outputs of the model with those of other models that the loss compares them with."""
-        return outputs
+    def teach(self, batch: Batch) -> dict[str, Tensor]:
+        """The predictions of a teacher, which the loss reads as targets, by name."""
+        return {}
 
     def extra_flops(
         self, facts: TrunkWithHeads, lengths: RowLengths, positions: Mapping[str, int]

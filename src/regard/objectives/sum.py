@@ -187,21 +187,24 @@ class Sum(Objective[AnnotatedRow, object]):
         return batch
 
     def outputs(self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE) -> Outputs:
-        """The outputs of the model, and of those that objectives compare it with."""
+        """The outputs of the model, from the state of the batch on if it has one."""
         state = {} if batch.state is None else {"state": batch.state}
-        outputs: Outputs = model(batch.inputs, positions=batch.positions, tape=tape, **state)
-        for objective in self.objectives:
-            outputs = objective.add_outputs(outputs, batch)
-        return outputs
+        return model(batch.inputs, positions=batch.positions, tape=tape, **state)
+
+    def with_teachers(self, batch: Batch) -> Batch:
+        """A batch with the predictions of the teachers among its targets."""
+        predicted = {name: x for one in self.objectives for name, x in one.teach(batch).items()}
+        return replace(batch, targets={**batch.targets, **predicted}) if predicted else batch
 
     def __call__(self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE) -> tuple:
         """(loss, negative log-likelihood) of each member, summed over the batch.
 
         Where the batch has a state, the one after it comes third.
         """
+        batch = self.with_teachers(batch)
         outputs = self.outputs(model, batch, tape)
         losses, nlls = zip(*(member.loss(outputs, batch) for member in self.members), strict=True)
-        carried = () if batch.state is None else (outputs.state,)
+        carried = () if batch.state is None else (outputs.encoded.state,)
         if len(losses) == 1:
             return (losses[0], nlls[0], *carried)
         return (torch.stack(losses), torch.stack(nlls), *carried)

@@ -24,14 +24,13 @@ class EncoderOutput(NamedTuple):
     """States of an encoder, with their layout.
 
     ``ends`` are the final states of the layers of a recurrent encoder, (B, width) each;
-    ``undropped_TD`` are its states before the last dropout. ``queries_ND`` are XLNet's states of
-    predicted tokens. ``state`` is the state that a stateful trunk carries to the next batch.
+    ``undropped_TD`` are its states before the last dropout. ``state`` is the state that a stateful
+    trunk carries to the next batch.
     """
 
     states_TD: Tensor
     layout: Layout
     ends: Sequence[tuple[Tensor, ...]] | None = None
-    queries_ND: Tensor | None = None
     state: object = None
     undropped_TD: Tensor | None = None
 

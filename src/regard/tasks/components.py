@@ -19,10 +19,9 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import Predictor
 from regard.inference.classifier import SentencePairClassifier
 from regard.inference.component import Component
-from regard.inference.encoder_model import EncoderInput, EncoderModel
+from regard.inference.encoder_model import EncoderInput, EncoderModel, ImageModel
 from regard.inference.fill_mask import FilledText
 from regard.inference.generator import Ending, Generation, Generator
-from regard.inference.image_model import ImageModel
 from regard.inference.model_runner import ModelRunner
 from regard.inference.translator import Translation, Translator
 from regard.models.encoder_decoder import EncoderDecoder, ModelFacts

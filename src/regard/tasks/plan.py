@@ -19,7 +19,7 @@ from regard.ground.reading import Reading
 from regard.models.config import ModelConfig, StartConfig, encoder_decoder_facts, trunk_facts
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import change
-from regard.models.features import Features
+from regard.models.features import FeaturedTrunk, Features
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import AnyHead
 from regard.models.paper import Paper
@@ -232,7 +232,8 @@ class Plan:
         """Copy the weights of the model of features, and static vectors."""
         if self.features is not None:
             theirs = cast(TrunkWithHeadsModule, self.features.module)
-            model.trunk.frozen.trunk.load_state_dict(theirs.encoder.state_dict())
+            frozen = cast(FeaturedTrunk, model.trunk).frozen
+            frozen.trunk.load_state_dict(theirs.encoder.state_dict())
         if (vectors := self.vectors) is None:
             return ()
         embed, width = model.trunk.embed, vectors.width

@@ -210,8 +210,9 @@ class Pretrain(Task[str, RowTokenizer]):
             if dataset.dev_streams:
                 state = self.objectives.initial_state(model, len(dataset.own_streams(processes)))
             for batch in dataset.dev_batches(self.objectives, processes):
-                outputs = self.objectives.outputs(model, replace(batch, state=state))
-                state = outputs.state
+                batch = self.objectives.with_teachers(replace(batch, state=state))
+                outputs = self.objectives.outputs(model, batch)
+                state = outputs.encoded.state
                 for total, member in zip(sums, members, strict=True):
                     for number, one in enumerate(member.dev_sums(outputs, batch)):
                         total[number] += one

@@ -19,7 +19,7 @@ from torch.optim import Adam, Optimizer
 
 from regard.ground.capture import CapturedGraph, capture
 from regard.ground.errors import BadInput, did_you_mean
-from regard.models.trunk import ScalarMix
+from regard.models.features import ScalarMix
 from regard.training.recipe.tables import OptimiserConfig
 
 Schedule = Callable[[int], float]

@@ -7,7 +7,7 @@ of the trunk.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 
@@ -130,7 +130,7 @@ def weight_map(facts: TrunkWithHeads) -> WeightMap:
     both, gates = Join((1, 1)), 4 * values_named(stack, "cells")[0]
     inputs, cells = 2 * stack.width, gates // 4
 
-    def matrix(rows: int, columns: int) -> tuple[Any, ...]:
+    def matrix(rows: int, columns: int) -> tuple[Reshape, Join]:
         return (Reshape((rows, columns), (1, rows, columns)), both)
 
     return WeightMap(
@@ -192,11 +192,11 @@ def _tuples(value: object) -> object:
 
 
 def _nested(flat: Mapping[str, object]) -> dict[str, object]:
-    nested: dict[str, Any] = {}
+    nested: dict[str, object] = {}
     for key, value in flat.items():
         *tables, last = key.split(".")
         table = nested
         for name in tables:
-            table = table.setdefault(name, {})
+            table = cast(dict[str, object], table.setdefault(name, {}))
         table[last] = value
     return nested

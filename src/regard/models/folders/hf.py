@@ -1,7 +1,6 @@
 """Hugging Face folders: config.json, safetensors or pickled tensors, generation settings, text."""
 
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -87,7 +86,7 @@ def write(folder: Path, model: LoadedModel) -> None:
     write_json(folder / CONFIG, {**extras.config, **config, **({NOTES: notes} if notes else {})})
 
 
-def _read_notes(folder: Path, config: dict[str, JSON]) -> dict[str, Any]:
+def _read_notes(folder: Path, config: dict[str, JSON]) -> dict[str, object]:
     """What a folder says of its use."""
     generation = {name: config[name] for name in GENERATION_KEYS if config.get(name) is not None}
     if (folder / GENERATION).exists():
@@ -95,7 +94,7 @@ def _read_notes(folder: Path, config: dict[str, JSON]) -> dict[str, Any]:
         generation = {name: value for name, value in settings.items() if value is not None}
     embedding = sentence_transformers.embedding_of(folder)
     content = {"generation": generation, "embedding": embedding}
-    notes: dict[str, Any] = {name: value for name, value in content.items() if value}
+    notes: dict[str, object] = {name: value for name, value in content.items() if value}
     if isinstance(ours := config.get(NOTES), dict):
         notes |= {name: ours[name] for name in NOTED if name in ours}
     return notes

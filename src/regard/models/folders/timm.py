@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 
@@ -211,7 +211,7 @@ def write(folder: Path, model: LoadedModel) -> None:
     about: dict[str, object] = {"input_size": [embed.channels, *embed.image]}
     about |= {"num_classes": top["num_classes"], "first_conv": "patch_embed.proj"}
     classifier = ["head", "head_dist"] if distilled else "head"
-    about |= {"classifier": classifier, **_reading(model.tokenizer)}
+    about |= {"classifier": classifier, **_reading(cast(ImageProcessor | None, model.tokenizer))}
     if model.labels is not None:
         about["label_names"] = [*model.labels.names]
     name = DISTILLED_NAME if distilled else PLAIN_NAME.format(variant)
@@ -291,7 +291,7 @@ def _by_channel(numbers: Sequence[float], channels: int) -> tuple[float, ...] | 
     return (*numbers,) if channels == len(numbers) else None
 
 
-def _reading(processor: Any) -> dict[str, object]:
+def _reading(processor: ImageProcessor | None) -> dict[str, object]:
     """How images are read, in the keys of ``timm``."""
     if processor is None:
         return {}

@@ -85,6 +85,17 @@ class Key(ConfigRow):
         return {self.key: values[0]} if values else {}
 
 
+ENCODER_KEYS = (  # of the layers of BERT and of models after it
+    Key("hidden_size", "width"),
+    Key("num_hidden_layers", "depth"),
+    Key("num_attention_heads", "heads"),
+    Key("intermediate_size", "inner"),
+    Key("hidden_act", "activation", ACTIVATIONS),
+    Key("hidden_dropout_prob", "stack.dropout"),
+    Key("attention_probs_dropout_prob", "attention_dropout"),
+)
+
+
 @dataclass(frozen=True)
 class OverridingKey(ConfigRow):
     """A key whose fact is None where it says the same as another key, and then follows that one.

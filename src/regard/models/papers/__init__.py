@@ -3,14 +3,15 @@
 from collections.abc import Mapping
 
 from regard.ground.errors import BadInput, did_you_mean, shown
-from regard.models.embedding import Learned, Relative, Sinusoid
+from regard.models.embedding import Learned
 from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
 from regard.models.features import Features
-from regard.models.heads import MLMHead, NextTokenHead
+from regard.models.heads import NextTokenHead
 from regard.models.label_heads import (
     ChoiceHead,
     DropoutSpanHead,
     LabelHead,
+    MLMHead,
     SentencePairHead,
     SpanHead,
     TokenLabelHead,
@@ -55,6 +56,7 @@ from regard.models.pools import (
     LastToken,
     MeanPool,
 )
+from regard.models.positions import Relative, Sinusoid
 from regard.models.rnn import CausalRNNFacts, RNNEncoderFacts
 from regard.models.rnn_decoder import CrossAttentionFacts, RNNDecoderFacts
 from regard.models.tokens import Tokens

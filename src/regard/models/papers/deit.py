@@ -33,7 +33,7 @@ class DistilledLabelHead(AnyHead):
     name: ClassVar[str] = LabelHead.name
     per_row: ClassVar[bool] = True
     read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
-    averages: ClassVar[bool] = True
+    layers_name: ClassVar[str] = "label_layers"
     outputs: int
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ through a dense layer with GELU.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -22,18 +22,13 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.facts import change, values_named
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
 from regard.models.formats.config_map import ACTIVATIONS, Config, ConfigRow, Names
-from regard.models.heads import MLMHead
-from regard.models.label_heads import ChoiceHead, LabelHead, LinearHead
+from regard.models.label_heads import ChoiceHead, LabelHead, LinearHead, MLMHead
 from regard.models.paper import Paper
 from regard.models.papers import bert
 from regard.models.pools import FirstToken
 from regard.models.trunk import Trunk
-from regard.models.trunk_with_heads import (
-    NO_POSITIONS,
-    Outputs,
-    TrunkWithHeads,
-    TrunkWithHeadsModule,
-)
+from regard.models.trunk_with_heads import NO_POSITIONS, TrunkWithHeads, TrunkWithHeadsModule
+from regard.parts.attention import EncoderOutput
 from regard.text.families.wordpiece import WordPiece
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Alias, Rule, WeightMap
@@ -49,63 +44,6 @@ class ReplacedTokenHead(LinearHead):
 
 
 GENERATOR_HEAD, DISCRIMINATOR_HEAD = "mlm", "replaced_token"
-
-
-class JointModule(nn.Module):
-    """The generator fills masked tokens, and the discriminator reads what it wrote.
-
-    Both share the vectors of tokens, positions and segments and the norm of their sum.
-    """
-
-    def __init__(
-        self,
-        generator: TrunkWithHeadsModule,
-        discriminator: TrunkWithHeadsModule,
-        temperature: float,
-        *,
-        tied: bool,
-    ):
-        super().__init__()
-        self.discriminator, self.generator = discriminator, generator
-        self.temperature = temperature
-        for name in ("token", "position", "segment", "norm"):
-            setattr(generator.trunk.embed, name, getattr(discriminator.trunk.embed, name))
-        if tied:
-            head: nn.Module = generator.heads[GENERATOR_HEAD]
-            head.out.weight = discriminator.trunk.embed.token.weight  # type: ignore[union-attr]
-
-    def forward(
-        self, inputs: PackedTokens, *, positions: Mapping[str, Tensor], tape: NullTape = NULL_TAPE
-    ) -> Outputs:
-        """The outputs of the discriminator, the logits of the generator, and the tokens sampled.
-
-        ``positions`` of the head of the discriminator say for each token which of the generator's
-        samples replaces it; -1: none.
-        """
-        masked = {GENERATOR_HEAD: positions[GENERATOR_HEAD]}
-        generated = self.generator(inputs, positions=masked, tape=tape.under("generator"))
-        sampled_N = sample(generated.by_head[GENERATOR_HEAD], self.temperature)
-        number_T = positions[DISCRIMINATOR_HEAD]
-        tokens_T = torch.where(
-            number_T < 0, inputs.tokens_T, F.pad(sampled_N, (1, 0))[number_T + 1]
-        )
-        others = {
-            head: at
-            for head, at in positions.items()
-            if head not in (GENERATOR_HEAD, DISCRIMINATOR_HEAD)
-        }
-        outputs = self.discriminator(
-            replace(inputs, tokens_T=tokens_T), positions=others, tape=tape.under("discriminator")
-        )
-        by_head = {**outputs.by_head, **generated.by_head}
-        return outputs._replace(by_head=by_head, tokens_T=tokens_T)
-
-
-@torch.no_grad()
-def sample(logits_NV: Tensor, temperature: float = 1.0) -> Tensor:
-    """A token from each softmax: the largest logit after Gumbel noise. It has no gradient."""
-    scaled_NV = logits_NV.float() / temperature
-    return (scaled_NV - (-torch.rand_like(scaled_NV).log()).log()).argmax(-1)
 
 
 @dataclass(frozen=True)
@@ -136,7 +74,7 @@ class Joint:
         """Whether they are neither compiled nor captured."""
         return self.discriminator.eager or self.generator.eager
 
-    def build(self) -> JointModule:
+    def build(self) -> "JointModule":
         """The module of these facts, with new weights."""
         return JointModule(
             discriminator=self.discriminator.build(),
@@ -145,7 +83,7 @@ class Joint:
             tied=self.generator.head(GENERATOR_HEAD).tied,
         )
 
-    def models(self, module: JointModule) -> dict[str, tuple[TrunkWithHeads, nn.Module]]:
+    def models(self, module: "JointModule") -> dict[str, tuple[TrunkWithHeads, nn.Module]]:
         """What is saved, by folder."""
         return {
             "model": (self.discriminator, module.discriminator),
@@ -158,6 +96,72 @@ class Joint:
         """Operations of one step of both."""
         both = (self.generator, self.discriminator)
         return sum(one.training_flops(lengths, positions) for one in both)
+
+
+class JointOutputs(NamedTuple):
+    """Outputs of the discriminator, with the logits of the generator, and the tokens it read."""
+
+    encoded: EncoderOutput
+    pooled_BD: Tensor | None
+    by_head: dict[str, Tensor]
+    tokens_T: Tensor
+
+
+class JointModule(nn.Module):
+    """The generator fills masked tokens, and the discriminator reads what it wrote.
+
+    Both share the vectors of tokens, positions and segments and the norm of their sum.
+    """
+
+    def __init__(
+        self,
+        generator: TrunkWithHeadsModule,
+        discriminator: TrunkWithHeadsModule,
+        temperature: float,
+        *,
+        tied: bool,
+    ):
+        super().__init__()
+        self.discriminator, self.generator = discriminator, generator
+        self.temperature = temperature
+        for name in ("token", "position", "segment", "norm"):
+            setattr(generator.trunk.embed, name, getattr(discriminator.trunk.embed, name))
+        if tied:
+            head: nn.Module = generator.heads[GENERATOR_HEAD]
+            head.out.weight = discriminator.trunk.embed.token.weight  # type: ignore[union-attr]
+
+    def forward(
+        self, inputs: PackedTokens, *, positions: Mapping[str, Tensor], tape: NullTape = NULL_TAPE
+    ) -> JointOutputs:
+        """The outputs of the discriminator, the logits of the generator, and the tokens sampled.
+
+        ``positions`` of the head of the discriminator say for each token which of the generator's
+        samples replaces it; -1: none.
+        """
+        masked = {GENERATOR_HEAD: positions[GENERATOR_HEAD]}
+        generated = self.generator(inputs, positions=masked, tape=tape.under("generator"))
+        sampled_N = sample(generated.by_head[GENERATOR_HEAD], self.temperature)
+        number_T = positions[DISCRIMINATOR_HEAD]
+        tokens_T = torch.where(
+            number_T < 0, inputs.tokens_T, F.pad(sampled_N, (1, 0))[number_T + 1]
+        )
+        others = {
+            head: at
+            for head, at in positions.items()
+            if head not in (GENERATOR_HEAD, DISCRIMINATOR_HEAD)
+        }
+        outputs = self.discriminator(
+            replace(inputs, tokens_T=tokens_T), positions=others, tape=tape.under("discriminator")
+        )
+        by_head = {**outputs.by_head, **generated.by_head}
+        return JointOutputs(outputs.encoded, outputs.pooled_BD, by_head, tokens_T)
+
+
+@torch.no_grad()
+def sample(logits_NV: Tensor, temperature: float = 1.0) -> Tensor:
+    """A token from each softmax: the largest logit after Gumbel noise. It has no gradient."""
+    scaled_NV = logits_NV.float() / temperature
+    return (scaled_NV - (-torch.rand_like(scaled_NV).log()).log()).argmax(-1)
 
 
 BASE = change(bert.BASE, pool=None)

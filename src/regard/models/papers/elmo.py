@@ -18,7 +18,7 @@ from regard.models.facts import above_zero, at_least, change, share
 from regard.models.heads import AnyHead, VocabularyLinear
 from regard.models.macs import MACs
 from regard.models.paper import Paper
-from regard.models.trunk import AnyStack, Trunk
+from regard.models.trunk import AnyStack, StackModule, Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
@@ -26,7 +26,51 @@ from regard.parts.recurrent.projected_lstm import ProjectedBiLSTM, State
 from regard.parts.recurrent.rnn import without_autocast
 
 
-class BiLMModule(nn.Module):
+@dataclass(frozen=True)
+class BiLMStack(AnyStack):
+    """N LSTM layers in each direction, whose states of ``cells`` are projected to ``width``.
+
+    Both directions read the same word vectors, and the state of a word is [forward; backward]
+    (Peters et al., 2018). Memory and projections are clipped to ±``cell_clip`` and
+    ±``projection_clip``; None does not clip. ``residual``: from the second layer on. ``dropout``
+    falls on the input of every layer and on the last states.
+    """
+
+    eager: ClassVar[bool] = True
+    carries_state: ClassVar[bool] = True
+    two_directions: ClassVar[bool] = True
+    width: int
+    cells: int
+    depth: int = 2
+    cell_clip: float | None = 3.0
+    projection_clip: float | None = 3.0
+    residual: bool = True
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("width", "cells", "depth"):
+            at_least(1, name, getattr(self, name))
+        for name in ("cell_clip", "projection_clip"):
+            above_zero(name, getattr(self, name))
+        share("dropout", self.dropout)
+
+    @property
+    def output_width(self) -> int:
+        return 2 * self.width
+
+    @property
+    def state_widths(self) -> tuple[int, ...]:
+        return (self.output_width,) * (1 + self.depth)
+
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> "BiLMModule":
+        return BiLMModule(self, embed)
+
+    def macs(self, source: AnyStack | None = None) -> MACs:
+        layer = 2 * self.width * 4 * self.cells + self.cells * self.width
+        return MACs(2 * self.depth * layer)
+
+
+class BiLMModule(StackModule):
     """A forward and a backward language model over the same word vectors.
 
     A state is [forward; backward]; that of layer 0 is the word vector twice. With ``residual``,
@@ -37,9 +81,7 @@ class BiLMModule(nn.Module):
     second is the text of the backward one, in the order in which it reads.
     """
 
-    attends = capturable = False
-
-    def __init__(self, stack: "BiLMStack", embed: AnyEmbedding):
+    def __init__(self, stack: BiLMStack, embed: AnyEmbedding):
         super().__init__()
         clips = {"cell_clip": stack.cell_clip, "projection_clip": stack.projection_clip}
         layers = [
@@ -87,50 +129,6 @@ class BiLMModule(nn.Module):
 
 
 @dataclass(frozen=True)
-class BiLMStack(AnyStack):
-    """N LSTM layers in each direction, whose states of ``cells`` are projected to ``width``.
-
-    Both directions read the same word vectors, and the state of a word is [forward; backward]
-    (Peters et al., 2018). Memory and projections are clipped to ±``cell_clip`` and
-    ±``projection_clip``; None does not clip. ``residual``: from the second layer on. ``dropout``
-    falls on the input of every layer and on the last states.
-    """
-
-    eager: ClassVar[bool] = True
-    carries_state: ClassVar[bool] = True
-    two_directions: ClassVar[bool] = True
-    width: int
-    cells: int
-    depth: int = 2
-    cell_clip: float | None = 3.0
-    projection_clip: float | None = 3.0
-    residual: bool = True
-    dropout: float = 0.1
-
-    def __post_init__(self) -> None:
-        for name in ("width", "cells", "depth"):
-            at_least(1, name, getattr(self, name))
-        for name in ("cell_clip", "projection_clip"):
-            above_zero(name, getattr(self, name))
-        share("dropout", self.dropout)
-
-    @property
-    def output_width(self) -> int:
-        return 2 * self.width
-
-    @property
-    def state_widths(self) -> tuple[int, ...]:
-        return (self.output_width,) * (1 + self.depth)
-
-    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> BiLMModule:
-        return BiLMModule(self, embed)
-
-    def macs(self, source: AnyStack | None = None) -> MACs:
-        layer = 2 * self.width * 4 * self.cells + self.cells * self.width
-        return MACs(2 * self.depth * layer)
-
-
-@dataclass(frozen=True)
 class BiLMHead(AnyHead):
     """The next word from the forward half of a state, and the one before from the backward half.
 
@@ -169,7 +167,6 @@ ORIGINAL = TrunkWithHeads(
 )
 MEDIUM = change(ORIGINAL, width=256, cells=2_048, highways=1)
 SMALL = change(ORIGINAL, width=128, cells=1_024, highways=1)
-
 PAPER = Paper(
     name="ELMo",
     year=2018,

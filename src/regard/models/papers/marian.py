@@ -14,7 +14,6 @@ from torch import Tensor
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
 from regard.ground.reading import Reading
-from regard.models.embedding import Sinusoid
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.facts import change, values_named
 from regard.models.formats.config_map import (
@@ -29,6 +28,7 @@ from regard.models.formats.config_map import (
 )
 from regard.models.formats.hf_format import HFExtras, HFFormat
 from regard.models.paper import Paper
+from regard.models.positions import Sinusoid
 from regard.models.tokens import Tokens
 from regard.models.transformer import Stack
 from regard.models.trunk import Trunk

@@ -15,8 +15,7 @@ from regard.models.embedding import Learned
 from regard.models.facts import change, values_named
 from regard.models.formats import Architectures, HFFormat, HFHead, Key
 from regard.models.formats.config_map import Config, ConfigRow, Names
-from regard.models.heads import MLMHead
-from regard.models.label_heads import LabelHead
+from regard.models.label_heads import LabelHead, MLMHead
 from regard.models.paper import Paper
 from regard.models.papers import bert
 from regard.models.pools import FirstToken

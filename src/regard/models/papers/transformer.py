@@ -3,11 +3,11 @@
 An encoder that sees everyone, a decoder that sees what it has written and looks at the source.
 """
 
-from regard.models.embedding import Sinusoid
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.facts import change
 from regard.models.paper import Paper
 from regard.models.papers.marian import HF
+from regard.models.positions import Sinusoid
 from regard.models.tokens import Tokens
 from regard.models.transformer import Stack
 from regard.models.trunk import Trunk

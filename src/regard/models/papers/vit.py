@@ -14,7 +14,7 @@ from regard.images.processor import ImageProcessor
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import change
 from regard.models.formats import Architectures, HFHead, LabelCount
-from regard.models.formats.config_map import ACTIVATIONS, Config, ConfigRow, Constant, Key, Names
+from regard.models.formats.config_map import ENCODER_KEYS, Config, ConfigRow, Constant, Key, Names
 from regard.models.formats.hf_format import HFFormat
 from regard.models.label_heads import LabelHead
 from regard.models.paper import Paper
@@ -73,13 +73,7 @@ class Sides(Key):
 
 
 CONFIG = (
-    Key("hidden_size", "width"),
-    Key("num_hidden_layers", "depth"),
-    Key("num_attention_heads", "heads"),
-    Key("intermediate_size", "inner"),
-    Key("hidden_act", "activation", ACTIVATIONS),
-    Key("hidden_dropout_prob", "stack.dropout"),
-    Key("attention_probs_dropout_prob", "attention_dropout"),
+    *ENCODER_KEYS,
     Key("drop_path_rate", "drop_path"),  # ViTs of transformers lack it, and ignore it
     Key("initializer_range", "init_std"),
     Key("layer_norm_eps", "eps"),
