@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from sacrebleu.metrics import CHRF, TER
 from torch import nn
 
 from regard.data.datasets.dataset import Batching
@@ -14,8 +15,8 @@ from regard.data.files.fields import DropCounts
 from regard.data.files.sources import read_pairs
 from regard.ground.config import Config
 from regard.inference.generation_settings import DecodeConfig
-from regard.metrics.bleu import bleu
-from regard.metrics.translation import MetricScore, chrf, ter
+from regard.metrics.bleu import bleu_metric
+from regard.metrics.translation import MetricScore, measured
 from regard.search.beam import Beam
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared, Processes, Task, TaskScores, mean_nll
@@ -102,9 +103,6 @@ class PairTask(Task):
         self, hypotheses: list[str], references: list[str], with_interval: bool
     ) -> list[MetricScore]:
         """BLEU, chrF and TER."""
-        case: dict[str, Any] = {"lowercase": self.measure.lowercase, "with_interval": with_interval}
-        return [
-            bleu(hypotheses, [references], tokenize=self.measure.tokenize, **case),
-            chrf(hypotheses, [references], **case),
-            ter(hypotheses, [references], with_interval=with_interval),
-        ]
+        tokenize, lowercase = self.measure.tokenize, self.measure.lowercase
+        metrics = (bleu_metric(tokenize, lowercase), CHRF(lowercase=lowercase), TER())
+        return [measured(metric, hypotheses, [references], with_interval) for metric in metrics]
