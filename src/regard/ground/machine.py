@@ -160,8 +160,7 @@ def cpu_flags() -> frozenset[str]:
         if sys.platform == "darwin":
             import subprocess
 
-            command = ["sysctl", "hw.optional"]
-            output = subprocess.run(command, capture_output=True).stdout
+            output = subprocess.run(["sysctl", "hw.optional"], capture_output=True).stdout
             return flags_of_macos(output.decode(errors="replace"))
         return flags_of_linux(Path("/proc/cpuinfo").read_text(errors="replace"))
     except (OSError, ValueError):

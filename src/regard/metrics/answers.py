@@ -120,13 +120,11 @@ def _matched(match: Match, golds: Sequence[Sequence[str]], predicted: Sequence[s
 
     As in the script of SQuAD 2.0, golds that normalise to "" are ignored.
     """
-    pairs = zip(golds, predicted, strict=True)
-    return np.array(
-        [
-            max(match(gold, one) for gold in list(filter(normalised, answers)) or [""])
-            for answers, one in pairs
-        ]
-    )
+
+    def best(answers: Sequence[str], prediction: str) -> float:
+        return max(match(gold, prediction) for gold in [*filter(normalised, answers)] or [""])
+
+    return np.array([*map(best, golds, predicted)])
 
 
 def _mean_score(name: str, matched_N: FloatArray, with_interval: bool) -> MetricScore:

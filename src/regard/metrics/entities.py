@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from regard.ground.errors import BadInput
-from regard.metrics.classification import in_percent
-from regard.metrics.intervals import resampled
+from regard.metrics.classification import share_scores
 from regard.metrics.precision_recall import MEASURES, LabelScore, label_score
 from regard.metrics.translation import MetricScore
 
@@ -98,21 +97,10 @@ def entity_scores(
     An entity is correct if its words and its label are. Each sentence is a list of tags.
     """
     sentences = _entities(golds, predicted)
-    counts = [
-        (len(gold & prediction), len(gold), len(prediction)) for gold, prediction in sentences
-    ]
-    statistics = np.array(counts, dtype=np.float64)
-    sums = statistics.sum(axis=0)
-    signature = f"sentences:{len(golds)}|entities:{int(sums[1])}"
-    return [
-        in_percent(
-            name,
-            measure(sums),
-            signature,
-            resampled(statistics, measure) if with_interval else None,
-        )
-        for name, measure in MEASURES.items()
-    ]
+    counts = [(len(gold & named), len(gold), len(named)) for gold, named in sentences]
+    entities = sum(gold for _, gold, _ in counts)
+    signature = f"sentences:{len(golds)}|entities:{entities}"
+    return share_scores(MEASURES, np.array(counts, dtype=np.float64), signature, with_interval)
 
 
 def entity_table(
@@ -121,13 +109,11 @@ def entity_table(
     """The scores of each label that occurs, sorted."""
     rights, golden, named = Counter[str](), Counter[str](), Counter[str]()
     for gold, prediction in _entities(golds, predicted):
-        rights.update(one.label for one in gold & prediction)
-        golden.update(one.label for one in gold)
-        named.update(one.label for one in prediction)
-    return [
-        label_score(label, (rights[label], golden[label], named[label]))
-        for label in sorted({*golden, *named})
-    ]
+        rights.update(entity.label for entity in gold & prediction)
+        golden.update(entity.label for entity in gold)
+        named.update(entity.label for entity in prediction)
+    labels = sorted({*golden, *named})
+    return [label_score(name, (rights[name], golden[name], named[name])) for name in labels]
 
 
 def _entities(

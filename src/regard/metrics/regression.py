@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from regard.ground.errors import BadInput
-from regard.metrics.classification import in_percent
+from regard.metrics.classification import check_counts, in_percent
 from regard.metrics.intervals import SAMPLES, SEED, FloatArray
 from regard.metrics.translation import MetricScore
 
@@ -20,14 +20,16 @@ def regression_scores(
 ) -> list[MetricScore]:
     """Both correlations, in percent."""
     golds_N, predicted_N = _numbers("label", golds), _numbers("prediction", predicted)
-    if len(golds) != len(predicted):
-        raise BadInput(f"{len(predicted)} predictions for {len(golds)} labels")
+    check_counts(golds, predicted)
     if not len(golds):
         raise BadInput("no labels to score against")
-    return [
-        _score("Pearson", pearson, golds_N, predicted_N, with_interval),
-        _score("Spearman", _of_levels, _levels(golds_N), _levels(predicted_N), with_interval),
-    ]
+
+    def score(name: str, correlation: Correlation, *columns: np.ndarray) -> MetricScore:
+        drawn = _drawn(correlation, *columns) if with_interval else None
+        return in_percent(name, correlation(*columns), f"examples:{len(golds)}", drawn)
+
+    levels = _levels(golds_N), _levels(predicted_N)
+    return [score("Pearson", pearson, golds_N, predicted_N), score("Spearman", _of_levels, *levels)]
 
 
 def pearson(first_N: FloatArray, second_N: FloatArray) -> float:
@@ -66,17 +68,6 @@ def _centred(numbers_N: FloatArray) -> FloatArray:
         return np.zeros(len(numbers_N))  # the rounded mean of equal numbers need not be that number
     scaled_N = numbers_N / np.abs(numbers_N).max()
     return scaled_N - scaled_N.mean()
-
-
-def _score(
-    name: str,
-    correlation: Correlation,
-    golds_N: np.ndarray,
-    predicted_N: np.ndarray,
-    with_interval: bool,
-) -> MetricScore:
-    drawn = _drawn(correlation, golds_N, predicted_N) if with_interval else None
-    return in_percent(name, correlation(golds_N, predicted_N), f"examples:{len(golds_N)}", drawn)
 
 
 def _drawn(correlation: Correlation, golds_N: np.ndarray, predicted_N: np.ndarray) -> FloatArray:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+from sacrebleu.metrics import CHRF, TER
 from torch import nn
 
 from regard.data.config import FilesConfig
@@ -16,8 +17,8 @@ from regard.data.files.sources import read_pairs
 from regard.ground.config import Config
 from regard.inference.decoder_model import WrittenText
 from regard.inference.generation_settings import DecodeConfig
-from regard.metrics.bleu import bleu
-from regard.metrics.translation import MetricScore, chrf, ter
+from regard.metrics.bleu import bleu_metric
+from regard.metrics.translation import MetricScore, measured
 from regard.objectives.seq2seq import AnswerLM, Seq2Seq
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import (
@@ -105,10 +106,7 @@ class PairTask(Task[Pair, AnyReading]):
         self, hypotheses: list[str], references: list[str], with_interval: bool
     ) -> list[MetricScore]:
         """BLEU, chrF and TER."""
-        measure = self.tables[BLEUConfig]
-        lower, texts = measure.lowercase, (hypotheses, [references])
-        return [
-            bleu(*texts, tokenize=measure.tokenize, lowercase=lower, with_interval=with_interval),
-            chrf(*texts, lowercase=lower, with_interval=with_interval),
-            ter(*texts, with_interval=with_interval),
-        ]
+        config = self.tables[BLEUConfig]
+        tokenize, lowercase = config.tokenize, config.lowercase
+        metrics = (bleu_metric(tokenize, lowercase), CHRF(lowercase=lowercase), TER())
+        return [measured(metric, hypotheses, [references], with_interval) for metric in metrics]

@@ -70,14 +70,16 @@ def bleu(
 
     Example: regard bleu out.de test.de --explain
     """
+    from sacrebleu.metrics import CHRF, TER
+
     from regard.metrics.bleu import bleu_metric, explain
-    from regard.metrics.translation import chrf_metric, measured, ter_metric
+    from regard.metrics.translation import measured
 
     metrics: list[Metric] = [bleu_metric(tokenize, lowercase)]
     if with_chrf:
-        metrics.append(chrf_metric(lowercase=lowercase))
+        metrics.append(CHRF(lowercase=lowercase))
     if with_ter:
-        metrics.append(ter_metric())
+        metrics.append(TER())
     if shared:
         if with_tables:
             raise BadInput("--explain describes one system, and --refs compares several")

@@ -14,10 +14,9 @@ import numpy as np
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
-from regard.text.templates import RowBuilder, Template
-from regard.text.tokenizers.row_tokenizer import RowTokenizer, Spelling
+from regard.text.tokenizers.row_tokenizer import Spelling, WholeWordTokenizer
 from regard.text.vocabularies.lexicon import BEGIN, END, Lexicon, WholeWords
-from regard.text.words import Span, word_spans, words
+from regard.text.words import Span, words
 
 SENTENCE_BEGINS, SENTENCE_ENDS, WORD_BEGINS, WORD_ENDS, PADDING = range(256, 261)
 
@@ -63,8 +62,11 @@ class CharacterVocabulary(WholeWords, Spelling):
         """What a tokenizer of words must know of it; there is nothing to write."""
         return {"characters": self.longest}
 
+    def frame(self, word: str) -> np.ndarray:
+        return {BEGIN: self.begin, END: self.end}[word]
+
     def spell_all(self, lexicon: Lexicon) -> np.ndarray:
-        """The same for all words of a lexicon, by their ids."""
+        """The ids of all words of a lexicon, by the ids of the words."""
         spelled = self.spell(lexicon.words)
         spelled[lexicon.ids[BEGIN]], spelled[lexicon.ids[END]] = self.begin, self.end
         return spelled
@@ -88,13 +90,14 @@ class CharacterVocabulary(WholeWords, Spelling):
 
     def _read(self, row: int | np.ndarray) -> str:
         ids = np.ravel(row).tolist()
-        frames = {SENTENCE_BEGINS: BEGIN, SENTENCE_ENDS: END}
-        named = [frames[i] for i in ids if i in frames]
-        return named[0] if named else bytes(i for i in ids if i < 256).decode(errors="replace")
+        for number, name in ((SENTENCE_BEGINS, BEGIN), (SENTENCE_ENDS, END)):
+            if number in ids:
+                return name
+        return bytes(i for i in ids if i < 256).decode(errors="replace")
 
 
 @dataclass(frozen=True)
-class CharacterTokenizer(RowTokenizer):
+class CharacterTokenizer(WholeWordTokenizer):
     """Texts, or lists of words, as rows of words; states of the words around them are not given.
 
     The ``lexicon`` has the words on which a language model is trained.
@@ -104,7 +107,7 @@ class CharacterTokenizer(RowTokenizer):
     FILES: ClassVar = ("characters.json", "lexicon.txt")
     inner: ClassVar = slice(1, -1)
 
-    words: CharacterVocabulary = field(default_factory=CharacterVocabulary)  # type: ignore[assignment]
+    words: CharacterVocabulary = field(default_factory=CharacterVocabulary)
     lexicon: Lexicon | None = None
 
     @property
@@ -116,18 +119,6 @@ class CharacterTokenizer(RowTokenizer):
     @property
     def spelling(self) -> CharacterVocabulary:
         return self.words
-
-    @property
-    def special_ids(self) -> dict[str, int]:
-        return {}
-
-    @cached_property
-    def template(self) -> RowBuilder:
-        special: Any = {"bos": self.words.begin, "eos": self.words.end}
-        return RowBuilder(Template("bos A eos", "bos A eos bos B eos"), special)
-
-    def count(self, texts: Sequence[str], most: int) -> int:
-        return sum(len(word_spans(text)) for text in texts) + self.template.specials(len(texts))
 
     def pieces(self, words: Sequence[str]) -> list[Any]:
         return [[row] for row in self.words.spell(words)]

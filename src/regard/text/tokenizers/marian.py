@@ -80,10 +80,8 @@ class MarianPieces:
         """The ids of each text, on all cores."""
         parted = [_without_code(text) for text in texts]
         cut = self._processor.encode([rest for _, rest in parted], out_type=str)
-        return [
-            [self._id(piece) for piece in (*code, *pieces)]
-            for (code, _), pieces in zip(parted, cut, strict=True)
-        ]
+        rows = ([*code, *pieces] for (code, _), pieces in zip(parted, cut, strict=True))
+        return [[self._id(piece) for piece in row] for row in rows]
 
     def encode_dropped(self, text: str, rate: float, key: tuple[int, ...]) -> list[int]:
         """Not supported: the library cannot draw the same segmentation twice."""

@@ -15,10 +15,10 @@ from regard.ground.errors import BadInput
 from regard.ground.reading import RowReading
 from regard.text.templates import TEXTS, ContextWindow, RowBuilder, Template
 from regard.text.token_labels import LabelledInput, LabelledRow, RowWithWords, TokenLabels
-from regard.text.vocabularies.lexicon import Lexicon
+from regard.text.vocabularies.lexicon import BEGIN, END, Lexicon, WholeWords
 from regard.text.vocabularies.subwords import Subwords
 from regard.text.vocabularies.vocabulary import check_sizes, token_count
-from regard.text.words import one_or_two_texts, text_or_pair
+from regard.text.words import one_or_two_texts, text_or_pair, word_spans
 
 SPELLINGS = 1 << 16  # words whose ids are remembered
 
@@ -96,9 +96,8 @@ class RowTokenizer(RowReading):
     def check(self, known: Mapping[str, int], summaries: Collection[str | None]) -> None:
         check_sizes({"tokens": len(self.words)}, known)
         if (summary := self.template.template.summary) not in summaries:
-            expected = " or ".join(one or "nowhere" for one in summaries)
-            place = summary or "nowhere"
-            raise BadInput(f"the summary token of a row stands {place}; the model needs {expected}")
+            here, expected = summary or "nowhere", " or ".join(at or "nowhere" for at in summaries)
+            raise BadInput(f"the summary token of a row stands {here}; the model needs {expected}")
 
     def with_special_tokens(self, tokens: Sequence[str]) -> "RowTokenizer":
         """The same with those of the tokens that it does not have."""
@@ -125,12 +124,10 @@ class RowTokenizer(RowReading):
 
     def rows(self, inputs: Sequence[object], max_length: int | None = None) -> list[TokenRow]:
         """A row of each text or pair of texts, truncated to ``max_length``."""
-        texts = [one_or_two_texts(given, number) for number, given in enumerate(inputs, start=1)]
+        texts = [one_or_two_texts(value, number) for number, value in enumerate(inputs, start=1)]
         ids = iter(self.words.encode_all([*chain(*texts)]))
-        return [
-            self.row(next(ids), next(ids) if len(given) == 2 else None, max_length)
-            for given in texts
-        ]
+        rows = [[next(ids) for _ in row] for row in texts]
+        return [self.row(row[0], row[1] if len(row) == 2 else None, max_length) for row in rows]
 
     def row(self, a: Ids, b: Ids | None = None, longest: int | None = None) -> TokenRow:
         """A row of one text or two; the longer text is truncated first."""
@@ -170,12 +167,7 @@ class RowTokenizer(RowReading):
         return [ids or [self.unk] for ids in self.words.encode_all(words)]
 
     def windows(
-        self,
-        question: str,
-        context: str,
-        longest: int = 384,
-        stride: int = 128,
-        most_question: int = 64,
+        self, question: str, context: str, longest: int, stride: int, most_question: int = 64
     ) -> list[ContextWindow]:
         """A question, truncated to ``most_question`` tokens, with each part of its context."""
         ids, spans = self.words.cut(context)
@@ -185,6 +177,24 @@ class RowTokenizer(RowReading):
     def decode(self, ids: Ids) -> str:
         """Plain text; special tokens are left out."""
         return self.words.decode(np.asarray(ids, dtype=int).tolist())
+
+
+class WholeWordTokenizer(RowTokenizer):
+    """Base class of tokenizers of whole words, with a token before and after each sentence."""
+
+    words: WholeWords  # type: ignore[assignment]
+
+    @property
+    def special_ids(self) -> dict[str, int]:
+        return {}
+
+    @cached_property
+    def template(self) -> RowBuilder:
+        special = {"bos": self.words.frame(BEGIN), "eos": self.words.frame(END)}
+        return RowBuilder(Template("bos A eos", "bos A eos bos B eos"), special)
+
+    def count(self, texts: Sequence[str], most: int) -> int:
+        return sum(len(word_spans(text)) for text in texts) + self.template.specials(len(texts))
 
 
 @dataclass(frozen=True)

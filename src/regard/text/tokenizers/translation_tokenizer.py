@@ -87,14 +87,11 @@ class TranslationTokenizer(Reading):
         written = TokenLabels.of_text(second, target, self.target.pieces(target.ids))
         begin, end = map(TokenLabels.special, (BEGIN, END))
         read, predicted = TokenLabels.join(read, end), TokenLabels.join(written, end)
-        rows = (
-            TokenRow.of((*source.ids, self.target.eos)),
-            TokenRow.of((self.target.bos, *target.ids)),
-        )
-        return {
-            "source": LabelledRow(rows[0], read, read),
-            "target": LabelledRow(rows[1], predicted, TokenLabels.join(begin, written)),
-        }
+        source_row = TokenRow.of((*source.ids, self.target.eos))
+        target_row = TokenRow.of((self.target.bos, *target.ids))
+        written = TokenLabels.join(begin, written)
+        sides = LabelledRow(source_row, read, read), LabelledRow(target_row, predicted, written)
+        return dict(zip(("source", "target"), sides, strict=True))
 
     def read_words(self, text: str) -> RowWithWords:
         """A source as a row, and its words."""
@@ -106,9 +103,8 @@ class TranslationTokenizer(Reading):
 
     def save(self, folder: Path) -> None:
         """Write the vocabulary files, and remove those of an earlier tokenizer."""
-        files = (
-            {_JOINT: self.source} if self.joint else {_SOURCE: self.source, _TARGET: self.target}
-        )
+        files = {_SOURCE: self.source, _TARGET: self.target}
+        files = {_JOINT: self.source} if self.joint else files
         for name, subwords in files.items():
             subwords.save(folder / name)
         for name in {*TranslationTokenizer.FILES, *OTHERS} - files.keys():
@@ -118,9 +114,8 @@ class TranslationTokenizer(Reading):
     def load(folder: Path) -> "TranslationTokenizer":
         """Read what ``save`` wrote."""
         if (folder / _SOURCE).exists():
-            return TranslationTokenizer(
-                Subwords.load(folder / _SOURCE), Subwords.load(folder / _TARGET)
-            )
+            source, target = (Subwords.load(folder / name) for name in (_SOURCE, _TARGET))
+            return TranslationTokenizer(source, target)
         shared = Subwords.load(folder / _JOINT)
         return TranslationTokenizer(shared, shared)
 

@@ -10,9 +10,8 @@ import numpy as np
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
-from regard.text.templates import RowBuilder, Template
 from regard.text.tokenizers.characters import CharacterVocabulary
-from regard.text.tokenizers.row_tokenizer import RowTokenizer, Spelling
+from regard.text.tokenizers.row_tokenizer import Spelling, WholeWordTokenizer
 from regard.text.vocabularies.lexicon import BEGIN, END, UNKNOWN, Lexicon, WholeWords
 from regard.text.vocabularies.subwords import Subwords
 from regard.text.words import Span, word_spans, words
@@ -102,7 +101,6 @@ class WordVocabulary(WholeWords):
         return np.concatenate([numbers[:, None], self.spelling.spell(listed)], axis=1)
 
     def frame(self, word: str) -> Any:
-        """The token before or after a sentence."""
         number = self.lexicon.ids[word]
         if self.spelling is None:
             return number
@@ -113,43 +111,31 @@ class WordVocabulary(WholeWords):
         return self.tokens(words(text))
 
     def pieces(self, ids: Iterable[int | np.ndarray]) -> list[str]:
-        return [self.lexicon.words[int(np.ravel(one)[0])] for one in ids]
+        return [self.lexicon.words[int(np.ravel(token)[0])] for token in ids]
 
     def unknown(self, text: str) -> list[Span]:
         """The words that the lexicon does not have."""
-        spans, known = word_spans(text), [int(np.ravel(one)[0]) for one in self.encode(text)]
-        return [span for span, one in zip(spans, known, strict=True) if one == self.unk]
+        tokens = zip(word_spans(text), self.encode(text), strict=True)
+        return [span for span, token in tokens if np.ravel(token)[0] == self.unk]
 
 
 @dataclass(frozen=True)
-class WordTokenizer(RowTokenizer):
+class WordTokenizer(WholeWordTokenizer):
     """Texts, or lists of words, as rows of words."""
 
     name: ClassVar = "words"
     FILES: ClassVar = ("words.json", "lexicon.txt", WordPieces.FILE)
 
-    words: WordVocabulary  # type: ignore[assignment]
-
-    @property
-    def special_ids(self) -> dict[str, int]:
-        return {}
-
-    @cached_property
-    def template(self) -> RowBuilder:
-        special = {"bos": self.words.frame(BEGIN), "eos": self.words.frame(END)}
-        return RowBuilder(Template("bos A eos", "bos A eos bos B eos"), special)
+    words: WordVocabulary
 
     def masked(self, text: str) -> np.ndarray:
-        first, *others = map(self.words.encode, text.split(MASK))
+        first, *rest = map(self.words.encode, text.split(MASK))
         gap = np.stack([self.words.frame(END)])
-        return np.concatenate([first, *(part for one in others for part in (gap, one))])
+        return np.concatenate([first, *(ids for part in rest for ids in (gap, part))])
 
     def join(self, text: str, word: str) -> str:
         """A text with a word at its end."""
         return f"{text.rstrip()} {word}".lstrip()
-
-    def count(self, texts: Sequence[str], most: int) -> int:
-        return sum(len(word_spans(text)) for text in texts) + self.template.specials(len(texts))
 
     def pieces(self, words: Sequence[str]) -> list[Any]:
         return [[token] for token in self.words.tokens(words)]
