@@ -254,7 +254,7 @@ class Generator(DecoderModel, EncoderModel):
         with search_errors_as_bad_input(search, rows):
             state, limits, stops = self._begin(rows, ending)
             for step in search.stream(state, limits, [number], prompts=rows, stop_test=stops):
-                if step.numbers != [0]:
+                if step.rows != [0]:
                     raise BadInput("a stream is one text: ask for one sample")
                 if step.tokens != [self.eos]:
                     yield from filter(None, [text.add(*step.tokens)])

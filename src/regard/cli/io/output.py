@@ -35,6 +35,7 @@ from regard.models.folders.hub import local_folder
 
 EVERY = 5.0  # seconds of work that a kill may cost, beside the window that it interrupts
 STATE = {"command": dict, "inputs": int, "bytes": int, "bad": int, "digest": str}
+RENAMED = {"widest": "max_active"}  # options by their names in older files
 
 Command = Mapping[str, Any]
 """What tells a command from others: its verb, its model, its file, its options."""
@@ -219,10 +220,11 @@ def _remove(partial: Path) -> None:
 
 def _read_state(partial: Path) -> dict[str, Any]:
     path = _state_of(partial)
-    state = read_json(path)
+    state: dict[str, Any] = read_json(path)
     for key, kind in STATE.items():
         field_of(state, key, kind, str(path))
-    return state
+    command = {RENAMED.get(name, name): value for name, value in state["command"].items()}
+    return {**state, "command": command}
 
 
 def _open_locked(path: Path) -> BinaryIO:

@@ -77,8 +77,8 @@ def translate(
     repetition_penalty: REPETITION_PENALTY = None,
     groups: GROUPS_OF_BEAMS = 1,
     diversity: DIVERSITY = 0.5,
-    widest: Annotated[
-        int, typer.Option(help="Open prefixes at which exact search gives up on a sentence.")
+    max_active: Annotated[
+        int, typer.Option(help="Active prefixes beyond which exact search gives up on a sentence.")
     ] = 1_000,
     temperature: TEMPERATURE = None,
     top_k: TOP_K = None,
