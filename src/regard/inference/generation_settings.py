@@ -166,14 +166,14 @@ class GenerationSettings:
         )
 
 
-class Repetition(TypedDict):
+class RepetitionRules(TypedDict):
     """Rules against repetition, as arguments of a search."""
 
     no_repeat: int
     repetition_penalty: float
 
 
-def repetition_of(settings: Mapping[str, object]) -> Repetition:
+def repetition_of(settings: Mapping[str, object]) -> RepetitionRules:
     """The rules against repetition of generation settings."""
     return {
         "no_repeat": _whole(settings, "no_repeat_ngram_size"),
