@@ -107,7 +107,7 @@ def test_translate_with_other_models(model, small_run, tmp_path):
     run("train", small_run / "small.toml", *paths, *changes)
     other = tmp_path / "other" / "model"
     refused = run("translate", model, "--ensemble", other, stdin=text, code=2)
-    assert "model 2 of the ensemble writes another target vocabulary" in refused.stderr
+    assert "model 2 of the ensemble has another target vocabulary" in refused.stderr
     refused = run("translate", model, "--ensemble", model, "--coverage", 0.1, stdin=text, code=2)
     assert "attention weights" in refused.stderr
 
