@@ -15,7 +15,7 @@ from torch import nn
 from regard.data.datasets.dataset import Batching, TrainingData, held_out_indices
 from regard.data.datasets.documents import DocumentDataset
 from regard.data.files.fields import DropCounts
-from regard.data.pretraining.documents import Documents, read_documents, tokenize_documents
+from regard.data.pretraining.documents import Documents, tokenize_documents
 from regard.ground.device import seed_generators
 from regard.ground.errors import BadInput
 from regard.inference.score_text import TextScore
@@ -187,7 +187,7 @@ class Pretrain(TrunkTask):
             """The sentences of each document that has some, in parts, by its number."""
             source, whole = given.train.collection(folder.data), self.objectives.whole_texts
             number = 0
-            for part in read_documents(source, folder.dropping(), whole=whole):
+            for part in source.parts(folder.dropping(), whole=whole):
                 if part.texts:
                     yield number, part.texts
                     number += part.is_last
@@ -238,7 +238,7 @@ class Pretrain(TrunkTask):
         return [*self._texts(files, data, dropped)]
 
     def _texts(self, files: Any, data: Path, dropped: DropCounts | None) -> Iterator[str]:
-        return (text for _, text in files.collection(data).texts(dropped) if text.strip())
+        return (text for text in files.collection(data).texts(dropped) if text.strip())
 
     def test_scores(
         self, model: Any, examples: Sequence[str], with_interval: bool = False

@@ -276,7 +276,7 @@ class TrunkTask(Task):
             here = f"the model has {table_VD.shape[1]} for each word"
             raise BadInput(f"model.vectors: vectors of {width} numbers, and {here}")
         words = cast(Any, prepared.tokenizer.words).lexicon.words
-        known = vectors.numbers(words)
+        known = vectors.indices_of(words)
         read_ND = vectors.vectors_ND[[*known.values()]] / embed.scale
         table_VD[[*known]] = torch.from_numpy(read_ND).to(table_VD)
         drawn = f"{len(words) - len(known):,} at random"

@@ -61,10 +61,8 @@ def test_bad_files_are_refused(tmp_path):
 def test_a_running_text_keeps_its_empty_lines(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text(TEXT)
-    assert [text for _, text in TextFile(str(path)).texts(None)] == [TEXT]
-    assert [one for _, one in TextFile(str(path)).documents(None)] == [
-        ["= Title =", "a a <unk> b b b ."]
-    ]
+    assert [*TextFile(str(path)).texts(None)] == [TEXT]
+    assert [*TextFile(str(path)).documents(None)] == [["= Title =", "a a <unk> b b b ."]]
 
 
 def test_words_and_marks_of_raw_texts():

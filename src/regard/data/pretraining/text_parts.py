@@ -30,18 +30,20 @@ class DocumentReader(ABC):
     """A source of documents, each of which fits into memory and is one part."""
 
     @abstractmethod
-    def documents(self, dropped: Dropped) -> Iterator[tuple[str, list[str]]]:
-        """(where, sentences) of every document."""
+    def documents(self, dropped: Dropped) -> Iterator[list[str]]:
+        """The sentences of every document."""
 
     @abstractmethod
-    def texts(self, dropped: Dropped) -> Iterator[tuple[str, str]]:
-        """(where, text) of every document."""
+    def texts(self, dropped: Dropped) -> Iterator[str]:
+        """The text of every document."""
 
-    def parts(self, dropped: Dropped, *, whole: bool, at_lines: bool) -> Iterator[DocumentPart]:
+    def parts(
+        self, dropped: Dropped, *, whole: bool, at_lines: bool = True
+    ) -> Iterator[DocumentPart]:
         """The sentences of every document, or its ``whole`` text as one."""
         if whole:
-            return (DocumentPart([text] if text else []) for _, text in self.texts(dropped))
-        return (DocumentPart(texts) for _, texts in self.documents(dropped))
+            return (DocumentPart([text] if text else []) for text in self.texts(dropped))
+        return map(DocumentPart, self.documents(dropped))
 
 
 def text_parts(blocks: Iterable[str], *, at_lines: bool = True) -> Iterator[str]:
