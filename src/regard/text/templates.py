@@ -200,10 +200,9 @@ class RowBuilder:
         """Rows of a question and a part of the context each; neighbours share ``stride`` tokens."""
         room = self._room(longest, self.specials(2) + len(question))
         if len(context) > room <= stride:
-            raise BadInput(
-                f"rows of {longest} with a question of {len(question)} have room for {room} tokens "
-                f"of context: too few for a stride of {stride}"
-            )
+            here = f"rows of {longest} with a question of {len(question)}"
+            few = f"{room} tokens of context: too few for a stride of {stride}"
+            raise BadInput(f"{here} have room for {few}")
         before = self.begin("B", len(question))
         after = self.specials(2) + len(question) - before
         windows = []

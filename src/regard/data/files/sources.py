@@ -188,15 +188,15 @@ class Table(ColumnFile):
         header = self.cells(decoded(first[1], where), where)
         if len(header) == len(self.unnamed):
             header, lines = [*self.unnamed], chain([first], lines)
-        numbers = []
+        columns = []
         for column in self.columns:
             if isinstance(column, int):
-                numbers.append(column)
+                columns.append(column)
             elif column in header:
-                numbers.append(header.index(column))
+                columns.append(header.index(column))
             elif column not in self.optional:
                 raise BadInput(f"{where}: no column {column!r} among {', '.join(header)!r}")
-        return replace(self, columns=tuple(numbers), most_cells=self.limit(header)), lines
+        return replace(self, columns=tuple(columns), most_cells=self.limit(header)), lines
 
     def limit(self, header: Sequence[str]) -> int | None:
         """The most cells of a line below these names; tables of benchmarks have longer ones."""
@@ -285,11 +285,8 @@ def read_examples(
         for text, place in zip(texts, places, strict=True):
             length = len(filled(text, place))
             if longest_characters is not None and length > longest_characters:
-                detail = (
-                    f"{length:,} characters, more than the {longest_characters:,} allowed "
-                    "(data.longest_characters)"
-                )
-                raise BadExample(place, "too long", detail)
+                most = f"more than the {longest_characters:,} allowed (data.longest_characters)"
+                raise BadExample(place, "too long", f"{length:,} characters, {most}")
         return where, texts
 
     return parsed(((example[0][0], example) for example in source.examples()), parse, dropped)
@@ -331,13 +328,9 @@ def _aligned(paths: tuple[str, ...]) -> Iterator[tuple[bytes, ...]]:
     files = [raw_lines(path) for path in paths]
     for number, lines in enumerate(zip_longest(*files)):
         if None in lines:
-            lengths = [
-                number + (line is not None) + sum(1 for _ in file)
-                for line, file in zip(lines, files, strict=True)
-            ]
+            ends = zip(lines, files, strict=True)
+            lengths = [number + (line is not None) + sum(1 for _ in file) for line, file in ends]
             other = next(i for i, length in enumerate(lengths) if length != lengths[0])
-            raise BadInput(
-                f"{name_of(paths[0])} has {lengths[0]} lines "
-                f"but {name_of(paths[other])} has {lengths[other]}"
-            )
+            first, second = (f"{name_of(paths[i])} has {lengths[i]}" for i in (0, other))
+            raise BadInput(f"{first} lines but {second}")
         yield lines

@@ -140,13 +140,10 @@ def parse_whole(where: str, value: object) -> str:
     return "\n".join(_text(where, sentence) for sentence in _sequence(where, value))
 
 
-PARSERS: dict[str, Callable[[str, object], Example]] = {
-    "classify": parse_labelled,
-    "tag": parse_tagged,
-    "answer": parse_question,
-    "choose": parse_choice,
+PARSERS: dict[str, Callable[[str, object], Example]] = {  # by the name of a task
+    **{"classify": parse_labelled, "tag": parse_tagged},
+    **{"answer": parse_question, "choose": parse_choice},
 }
-"""By the name of a task."""
 
 
 def _answer(where: str, context: str, value: object) -> GoldAnswer:
