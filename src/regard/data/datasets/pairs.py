@@ -51,7 +51,7 @@ class PairStore:
         longest, dropped = self.longest_characters, self.dropped if self.skip_bad else None
 
         def encoded(counted: DropCounts) -> Iterator[Chunk]:
-            pairs = read_examples(source, 2, longest, counted if self.skip_bad else None)
+            pairs = read_examples(source, longest, counted if self.skip_bad else None)
             for chunk in chunks_of(texts for _, texts in pairs):
                 sides = zip(encoders, map(list, zip(*chunk, strict=True)), strict=True)
                 yield Chunk([encode_chunk(encode, texts) for encode, texts in sides])

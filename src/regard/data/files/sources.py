@@ -41,12 +41,10 @@ NumberedLines = Iterator[tuple[int, bytes]]  # lines of a file, counted from 1
 
 
 class Source(Protocol):
-    """Examples of as many texts as there are ``sides``, in files or in memory."""
+    """Examples of one text or several, in files or in memory."""
 
     @property
     def paths(self) -> tuple[str, ...]: ...
-    @property
-    def sides(self) -> int: ...
     @property
     def spaced(self) -> tuple[str, ...]: ...
     @property
@@ -57,14 +55,13 @@ class Source(Protocol):
 
 
 class FileSource:
-    """Examples in the lines of files, all of which are ``paths``.
+    """Base class of examples in the lines of files, all of which are ``paths``.
 
-    An example has as many texts as there are ``sides``. A source may name, for each, a language of
-    ``regard.text.hansards`` to separate words (``spaced``).
+    A source may name, for each text of an example, a language of ``regard.text.hansards`` by whose
+    rules words are separated (``spaced``).
     """
 
     paths: Any
-    sides: Any
     spaced: tuple[str, ...]
 
     @property
@@ -93,11 +90,6 @@ class Lines(FileSource):
 
     paths: tuple[str, ...]
     spaced: tuple[str, ...] = ()
-
-    @property
-    def sides(self) -> int:
-        """How many texts an example has."""
-        return len(self.paths)
 
     def examples(self) -> Examples:
         names = [name_of(path) for path in self.paths]
@@ -132,20 +124,15 @@ class ColumnFile(OneFile):
     columns: tuple[Column, ...]
     spaced: tuple[str, ...] = ()
 
-    @property
-    def sides(self) -> int:
-        """How many texts an example has."""
-        return len(self.columns)
-
-    def begin(self, lines: NumberedLines) -> "tuple[ColumnFile, NumberedLines]":
-        """The source and its lines, without a header."""
+    def without_header(self, lines: NumberedLines) -> "tuple[ColumnFile, NumberedLines]":
+        """The source with its columns by number, and its lines after the header."""
         return self, lines
 
     def examples(self) -> Examples:
-        source, lines = self.begin(self.lines())
+        source, lines = self.without_header(self.lines())
         for number, raw in lines:
             where = self.place(number)
-            yield [where] * source.sides, partial(source.decode, raw, where)
+            yield [where] * len(source.columns), partial(source.decode, raw, where)
 
     def decode(self, raw: bytes, where: str) -> tuple[str, ...]:
         """The texts in a line of bytes."""
@@ -177,7 +164,7 @@ class Table(ColumnFile):
         """All columns of a line."""
         return line.split("\t")
 
-    def begin(self, lines: NumberedLines) -> "tuple[Table, NumberedLines]":
+    def without_header(self, lines: NumberedLines) -> "tuple[Table, NumberedLines]":
         lines = self.records(lines)
         if all(isinstance(column, int) for column in self.columns):
             return self, lines
@@ -257,7 +244,7 @@ def read_pairs(
     A line that is empty, not UTF-8, longer than `longest_characters`, not JSON, or lacks a column
     or key is an error; with `dropped`, it is left out and counted.
     """
-    for where, (first, second) in read_examples(source, 2, longest_characters, dropped):
+    for where, (first, second) in read_examples(source, longest_characters, dropped):
         yield where, first, second
 
 
@@ -265,16 +252,14 @@ def read_texts(
     source: Source, longest_characters: int | None = None, dropped: Dropped = None
 ) -> Iterator[tuple[str, str]]:
     """(where, text) of every example with one text; otherwise as `read_pairs`."""
-    for where, (text,) in read_examples(source, 1, longest_characters, dropped):
+    for where, (text,) in read_examples(source, longest_characters, dropped):
         yield where, text
 
 
 def read_examples(
-    source: Source, sides: int, longest_characters: int | None, dropped: Dropped
+    source: Source, longest_characters: int | None, dropped: Dropped
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """(where, texts) of every example with any number of texts; otherwise as `read_pairs`."""
-    if source.sides != sides:
-        raise BadInput(f"{sides} text(s) of each example are needed, not {source.sides}")
 
     def parse(where: str, example: Unparsed) -> tuple[str, tuple[str, ...]]:
         places, parse_texts = example

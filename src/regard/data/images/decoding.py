@@ -54,12 +54,9 @@ class DecodingPool:
         No item is waited for while results are due: ``ready`` tells whether the next has arrived.
         """
         coming = iter(items)
-        while not self.workers or self._few > 0:
-            some = [*islice(coming, 1)]
-            if not some:
-                return
+        for item in islice(coming, max(self._few, 0) if self.workers else None):
             self._few -= 1
-            yield work(*some)
+            yield work(item)
         try:
             yield from self._map_ahead(work, _Coming(coming, ready))
         except BrokenProcessPool:

@@ -114,4 +114,4 @@ def _rows(path: Path, dropped: Dropped) -> Iterator[tuple[str, tuple[str, ...]]]
         source = JsonLines(str(path), _COLUMNS)
     else:
         raise BadInput(f"{name_of(path)}: SNLI is a file named s1.*, *.jsonl or *.txt")
-    return read_examples(source, 3, None, dropped)
+    return read_examples(source, None, dropped)

@@ -33,7 +33,6 @@ class MemoryExamples(DocumentReader):
 
     paths: ClassVar[tuple[str, ...]] = ()
     spaced: ClassVar[tuple[str, ...]] = ()
-    sides: ClassVar[int] = 2
     name: str
     values: Sequence[object]
 

@@ -28,6 +28,8 @@ class CharacterVocabulary(WholeWords, Spelling):
     longest: int = 50
 
     kind: ClassVar[str] = "characters"
+    pad: ClassVar[int] = PADDING
+    unk: ClassVar[int] = -1  # no word is unknown
 
     def __post_init__(self) -> None:
         if self.longest < 3:
@@ -40,15 +42,6 @@ class CharacterVocabulary(WholeWords, Spelling):
     def fingerprint(self) -> str:
         """There is one for each length of words."""
         return f"characters-{self.longest}"
-
-    @property
-    def pad(self) -> int:
-        return PADDING
-
-    @property
-    def unk(self) -> int:
-        """No word is unknown."""
-        return -1
 
     @cached_property
     def begin(self) -> np.ndarray:
