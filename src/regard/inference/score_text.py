@@ -294,7 +294,7 @@ class TextScorer(Scorer[Content]):
         """A row for each token, in which it is masked; special tokens are none."""
         tokenizer: Any = self.text
         special = len(content.row([]).tokens)
-        before = tokenizer.template.begin("A") if special else 0
+        before = tokenizer.template.text_start("A") if special else 0
         longest = self.window_size - special
         stride = self._stride(longest, longest)
         for begin, end, first, last in windows(

@@ -42,7 +42,7 @@ from regard.text.tokenizers.list import (
 )
 from regard.text.tokenizers.row_tokenizer import RowTokenizer, Spelling
 from regard.text.tokenizers.word_tokenizer import WordTokenizer
-from regard.text.vocabularies.vocabulary import numbers_in
+from regard.text.vocabularies.vocabulary import matching_ids
 from regard.text.words import Sentence
 
 
@@ -258,7 +258,7 @@ class TrunkTask(Task):
         if not model.learns_vocabulary:
             return None, ()
         theirs = cast(Any, self._start_tokenizer(data)).words
-        tokens = numbers_in(cast(Any, prepared.tokenizer.words), theirs)
+        tokens = matching_ids(cast(Any, prepared.tokenizer.words), theirs)
         known = sum(token is not None for token in tokens)
         others = f"{len(tokens) - known:,} with the mean of all"
         return tokens, (f"{known:,} words begin with vectors of {model.start.folder}, {others}",)

@@ -274,3 +274,8 @@ def test_a_comma_that_is_not_quoted_is_refused(tmp_path):
     path.write_text("text,label\na film,good\na film, well told,good\n")
     with pytest.raises(BadInput, match=r"a.csv:3: 3 cells, and the first line has 2"):
         list(read_pairs(Csv(str(path), ("text", "label"))))
+
+
+def test_standard_input_is_read_once():
+    with complains("standard input can only be read once"):
+        list(read_pairs(Lines(("-", "-"))))

@@ -83,7 +83,8 @@ class TextFile(SentenceFile):
         self, dropped: Dropped, *, whole: bool, at_lines: bool = True
     ) -> Iterator[DocumentPart]:
         cut = text_parts.text_parts(text_blocks(self.path), at_lines=at_lines)
-        texts = ([part] for part in cut) if whole else text_parts.batched_by_size(self._sentences())
+        batches = text_parts.batched_by_size(self._sentences(), len, text_parts.SIZE)
+        texts = ([part] for part in cut) if whole else batches
         previous: list[str] = []
         for part in texts:
             if previous:
@@ -192,7 +193,8 @@ def tokenize_documents(
         skipped = None if dropped is None else counted
         at_lines = whole and text_parts.cuts_at_lines(encode)
         rows = _OpenRows(whole)
-        for chunk in _many(collection.parts(skipped, whole=whole, at_lines=at_lines)):
+        parts = collection.parts(skipped, whole=whole, at_lines=at_lines)
+        for chunk in text_parts.batched_by_size(parts, _size_in_sentences, shards.CHUNK):
             coded = iter(encode_chunk(encode, [text for part in chunk for text in part.texts]))
             for part in chunk:
                 rows.add([ids for ids in islice(coded, len(part.texts)) if len(ids)])
@@ -252,18 +254,8 @@ class _OpenRows:
 _NONE = np.empty(0, np.int64)
 
 
-def _many(parts: Iterable[DocumentPart]) -> Iterator[list[DocumentPart]]:
-    """Groups of documents with about a chunk of sentences each, or as much text."""
-    chunk: list[DocumentPart] = []
-    count = 0
-    for part in parts:
-        chunk.append(part)
-        count += 1 + sum(1 + len(text) // CHARACTERS for text in part.texts)
-        if count >= shards.CHUNK:
-            yield chunk
-            chunk, count = [], 0
-    if chunk:
-        yield chunk
+def _size_in_sentences(part: DocumentPart) -> int:
+    return 1 + sum(1 + len(text) // CHARACTERS for text in part.texts)
 
 
 def _blocks(path: str) -> Iterator[list[str]]:

@@ -44,11 +44,11 @@ class CharacterVocabulary(WholeWords, Spelling):
         return f"characters-{self.longest}"
 
     @cached_property
-    def begin(self) -> np.ndarray:
+    def bos(self) -> np.ndarray:
         return self._word((SENTENCE_BEGINS,))
 
     @cached_property
-    def end(self) -> np.ndarray:
+    def eos(self) -> np.ndarray:
         return self._word((SENTENCE_ENDS,))
 
     def save(self, folder: Path) -> dict[str, int]:
@@ -56,12 +56,12 @@ class CharacterVocabulary(WholeWords, Spelling):
         return {"characters": self.longest}
 
     def frame(self, word: str) -> np.ndarray:
-        return {BEGIN: self.begin, END: self.end}[word]
+        return {BEGIN: self.bos, END: self.eos}[word]
 
     def spell_all(self, lexicon: Lexicon) -> np.ndarray:
         """The ids of all words of a lexicon, by the ids of the words."""
         spelled = self.spell(lexicon.words)
-        spelled[lexicon.ids[BEGIN]], spelled[lexicon.ids[END]] = self.begin, self.end
+        spelled[lexicon.ids[BEGIN]], spelled[lexicon.ids[END]] = self.bos, self.eos
         return spelled
 
     def encode(self, text: str) -> np.ndarray:
