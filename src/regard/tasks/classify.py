@@ -13,7 +13,8 @@ from regard.data.datasets.memory import BPEDropoutRows
 from regard.data.files.fields import DropCounts
 from regard.data.files.sources import read_pairs
 from regard.data.images.dataset import ImageDataset
-from regard.data.readers import GLUE_TASKS, LabelledExample
+from regard.data.readers.examples import LabelledExample
+from regard.data.readers.glue import GLUE_TASKS
 from regard.ground.config import EMPTY_IS_NONE
 from regard.ground.errors import BadInput
 from regard.ground.reading import RowReading

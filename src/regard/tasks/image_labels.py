@@ -12,7 +12,7 @@ from pydantic import Field
 from regard.data.images.augment import Augmentation, Mixing
 from regard.data.images.dataset import MOST_KEPT
 from regard.data.images.decoding import DecodingPool
-from regard.data.readers import LabelledExample
+from regard.data.readers.examples import LabelledExample
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.ground.reading import Reading

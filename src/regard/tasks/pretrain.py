@@ -16,7 +16,7 @@ from regard.data.config import FilesConfig
 from regard.data.datasets.dataset import TrainingData, held_out_indices
 from regard.data.datasets.documents import DocumentDataset
 from regard.data.files.fields import DropCounts
-from regard.data.pretraining.documents import Documents, read_documents, tokenize_documents
+from regard.data.pretraining.documents import Documents, tokenize_documents
 from regard.ground.device import seed_generators
 from regard.ground.errors import BadInput
 from regard.inference.score_text import TextScore
@@ -173,7 +173,7 @@ class Pretrain(Task[str, RowTokenizer]):
             """Sentences of each document, in parts, with the number of the document."""
             source, whole = data.train.collection(place.data), self.objectives.whole_texts
             number = 0
-            for part in read_documents(source, place.dropping(), whole=whole):
+            for part in source.parts(place.dropping(), whole=whole):
                 if part.texts:
                     yield number, part.texts
                     number += part.is_last
@@ -228,7 +228,7 @@ class Pretrain(Task[str, RowTokenizer]):
         return [*self._texts(files, data, dropped)]
 
     def _texts(self, files: FilesConfig, data: Path, dropped: DropCounts | None) -> Iterator[str]:
-        return (text for _, text in files.collection(data).texts(dropped) if text.strip())
+        return (text for text in files.collection(data).texts(dropped) if text.strip())
 
     def test_scores(
         self, model: TrainedModel, examples: Sequence[str], with_interval: bool = False

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import model_validator
 
-from regard.data.readers import TaggedExample
+from regard.data.readers.examples import TaggedExample
 from regard.ground.batch import IGNORED
 from regard.ground.config import EMPTY_IS_NONE
 from regard.ground.errors import BadInput
