@@ -47,7 +47,7 @@ from regard.text.tokenizers.list import (
 )
 from regard.text.tokenizers.row_tokenizer import RowTokenizer, Spelling
 from regard.text.tokenizers.word_tokenizer import WordTokenizer
-from regard.text.vocabularies.vocabulary import numbers_in
+from regard.text.vocabularies.vocabulary import matching_ids
 from regard.text.words import Sentence
 
 Table = TypeVar("Table", bound=Config)
@@ -220,7 +220,7 @@ class Plan:
         tokens: list[int | None] | None = None
         if config.learns_vocabulary:
             theirs, ours = cast(RowTokenizer, start.tokenizer), cast(RowTokenizer, reading)
-            tokens = numbers_in(ours.words, theirs.words)
+            tokens = matching_ids(ours.words, theirs.words)
             known = sum(token is not None for token in tokens)
             rest = f"{len(tokens) - known:,} with the mean of all"
             remarks += (f"{known:,} words begin with vectors of {config.start.folder}, {rest}",)
@@ -243,7 +243,7 @@ class Plan:
             here = f"the model has {table_VD.shape[1]} for each word"
             raise BadInput(f"model.vectors: vectors of {width} numbers, and {here}")
         words = cast(WordTokenizer, reading).words.lexicon.words
-        known = vectors.numbers(words)
+        known = vectors.indices_of(words)
         read_ND = vectors.vectors_ND[[*known.values()]] / embed.scale
         table_VD[[*known]] = torch.from_numpy(read_ND).to(table_VD)
         drawn, name = f"{len(words) - len(known):,} at random", self.tables.model.vectors
