@@ -235,7 +235,7 @@ class ExactSearch(Method):
     def remark(self, written: Written) -> str:
         if written.errors is None or written.errors.proven:
             return ""
-        return f"not proven, more than {self.max_active} prefixes are active (--max-active)"
+        return f"not proven, more than {self.max_active} prefixes are active (max_active)"
 
     def total(self, sums: Mapping[str, float]) -> str:
         proven, gaps = sums.get("proven", 0), sums.get("gaps", 0) or 1

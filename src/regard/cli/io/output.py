@@ -104,14 +104,16 @@ class SavedProgress(OutputProgress):
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on where another process stopped; what it wrote after that is removed."""
         command = self._state["command"]
-        if changed := [name for name in command if state["command"].get(name) != command[name]]:
+        stored = {RENAMED.get(name, name): value for name, value in state["command"].items()}
+        if changed := [name for name in command if stored.get(name) != command[name]]:
             differs = f"differs in: {', '.join(changed)}"
             raise BadInput(f"{self.path}: was begun by another command ({differs}); remove it")
         if self.stream.seek(0, os.SEEK_END) < state["bytes"]:
             raise BadInput(f"{self.path}: is shorter than it was; remove it to begin anew")
         self.stream.seek(state["bytes"])
         self.stream.truncate()
-        self.inputs, self.bad, self._state = state["inputs"], state["bad"], {**state}
+        self.inputs, self.bad = state["inputs"], state["bad"]
+        self._state = {**state, "command": command}
 
     def skip(self, keys: Iterable[str]) -> None:
         self._hash(keys)
@@ -220,11 +222,10 @@ def _remove(partial: Path) -> None:
 
 def _read_state(partial: Path) -> dict[str, Any]:
     path = _state_of(partial)
-    state: dict[str, Any] = read_json(path)
+    state = read_json(path)
     for key, kind in STATE.items():
         field_of(state, key, kind, str(path))
-    command = {RENAMED.get(name, name): value for name, value in state["command"].items()}
-    return {**state, "command": command}
+    return state
 
 
 def _open_locked(path: Path) -> BinaryIO:

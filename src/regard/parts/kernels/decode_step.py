@@ -53,20 +53,11 @@ def _launch(
     attended_RHK = torch.empty((R, H, V), dtype=q_RHK.dtype, device=q_RHK.device)
     k_RHK, v_RHK, position_R = new or (q_RHK, q_RHK, length_R)
     tensors = q_RHK, k_BSHK, v_BSHK, owners_RS, length_R, attended_RHK, k_RHK, v_RHK, position_R
-    _one_query[(R, H)](
-        *tensors,
-        scale,
-        *q_RHK.stride()[:2],
-        k_BSHK.shape[1],
-        *owners_RS.stride(),
-        *(*k_RHK.stride()[:2], *v_RHK.stride()[:2]),
-        H,
-        *(K, V, triton.next_power_of_2(K), triton.next_power_of_2(V)),
-        BLOCK,
-        writes=new is not None,
-        num_warps=WARPS,
-        **start_settings(new is not None, q_RHK.device),
-    )
+    strides = *q_RHK.stride()[:2], k_BSHK.shape[1], *owners_RS.stride()
+    strides += *k_RHK.stride()[:2], *v_RHK.stride()[:2]
+    sizes = H, K, V, triton.next_power_of_2(K), triton.next_power_of_2(V), BLOCK
+    settings = {"num_warps": WARPS, **start_settings(new is not None, q_RHK.device)}
+    _one_query[(R, H)](*tensors, scale, *strides, *sizes, writes=new is not None, **settings)
     return attended_RHK
 
 
