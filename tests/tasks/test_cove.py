@@ -88,5 +88,5 @@ def test_what_gives_no_features_is_refused(recipe, tmp_path):
     )
     with pytest.raises(BadInput, match="say how many"):
         Features(cove.MT_LSTM.source, layers="top")
-    with pytest.raises(BadInput, match="knows too few positions"):
+    with pytest.raises(BadInput, match="learned positions limit the pieces"):
         Features(gehring.BASE.source, pieces=8)

@@ -359,7 +359,7 @@ def test_all_metrics_are_reported_whichever_chooses_the_weights(corpora, tmp_pat
         (
             "one",
             ["model.paper=transformer", "model.size=base", "model.change={}"],
-            "transformer is no encoder",
+            "transformer is an encoder-decoder",
         ),
         (
             "one",

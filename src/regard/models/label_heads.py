@@ -11,7 +11,13 @@ from regard.models.facts import at_least, one_of, share
 from regard.models.heads import AnyHead, Inputs, read_rows, tie
 from regard.models.trunk import Trunk
 from regard.parts.activation import ACTIVATIONS
+from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
+
+
+def read_spans(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | None) -> Inputs:
+    """All states, and the given positions of tokens and their context; without any, nothing."""
+    return None if at is None else (encoded.states_TD, at)
 
 
 @dataclass(frozen=True)

@@ -115,14 +115,10 @@ class AnyStack:
 
 
 class StackModule(nn.Module):
-    """Base class of the modules of stacks: an embedding, and layers over it.
+    """Base class of the modules of stacks: an embedding, and layers over it."""
 
-    ``attends``: the layers are blocks of attention. ``capturable``: decoding with them can be
-    captured in CUDA graphs.
-    """
-
-    attends: bool = False
-    capturable: bool = False
+    attends: bool = False  # the layers are blocks of attention
+    capturable: bool = False  # decoding can be captured in CUDA graphs
     embed: EmbeddingModule
 
     def new_state(self, rows: int) -> object:

@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.models.facts import at_least, change
-from regard.models.heads import AnyHead, Inputs, read_spans
+from regard.models.heads import AnyHead, Inputs
+from regard.models.label_heads import read_spans
 from regard.models.paper import Paper
 from regard.models.rnn import RNNEncoderFacts
 from regard.models.tokens import Tokens

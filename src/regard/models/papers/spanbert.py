@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from regard.models.facts import change
 from regard.models.formats import Architectures, HFHead, UnreadKey
-from regard.models.heads import AnyHead, Inputs, read_spans, tie
+from regard.models.heads import AnyHead, Inputs, tie
+from regard.models.label_heads import read_spans
 from regard.models.paper import PAPER_KEY, Paper
 from regard.models.papers import bert
 from regard.models.trunk import Trunk
