@@ -404,7 +404,7 @@ def test_layers_of_a_start_are_not_dropped_in_silence(corpora, start, tmp_path, 
 
 
 def test_a_start_that_does_not_fit_is_reported(corpora, start, tmp_path):
-    with pytest.raises(BadInput, match=r"model\.start: trunk\.\S+ there does not fit"):
+    with pytest.raises(BadInput, match=r"model\.start: trunk\.\S+ does not fit"):
         prepared(corpora("one"), tmp_path / "a", *begun(start, "model.change={width=32}"))
 
 

@@ -18,9 +18,9 @@ BASE = 10_000.0  # of sinusoids
 
 
 def resample_positions(weight_PD: Tensor, prefix: int, before: Grid, after: Grid) -> Tensor:
-    """Position vectors of one grid for another, by bicubic interpolation; a prefix keeps its own.
+    """Position vectors of a grid, resized to another by bicubic interpolation; the prefix is kept.
 
-    This is how a model reads images of another size than those it was trained on (section 3.2).
+    A model so reads images of other sizes than in training (section 3.2).
     """
     if before == after:
         return weight_PD
@@ -31,23 +31,23 @@ def resample_positions(weight_PD: Tensor, prefix: int, before: Grid, after: Grid
 
 
 class LearnedGrid(nn.Embedding):
-    """One trained vector for each place of the prefix and of the grid, row by row."""
+    """A learned vector for each place of the prefix and of the grid, row by row."""
 
     def __init__(self, grid: Grid, prefix: int, width: int):
         super().__init__(prefix + grid[0] * grid[1], width)
         self.grid, self.prefix = grid, prefix
 
     def forward(self, grid: Grid) -> Tensor:  # type: ignore[override]
-        """(prefix + patches, D)."""
+        """Position vectors, (prefix + patches, D)."""
         return resample_positions(self.weight, self.prefix, self.grid, grid)
 
     def resampled(self, other: "LearnedGrid") -> dict[str, Tensor]:
-        """The vectors for the grid of the other."""
+        """The vectors resized to the grid of another embedding."""
         return {"position.weight": self(other.grid)}
 
 
 def sinusoid_grid(grid: Grid, width: int, device: torch.device | None = None) -> Tensor:
-    """(patches, D): sine and cosine of x, then of y, each of a quarter of the width."""
+    """(patches, D): sines and cosines of x, then of y; each is a quarter of the width."""
     quarter = width // 4
     powers = torch.arange(quarter, dtype=torch.float64, device=device) / max(1, quarter - 1)
     places = (torch.arange(size, dtype=torch.float64, device=device) for size in grid)
@@ -58,8 +58,8 @@ def sinusoid_grid(grid: Grid, width: int, device: torch.device | None = None) ->
 
 
 class SinusoidGrid(nn.Module):
-    """Fixed sinusoids of columns and rows, and nothing for the prefix (Beyer et al., 2022,
-    arXiv:2205.01580). Those of its own grid are computed once.
+    """Fixed sinusoids of columns and rows, and zeros for the prefix (Beyer et al., 2022,
+    arXiv:2205.01580). The sinusoids of the model's own grid are computed once.
     """
 
     vectors_PD: Tensor
@@ -70,7 +70,7 @@ class SinusoidGrid(nn.Module):
         self.register_buffer("vectors_PD", self._vectors(grid), persistent=False)
 
     def forward(self, grid: Grid) -> Tensor:
-        """(prefix + patches, D)."""
+        """Position vectors, (prefix + patches, D)."""
         if grid == self.grid:
             return self.vectors_PD
         return self._vectors(grid, self.vectors_PD.device)
@@ -79,7 +79,7 @@ class SinusoidGrid(nn.Module):
         return F.pad(sinusoid_grid(grid, self.width, device), (0, 0, self.prefix, 0))
 
     def resampled(self, other: "SinusoidGrid") -> dict[str, Tensor]:
-        """There are no weights."""
+        """No weights, as there are none."""
         return {}
 
 
@@ -144,7 +144,7 @@ class Patches(AnyEmbedding):
 
     @property
     def prefix_names(self) -> tuple[str, ...]:
-        """The tokens before the patches, by name."""
+        """The names of the tokens before the patches."""
         more = (f"token {number}" for number in range(len(PREFIX_NAMES), self.prefix_tokens))
         return (*PREFIX_NAMES[: self.prefix_tokens], *more)
 
@@ -165,10 +165,10 @@ class Patches(AnyEmbedding):
 
 
 class PatchEmbedding(EmbeddingModule):
-    """Each image of a batch becomes some learned vectors and one vector for each patch.
+    """Learned prefix vectors, and a vector for each patch of an image.
 
-    Patches are the pixels of all channels, flattened, through one linear layer; positions are
-    added to both, and dropout falls on the sum. Images may have any size that patches fill.
+    A patch is the pixels of all channels, flattened, through one linear layer; positions are added,
+    then dropout. Images may have any size that is a multiple of the patch size.
     """
 
     token = None

@@ -30,11 +30,11 @@ from regard.weights.files import load_weights, read_tensors, weights_of, write_t
 from regard.weights.weight_map import Extras
 
 FORMAT = 2
-KEPT = "kept.safetensors"  # tensors that only the folder a model came from needs
+KEPT = "kept.safetensors"  # unknown tensors of a Hugging Face folder
 
 
 def write(folder: Path, model: LoadedModel) -> None:
-    """Write a folder."""
+    """Write a folder in regard's format."""
     (folder / CONFIG).unlink(missing_ok=True)
     (folder / LABELS).unlink(missing_ok=True)
     for value in (model.tokenizer, model.labels):
@@ -56,7 +56,7 @@ def write(folder: Path, model: LoadedModel) -> None:
 
 
 def read(folder: Path, config: Config, device: torch.device | str) -> LoadedModel:
-    """The model in a folder with that config.json."""
+    """Read the model in a folder with this config.json."""
     where, notes = str(folder / CONFIG), config.get("notes", {})
     if (format := config.get("regard")) != FORMAT:
         known = f"written in format {format!r} of regard, and this version reads {FORMAT}"
