@@ -364,7 +364,7 @@ def test_all_metrics_are_reported_whichever_chooses_the_weights(corpora, tmp_pat
         (
             "one",
             ["model.target=transformer:base"],
-            "model.target: a model of this task has a source",
+            "model.target: models of this task have no decoder",
         ),
         ("one", ["model.change.vocab=4"], "model.change.vocab follows from text.vocab"),
         ("one", ["train.metric=bleu"], "no measure of task 'classify'"),

@@ -48,9 +48,7 @@ def check_depth(facts: ModelFacts, tensors: int, where: str) -> None:
     """Refuse a stack of more layers than tensors, before it is built."""
     for side in facts.sides:
         if (blocks := getattr(facts, side).stack.blocks) > tensors:
-            raise BadInput(
-                f"{where}: the config has {blocks} layers, the file only {tensors} tensors"
-            )
+            raise BadInput(f"{where}: {blocks} layers, but the file has only {tensors} tensors")
 
 
 def check_tokenizer(
