@@ -252,7 +252,7 @@ class RNNDecoderModule(StatefulDecoder, StackModule):
         cache: RNNState | None,
         tape: NullTape,
     ) -> tuple[Tensor, Tensor | None]:
-        """The states step by step; ragged rows leave at their end, rectangles keep their padding."""
+        """The states step by step; ragged rows leave at their end, rectangles have padding."""
         steps, keys = _steps(x_TD, layout), None
         if self.cross is not None:
             read = None if source is None else source.to(self.layers.dtype)
