@@ -59,7 +59,7 @@ class WrittenText:
 
     @property
     def remarks(self) -> dict[str, str]:
-        """Keys of the record of this text, beside those of its hypothesis."""
+        """Additional keys of the record of this text."""
         return {}
 
 

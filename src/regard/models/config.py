@@ -35,7 +35,7 @@ def _with_tuples(changes: dict[str, object]) -> dict[str, object]:
 class StartConfig(Config):
     """A folder to start from: the whole model, or with ``parts`` some of its weights.
 
-    With parts, the facts are those of the recipe, which may name another paper. A part has the
+    With parts, the recipe has its own facts and may name another paper. A part has the
     name of its weights: "trunk", "source.layers", "target.embed.token". The weights of both parts
     must have the same names and shapes. Token vectors come with the tokenizer of the folder.
     """

@@ -21,8 +21,8 @@ class AnyStack:
     device; in an encoder-decoder it is captured if it ``takes_rectangles``. Relative positions need
     a stack that ``attends``. A stack that ``has_queries`` computes a second stream of states, of
     predicted tokens; one that ``carries_state`` goes on from row to row of a text (``new_state`` of
-    its module); one that ``joins_features`` reads features between its layers. ``activation`` and
-    ``eps`` are also those of heads on the stack.
+    its module); one that ``joins_features`` reads features between its layers. Heads use
+    ``activation`` and ``eps`` too.
     """
 
     eager: ClassVar[bool] = False
@@ -128,7 +128,7 @@ class StackModule(nn.Module):
 
 @dataclass(frozen=True)
 class AnyFeatures:
-    """Base class of features of words: layers of a frozen ``model`` beside those of a trunk."""
+    """Base class of features of words: the layers of a frozen ``model``, beside a trunk's."""
 
     model: "Trunk"
 

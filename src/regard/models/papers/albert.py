@@ -1,8 +1,8 @@
 """ALBERT (Lan et al., 2019, arXiv:1909.11942): BERT with token vectors smaller than its states, one
 block for all layers, sentence order in place of next sentences, and SentencePiece unigrams.
 
-Sizes with "-v2" are those that the authors published later, without dropout. Dropout falls on the
-output of both sublayers, as in the authors' code; ``transformers`` leaves out that of the second.
+The sizes "-v2" were published later, without dropout. Dropout is applied to the output of both
+sublayers, as in the authors' code; ``transformers`` has none after the second.
 """
 
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from regard.weights import Join, Passthrough, Rule, WeightMap
 
 @dataclass(frozen=True)
 class SentenceOrderHead(SentencePairHead):
-    """Whether two neighbouring texts are in order; with dropout, which BERT's head lacks."""
+    """Two classes, in order or swapped, for two neighbouring texts; unlike BERT's, with dropout."""
 
     classes: ClassVar[tuple[str, str]] = ("InOrder", "Swapped")
     dropout: float = 0.0
@@ -46,7 +46,7 @@ JOIN = (Join((1, 1, 1)),)
 
 @dataclass(frozen=True)
 class LayersOfGroups(ConfigRow):
-    """The layers of a group, all of which are run ``num_hidden_layers`` times."""
+    """The number of layers of a group; groups run ``num_hidden_layers`` times in all."""
 
     key: str = "inner_group_num"
     times: str = "num_hidden_layers"
@@ -63,7 +63,7 @@ class LayersOfGroups(ConfigRow):
 
 
 def layer(theirs: str, ours: str) -> tuple[Rule, ...]:
-    """The tensors of a layer."""
+    """The rules for the tensors of a layer."""
     return (
         Rule(theirs + "attention.{query,key,value}.*", ours + "attention.qkv.*", JOIN),
         Rule(theirs + "attention.dense.*", ours + "attention.o.*"),
@@ -75,7 +75,7 @@ def layer(theirs: str, ours: str) -> tuple[Rule, ...]:
 
 
 class AlbertFormat(HFFormat):
-    """Layers are named by their group, and by their number in it."""
+    """The format of ALBERT, whose layers are named by their group and their index in it."""
 
     def weight_map(self, facts: ModelFacts) -> WeightMap:
         stack = cast(Stack, facts.encoder.stack)

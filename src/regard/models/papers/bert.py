@@ -1,5 +1,5 @@
 """BERT (Devlin et al., 2018, arXiv:1810.04805): a bidirectional encoder, pre-trained with masked LM
-and next-sentence prediction. The small sizes are those of Turc et al. (2019, arXiv:1908.08962).
+and next-sentence prediction. The small sizes are from Turc et al. (2019, arXiv:1908.08962).
 """
 
 from functools import partial

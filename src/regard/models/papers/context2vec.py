@@ -28,8 +28,8 @@ from regard.text.tokenizers.word_tokenizer import WordTokenizer
 class ContextHead(AnyHead):
     """Words that fit between the words before and after a position (Melamud et al., 2016).
 
-    Two dense layers over [→x_{i-1}; ←x_{i+1}] give a vector of ``size`` numbers, by default half
-    as many as a state has, which is compared with those of words.
+    Two dense layers over [→x_{i-1}; ←x_{i+1}] give a context vector of ``size`` numbers (default:
+    half of a state), whose products with word vectors are logits.
     """
 
     name: ClassVar[str] = "context"

@@ -31,7 +31,7 @@ LARGE = change(BASE, width=1_024, depth=24, heads=16, inner=4_096)
 
 @dataclass(frozen=True)
 class PositionsAfterPad(ConfigRow):
-    """Positions, in two keys: those up to the id of the padding token are stored and not used."""
+    """The positions, in two keys; vectors up to the id of the padding token are not used."""
 
     key: str = "pad_token_id"
     size: str = "max_position_embeddings"

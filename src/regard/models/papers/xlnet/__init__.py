@@ -1,6 +1,6 @@
 """XLNet (Yang et al., 2019, arXiv:1906.08237): a bidirectional encoder that learns to predict the
 tokens of a row in random orders, by two streams of states, with the relative positions and the
-memory of Transformer-XL. Its class token stands last.
+memory of Transformer-XL. The class token is last.
 """
 
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class HeadSize(ConfigRow):
 
 @dataclass(frozen=True)
 class AttentionDropout(ConfigRow):
-    """The dropout of attention weights: that of all else, unless a key of ours says otherwise."""
+    """The dropout of attention weights: the key ``dropout``, unless our own key is set."""
 
     key: str = "attention_dropout"
 
@@ -102,7 +102,7 @@ HEADS = (
 
 
 def weights(width: int, heads: int) -> WeightMap:
-    """The map for a model of these sizes."""
+    """The weight map for a model of these sizes."""
     size, theirs, ours = width // heads, "layer.{i}.", "trunk.blocks.{i}."
     into_heads = (Reshape((width, heads, size), (width, width)), Transpose())
     score = ours + "attention.score."
@@ -126,7 +126,7 @@ def weights(width: int, heads: int) -> WeightMap:
 
 
 class XLNetFormat(HFFormat):
-    """Shapes of tensors depend on the number of heads."""
+    """The format of XLNet, whose tensor shapes depend on the number of heads."""
 
     def weight_map(self, facts: ModelFacts) -> WeightMap:
         stack = cast(TwoStreamStack, facts.encoder.stack)
