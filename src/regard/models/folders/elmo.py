@@ -1,7 +1,6 @@
 """Folders of published ELMo models: options.json, and TensorFlow weights of the trunk in HDF5."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -35,11 +34,10 @@ CELLS = "RNN_0/RNN/MultiRNNCell"  # the group of the layers that read forwards
 TENSORS_PER_LAYER = 6  # three in each direction
 
 
-@dataclass(frozen=True)
 class CharacterCount(ConfigRow):
     """The number of character ids; options.json may count one more, for padding."""
 
-    key: str = "char_cnn.n_characters"
+    key = "char_cnn.n_characters"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         known = len(CharacterVocabulary())

@@ -9,6 +9,7 @@ from torch import nn
 
 from regard.ground.device import uninitialised
 from regard.ground.errors import BadInput, reason_of
+from regard.images.processor import ImageProcessor
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.formats.hf_format import HFExtras
 from regard.models.paper import Paper
@@ -52,7 +53,10 @@ def check_depth(facts: ModelFacts, tensors: int, where: str) -> None:
 
 
 def check_tokenizer(
-    tokenizer: Any, labels: LabelSet | None, facts: ModelFacts, where: Path | str
+    tokenizer: Tokenizer | ImageProcessor | None,
+    labels: LabelSet | None,
+    facts: ModelFacts,
+    where: Path | str,
 ) -> None:
     """Refuse a tokenizer or labels that do not fit the sizes and the pool of a model."""
     try:

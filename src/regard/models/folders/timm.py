@@ -7,7 +7,6 @@ values are one tensor.
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -70,11 +69,10 @@ POOLS = {"token": FirstToken(dense=False), "avg": MeanPool()}
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # unless a folder says
 
 
-@dataclass(frozen=True)
 class MlpRatio(ConfigRow):
     """The size inside feed-forward layers, as a multiple of the width."""
 
-    key: str = "mlp_ratio"
+    key = "mlp_ratio"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         ratio, width = config.get(self.key, 4.0), config.get("embed_dim")
@@ -87,11 +85,10 @@ class MlpRatio(ConfigRow):
         return {self.key: inner / width}
 
 
-@dataclass(frozen=True)
 class ClassToken(ConfigRow):
     """Whether there is a class token, and a distillation token beside it."""
 
-    key: str = "class_token"
+    key = "class_token"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         distilled, first = config.get(DISTILLED, False), bool(config.get(self.key, True))
@@ -104,14 +101,13 @@ class ClassToken(ConfigRow):
         return {self.key: bool(embed.prefix_tokens), DISTILLED: embed.has_distillation_token}
 
 
-@dataclass(frozen=True)
 class GlobalPool(ConfigRow):
     """The pool: the class token, both tokens of a distilled model, or the mean of all patches.
 
     "avg" is read only for models without class token and without a norm after the mean.
     """
 
-    key: str = "global_pool"
+    key = "global_pool"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         name = config.get(self.key, "token")
@@ -130,11 +126,10 @@ class GlobalPool(ConfigRow):
         return {self.key: name, **({"fc_norm": False} if name == "avg" else {})}
 
 
-@dataclass(frozen=True)
 class ClassCount(ConfigRow):
     """The number of classes; 0: no head."""
 
-    key: str = "num_classes"
+    key = "num_classes"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         count = config.get(self.key, 1_000)

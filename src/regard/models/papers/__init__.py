@@ -65,35 +65,13 @@ from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attend import PermutationMask, WindowMask
 
-LINEAGE: tuple[Paper, ...] = (
-    cho.PAPER,
-    sutskever.PAPER,
-    zaremba.PAPER,
-    bahdanau.PAPER,
-    luong.PAPER,
-    dai.PAPER,
-    ma.PAPER,
-    context2vec.PAPER,
-    gehring.PAPER,
-    lin.PAPER,
-    taglm.PAPER,
-    transformer.PAPER,
-    cove.PAPER,
-    awd_lstm.PAPER,
-    marian.PAPER,
-    ulmfit.PAPER,
-    elmo.PAPER,
-    gpt.PAPER,
-    bert.PAPER,
-    gpt2.PAPER,
-    xlnet.PAPER,
-    roberta.PAPER,
-    spanbert.PAPER,
-    albert.PAPER,
-    distilbert.PAPER,
-    electra.PAPER,
-    vit.PAPER,
-    deit.PAPER,
+LINEAGE: tuple[Paper, ...] = tuple(
+    module.PAPER
+    for module in (
+        *(cho, sutskever, zaremba, bahdanau, luong, dai, ma, context2vec, gehring, lin, taglm),
+        *(transformer, cove, awd_lstm, marian, ulmfit, elmo, gpt, bert, gpt2, xlnet, roberta),
+        *(spanbert, albert, distilbert, electra, vit, deit),
+    )
 )
 """All papers, from the first to the last."""
 

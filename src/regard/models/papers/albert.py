@@ -44,12 +44,11 @@ HEAD_DROPOUT = 0.1
 JOIN = (Join((1, 1, 1)),)
 
 
-@dataclass(frozen=True)
 class LayersOfGroups(ConfigRow):
     """The number of layers of a group; groups run ``num_hidden_layers`` times in all."""
 
-    key: str = "inner_group_num"
-    times: str = "num_hidden_layers"
+    key = "inner_group_num"
+    times = "num_hidden_layers"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         size, times = config.get(self.key, 1), config.get(self.times, 12)
@@ -100,19 +99,11 @@ CONFIG = (
     LayersOfGroups(),
 )
 DROPOUT = Key("classifier_dropout_prob", "dropout")
-MLM = HFHead(bert.MLM.head, tensors="predictions.", config_map=bert.MLM.config_map)
-SENTENCE_ORDER = HFHead(
-    SentenceOrderHead(dropout=HEAD_DROPOUT), tensors="sop_classifier.", config_map=(DROPOUT,)
-)
-LABEL = HFHead(
-    LabelHead(2, dropout=HEAD_DROPOUT), tensors="classifier.", config_map=(DROPOUT, bert.LABELS)
-)
-TOKEN_LABEL = HFHead(
-    TokenLabelHead(2, dropout=HEAD_DROPOUT),
-    tensors="classifier.",
-    config_map=(DROPOUT, bert.LABELS),
-)
-CHOICE = HFHead(ChoiceHead(dropout=HEAD_DROPOUT), tensors="classifier.", config_map=(DROPOUT,))
+MLM = HFHead(bert.MLM.head, "predictions.", bert.MLM.config_map)
+SENTENCE_ORDER = HFHead(SentenceOrderHead(dropout=HEAD_DROPOUT), "sop_classifier.", (DROPOUT,))
+LABEL = HFHead(LabelHead(2, dropout=HEAD_DROPOUT), "classifier.", (DROPOUT, bert.LABELS))
+TOKEN_LABEL = HFHead(TokenLabelHead(2, dropout=HEAD_DROPOUT), "classifier.", (DROPOUT, bert.LABELS))
+CHOICE = HFHead(ChoiceHead(dropout=HEAD_DROPOUT), "classifier.", (DROPOUT,))
 ARCHITECTURES = Architectures(
     {
         "AlbertModel": (),
@@ -138,10 +129,7 @@ HEADS = (
     Rule("predictions.LayerNorm.*", "heads.mlm.norm.*"),
     *bert.mlm_output("predictions."),
     Rule("sop_classifier.classifier.*", "heads.sentence_pair.out.*"),
-    Rule("qa_outputs.*", "heads.span.out.*"),
-    Rule("classifier.*", "heads.label.out.*"),
-    Rule("classifier.*", "heads.token_label.out.*"),
-    Rule("classifier.*", "heads.choice.out.*"),
+    *bert.LABEL_RULES,
 )
 HF = AlbertFormat(
     name="ALBERT",

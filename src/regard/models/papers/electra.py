@@ -174,11 +174,10 @@ LARGE_GENERATOR = change(LARGE, width=256, heads=4, inner=1_024, embedding_size=
 FIRST = FirstToken(dense=False)
 
 
-@dataclass(frozen=True)
 class EmbeddingSize(ConfigRow):
     """The size of token vectors; if it is not the width, there is a projection."""
 
-    key: str = "embedding_size"
+    key = "embedding_size"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         size, width = config.get(self.key, 128), config.get("hidden_size", SMALL.trunk.width)
@@ -191,35 +190,31 @@ class EmbeddingSize(ConfigRow):
 
 # The format of Hugging Face: config.json ↔ facts.
 CONFIG = (*bert.CONFIG, EmbeddingSize())
-MLM = HFHead(
-    MLMHead(dense_activation="gelu"),
-    tensors="generator_predictions.",
-    config_map=bert.MLM.config_map,
-)
+MLM = HFHead(MLMHead(dense_activation="gelu"), "generator_predictions.", bert.MLM.config_map)
 REPLACED_TOKEN = HFHead(
     ReplacedTokenHead(),
-    tensors="discriminator_predictions.",
-    config_map=(Key("hidden_act", "dense", ACTIVATIONS),),
+    "discriminator_predictions.",
+    (Key("hidden_act", "dense", ACTIVATIONS),),
     from_stack={"dense": "activation"},
 )
 LABEL = HFHead(
     LabelHead(2, dropout=0.1, dense="gelu"),
-    tensors="classifier.dense.",
-    config_map=bert.LABEL.config_map,
+    "classifier.dense.",
+    bert.LABEL.config_map,
     from_stack=bert.STACK_DROPOUT,
     pool=FIRST,
 )
 TOKEN_LABEL = HFHead(
     bert.TOKEN_LABEL.head,
-    tensors="classifier.weight",
-    config_map=bert.TOKEN_LABEL.config_map,
+    "classifier.weight",
+    bert.TOKEN_LABEL.config_map,
     from_stack=bert.STACK_DROPOUT,
     unless="sequence_summary.",
 )
 CHOICE = HFHead(
     ChoiceHead(dropout=0.1, dense="gelu", last_only=True),
-    tensors="sequence_summary.",
-    config_map=(
+    "sequence_summary.",
+    (
         Key("summary_last_dropout", "dropout"),
         Key("summary_activation", "dense", ACTIVATIONS),
         Constant("summary_type", "first"),

@@ -76,7 +76,7 @@ BASE = change(bert.BASE, vocab=28_996)
 LARGE = change(bert.LARGE, vocab=28_996)
 # The format of Hugging Face: BERT's, with the name of this paper.
 CONFIG = (*bert.CONFIG, UnreadKey(PAPER_KEY, "spanbert"))
-SPAN_BOUNDARY = HFHead(SpanBoundaryHead(), tensors="span_boundary.")
+SPAN_BOUNDARY = HFHead(SpanBoundaryHead(), "span_boundary.")
 ARCHITECTURES = Architectures(  # the last that fits names a model: BertForMaskedLM
     {"BertForSpanBoundary": (bert.MLM, SPAN_BOUNDARY), **bert.ARCHITECTURES.heads}
 )

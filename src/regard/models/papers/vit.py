@@ -6,7 +6,6 @@ size is the width of a patch in pixels; default: 16, for huge 14.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar, cast
 
 from regard.ground.errors import BadInput
@@ -49,11 +48,10 @@ SMALL = change(BASE, width=384, heads=6, inner=1_536)
 TINY = change(BASE, width=192, heads=3, inner=768)
 
 
-@dataclass(frozen=True)
 class PoolerSize(ConfigRow):
     """The size of the output of the pooler, which must be the width."""
 
-    key: str = "pooler_output_size"
+    key = "pooler_output_size"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         size, width = config.get(self.key), config.get("hidden_size", 768)
