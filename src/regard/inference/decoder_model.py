@@ -59,7 +59,7 @@ class WrittenText:
 
     @property
     def remarks(self) -> dict[str, str]:
-        """Keys of the record of this text, beside those of its hypothesis."""
+        """Additional keys of the record of this text."""
         return {}
 
 
@@ -79,6 +79,7 @@ class DecoderModel(ModelRunner):
     """
 
     verb: ClassVar[str]
+    batch_tokens: ClassVar[int]  # the maximum of a batch
     engine: Engine
 
     @property
@@ -120,9 +121,9 @@ class DecoderModel(ModelRunner):
         """The beam search whose settings command-line options override."""
 
     @property
-    @abstractmethod
     def limits(self) -> BatchLimits:
         """The maximum numbers of tokens and rows of a batch."""
+        return BatchLimits(self.batch_tokens, self.batch_size, self.batch_tokens)
 
     @abstractmethod
     def rows(self, requests: Sequence[Request], keys: Sequence[int]) -> list[WriterRow]:

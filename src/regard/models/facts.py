@@ -66,22 +66,21 @@ def _hints(kind: type) -> dict[str, object]:
 
 def _fits(value: object, expected: object) -> bool:
     if get_origin(expected) in (Union, UnionType):
-        return any(_fits(value, one) for one in get_args(expected))
+        return any(_fits(value, kind) for kind in get_args(expected))
     if get_origin(expected) is tuple:
         member = get_args(expected)[0]
-        return isinstance(value, tuple) and all(_fits(one, member) for one in value)
+        return isinstance(value, tuple) and all(_fits(item, member) for item in value)
     if isinstance(value, bool):
         return expected is bool
     return isinstance(value, cast(type, expected)) or (isinstance(value, int) and expected is float)
 
 
 def change(facts: Facts, **changes: object) -> Facts:
-    """Facts with other values of the named fields, wherever these stand.
+    """Facts with other values of the named fields, at any depth.
 
-    ``change(BASE, depth=2)`` changes every stack of an encoder-decoder; ``**{"source.depth": 12}``
-    only one. A position or a pool, whose field has ``NAMED`` values, may be given by its name; one
-    of that kind stays as it is. All changes are made at once, in any order; where two name one
-    field, the later one wins.
+    ``change(BASE, depth=2)`` changes every stack of an encoder-decoder, ``**{"source.depth": 12}``
+    only one. A field with ``NAMED`` values (position, pool) also takes a name; a value of that
+    class stays as it is. All changes are made at once; if two name one field, the later one wins.
     """
     known, given, tables = dict(paths(facts)), dict[str, object](), dict(_named_fields(facts))
 
@@ -89,7 +88,7 @@ def change(facts: Facts, **changes: object) -> Facts:
         return _value_named(name, changes[name], now, tables)
 
     def replaces_parts(name: str) -> bool:
-        """Whether a value with fields of its own comes or goes: other changes may name those."""
+        """Whether a change replaces a value with fields, which other changes may name."""
         now = [known[path] for path in _matches(known, name)]
         return any(is_dataclass(value) for old in now for value in (old, value_named(name, old)))
 
@@ -108,10 +107,10 @@ def change(facts: Facts, **changes: object) -> Facts:
 def paths(
     facts: object, prefix: str = "", given: Mapping[str, object] = MappingProxyType({})
 ) -> list[tuple[str, object]]:
-    """Every field with its dotted path; values with fields of their own come after these.
+    """Every field with its dotted path; the fields of a nested value come before the value.
 
-    Named values in a tuple, such as heads, have their names in the path. Values in ``given`` stand
-    in for those of the facts.
+    Members of tuples that have a name, such as heads, have it in the path. Values in ``given``
+    replace values of the facts.
     """
     listed: list[tuple[str, object]] = []
     for name, own in _children(facts):
@@ -123,14 +122,14 @@ def paths(
 
 
 def difference(one: object, other: object) -> dict[str, tuple[object, object]]:
-    """The fields in which two facts differ: path to (this, that); ``None`` where one has none."""
+    """Paths of the fields in which two facts differ → both values; None: no such field."""
     here, there = _leaves(one), _leaves(other)
     pairs = {path: (here.get(path), there.get(path)) for path in {**here, **there}}
     return {path: both for path, both in pairs.items() if both[0] != both[1]}
 
 
 def values_named(facts: object, name: str) -> list[Any]:
-    """The values that a name means in ``change``; none where there is no such field."""
+    """The values of all fields that a name means in ``change``."""
     known = dict(paths(facts))
     return [known[path] for path in _matches(known, name)]
 
@@ -153,13 +152,13 @@ def _leaves(facts: object) -> dict[str, object]:
 
 
 def _matches(known: Mapping[str, object], name: str) -> list[str]:
-    """The paths that a name means: all that end in it, else those it abbreviates."""
+    """The paths that a name means: those that end in it, else those it abbreviates."""
     ending = [path for path in known if path == name or path.endswith("." + name)]
     return ending or [path for path in known if "." in name and _abbreviates(name, path)]
 
 
 def _abbreviates(name: str, path: str) -> bool:
-    """ "source.depth" names "source.stack.depth": the first and last steps, others left out."""
+    """Whether a name has the first and last steps of a path: source.depth, source.stack.depth."""
     steps, named = path.split("."), name.split(".")
     return steps[-1] == named[-1] and steps[: len(named) - 1] == named[:-1]
 
@@ -176,7 +175,7 @@ def _named_fields(facts: object) -> Iterator[tuple[str, Mapping[str, object]]]:
 def _value_named(
     name: str, value: object, now: object, tables: Mapping[str, Mapping[str, object]]
 ) -> object:
-    """The value that a name stands for in such a field; any other value as it is."""
+    """The value for a name in a field with ``NAMED`` values; other values are unchanged."""
     field = name.rpartition(".")[2]
     if field not in tables or value is None or is_dataclass(value):
         return value
@@ -186,7 +185,7 @@ def _value_named(
 
 
 def _rebuild(facts: Facts, given: Mapping[str, object], prefix: str = "") -> Facts:
-    """The facts with these values, by their paths; every part is made once, inner ones first."""
+    """The facts with the values of these paths; inner values are rebuilt first."""
     changed = {}
     for name, before in _children(facts):
         path = prefix + name
@@ -217,12 +216,12 @@ def to_json(value: object) -> object:
 
 
 def from_json(data: object, kinds: Mapping[str, type], where: str) -> Any:
-    """The facts that ``to_json`` wrote, of classes by name; errors name ``where``."""
+    """The facts that ``to_json`` wrote, of the classes ``kinds``; errors name ``where``."""
     if not isinstance(data, dict):
-        raise BadInput(f"{where}: {data!r} is not a set of facts")
+        raise BadInput(f"{where}: {data!r} is not an object with the facts of a model")
     kind = kinds.get(str(data.get("is")))
     if kind is None:
-        raise BadInput(f"{where}: facts of unknown kind {data.get('is')!r}")
+        raise BadInput(f"{where}: facts of unknown class {data.get('is')!r}")
     given = {name: _value(value, kinds, where) for name, value in data.items() if name != "is"}
     try:
         for field in fields(kind):

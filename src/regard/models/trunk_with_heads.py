@@ -17,7 +17,8 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.attention_site import AttentionSite
 from regard.models.facts import NAMED
 from regard.models.features import LayerTape, ScalarMix
-from regard.models.heads import AnyHead, NextTokenHead, read_rows, read_spans
+from regard.models.heads import AnyHead, NextTokenHead, read_rows
+from regard.models.label_heads import read_spans
 from regard.models.macs import FORWARD_AND_BACKWARD
 from regard.models.pools import ANYWHERE, POOLS, AnyPool, Summaries
 from regard.models.transformer import TransformerModule
@@ -134,7 +135,7 @@ class TrunkWithHeads:
         return replace(self, output_heads=heads)
 
     def build(self) -> "TrunkWithHeadsModule":
-        """The module of these facts, with new weights."""
+        """The module with new weights."""
         prefix, read = self.trunk.embed.prefix_tokens, self.pool and self.pool.first_read
         if prefix is not None and (read or 0) > prefix:
             line = f"pool: it reads {read} of the tokens before the patches"
@@ -230,11 +231,7 @@ class Outputs(NamedTuple):
 
 
 class TrunkWithHeadsModule(nn.Module):
-    """A trunk, a pool of its rows, and heads over the last states or over chosen layers.
-
-    The trunk ``attends`` if it is blocks of attention; decoding is ``capturable`` in CUDA graphs if
-    the trunk has fixed shapes.
-    """
+    """A trunk, a pool of its rows, and heads over the last states or over chosen layers."""
 
     cross_attention = None
 
@@ -264,7 +261,7 @@ class TrunkWithHeadsModule(nn.Module):
 
     @property
     def decoder(self) -> Any:
-        """The side that writes."""
+        """The side that generates text."""
         return self.trunk
 
     @property
