@@ -118,7 +118,7 @@ class Verbs(TyperGroup):
             raise typer.Exit(BAD_INPUT) from None
         except (KeyboardInterrupt, Terminated) as error:
             complain("stopped")
-            code = error.code if isinstance(error, Terminated) else INTERRUPTED
+            code = getattr(error, "code", INTERRUPTED)
             raise typer.Exit(code) from None
         except BrokenPipeError:  # the reader has closed the pipe
             _discard_output()
