@@ -69,7 +69,7 @@ def test_no_token_sees_later_ones_or_those_of_other_rows():
 
 
 def test_a_model_that_sees_later_tokens_is_refused():
-    with pytest.raises(BadInput, match="causal-lm: tokens of this model see later ones"):
+    with pytest.raises(BadInput, match="causal-lm: this model is not causal"):
         Sum(CausalLM()).check(bert.TINY)
 
 

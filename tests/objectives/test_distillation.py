@@ -263,7 +263,7 @@ def other_words():
     ("others", "said"),
     [
         (["model.start=wide"], r"has states of 16 numbers, and the student of 32: cosine = 0"),
-        (["objective.masked-lm=false"], "distillation: list masked-lm as well"),
+        (["objective.masked-lm=false"], "trains the masked-LM head: list masked-lm as well"),
         (
             ["objective.distillation.teacher=no/such/folder"],
             r"teacher: no/such/folder is no folder",

@@ -18,25 +18,25 @@ from syntax import nodes
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 391,
-    "lines": 56_446,
-    "lines of code": 35_223,
+    "lines": 56_030,
+    "lines of code": 34_888,
     "files under 40 lines": 6,
     "basenames used twice": 29,
-    "Any": 190,
+    "Any": 188,
     "cast(Any": 3,
     "aliases of Any": 0,
-    "type: ignore": 37,
+    "type: ignore": 36,
     "circles of imports": 0,
     "modules in circles": 0,
-    "choices by kind": 68,
+    "choices by kind": 66,
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
-    "GPT-2": (14, 2_453),
-    "BERT": (15, 2_842),
-    "ViT": (15, 3_026),
-    "Bahdanau": (16, 3_215),
-    "XLNet": (15, 3_011),
+    "GPT-2": (14, 2_450),
+    "BERT": (15, 2_838),
+    "ViT": (15, 3_029),
+    "Bahdanau": (16, 3_210),
+    "XLNet": (15, 3_008),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
 SLACK = 0.02

@@ -26,7 +26,7 @@ BEAM = {"size", "length", "alpha", "coverage", "finished", "stop", *REPETITION}
 SAMPLING = {"temperature", "top_k", "top_p", "seed"}
 OPTIONS = {  # by method
     "beam": {*BEAM, "best", "groups", "diversity"},
-    "exact": {"size", "length", "alpha", "no_repeat", "widest"},
+    "exact": {"size", "length", "alpha", "no_repeat", "max_active"},
     "sample": {*SAMPLING, *REPETITION, "best"},
     "mbr": {*SAMPLING, *REPETITION, "best", "samples", "utility", "candidates"}
     | {"size", "length", "alpha"},
@@ -76,7 +76,7 @@ def _build_method(
         case "beam":
             return Method(beam, beam.formula)
         case "exact":
-            return ExactSearch(beam, beam.formula, widest=options["widest"])
+            return ExactSearch(beam, beam.formula, max_active=options["max_active"])
         case "greedy":
             return Method(Greedy(beam.no_repeat, beam.repetition_penalty))
     draws = replace(

@@ -102,11 +102,8 @@ def capture(
         except RuntimeError as error:  # also of cuBLAS, cuDNN and the allocator
             cause = error.__context__  # torch fails a second time when it ends the capture
             reason = str(cause if isinstance(cause, RuntimeError) else error).partition("\n")[0]
-    warnings.warn(
-        f"the CUDA graph of {name} could not be captured ({reason}); it runs eagerly, slower",
-        RuntimeWarning,
-        stacklevel=3,
-    )
+    failed = f"the CUDA graph of {name} could not be captured ({reason})"
+    warnings.warn(f"{failed}; it runs eagerly, slower", RuntimeWarning, stacklevel=3)
     return None
 
 

@@ -155,12 +155,12 @@ class ImageProcessor(RowReading):
     def _tables(self) -> np.ndarray:
         """(C, 256): the number of each byte, by its channel."""
         values = (np.arange(256, dtype=np.float64) * self.scale).astype(np.float32)
-        mean, std = (np.array(one, np.float32)[:, None] for one in (self.mean, self.std))
+        mean, std = (np.array(column, np.float32)[:, None] for column in (self.mean, self.std))
         return (values - mean) / std
 
     def denormalised(self, values_CHW: np.ndarray) -> np.ndarray:
         """The numbers that a model reads as bytes (H, W, C), for people."""
-        mean, std = (np.array(one)[:, None, None] for one in (self.mean, self.std))
+        mean, std = (np.array(column)[:, None, None] for column in (self.mean, self.std))
         bytes_CHW = np.rint((values_CHW * std + mean) / self.scale)
         return np.clip(bytes_CHW, 0, 255).astype(np.uint8).transpose(1, 2, 0)
 
@@ -260,18 +260,17 @@ class ImageProcessor(RowReading):
                 mean, std = [0.0] * len(mean), [1.0] * len(mean)
             edges, crop = _edges(config.get("size", 224)), _size(_edges(config.get("crop_size")))
             longest = edges.pop("longest_edge", None) if "shortest_edge" in edges else None
-            size = _size(edges)
+            size, resized = _size(edges), config.get("do_resize", True)
+            rescaled = config.get("do_rescale", True)
             return cls(
-                size=size if config.get("do_resize", True) else None,
+                size=size if resized else None,
                 mean=tuple(map(float, mean)),
                 std=tuple(map(float, std)),
                 resample=config.get("resample", 2),
                 crop=_square(crop) if config.get("do_center_crop") else None,
-                scale=float(config.get("rescale_factor", 1 / 255))
-                if config.get("do_rescale", True)
-                else 1.0,
+                scale=float(config.get("rescale_factor", 1 / 255)) if rescaled else 1.0,
                 crop_offset=config.get("crop_offset", "floor"),
-                longest_edge=longest if config.get("do_resize", True) else None,
+                longest_edge=longest if resized else None,
             )
         except (BadInput, TypeError, ValueError, KeyError) as error:
             raise BadInput(f"{where}: {error}") from None

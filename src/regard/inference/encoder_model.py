@@ -1,4 +1,4 @@
-"""A trunk with heads as people use it: inputs to rows, rows to states, logits, vectors, results."""
+"""Trunks with heads as people use them: inputs to rows, states, logits, vectors and results."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,7 +44,7 @@ READABLE = "neither a text, a pair of texts, words nor token ids"
 
 @dataclass(frozen=True, eq=False)
 class EncoderModel(ModelRunner):
-    """A trunk with heads. Without a tokenizer it reads ids alone."""
+    """A trunk with heads. Without a tokenizer, it reads token ids only."""
 
     model: TrunkWithHeadsModule
     facts: TrunkWithHeads
@@ -88,17 +88,16 @@ class EncoderModel(ModelRunner):
         return replace(self, model=cast(TrunkWithHeadsModule, in_precision(self.model, kind)))
 
     def filler(self, top: int = 5) -> MaskFiller:
-        """Fills masks."""
+        """The component "fill"."""
         limits = self.batch_size, self.truncation
         return mask_filler(self.model)(self.model, self.text, None, *limits, top)
 
     def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
-        """Gives vectors: as its folder says, else the mean of its states."""
         notes = self.notes.get("embedding") or {}
         if not isinstance(notes, dict) or not isinstance(notes.get("longest"), int | None):
-            raise BadInput(f"config.json: notes.embedding says no way to embed ({notes})")
+            raise BadInput(f"config.json: notes.embedding does not describe a pool ({notes})")
         if pool is None and "hinders" in notes:
-            raise BadInput(f"{notes['hinders']}; choose how to pool")
+            raise BadInput(f"{notes['hinders']}; choose a pool")
         limit = None if self.tokenizer is None else self.truncation
         longest, lower = smallest(notes.get("longest"), limit), notes.get("lower", False)
         pool = pool or notes.get("pool", self.default_pool)
@@ -115,19 +114,19 @@ class EncoderModel(ModelRunner):
     def embedded_rows(
         self, inputs: Sequence[EncoderInput], longest: int | None, lower: bool
     ) -> Sequence[ModelRow]:
-        """The rows of inputs that are embedded; texts may be read in lower case."""
-        for number, one in enumerate(inputs, start=1):
-            _check_unicode(one, number)
-        texts = [one for one in inputs if _is_text(one)]
+        """The rows of inputs to embed; with ``lower``, texts are lower-cased."""
+        for number, given in enumerate(inputs, start=1):
+            _check_unicode(given, number)
+        texts = [text for text in inputs if _is_text(text)]
         if lower:
             texts = [
-                one.lower() if isinstance(one, str) else (one[0].lower(), one[1].lower())
-                for one in texts
+                text.lower() if isinstance(text, str) else (text[0].lower(), text[1].lower())
+                for text in texts
             ]
-        of_texts = iter(rows_of(self.text, texts, longest) if texts else [])
+        rows = iter(rows_of(self.text, texts, longest) if texts else [])
         return [
-            next(of_texts) if _is_text(one) else self._row(one, False, number)
-            for number, one in enumerate(inputs, start=1)
+            next(rows) if _is_text(given) else self._row(given, False, number)
+            for number, given in enumerate(inputs, start=1)
         ]
 
     @property
@@ -137,14 +136,13 @@ class EncoderModel(ModelRunner):
 
     @property
     def summary(self) -> str | None:
-        """Where the summary token of a row stands: "first", "last", or nowhere."""
+        """The place of the summary token in a row: "first", "last", or None."""
         if self.tokenizer is None:
             return self.facts.summaries[0]
         return self.tokenizer.template.template.summary
 
     def scorer(self, window: int | None = None, stride: int | None = None) -> TextScorer:
-        given = {"window": (window, 2), "stride": (stride, 1)}
-        for name, (tokens, least) in given.items():
+        for name, tokens, least in (("window", window, 2), ("stride", stride, 1)):
             if tokens is not None:
                 check_whole(name, tokens, least)
         own = None if self.tokenizer is None else self.tokenizer.longest
@@ -162,9 +160,9 @@ class EncoderModel(ModelRunner):
         return self.text.count(one_or_two_texts(given, 1), most)
 
     def read(self, inputs: Iterable[EncoderInput], *, masks: bool = False) -> Sequence[ModelRow]:
-        """Texts as rows, truncated to what it can read; ids as they are.
+        """Texts as rows, truncated; token ids unchanged.
 
-        With ``masks``, texts may contain the mask token. Rows that it cannot read are an error.
+        With ``masks``, texts may contain the mask token. Rows the model cannot read are errors.
         """
         numbered = enumerate(listed(inputs), start=1)
         return [self._row(given, masks, number) for number, given in numbered]
@@ -178,9 +176,9 @@ class EncoderModel(ModelRunner):
     ) -> list[Tensor]:
         rows = self.read(inputs, masks=self.facts.head(MLMHead.name) is not None)
         heads = {
-            one.name: one
-            for one in sorted(self.facts.output_heads, key=lambda one: one.logits_order or 0)
-            if one.logits_order is not None and one.read is not read_spans
+            kind.name: kind
+            for kind in sorted(self.facts.output_heads, key=lambda kind: kind.logits_order or 0)
+            if kind.logits_order is not None and kind.read is not read_spans
         }
         if not heads:
             raise BadInput("this model has no output head; use encode()")
@@ -209,7 +207,7 @@ class EncoderModel(ModelRunner):
 
 
 def smallest(*limits: int | None) -> int | None:
-    """The smallest of those limits that are set."""
+    """The smallest of several limits; None is no limit."""
     return min((limit for limit in limits if limit is not None), default=None)
 
 
@@ -233,7 +231,7 @@ def _is_text(given: EncoderInput) -> TypeGuard[TextOrPair]:
 
 @dataclass(frozen=True, eq=False)
 class ImageModel(EncoderModel):
-    """A trunk with heads over the patches of images. Its ``tokenizer`` is an image processor."""
+    """A trunk with heads over the patches of images; its ``tokenizer`` is an image processor."""
 
     @property
     def text(self) -> NoReturn:
@@ -277,7 +275,7 @@ class ImageModel(EncoderModel):
         (row,) = self.read([image])
         try:
             values_CHW = row.read()
-        except BadItem as bad:  # there is no other to be told from
+        except BadItem as bad:  # its number says nothing of a single image
             raise BadInput(bad.reason) from None
         embed = cast(PatchEmbedding, self.model.trunk.embed)
         grid = embed.grid_of(torch.from_numpy(values_CHW[None]))
@@ -304,7 +302,7 @@ class ImageModel(EncoderModel):
 
 
 class NumbersOnly(ImageProcessor):
-    """Reads numbers, and refuses what would have to be normalised."""
+    """An image processor of arrays of numbers, which refuses images that need normalising."""
 
     def denormalised(self, values_CHW: np.ndarray) -> np.ndarray:
         least, most = values_CHW.min(), values_CHW.max()

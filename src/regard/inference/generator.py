@@ -40,20 +40,20 @@ from regard.text.task_prompt import PromptConfig, TaskPrompt
 from regard.text.tokenizers.ids_only import MISSING
 from regard.text.vocabularies.vocabulary import Vocabulary
 
-TOKENS = 16_384  # of the prompts of a batch and what is written after them
-NEW_TOKENS = 128  # after a prompt, where nothing is said
-TOP_K = 50  # of sampling that generation settings ask for, if they say nothing else
+TOKENS = 16_384  # the maximum of a batch, prompts and continuations
+NEW_TOKENS = 128  # the default maximum after a prompt
+TOP_K = 50  # the default of transformers, for generation settings with do_sample
 
 End = Literal["eos", "stop", "length", "positions"]
 
 
 @dataclass(frozen=True)
 class Generation(WrittenText):
-    """One continuation of a prompt as text.
+    """A continuation of a prompt, as text.
 
-    It ``ended`` with EOS ("eos"), before a stop string ("stop"), at the limit ("length"), or where
-    the model has no more positions ("positions"). The tokens of the hypothesis are all that were
-    generated, those of a stop string included.
+    ``ended``: at EOS ("eos"), before a stop string ("stop"), at the length limit ("length"), or at
+    the last position of the model ("positions"). The hypothesis has all generated tokens, also of a
+    stop string.
     """
 
     ended: End
@@ -65,10 +65,10 @@ class Generation(WrittenText):
 
 @dataclass(frozen=True)
 class Ending:
-    """When a continuation ends, beside EOS: by its number of new tokens, or at stop strings.
+    """Where a continuation ends, beside EOS: at a number of new tokens, or at a stop string.
 
-    EOS is not generated before ``min_new_tokens`` others. ``max_new_tokens`` None: as the model's
-    generation settings say, else 128.
+    EOS is not generated before ``min_new_tokens`` other tokens. ``max_new_tokens`` None: by the
+    generation settings of the model, else 128.
     """
 
     max_new_tokens: int | None = None
@@ -85,7 +85,7 @@ class Ending:
     def of(
         cls, max_new_tokens: int | None, min_new_tokens: int, stop_strings: Iterable[str]
     ) -> "Ending":
-        """An ending whose stop strings are any iterable of texts."""
+        """An ending with stop strings from any iterable."""
         return cls(max_new_tokens, min_new_tokens, tuple(listed(stop_strings, "stop strings")))
 
 
@@ -94,16 +94,13 @@ ENDING = Ending()
 
 @dataclass(frozen=True, eq=False)
 class Generator(DecoderModel, EncoderModel):
-    """A causal trunk with a next-token head: it reads as an encoder does, and writes.
-
-    What it has beside, ``DecoderModel`` explains.
-    """
+    """A causal trunk with a next-token head, which encodes and generates text."""
 
     verb = "generate"
     batch_size: int = 64
-    id_vocabulary: Vocabulary | None = None  # in place of a tokenizer
+    id_vocabulary: Vocabulary | None = None  # if there is no tokenizer
     engine: Engine = EAGER
-    ending: Ending = ENDING  # where none is given
+    ending: Ending = ENDING  # the default ending
 
     @classmethod
     def of(cls, loaded: LoadedModel) -> Self:
@@ -112,9 +109,9 @@ class Generator(DecoderModel, EncoderModel):
         return replace(super().of(loaded), id_vocabulary=ids, engine=engine)
 
     def choice(self, precision: str = "auto", engine: str = "auto") -> tuple[str, str]:
-        """The precision and the engine that would run; BadInput if none can.
+        """The precision and the engine that will run; BadInput if none can.
 
-        Errors of a carried state accumulate: a recurrent model is in fp32, if not told otherwise.
+        The default precision of recurrent models is fp32: errors of a carried state accumulate.
         """
         carries = self.facts.trunk.stack.carries_state
         return super().choice("fp32" if carries and precision == "auto" else precision, engine)
@@ -133,7 +130,7 @@ class Generator(DecoderModel, EncoderModel):
 
     @cached_property
     def prompt(self) -> TaskPrompt | None:
-        """The task token it was trained with, if there was one."""
+        """The prompt with the task token of training, or None."""
         if (noted := self.notes.get("prompt")) is None:
             return None
         return PromptConfig.as_trained(noted).prompt(self.text.words)
@@ -175,13 +172,13 @@ class Generator(DecoderModel, EncoderModel):
 
     @cached_property
     def eos(self) -> int:
-        """The token that ends a text; -1: there is none."""
+        """The id of EOS; -1: none."""
         return self._special("eos_token", lambda: self.vocabulary.eos)
 
     def read_prompts(self, prompts: Iterable[str | Ids], first: int = 1) -> list[list[int]]:
-        """Prompts in ids, counted from ``first``; the empty text is BOS, or EOS.
+        """Prompts in token ids; errors count them from ``first``. An empty text is BOS, or EOS.
 
-        A model that was trained with a task token reads it after each text.
+        If the model was trained with a task token, it follows each text.
         """
         limits = InputLimits.of(self.model.decoder, self.max_length)
         rows = read_ids(listed(prompts, "prompts"), self._encode_all, limits, first=first)
@@ -189,7 +186,7 @@ class Generator(DecoderModel, EncoderModel):
         start = self.eos if start < 0 else start
         for number, row in enumerate(rows, first):
             if not row and start < 0:
-                raise BadItem(number, "is empty, and the vocabulary has no token to begin with")
+                raise BadItem(number, "is empty, and the vocabulary has no BOS to begin with")
         return [row or [start] for row in rows]
 
     def _encode_all(self, texts: list[str]) -> list[list[int]]:
@@ -206,14 +203,14 @@ class Generator(DecoderModel, EncoderModel):
     ) -> list[list[Generation]]:
         """The continuations of each prompt, best first.
 
-        Prompts are put together by length; the result does not depend on how. Sampling draws by a
-        prompt's number, counted from ``first``, and a sample's. Token ids are read as given.
+        Results do not depend on how prompts are batched. Sampling depends on the index of the
+        prompt, counted from ``first``, and of the sample. Token ids are used as given.
         """
         search = self.search if search is None else check_search(search)
         writer = self.writer(Method(search), ending=ending)
         requests = map(Request, listed(prompts, "prompts"))
         written = writer.predict(requests, first=first)
-        return [cast(list[Generation], one.texts) for one in written]
+        return [cast(list[Generation], result.texts) for result in written]
 
     def writer(
         self, method: Method | None = None, best: int = 1, ending: Ending | None = None
@@ -240,7 +237,7 @@ class Generator(DecoderModel, EncoderModel):
         *,
         number: int = 0,
     ) -> Iterator[str]:
-        """The continuation of a prompt, piece by piece; ``number`` is the number of the prompt."""
+        """The continuation of a prompt, piece by piece; sampling depends on its ``number``."""
         if self.tokenizer is None:
             raise BadInput(f"{MISSING}, and no stream of text: use generate()")
         search = self.search if search is None else check_search(search)
@@ -254,8 +251,8 @@ class Generator(DecoderModel, EncoderModel):
         with search_errors_as_bad_input(search, rows):
             state, limits, stops = self._begin(rows, ending)
             for step in search.stream(state, limits, [number], prompts=rows, stop_test=stops):
-                if step.numbers != [0]:
-                    raise BadInput("a stream is one text: ask for one sample")
+                if step.rows != [0]:
+                    raise BadInput("stream: one text at a time; set the number of samples to 1")
                 if step.tokens != [self.eos]:
                     yield from filter(None, [text.add(*step.tokens)])
         yield from filter(None, [text.end()])
@@ -285,7 +282,7 @@ class Generator(DecoderModel, EncoderModel):
         return state, limits, stops if stops.strings else None
 
     def _limits(self, rows: list[list[int]], ending: Ending) -> Constraints:
-        """Constraints on the tokens after each prompt, by the generation settings if any."""
+        """Constraints on the tokens after each prompt, by the generation settings, if any."""
         longest = [self._longest(row, ending)[0] for row in rows]
         first, shortest = [row[-1] for row in rows], self._shortest(rows, ending)
         constraints = Constraints(first, self.eos, longest, shortest)
@@ -295,7 +292,7 @@ class Generator(DecoderModel, EncoderModel):
         return replace(constraints, forbidden=settings.forbidden, **rules)
 
     def _shortest(self, rows: list[list[int]], ending: Ending) -> int | list[int]:
-        """The number of the first token that may be EOS: after all prompts, or after each."""
+        """The number of the first token that may be EOS: one for all prompts, or one for each."""
         if self.eos < 0:
             return 0
         if ending.min_new_tokens or self.supported_settings is None:
@@ -304,7 +301,7 @@ class Generator(DecoderModel, EncoderModel):
         return after[0] if len({*after}) == 1 else after
 
     def _longest(self, row: list[int], ending: Ending) -> tuple[int, End]:
-        """The most tokens after a prompt, and what sets this limit."""
+        """The maximum number of tokens after a prompt, and what limits it."""
         settings = self.supported_settings
         longest = NEW_TOKENS if settings is None else settings.longest_after(len(row))
         if ending.max_new_tokens is not None:
@@ -326,7 +323,7 @@ class Generator(DecoderModel, EncoderModel):
         return Generation(text, hypothesis.score, hypothesis, ended)
 
     def _special(self, role: str, by_usual_name: Callable[[], int]) -> int:
-        """The id of a special token: as the tokenizer names it, else by a usual name; -1: none."""
+        """The id of a special token, by the tokenizer's role or a usual name; -1: none."""
         try:
             named = {} if self.tokenizer is None else self.tokenizer.special_ids
             return named[role] if role in named else by_usual_name()

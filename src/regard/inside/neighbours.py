@@ -207,7 +207,7 @@ class ContextualWords:
 
 def static_neighbours(vectors: StaticVectors, word: str, top: int) -> list[tuple[str, float]]:
     """The ``top`` words by cosine with the vector of a word, none if it has no vector."""
-    if (number := vectors.number(word)) is None:
+    if (number := vectors.index_of(word)) is None:
         return []
     same = [n for n, other in enumerate(vectors.words) if other.lower() == word.lower()]
     (nearest,) = vectors.nearest(vectors.vectors_ND[[number]], [same], top)

@@ -70,7 +70,7 @@ class WordPairs:
         """
         known = [pair for pair in self.pairs if pair.first in vectors and pair.second in vectors]
         sides = ([pair.first for pair in known], [pair.second for pair in known])
-        first_ND, second_ND = (vectors.unit([*vectors.numbers(side).values()]) for side in sides)
+        first_ND, second_ND = (vectors.unit([*vectors.indices_of(side).values()]) for side in sides)
         golds_N = np.array([pair.similarity for pair in known], np.float64)
         cosines_N = (first_ND * second_ND).sum(1).astype(np.float64)
         defined = min(len({*golds_N}), len({*cosines_N})) > 1
@@ -110,7 +110,7 @@ class Analogies:
     @staticmethod
     def _results(vectors: StaticVectors, questions: tuple[Analogy, ...]) -> list[bool]:
         """Whether each question is answered right, where all its words have vectors."""
-        rows = [[*vectors.numbers(one).values()] for one in questions]
+        rows = [[*vectors.indices_of(one).values()] for one in questions]
         numbers_NC = np.array([row for row in rows if len(row) == 4], dtype=int).reshape(-1, 4)
         a_ND, b_ND, c_ND = (vectors.unit(column) for column in numbers_NC.T[:3])
         nearest = vectors.nearest(b_ND - a_ND + c_ND, numbers_NC[:, :3], top=1)

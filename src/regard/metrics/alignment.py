@@ -62,10 +62,8 @@ def parse_gold(line: str, base: int, where: str, lengths: Lengths | None = None)
         if min(link) < 0:
             raise BadInput(f"{where}: link {written!r} is out of range: words count from {base}")
         if lengths and not _inside(link, lengths):
-            raise BadInput(
-                f"{where}: link {written!r} is out of range: "
-                f"the pair has {lengths[0]} source and {lengths[1]} target words"
-            )
+            words = f"the pair has {lengths[0]} source and {lengths[1]} target words"
+            raise BadInput(f"{where}: link {written!r} is out of range: {words}")
         (sure if match[2] == "-" else possible).add(link)
     return GoldLinks(frozenset(sure), frozenset(possible))
 
@@ -87,12 +85,8 @@ def alignment_error_rate(hypotheses: Sequence[Links], golds: Sequence[GoldLinks]
     sure = sum(len(gold.sure) for gold in golds)
     hit_sure = sum(len(hypothesis & gold.sure) for hypothesis, gold in pairs)
     hit_possible = sum(len(hypothesis & gold.possible) for hypothesis, gold in pairs)
-    return AlignmentScore(
-        aer=1 - _ratio(hit_sure + hit_possible, links + sure),
-        precision=_ratio(hit_possible, links),
-        recall=_ratio(hit_sure, sure),
-        links=links,
-    )
+    aer = 1 - _ratio(hit_sure + hit_possible, links + sure)
+    return AlignmentScore(aer, _ratio(hit_possible, links), _ratio(hit_sure, sure), links)
 
 
 def _ratio(part: int, whole: int) -> float:

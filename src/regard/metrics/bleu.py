@@ -7,14 +7,13 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from operator import add
 from typing import Literal
 
 from sacrebleu.metrics import BLEU
 
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, did_you_mean, reason_of
 from regard.metrics.translation import MetricScore, check_parallel, measured
 
 TOKENIZERS = tuple(BLEU.TOKENIZERS)
@@ -42,14 +41,12 @@ def bleu_metric(
 ) -> BLEU:
     """sacreBLEU's metric; an unknown or missing tokeniser is a ``BadInput``."""
     if tokenize not in TOKENIZERS:
-        near = get_close_matches(tokenize, TOKENIZERS, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(TOKENIZERS)}"
-        raise BadInput(f"unknown tokeniser {tokenize!r}: {hint}")
+        raise BadInput(f"unknown tokeniser {tokenize!r}{did_you_mean(tokenize, TOKENIZERS)}")
     forced = tokenize == "none"  # sacreBLEU then has no reason to warn of tokenised text
     try:
         return BLEU(lowercase=lowercase, force=forced, tokenize=tokenize, smooth_method=smoothing)
     except (ImportError, RuntimeError, OSError) as error:
-        reason = " ".join(str(error).split())
+        reason = reason_of(error)
         raise BadInput(f"tokeniser {tokenize!r} cannot be used here: {reason}") from error
 
 

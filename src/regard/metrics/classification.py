@@ -12,7 +12,7 @@ import numpy as np
 from regard.ground.errors import BadInput
 from regard.metrics.intervals import SAMPLES, SEED, FloatArray, interval, resampled
 from regard.metrics.precision_recall import LabelScore, f1, label_score
-from regard.metrics.translation import MetricScore
+from regard.metrics.translation import Lines, MetricScore
 
 TOP = 5  # classes among which the gold one is looked for, where there are more
 
@@ -52,10 +52,7 @@ class Confusion(NamedTuple):
 
 
 def classification_scores(
-    golds: Sequence[str],
-    predicted: Sequence[str],
-    with_interval: bool = False,
-    positive: str | None = None,
+    golds: Lines, predicted: Lines, with_interval: bool = False, positive: str | None = None
 ) -> list[MetricScore]:
     """All of ``MEASURES`` in percent, and F1 of the class ``positive``, if given.
 
@@ -86,10 +83,11 @@ def top_score(
     return share_scores(measures, hits_N2, f"examples:{len(golds)}", with_interval)[0]
 
 
+LabelSets = Sequence[Collection[str]]  # the labels of each example
+
+
 def several_scores(
-    golds: Sequence[Collection[str]],
-    predicted: Sequence[Collection[str]],
-    with_interval: bool = False,
+    golds: LabelSets, predicted: LabelSets, with_interval: bool = False
 ) -> list[MetricScore]:
     """Multi-label metrics: micro F1, and the share of texts with all labels right."""
     check_counts(golds, predicted)

@@ -38,8 +38,8 @@ class EntitySpan(NamedTuple):
     label: str
 
 
-def spans(tags: Sequence[str], scheme: str | None = None) -> list[EntitySpan]:
-    """The entities of a tag sequence. With ``scheme``, tags that it does not allow are refused.
+def spans(tags: Sequence[str]) -> list[EntitySpan]:
+    """The entities of a tag sequence.
 
     An entity begins where the label changes, after an outside or last word, and at a word that can
     only be first; it ends before the next entity or outside word.
@@ -53,11 +53,6 @@ def spans(tags: Sequence[str], scheme: str | None = None) -> list[EntitySpan]:
         elif label is not None:
             entities[-1] = entities[-1]._replace(end=place + 1)
         last_mark, last_label = mark, label
-    if scheme is not None:
-        pairs = zip(tags, tags_of(entities, len(tags), scheme), strict=True)
-        for number, (tag, expected) in enumerate(pairs, start=1):
-            if tag != expected:
-                raise BadInput(f"tag {number}: {tag!r} where {scheme} has {expected!r}")
     return entities
 
 

@@ -19,7 +19,7 @@ def regression_scores(
     golds: Sequence[float], predicted: Sequence[float], with_interval: bool = False
 ) -> list[MetricScore]:
     """Both correlations, in percent."""
-    golds_N, predicted_N = _numbers("label", golds), _numbers("prediction", predicted)
+    golds_N, predicted_N = _finite("label", golds), _finite("prediction", predicted)
     check_counts(golds, predicted)
     if not len(golds):
         raise BadInput("no labels to score against")
@@ -81,7 +81,7 @@ def _drawn(correlation: Correlation, golds_N: np.ndarray, predicted_N: np.ndarra
     return np.array([correlation(golds_N[draw_N], predicted_N[draw_N]) for draw_N in draws])
 
 
-def _numbers(called: str, numbers: Sequence[float]) -> FloatArray:
+def _finite(called: str, numbers: Sequence[float]) -> FloatArray:
     numbers_N = np.asarray(numbers, dtype=np.float64)
     for number in np.flatnonzero(~np.isfinite(numbers_N)):
         raise BadInput(f"{called} {number + 1} is {numbers_N[number]}, not a finite number")

@@ -107,10 +107,8 @@ def check_parallel(
         raise BadInput(f"{called[0]}: no references to score against")
     for name, lines in zip(called[1:], streams, strict=True):
         if len(lines) != len(system):
-            raise BadInput(
-                f"line counts differ: {len(system)} in {called[0]}, {len(lines)} in {name}; "
-                "every hypothesis needs a line in every reference"
-            )
+            differ = f"line counts differ: {len(system)} in {called[0]}, {len(lines)} in {name}"
+            raise BadInput(f"{differ}; every hypothesis needs a line in every reference")
     if not system:
         raise BadInput(f"{called[0]}: no lines to score")
     for name, lines in zip(called, (system, *streams), strict=True):

@@ -34,9 +34,8 @@ class Characters(AnyEmbedding):
     projected: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("vocab", "longest", "character_size"):
-            at_least(1, name, getattr(self, name))
-        at_least(0, "highways", self.highways)
+        at_least(1, self, "vocab", "longest", "character_size")
+        at_least(0, self, "highways")
         one_of(ACTIVATIONS, "activation", self.character_activation)
         if not self.filters:
             raise BadInput("filters: a word has no vector without any")

@@ -28,9 +28,8 @@ class ConvEncoderFacts(AnyStack):
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("width", "depth", "kernel"):
-            at_least(1, name, getattr(self, name))
-        share("dropout", self.dropout)
+        at_least(1, self, "width", "depth", "kernel")
+        share(self, "dropout")
         if self.kernel % 2 == 0:
             raise BadInput(f"kernel must be odd, to be centred on a token, not {self.kernel}")
 

@@ -34,8 +34,8 @@ class Learned(AnyPosition):
     offset: int = 0
 
     def __post_init__(self) -> None:
-        at_least(1, "longest", self.longest)
-        at_least(0, "offset", self.offset)
+        at_least(1, self, "longest")
+        at_least(0, self, "offset")
 
     @property
     def limit(self) -> int:

@@ -1,6 +1,6 @@
 """Facts: models as values, which can be changed, compared, checked, and written as JSON."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from math import isfinite
@@ -13,32 +13,44 @@ Facts = TypeVar("Facts")
 NAMED = "named"  # in the metadata of a field: values that ``change`` takes by name
 
 
-def at_least(least: int, name: str, value: object) -> None:
-    """A number that may not be smaller."""
-    if isinstance(value, int) and value < least:
-        raise BadInput(f"{name} must be at least {least}, not {value}")
+def _numbers(facts: object, names: Iterable[str]) -> Iterator[tuple[str, float]]:
+    """The numbers in the fields of these names, also in tuples; None is left out."""
+    for name in names:
+        value = getattr(facts, name)
+        for number in value if isinstance(value, tuple) else (value,):
+            if isinstance(number, int | float):
+                yield name, number
 
 
-def above_zero(name: str, value: float | None) -> None:
-    """A positive number, if there is one."""
-    if value is not None and not value > 0:
-        raise BadInput(f"{name} must be above 0, not {value}")
+def at_least(least: int, facts: object, *names: str) -> None:
+    """Refuse fields with a smaller number."""
+    for name, number in _numbers(facts, names):
+        if number < least:
+            raise BadInput(f"{name} must be at least {least}, not {number}")
 
 
-def share(name: str, value: float) -> None:
-    """A share of a whole, from 0 to below 1."""
-    if not 0 <= value < 1:
-        raise BadInput(f"{name} is a share from 0 to below 1, not {value}")
+def above_zero(facts: object, *names: str) -> None:
+    """Refuse fields with a number that is not positive."""
+    for name, number in _numbers(facts, names):
+        if not number > 0:
+            raise BadInput(f"{name} must be above 0, not {number}")
+
+
+def share(facts: object, *names: str) -> None:
+    """Refuse fields with a number outside [0, 1)."""
+    for name, number in _numbers(facts, names):
+        if not 0 <= number < 1:
+            raise BadInput(f"{name} is a share from 0 to below 1, not {number}")
 
 
 def one_of(known: Collection[str], name: str, value: str) -> None:
-    """A name among those known."""
+    """Refuse a name that is not known."""
     if value not in known:
         raise BadInput(f"no {name} is called {value!r}{did_you_mean(value, list(known))}")
 
 
 def check_type(kind: type, name: str, value: object) -> None:
-    """A value of the type that the field of that class says."""
+    """Refuse a value that does not have the type of the field."""
     expected = _hints(kind)[name]
     if not _fits(value, expected):
         description = expected.__name__ if isinstance(expected, type) else expected

@@ -44,8 +44,8 @@ class Features(AnyFeatures):
         if not self.joined:
             one_of(PLACES, "place of features", str(self.at))
         one_of(LAYERS, "layers of features", self.layers)
-        share("feature_dropout", self.feature_dropout)
-        at_least(1, "pieces", self.pieces)
+        share(self, "feature_dropout")
+        at_least(1, self, "pieces")
         if not self.model.ids_per_token and self.pieces is None:
             raise BadInput("features: the model reads pieces of words: say how many (pieces)")
         if not self.model.ids_per_token and self.model.embed.limit is not None:

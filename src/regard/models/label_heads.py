@@ -66,8 +66,8 @@ class LinearHead(AnyHead):
     bias: bool = True
 
     def __post_init__(self) -> None:
-        at_least(1, "outputs", self.outputs)
-        share("dropout", self.dropout)
+        at_least(1, self, "outputs")
+        share(self, "dropout")
         if self.dense is not None:
             one_of(ACTIVATIONS, "activation", self.dense)
 
@@ -139,7 +139,7 @@ class TransitionHead(AnyHead):
     outputs: int
 
     def __post_init__(self) -> None:
-        at_least(1, "outputs", self.outputs)
+        at_least(1, self, "outputs")
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "TransitionHeadModule":
         return TransitionHeadModule(self)

@@ -107,10 +107,12 @@ class Patches(AnyEmbedding):
     normed: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("patch_size", "image_size"):
-            _check_sides(name, getattr(self, name))
-        at_least(1, "channels", self.channels)
-        at_least(0, "prefix_tokens", self.prefix_tokens)
+        for name, size in (("patch_size", self.patch_size), ("image_size", self.image_size)):
+            if not isinstance(size, int) and (len(size) != 2 or size[0] == size[1]):
+                fault = "is one number for a square, or height and width"
+                raise BadInput(f"{name} {fault}, not {size}")
+        at_least(1, self, "patch_size", "image_size", "channels")
+        at_least(0, self, "prefix_tokens")
         one_of(GRID_POSITIONS, "kind of positions", self.positions)
         for pixels, side in zip(self.image, self.patch, strict=True):
             if pixels % side:
@@ -223,11 +225,3 @@ class PatchEmbedding(EmbeddingModule):
 
 def _sides(size: int | tuple[int, int]) -> tuple[int, int]:
     return (size, size) if isinstance(size, int) else size
-
-
-def _check_sides(name: str, size: int | tuple[int, int]) -> None:
-    """A number of pixels, or two that differ: there is one way to write a square."""
-    if not isinstance(size, int) and (len(size) != 2 or size[0] == size[1]):
-        raise BadInput(f"{name} is one number for a square, or height and width, not {size}")
-    for side in _sides(size):
-        at_least(1, name, side)

@@ -80,7 +80,7 @@ class FirstTokens(AnyPool):
     count: int = 2
 
     def __post_init__(self) -> None:
-        at_least(1, "count", self.count)
+        at_least(1, self, "count")
 
     @property
     def first_read(self) -> int:
@@ -140,8 +140,7 @@ class AttentionPool(AnyPool):
     def __post_init__(self) -> None:
         one_of(SCORES, "score", self.score)
         one_of(QUERIES, "query", self.query)
-        for name in ("inner", "positions"):
-            at_least(1, name, getattr(self, name))
+        at_least(1, self, "inner", "positions")
 
     def build(self, width: int) -> nn.Module:
         return AttentionPoolModule(self, width)

@@ -53,9 +53,8 @@ class AnyRNN(AnyStack):
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("width", "embedding", "depth"):
-            at_least(1, name, getattr(self, name))
-        share("dropout", self.dropout)
+        at_least(1, self, "width", "embedding", "depth")
+        share(self, "dropout")
         one_of(KERNELS, "cell", self.cell)
 
     @property
@@ -173,11 +172,9 @@ class CausalRNNFacts(AnyRNN):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("last_width", "bptt"):
-            at_least(1, name, getattr(self, name))
+        at_least(1, self, "last_width", "bptt")
         one_of(INITIAL, "initial", self.initial)
-        for name in ("input_dropout", "hidden_dropout", "weight_drop"):
-            share(name, getattr(self, name) or 0.0)
+        share(self, "input_dropout", "hidden_dropout", "weight_drop")
         if self.residual and self.output_width != self.width:
             raise BadInput("residual: all layers but the first add to states of one size")
 

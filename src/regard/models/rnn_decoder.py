@@ -54,8 +54,7 @@ class CrossAttentionFacts:
     def __post_init__(self) -> None:
         one_of(SCORES, "score", self.score)
         one_of(TIMINGS, "timing", self.timing)
-        for name in ("inner", "positions"):
-            at_least(1, name, getattr(self, name))
+        at_least(1, self, "inner", "positions")
         if self.input_feeding and self.attends_before:
             raise BadInput("input_feeding: with timing 'previous' the context enters every step")
 
@@ -81,7 +80,7 @@ class RNNDecoderFacts(AnyRNN):
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of(BRIDGES, "bridge", self.bridge)
-        at_least(1, "maxout", self.maxout)
+        at_least(1, self, "maxout")
         if self.summary and self.attention is not None:
             raise BadInput("summary: a decoder reads one vector of its source, or attends to it")
 

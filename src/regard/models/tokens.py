@@ -38,11 +38,10 @@ class Tokens(AnyEmbedding):
     characters: Characters | None = None
 
     def __post_init__(self) -> None:
-        at_least(1, "vocab", self.vocab)
-        at_least(0, "segments", self.segments)
-        at_least(1, "embedding_size", self.embedding_size)
-        share("embedding_dropout", self.embedding_dropout or 0.0)
-        share("word_dropout", self.word_dropout)
+        at_least(1, self, "vocab")
+        at_least(0, self, "segments")
+        at_least(1, self, "embedding_size")
+        share(self, "embedding_dropout", "word_dropout")
         if self.characters is not None and self.characters.projected:
             raise BadInput("characters: beside word vectors they are not projected")
 

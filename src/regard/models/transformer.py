@@ -62,12 +62,10 @@ class Stack(AnyStack):
     group_depth: int = 1
 
     def __post_init__(self) -> None:
-        sizes = ("width", "depth", "heads", "inner", "key", "value", "shared_groups", "group_depth")
-        for name in sizes:
-            at_least(1, name, getattr(self, name))
-        rates = ("dropout", "attention_dropout", "attention_output_dropout", "inner_dropout")
-        for name in (*rates, "drop_path"):
-            share(name, getattr(self, name) or 0.0)
+        at_least(1, self, "width", "depth", "heads", "inner", "key", "value")
+        at_least(1, self, "shared_groups", "group_depth")
+        share(self, "dropout", "attention_dropout", "attention_output_dropout", "inner_dropout")
+        share(self, "drop_path")
         one_of(ACTIVATIONS, "activation", self.activation)
         if self.layer_scale is not None and (self.cross or self.causal):
             raise BadInput("layer_scale: only the layers of encoders are scaled")

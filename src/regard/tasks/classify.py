@@ -13,7 +13,8 @@ from regard.data.datasets.memory import BPEDropoutRows
 from regard.data.files.fields import DropCounts
 from regard.data.files.sources import read_pairs
 from regard.data.images.dataset import ImageDataset
-from regard.data.readers import GLUE_TASKS, LabelledExample
+from regard.data.readers.examples import LabelledExample
+from regard.data.readers.glue import GLUE_TASKS
 from regard.ground.config import EMPTY_IS_NONE
 from regard.ground.errors import BadInput
 from regard.ground.reading import RowReading
@@ -55,10 +56,10 @@ METRICS = {
 
 
 class LabelsConfig(AnyLabelsConfig):
-    """The labels of texts: their names where files write them otherwise, and their weights.
+    """Kind, names and weights of the labels of texts.
 
     A text has "one" label, "several", or a "number". ``weights`` are one per label (default 1), or
-    "balanced": all labels together count the same. F1 is that of the label ``positive``.
+    "balanced": every label has the same total weight. F1 is measured for the label ``positive``.
     """
 
     unread: ClassVar = {
@@ -209,9 +210,10 @@ class Classify(EncoderTask[LabelledExample, RowReading, Classifier, LabelSet]):
         examples: Sequence[LabelledExample],
         with_interval: bool = False,
     ) -> TaskScores:
-        """By the kind of labels: accuracy and its like, F1 over all labels, or correlation.
+        """Scores by the kind of labels: accuracy and F1 of classes, F1 over all labels, or
+        correlation.
 
-        Of more than five labels also how often the right one is among the five most probable.
+        If there are more than five labels, also top-5 accuracy.
         """
         labels = predictor.labels
         golds = [labels.gold(_labels(example), example.where) for example in examples]
@@ -222,7 +224,10 @@ class Classify(EncoderTask[LabelledExample, RowReading, Classifier, LabelSet]):
         )
         if not labels.single_label or len(labels) <= TOP:
             return results
-        ranked = [sorted(one.scores, key=one.scores.__getitem__)[::-1] for one in predictions]
+        ranked = [
+            sorted(prediction.scores, key=prediction.scores.__getitem__)[::-1]
+            for prediction in predictions
+        ]
         return results._replace(scores=[*results.scores, top_score(golds, ranked, with_interval)])
 
 

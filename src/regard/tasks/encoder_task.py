@@ -53,7 +53,7 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
     """A task of a trunk with one head.
 
     If it has a table "labels", its predictions are labels (or numbers) of a ``LabelSet``; if it has
-    a table "distillation", those of a teacher can be learned as well.
+    a table "distillation", predictions of a teacher can be learned as well.
     """
 
     has_intervals = True
@@ -86,7 +86,7 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
                 yield f"distillation.{key} without distillation.teacher"
             elif config is not None and not self.single_label:
                 yield f"distillation.{key} where a text, or a word, has not one label of several"
-            elif config is not None and config.kind == "hard" and key == "temperature":
+            elif config is not None and config.is_hard and key == "temperature":
                 yield 'distillation.temperature where distillation.kind is "hard"'
 
     def resolve(self, data: Path) -> Plan:
@@ -111,7 +111,9 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
 
     @abstractmethod
     def heads(self, facts: TrunkWithHeads) -> tuple[AnyHead, ...]:
-        """Its heads over a trunk, with one output; the data decide how many they get."""
+        """Heads of the task over a trunk, with one output each; the labels decide how many they
+        get.
+        """
 
     @abstractmethod
     def texts(self, example: Example) -> Iterable[Sentence]:
@@ -136,7 +138,7 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
         raise NotImplementedError
 
     def row_length(self, reading: RowReading) -> int:
-        """The most tokens of a row: as the recipe says, and no more than the tokenizer allows."""
+        """The maximum length of a row: ``batches.longest``, or the limit of the tokenizer."""
         longest = self.tables.batches.longest
         return min(longest, reading.longest or longest)
 
@@ -261,8 +263,7 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
     def objective(self, prepared: Prepared[Input]) -> Objective:
         labels = self._label_objective(prepared)
         if (config := self.distillation) is not None and prepared.labels is not None:
-            weights = config.temperature, config.weight
-            hard = config.kind == "hard"
+            weights, hard = (config.temperature, config.weight), config.is_hard
             labels = LabelDistillation(
                 cast(Classification, labels), len(prepared.labels), *weights, hard=hard
             )
@@ -316,11 +317,11 @@ def _with_logits(
 
 
 def _checked_notes(notes: Mapping[str, object]) -> dict[str, object]:
-    """Those notes of a folder that predictors read."""
+    """The notes of a folder that predictors read."""
     checked = {name: notes[name] for name in PREDICTION_KEYS if name in notes}
     for name, value in checked.items():
         whole = isinstance(value, int) and value >= (name != "stride")
-        fits = isinstance(value, int | float | None) if name == "threshold" else whole
+        fits = (value is None or isinstance(value, int | float)) if name == "threshold" else whole
         if not fits or isinstance(value, bool):
             raise BadInput(f"config.json: notes.{name} is not a number that fits ({value!r})")
     return checked

@@ -1,4 +1,4 @@
-"""What the task "classify" does with images: their processor, dataset and objective."""
+"""Images in the task "classify": their table, processor and objective."""
 
 import math
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from pydantic import Field
 from regard.data.images.augment import Augmentation, Mixing
 from regard.data.images.dataset import MOST_KEPT
 from regard.data.images.decoding import DecodingPool
-from regard.data.readers import LabelledExample
+from regard.data.readers.examples import LabelledExample
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.ground.reading import Reading
@@ -25,10 +25,10 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class ImagesConfig(Config):
-    """How images are normalised, and what is drawn of them in training.
+    """Normalisation and augmentation of images.
 
-    They are resized to the size that the model reads. Augmentation runs on the device, in the order
-    of the keys.
+    Images are resized to the size that the model reads. Augmentation runs on the device, in the
+    order of the keys.
     """
 
     mean: tuple[float, ...] = (0.5,)
@@ -66,14 +66,16 @@ def reads_images(reading: Reading) -> bool:
 
 
 def unread_image_keys(config: ImagesConfig, images: bool, single: bool) -> Iterator[str]:
-    """The keys of the table that nothing reads: of models of texts, or of several labels."""
-    given = sorted(config.model_fields_set)
+    """Keys of the table that nothing reads, because the model reads texts, or predicts several
+    labels.
+    """
+    keys = sorted(config.model_fields_set)
     if not images:
-        yield from (f"images.{key}" for key in given)
+        yield from (f"images.{key}" for key in keys)
     elif not single:
-        mixed = (key for key in MIXED if key in given)
+        mixed = (key for key in MIXED if key in keys)
         yield from (f"images.{key} where an image has not one label" for key in mixed)
-    if "magnitude" in given and not config.operations:
+    if "magnitude" in keys and not config.operations:
         yield "images.magnitude without images.operations"
 
 
@@ -98,9 +100,10 @@ def _of_channels(values: tuple[float, ...], channels: int, key: str) -> tuple[fl
 def decoded_examples(
     config: ImagesConfig, processor: ImageProcessor, examples: list[LabelledExample]
 ) -> list[LabelledExample]:
-    """Examples with bytes of the size that the model reads in place of files.
+    """Examples with decoded images in place of files.
 
-    They stay as they are if these bytes are more than ``MOST_KEPT``, or where there are no files.
+    They stay as they are if the images have more than ``MOST_KEPT`` bytes, or if there are no
+    files.
     """
     images = [example.texts[0] for example in examples]
     files = any(isinstance(image, Path) for image in images)

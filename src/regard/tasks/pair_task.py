@@ -36,7 +36,7 @@ Pair = tuple[str, str, str]  # where it stands, and its texts
 
 
 class BLEUConfig(Config):
-    """Which BLEU: sacreBLEU's tokeniser ("none" for text that is tokenised already), and case."""
+    """Tokeniser of sacreBLEU ("none" for text that is tokenised already), and case."""
 
     free_keys = ("tokenize", "lowercase")
     tokenize: str = "13a"
@@ -53,11 +53,11 @@ class PairTask(Task[Pair, AnyReading]):
 
     @abstractmethod
     def plain_objective(self, prepared: Prepared[AnyReading]) -> Seq2Seq | AnswerLM:
-        """What is learned, without label smoothing."""
+        """The training objective without label smoothing."""
 
     @abstractmethod
     def write(self, model: TrainedModel, texts: list[str]) -> Sequence[Sequence[WrittenText]]:
-        """What a loaded model writes for each text, best first."""
+        """Texts that a loaded model writes for each input, best first."""
 
     def objective(self, prepared: Prepared[AnyReading]) -> Seq2Seq | AnswerLM:
         return replace(self.plain_objective(prepared), smoothing=self.tables.smoothing)

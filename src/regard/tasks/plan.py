@@ -47,7 +47,7 @@ from regard.text.tokenizers.list import (
 )
 from regard.text.tokenizers.row_tokenizer import RowTokenizer, Spelling
 from regard.text.tokenizers.word_tokenizer import WordTokenizer
-from regard.text.vocabularies.vocabulary import numbers_in
+from regard.text.vocabularies.vocabulary import matching_ids
 from regard.text.words import Sentence
 
 Table = TypeVar("Table", bound=Config)
@@ -62,10 +62,10 @@ DECIDED = {
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """The tables of a recipe that tasks read: those that every task has, and ``own`` ones.
+    """The tables of a recipe that tasks read: the common ones, and the task's ``own``.
 
-    The keys of [train] that matter here are fields. ``by_default`` names the tables that follow
-    from the model, because the recipe does not have them.
+    Three keys of [train] are fields. ``by_default`` names the tables that the recipe does not have,
+    and that follow from its model.
     """
 
     data: DataConfig
@@ -86,7 +86,7 @@ class Tables:
 
     @property
     def batching(self) -> Batching:
-        """How training examples are put into batches."""
+        """Limits, seed and order of training batches."""
         batches = self.batches
         limits = BatchLimits(batches.tokens, batches.rows, batches.longest)
         return Batching(limits, self.seed, batches.mixed)
@@ -110,9 +110,10 @@ class Tables:
     def unread_text_keys(
         self, tokenizer_key: str | None, drawn: Collection[str] = ()
     ) -> Iterator[str]:
-        """The keys of [text] that nothing reads, where a task draws in training what these do.
+        """Keys of [text] that nothing reads; ``drawn`` are the keys by which the task draws in
+        training.
 
-        ``tokenizer_key`` names a model whose tokenizer is used, if one is.
+        ``tokenizer_key`` names a model whose tokenizer is used, if there is one.
         """
         model, text = self.model, self[EncoderTextConfig]
         if tokenizer_key is not None:
@@ -134,12 +135,12 @@ class Tables:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A recipe, resolved: a paper, and the facts of a model but for sizes that the data decides.
+    """A recipe, resolved: a paper, and the facts of a model except for sizes that the data decides.
 
-    Weights begin with those of ``start``, all or some parts. ``tokenizer`` is the one of a folder,
-    if the recipe uses it; otherwise one is learned from the data, with ``special_tokens`` of the
-    task. ``features`` is the model whose states are features of words, and ``vectors_file`` has the
-    vectors that words begin with. ``teacher`` is the model whose predictions are learned.
+    Weights begin as in ``start``, all or some parts. ``tokenizer`` is the tokenizer of a folder, if
+    the recipe uses it; otherwise one is learned from the data, with ``special_tokens`` of the task.
+    ``features`` is the model whose states are features of words, ``vectors_file`` the file of
+    vectors that words begin with, ``teacher`` the model whose predictions are learned.
     """
 
     paper: Paper
@@ -184,7 +185,7 @@ class Plan:
 
     @property
     def _spelling(self) -> Spelling | None:
-        """How words are read by the model, or by the one that gives features of them."""
+        """The spelling of words for a model of characters, or for the model of features."""
         if self.features is not None:
             return spelling_of(self.features, self.tables.model)
         characters = self.facts.encoder.embed.characters_per_word
@@ -219,7 +220,7 @@ class Plan:
         tokens: list[int | None] | None = None
         if config.learns_vocabulary:
             theirs, ours = cast(RowTokenizer, start.tokenizer), cast(RowTokenizer, reading)
-            tokens = numbers_in(ours.words, theirs.words)
+            tokens = matching_ids(ours.words, theirs.words)
             known = sum(token is not None for token in tokens)
             rest = f"{len(tokens) - known:,} with the mean of all"
             remarks += (f"{known:,} words begin with vectors of {config.start.folder}, {rest}",)
@@ -242,7 +243,7 @@ class Plan:
             here = f"the model has {table_VD.shape[1]} for each word"
             raise BadInput(f"model.vectors: vectors of {width} numbers, and {here}")
         words = cast(WordTokenizer, reading).words.lexicon.words
-        known = vectors.numbers(words)
+        known = vectors.indices_of(words)
         read_ND = vectors.vectors_ND[[*known.values()]] / embed.scale
         table_VD[[*known]] = torch.from_numpy(read_ND).to(table_VD)
         drawn, name = f"{len(words) - len(known):,} at random", self.tables.model.vectors
@@ -270,12 +271,13 @@ def resolve_trunk(
     of_paper = paper(config.paper) if start is None else start.paper
 
     def with_heads(facts: TrunkWithHeads) -> TrunkWithHeads:
-        """The model with the task's heads as its paper has them, and the pool under them.
+        """The model with the task's heads in the form of its paper, and the pool under them.
 
-        This decides the pool: none if no head reads whole rows; that of a start which reads other
-        tokens than the first; the one that the paper has under its heads; the model's own; or by
-        its stack: only the last token of a causal model has seen the whole row, and rows of
-        recurrent models have no summary token.
+        The pool is decided here. There is none if no head reads whole rows. Otherwise it is the
+        pool of a start that reads other tokens than the first; the pool that the paper has under
+        its heads; the model's own; or one chosen by the stack: the last token of a causal model,
+        the only one that attends to the whole row, the first token of other Transformers, and the
+        mean of recurrent states.
         """
         needed, stack = heads(facts), facts.trunk.stack
         if not any(head.per_row for head in needed):
@@ -324,9 +326,9 @@ def _check_tokenizer(tokenizer: Reading | None, config: ModelConfig) -> None:
 def _with_features(
     facts: TrunkWithHeads, model: LoadedModel, config: ModelConfig
 ) -> TrunkWithHeads:
-    """The model with features of words, which another model gives.
+    """The model with features of words, which another model computes.
 
-    A model of characters reads as many of a word as that model does, if it reads characters.
+    A character-based model reads as many characters of a word as that model does.
     """
     encoder, spelling = model.facts.encoder, spelling_of(model, config)
     if facts.trunk.embed.characters_per_word:
@@ -343,7 +345,7 @@ def _with_features(
 
 
 def spelling_of(model: LoadedModel, config: ModelConfig) -> Spelling:
-    """How the model of ``model.features`` reads words."""
+    """The spelling by which the model of ``model.features`` reads words."""
     if model.tokenizer is None:
         raise BadInput(f"model.features: {config.features} has no tokenizer files")
     try:

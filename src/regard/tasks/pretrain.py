@@ -16,7 +16,7 @@ from regard.data.config import FilesConfig
 from regard.data.datasets.dataset import TrainingData, held_out_indices
 from regard.data.datasets.documents import DocumentDataset
 from regard.data.files.fields import DropCounts
-from regard.data.pretraining.documents import Documents, read_documents, tokenize_documents
+from regard.data.pretraining.documents import Documents, tokenize_documents
 from regard.ground.device import seed_generators
 from regard.ground.errors import BadInput
 from regard.inference.score_text import TextScore
@@ -54,13 +54,13 @@ class Pretrain(Task[str, RowTokenizer]):
 
     @cached_property
     def objectives(self) -> Sum:
-        """What the recipe lists, or else its paper."""
+        """The objectives of the recipe, or of its paper."""
         with self._naming_paper():
             return self.listed.sum(self.tables.smoothing)
 
     @contextmanager
     def _naming_paper(self) -> Iterator[None]:
-        """If the recipe does not list objectives, messages about them say whose they are."""
+        """Add the paper to messages about objectives that the recipe does not list."""
         try:
             yield
         except BadInput as error:
@@ -119,25 +119,25 @@ class Pretrain(Task[str, RowTokenizer]):
         yield from (f"data.{key}" for key in tests if getattr(data, key))
 
     def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
-        given, dropped = self.tables.data, DropCounts() if skip_bad else None
-        for files in (given.train, given.dev, *given.tests.values()):
+        files_of, dropped = self.tables.data, DropCounts() if skip_bad else None
+        for files in (files_of.train, files_of.dev, *files_of.tests.values()):
             if files.held_out is None:
                 for path in files.collection(data).paths:
                     if not Path(path).is_file():
                         raise BadInput(f"{path}: no such file or folder")
-        for name, files in given.tests.items():
+        for name, files in files_of.tests.items():
             files.require([*islice(self._texts(files, data, dropped), 1)], name, self.unit)
         return {}
 
     def prepare(self, plan: Plan, place: RunPaths) -> Prepared[RowTokenizer]:
-        given, dropped = self.tables.data, DropCounts()
+        data, dropped = self.tables.data, DropCounts()
         tokenizer = plan.read_texts(place, lambda: self._sentences(place))
-        train = self._tokenize("train", given.train, tokenizer, place, dropped)
-        if given.dev.held_out is None:
-            dev = self._tokenize("dev", given.dev, tokenizer, place, DropCounts())
-            given.dev.require(dev, "dev", self.unit)
+        train = self._tokenize("train", data.train, tokenizer, place, dropped)
+        if data.dev.held_out is None:
+            dev = self._tokenize("dev", data.dev, tokenizer, place, DropCounts())
+            data.dev.require(dev, "dev", self.unit)
         else:
-            train_N, dev_N = map(np.sort, held_out_indices(len(train), given.dev.held_out))
+            train_N, dev_N = map(np.sort, held_out_indices(len(train), data.dev.held_out))
             held_out = f"data.dev.held_out ({len(dev_N):,} of {train.name})"
             train, dev = train.chosen(train_N), train.chosen(dev_N, held_out)
         self.objectives.to(place.device)
@@ -166,14 +166,14 @@ class Pretrain(Task[str, RowTokenizer]):
         return DocumentDataset(documents, plan, objectives.annotator(tokenizer), seed)
 
     def _sentences(self, place: RunPaths) -> Iterator[str]:
-        """The sentences to learn from, or evenly sampled ones if they are too many."""
-        given = self.tables.data
+        """Sentences to learn a vocabulary from; evenly sampled if there are too many."""
+        data = self.tables.data
 
         def documents() -> Iterator[tuple[int, list[str]]]:
-            """The sentences of each document that has some, in parts, by its number."""
-            source, whole = given.train.collection(place.data), self.objectives.whole_texts
+            """Sentences of each document, in parts, with the number of the document."""
+            source, whole = data.train.collection(place.data), self.objectives.whole_texts
             number = 0
-            for part in read_documents(source, place.dropping(), whole=whole):
+            for part in source.parts(place.dropping(), whole=whole):
                 if part.texts:
                     yield number, part.texts
                     number += part.is_last
@@ -182,10 +182,10 @@ class Pretrain(Task[str, RowTokenizer]):
         for number, sentences in documents():
             sizes += [0] * (number == len(sizes))
             sizes[number] += sum(map(len, sentences))
-        given.train.require(sizes, "train", self.unit)
+        data.train.require(sizes, "train", self.unit)
         chosen = np.ones(len(sizes), dtype=bool)
-        if given.dev.held_out is not None:
-            chosen[held_out_indices(len(sizes), given.dev.held_out)[1]] = False
+        if data.dev.held_out is not None:
+            chosen[held_out_indices(len(sizes), data.dev.held_out)[1]] = False
         share = min(1.0, SAMPLE / max(1, sum(np.array(sizes)[chosen].tolist())))
         to_learn = (sentences for number, sentences in documents() if chosen[number])
         return sample((sentence for sentences in to_learn for sentence in sentences), share)
@@ -203,7 +203,7 @@ class Pretrain(Task[str, RowTokenizer]):
         self, prepared: Prepared[RowTokenizer], processes: Processes, model: nn.Module
     ) -> dict[str, float]:
         members, device = self.objectives.members, processes.device
-        sums = [torch.zeros(one.dev_size, dtype=torch.float64, device=device) for one in members]
+        sums = [torch.zeros(part.dev_size, dtype=torch.float64, device=device) for part in members]
         seed_generators(DEV_SEED)  # of samples of a generator; steps of training have their own
         dataset, state = prepared.dataset, None
         with torch.inference_mode():
@@ -214,13 +214,13 @@ class Pretrain(Task[str, RowTokenizer]):
                 outputs = self.objectives.outputs(model, batch)
                 state = outputs.encoded.state
                 for total, member in zip(sums, members, strict=True):
-                    for number, one in enumerate(member.dev_sums(outputs, batch)):
-                        total[number] += one
+                    for number, part in enumerate(member.dev_sums(outputs, batch)):
+                        total[number] += part
         metrics = {"loss": 0.0}
         for total, member in zip(sums, members, strict=True):
-            loss, count, *others = processes.all_reduce(total).tolist()
+            loss, count, *more = processes.all_reduce(total).tolist()
             metrics["loss"] += member.loss_weight * loss / count
-            metrics |= member.dev_metrics(loss / count, count, *others)
+            metrics |= member.dev_metrics(loss / count, count, *more)
             metrics |= member.text_metrics(loss / count, prepared.reading, dataset.dev)
         return metrics
 
@@ -228,7 +228,7 @@ class Pretrain(Task[str, RowTokenizer]):
         return [*self._texts(files, data, dropped)]
 
     def _texts(self, files: FilesConfig, data: Path, dropped: DropCounts | None) -> Iterator[str]:
-        return (text for _, text in files.collection(data).texts(dropped) if text.strip())
+        return (text for text in files.collection(data).texts(dropped) if text.strip())
 
     def test_scores(
         self, model: TrainedModel, examples: Sequence[str], with_interval: bool = False
@@ -267,10 +267,10 @@ class Pretrain(Task[str, RowTokenizer]):
 
 
 def sample(texts: Iterator[str], share: float) -> Iterator[str]:
-    """As many of the texts as have this share of all characters, evenly taken, and no more."""
-    seen = taken = 0
+    """Evenly sampled texts that together have at most this share of all characters."""
+    seen = sampled = 0
     for text in texts:
         seen += len(text)
-        if taken + len(text) <= seen * share:
-            taken += len(text)
+        if sampled + len(text) <= seen * share:
+            sampled += len(text)
             yield text

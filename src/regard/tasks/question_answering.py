@@ -1,7 +1,8 @@
-"""Answers that stand in a text: the best spans, and whether there is one at all.
+"""Extractive question answering: the best spans of a context, or no answer.
 
-A span scores the sum of the logits of its first and its last token, the lack of an answer those of
-the summary token of a row (Devlin et al., 2018, sections 4.2 and 4.3): the first, XLNet's last.
+The score of a span is the sum of the logits of its first and last token. The score of "no answer"
+is the sum of both logits of the summary token: the first of a row, or the last for XLNet (Devlin et
+al., 2018, sections 4.2 and 4.3).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from regard.data.files.fields import field_of, json_object
-from regard.data.readers import QuestionExample
+from regard.data.readers.examples import QuestionExample
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.inference.batch_runner import Predictor, finite
@@ -40,10 +41,10 @@ CONTEXT, OVERLAP, QUESTION, LONGEST = 384, 128, 64, 30  # tokens: row, overlap, 
 
 
 class AnswersConfig(Config):
-    """Windows over a context: how many tokens two of them share, and how long things may be.
+    """Overlap of windows over a context, limits of lengths, and the threshold of "no answer".
 
-    ``threshold``: a question has no answer if "no answer" scores so much better than the best one;
-    without it, every question is answered.
+    A question has no answer if "no answer" scores more than ``threshold`` above the best span;
+    without a threshold, every question is answered.
     """
 
     stride: int = Field(OVERLAP, ge=0)
@@ -60,7 +61,7 @@ class AnswersConfig(Config):
 class AnswerSpan:
     """Characters ``start`` to ``end`` (exclusive) of the context, and their score.
 
-    The probability is that among all answers given for the question.
+    The probability is relative to all answers given for the question.
     """
 
     text: str
@@ -72,10 +73,10 @@ class AnswerSpan:
 
 @dataclass(frozen=True)
 class AnswerPrediction:
-    """The best answers to a question, best first, and whether to give any.
+    """The best answers to a question, best first, and whether one of them is given.
 
-    ``no_answer`` is by how much "no answer" scores above the best; its probability is 0 where
-    every question is answered.
+    ``no_answer`` is the score of "no answer" minus the score of the best span; its probability is 0
+    if every question is answered.
     """
 
     best: tuple[AnswerSpan, ...]
@@ -85,13 +86,13 @@ class AnswerPrediction:
 
     @property
     def answer(self) -> AnswerSpan | None:
-        """The one to give, if any."""
+        """The answer that is given, or None."""
         none = self.threshold is not None and self.no_answer > self.threshold
         return None if none or not self.best else self.best[0]
 
     @property
     def text(self) -> str:
-        """That of the answer to give; empty if there is none."""
+        """Text of the answer; empty if there is none."""
         return "" if self.answer is None else self.answer.text
 
     @property
@@ -149,7 +150,7 @@ class Answerer(Predictor[Question, list[ContextWindow], AnswerPrediction]):
 
     @property
     def longest_question(self) -> int:
-        """The most tokens of a question that are read."""
+        """The maximum number of tokens of a question."""
         return min(self.question, self.max_length // 4)
 
     def windows(self, question: str, context: str) -> list[ContextWindow]:
@@ -158,9 +159,9 @@ class Answerer(Predictor[Question, list[ContextWindow], AnswerPrediction]):
         overlap = min(self.stride, limit // 3)
         return self.tokenizer.windows(question, context, limit, overlap, self.longest_question)
 
-    def is_cut(self, given: Question, cost: int) -> bool:
+    def is_cut(self, value: Question, cost: int) -> bool:
         most = self.longest_question
-        return token_count(given[:1], self.tokenizer.words, 0, most) > most
+        return token_count(value[:1], self.tokenizer.words, 0, most) > most
 
     @property
     def cut_reason(self) -> str:
@@ -202,7 +203,7 @@ class Answerer(Predictor[Question, list[ContextWindow], AnswerPrediction]):
         )
 
     def _spans(self, window: ContextWindow, logits_LV: Tensor) -> Iterator[tuple[float, int, int]]:
-        """(score, start, end) of what may be an answer in one row, in characters of the context."""
+        """(score, start, end) of the best spans in one row, in characters of the context."""
         size = min(self.best, len(logits_LV))
         (begins, starts), (closes, ends) = (logits_LV[:, i].topk(size) for i in (0, 1))
         inside = torch.tensor([span is not None for span in window.spans])
@@ -257,21 +258,21 @@ class QuestionAnswering(EncoderTask[QuestionExample, RowTokenizer, Answerer, Non
     def score(
         self, predictor: Answerer, examples: Sequence[QuestionExample], with_interval: bool = False
     ) -> TaskScores:
-        results = predictor.predict([(one.question, one.context) for one in examples])
-        golds = [[answer.text for answer in one.answers] for one in examples]
+        results = predictor.predict([(example.question, example.context) for example in examples])
+        golds = [[answer.text for answer in example.answers] for example in examples]
         scores = answer_scores(golds, [result.text for result in results], with_interval)
         if all(golds):
             return TaskScores(scores)
         best = [result.best[0].text if result.best else "" for result in results]
         thresholds = best_threshold(golds, best, [result.no_answer for result in results])
-        for name, one in thresholds.items():
-            signature = f"questions:{len(golds)}|threshold:{one.value:.4f}"
-            scores.append(MetricScore(f"best {name}", one.score, signature))
+        for name, example in thresholds.items():
+            signature = f"questions:{len(golds)}|threshold:{example.value:.4f}"
+            scores.append(MetricScore(f"best {name}", example.score, signature))
         return TaskScores(scores)
 
 
 def _target(window: ContextWindow, example: QuestionExample) -> tuple[int, int]:
-    """The first and the last token of the answer; the summary token, twice, if it is not here."""
+    """First and last token of the answer, or the summary token twice if the window lacks it."""
     nowhere = (window.summary, window.summary)
     if not example.answers:
         if example.answerable:

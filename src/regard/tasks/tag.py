@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import model_validator
 
-from regard.data.readers import TaggedExample
+from regard.data.readers.examples import TaggedExample
 from regard.ground.batch import IGNORED
 from regard.ground.config import EMPTY_IS_NONE
 from regard.ground.errors import BadInput
@@ -59,7 +59,7 @@ class TagsConfig(AnyLabelsConfig):
 
 
 class Tag(EncoderTask[TaggedExample, RowTokenizer, Tagger, LabelSet]):
-    """The task "tag", for any trunk. ``EncoderTask`` reads the files and runs the rest."""
+    """The task "tag", for any trunk."""
 
     name = "tag"
     head, predictor_class, drawn = TokenLabelHead, Tagger, ("unknown",)
@@ -94,7 +94,7 @@ class Tag(EncoderTask[TaggedExample, RowTokenizer, Tagger, LabelSet]):
             raise BadInput(f"{example.where}: {error}") from None
 
     def _known_tags(self, labels: LabelSet, example: TaggedExample) -> list[str]:
-        """The same; of an entity that the labels do not have, as the file has it."""
+        """Gold tags in the scheme of the recipe; tags of unknown entities are as in the file."""
         pairs = zip(self._tags(example), example.tags, strict=True)
         return [tag if tag in labels else in_file for tag, in_file in pairs]
 

@@ -1,8 +1,8 @@
-"""Tasks: what a recipe can train a model for. Each is one file, from reading to scores.
+"""Tasks: everything that a recipe can train a model for. Each is one file, from reading to scores.
 
 A task names the tables of a recipe that it reads, resolves the model, makes examples of files,
 chooses head and objective, and scores a model on the development set and on test sets. The training
-loop knows none of them.
+loop knows no task.
 """
 
 from abc import ABC, abstractmethod
@@ -61,7 +61,7 @@ class TrainedModel(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Prepared(Generic[AnyReading]):
-    """What a task has made of its files: how the model reads them, a dataset, and labels if any."""
+    """Prepared data of a run: a tokenizer or image processor, a dataset, and labels if any."""
 
     reading: AnyReading
     dataset: TrainingData
@@ -69,9 +69,7 @@ class Prepared(Generic[AnyReading]):
 
 
 class TaskScores(NamedTuple):
-    """Scores on a test set; where there are labels also how well each is found, and, if examples
-    are classified, which are taken for which.
-    """
+    """Scores on a test set, with scores of each label and a confusion matrix for classifiers."""
 
     scores: list[MetricScore]
     of_labels: Sequence[LabelScore] = ()
@@ -81,8 +79,9 @@ class TaskScores(NamedTuple):
 class Task(ABC, Generic[Example, AnyReading]):
     """A task of a recipe.
 
-    ``own_tables`` are the tables of recipes that it reads beside the common ones, by name. Weights
-    can be chosen by its ``dev_metrics``, and a recipe may expect one of its ``test_metrics``.
+    ``own_tables`` are the tables of recipes that it reads beside the common ones, by name.
+    ``train.metric`` may name one of its ``dev_metrics``, ``expect.metric`` one of its
+    ``test_metrics``.
     """
 
     name: ClassVar[str]
@@ -117,15 +116,15 @@ class Task(ABC, Generic[Example, AnyReading]):
         return self.tables.data.train.has_pairs
 
     def unread_keys(self) -> Iterator[str]:
-        """The keys that the recipe sets though nothing reads them, beside its other keys.
+        """Keys that the recipe sets though nothing reads them, given its other keys.
 
-        Each may be followed by the reason: "text.vocab beside model.start".
+        A reason may follow a key: "text.vocab beside model.start".
         """
         yield from ()
 
     @abstractmethod
     def resolve(self, data: Path) -> Plan:
-        """The model of the recipe, except for what depends on the data under this root."""
+        """The plan of the recipe: its model, except for sizes that depend on the data."""
 
     @abstractmethod
     def read(
@@ -152,13 +151,13 @@ class Task(ABC, Generic[Example, AnyReading]):
         """Tokenizer, labels and examples; the leader writes them, all processes read them."""
 
     def train_files(self, place: RunPaths) -> FilesConfig:
-        """The files of ``data.train``; standard input is copied: training reads it again."""
+        """The files of ``data.train``, with a copy of standard input: training reads it again."""
         copy = place.out / STDIN_COPY
         return self.tables.data.train.without_stdin(copy, again=not place.fresh)
 
     @abstractmethod
     def objective(self, prepared: Prepared[AnyReading]) -> Objective:
-        """What is learned."""
+        """The training objective."""
 
     def flops(self, facts: ModelFacts, lengths: Sequence[tuple[int, ...]]) -> float:
         """Operations of one step over examples of these lengths."""
@@ -177,7 +176,7 @@ class Task(ABC, Generic[Example, AnyReading]):
         """The scores of a loaded model on the examples of a test set."""
 
     def notes(self) -> dict[str, object]:
-        """What the model must remember of its recipe to be used as it was trained."""
+        """Settings of the recipe that are saved with the model, because inference needs them."""
         return {}
 
 

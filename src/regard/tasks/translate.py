@@ -1,4 +1,4 @@
-"""Translation as a task: pairs of texts to learn from, an encoder-decoder, and its BLEU."""
+"""Translation: pairs of texts, an encoder-decoder, and its BLEU."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -29,10 +29,9 @@ BLEU = "bleu"  # by which weights can be chosen
 
 
 class MeasureConfig(BLEUConfig):
-    """Which BLEU: sacreBLEU's tokeniser ("none" for text that is tokenised already), and case.
+    """Tokeniser of sacreBLEU ("none" for text that is tokenised already), and case.
 
-    Where weights are chosen by BLEU (``train.metric``), the first ``dev_sentences`` of the
-    development set are translated.
+    If ``train.metric`` is BLEU, the first ``dev_sentences`` of the development set are translated.
     """
 
     dev_sentences: int = Field(1_000, ge=1)

@@ -33,13 +33,10 @@ class StopStrings:
     def __post_init__(self) -> None:
         check_stop_strings(self.strings)
 
-    @property
-    def reach(self) -> int:
-        """Tokens that hold the longest string: each has a byte or more, but for a few."""
-        return CONTEXT + max((len(string.encode()) for string in self.strings), default=0)
-
     def __call__(self, tokens: Sequence[int]) -> bool:
-        text = self.decode(tokens[-self.reach :])
+        # Tokens that hold the longest string: each has a byte or more, but for a few.
+        reach = CONTEXT + max((len(string.encode()) for string in self.strings), default=0)
+        text = self.decode(tokens[-reach:])
         return any(string in text for string in self.strings)
 
     def text(self, tokens: Sequence[int]) -> str:

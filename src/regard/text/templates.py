@@ -116,7 +116,7 @@ class RowBuilder:
         """The number of special tokens in a row of one text or two."""
         return sum(part.name not in TEXTS for part in self.template.parts(texts))
 
-    def begin(self, text: str, before: int = 0) -> int:
+    def text_start(self, text: str, before: int = 0) -> int:
         """The position of the first token of text "A", or of "B" where A has ``before`` tokens."""
         names = [part.name for part in self.template.parts(1 + TEXTS.index(text))]
         return names.index(text) + (before - 1 if text == "B" else 0)
@@ -159,7 +159,7 @@ class RowBuilder:
     def row_of_words(self, words: Sequence[Sequence[int]], longest: int | None = None) -> WordRow:
         """One row of words, each given as its token ids; the row is truncated to ``longest``."""
         row = self.row([token for word in words for token in word], longest=longest)
-        first, starts = self.begin("A"), accumulate(map(len, words), initial=0)
+        first, starts = self.text_start("A"), accumulate(map(len, words), initial=0)
         size = len(row.tokens) - self.specials(1)
         places = enumerate(zip(words, starts, strict=False))
         inside = {number: first + at for number, (word, at) in places if word and at < size}
@@ -200,11 +200,10 @@ class RowBuilder:
         """Rows of a question and a part of the context each; neighbours share ``stride`` tokens."""
         room = self._room(longest, self.specials(2) + len(question))
         if len(context) > room <= stride:
-            raise BadInput(
-                f"rows of {longest} with a question of {len(question)} have room for {room} tokens "
-                f"of context: too few for a stride of {stride}"
-            )
-        before = self.begin("B", len(question))
+            here = f"rows of {longest} with a question of {len(question)}"
+            few = f"{room} tokens of context: too few for a stride of {stride}"
+            raise BadInput(f"{here} have room for {few}")
+        before = self.text_start("B", len(question))
         after = self.specials(2) + len(question) - before
         windows = []
         for begin in range(0, len(context) or 1, max(1, room - stride)):

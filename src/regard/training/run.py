@@ -60,7 +60,7 @@ class Run:
         return self.out / "model"
 
     def release(self) -> None:
-        """Release its folder, of which nothing is left if it has done no steps."""
+        """Release the folder; if the run has done no steps, its files are removed."""
         if self.lock is not None:
             give_up(self.lock)
 
@@ -91,8 +91,8 @@ def prepare(
 ) -> Run:
     """Prepare a run up to its first step. The leader writes vocabularies and shards, all read them.
 
-    Whatever can be checked is checked before anything is written, and nothing is left of a run that
-    cannot be prepared.
+    Everything is checked before anything is written, and a run that cannot be prepared leaves no
+    files.
     """
     place = RunPaths(data, out, world.is_leader, resume, skip_bad, world.device)
     task = task_of(recipe)

@@ -60,7 +60,7 @@ def test_probabilities_are_the_softmax_of_the_model(generator, name):
         ranked = logprobs.argsort(descending=True).tolist()
         numbers = tree.at(step)
         assert [tree.nodes[number].token for number in numbers][:4] == ranked[:4]
-        chances = search.chances(logprobs[None])[0]
+        chances = search.probabilities(logprobs[None])[0]
         for number in numbers:
             node = tree.nodes[number]
             assert node.parent == before and ranked[node.rank - 1] == node.token
@@ -74,7 +74,7 @@ def test_probabilities_are_the_softmax_of_the_model(generator, name):
 @pytest.mark.parametrize("search", SEARCHES.values())
 def test_chances_are_how_often_a_token_is_chosen(search):
     logprobs = torch.log_softmax(torch.tensor([[2.0, 1.0, 0.5, -1.0, 0.0]]), -1)
-    chances = search.chances(logprobs)[0]
+    chances = search.probabilities(logprobs)[0]
     assert float(chances.sum()) == pytest.approx(1)
     draws = (torch.arange(2_000, dtype=torch.float64) + 0.5) / 2_000
     chosen = search.choose(logprobs.expand(2_000, -1), draws)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 EVERY = 5.0  # seconds of work that a kill may cost, beside the window that it interrupts
+RENAMED = {"widest": "max_active"}  # options by their names in older files
 
 Command = Mapping[str, object]
 """What identifies a command: its verb, model, file and options."""
@@ -60,7 +61,9 @@ class OutputState:
         state, kinds = read_json(path), {"inputs": int, "bytes": int, "bad": int}
         counts = {key: field_of(state, key, kind, str(path)) for key, kind in kinds.items()}
         digest = field_of(state, "digest", str, str(path))
-        return cls(field_of(state, "command", dict, str(path)), **counts, digest=digest)
+        options = field_of(state, "command", dict, str(path)).items()
+        command = {RENAMED.get(name, name): value for name, value in options}
+        return cls(command, **counts, digest=digest)
 
 
 def resumable_command(context: Context, *free: str) -> Command | None:

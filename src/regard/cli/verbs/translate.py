@@ -45,8 +45,8 @@ def translate(
     repetition_penalty: options.REPETITION_PENALTY = None,
     groups: options.GROUPS_OF_BEAMS = 1,
     diversity: options.DIVERSITY = 0.5,
-    widest: Annotated[
-        int, Option(help="Open prefixes at which exact search gives up on a sentence.")
+    max_active: Annotated[
+        int, Option(help="Number of active prefixes at which exact search gives up on a sentence.")
     ] = 1_000,
     temperature: options.TEMPERATURE = None,
     top_k: options.TOP_K = None,

@@ -78,15 +78,15 @@ class AttentionMap:
 
     def describe(self, layer: int | None = None, head: int | None = None) -> str:
         """A description of what ``select`` returns for the same arguments."""
-        layer, head = self.numbers(layer, head)
+        layer, head = self.indices(layer, head)
         which_layer = "mean of all layers" if layer is None else f"layer {layer}"
         which_head = "mean of all heads" if head is None else f"head {head}"
         return f"{self.name}, {which_layer}, {which_head}"
 
-    def numbers(self, layer: int | None, head: int | None) -> tuple[int | None, int | None]:
-        """A layer and head, which may be counted from the end, counted from 0.
+    def indices(self, layer: int | None, head: int | None) -> tuple[int | None, int | None]:
+        """Layer and head as indices from 0; negative ones count from the end.
 
-        A head of all layers is left as it is where these have different numbers of heads.
+        A head of all layers stays as it is if layers differ in their number of heads.
         """
         layers = self.layers if layer is None else (self.layers[layer],)
         if head is not None:
@@ -170,5 +170,5 @@ class RolloutMap(AttentionMap):
         return super().select(-1 if layer is None else layer)
 
     def describe(self, layer: int | None = None, head: int | None = None) -> str:
-        layers = "all layers" if layer is None else f"through layer {self.numbers(layer, None)[0]}"
+        layers = "all layers" if layer is None else f"through layer {self.indices(layer, None)[0]}"
         return f"{self.name}, {layers}"

@@ -139,7 +139,7 @@ class AttentionView(View):
         if not self.maps:
             return {"map": 0, "layer": None, "head": None}
         shown = self.map(self.name)
-        layer, head = shown.numbers(self.layer, self.head)
+        layer, head = shown.indices(self.layer, self.head)
         if head is not None and head < 0:  # the last of each layer, which a page cannot show
             head = None
         return {"map": self.maps.index(shown), "layer": layer, "head": head}

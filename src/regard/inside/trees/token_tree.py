@@ -132,13 +132,13 @@ class RecordingTokens(TokenSearch):
     def draws(self, ids: Sequence[int], steps: int) -> np.ndarray:
         return self.inner.draws(ids, steps)
 
-    def chances(self, logprobs_RV: Tensor) -> Tensor:
-        return self.inner.chances(logprobs_RV)
+    def probabilities(self, logprobs_RV: Tensor) -> Tensor:
+        return self.inner.probabilities(logprobs_RV)
 
     def choose(self, logprobs_RV: Tensor, draws_R: Tensor) -> Tensor:
         token_R = self.inner.choose(logprobs_RV, draws_R)
         logprobs_V, chosen = logprobs_RV[0], int(token_R[0])
-        chances_V = self.chances(logprobs_RV)[0]
+        chances_V = self.probabilities(logprobs_RV)[0]
         ranked = torch.sort(logprobs_V, descending=True, stable=True).indices.tolist()
         place = ranked.index(chosen)
         shown = ranked[: self.alternatives] + ([chosen] if place >= self.alternatives else [])

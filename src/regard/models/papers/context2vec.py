@@ -37,7 +37,7 @@ class ContextHead(AnyHead):
     size: int | None = None
 
     def __post_init__(self) -> None:
-        at_least(1, "size", self.size)
+        at_least(1, self, "size")
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "ContextHeadModule":
         return ContextHeadModule(trunk, width, self._size(width))

@@ -37,7 +37,7 @@ class DistilledLabelHead(AnyHead):
     outputs: int
 
     def __post_init__(self) -> None:
-        at_least(1, "outputs", self.outputs)
+        at_least(1, self, "outputs")
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "DistilledLabelModule":
         if width != 2 * trunk.width:

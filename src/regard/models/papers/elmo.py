@@ -48,11 +48,9 @@ class BiLMStack(AnyStack):
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("width", "cells", "depth"):
-            at_least(1, name, getattr(self, name))
-        for name in ("cell_clip", "projection_clip"):
-            above_zero(name, getattr(self, name))
-        share("dropout", self.dropout)
+        at_least(1, self, "width", "cells", "depth")
+        above_zero(self, "cell_clip", "projection_clip")
+        share(self, "dropout")
 
     @property
     def output_width(self) -> int:
@@ -139,7 +137,7 @@ class BiLMHead(AnyHead):
     words: int = 793_471
 
     def __post_init__(self) -> None:
-        at_least(1, "words", self.words)
+        at_least(1, self, "words")
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "BiLMHeadModule":
         return BiLMHeadModule(self, width // 2)

@@ -51,12 +51,10 @@ class NormedLabelHead(AnyHead):
     rates: tuple[float, float] = (0.4, 0.1)
 
     def __post_init__(self) -> None:
-        for name in ("outputs", "hidden"):
-            at_least(1, name, getattr(self, name))
+        at_least(1, self, "outputs", "hidden")
         if len(self.rates) != 2:
             raise BadInput(f"rates: {self.rates} are not those of two layers")
-        for rate in self.rates:
-            share("rates", rate)
+        share(self, "rates")
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "NormedLabelModule":
         return NormedLabelModule(self, width)

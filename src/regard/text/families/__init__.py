@@ -7,15 +7,8 @@ from regard.text.families.word_level import RawWords, WordLevel
 from regard.text.families.wordpiece import WordPiece, XLNetWordPiece
 
 FAMILIES: tuple[TokenizerFamily, ...] = (
-    WordPiece(),
-    ByteBPE(),
-    Unigram(),
-    GPT2BPE(),
-    GPTBPE(),
-    XLNetUnigram(),
-    XLNetWordPiece(),
-    WordLevel(),
-    RawWords(),
+    *(WordPiece(), ByteBPE(), Unigram(), GPT2BPE(), GPTBPE()),
+    *(XLNetUnigram(), XLNetWordPiece(), WordLevel(), RawWords()),
 )
 """A folder whose files name no class has a tokenizer of its paper, or else of the first."""
 

@@ -82,11 +82,8 @@ class ByteBPE(BPEFamily):
     name = kind = "byte-bpe"
     classes = ("RobertaTokenizer",)
     special_tokens: ClassVar = {
-        "cls_token": "<s>",
-        "pad_token": "<pad>",
-        "sep_token": "</s>",
-        "unk_token": "<unk>",
-        "mask_token": "<mask>",
+        **{"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>"},
+        **{"unk_token": "<unk>", "mask_token": "<mask>"},
     }
     template, word_prefix = Template("cls A sep", "cls A sep sep B sep"), " "
 

@@ -105,9 +105,10 @@ class TokenizerFamily(ABC):
         self, names: Mapping[str, str], ids: Mapping[str, int], settings: TokenizerSettings
     ) -> processors.PostProcessor:
         """The template in the form of the library; ``names`` and ``ids`` are by role."""
+        written = {**{text: f"${text}" for text in TEXTS}, **names}
         single, pair = (
-            [f"{'$' * (name in TEXTS)}{names.get(name, name)}:{segment}" for name, segment in parts]
-            for parts in (self.template.parts(1), self.template.parts(2))
+            [f"{written[name]}:{segment}" for name, segment in self.template.parts(texts)]
+            for texts in (1, 2)
         )
         special = [(names[role], ids[role]) for role in names]
         return processors.TemplateProcessing(single=single, pair=pair, special_tokens=special)

@@ -49,11 +49,8 @@ class Unigram(TokenizerFamily):
     model, classes = "Unigram", ("AlbertTokenizer",)
     files: ClassVar = (FILE,)
     special_tokens: ClassVar = {
-        "pad_token": "<pad>",
-        "unk_token": "<unk>",
-        "cls_token": "[CLS]",
-        "sep_token": "[SEP]",
-        "mask_token": "[MASK]",
+        **{"pad_token": "<pad>", "unk_token": "<unk>"},
+        **{"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"},
     }
     template = Template("cls A sep", "cls A sep B:1 sep:1")
     unknown: ClassVar[int] = 1

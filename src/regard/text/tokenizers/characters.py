@@ -28,6 +28,8 @@ class CharacterVocabulary(WholeWords, Spelling):
     longest: int = 50
 
     kind: ClassVar[str] = "characters"
+    pad: ClassVar[int] = PADDING
+    unk: ClassVar[int] = -1  # no word is unknown
 
     def __post_init__(self) -> None:
         if self.longest < 3:
@@ -41,21 +43,12 @@ class CharacterVocabulary(WholeWords, Spelling):
         """There is one for each length of words."""
         return f"characters-{self.longest}"
 
-    @property
-    def pad(self) -> int:
-        return PADDING
-
-    @property
-    def unk(self) -> int:
-        """No word is unknown."""
-        return -1
-
     @cached_property
-    def begin(self) -> np.ndarray:
+    def bos(self) -> np.ndarray:
         return self._word((SENTENCE_BEGINS,))
 
     @cached_property
-    def end(self) -> np.ndarray:
+    def eos(self) -> np.ndarray:
         return self._word((SENTENCE_ENDS,))
 
     def save(self, folder: Path) -> dict[str, int]:
@@ -63,12 +56,12 @@ class CharacterVocabulary(WholeWords, Spelling):
         return {"characters": self.longest}
 
     def frame(self, word: str) -> np.ndarray:
-        return {BEGIN: self.begin, END: self.end}[word]
+        return {BEGIN: self.bos, END: self.eos}[word]
 
     def spell_all(self, lexicon: Lexicon) -> np.ndarray:
         """The ids of all words of a lexicon, by the ids of the words."""
         spelled = self.spell(lexicon.words)
-        spelled[lexicon.ids[BEGIN]], spelled[lexicon.ids[END]] = self.begin, self.end
+        spelled[lexicon.ids[BEGIN]], spelled[lexicon.ids[END]] = self.bos, self.eos
         return spelled
 
     def encode(self, text: str) -> np.ndarray:

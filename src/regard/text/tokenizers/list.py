@@ -45,8 +45,8 @@ WHOLE_WORDS = {RawWords.kind: WordLevel.name}
 
 def family_of(of_paper: str, config: EncoderTextConfig) -> str:
     """The family of the paper; in place of plain subwords a recipe may ask for whole words."""
-    whole = {(PLAIN, WordTokenizer.name): WordTokenizer.name}
-    return whole.get((of_paper, str(config.kind)), of_paper)
+    whole_words = of_paper == PLAIN and config.kind == WordTokenizer.name
+    return WordTokenizer.name if whole_words else of_paper
 
 
 def learn_tokenizer(

@@ -30,12 +30,12 @@ class Spelling(ABC):
 
     @property
     @abstractmethod
-    def begin(self) -> np.ndarray:
+    def bos(self) -> np.ndarray:
         """The word before a sentence."""
 
     @property
     @abstractmethod
-    def end(self) -> np.ndarray:
+    def eos(self) -> np.ndarray:
         """The word after a sentence."""
 
     @abstractmethod
@@ -155,7 +155,7 @@ class RowTokenizer(RowReading):
         cut = self.words.segment(text)
         row = self.row(cut.ids)
         inner = range(len(row.tokens))[self.inner]
-        return RowWithWords.of_text(text, cut, row, self.template.begin("A") - inner.start)
+        return RowWithWords.of_text(text, cut, row, self.template.text_start("A") - inner.start)
 
     def label_all(self, first: str, second: str) -> list[LabelledInput]:
         """The first text alone and, where rows can have two texts, both."""

@@ -37,11 +37,11 @@ class WordPieces(Spelling):
             raise BadInput(f"words of {self.longest} pieces have no room for one")
 
     @cached_property
-    def begin(self) -> np.ndarray:
+    def bos(self) -> np.ndarray:
         return self._padded([])
 
     @cached_property
-    def end(self) -> np.ndarray:
+    def eos(self) -> np.ndarray:
         return self._padded([self.vocabulary.eos])
 
     def save(self, folder: Path) -> dict[str, int]:
@@ -104,7 +104,7 @@ class WordVocabulary(WholeWords):
         number = self.lexicon.ids[word]
         if self.spelling is None:
             return number
-        spelled = {BEGIN: self.spelling.begin, END: self.spelling.end}[word]
+        spelled = {BEGIN: self.spelling.bos, END: self.spelling.eos}[word]
         return np.append(number, spelled).astype(np.int32)
 
     def encode(self, text: str) -> np.ndarray:

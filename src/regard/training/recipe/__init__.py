@@ -1,6 +1,6 @@
-"""Recipes: a training run as a typed, closed TOML file that says which score to expect.
+"""Recipes: a training run as a typed, closed TOML file with its expected score.
 
-A recipe has the tables that all runs need, and those of its task.
+A recipe has the common tables of all runs and the tables of its task.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ from regard.training.recipe_files import AboutConfig, ExpectConfig, merged, read
 
 
 class Recipe(Config):
-    """Everything that decides a run; with rungs, several runs on the same data.
+    """All settings of a run; with rungs, of several runs on the same data.
 
     Each task has a class of recipes, which adds its tables: see ``recipe_class``.
     """
@@ -52,7 +52,7 @@ class Recipe(Config):
 
     @property
     def by_default(self) -> tuple[str, ...]:
-        """The tables that are not written in it, and follow from its model."""
+        """Tables that the recipe does not have, and that follow from its model."""
         return self._by_default
 
     @property
@@ -65,7 +65,7 @@ class Recipe(Config):
 
     @model_validator(mode="after")
     def _is_read(self) -> "Recipe":
-        """What nothing would read is refused."""
+        """Refuse keys that nothing reads."""
         task = task_of(self)
         keys = [*self._unread_keys(task), *task.unread_keys()]
         faults = [_unusable(key, self.task) for key in keys]
@@ -85,14 +85,14 @@ class Recipe(Config):
 
     def _unread_keys(self, task: Task) -> Iterator[str]:
         """The keys of common tables that the task does not read."""
-        given, data = self.train.model_fields_set, self.data.model_fields_set
-        if "smoothing" in given and self.train.smoothing and not task.allows_smoothing:
+        train, data = self.train.model_fields_set, self.data.model_fields_set
+        if "smoothing" in train and self.train.smoothing and not task.allows_smoothing:
             yield "train.smoothing"
         if "longest_characters" in data and not task.limits_characters:
             yield "data.longest_characters where files have a reader, or documents"
 
     def only(self, names: Iterable[str]) -> "Recipe":
-        """The ladder with no other rungs than these."""
+        """The ladder with these rungs only."""
         known = [rung.name for rung in self.rung]
         if not known:
             raise BadInput("this recipe is no ladder: it has no rungs to choose from")
@@ -174,12 +174,12 @@ def make_recipe(content: dict[str, object], where: str, settings: Settings = ())
 
 
 def _faults(error: ValidationError, task: str) -> list[Fault]:
-    others = [recipe_class(name) for name in TASKS]
-    return faults_of(error, recipe_class(task), others, lambda key: _unusable(key, task))
+    recipes = [recipe_class(name) for name in TASKS]
+    return faults_of(error, recipe_class(task), recipes, lambda key: _unusable(key, task))
 
 
 def _all_faults(error: ValidationError, content: dict[str, object], task: str) -> list[Fault]:
-    """Those of the keys, and those that show when unknown keys are left out."""
+    """Faults of keys, and faults that show once unknown keys are left out."""
     faults, known = _faults(error, task), without_unknown(content, error)
     try:
         recipe_class(task).model_validate(known)
@@ -194,7 +194,7 @@ def _unusable(key: str, task: str) -> str:
 
 
 def _unmeasured(key: str, value: str, task: Task, known: tuple[str, ...]) -> list[str]:
-    """What is wrong with a metric, if it is none of those that are known, or not measured."""
+    """A fault if the metric is unknown to the task, or not measured with these keys."""
     if value not in known:
         correct = did_you_mean(value, list(known))
         return [f"{key}: {value!r} is no measure of task {task.name!r}{correct}"]

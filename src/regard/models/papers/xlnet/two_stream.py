@@ -58,10 +58,8 @@ class TwoStreamStack(AnyStack):
     attention_dropout: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("width", "depth", "heads", "inner"):
-            at_least(1, name, getattr(self, name))
-        for name in ("dropout", "attention_dropout"):
-            share(name, getattr(self, name))
+        at_least(1, self, "width", "depth", "heads", "inner")
+        share(self, "dropout", "attention_dropout")
         one_of(ACTIVATIONS, "activation", self.activation)
 
     def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> "TwoStreamModule":
