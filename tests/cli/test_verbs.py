@@ -279,7 +279,7 @@ def test_papers_prints_results_of_the_papers_and_ours(tmp_path):
     page = tmp_path / "new" / "papers.html"
     assert f"wrote {page}" in run("papers", "--html", page).stderr
     assert page.read_text().startswith("<!doctype html>")
-    assert "--html writes all papers" in run("papers", "bert", "--html", page, code=2).stderr
+    assert "--html: writes all papers" in run("papers", "bert", "--html", page, code=2).stderr
 
 
 def test_recipes():

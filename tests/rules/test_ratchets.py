@@ -17,12 +17,12 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 391,
-    "lines": 56_030,
-    "lines of code": 34_888,
+    "files": 390,
+    "lines": 54_948,
+    "lines of code": 33_936,
     "files under 40 lines": 6,
     "basenames used twice": 29,
-    "Any": 188,
+    "Any": 144,
     "cast(Any": 3,
     "aliases of Any": 0,
     "type: ignore": 36,
@@ -32,11 +32,11 @@ BOUNDS = {
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
-    "GPT-2": (14, 2_450),
-    "BERT": (15, 2_838),
-    "ViT": (15, 3_029),
-    "Bahdanau": (16, 3_210),
-    "XLNet": (15, 3_008),
+    "GPT-2": (14, 2_423),
+    "BERT": (15, 2_815),
+    "ViT": (15, 3_014),
+    "Bahdanau": (15, 3_048),
+    "XLNet": (14, 2_837),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
 SLACK = 0.02

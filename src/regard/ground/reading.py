@@ -55,6 +55,11 @@ class Reading(ABC):
     def save(self, folder: Path) -> None:
         """Write its files."""
 
+    @classmethod
+    @abstractmethod
+    def load(cls, folder: Path) -> "Reading | None":
+        """The files of a folder, as ``save`` wrote them."""
+
 
 class RowReading(Reading):
     """What a model with one trunk reads: every input becomes a row.

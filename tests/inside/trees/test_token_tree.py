@@ -130,5 +130,5 @@ def test_the_verb(folder, tmp_path):
         refused = run(*asked, *option, stdin="a\n", code=2).stderr
         assert "cannot be used with --tree" in refused
     refused = run(*asked, "--html", page, stdin="a\nb\n", code=2).stderr
-    assert "a page is of one prompt" in refused
+    assert "a page shows one prompt" in refused
     assert "needs --tree" in run("generate", folder, "--html", page, stdin="a\n", code=2).stderr

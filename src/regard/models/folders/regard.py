@@ -1,7 +1,6 @@
 """regard's own folders: config.json (paper, facts, notes), model.safetensors, tokenizer, labels."""
 
 from pathlib import Path
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -83,16 +82,13 @@ def _read_tokenizer(
 ) -> Reading | None:
     if (name := config.get("tokenizer")) is None:
         return None
-    known: dict[str, type[Tokenizer | ImageProcessor]] = {
-        **TOKENIZERS,
-        ImageProcessor.name: ImageProcessor,
-    }
+    known: dict[str, type[Reading]] = {**TOKENIZERS, ImageProcessor.name: ImageProcessor}
     if extras is not None:
         return paper.formats["hf"].load_tokenizer(folder, extras.config)
     if (kind := known.get(str(name))) is None:
         raise BadInput(f"{folder / CONFIG}: tokenizer is {name!r}, not {', '.join(known)}")
     exists = any((folder / file).exists() for file in kind.FILES)
-    return cast(Tokenizer, kind.load(folder)) if exists else None
+    return kind.load(folder) if exists else None
 
 
 def _write_extras(folder: Path, extras: HFExtras) -> dict[str, object]:
