@@ -246,7 +246,7 @@ class TrunkWithHeadsModule(nn.Module):
         by_name = {head.name: head for head in facts.output_heads}
         self.readers = {name: head.read for name, head in by_name.items()}
         self.layers_of = {name: head.layers_name for name, head in by_name.items()}
-        self.queries = {name for name, head in by_name.items() if head.reads_queries}
+        self.queries = [name for name, head in by_name.items() if head.reads_queries]
         self.trunk, self.pool = trunk, pool
         self.heads = nn.ModuleDict(heads)
         self.mix = ScalarMix(facts.trunk.stack.depth + 1) if facts.mix else None
@@ -284,8 +284,9 @@ class TrunkWithHeadsModule(nn.Module):
         ``only_read``, a trunk over images may leave out states that neither pool nor heads read.
         """
         more: dict[str, object] = {} if state is None else {"state": state}
-        for name in self.queries & positions.keys():
-            more["predicted_N"] = positions[name]
+        for name in self.queries:
+            if name in positions:
+                more["predicted_N"] = positions[name]
         more |= {"first": self.first} if only_read and not tape.live else {}
         encoded = self.encode(inputs, tape=tape, **more)
         pooled_BD = self.pooled(encoded, tape=tape)
