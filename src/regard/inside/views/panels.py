@@ -46,7 +46,7 @@ def enlarge(values: np.ndarray, height: int, width: int) -> np.ndarray:
 
 
 def three_channels(pixels_HWC: np.ndarray) -> np.ndarray:
-    """Bytes with three channels."""
+    """Image in bytes with three channels."""
     return np.broadcast_to(pixels_HWC, (*pixels_HWC.shape[:2], 3))
 
 

@@ -91,7 +91,7 @@ def _write(
     k_out, v_out, k_in, v_in, positions, k_row, k_head, v_row, v_head, capacity, size,
     key: "tl.constexpr", wide: "tl.constexpr",
 ):  # fmt: skip
-    """One program per row."""
+    """Kernel of ``write``, with one program per row."""
     row, part = tl.program_id(0), tl.arange(0, wide)
     mask, head, column = part < size, part // key, part % key
     offsets = (row.to(tl.int64) * capacity + tl.load(positions + row)) * size + part
@@ -109,7 +109,7 @@ def _one_query(
     value_wide: "tl.constexpr", block: "tl.constexpr", writes: "tl.constexpr",
     early: "tl.constexpr",
 ):  # fmt: skip
-    """One program per row and head: a running softmax over blocks of keys."""
+    """Kernel with one program per row and head: a running softmax over blocks of keys."""
     if early:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()

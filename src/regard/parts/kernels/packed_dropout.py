@@ -205,7 +205,7 @@ def _forward(
     ragged: "tl.constexpr", windowed: "tl.constexpr", size: "tl.constexpr",
     query_tile: "tl.constexpr", key_tile: "tl.constexpr",
 ):  # fmt: skip
-    """One program per tile of queries of a head."""
+    """Kernel of the forward pass, with one program per tile of queries of a head."""
     h, first_query, queries, first_key, keys = _program(queries_2B, keys_2B, heads)
     begin = tl.program_id(0) * query_tile
     if begin >= queries:

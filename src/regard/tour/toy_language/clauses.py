@@ -55,20 +55,20 @@ def state(dice: Random, scene: Scene) -> Clause:
 
 
 def living(dice: Random, scene: Scene) -> Clause:
-    """lives in a small village."""
+    """Home: lives in a small village."""
     clause = timeless(draw_clause(dice, scene, lexicon.LIVING, LASTING))
     return replace(clause, place=phrases.spot(dice, clause.verb.places))
 
 
 def giving(dice: Random, scene: Scene) -> Clause:
-    """gives a book to the child."""
+    """Gift: gives a book to the child."""
     clause = draw_clause(dice, scene, lexicon.GIVING, DOING)
     receiver = phrases.draw_other(dice, _PEOPLE, clause.subject, known=True)
     return with_object(dice, replace(clause, receiver=receiver))
 
 
 def moving(dice: Random, scene: Scene) -> Clause:
-    """travels to the city by train · runs to the market to buy an apple."""
+    """Motion: travels to the city by train · runs to the market to buy an apple."""
     clause = draw_clause(dice, scene, lexicon.MOVING, DOING)
     if phrases.is_animal(scene.noun or phrases.noun_of(clause.subject)):
         return replace(clause, place=phrases.goal(dice, ANIMAL_GOALS))
@@ -80,14 +80,14 @@ def moving(dice: Random, scene: Scene) -> Clause:
 
 
 def trying(dice: Random, scene: Scene) -> Clause:
-    """tries to open the door."""
+    """Attempt: tries to open the door."""
     clause = draw_clause(dice, scene, lexicon.TRYING, HAPPENING)
     task = phrases.errand(dice, clause.subject, lexicon.TASKS)
     return replace(timeless(clause) if phrases.ends_late(clause) else clause, task=task)
 
 
 def mood(dice: Random, scene: Scene) -> Clause:
-    """is very tired · is hungry."""
+    """Mood: is very tired · is hungry."""
     clause = draw_clause(dice, scene, lexicon.NEEDS, ("state", "past"))
     if dice.random() < 0.35:
         return clause
@@ -97,7 +97,7 @@ def mood(dice: Random, scene: Scene) -> Clause:
 
 
 def describing(dice: Random, scene: Scene) -> Clause:
-    """This book is very interesting · The car belongs to my uncle."""
+    """Description: This book is very interesting · The car belongs to my uncle."""
     noun = scene.noun or dice.choice(_BELONGINGS)
     subject = scene.subject or phrases.noun_phrase(dice, noun, known=True)
     tenses: tuple[Tense, ...] = ("past",) if scene.past else ("present", "present", "past")
@@ -123,7 +123,7 @@ def hardship(dice: Random, scene: Scene) -> Clause:
 
 
 def wish(dice: Random, scene: Scene) -> Clause:
-    """wants to buy a coat · must help her friend."""
+    """Wish: wants to buy a coat · must help her friend."""
     verbs = lexicon.ACTS if phrases.is_animal(scene.noun) else lexicon.PASTIMES
     clause = draw_clause(dice, scene, verbs, ("state",))
     tenses: tuple[Tense, ...] = ("want to", "want to", "must")
@@ -132,20 +132,20 @@ def wish(dice: Random, scene: Scene) -> Clause:
 
 
 def refusal(dice: Random, scene: Scene) -> Clause:
-    """does not want to dance · cannot sleep."""
+    """Refusal: does not want to dance · cannot sleep."""
     clause = draw_clause(dice, scene, lexicon.ACTS, ("state",))
     tenses: tuple[Tense, ...] = ("want to", "can")
     return with_place(dice, replace(clause, tense=dice.choice(tenses), negative=True))
 
 
 def occasion(dice: Random) -> Clause:
-    """when the teacher came back."""
+    """Occasion: when the teacher came back."""
     clause = draw_clause(dice, Scene(depth=1, past=True), lexicon.CHANGES, ())
     return timeless(replace(clause, negative=False))
 
 
 def weather(dice: Random, tense: Tense) -> Clause:
-    """it is raining."""
+    """Weather: it is raining."""
     return Clause(Pronoun("it"), dice.choice(_WEATHER), tense)
 
 
@@ -196,7 +196,7 @@ def statement(dice: Random, scene: Scene) -> Clause:
 
 
 def saying(dice: Random, scene: Scene) -> Clause:
-    """thinks that …: with a clause of any kind."""
+    """Statement with a clause of any kind: thinks that …"""
     clause = draw_clause(dice, scene, lexicon.SAYING, ("state", "state", "past"))
     content = statement(dice, Scene(scene.depth + 1, past=clause.tense == "past"))
     return replace(timeless(clause) if phrases.ends_late(clause) else clause, content=content)
