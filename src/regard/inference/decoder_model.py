@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import ClassVar, NamedTuple, Self
 
 from torch import nn
 
@@ -164,7 +164,7 @@ class DecoderModel(ModelRunner):
             steps = decoding.build_engine(engine, self.model, kind)
             packed = steps.packed_layers if kind == "fp32" else packed
         model = in_precision(self.model, kind, but_for=packed)
-        return replace(cast(Any, self), model=model, engine=steps)
+        return self.replaced(model=model, engine=steps)
 
     @property
     def description(self) -> str:

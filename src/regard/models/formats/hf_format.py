@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from regard.ground.errors import BadInput
 from regard.models.encoder_decoder import ModelFacts
@@ -45,7 +45,7 @@ class HFFormat:
     defaults: ModelFacts
     config_map: tuple[ConfigRow, ...]
     weights: WeightMap
-    tokenizer: Callable[[Path], Any]
+    tokenizer: Callable[[Path], object]
 
     def facts_of(self, config: Config, tensors: Collection[str]) -> ModelFacts:
         """The facts of a folder, from its config.json and the names of its tensors."""
@@ -95,7 +95,7 @@ class HFFormat:
 
     def load_tokenizer(self, folder: Path, config: Config) -> Tokenizer | None:
         """The tokenizer of a folder, if it has one."""
-        return self.tokenizer(folder)
+        return cast(Tokenizer | None, self.tokenizer(folder))
 
     def new_extras(self, tokenizer: Tokenizer | None) -> HFExtras:
         """The extras of a model that was not loaded from a Hugging Face folder."""
