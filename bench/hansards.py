@@ -40,7 +40,6 @@ from regard.metrics.alignment import (
     alignment_error_rate,
     flipped,
     parse_gold,
-    parse_pharaoh,
     symmetrised,
 )
 from regard.text.words import spaced_spans
@@ -159,7 +158,7 @@ def eflomal_rows(learned: Pairs, pairs: Pairs) -> list[tuple[str, list[Links]]]:
         places = [str(Path(folder) / name) for name in ("forward", "backward")]
         eflomal.Aligner().align(english, french, *places)
         ours, theirs = (
-            [parse_pharaoh(line, path) for line in read_lines(path)][len(learned) :]
+            [parse_gold(line, 0, path).sure for line in read_lines(path)][len(learned) :]
             for path in places
         )
     name = f"eflomal, {len(learned):,} pairs"

@@ -399,7 +399,7 @@ def _spiece_files(kind: str) -> tuple[Mapping[str, bytes], int]:
         quietly(lambda: spiece_reference(kind).save_pretrained(folder))
         names = ("tokenizer.json", NAMES)
         files = {name: (Path(folder) / name).read_bytes() for name in names}
-    return {**files, "spiece.model": model}, len(read_unigram(model).pieces)
+    return {**files, "spiece.model": model}, len(read_unigram(model)[0])
 
 
 @cache
@@ -430,7 +430,7 @@ def spiece_reference(kind: str) -> Any:
     pieces, charsmap = read_unigram(spiece_model(kind))
     scores = [
         (text, score - 100.0 * (text[-1:] == "," and text[-2:-1].isdigit()))
-        for text, score, _ in pieces
+        for text, score in pieces
     ]
     mask = {"mask_token": "[MASK]"} if kind == "unigram" else {}
     return getattr(transformers, SPIECE_CLASSES[kind])(

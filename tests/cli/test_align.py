@@ -6,7 +6,7 @@ import json
 import pytest
 
 from regard.api import load
-from regard.metrics.alignment import HOW, flipped, format_pharaoh, parse_pharaoh, symmetrised
+from regard.metrics.alignment import HOW, flipped, format_pharaoh, parse_gold, symmetrised
 from verb import run
 
 
@@ -31,7 +31,7 @@ def bars(files, tmp_path_factory):
 
 
 def links_of(done):
-    return [parse_pharaoh(line, "links") for line in done.stdout.splitlines()]
+    return [parse_gold(line, 0, "links").sure for line in done.stdout.splitlines()]
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -144,7 +144,7 @@ def test_kinds_of_links_are_counted(model, files):
 
 def test_pharaoh_output_is_what_aligners_write(model, files):
     lines = run("align", model, *files, "--reverse-model", model).stdout.splitlines()
-    assert all(line == format_pharaoh(parse_pharaoh(line, "x")) for line in lines)
+    assert all(line == format_pharaoh(parse_gold(line, 0, "x").sure) for line in lines)
 
 
 def test_text_without_spaces_is_aligned_by_characters(model, tmp_path):

@@ -52,7 +52,7 @@ def test_one_process_may_ask_again_and_releases_it_after_the_last_block(tmp_path
     holder.kill()
     holder.wait()
     third = lock_folder(tmp_path)
-    assert third is not first and third.is_open
+    assert third is not first and third.in_place
     del third
     gc.collect()
     assert lock_folder(tmp_path).held

@@ -70,7 +70,7 @@ def test_the_whole_file_has_as_many_tokens_as_a_test_set(end, model, tmp_path):
     path.write_bytes("\r\n".join([*TEXTS, f"the otter{end}"]).encode())
     model.save(tmp_path / "model", "regard")
     whole = run("score", tmp_path / "model", path, "--whole", "--json")
-    ((_, text),) = TextFile(str(path)).texts(None)
+    (text,) = TextFile(str(path)).texts(None)
     assert text == "\n".join([*TEXTS, "the otter"]) + end.replace("\r", "")
     assert json.loads(whole.stdout)["text"] == text
     assert len(json.loads(whole.stdout)["tokens"]) == len(model.tokenizer.words.encode(text))

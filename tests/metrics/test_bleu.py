@@ -160,9 +160,9 @@ def test_tokenisers_and_case_are_choices_and_show_in_the_signature():
 
 @pytest.mark.parametrize("measure", [bleu, explain])
 def test_an_unknown_tokeniser_is_answered_with_the_nearest_name(measure):
-    with pytest.raises(BadInput, match=r"unknown tokeniser 'int1': did you mean 'intl'\?"):
+    with pytest.raises(BadInput, match=r"unknown tokeniser 'int1'; did you mean 'intl'\?"):
         measure(["a"], [["a"]], tokenize="int1")
-    with pytest.raises(BadInput, match="choose from ") as caught:
+    with pytest.raises(BadInput, match="known: ") as caught:
         measure(["a"], [["a"]], tokenize="@@@@@@")
     assert all(name in str(caught.value) for name in TOKENIZERS)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from regard.metrics.intervals import Interval, interval, paired_p_value, resampled
+from regard.metrics.intervals import SAMPLES, Interval, interval, paired_p_value, resampled
 
 
 def mean(sums):
@@ -17,15 +17,14 @@ def right_of(total: int, right: int) -> np.ndarray:
 
 def test_draws_are_seeded():
     statistics = right_of(50, 20)
-    first = resampled(statistics, mean, samples=30)
-    assert np.array_equal(first, resampled(statistics, mean, samples=30))
-    assert not np.array_equal(first, resampled(statistics, mean, samples=30, seed=7))
-    assert len(first) == 30
+    first = resampled(statistics, mean)
+    assert np.array_equal(first, resampled(statistics, mean))
+    assert len(first) == SAMPLES
 
 
 def test_every_draw_is_as_large_as_the_corpus():
-    sizes = resampled(right_of(17, 3), lambda sums: sums[1], samples=50)
-    assert np.array_equal(sizes, np.full(50, 17))
+    sizes = resampled(right_of(17, 3), lambda sums: sums[1])
+    assert np.array_equal(sizes, np.full(SAMPLES, 17))
 
 
 def test_accuracy_spreads_as_the_binomial_does():

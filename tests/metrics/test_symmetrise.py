@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.ground.errors import BadInput
-from regard.metrics.alignment import HOW, flipped, parse_pharaoh, symmetrised
+from regard.metrics.alignment import HOW, flipped, parse_gold, symmetrised
 
 SIZE = 6
 index = st.integers(0, SIZE - 1)
@@ -89,7 +89,7 @@ def test_where_both_agree_there_is_nothing_to_decide(links, how):
 
 def test_by_hand():
     """0-0 is common; 1-1 lies beside it; 3-3 beside nothing; 4-0 has one free word."""
-    forward, backward = parse_pharaoh("0-0 1-1 3-3", "x:1"), parse_pharaoh("0-0 4-0", "x:1")
+    forward, backward = (parse_gold(one, 0, "x:1").sure for one in ("0-0 1-1 3-3", "0-0 4-0"))
     expected = {
         "intersection": "0-0",
         "grow-diag": "0-0 1-1",
@@ -98,7 +98,7 @@ def test_by_hand():
         "union": "0-0 1-1 3-3 4-0",
     }
     for how, links in expected.items():
-        assert symmetrised(forward, backward, how) == parse_pharaoh(links, "x:1")
+        assert symmetrised(forward, backward, how) == parse_gold(links, 0, "x:1").sure
 
 
 def test_only_ways_there_are():

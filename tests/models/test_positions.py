@@ -206,6 +206,6 @@ def test_both_recipes_train_the_same_encoder(kind, tmp_path):
     found = [read(find(f"positions-{data}"), settings) for data in ("sst2", "conll")]
     assert found[0].model == found[1].model
     for recipe in found:
-        _, facts = task_of(recipe).facts(tmp_path)
+        facts = task_of(recipe).resolve(tmp_path).facts
         assert isinstance(facts, TrunkWithHeads) and facts.trunk.embed.position == POSITIONS[kind]
         assert dict(paths(facts))["trunk.stack.width"] == 256

@@ -227,7 +227,7 @@ def test_a_distilbert_that_lists_no_objectives_needs_a_teacher_and_has_the_paper
     with pytest.raises(BadInput, match=r"objective.distillation.teacher is missing"):
         read(path, others)
     recipe = read(path, (*others, "objective.distillation.teacher=folder"))
-    masked, soft, cosine = recipe.table(ObjectivesConfig).sum(0.0).members
+    masked, soft, cosine = recipe.tables[ObjectivesConfig].sum(0.0).members
     assert (masked.loss_weight, soft.loss_weight, cosine.loss_weight) == (2.0, 5.0, 1.0)
     assert masked.name == "masked-lm" and soft.temperature == 2.0 and not soft.all_tokens
 

@@ -107,7 +107,13 @@ def test_texts(pair):
     ours, theirs = pair
     assert_same_texts(ours, theirs, (*CORPUS, *AWKWARD))
     assert len(ours.words) == len(theirs)
-    named = (ours.pad, ours.unk, ours.cls, ours.sep, ours.mask)
+    named = (
+        ours.pad,
+        ours.unk,
+        ours.template.special["cls"],
+        ours.template.special["sep"],
+        ours.mask,
+    )
     assert (
         named
         == (
@@ -278,7 +284,7 @@ def test_other_names_for_special_tokens(tmp_path):
     (folder / "special_tokens_map.json").write_text('{"sep_token": "[UNK]"}')  # goes before
     ours, theirs = both(folder)
     assert_same_texts(ours, theirs, CORPUS)
-    assert (ours.cls, ours.sep, ours.mask) == (2, 1, 4)
+    assert (ours.template.special["cls"], ours.template.special["sep"], ours.mask) == (2, 1, 4)
     assert ours.masked("a <mask> [MASK]")[1] == 4 == theirs.mask_token_id
 
 

@@ -50,8 +50,8 @@ def reference(model, **settings):
     """The tokenizer of ``transformers``, given what is in the file."""
     pieces, charsmap = read_unigram(model)
     scores = [
-        (one.text, one.score - 100.0 * (one.text[-1:] == "," and one.text[-2:-1].isdigit()))
-        for one in pieces
+        (text, score - 100.0 * (text[-1:] == "," and text[-2:-1].isdigit()))
+        for text, score in pieces
     ]
     return transformers.XLNetTokenizer(vocab=scores, _spm_precompiled_charsmap=charsmap, **settings)
 
@@ -67,7 +67,9 @@ def check_same(ours, theirs):
         assert spans == coded["offset_mapping"][:-2]
     a, b = ours.words.encode_all(CORPUS[:2])
     row, coded = ours.row(a, b), theirs(*CORPUS[:2], return_token_type_ids=True)
-    assert row.tokens.tolist() == coded["input_ids"] and row.tokens[-1] == ours.cls
+    assert (
+        row.tokens.tolist() == coded["input_ids"] and row.tokens[-1] == ours.template.special["cls"]
+    )
     assert row.segments.tolist() == coded["token_type_ids"] and row.segments[-1] == 2
     for text in ("the <mask> came", "<mask>", "a<mask>b  <mask>"):
         assert ours.masked(text) == theirs(text, add_special_tokens=False)["input_ids"]
@@ -129,7 +131,13 @@ def test_other_pieces_in_the_rows_of_xlnet(tmp_path):
     of_bert = train_encoder_tokenizer(CORPUS * 3, "wordpiece", 140, longest=20)
     ours = train_encoder_tokenizer(CORPUS * 3, "xlnet-wordpiece", 140, longest=20)
     assert ours.words.fingerprint == of_bert.words.fingerprint
-    assert [*ours.row([9], [8]).tokens] == [9, ours.sep, 8, ours.sep, ours.cls]
+    assert [*ours.row([9], [8]).tokens] == [
+        9,
+        ours.template.special["sep"],
+        8,
+        ours.template.special["sep"],
+        ours.template.special["cls"],
+    ]
     ours.save(tmp_path)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
     read = EncoderTokenizer.load(tmp_path)

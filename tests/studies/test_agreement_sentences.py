@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.data.pretraining.documents import SentenceFile, read_documents
+from regard.data.pretraining.documents import SentenceFile
 from regard.ground.errors import BadInput
 from regard.studies.agreement_data import (
     NOUNS,
@@ -79,5 +79,5 @@ def test_there_are_only_so_many_short_sentences(each):
 def test_a_sentence_is_a_document(tmp_path):
     TEXT.write(tmp_path)
     source = SentenceFile(str(tmp_path / "dev.txt"))
-    parts = read_documents(source, None, whole=True)
+    parts = source.parts(None, whole=True)
     assert [*parts] == [([text], True) for text in TEXT.dev]

@@ -23,8 +23,7 @@ each_kind = pytest.mark.parametrize("labels", LABEL_SETS.values(), ids=list(LABE
 def test_labels_are_numbered_by_name():
     labels = SingleLabelSet.of(["1", "0", "1"], WRITTEN)
     assert labels.names == ("negative", "positive") and len(labels) == 2
-    assert labels.encode_all(["1", "0", " positive"]) == [[1], [0], [1]]
-    assert labels.encode_dropped("1", 0.5, (1, 2)) == [1]
+    assert [labels.encode([name], "") for name in ("1", "0", " positive")] == [[1], [0], [1]]
     assert labels.name("1") == "positive"
     with pytest.raises(BadInput, match=r"^a\.tsv:3: no label is called '2'; known: neg"):
         labels.name("2", "a.tsv:3")
@@ -57,12 +56,6 @@ def test_a_number_is_its_own_target():
     for wrong, said in ((["much"], "much"), ([], "nothing"), (["1", "2"], "1, 2")):
         with pytest.raises(BadInput, match=f"^x:1: {said} is not a number"):
             labels.encode(wrong, "x:1")
-
-
-def test_a_fingerprint_names_the_content():
-    one, other = SingleLabelSet.of("ab", {}), SingleLabelSet.of("ab", {"a": "c"})
-    assert one.fingerprint == SingleLabelSet.of("ba", {}).fingerprint != other.fingerprint
-    assert one.fingerprint != MultiLabelSet.of("ab", {}).fingerprint
 
 
 def test_the_same_labels_in_another_order():

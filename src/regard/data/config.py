@@ -10,7 +10,8 @@ from regard.data.files.sources import Csv, JsonLines, Lines, Source, Table
 from regard.data.files.text_files import STDIN, read_lines
 from regard.data.pretraining.documents import DocumentSource, TextFile, document_source
 from regard.data.pretraining.headings import Headings
-from regard.data.readers import Example, read
+from regard.data.readers import read
+from regard.data.readers.examples import Example
 from regard.data.readers.in_memory import MemoryExamples
 from regard.ground.config import Config
 from regard.ground.errors import BadInput, did_you_mean
@@ -72,36 +73,30 @@ class FilesConfig(Config):
 
     def check(self) -> None:
         """Refuse files of several kinds, or of none."""
-        given = {key for key, value in self if value not in (None, {})}
-        if given & {"documents", "text"}:
-            self._check_documents(given)
-        elif "key" in given:
+        keys = {key for key, value in self if value not in (None, {})}
+        if keys & {"documents", "text"}:
+            if keys not in ({"documents"}, {"documents", "key"}, {"text"}):
+                raise ValueError("documents stand alone, and so does a text")
+            if STDIN in (self.documents, self.text):
+                raise ValueError("documents are read several times: not from standard input")
+        elif "key" in keys:
             raise ValueError("a key is for documents")
-        elif given & {"file", "reader", "options"}:
-            self._check_reader(given)
-        elif "held_out" in given:
-            if given != {"held_out"}:
+        elif keys & {"file", "reader", "options"}:
+            if not keys >= {"file", "reader"}:
+                raise ValueError("give a file together with its reader")
+            if keys - {"file", "reader", "options"}:
+                raise ValueError("a file with a reader stands alone")
+        elif "held_out" in keys:
+            if keys != {"held_out"}:
                 raise ValueError("held_out takes examples from train: name no file beside it")
         else:
-            self._check_pairs(given)
+            self._check_pairs(keys - {"spaced"})
 
-    def _check_documents(self, given: set[str]) -> None:
-        if given not in ({"documents"}, {"documents", "key"}, {"text"}):
-            raise ValueError("documents stand alone, and so does a text")
-        if STDIN in (self.documents, self.text):
-            raise ValueError("documents are read several times: not from standard input")
-
-    def _check_reader(self, given: set[str]) -> None:
-        if not given >= {"file", "reader"}:
-            raise ValueError("give a file together with its reader")
-        if given - {"file", "reader", "options"}:
-            raise ValueError("a file with a reader stands alone")
-
-    def _check_pairs(self, given: set[str]) -> None:
+    def _check_pairs(self, keys: set[str]) -> None:
         named = f"{self.names}: " if self.names else ""
-        if given - {"spaced"} in ONE_FILE:
+        if keys in ONE_FILE:
             raise ValueError(f"{named}name the two columns, as in columns = [0, 1]")
-        if given - {"spaced"} not in PAIRS:
+        if keys not in PAIRS:
             raise ValueError(f"{named}give source and target, or columns and table, csv or jsonl")
         for language in self.spaced or ():
             if language not in LANGUAGES:
@@ -160,8 +155,8 @@ class FilesConfig(Config):
             raise BadInput("examples held out of data.train lie in no file of their own")
         if self.file is not None:
             raise BadInput(f"{self.file}: files with a reader are for encoders (model.paper)")
-        if (given := self.documents or self.text) is not None:
-            raise BadInput(f'{given}: documents are to pre-train on (task = "pretrain")')
+        if (path := self.documents or self.text) is not None:
+            raise BadInput(f'{path}: documents are to pre-train on (task = "pretrain")')
         if self.headings is not None:
             return Headings(place(self.headings), spaced)
         if self.columns is None:
@@ -174,35 +169,35 @@ class MemoryConfig(FilesConfig):
     """Examples in memory. ``fingerprint`` says what they are: a resumed run must have the same."""
 
     fingerprint: str
-    given: MemoryExamples = Field(exclude=True, repr=False)
+    examples: MemoryExamples = Field(exclude=True, repr=False)
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     @classmethod
     def of(cls, name: str, values: Iterable[object]) -> "MemoryConfig":
         """Examples under a name for messages."""
-        given = MemoryExamples(name, [*values])
-        return cls(fingerprint=given.fingerprint, given=given)
+        examples = MemoryExamples(name, [*values])
+        return cls(fingerprint=examples.fingerprint, examples=examples)
 
     def check(self) -> None:
         """There are no files."""
 
     @property
     def names(self) -> str:
-        return self.given.name
+        return self.examples.name
 
     @property
     def has_pairs(self) -> bool:
         return False
 
     def read(self, root: Path, task: str, dropped: Dropped) -> Iterator[Example]:
-        return self.given.read(task, dropped)
+        return self.examples.read(task, dropped)
 
     def collection(self, root: Path) -> MemoryExamples:  # type: ignore[override]
-        return self.given
+        return self.examples
 
     def under(self, root: Path) -> MemoryExamples:
-        return self.given
+        return self.examples
 
 
 class LinksConfig(Config):

@@ -60,10 +60,8 @@ def _greedy(columns: np.ndarray, order: np.ndarray, limits: BatchLimits) -> list
     batches = []
     start, spent = 0, np.zeros(columns.shape[1], np.int64)
     while start < len(order):
-        ends = [
-            int(np.searchsorted(total, before + limits.tokens, side="right"))
-            for total, before in zip(totals.T, spent, strict=True)
-        ]
+        sides = zip(totals.T, spent + limits.tokens, strict=True)
+        ends = [int(np.searchsorted(total, most, side="right")) for total, most in sides]
         end = max(min(start + limits.rows, *ends), start + 1)
         batches.append(order[start:end].tolist())
         start, spent = end, totals[end - 1]

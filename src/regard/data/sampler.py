@@ -226,16 +226,12 @@ class Sampler(BatchSampler[Item]):
         batches = training_batches(lengths[short], self.limits, mixed=self.mixed)
         key = (self.seed, cursor.epoch, cursor.window)
         order = shuffled(np.arange(len(batches)), len(batches), key)
-        return [
-            SampledBatch(
-                self.dataset,
-                cursor.epoch,
-                indices[rows],
-                lengths[rows],
-                None if examples is None else [examples[i] for i in rows],
-            )
-            for rows in (short[batches[b]] for b in order)
-        ]
+
+        def batch(rows: np.ndarray) -> SampledBatch[Item]:
+            read = None if examples is None else [examples[i] for i in rows]
+            return SampledBatch(self.dataset, cursor.epoch, indices[rows], lengths[rows], read)
+
+        return [batch(short[batches[number]]) for number in order]
 
     def _measure(self, epoch: int, indices: np.ndarray) -> tuple[np.ndarray, Sequence[Item] | None]:
         """Lengths of these examples, and the examples if reading was necessary."""

@@ -98,10 +98,8 @@ class TokenShardPair:
 
     def __post_init__(self) -> None:
         if len(self.source) != len(self.target):
-            raise BadInput(
-                f"{self.source.path} has {len(self.source)} rows "
-                f"but {self.target.path} has {len(self.target)}"
-            )
+            sizes = [f"{side.path} has {len(side)}" for side in (self.source, self.target)]
+            raise BadInput(f"{sizes[0]} rows but {sizes[1]}")
 
     def __len__(self) -> int:
         return len(self.source)

@@ -68,7 +68,8 @@ class BatchLimits:
         """The packed ids of real rows, in the fixed shape."""
         if len(ids) > self.tokens:
             raise ValueError(f"{len(ids)} tokens do not fit {self}")
-        return _padded(ids, self.tokens, padding)
+        rest = np.full((self.tokens - len(ids), *ids.shape[1:]), padding, dtype=ids.dtype)
+        return np.concatenate([ids, rest])
 
 
 Limits = BatchLimits | None
@@ -105,17 +106,9 @@ class RectangleLimits(BatchLimits):
         """The rows of the rectangle, and their length."""
         if len(lengths) > self.rows or max(lengths, default=0) > self.longest:
             raise ValueError(f"rows of lengths {list(lengths)} do not fit {self}")
-        longest = max(lengths, default=0)
-        return _round_up(len(lengths), self.row_multiple), _round_up(longest, self.length_multiple)
-
-
-def _round_up(size: int, multiple: int) -> int:
-    return multiple * max(1, -(-size // multiple))
-
-
-def _padded(ids: np.ndarray, size: int, padding: int) -> np.ndarray:
-    rest = np.full((size - len(ids), *ids.shape[1:]), padding, dtype=ids.dtype)
-    return np.concatenate([ids, rest])
+        sizes = (len(lengths), self.row_multiple), (max(lengths, default=0), self.length_multiple)
+        rows, longest = (multiple * max(1, -(-size // multiple)) for size, multiple in sizes)
+        return rows, longest
 
 
 Ids = Sequence[int] | np.ndarray
@@ -196,9 +189,8 @@ def pack(
     """Rows laid end to end; with ``limits``, padded to their fixed shape."""
     tokens_T = pack_ids(rows, limits, padding, special_ids)
     lengths = [len(row) + special_ids.count for row in rows]
-    if limits is None:
-        return PackedTokens(tokens_T, Layout.ragged(lengths), len(tokens_T))
-    return PackedTokens(tokens_T, limits.layout(lengths), sum(lengths))
+    layout = Layout.ragged(lengths) if limits is None else limits.layout(lengths)
+    return PackedTokens(tokens_T, layout, sum(lengths))
 
 
 def pack_rows(

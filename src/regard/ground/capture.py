@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
@@ -43,8 +43,14 @@ class _Captures:
         """No other capture, no garbage collection and no destruction of a graph in this block."""
         gc.collect()
         try:
-            with self.lock, _no_collection():
-                yield
+            with self.lock:
+                enabled = gc.isenabled()
+                gc.disable()
+                try:
+                    yield
+                finally:
+                    if enabled:
+                        gc.enable()
         finally:
             self.destroy_dropped()
 
@@ -56,17 +62,6 @@ class _Captures:
                     self.dropped.pop()
             finally:
                 self.lock.release()
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 _CAPTURES = _Captures()
@@ -107,11 +102,8 @@ def capture(
         except RuntimeError as error:  # also of cuBLAS, cuDNN and the allocator
             cause = error.__context__  # torch fails a second time when it ends the capture
             reason = str(cause if isinstance(cause, RuntimeError) else error).partition("\n")[0]
-    warnings.warn(
-        f"the CUDA graph of {name} could not be captured ({reason}); it runs eagerly, slower",
-        RuntimeWarning,
-        stacklevel=3,
-    )
+    failed = f"the CUDA graph of {name} could not be captured ({reason})"
+    warnings.warn(f"{failed}; it runs eagerly, slower", RuntimeWarning, stacklevel=3)
     return None
 
 
@@ -123,7 +115,7 @@ def _record(function: Callable[[], Result], pool: "Pool | None") -> tuple[Captur
     if device not in _CAPTURES.streams:
         _CAPTURES.streams[device] = torch.cuda.Stream()
     try:
-        result = _record_on(_CAPTURES.streams[device], graph, function, pool=pool)
+        result = _record_on(_CAPTURES.streams[device], graph, function, pool)
     except BaseException:
         _clean_up(graph, pool, device)
         raise
@@ -131,9 +123,9 @@ def _record(function: Callable[[], Result], pool: "Pool | None") -> tuple[Captur
 
 
 def _record_on(
-    stream: torch.cuda.Stream, graph: Graph, function: Callable[[], Result], **options: Any
+    stream: torch.cuda.Stream, graph: Graph, function: Callable[[], Result], pool: "Pool | None"
 ) -> Result:
-    recording = torch.cuda.graph(graph, stream=stream, capture_error_mode=MODE, **options)
+    recording = torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode=MODE)
     before = torch.cuda.current_stream()  # a capture that fails to end does not go back to it
     with torch.cuda.stream(before), recording:  # torch waits for the device before it begins
         return function()
@@ -153,4 +145,4 @@ def _clean_up(graph: Graph, pool: "Pool", device: int) -> None:
         _CAPTURES.spoilt.append(graph)
     with suppress(RuntimeError):  # the generator draws again once a capture has ended well
         zeros = partial(torch.zeros, 1, device="cuda")
-        _record_on(torch.cuda.Stream(), torch.cuda.CUDAGraph(), zeros)
+        _record_on(torch.cuda.Stream(), torch.cuda.CUDAGraph(), zeros, None)

@@ -7,21 +7,21 @@ from regard.ground.errors import BadInput
 from regard.ground.tape import Edit
 
 
-def _check_weights(name: str, value: Tensor, head: int, *places: int) -> None:
-    """Raise BadInput unless these are attention weights (B, H, L, S) with that head and places."""
-    if name.rpartition(".")[2] != "weights" or value.dim() != 4:
+def _copied_weights(name: str, weights_BHLS: Tensor, *places: int) -> Tensor:
+    """A copy; BadInput unless these are attention weights with that head, query and key."""
+    if name.rpartition(".")[2] != "weights" or weights_BHLS.dim() != 4:
         raise BadInput(f"{name}: these are not attention weights, so no head can be edited")
     kinds = ("head", "query", "key")
-    for kind, index, size in zip(kinds, (head, *places), value.shape[1:], strict=False):
+    for kind, index, size in zip(kinds, places, weights_BHLS.shape[1:], strict=False):
         check_whole(f"{name}: a {kind}", index, 0, size - 1)
+    return weights_BHLS.clone()
 
 
 def without_head(head: int) -> Edit:
     """Edit that sets the weights (B, H, L, S) of one head to zero."""
 
     def edit(name: str, weights_BHLS: Tensor) -> Tensor:
-        _check_weights(name, weights_BHLS, head)
-        weights_BHLS = weights_BHLS.clone()
+        weights_BHLS = _copied_weights(name, weights_BHLS, head)
         weights_BHLS[:, head] = 0
         return weights_BHLS
 
@@ -32,8 +32,7 @@ def forced_row(head: int, query: int, key: int) -> Edit:
     """Edit of weights (B, H, L, S): one query of one head attends to one key only."""
 
     def edit(name: str, weights_BHLS: Tensor) -> Tensor:
-        _check_weights(name, weights_BHLS, head, query, key)
-        weights_BHLS = weights_BHLS.clone()
+        weights_BHLS = _copied_weights(name, weights_BHLS, head, query, key)
         weights_BHLS[:, head, query] = 0
         weights_BHLS[:, head, query, key] = 1
         return weights_BHLS

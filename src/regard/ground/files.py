@@ -7,8 +7,9 @@ import re
 import shutil
 import socket
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,23 +48,16 @@ def is_there(path: Path | str) -> bool:
 
 
 @contextmanager
-def reading(path: Path | str) -> Iterator[None]:
+def reading(path: Path | str, fault: str = "cannot be read") -> Iterator[None]:
     """Report an ``OSError`` in this block as a path that cannot be read."""
     check_name(path)
     try:
         yield
     except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror or error})") from None
+        raise BadInput(f"{path}: {fault} ({error.strerror or error})") from None
 
 
-@contextmanager
-def writing(path: Path | str) -> Iterator[None]:
-    """Report an ``OSError`` in this block as a path that cannot be written."""
-    check_name(path)
-    try:
-        yield
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from None
+writing = partial(reading, fault="cannot be written")
 
 
 def resolved(path: Path) -> Path:
@@ -79,16 +73,16 @@ def resolved(path: Path) -> Path:
 def making(folder: Path) -> Iterator[None]:
     """Make a folder and those above it where there are none; if this block fails, they go again."""
     above = (folder, *folder.parents)
-    new = [one for one in above if not one.exists()]
-    if file := next((one for one in above if one.is_file()), None):
+    new = [path for path in above if not path.exists()]
+    if file := next((path for path in above if path.is_file()), None):
         raise BadInput(f"{file}: is a file, not a folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
     except BaseException:
-        for one in new:  # from the innermost
+        for path in new:  # from the innermost
             with suppress(OSError):
-                one.rmdir()
+                path.rmdir()
         raise
 
 
@@ -157,23 +151,22 @@ def sweep(path: Path) -> None:
 
     Whether processes of other hosts run is not known here; see ``sweep_folder``.
     """
-    host = _host()
-    with suppress(OSError):
-        for leftover in path.parent.iterdir():
-            match = TEMPORARY.fullmatch(leftover.name)
-            ours = match and match["name"] == path.name and match["host"] == host
-            if match and ours and not _is_running(int(match["process"])):
-                remove(leftover)
+    _sweep(path.parent, "*.tmp", lambda name, host: name == path.name and host == _host())
 
 
 def sweep_folder(folder: Path) -> None:
     """Remove temporary files of all hosts in a folder; the caller must hold its lock."""
-    host = _host()
+    _sweep(folder, "**/*.tmp", lambda name, host: True)
+
+
+def _sweep(folder: Path, pattern: str, chosen: Callable[[str, str], bool]) -> None:
+    """Remove temporary files of a chosen name and host whose process is not known to run."""
     with suppress(OSError):
-        for leftover in list(folder.rglob("*.tmp")):
-            match = TEMPORARY.fullmatch(leftover.name)
-            if match and not (match["host"] == host and _is_running(int(match["process"]))):
-                remove(leftover)
+        for path in list(folder.glob(pattern)):
+            if (match := TEMPORARY.fullmatch(path.name)) and chosen(match["name"], match["host"]):
+                runs = match["host"] == _host() and _is_running(int(match["process"]))
+                if not runs:
+                    remove(path)
 
 
 def _host() -> str:
@@ -240,7 +233,7 @@ def digest_folder(folder: Path) -> str:
     """A digest of the names and contents of all files in a folder and below it."""
     digest = hashlib.sha256()
     with reading(folder):
-        for path in sorted(one for one in folder.rglob("*") if one.is_file()):
+        for path in sorted(filter(Path.is_file, folder.rglob("*"))):
             with path.open("rb") as file:
                 content = hashlib.file_digest(file, "sha256").hexdigest()
             digest.update(f"{path.relative_to(folder)} {content}\n".encode(errors="replace"))
@@ -266,6 +259,14 @@ def read_bytes(path: Path) -> bytes:
         raise BadInput(f"{path}: cannot be read ({size:,} bytes, at most {LARGEST:,})")
     with reading(path):
         return path.read_bytes()
+
+
+def read_text(path: Path) -> str:
+    """The content of a UTF-8 file that fits into memory."""
+    try:
+        return read_bytes(path).decode()
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: not UTF-8 (byte {error.start})") from None
 
 
 def parse_json(path: Path) -> Any:

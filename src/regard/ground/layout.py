@@ -103,11 +103,9 @@ class TimeMajor:
         forward_T = start_B[row_T] + time_T
         backward_T = start_B[row_T] + length_B[row_T] - 1 - time_T
 
-        def moved(index: np.ndarray) -> Tensor:
-            return torch.from_numpy(index).to(device)
-
-        alive = tuple(alive_LB.sum(1).tolist())
-        return cls(alive, moved(order_B), moved(forward_T), moved(backward_T), tokens)
+        arrays = (order_B, forward_T, backward_T)
+        order, forward, backward = (torch.from_numpy(array).to(device) for array in arrays)
+        return cls(tuple(alive_LB.sum(1).tolist()), order, forward, backward, tokens)
 
     @property
     def rows(self) -> int:
@@ -157,17 +155,12 @@ class Layout(TensorTree):
     def ragged(cls, lengths: Sequence[int], device: torch.device | str = "cpu") -> "Layout":
         """Rows of the given lengths, end to end, with shapes free."""
         lengths_B = torch.tensor(lengths, dtype=torch.int32, device=device)
-        offsets = _offsets(lengths_B)
+        ends_B = lengths_B.cumsum(0, dtype=torch.int32)
+        offsets = torch.cat([lengths_B.new_zeros(1), ends_B])
         rows_T = _row_of_token(lengths_B, sum(lengths))
         positions_T = torch.arange(len(rows_T), device=device) - offsets.long()[rows_T]
-        return cls(
-            rows=len(lengths),
-            longest=max(lengths, default=0),
-            lengths_B=lengths_B,
-            offsets=offsets,
-            positions_T=positions_T,
-            lengths=tuple(lengths),
-        )
+        longest = max(lengths, default=0)
+        return cls(len(lengths), longest, lengths_B, offsets, positions_T, tuple(lengths))
 
     @classmethod
     def rectangle(
@@ -289,11 +282,6 @@ class Layout(TensorTree):
         if self.even:
             return [row[:length] for row, length in zip(self.pad(x), lengths, strict=True)]
         return list(x[: sum(lengths)].split(lengths))
-
-
-def _offsets(lengths_B: Tensor) -> Tensor:
-    start = lengths_B.new_zeros(1)
-    return torch.cat([start, lengths_B.cumsum(0, dtype=torch.int32)])
 
 
 def _row_of_token(lengths_B: Tensor, tokens: int) -> Tensor:

@@ -40,15 +40,10 @@ class FolderLock:
             raise BadInput(f"{folder}: was in use until now; try again")
 
     @property
-    def is_open(self) -> bool:
-        """Whether it has not been released."""
-        return self._close.alive
-
-    @property
     def in_place(self) -> bool:
         """Whether it is open and its file still in the folder: neither was removed or replaced."""
         with suppress(OSError):
-            file = os.fstat(self._handle) if self.is_open else None
+            file = os.fstat(self._handle) if self._close.alive else None
             return file is not None and os.path.samestat(file, (self.folder / LOCK).stat())
         return False
 

@@ -22,21 +22,12 @@ COMPILER = "CXX"  # environment: the C++ compiler; by default c++
 
 # torch.compile caches graphs for the instructions it detected, which would be the wrong ones.
 _NO_COMPILED_GRAPHS = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
+_ATEN, _ONEDNN, _MKL = "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS"
 # Environment variables of torch's libraries, which read them once, before their first product.
 _SWITCHES = {
-    "bf16": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"},
-    "avx512": {
-        "ATEN_CPU_CAPABILITY": "avx2",
-        "ONEDNN_MAX_CPU_ISA": "AVX2",
-        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
-        **_NO_COMPILED_GRAPHS,
-    },
-    "avx2": {
-        "ATEN_CPU_CAPABILITY": "default",
-        "ONEDNN_MAX_CPU_ISA": "SSE41",
-        "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
-        **_NO_COMPILED_GRAPHS,
-    },
+    "bf16": {_ONEDNN: "AVX512_CORE_VNNI"},
+    "avx512": {_ATEN: "avx2", _ONEDNN: "AVX2", _MKL: "AVX2", **_NO_COMPILED_GRAPHS},
+    "avx2": {_ATEN: "default", _ONEDNN: "SSE41", _MKL: "SSE4_2", **_NO_COMPILED_GRAPHS},
     "compiler": {},
     "cuda": {"CUDA_VISIBLE_DEVICES": ""},
 }
@@ -69,17 +60,10 @@ _SETS = {  # by the word of `has`; the first that is there names the machine
 }
 GENERIC = "generic"
 INSTRUCTION_SETS = (*(known.name for known in _SETS.values()), GENERIC)
-_MACOS = {  # names of sysctl, and what Linux calls the same
-    "hw.optional.avx2_0": "avx2",
-    "hw.optional.fma": "fma",
-    "hw.optional.avx512f": "avx512f",
-    "hw.optional.avx512bw": "avx512bw",
-    "hw.optional.avx512dq": "avx512dq",
-    "hw.optional.avx512vl": "avx512vl",
-    "hw.optional.avx512vnni": "avx512_vnni",
-    "hw.optional.AdvSIMD": "asimd",
-    "hw.optional.arm.FEAT_DotProd": "asimddp",
-    "hw.optional.arm.FEAT_I8MM": "i8mm",
+_MACOS = {  # names of sysctl below hw.optional, and what Linux calls the same
+    **{flag: flag for flag in ("fma", *_AVX512)},
+    **{"avx2_0": "avx2", "avx512vnni": "avx512_vnni", "AdvSIMD": "asimd"},
+    **{"arm.FEAT_DotProd": "asimddp", "arm.FEAT_I8MM": "i8mm"},
 }
 
 
@@ -160,8 +144,7 @@ def cpu_flags() -> frozenset[str]:
         if sys.platform == "darwin":
             import subprocess
 
-            command = ["sysctl", "hw.optional"]
-            output = subprocess.run(command, capture_output=True).stdout
+            output = subprocess.run(["sysctl", "hw.optional"], capture_output=True).stdout
             return flags_of_macos(output.decode(errors="replace"))
         return flags_of_linux(Path("/proc/cpuinfo").read_text(errors="replace"))
     except (OSError, ValueError):
@@ -181,7 +164,7 @@ def flags_of_macos(text: str) -> frozenset[str]:
     """The features in the output of ``sysctl hw.optional``."""
     lines = (line.partition(":") for line in text.splitlines())
     enabled = {key.strip() for key, _, value in lines if value.strip() == "1"}
-    return frozenset(flag for key, flag in _MACOS.items() if key in enabled)
+    return frozenset(flag for key, flag in _MACOS.items() if f"hw.optional.{key}" in enabled)
 
 
 def _has_cuda() -> bool:

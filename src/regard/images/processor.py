@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Never, NoReturn, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from torch import Tensor
@@ -15,6 +15,7 @@ from torch import Tensor
 from regard.ground.batch import ImageRow
 from regard.ground.errors import BadInput, BadItem, shown
 from regard.ground.files import read_bytes, read_json, write_json
+from regard.ground.reading import RowReading
 from regard.images.decode import MOST_PIXELS, Size, as_grey, as_rgb, decode_picture, pillow
 
 FILE = "preprocessor_config.json"
@@ -26,7 +27,6 @@ CROP_OFFSETS = {"floor": lambda rest: rest // 2, "round": lambda rest: round(res
 NEEDED = (("do_resize", "size"), ("do_resize", "resample"), ("do_rescale", "rescale_factor"))
 CHANNELS = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}  # modes of Pillow, some with transparency
 NO_SIZE = "size: height and width, or shortest_edge (with longest_edge or without), not {}"
-NO_TEXT = "this model reads images, no texts"
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ImageProcessor:
+class ImageProcessor(RowReading):
     """Images as the numbers that a model reads.
 
     They are resized to ``size``, height and width (one number is the length of the shorter side,
@@ -57,10 +57,6 @@ class ImageProcessor:
 
     name: ClassVar[str] = "images"
     FILES: ClassVar[tuple[str, ...]] = (FILE,)
-    longest: ClassVar[int | None] = None
-    vocabularies: ClassVar[tuple[()]] = ()
-    inner: ClassVar[slice] = slice(None)
-    sizes: ClassVar[dict[str, int]] = {}  # facts that follow from it: there is no vocabulary
 
     size: Size | int | None = (224, 224)
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
@@ -112,46 +108,10 @@ class ImageProcessor:
         longest = self.longest_edge and round(self.longest_edge * max(height, width))
         return replace(self, size=size, crop=image, longest_edge=longest)
 
-    @property
-    def special_ids(self) -> dict[str, int]:
-        """There are none."""
-        return {}
-
     def check(self, known: Mapping[str, int], summaries: Collection[str | None]) -> None:
-        """Refuse a model that reads another number of channels."""
         if known.get("channels", self.channels) != self.channels:
             here = f"{self.channels} channels are normalised"
             raise BadInput(f"{here}, and the model reads {known['channels']}")
-
-    def limit(self, max_length: int | None) -> int | None:
-        """Images are never truncated."""
-        return None
-
-    def texts_of(self, given: "ImageInput") -> "tuple[ImageInput]":
-        """An image stands alone."""
-        return (given,)
-
-    def count(self, images: Sequence["ImageInput"], most: int) -> int:
-        """An image is one token."""
-        return len(images)
-
-    @property
-    def words(self) -> NoReturn:
-        """There are none: what needs a vocabulary is refused."""
-        raise BadInput(NO_TEXT)
-
-    @property
-    def template(self) -> NoReturn:
-        """There is none: what needs rows of texts is refused."""
-        raise BadInput(NO_TEXT)
-
-    def label(self, first: object, second: object = None) -> NoReturn:
-        """There are no tokens with names."""
-        raise BadInput(NO_TEXT)
-
-    def label_all(self, first: str, second: str) -> list[Never]:
-        """No texts are read."""
-        return []
 
     def parse(self, line: str, where: str) -> Path:
         """The path in a line of a file."""
@@ -195,12 +155,12 @@ class ImageProcessor:
     def _tables(self) -> np.ndarray:
         """(C, 256): the number of each byte, by its channel."""
         values = (np.arange(256, dtype=np.float64) * self.scale).astype(np.float32)
-        mean, std = (np.array(one, np.float32)[:, None] for one in (self.mean, self.std))
+        mean, std = (np.array(column, np.float32)[:, None] for column in (self.mean, self.std))
         return (values - mean) / std
 
     def denormalised(self, values_CHW: np.ndarray) -> np.ndarray:
         """The numbers that a model reads as bytes (H, W, C), for people."""
-        mean, std = (np.array(one)[:, None, None] for one in (self.mean, self.std))
+        mean, std = (np.array(column)[:, None, None] for column in (self.mean, self.std))
         bytes_CHW = np.rint((values_CHW * std + mean) / self.scale)
         return np.clip(bytes_CHW, 0, 255).astype(np.uint8).transpose(1, 2, 0)
 
@@ -300,18 +260,17 @@ class ImageProcessor:
                 mean, std = [0.0] * len(mean), [1.0] * len(mean)
             edges, crop = _edges(config.get("size", 224)), _size(_edges(config.get("crop_size")))
             longest = edges.pop("longest_edge", None) if "shortest_edge" in edges else None
-            size = _size(edges)
+            size, resized = _size(edges), config.get("do_resize", True)
+            rescaled = config.get("do_rescale", True)
             return cls(
-                size=size if config.get("do_resize", True) else None,
+                size=size if resized else None,
                 mean=tuple(map(float, mean)),
                 std=tuple(map(float, std)),
                 resample=config.get("resample", 2),
                 crop=_square(crop) if config.get("do_center_crop") else None,
-                scale=float(config.get("rescale_factor", 1 / 255))
-                if config.get("do_rescale", True)
-                else 1.0,
+                scale=float(config.get("rescale_factor", 1 / 255)) if rescaled else 1.0,
                 crop_offset=config.get("crop_offset", "floor"),
-                longest_edge=longest if config.get("do_resize", True) else None,
+                longest_edge=longest if resized else None,
             )
         except (BadInput, TypeError, ValueError, KeyError) as error:
             raise BadInput(f"{where}: {error}") from None

@@ -218,13 +218,13 @@ class ExactSearch(Method):
     """Exact search; the best translation of the beam where no optimum is proven."""
 
     search: Beam
-    widest: int = field(kw_only=True)
+    max_active: int = field(kw_only=True)
 
     def decode(self, model: DecoderModel, rows: Sequence[WriterRow]) -> list[Written]:
         beam = self.search
         texts = [best for best, *_ in model.write(rows, beam)]
         known = {row.key: text.hypothesis for row, text in zip(rows, texts, strict=True)}
-        exact = Exact(beam.length, beam.alpha, beam.no_repeat, self.widest, known)
+        exact = Exact(beam.length, beam.alpha, beam.no_repeat, self.max_active, known)
         optima = [model.write([row], exact)[0] for row in rows]
         return [
             Written(optimum or [text], search_errors([text.hypothesis], [_hypotheses(optimum)]))
@@ -236,7 +236,7 @@ class ExactSearch(Method):
     def remark(self, written: Written) -> str:
         if written.errors is None or written.errors.proven:
             return ""
-        return f"not proven, more than {self.widest} prefixes are open (widest)"
+        return f"not proven, more than {self.max_active} prefixes are active (max_active)"
 
     def total(self, sums: Mapping[str, float]) -> str:
         proven, gaps = sums.get("proven", 0), sums.get("gaps", 0) or 1

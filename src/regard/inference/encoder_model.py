@@ -14,8 +14,9 @@ from regard.ground.batch import ImageRow, TokenRow
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, BadItem, shown
 from regard.ground.layout import Layout
+from regard.ground.reading import NO_TEXT, RowReading
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.images.processor import NO_TEXT, ImageProcessor
+from regard.images.processor import ImageProcessor
 from regard.inference.batch_runner import ModelRow, TextOrPair, rows_of
 from regard.inference.embed import Embedder, EncoderInput
 from regard.inference.fill_mask import MaskFiller, mask_filler
@@ -66,6 +67,11 @@ class EncoderModel(ModelRunner):
     def text(self) -> RowTokenizer:
         """The tokenizer; a model without one cannot read texts."""
         return require_tokenizer(self.tokenizer)
+
+    @property
+    def reading(self) -> RowReading:
+        """The tokenizer, or the image processor."""
+        return self.text
 
     @property
     def position_limit(self) -> int | None:
@@ -227,7 +233,11 @@ class ImageModel(EncoderModel):
     """A trunk with heads over the patches of images; its ``tokenizer`` is an image processor."""
 
     @property
-    def text(self) -> Any:
+    def text(self) -> NoReturn:
+        raise BadInput(NO_TEXT)
+
+    @property
+    def reading(self) -> ImageProcessor:
         return self.processor
 
     @property

@@ -247,7 +247,7 @@ class Generator(DecoderModel, EncoderModel):
         with search_errors_as_bad_input(search, rows):
             state, limits, stops = self._begin(rows, ending)
             for step in search.stream(state, limits, [number], prompts=rows, stop_test=stops):
-                if step.numbers != [0]:
+                if step.rows != [0]:
                     raise BadInput("stream: one text at a time; set the number of samples to 1")
                 if step.tokens != [self.eos]:
                     yield from filter(None, [text.add(*step.tokens)])

@@ -296,7 +296,7 @@ class TextScorer(Scorer[Content]):
         """A row for each token except special tokens, in which it is masked."""
         tokenizer = cast(EncoderTokenizer, self.text)
         special = len(content.row([]).tokens)
-        before = tokenizer.template.begin("A") if special else 0
+        before = tokenizer.template.text_start("A") if special else 0
         longest = self.window_size - special
         stride = self._stride(longest, longest)
         for begin, end, first, last in windows(

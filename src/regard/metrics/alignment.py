@@ -43,34 +43,17 @@ class AlignmentScore:
     links: int
 
 
-def parse_pharaoh(line: str, where: str, lengths: Lengths | None = None) -> Links:
-    """Parse ``0-0 1-2``; indices must be below ``lengths`` (source, target), if given.
-
-    ``where`` (file:line) is named in errors.
-    """
-    marked = _parse(line, 0, where, lengths)
-    for mark, (source, target) in marked:
-        if mark != "-":
-            raise BadInput(f"{where}: link '{source}{mark}{target}' is not of the form 0-0")
-    return frozenset(link for _, link in marked)
-
-
-def parse_gold(line: str, base: int, where: str, lengths: Lengths | None = None) -> GoldLinks:
-    """Parse sure (``-``) and possible (``p``, ``?``) links, counted from ``base``."""
-    marked = _parse(line, base, where, lengths)
-    return GoldLinks(
-        sure=frozenset(link for mark, link in marked if mark == "-"),
-        possible=frozenset(link for _, link in marked),
-    )
-
-
 def format_pharaoh(links: Links) -> str:
     """Links as ``0-0 1-2``, sorted by source word."""
     return " ".join(f"{source}-{target}" for source, target in sorted(links))
 
 
-def _parse(line: str, base: int, where: str, lengths: Lengths | None) -> list[tuple[str, Link]]:
-    marked = []
+def parse_gold(line: str, base: int, where: str, lengths: Lengths | None = None) -> GoldLinks:
+    """Parse sure (``-``) and possible (``p``, ``?``) links, counted from ``base``.
+
+    Indices must be below ``lengths`` (source, target), if given. Errors name ``where`` (file:line).
+    """
+    sure, possible = set[Link](), set[Link]()
     for written in line.split():
         match = _LINK.fullmatch(written)
         if match is None:
@@ -79,12 +62,10 @@ def _parse(line: str, base: int, where: str, lengths: Lengths | None) -> list[tu
         if min(link) < 0:
             raise BadInput(f"{where}: link {written!r} is out of range: words count from {base}")
         if lengths and not _inside(link, lengths):
-            raise BadInput(
-                f"{where}: link {written!r} is out of range: "
-                f"the pair has {lengths[0]} source and {lengths[1]} target words"
-            )
-        marked.append((match[2], link))
-    return marked
+            words = f"the pair has {lengths[0]} source and {lengths[1]} target words"
+            raise BadInput(f"{where}: link {written!r} is out of range: {words}")
+        (sure if match[2] == "-" else possible).add(link)
+    return GoldLinks(frozenset(sure), frozenset(possible))
 
 
 def _inside(link: Link, lengths: Lengths) -> bool:
@@ -104,12 +85,8 @@ def alignment_error_rate(hypotheses: Sequence[Links], golds: Sequence[GoldLinks]
     sure = sum(len(gold.sure) for gold in golds)
     hit_sure = sum(len(hypothesis & gold.sure) for hypothesis, gold in pairs)
     hit_possible = sum(len(hypothesis & gold.possible) for hypothesis, gold in pairs)
-    return AlignmentScore(
-        aer=1 - _ratio(hit_sure + hit_possible, links + sure),
-        precision=_ratio(hit_possible, links),
-        recall=_ratio(hit_sure, sure),
-        links=links,
-    )
+    aer = 1 - _ratio(hit_sure + hit_possible, links + sure)
+    return AlignmentScore(aer, _ratio(hit_possible, links), _ratio(hit_sure, sure), links)
 
 
 def _ratio(part: int, whole: int) -> float:
@@ -142,17 +119,10 @@ def link_types(links: Links, source_length: int, target_length: int) -> Counter[
     if outside:
         raise ValueError(f"links {sorted(outside)} outside {source_length} x {target_length} words")
     fertility = Counter(source for source, _ in links)
-    counts = Counter(
-        {
-            "1-1": 0,
-            "1-n": 0,
-            "n-1": 0,
-            "n-m": 0,
-            "spurious": target_length - len({target for _, target in links}),
-            "unaligned": source_length - len(fertility),
-            "fertile": sum(targets >= 2 for targets in fertility.values()),
-        }
-    )
+    counts = Counter(dict.fromkeys(("1-1", "1-n", "n-1", "n-m"), 0))
+    counts["spurious"] = target_length - len({target for _, target in links})
+    counts["unaligned"] = source_length - len(fertility)
+    counts["fertile"] = sum(targets >= 2 for targets in fertility.values())
     counts.update(_shape(len(sources), len(targets)) for sources, targets in groups(links))
     return counts
 
@@ -206,9 +176,9 @@ class _Grown:
             for source, target in _in_order(union):
                 if (source, target) in self.links:
                     beside = [(source + i, target + j) for j, i in _BESIDE]
-                    self.add([one for one in beside if one in union], neither=False, sort=False)
+                    self.add([link for link in beside if link in union], neither=False, sort=False)
 
-    def add(self, links: Iterable[tuple[int, int]], *, neither: bool, sort: bool = True) -> None:
+    def add(self, links: Iterable[Link], *, neither: bool, sort: bool = True) -> None:
         """Add links whose source or target word (with ``neither``, both) is unlinked."""
         for source, target in _in_order(links) if sort else links:
             alone = source not in self.sources, target not in self.targets
@@ -218,5 +188,5 @@ class _Grown:
                 self.targets.add(target)
 
 
-def _in_order(links: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def _in_order(links: Iterable[Link]) -> list[Link]:
     return sorted(links, key=lambda link: (link[1], link[0]))

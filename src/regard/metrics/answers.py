@@ -16,8 +16,9 @@ import numpy as np
 from regard.ground.errors import BadInput
 from regard.metrics.classification import in_percent
 from regard.metrics.intervals import FloatArray, resampled
-from regard.metrics.translation import MetricScore
+from regard.metrics.translation import Lines, MetricScore
 
+Golds = Sequence[Lines]  # the answers to each question
 Match = Callable[[str, str], float]
 """From a gold answer and a predicted one to a number from 0 to 1."""
 
@@ -54,9 +55,7 @@ def token_f1(gold: str, predicted: str) -> float:
 MATCHES: dict[str, Match] = {"exact match": exact_match, "F1": token_f1}
 
 
-def answer_scores(
-    golds: Sequence[Sequence[str]], predicted: Sequence[str], with_interval: bool = False
-) -> list[MetricScore]:
+def answer_scores(golds: Golds, predicted: Lines, with_interval: bool = False) -> list[MetricScore]:
     """Exact match and F1 with the best-matching gold answer of each question, in percent.
 
     If some questions have no answer, also over the questions that have one (HasAns) and those that
@@ -77,7 +76,7 @@ def answer_scores(
 
 
 def best_threshold(
-    golds: Sequence[Sequence[str]], predicted: Sequence[str], no_answer_scores: Sequence[float]
+    golds: Golds, predicted: Lines, no_answer_scores: Sequence[float]
 ) -> dict[str, Threshold]:
     """The best threshold on ``no_answer_scores`` for each of ``MATCHES``.
 
@@ -96,10 +95,7 @@ def best_threshold(
 
 
 def _best(
-    golds: Sequence[Sequence[str]],
-    predicted: Sequence[str],
-    no_answer_scores: Sequence[float],
-    matched_N: FloatArray,
+    golds: Golds, predicted: Lines, no_answer_scores: Sequence[float], matched_N: FloatArray
 ) -> Threshold:
     """Try all thresholds, from no question answered to all; equal scores stay together."""
     right = float(sum(not any(answers) for answers in golds))
@@ -115,18 +111,16 @@ def _best(
     return best._replace(score=100 * best.score / len(golds))
 
 
-def _matched(match: Match, golds: Sequence[Sequence[str]], predicted: Sequence[str]) -> FloatArray:
+def _matched(match: Match, golds: Golds, predicted: Lines) -> FloatArray:
     """For each question, the match with its best-matching gold answer.
 
     As in the script of SQuAD 2.0, golds that normalise to "" are ignored.
     """
-    pairs = zip(golds, predicted, strict=True)
-    return np.array(
-        [
-            max(match(gold, one) for gold in list(filter(normalised, answers)) or [""])
-            for answers, one in pairs
-        ]
-    )
+
+    def best(answers: Sequence[str], prediction: str) -> float:
+        return max(match(gold, prediction) for gold in [*filter(normalised, answers)] or [""])
+
+    return np.array([*map(best, golds, predicted)])
 
 
 def _mean_score(name: str, matched_N: FloatArray, with_interval: bool) -> MetricScore:
@@ -135,7 +129,7 @@ def _mean_score(name: str, matched_N: FloatArray, with_interval: bool) -> Metric
     return in_percent(name, float(matched_N.mean()), f"questions:{size}", drawn)
 
 
-def _check(golds: Sequence[Sequence[str]], predicted: Sequence[str]) -> None:
+def _check(golds: Golds, predicted: Lines) -> None:
     if any(isinstance(answers, str) for answers in golds):
         raise TypeError("golds: a list of answers for each question")
     if len(golds) != len(predicted):

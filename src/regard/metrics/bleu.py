@@ -7,13 +7,13 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
+from operator import add
 from typing import Literal
 
 from sacrebleu.metrics import BLEU
 
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, did_you_mean, reason_of
 from regard.metrics.translation import MetricScore, check_parallel, measured
 
 TOKENIZERS = tuple(BLEU.TOKENIZERS)
@@ -41,16 +41,12 @@ def bleu_metric(
 ) -> BLEU:
     """sacreBLEU's metric; an unknown or missing tokeniser is a ``BadInput``."""
     if tokenize not in TOKENIZERS:
-        near = get_close_matches(tokenize, TOKENIZERS, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(TOKENIZERS)}"
-        raise BadInput(f"unknown tokeniser {tokenize!r}: {hint}")
-    already_tokenised = tokenize == "none"  # sacreBLEU then has no reason to warn of it
+        raise BadInput(f"unknown tokeniser {tokenize!r}{did_you_mean(tokenize, TOKENIZERS)}")
+    forced = tokenize == "none"  # sacreBLEU then has no reason to warn of tokenised text
     try:
-        return BLEU(
-            lowercase=lowercase, tokenize=tokenize, smooth_method=smoothing, force=already_tokenised
-        )
+        return BLEU(lowercase=lowercase, force=forced, tokenize=tokenize, smooth_method=smoothing)
     except (ImportError, RuntimeError, OSError) as error:
-        reason = " ".join(str(error).split())
+        reason = reason_of(error)
         raise BadInput(f"tokeniser {tokenize!r} cannot be used here: {reason}") from error
 
 
@@ -158,18 +154,13 @@ def explain(
 
 
 def _order(n: int, ours: list[list[str]], theirs: list[list[list[str]]]) -> NgramOrder:
-    sums: dict[tuple[str, ...], tuple[int, int, int, int]] = {}
+    sums: dict[tuple[str, ...], list[int]] = {}
     for hypothesis, references in zip(ours, theirs, strict=True):
         reference_counts = [_ngrams(reference, n) for reference in references]
         for tokens, count in _ngrams(hypothesis, n).items():
-            most = max(counts.get(tokens, 0) for counts in reference_counts)
-            before = sums.get(tokens, (0, 0, 0, 0))
-            sums[tokens] = (
-                before[0] + count,
-                before[1] + most,
-                before[2] + min(count, most),
-                before[3] + (count if most else 0),
-            )
+            most = max(reference.get(tokens, 0) for reference in reference_counts)
+            counts = (count, most, min(count, most), count if most else 0)
+            sums[tokens] = [*map(add, sums.get(tokens, (0,) * 4), counts)]
     ngrams = (Ngram(tokens, *numbers) for tokens, numbers in sums.items())
     return NgramOrder(n, tuple(sorted(ngrams, key=lambda ngram: -ngram.count)))
 

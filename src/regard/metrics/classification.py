@@ -3,7 +3,7 @@
 All are functions of the confusion matrix, which the bootstrap resamples.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from functools import partial
 from typing import NamedTuple
 
@@ -12,12 +12,12 @@ import numpy as np
 from regard.ground.errors import BadInput
 from regard.metrics.intervals import SAMPLES, SEED, FloatArray, interval, resampled
 from regard.metrics.precision_recall import LabelScore, f1, label_score
-from regard.metrics.translation import MetricScore
+from regard.metrics.translation import Lines, MetricScore
 
 TOP = 5  # classes among which the gold one is looked for, where there are more
 
 Measure = Callable[[FloatArray], float]
-"""From a table of counts, gold classes down and predicted ones across, to a share of 1."""
+"""Function of counts (a confusion matrix, or sums over examples); from 0 to 1."""
 
 
 class Mistake(NamedTuple):
@@ -52,10 +52,7 @@ class Confusion(NamedTuple):
 
 
 def classification_scores(
-    golds: Sequence[str],
-    predicted: Sequence[str],
-    with_interval: bool = False,
-    positive: str | None = None,
+    golds: Lines, predicted: Lines, with_interval: bool = False, positive: str | None = None
 ) -> list[MetricScore]:
     """All of ``MEASURES`` in percent, and F1 of the class ``positive``, if given.
 
@@ -79,54 +76,55 @@ def top_score(
     golds: Sequence[str], ranked: Sequence[Sequence[str]], with_interval: bool = False
 ) -> MetricScore:
     """How often the gold class is among the ``TOP`` most probable ones; ``ranked``: best first."""
-    if len(golds) != len(ranked):
-        raise BadInput(f"{len(ranked)} predictions for {len(golds)} labels")
+    check_counts(golds, ranked)
     pairs = zip(golds, ranked, strict=True)
     hits_N2 = np.array([[gold in classes[:TOP], 1] for gold, classes in pairs], dtype=np.float64)
+    measures: dict[str, Measure] = {f"top-{TOP}": lambda sums: float(sums[0] / max(sums[1], 1))}
+    return share_scores(measures, hits_N2, f"examples:{len(golds)}", with_interval)[0]
 
-    def share(sums: FloatArray) -> float:
-        return float(sums[0] / max(sums[1], 1))
 
-    drawn = resampled(hits_N2, share) if with_interval else None
-    return in_percent(f"top-{TOP}", share(hits_N2.sum(axis=0)), f"examples:{len(golds)}", drawn)
+LabelSets = Sequence[Collection[str]]  # the labels of each example
 
 
 def several_scores(
-    golds: Sequence[Collection[str]],
-    predicted: Sequence[Collection[str]],
-    with_interval: bool = False,
+    golds: LabelSets, predicted: LabelSets, with_interval: bool = False
 ) -> list[MetricScore]:
     """Multi-label metrics: micro F1, and the share of texts with all labels right."""
-    if len(golds) != len(predicted):
-        raise BadInput(f"{len(predicted)} predictions for {len(golds)} labels")
-    pairs = [
-        (set(gold), set(prediction)) for gold, prediction in zip(golds, predicted, strict=True)
-    ]
-    counts = np.array(
-        [[len(g & p), len(g) + len(p), g == p, 1] for g, p in pairs], dtype=np.float64
-    ).reshape(-1, 4)
+    check_counts(golds, predicted)
+    pairs = [*zip(map(set, golds), map(set, predicted), strict=True)]
+    rows = [[len(g & p), len(g) + len(p), g == p, 1] for g, p in pairs]
+    counts = np.array(rows, dtype=np.float64).reshape(-1, 4)
     measures: dict[str, Measure] = {
         "micro-F1": lambda sums: float(2 * sums[0] / max(sums[1], 1)),
         "accuracy": lambda sums: float(sums[2] / max(sums[3], 1)),
     }
-    return [
-        in_percent(
-            name,
-            measure(counts.sum(axis=0)),
-            f"examples:{len(golds)}|several",
-            resampled(counts, measure) if with_interval else None,
-        )
-        for name, measure in measures.items()
-    ]
+    return share_scores(measures, counts, f"examples:{len(golds)}|several", with_interval)
+
+
+def check_counts(golds: Sized, predicted: Sized) -> None:
+    """Refuse predictions that are more or fewer than the labels."""
+    if len(golds) != len(predicted):
+        raise BadInput(f"{len(predicted)} predictions for {len(golds)} labels")
+
+
+def share_scores(
+    measures: Mapping[str, Measure], statistics: FloatArray, signature: str, with_interval: bool
+) -> list[MetricScore]:
+    """The scores of measures that are functions of the column sums, with a row per example."""
+    sums = statistics.sum(axis=0)
+    scores = []
+    for name, measure in measures.items():
+        drawn = resampled(statistics, measure) if with_interval else None
+        scores.append(in_percent(name, measure(sums), signature, drawn))
+    return scores
 
 
 def in_percent(name: str, share: float, signature: str, drawn: FloatArray | None) -> MetricScore:
     """A fraction as a score in percent; ``drawn`` are its resampled values, if there are any."""
     if drawn is None:
         return MetricScore(name, 100 * share, signature)
-    return MetricScore(
-        name, 100 * share, f"{signature}|bs:{SAMPLES}|seed:{SEED}", interval(100 * drawn)
-    )
+    signature = f"{signature}|bs:{SAMPLES}|seed:{SEED}"
+    return MetricScore(name, 100 * share, signature, interval(100 * drawn))
 
 
 def confusion(golds: Sequence[str], predicted: Sequence[str]) -> Confusion:
@@ -206,8 +204,7 @@ def _cells(
 
     ``known`` classes are included even if they do not occur.
     """
-    if len(golds) != len(predicted):
-        raise BadInput(f"{len(predicted)} predictions for {len(golds)} labels")
+    check_counts(golds, predicted)
     if not golds:
         raise BadInput("no labels to score against")
     classes = sorted({*golds, *predicted, *known})

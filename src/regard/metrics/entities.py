@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from regard.ground.errors import BadInput
-from regard.metrics.classification import in_percent
-from regard.metrics.intervals import resampled
+from regard.metrics.classification import share_scores
 from regard.metrics.precision_recall import MEASURES, LabelScore, label_score
 from regard.metrics.translation import MetricScore
 
@@ -39,8 +38,8 @@ class EntitySpan(NamedTuple):
     label: str
 
 
-def spans(tags: Sequence[str], scheme: str | None = None) -> list[EntitySpan]:
-    """The entities of a tag sequence. With ``scheme``, tags that it does not allow are refused.
+def spans(tags: Sequence[str]) -> list[EntitySpan]:
+    """The entities of a tag sequence.
 
     An entity begins where the label changes, after an outside or last word, and at a word that can
     only be first; it ends before the next entity or outside word.
@@ -54,11 +53,6 @@ def spans(tags: Sequence[str], scheme: str | None = None) -> list[EntitySpan]:
         elif label is not None:
             entities[-1] = entities[-1]._replace(end=place + 1)
         last_mark, last_label = mark, label
-    if scheme is not None:
-        pairs = zip(tags, tags_of(entities, len(tags), scheme), strict=True)
-        for number, (tag, expected) in enumerate(pairs, start=1):
-            if tag != expected:
-                raise BadInput(f"tag {number}: {tag!r} where {scheme} has {expected!r}")
     return entities
 
 
@@ -98,21 +92,10 @@ def entity_scores(
     An entity is correct if its words and its label are. Each sentence is a list of tags.
     """
     sentences = _entities(golds, predicted)
-    counts = [
-        (len(gold & prediction), len(gold), len(prediction)) for gold, prediction in sentences
-    ]
-    statistics = np.array(counts, dtype=np.float64)
-    sums = statistics.sum(axis=0)
-    signature = f"sentences:{len(golds)}|entities:{int(sums[1])}"
-    return [
-        in_percent(
-            name,
-            measure(sums),
-            signature,
-            resampled(statistics, measure) if with_interval else None,
-        )
-        for name, measure in MEASURES.items()
-    ]
+    counts = [(len(gold & named), len(gold), len(named)) for gold, named in sentences]
+    entities = sum(gold for _, gold, _ in counts)
+    signature = f"sentences:{len(golds)}|entities:{entities}"
+    return share_scores(MEASURES, np.array(counts, dtype=np.float64), signature, with_interval)
 
 
 def entity_table(
@@ -121,13 +104,11 @@ def entity_table(
     """The scores of each label that occurs, sorted."""
     rights, golden, named = Counter[str](), Counter[str](), Counter[str]()
     for gold, prediction in _entities(golds, predicted):
-        rights.update(one.label for one in gold & prediction)
-        golden.update(one.label for one in gold)
-        named.update(one.label for one in prediction)
-    return [
-        label_score(label, (rights[label], golden[label], named[label]))
-        for label in sorted({*golden, *named})
-    ]
+        rights.update(entity.label for entity in gold & prediction)
+        golden.update(entity.label for entity in gold)
+        named.update(entity.label for entity in prediction)
+    labels = sorted({*golden, *named})
+    return [label_score(name, (rights[name], golden[name], named[name])) for name in labels]
 
 
 def _entities(

@@ -24,21 +24,16 @@ class Interval(NamedTuple):
     high: float
 
 
-def resampled(
-    statistics: FloatArray,
-    score: Callable[[FloatArray], float],
-    samples: int = SAMPLES,
-    seed: int = SEED,
-) -> FloatArray:
-    """Scores of ``samples`` corpora resampled from the rows (segments) of ``statistics``.
+def resampled(statistics: FloatArray, score: Callable[[FloatArray], float]) -> FloatArray:
+    """Scores of ``SAMPLES`` corpora resampled from the rows (segments) of ``statistics``.
 
-    ``score`` computes the score of a corpus from its column sums. With the same seed, samples of
-    two systems are paired, as ``paired_p_value`` requires.
+    ``score`` computes the score of a corpus from its column sums. The samples of two systems are
+    paired, as ``paired_p_value`` requires.
     """
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(SEED)
     segments = len(statistics)
-    scores = np.empty(samples)
-    for sample in range(samples):
+    scores = np.empty(SAMPLES)
+    for sample in range(SAMPLES):
         times_drawn = np.bincount(generator.integers(segments, size=segments), minlength=segments)
         scores[sample] = score(times_drawn.astype(np.float64) @ statistics)
     return scores

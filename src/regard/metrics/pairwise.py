@@ -26,7 +26,7 @@ def chrf_of_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> np.nd
         precision += np.where(both, match / np.maximum(count, 1), 0)
         recall += np.where(both, match / np.maximum(references_count, 1), 0)
         orders += both
-    precision, recall = (one / np.maximum(orders, 1) for one in (precision, recall))
+    precision, recall = (total / np.maximum(orders, 1) for total in (precision, recall))
     below = BETA**2 * precision + recall
     return 100 * (1 + BETA**2) * precision * recall / np.where(below > 0, below, 1)
 
@@ -67,10 +67,8 @@ def _matches(
     matches are a product of two binary matrices.
     """
     column: dict[Hashable, int] = {}
-    cells = [
-        [column.setdefault(one, len(column)) for one in _numbered(_grams(text, n))]
-        for text in (*ours, *theirs)
-    ]
+    grams = (_numbered(_grams(text, n)) for text in (*ours, *theirs))
+    cells = [[column.setdefault(gram, len(column)) for gram in of_text] for of_text in grams]
     occurs = np.zeros((len(cells), len(column)), dtype=np.float32)
     for row, columns in zip(occurs, cells, strict=True):
         row[columns] = 1

@@ -50,8 +50,5 @@ def f1(sums: FloatArray) -> float:
     return float(2 * right / (golden + named)) if golden + named else 0.0
 
 
-MEASURES: dict[str, Callable[[FloatArray], float]] = {
-    "precision": precision,
-    "recall": recall,
-    "F1": f1,
-}
+Measure = Callable[[FloatArray], float]
+MEASURES: dict[str, Measure] = {"precision": precision, "recall": recall, "F1": f1}

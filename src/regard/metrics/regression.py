@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from regard.ground.errors import BadInput
-from regard.metrics.classification import in_percent
+from regard.metrics.classification import check_counts, in_percent
 from regard.metrics.intervals import SAMPLES, SEED, FloatArray
 from regard.metrics.translation import MetricScore
 
@@ -19,15 +19,17 @@ def regression_scores(
     golds: Sequence[float], predicted: Sequence[float], with_interval: bool = False
 ) -> list[MetricScore]:
     """Both correlations, in percent."""
-    golds_N, predicted_N = _numbers("label", golds), _numbers("prediction", predicted)
-    if len(golds) != len(predicted):
-        raise BadInput(f"{len(predicted)} predictions for {len(golds)} labels")
+    golds_N, predicted_N = _finite("label", golds), _finite("prediction", predicted)
+    check_counts(golds, predicted)
     if not len(golds):
         raise BadInput("no labels to score against")
-    return [
-        _score("Pearson", pearson, golds_N, predicted_N, with_interval),
-        _score("Spearman", _of_levels, _levels(golds_N), _levels(predicted_N), with_interval),
-    ]
+
+    def score(name: str, correlation: Correlation, *columns: np.ndarray) -> MetricScore:
+        drawn = _drawn(correlation, *columns) if with_interval else None
+        return in_percent(name, correlation(*columns), f"examples:{len(golds)}", drawn)
+
+    levels = _levels(golds_N), _levels(predicted_N)
+    return [score("Pearson", pearson, golds_N, predicted_N), score("Spearman", _of_levels, *levels)]
 
 
 def pearson(first_N: FloatArray, second_N: FloatArray) -> float:
@@ -68,17 +70,6 @@ def _centred(numbers_N: FloatArray) -> FloatArray:
     return scaled_N - scaled_N.mean()
 
 
-def _score(
-    name: str,
-    correlation: Correlation,
-    golds_N: np.ndarray,
-    predicted_N: np.ndarray,
-    with_interval: bool,
-) -> MetricScore:
-    drawn = _drawn(correlation, golds_N, predicted_N) if with_interval else None
-    return in_percent(name, correlation(golds_N, predicted_N), f"examples:{len(golds_N)}", drawn)
-
-
 def _drawn(correlation: Correlation, golds_N: np.ndarray, predicted_N: np.ndarray) -> FloatArray:
     """The correlation in resampled corpora, with the samples of ``intervals.resampled``.
 
@@ -90,7 +81,7 @@ def _drawn(correlation: Correlation, golds_N: np.ndarray, predicted_N: np.ndarra
     return np.array([correlation(golds_N[draw_N], predicted_N[draw_N]) for draw_N in draws])
 
 
-def _numbers(called: str, numbers: Sequence[float]) -> FloatArray:
+def _finite(called: str, numbers: Sequence[float]) -> FloatArray:
     numbers_N = np.asarray(numbers, dtype=np.float64)
     for number in np.flatnonzero(~np.isfinite(numbers_N)):
         raise BadInput(f"{called} {number + 1} is {numbers_N[number]}, not a finite number")

@@ -1,13 +1,9 @@
-"""Metrics of translation, with the signature of sacreBLEU, also by the length of the source.
-
-chrF (Popović, 2015) and TER (Snover et al., 2006) are here, BLEU in ``regard.metrics.bleu``.
-"""
+"""Scores of sacreBLEU's metrics: of a corpus, of two systems compared, by length of the source."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from sacrebleu.metrics import CHRF, TER
 from sacrebleu.metrics.base import Metric
 
 from regard.ground.checks import listed
@@ -21,6 +17,8 @@ from regard.metrics.intervals import (
     paired_p_value,
     resampled,
 )
+
+Lines = Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -52,9 +50,9 @@ class Comparison:
     p_value: float
 
     def __post_init__(self) -> None:
-        one, other = (f"{it.name} {it.signature}" for it in (self.baseline, self.system))
-        if one != other:
-            raise BadInput(f"scores of unlike signatures cannot be compared: {one} and {other}")
+        first, second = (f"{it.name} {it.signature}" for it in (self.baseline, self.system))
+        if first != second:
+            raise BadInput(f"scores of unlike signatures cannot be compared: {first} and {second}")
 
     @property
     def difference(self) -> float:
@@ -62,44 +60,8 @@ class Comparison:
         return self.system.value - self.baseline.value
 
 
-def chrf(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    *,
-    words: int = 0,
-    lowercase: bool = False,
-    with_interval: bool = False,
-) -> MetricScore:
-    """Character n-gram F-score; ``words=2`` is chrF++. ``references``: one list of lines each."""
-    return measured(chrf_metric(words, lowercase), hypotheses, references, with_interval)
-
-
-def chrf_metric(words: int = 0, lowercase: bool = False) -> CHRF:
-    """sacreBLEU's metric, for ``compare``."""
-    return CHRF(word_order=words, lowercase=lowercase)
-
-
-def ter(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    *,
-    lowercase: bool = True,
-    with_interval: bool = False,
-) -> MetricScore:
-    """Translation edit rate; as in Tercom, case is ignored unless ``lowercase=False``."""
-    return measured(ter_metric(lowercase), hypotheses, references, with_interval)
-
-
-def ter_metric(lowercase: bool = True) -> TER:
-    """sacreBLEU's metric, for ``compare``."""
-    return TER(case_sensitive=not lowercase)
-
-
 def measured(
-    metric: Metric,
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    with_interval: bool = False,
+    metric: Metric, hypotheses: Lines, references: Sequence[Lines], with_interval: bool = False
 ) -> MetricScore:
     """The corpus score of a sacreBLEU metric, with a bootstrap interval on request."""
     return scored(metric, segment_statistics(metric, hypotheses, references), with_interval)
@@ -111,27 +73,18 @@ def scored(metric: Metric, statistics: FloatArray, with_interval: bool = False) 
 
 
 def compare(
-    metric: Metric,
-    baseline: Sequence[str],
-    system: Sequence[str],
-    references: Sequence[Sequence[str]],
+    metric: Metric, baseline: Lines, system: Lines, references: Sequence[Lines]
 ) -> Comparison:
     """Paired bootstrap test of two systems that translated the same sentences."""
-    first = segment_statistics(metric, baseline, references, names=["the baseline"])
-    second = segment_statistics(metric, system, references, names=["the system"])
-    first_draws, second_draws = _resampled(metric, first), _resampled(metric, second)
-    first_score = _score(metric, first, first_draws)
-    second_score = _score(metric, second, second_draws)
-    difference = second_score.value - first_score.value
-    p_value = paired_p_value(first_draws, second_draws, difference)
-    return Comparison(first_score, second_score, p_value)
+    systems = {"the baseline": baseline, "the system": system}
+    rows = [segment_statistics(metric, systems[name], references, [name]) for name in systems]
+    draws = [_resampled(metric, statistics) for statistics in rows]
+    first, second = (_score(metric, *both) for both in zip(rows, draws, strict=True))
+    return Comparison(first, second, paired_p_value(draws[0], draws[1], second.value - first.value))
 
 
 def segment_statistics(
-    metric: Metric,
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    names: Sequence[str] = (),
+    metric: Metric, hypotheses: Lines, references: Sequence[Lines], names: Sequence[str] = ()
 ) -> FloatArray:
     """Match counts and lengths, one row per segment; ``metric`` is a function of their sums."""
     hypotheses, references = check_parallel(hypotheses, references, names)
@@ -140,7 +93,7 @@ def segment_statistics(
 
 
 def check_parallel(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], names: Sequence[str] = ()
+    hypotheses: Lines, references: Sequence[Lines], names: Sequence[str] = ()
 ) -> tuple[list[str], list[list[str]]]:
     """Hypotheses and references as lists; every reference must have a line for each hypothesis.
 
@@ -154,10 +107,8 @@ def check_parallel(
         raise BadInput(f"{called[0]}: no references to score against")
     for name, lines in zip(called[1:], streams, strict=True):
         if len(lines) != len(system):
-            raise BadInput(
-                f"line counts differ: {len(system)} in {called[0]}, {len(lines)} in {name}; "
-                "every hypothesis needs a line in every reference"
-            )
+            differ = f"line counts differ: {len(system)} in {called[0]}, {len(lines)} in {name}"
+            raise BadInput(f"{differ}; every hypothesis needs a line in every reference")
     if not system:
         raise BadInput(f"{called[0]}: no lines to score")
     for name, lines in zip(called, (system, *streams), strict=True):
@@ -196,8 +147,8 @@ class LengthBucket:
 
 def by_length(
     metric: Metric,
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
+    hypotheses: Lines,
+    references: Sequence[Lines],
     lengths: Sequence[int],
     buckets: int = 5,
 ) -> list[LengthBucket]:
@@ -218,7 +169,5 @@ def limits(lengths: Sequence[int], buckets: int) -> list[tuple[int, int]]:
     values, counts = np.unique(np.asarray(lengths), return_counts=True)
     middles = (counts.cumsum() - counts / 2) / max(1, counts.sum())
     number = np.minimum((middles * buckets).astype(int), buckets - 1)
-    return [
-        (int(values[number == one].min()), int(values[number == one].max()))
-        for one in np.unique(number)
-    ]
+    lengths_of = (values[number == bucket] for bucket in np.unique(number))
+    return [(int(inside.min()), int(inside.max())) for inside in lengths_of]

@@ -179,9 +179,8 @@ def select_tokens(vectors: Tensor, tokens: Sequence[int | None]) -> Tensor:
 
 
 @torch.no_grad()
-def copy_parts(start: StartConfig, model: nn.Module, data: Path) -> tuple[str, ...]:
-    """Copy parts of the folder's model into parts of a model; returns a line that says which."""
-    module = read_folder(start, data).module
+def copy_parts(start: StartConfig, module: nn.Module, model: nn.Module) -> tuple[str, ...]:
+    """Copy parts of the module of a start into parts of a model; says which, for people."""
     ours, theirs = model.state_dict(), module.state_dict()
     for part, other in start.parts.items():
         known = f"the model of {start.folder}"

@@ -255,11 +255,6 @@ class TrunkWithHeadsModule(nn.Module):
         self.attends, self.capturable = self.trunk.attends, self.trunk.capturable
 
     @property
-    def main(self) -> "TrunkWithHeadsModule":
-        """The model itself; of a pair of models, the one that is used after training."""
-        return self
-
-    @property
     def encoder(self) -> StackModule:
         """The side that reads the input."""
         return self.trunk

@@ -47,6 +47,11 @@ class LabelDistillationConfig(Config):
     weight: float = Field(0.5, ge=0, le=1)
     """The weight of the teacher's predictions in the loss; that of the labels is the rest."""
 
+    @property
+    def is_hard(self) -> bool:
+        """Whether the teacher's most probable label is learned, not its probabilities."""
+        return self.kind == "hard"
+
 
 @dataclass(frozen=True)
 class LabelDistillation(Objective[tuple[Row, np.ndarray], np.ndarray], Generic[Row]):

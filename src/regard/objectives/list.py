@@ -66,6 +66,11 @@ class ObjectiveTables(Config):
         """Whether label smoothing applies to any of the objectives."""
         return any(OBJECTIVES[name].smooths for name in self._names)
 
+    @property
+    def distils(self) -> bool:
+        """Whether a teacher, and its tokenizer, are among them."""
+        return Distillation.name in self._names
+
     def sum(self, smoothing: float) -> Sum:
         """The sum of the listed objectives."""
         tables = ((OBJECTIVES[name], getattr(self, name)) for name in self._names)

@@ -17,6 +17,7 @@ from regard.ground.batch import Batch, BatchLimits, Limits
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.folders.loaded_model import LoadedModel
+from regard.models.heads import AnyHead
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.objective import Objective
 from regard.objectives.rows import AnnotatedRow, RowObjective, Rows, at_all_tokens, collate_rows
@@ -46,11 +47,15 @@ class Sum(Objective[AnnotatedRow, object]):
             if len(names) > 1:
                 raise BadInput(f"objective: {' and '.join(names)} train the same head; choose one")
 
+    @property
+    def heads(self) -> tuple[AnyHead, ...]:
+        """The heads of all objectives."""
+        return tuple(head for objective in self.objectives for head in objective.make_heads())
+
     def fit(self, facts: TrunkWithHeads) -> TrunkWithHeads:
         """The model with the heads of all objectives, and no others."""
-        heads = tuple(head for objective in self.objectives for head in objective.make_heads())
-        pool = facts.pool if any(head.per_row for head in heads) else None
-        return replace(facts, pool=pool, output_heads=heads)
+        pool = facts.pool if any(head.per_row for head in self.heads) else None
+        return replace(facts, pool=pool, output_heads=self.heads)
 
     def check(self, facts: TrunkWithHeads) -> None:
         """Raise an error if the model cannot be trained with all objectives."""

@@ -13,7 +13,7 @@ BROKEN = "\ufffd"  # in place of a byte that is no whole character, or not yet
 
 def check_stop_strings(strings: Sequence[str]) -> None:
     """Refuse what is no list of texts, and an empty text."""
-    if isinstance(strings, str) or not all(isinstance(one, str) for one in strings):
+    if isinstance(strings, str) or not all(isinstance(string, str) for string in strings):
         raise BadInput(f"stop strings are a list of texts, not {shown(strings)}")
     if "" in strings:
         raise BadInput("a stop string must have at least one character")
@@ -33,14 +33,11 @@ class StopStrings:
     def __post_init__(self) -> None:
         check_stop_strings(self.strings)
 
-    @property
-    def reach(self) -> int:
-        """Tokens that hold the longest string: each has a byte or more, but for a few."""
-        return CONTEXT + max((len(one.encode()) for one in self.strings), default=0)
-
     def __call__(self, tokens: Sequence[int]) -> bool:
-        text = self.decode(tokens[-self.reach :])
-        return any(one in text for one in self.strings)
+        # Tokens that hold the longest string: each has a byte or more, but for a few.
+        reach = CONTEXT + max((len(string.encode()) for string in self.strings), default=0)
+        text = self.decode(tokens[-reach:])
+        return any(string in text for string in self.strings)
 
     def text(self, tokens: Sequence[int]) -> str:
         """The text of tokens before the first of the strings."""
@@ -48,17 +45,13 @@ class StopStrings:
 
     def cut(self, text: str) -> str:
         """The text before the first of the strings."""
-        starts = [text.find(one) for one in self.strings]
+        starts = [text.find(string) for string in self.strings]
         return text[: min((at for at in starts if at >= 0), default=len(text))]
 
     def settled(self, text: str) -> str:
         """The text without an end that may be the beginning of one of the strings."""
-        unsettled = (
-            length
-            for one in self.strings
-            for length in range(1, len(one))
-            if text.endswith(one[:length])
-        )
+        starts = {string[:length] for string in self.strings for length in range(1, len(string))}
+        unsettled = (len(start) for start in starts if text.endswith(start))
         return text[: len(text) - max(unsettled, default=0)]
 
 
@@ -87,7 +80,7 @@ class TextStream:
     def __init__(self, continuation: Continuation, stops: StopStrings):
         self.continuation, self.stops = continuation, stops
         self.tokens: list[int] = []
-        self.given = ""
+        self.sent = ""
 
     def add(self, token: int) -> str:
         """The new text, perhaps none."""
@@ -101,5 +94,5 @@ class TextStream:
         return self._new(self.stops.cut(self.continuation.text(self.tokens)))
 
     def _new(self, text: str) -> str:
-        new, self.given = text[len(self.given) :], max(self.given, text, key=len)
+        new, self.sent = text[len(self.sent) :], max(self.sent, text, key=len)
         return new

@@ -14,13 +14,9 @@ _SHORT = r"(?:[Mm]rs?|[Mm]essrs|[Dd]r|[Hh]on|[Ss]t|MM?)\.|[Nn]o\.(?= ?\d)|\b(?:[
 _SIGN = r"\.{2,}|-{2,}|[^\w\s]"
 _ENGLISH = re.compile(rf"{_NUMBER}|{_SHORT}|'(?:s|t|re|ve|ll|d|m)\b|[^\W_]+|{_SIGN}|_+")
 
-_ELIDED = {
-    **{f"{letter}'": f"{letter}e" for letter in "cdjlmnst"},
-    **{
-        f"{start}qu'": f"{start}que"
-        for start in ("", "jus", "lors", "puis", "quel", "quoi", "pres")
-    },
-}
+_BEFORE_QUE = ("", "jus", "lors", "puis", "quel", "quoi", "pres")
+_ELIDED = {f"{letter}'": f"{letter}e" for letter in "cdjlmnst"}
+_ELIDED |= {f"{start}qu'": f"{start}que" for start in _BEFORE_QUE}
 _CONTRACTED = {"du": "de le", "des": "de les", "au": "à le", "aux": "à les"}
 _ELISION = rf"(?:{'|'.join(_ELIDED)})(?=\w)|aujourd'"
 _WORD = r"[^\W_]+(?:'[^\W_]+)*"

@@ -4,13 +4,10 @@ A label set is a value of its own, apart from the tokenizer. It says how a targe
 the logits of a model mean is decided by the task, which asks for the ``problem_type``.
 """
 
-import hashlib
-import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 from math import isfinite, nan
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -68,18 +65,13 @@ class LabelSet(ABC):
         """The names of the labels for a message, or the first of many."""
         return ", ".join([*self.names[:NAMED], *["…"] * (len(self.names) > NAMED)])
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits that identify the content."""
-        content = json.dumps([self.names, dict(self.written), self.kind], sort_keys=True)
-        return hashlib.sha256(content.encode()).hexdigest()[:16]
-
     def name(self, label: str, where: str = "") -> str:
         """The name of a label as a file writes it; an unknown label is an error."""
-        if label not in self:
+        name = self.written.get(label.strip(), label.strip())
+        if name not in self.names:
             place = where and f"{where}: "
             raise BadInput(f"{place}no label is called {label!r}; known: {self.first_names}")
-        return self.written.get(label.strip(), label.strip())
+        return name
 
     @abstractmethod
     def gold(self, labels: Sequence[str], where: str) -> Any:
@@ -95,19 +87,9 @@ class LabelSet(ABC):
 
     def order_in(self, other: "LabelSet | None") -> list[int] | None:
         """The index in ``other`` of each label; None if they are not the same labels."""
-        if other is None or {*other.names} != {*self.names}:
-            return None
-        if replace(other, names=self.names, written=self.written) != self:
+        if other is None or type(other) is not type(self) or {*other.names} != {*self.names}:
             return None
         return [other.names.index(name) for name in self.names]
-
-    def encode_all(self, labels: Iterable[str]) -> list[Sequence[float]]:
-        """The target of each text that has one label."""
-        return [self.encode([label], "") for label in labels]
-
-    def encode_dropped(self, label: str, rate: float, key: tuple[int, ...]) -> Sequence[float]:
-        """The target of a label: it has only one segmentation."""
-        return self.encode([label], "")
 
     def check(self, known: Mapping[str, int]) -> None:
         """Refuse a model with another number of outputs."""
@@ -121,11 +103,9 @@ class LabelSet(ABC):
 
     def config(self) -> dict[str, JSON]:
         """The labels as a config.json of Hugging Face has them."""
-        return {
-            "id2label": {str(number): name for number, name in enumerate(self.names)},
-            "label2id": {name: number for number, name in enumerate(self.names)},
-            "problem_type": self.problem_type,
-        }
+        by_id: dict[str, JSON] = {str(number): name for number, name in enumerate(self.names)}
+        by_name: dict[str, JSON] = {name: number for number, name in enumerate(self.names)}
+        return {"id2label": by_id, "label2id": by_name, "problem_type": self.problem_type}
 
 
 class SingleLabelSet(LabelSet):
@@ -194,9 +174,8 @@ class RegressionSet(LabelSet):
         return np.full(count, nan)
 
 
-LABEL_SETS: dict[str, type[LabelSet]] = {
-    one.kind: one for one in (SingleLabelSet, MultiLabelSet, RegressionSet)
-}
+_KINDS: tuple[type[LabelSet], ...] = (SingleLabelSet, MultiLabelSet, RegressionSet)
+LABEL_SETS = {kind.kind: kind for kind in _KINDS}
 
 
 def load_labels(folder: Path) -> LabelSet | None:
@@ -208,7 +187,7 @@ def load_labels(folder: Path) -> LabelSet | None:
     names, written = content.get("names"), content.get("written")
     if not isinstance(names, list) or not isinstance(written, dict):
         raise BadInput(f"{path}: names or written is missing")
-    if not all(isinstance(one, str) for one in (*names, *written, *written.values())):
+    if not all(isinstance(label, str) for label in (*names, *written, *written.values())):
         raise BadInput(f"{path}: a label is not text")
     name = content.get("kind", SingleLabelSet.kind)
     if not isinstance(name, str) or name not in LABEL_SETS:
@@ -251,7 +230,7 @@ def labels_from_config(config: Mapping[str, object]) -> LabelSet:
     names = _number_duplicates(names)
     if twice := [name for name, count in Counter(names.values()).items() if count > 1]:
         raise BadInput(f"id2label calls two labels {shown(twice[0])}")
-    known = {one.problem_type: one for one in LABEL_SETS.values()}
+    known = {kind.problem_type: kind for kind in _KINDS}
     problem = config.get("problem_type")
     if problem not in (None, *known):
         raise BadInput(f"problem_type is {shown(problem)}, not {', '.join(known)}")

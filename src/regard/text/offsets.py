@@ -77,8 +77,8 @@ def units(text: str, cut: Segmentation) -> tuple[list[str], list[list[int]]]:
             start = word.start
             labels.append(text[start : word.end])
             groups.append(tokens)
-    taken = {token for group in groups for token in group}
-    for orphan in sorted(set(range(len(cut.ids))) - taken, reverse=True):
+    orphans = {*range(len(cut.ids))}.difference(*groups)
+    for orphan in sorted(orphans, reverse=True):
         after = (group for group in groups if group and group[0] > orphan)
         next(after, groups[-1] if groups else []).insert(0, orphan)
     return labels, groups

@@ -6,7 +6,7 @@ builds rows of one text, of two, of words, and windows over long texts.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 import numpy as np
@@ -116,7 +116,7 @@ class RowBuilder:
         """The number of special tokens in a row of one text or two."""
         return sum(part.name not in TEXTS for part in self.template.parts(texts))
 
-    def begin(self, text: str, before: int = 0) -> int:
+    def text_start(self, text: str, before: int = 0) -> int:
         """The position of the first token of text "A", or of "B" where A has ``before`` tokens."""
         names = [part.name for part in self.template.parts(1 + TEXTS.index(text))]
         return names.index(text) + (before - 1 if text == "B" else 0)
@@ -147,27 +147,23 @@ class RowBuilder:
             else:
                 first, second = _shares(len(a), len(b), room, only_second)
                 a, b = a[:first], b[:second]
-        given: dict[str, Ids] = {"A": a} if b is None else {"A": a, "B": b}
-        parts = [
-            (given[name] if name in given else [self.special[name]], segment)
-            for name, segment in self.template.parts(texts)
-        ]
-        given_ids = [ids for ids, _ in parts if len(ids)] or [[]]
-        tokens = np.concatenate(given_ids, dtype=np.int32, casting="unsafe")
-        segments = np.repeat([one for _, one in parts], [len(ids) for ids, _ in parts])
+        ids: dict[str, Ids] = {**{name: [i] for name, i in self.special.items()}, "A": a}
+        if b is not None:
+            ids["B"] = b
+        parts = [(ids[name], segment) for name, segment in self.template.parts(texts)]
+        filled = [part for part, _ in parts if len(part)] or [[]]
+        tokens = np.concatenate(filled, dtype=np.int32, casting="unsafe")
+        segments = np.repeat([segment for _, segment in parts], [len(part) for part, _ in parts])
         return TokenRow(tokens, segments.astype(np.int32))
 
     def row_of_words(self, words: Sequence[Sequence[int]], longest: int | None = None) -> WordRow:
         """One row of words, each given as its token ids; the row is truncated to ``longest``."""
         row = self.row([token for word in words for token in word], longest=longest)
-        first, starts = self.begin("A"), accumulate(map(len, words), initial=0)
+        first, starts = self.text_start("A"), accumulate(map(len, words), initial=0)
         size = len(row.tokens) - self.specials(1)
-        inside = [
-            (number, first + start)
-            for number, (word, start) in enumerate(zip(words, starts, strict=False))
-            if word and start < size
-        ]
-        return WordRow(row, [number for number, _ in inside], [at for _, at in inside])
+        places = enumerate(zip(words, starts, strict=False))
+        inside = {number: first + at for number, (word, at) in places if word and at < size}
+        return WordRow(row, [*inside], [*inside.values()])
 
     def windows_of_words(
         self, words: Sequence[Sequence[int]], longest: int, overlap: int | None = None
@@ -194,8 +190,8 @@ class RowBuilder:
         for window, (begin, end) in enumerate(windows):
             row, numbers, first_tokens = self.row_of_words(words[begin:end], longest)
             pairs = zip(numbers, first_tokens, strict=True)
-            listed = [(begin + i, at) for i, at in pairs if best[begin + i] == window]
-            rows.append(WordRow(row, [i for i, _ in listed], [at for _, at in listed]))
+            listed = {begin + i: at for i, at in pairs if best[begin + i] == window}
+            rows.append(WordRow(row, [*listed], [*listed.values()]))
         return rows
 
     def windows(
@@ -204,11 +200,10 @@ class RowBuilder:
         """Rows of a question and a part of the context each; neighbours share ``stride`` tokens."""
         room = self._room(longest, self.specials(2) + len(question))
         if len(context) > room <= stride:
-            raise BadInput(
-                f"rows of {longest} with a question of {len(question)} have room for {room} tokens "
-                f"of context: too few for a stride of {stride}"
-            )
-        before = self.begin("B", len(question))
+            here = f"rows of {longest} with a question of {len(question)}"
+            few = f"{room} tokens of context: too few for a stride of {stride}"
+            raise BadInput(f"{here} have room for {few}")
+        before = self.text_start("B", len(question))
         after = self.specials(2) + len(question) - before
         windows = []
         for begin in range(0, len(context) or 1, max(1, room - stride)):
@@ -216,17 +211,16 @@ class RowBuilder:
             row = self.row(question, context[begin:end])
             covered = ((None,) * before, spans[begin:end], (None,) * after)
             summary = len(row.tokens) - 1 if self.template.summary == "last" else 0
-            all_spans = tuple(span for part in covered for span in part)
-            windows.append(ContextWindow(row, all_spans, summary))
+            windows.append(ContextWindow(row, tuple(chain(*covered)), summary))
             if end == len(context):
                 break
         return windows
 
     @staticmethod
-    def _room(longest: int, taken: int) -> int:
-        if longest <= taken:
-            raise BadInput(f"rows of {longest} tokens have no room for text: {taken} are taken")
-        return longest - taken
+    def _room(longest: int, used: int) -> int:
+        if longest <= used:
+            raise BadInput(f"rows of {longest} tokens have no room for text: {used} are taken")
+        return longest - used
 
 
 def _shares(first: int, second: int, room: int, only_second: bool) -> tuple[int, int]:

@@ -68,7 +68,7 @@ class LabelledRow(NamedTuple):
     def repeated(self) -> "LabelledRow":
         """All tokens twice."""
         tokens, segments = ([*ids, *ids] for ids in (self.row.tokens, self.row.segments))
-        queries, keys = (TokenLabels.join(one, one) for one in (self.queries, self.keys))
+        queries, keys = (TokenLabels.join(side, side) for side in (self.queries, self.keys))
         return LabelledRow(TokenRow(tokens, segments), queries, keys)
 
 

@@ -94,29 +94,32 @@ def joined(sentence: Sentence) -> str:
     return sentence if isinstance(sentence, str) else " ".join(sentence)
 
 
-def check_text(one: object, number: int, fault: str = "not a text") -> str:
-    """One text, which can be written as UTF-8."""
-    if not isinstance(one, str):
-        raise BadItem(number, f"{shown(one)} is {fault}")
-    if not one.isascii():
+def check_text(text: object, number: int, fault: str = "not a text") -> str:
+    """The text, if it is one and can be written as UTF-8."""
+    if not isinstance(text, str):
+        raise BadItem(number, f"{shown(text)} is {fault}")
+    if not text.isascii():
         try:
-            one.encode()
+            text.encode()
         except UnicodeEncodeError:
-            raise BadItem(number, f"a character of {shown(one)} is no Unicode") from None
-    return one
+            raise BadItem(number, f"a character of {shown(text)} is no Unicode") from None
+    return text
 
 
-def one_or_two_texts(given: object, number: int) -> tuple[str, ...]:
-    """A text, or a pair of texts, as a tuple; ``number`` is that of the input."""
-    texts = given if isinstance(given, tuple | list) and len(given) == 2 else (given,)
+def one_or_two_texts(value: object, number: int) -> tuple[str, ...]:
+    """A text, or a pair of texts, as a tuple; errors call it input ``number``."""
+    texts = value if isinstance(value, tuple | list) and len(value) == 2 else (value,)
     if not all(isinstance(text, str) for text in texts):
-        raise BadItem(number, f"{shown(given)} is neither a text nor a pair of texts")
+        raise BadItem(number, f"{shown(value)} is neither a text nor a pair of texts")
     return tuple(check_text(text, number) for text in texts)
 
 
 def text_or_pair(line: str, where: str) -> str | tuple[str, str]:
     """The text in a line, or the two texts with a tab between them."""
-    first, *others = line.split("\t")
-    if len(others) > 1:
-        raise BadInput(f"{where}: {len(others) + 1} texts between tabs; give one or two")
-    return (first, others[0]) if others else first
+    match line.split("\t"):
+        case [text]:
+            return text
+        case [first, second]:
+            return first, second
+        case texts:
+            raise BadInput(f"{where}: {len(texts)} texts between tabs; give one or two")

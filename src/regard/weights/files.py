@@ -94,13 +94,9 @@ def _read_parts(index: Path, reader: Callable[[Path], dict[str, Tensor]]) -> dic
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
     """A model's tensors by name, a tied one only under its first name."""
-    tensors: dict[str, Tensor] = {}
-    seen: set[int] = set()
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        if id(tensor) not in seen:
-            seen.add(id(tensor))
-            tensors[name] = tensor.detach()
-    return tensors
+    tensors = model.state_dict(keep_vars=True)
+    first = {id(tensor): name for name, tensor in reversed(tensors.items())}
+    return {name: value.detach() for name, value in tensors.items() if first[id(value)] == name}
 
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
@@ -111,11 +107,7 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) ->
         where,
         missing=[name for name in expected if name not in tensors],
         unknown=[name for name in tensors if name not in expected],
-        misshapen=[
-            f"{name} is {list(tensor.shape)}, not {list(expected[name].shape)}"
-            for name, tensor in known.items()
-            if tensor.shape != expected[name].shape
-        ],
+        misshapen=misshapen(known, expected),
         mistyped=[
             f"{name} is {tensor.dtype}, not {expected[name].dtype}".replace("torch.", "")
             for name, tensor in known.items()
@@ -124,6 +116,12 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) ->
     )
     for name, tensor in expected.items():
         tensor.copy_(tensors[name])
+
+
+def misshapen(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> list[str]:
+    """A line for each tensor whose shape is not that of the tensor of its name in ``like``."""
+    shapes = ((name, [*tensors[name].shape], [*like[name].shape]) for name in tensors)
+    return [f"{name} is {here}, not {there}" for name, here, there in shapes if here != there]
 
 
 def refuse_misfits(where: str, advice: str = "", **faults: list[str]) -> None:

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from types import MappingProxyType
 from typing import ClassVar
 
 import torch
@@ -114,25 +113,18 @@ class TensorGroup:
     moves: tuple[Move, ...]
 
     def read(self, file: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Ours by name."""
+        """The tensors of the model by name."""
         tensors = [file[name] for name in self.files]
         for move in self.moves:
             tensors = move.read(tensors)
         return dict(zip(self.ours, tensors, strict=True))
 
-    def write(
-        self, ours: Mapping[str, Tensor], kept: Mapping[str, Tensor] = MappingProxyType({})
-    ) -> dict[str, Tensor]:
-        """The file's by name; what is not ours in a tensor of ``kept`` stays as it is."""
+    def write(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of the file by name."""
         tensors = [ours[name] for name in self.ours]
         for move in reversed(self.moves):
             tensors = move.write(tensors)
-        written = dict(zip(self.files, tensors, strict=True))
-        if several := kept.keys() & written.keys():
-            whole = {name: torch.ones_like(ours[name], dtype=torch.bool) for name in self.ours}
-            inside = self.write(whole)
-            written |= {n: torch.where(inside[n], written[n], kept[n]) for n in several}
-        return written
+        return dict(zip(self.files, tensors, strict=True))
 
 
 def _spread(pattern: str) -> list[str]:

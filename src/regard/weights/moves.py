@@ -1,7 +1,6 @@
 """Moves: how the tensors of a file become ours, and back. A move only moves elements.
 
-``read`` takes a list of tensors of a file and gives a list of ours; ``write`` undoes it. Only a
-``Slice`` leaves elements out: the weight map keeps these, and writes them again.
+``read`` takes a list of tensors of a file and gives a list of ours; ``write`` undoes it.
 """
 
 from dataclasses import dataclass
@@ -73,45 +72,6 @@ class Join(Split):
     """Several tensors of the file become one, each with its share of an axis."""
 
     read, write = Split.write, Split.read
-
-
-@dataclass(frozen=True)
-class Slice:
-    """Ours is a part of the file's, whose axis is ``size`` long; what is not known is zero."""
-
-    start: int
-    stop: int
-    size: int
-    axis: int = 0
-
-    def read(self, tensors: list[Tensor]) -> list[Tensor]:
-        return [self._part(tensor) for tensor in tensors]
-
-    def write(self, tensors: list[Tensor]) -> list[Tensor]:
-        written = []
-        for tensor in tensors:
-            shape = list(tensor.shape)
-            shape[self.axis] = self.size
-            whole = tensor.new_zeros(shape)
-            self._part(whole).copy_(tensor)
-            written.append(whole)
-        return written
-
-    def _part(self, tensor: Tensor) -> Tensor:
-        return tensor.narrow(self.axis, self.start, self.stop - self.start)
-
-
-@dataclass(frozen=True)
-class Reorder:
-    """Several tensors in another order: ours are these of the file's."""
-
-    order: tuple[int, ...]
-
-    def read(self, tensors: list[Tensor]) -> list[Tensor]:
-        return [tensors[number] for number in self.order]
-
-    def write(self, tensors: list[Tensor]) -> list[Tensor]:
-        return [tensors[number] for number in _inverse(self.order)]
 
 
 def _reverse(tensor: Tensor) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ A line only moves elements, so writing what was read gives the same bits. A map 
 the file or of the model that no line names are an error that lists them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -12,7 +12,7 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from regard.weights.files import DTYPES, refuse_misfits
+from regard.weights.files import DTYPES, misshapen, refuse_misfits
 from regard.weights.lines import TensorGroup, WeightLine
 
 KEEP_ADVICE = "they can be kept beside the weights (keep_unknown)"
@@ -68,8 +68,8 @@ class WeightMap:
         misfits: Misfits = {kind: [] for kind in MISFITS}
         rest, bare, old = self._named_as_today(file, misfits)
         tied = self._tied(rest, groups, misfits)
-        ours, kept = _read_groups(groups, rest, expected, misfits)
-        kept |= self._kept(rest, misfits)
+        ours = _read_groups(groups, rest, expected, misfits)
+        kept = self._kept(rest, misfits)
         unknown = [name for name in rest if name not in kept]
         strange = [name for name in unknown if not any(line.fits(name) for line in self._all)]
         if keep_unknown:
@@ -88,7 +88,7 @@ class WeightMap:
         groups = self._groups(ours, "the model")
         names = self._names(groups)
         for group in groups:
-            for first, part in group.write(ours, beside.kept).items():
+            for first, part in group.write(ours).items():
                 used = [name for name in names.get(first, ()) if name in beside.tied]
                 for name in used or [first]:
                     file[name] = part.clone(memory_format=torch.contiguous_format)
@@ -197,39 +197,27 @@ def _read_groups(
     rest: dict[str, Tensor],
     expected: Mapping[str, Tensor],
     misfits: Misfits,
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Our tensors, and those of the file that hold more than ours; both are taken from ``rest``."""
-    ours, kept = dict[str, Tensor](), dict[str, Tensor]()
+) -> dict[str, Tensor]:
+    """The tensors of the model, made of those that are removed from ``rest``."""
+    ours = dict[str, Tensor]()
     for group in groups:
         parts = {name: rest.pop(name) for name in group.files if name in rest}
         missing = [name for name in group.files if name not in parts]
-        shapes, types = [*_misshapen(parts, group.write(expected))], [*_mistyped(parts)]
+        shapes, types = misshapen(parts, group.write(expected)), _mistyped(parts)
         misfits["missing"] += missing
         misfits["misshapen"] += shapes
         misfits["mistyped"] += types
         if not (missing or shapes or types):
-            read = group.read(parts)
-            ours |= read
-            kept |= parts if _size(parts) > _size(read) else {}
-    return ours, kept
+            ours |= group.read(parts)
+    return ours
 
 
-def _misshapen(parts: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> Iterator[str]:
-    for name, part in parts.items():
-        if part.shape != like[name].shape:
-            yield f"{name} is {list(part.shape)}, not {list(like[name].shape)}"
-
-
-def _mistyped(parts: Mapping[str, Tensor]) -> Iterator[str]:
-    """Tensors of one group have one type."""
-    expected = next((part.dtype for part in parts.values() if part.dtype in DTYPES), DTYPES[0])
-    for name, part in parts.items():
-        if part.dtype != expected:
-            yield f"{name} is {part.dtype}, not {expected}".replace("torch.", "")
-
-
-def _size(tensors: Mapping[str, Tensor]) -> int:
-    return sum(tensor.numel() for tensor in tensors.values())
+def _mistyped(parts: Mapping[str, Tensor]) -> list[str]:
+    """A line for each tensor of a group that has another type than the first."""
+    types = {name: part.dtype for name, part in parts.items()}
+    expected = next((dtype for dtype in types.values() if dtype in DTYPES), DTYPES[0])
+    wrong = {name: dtype for name, dtype in types.items() if dtype != expected}
+    return [f"{name} is {wrong[name]}, not {expected}".replace("torch.", "") for name in wrong]
 
 
 def _same_bits(one: Tensor, other: Tensor) -> bool:

@@ -52,9 +52,14 @@ def test_all_formats_say_the_same(tmp_path, content, suffix):
 def test_words_are_found_as_written_or_in_lower_case(tmp_path):
     (tmp_path / "v").write_bytes(text())
     vectors = StaticVectors.read(tmp_path / "v")
-    assert [vectors.number(word) for word in ("Über", "BANK", "über", "cat")] == [1, 2, None, None]
+    assert [vectors.index_of(word) for word in ("Über", "BANK", "über", "cat")] == [
+        1,
+        2,
+        None,
+        None,
+    ]
     assert "The" in vectors and "cat" not in vectors
-    assert vectors.numbers(["cat", "Bank", "the"]) == {1: 2, 2: 0}
+    assert vectors.indices_of(["cat", "Bank", "the"]) == {1: 2, 2: 0}
 
 
 def test_columns_that_are_no_numbers_belong_to_the_word(tmp_path):

@@ -61,8 +61,7 @@ def file(tmp_path) -> Path:
 
 def test_one_sentence_a_line(file):
     assert document_source(str(file)) == SentenceFile(str(file))
-    where = [(f"{file}:1", ["A b.", "C."]), (f"{file}:5", ["D e. F"])]
-    assert list(SentenceFile(str(file)).documents(None)) == where
+    assert [*SentenceFile(str(file)).documents(None)] == [["A b.", "C."], ["D e. F"]]
     assert words(prepare(file)) == [["Ab.", "C."], ["De.F"]]
 
 
@@ -74,7 +73,7 @@ def test_a_folder_of_files(tmp_path):
     (folder / "more/c.txt.xz").write_bytes(lzma.compress(b"Seven. Eight."))
     (folder / "read.me").write_text("not this.")
     assert document_source(str(folder)) == TextFolder(str(folder))
-    assert [Path(where).name for where, _ in TextFolder(str(folder)).documents(None)] == [
+    assert [Path(path).name for path in TextFolder(str(folder)).paths] == [
         "a.txt.gz",
         "b.txt",
         "c.txt.xz",

@@ -31,6 +31,11 @@ def mask_rows(masker: TokenMasker, rows: list[list[int]], key: tuple[int, ...]) 
     return masker.mask_rows(flat, np.array([*map(len, rows)]), np.arange(len(rows)), key)
 
 
+def mask_row(masker: TokenMasker, row: np.ndarray, key: tuple[int, ...]) -> MaskedTokens:
+    """Mask one row by the key (seed, epoch, number)."""
+    return masker.mask_rows(row, np.array([len(row)]), np.array(key[-1:]), key[:-1])
+
+
 def in_row(length: int, rate: float = 0.15) -> int:
     return max(1, round(length * rate))
 
@@ -110,7 +115,7 @@ def test_a_row_does_not_depend_on_its_neighbours(rows, whole, seed):
     lengths = np.array([*map(len, rows)], np.int64)
     together = mask_rows(masker, rows, (seed, 3)).split(lengths)
     alone = [
-        masker.mask_row(np.array(row, np.int32), (seed, 3, number))
+        mask_row(masker, np.array(row, np.int32), (seed, 3, number))
         for number, row in enumerate(rows)
     ]
     for one, other in zip(together, alone, strict=True):
@@ -121,14 +126,14 @@ def test_every_epoch_seed_and_row_is_drawn_anew():
     row = np.arange(100, 228)
     masker = TokenMasker(MASK, SPECIAL)
     keys = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)]
-    assert len({tuple(masker.mask_row(row, key).positions) for key in keys}) == 4
+    assert len({tuple(mask_row(masker, row, key).positions) for key in keys}) == 4
     for key in keys:
-        first, again = masker.mask_row(row, key), masker.mask_row(row.copy(), key)
+        first, again = mask_row(masker, row, key), mask_row(masker, row.copy(), key)
         assert all((one == two).all() for one, two in zip(first, again, strict=True))
 
 
 def test_draws_do_not_depend_on_the_machine():
-    masked = TokenMasker(MASK, SPECIAL, rate=0.3).mask_row(np.arange(10, 30), (1, 2, 3))
+    masked = mask_row(TokenMasker(MASK, SPECIAL, rate=0.3), np.arange(10, 30), (1, 2, 3))
     assert masked.positions.tolist() == [0, 1, 5, 12, 15, 17]
     assert masked.tokens[masked.positions].tolist() == [4, 4, 4, 22, 4, 4]
 
@@ -156,7 +161,8 @@ def test_shares():
 
 def test_pieces_of_a_word_meet_their_fates_alone():
     row = np.tile([100, 102, 102], 40)  # words of three pieces
-    drawn = [TokenMasker(MASK, SPECIAL, WORD_STARTS).mask_row(row, (0, 0, n)) for n in range(400)]
+    masker = TokenMasker(MASK, SPECIAL, WORD_STARTS)
+    drawn = [mask_row(masker, row, (0, 0, n)) for n in range(400)]
     masked = np.array([(d.tokens[d.positions] == MASK).reshape(-1, 3) for d in drawn]).reshape(
         -1, 3
     )
@@ -195,7 +201,7 @@ def test_the_papers_example():
     row = np.array([0, 3, 4, 5, 6, 1])
     seen: dict[str, int] = {}
     for epoch in range(600):
-        masked = TokenMasker(2, special, most=1).mask_row(row, (0, epoch, 0))
+        masked = mask_row(TokenMasker(2, special, most=1), row, (0, epoch, 0))
         if masked.positions.tolist() == [4]:
             word = vocabulary[masked.tokens[4]]
             seen[word] = seen.get(word, 0) + 1
@@ -213,15 +219,14 @@ def test_the_papers_example():
 )
 def test_how_many(length, rate, most, expected):
     masker = TokenMasker(MASK, SPECIAL, rate=rate, most=most)
-    assert len(masker.mask_row(np.full(length, 9), (0, 0, 0)).positions) == expected
+    assert len(mask_row(masker, np.full(length, 9), (0, 0, 0)).positions) == expected
 
 
 def test_only_masks_only_others_only_kept():
     row = np.arange(100, 200)
     for kept, other in ((0.0, 0.0), (0.0, 1.0), (1.0, 0.0)):
-        now, positions, before = TokenMasker(MASK, SPECIAL, kept=kept, random=other).mask_row(
-            row, (0, 0, 0)
-        )
+        masker = TokenMasker(MASK, SPECIAL, kept=kept, random=other)
+        now, positions, before = mask_row(masker, row, (0, 0, 0))
         assert ((now[positions] == MASK) == (kept == other)).all()
         assert (now[positions] == before).mean() == (1 if kept else 0)
 
@@ -235,7 +240,7 @@ def test_rows_without_anything_to_choose():
 def test_the_tokens_given_are_not_changed():
     row = np.arange(100, 200)
     row.flags.writeable = False
-    assert TokenMasker(MASK, SPECIAL).mask_row(row, (0, 0, 0)).tokens.dtype == row.dtype
+    assert mask_row(TokenMasker(MASK, SPECIAL), row, (0, 0, 0)).tokens.dtype == row.dtype
 
 
 @pytest.mark.parametrize(
@@ -249,7 +254,7 @@ def test_settings_that_make_no_sense(change):
 
 def test_too_many_at_once_are_refused():
     with pytest.raises(ValueError):
-        TokenMasker(MASK, SPECIAL).mask_row(np.full(MOST + 1, 9), (0, 0, 0))
+        mask_row(TokenMasker(MASK, SPECIAL), np.full(MOST + 1, 9), (0, 0, 0))
 
 
 @given(ROWS, st.integers(2, 4), st.integers(0, 99))

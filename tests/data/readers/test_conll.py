@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.files.fields import DropCounts
-from regard.data.readers import TaggedExample, read
+from regard.data.readers import read
+from regard.data.readers.examples import TaggedExample
 from regard.ground.errors import BadInput
 
 NER = (

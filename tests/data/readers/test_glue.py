@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from regard.data.files.fields import DropCounts
-from regard.data.readers import GLUE_TASKS, read
-from regard.data.readers.glue import glue
+from regard.data.readers import read
+from regard.data.readers.glue import GLUE_TASKS, glue
 from regard.ground.errors import BadInput
 
 MNLI = (

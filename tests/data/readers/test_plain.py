@@ -7,7 +7,8 @@ import pytest
 
 from regard.data.files.fields import DropCounts
 from regard.data.files.sources import Csv, Table, read_cells
-from regard.data.readers import READERS, LabelledExample, TaggedExample, read
+from regard.data.readers import READERS, read
+from regard.data.readers.examples import LabelledExample, TaggedExample
 from regard.ground.errors import BadInput
 
 

@@ -6,7 +6,8 @@ import re
 import pytest
 
 from regard.data.files.fields import DropCounts
-from regard.data.readers import LabelledExample, read
+from regard.data.readers import read
+from regard.data.readers.examples import LabelledExample
 from regard.ground.errors import BadInput
 
 PAIRS = [

@@ -7,7 +7,8 @@ import re
 import pytest
 
 from regard.data.files.fields import DropCounts
-from regard.data.readers import GoldAnswer, QuestionExample, read
+from regard.data.readers import read
+from regard.data.readers.examples import GoldAnswer, QuestionExample
 from regard.ground.errors import BadInput
 
 CONTEXT = "Émile 𝄞 sang. He sang well."

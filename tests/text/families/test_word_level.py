@@ -6,7 +6,7 @@ from regard.data.pretraining.documents import TextFile
 from regard.ground.errors import BadInput
 from regard.text.families.word_level import LINES
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
-from regard.text.vocabularies.vocabulary import numbers_in
+from regard.text.vocabularies.vocabulary import matching_ids
 
 TEXT = " \n = Title = \n \n a a <unk> b b b . \n"
 
@@ -61,10 +61,8 @@ def test_bad_files_are_refused(tmp_path):
 def test_a_running_text_keeps_its_empty_lines(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text(TEXT)
-    assert [text for _, text in TextFile(str(path)).texts(None)] == [TEXT]
-    assert [one for _, one in TextFile(str(path)).documents(None)] == [
-        ["= Title =", "a a <unk> b b b ."]
-    ]
+    assert [*TextFile(str(path)).texts(None)] == [TEXT]
+    assert [*TextFile(str(path)).documents(None)] == [["= Title =", "a a <unk> b b b ."]]
 
 
 def test_words_and_marks_of_raw_texts():
@@ -92,5 +90,5 @@ def test_the_numbers_of_words_in_another_vocabulary():
     )
     assert one.pieces(range(4)) == ["<unk>", "<eos>", "b", "a"]
     assert other.pieces(range(5)) == ["<unk>", "<eos>", "b", "c", "a"]
-    assert numbers_in(one, other) == [0, 1, 2, 4]
-    assert numbers_in(other, one) == [0, 1, 2, None, 3]
+    assert matching_ids(one, other) == [0, 1, 2, 4]
+    assert matching_ids(other, one) == [0, 1, 2, None, 3]

@@ -12,7 +12,13 @@ from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 
 def test_the_special_tokens_come_first_in_berts_order(english):
     text = train_encoder_tokenizer(english, "wordpiece", 200)
-    assert (text.pad, text.unk, text.cls, text.sep, text.mask) == (0, 1, 2, 3, 4)
+    assert (
+        text.pad,
+        text.unk,
+        text.template.special["cls"],
+        text.template.special["sep"],
+        text.mask,
+    ) == (0, 1, 2, 3, 4)
     assert text.words.pieces(range(5)) == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     assert len(text.words) <= 200
     assert text.longest == 512

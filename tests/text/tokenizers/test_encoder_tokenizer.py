@@ -41,7 +41,13 @@ def test_a_folder_without_a_vocabulary(tmp_path):
 
 def test_a_vocabulary_alone_is_enough(folder):
     text = load(folder)
-    assert (text.pad, text.unk, text.cls, text.sep, text.mask) == (0, 1, 2, 3, 4)
+    assert (
+        text.pad,
+        text.unk,
+        text.template.special["cls"],
+        text.template.special["sep"],
+        text.mask,
+    ) == (0, 1, 2, 3, 4)
     assert text.words.encode("The STORMS rage") == [5, 6, 7, 1]
     assert text.longest is None
     assert text.special == {0, 1, 2, 3, 4}
@@ -204,7 +210,7 @@ FIVE = {name: number for number, name in enumerate(LINES[:5])}
         ({"vocab": FIVE | {"the": 4}}, "have the same id"),
         ({"vocab": {"the": 0}}, r"the id of '\[PAD\]' is 0, but here it is 1"),
         ({"vocab": {"the": 0}, "added_tokens": []}, r"has no \[PAD\]"),
-        ({"continuing_subword_prefix": "@@"}, "other than ## is not supported"),
+        ({"continuing_subword_prefix": "@@"}, "only ## is supported"),
         ({"added_tokens": {}, "vocab": {}}, r"has no \[PAD\]"),
         ({"added_tokens": 7}, "its added tokens are not"),
     ],

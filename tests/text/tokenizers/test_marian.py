@@ -170,7 +170,7 @@ def test_unknown_words_are_named(text):
 def test_what_a_decoder_begins_with(folder):
     text = MarianTokenizer.load(folder)
     assert text.target.bos == text.target.pad == text.source.pad
-    assert MarianTokenizer.load(folder, begin=5).target.bos == 5
+    assert MarianTokenizer.load(folder, bos=5).target.bos == 5
     assert text.source.kind == "sentencepiece"
 
 

@@ -79,13 +79,6 @@ def test_bytes_alone_are_enough_for_byte_bpe(english: Texts) -> None:
     assert len(train(english, "byte-bpe", 260)) == 260
 
 
-def test_unknown_choices_are_refused() -> None:
-    with pytest.raises(BadInput, match=r"kind of subwords 'char'.*bpe, byte-bpe, unigram"):
-        train(["text"], "char", 500)
-    with pytest.raises(BadInput, match=r"normalisation 'nfd'.*none, nfc, nfkc"):
-        train(["text"], "bpe", 500, normalise="nfd")
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_goes_wrong_in_reading_comes_out_as_it_is(kind: str) -> None:
     def reader() -> Iterator[str]:

@@ -52,70 +52,69 @@ class DocumentDataset(Dataset[Item]):
         return f"{len(self.documents)} documents, {self.documents.checksum:08x}"
 
     def read(self, epoch: int, indices: np.ndarray) -> list[Item]:
-        passages = self.planned(epoch).read(self._numbers(epoch, indices))
+        passages = self.planned(epoch).read(self._plan_rows(epoch, indices))
         return self.annotate(passages, indices, (self.seed, epoch))
 
     def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> np.ndarray:
-        return self.planned(epoch).lengths[self._numbers(epoch, indices), None]
+        return self.planned(epoch).lengths[self._plan_rows(epoch, indices), None]
 
-    def _numbers(self, epoch: int, indices: np.ndarray) -> np.ndarray:
-        """The numbers of these rows in the plan of the epoch."""
+    def _plan_rows(self, epoch: int, indices: np.ndarray) -> np.ndarray:
+        """The indices of these rows in the plan of the epoch."""
         return np.asarray(indices, np.int64) * len(self.planned(epoch)) // len(self)
 
-    def read_all(self, epoch: int = 0) -> list[Item]:
-        """Every row of an epoch."""
+    def read_all(self) -> list[Item]:
+        """Every row of the first epoch."""
         starts = range(0, len(self), self.window)
         parts = (np.arange(first, min(first + self.window, len(self))) for first in starts)
-        return [row for indices in parts for row in self.read(epoch, indices)]
+        return [row for indices in parts for row in self.read(0, indices)]
 
 
 @dataclass(frozen=True, eq=False)
-class RowStreams(Streams[Item]):
-    """All rows, in order, cut into as many streams as a batch has rows; the rest is not read."""
+class DocumentStreams(Streams[Item]):
+    """The rows of a dataset of documents as streams."""
 
     ahead: ClassVar[int] = DocumentDataset.ahead
     dataset: DocumentDataset[Item]
     rows: int
+
+    @property
+    def fingerprint(self) -> str:
+        return self.dataset.fingerprint
+
+
+class RowStreams(DocumentStreams[Item]):
+    """All rows, in order, cut into as many streams as a batch has rows; the rest is not read."""
 
     @classmethod
     def of(cls, dataset: DocumentDataset[Item], limits: BatchLimits) -> "RowStreams[Item]":
         """As many streams as a batch has room for."""
         rows = min(limits.rows, limits.tokens // limits.longest)
         if rows > len(dataset):
-            raise BadInput(
-                f"data.train: {len(dataset):,} rows are too few for {rows} streams of text; "
-                f"batches.rows limits their number"
-            )
+            few = f"data.train: {len(dataset):,} rows are too few for {rows} streams of text"
+            raise BadInput(f"{few}; batches.rows limits their number")
         return cls(dataset, rows)
 
     @property
     def chunks(self) -> int:
         return len(self.dataset) // self.rows
 
-    @property
-    def fingerprint(self) -> str:
-        return self.dataset.fingerprint
-
     def read(self, epoch: int, indices: np.ndarray) -> list[Item]:
-        return self.dataset.read(epoch, self._numbers(indices))
+        return self.dataset.read(epoch, self._dataset_rows(indices))
 
     def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> np.ndarray:
-        return self.dataset.lengths(objective, epoch, self._numbers(indices))
+        return self.dataset.lengths(objective, epoch, self._dataset_rows(indices))
 
-    def _numbers(self, indices: np.ndarray) -> np.ndarray:
+    def _dataset_rows(self, indices: np.ndarray) -> np.ndarray:
         return indices % self.rows * self.chunks + indices // self.rows
 
 
 @dataclass(frozen=True, eq=False)
-class TextStreams(Streams[Item]):
+class TextStreams(DocumentStreams[Item]):
     """Running text in streams: a batch reads the next tokens of each, and predicts those after.
 
     The plan of the dataset has the chunks of all streams in the order in which they are read.
     """
 
-    ahead: ClassVar[int] = DocumentDataset.ahead
-    dataset: DocumentDataset[Item]
-    rows: int
     full_rate: float | None = None
 
     @classmethod
@@ -138,10 +137,6 @@ class TextStreams(Streams[Item]):
 
     def chunks_in(self, epoch: int) -> int:
         return len(self.dataset.planned(epoch)) // self.rows
-
-    @property
-    def fingerprint(self) -> str:
-        return self.dataset.fingerprint
 
     def read(self, epoch: int, indices: np.ndarray) -> list[Item]:
         passages = self.dataset.planned(epoch).read(indices)

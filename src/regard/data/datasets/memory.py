@@ -32,7 +32,7 @@ class MemoryDataset(Dataset[Item], Sequence[Item]):
 
     @property
     def fingerprint(self) -> str:
-        checksum = reduce(lambda crc, one: zlib.crc32(_content(*one), crc), self.examples, 0)
+        checksum = reduce(lambda crc, pair: zlib.crc32(_content(*pair), crc), self.examples, 0)
         return f"{len(self)} rows, {checksum:08x}"
 
     def read(self, epoch: int, indices: np.ndarray) -> Sequence[Item]:

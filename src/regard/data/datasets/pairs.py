@@ -51,7 +51,7 @@ class PairStore:
         longest, dropped = self.longest_characters, self.dropped if self.skip_bad else None
 
         def encoded(counted: DropCounts) -> Iterator[Chunk]:
-            pairs = read_examples(source, 2, longest, counted if self.skip_bad else None)
+            pairs = read_examples(source, longest, counted if self.skip_bad else None)
             for chunk in chunks_of(texts for _, texts in pairs):
                 sides = zip(encoders, map(list, zip(*chunk, strict=True)), strict=True)
                 yield Chunk([encode_chunk(encode, texts) for encode, texts in sides])
@@ -63,7 +63,7 @@ class PairStore:
     def encode(self, pairs: Sequence[tuple[str, ...]]) -> list[tuple[list[int], ...]]:
         """Pairs of texts in ids."""
         texts = map(list, zip(*pairs, strict=True))
-        encoded = (side.encode_all(one) for side, one in zip(self.sides, texts, strict=True))
+        encoded = (side.encode_all(lines) for side, lines in zip(self.sides, texts, strict=True))
         return list(zip(*encoded, strict=True))
 
     def texts(self, source: Source) -> list[tuple[str, str]]:
@@ -86,18 +86,18 @@ class PairDataset(Dataset[Pair]):
     def fingerprint(self) -> str:
         return f"{len(self.pairs)} pairs, {self.pairs.checksum:08x}"
 
-    def numbers(self, indices: np.ndarray) -> np.ndarray:
-        """Where these examples lie in the shards."""
+    def shard_rows(self, indices: np.ndarray) -> np.ndarray:
+        """The rows of these examples in the shards."""
         return indices if self.chosen_N is None else self.chosen_N[indices]
 
     def read(self, epoch: int, indices: np.ndarray) -> list[Pair]:
-        return [self.pairs[i] for i in self.numbers(indices)]
+        return [self.pairs[i] for i in self.shard_rows(indices)]
 
     def lengths(self, objective: Collator, epoch: int, indices: np.ndarray) -> np.ndarray | None:
-        return cast(PairCollator, objective).lengths(self.pairs.lengths(self.numbers(indices)))
+        return cast(PairCollator, objective).lengths(self.pairs.lengths(self.shard_rows(indices)))
 
     def weights(self, objective: Collator, epoch: int, indices: np.ndarray) -> np.ndarray | None:
-        return cast(PairCollator, objective).weights(self.pairs.lengths(self.numbers(indices)))
+        return cast(PairCollator, objective).weights(self.pairs.lengths(self.shard_rows(indices)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ class BPEDropoutDataset(PairDataset):
     seed: int
 
     def read(self, epoch: int, indices: np.ndarray) -> list[Pair]:
-        return [self._drawn(epoch, int(number)) for number in self.numbers(indices)]
+        return [self._drawn(epoch, int(number)) for number in self.shard_rows(indices)]
 
     def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> None:
         """Known after tokenising."""

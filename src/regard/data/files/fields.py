@@ -12,13 +12,8 @@ Item = TypeVar("Item")
 Parsed = TypeVar("Parsed")
 Kind = TypeVar("Kind")
 
-KINDS: dict[type, str] = {
-    dict: "a JSON object",
-    list: "a list",
-    str: "text",
-    int: "a whole number",
-    bool: "true or false",
-}
+KINDS: dict[type, str] = {dict: "a JSON object", list: "a list", str: "text"}
+KINDS |= {int: "a whole number", bool: "true or false"}
 
 
 class DropCounts(Counter[str]):
@@ -66,7 +61,7 @@ def typed(value: object, kind: type[Kind], name: str, where: str) -> Kind:
     """The value, if it has that JSON type."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise BadExample(where, f"not {KINDS[kind]}", f"{name} is not {KINDS[kind]}")
-    if isinstance(value, str) and any("\ud800" <= one <= "\udfff" for one in value):
+    if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
         raise BadExample(where, "not UTF-8", f"{name} holds half a surrogate pair")
     return value
 

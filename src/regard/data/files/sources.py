@@ -41,12 +41,10 @@ NumberedLines = Iterator[tuple[int, bytes]]  # lines of a file, counted from 1
 
 
 class Source(Protocol):
-    """Examples of as many texts as there are ``sides``, in files or in memory."""
+    """Examples of one text or several, in files or in memory."""
 
     @property
     def paths(self) -> tuple[str, ...]: ...
-    @property
-    def sides(self) -> int: ...
     @property
     def spaced(self) -> tuple[str, ...]: ...
     @property
@@ -57,14 +55,13 @@ class Source(Protocol):
 
 
 class FileSource:
-    """Examples in the lines of files, all of which are ``paths``.
+    """Base class of examples in the lines of files, all of which are ``paths``.
 
-    An example has as many texts as there are ``sides``. A source may name, for each, a language of
-    ``regard.text.hansards`` to separate words (``spaced``).
+    A source may name, for each text of an example, a language of ``regard.text.hansards`` by whose
+    rules words are separated (``spaced``).
     """
 
     paths: Any
-    sides: Any
     spaced: tuple[str, ...]
 
     @property
@@ -93,11 +90,6 @@ class Lines(FileSource):
 
     paths: tuple[str, ...]
     spaced: tuple[str, ...] = ()
-
-    @property
-    def sides(self) -> int:
-        """How many texts an example has."""
-        return len(self.paths)
 
     def examples(self) -> Examples:
         names = [name_of(path) for path in self.paths]
@@ -132,20 +124,15 @@ class ColumnFile(OneFile):
     columns: tuple[Column, ...]
     spaced: tuple[str, ...] = ()
 
-    @property
-    def sides(self) -> int:
-        """How many texts an example has."""
-        return len(self.columns)
-
-    def begin(self, lines: NumberedLines) -> "tuple[ColumnFile, NumberedLines]":
-        """The source and its lines, without a header."""
+    def without_header(self, lines: NumberedLines) -> "tuple[ColumnFile, NumberedLines]":
+        """The source with its columns by number, and its lines after the header."""
         return self, lines
 
     def examples(self) -> Examples:
-        source, lines = self.begin(self.lines())
+        source, lines = self.without_header(self.lines())
         for number, raw in lines:
             where = self.place(number)
-            yield [where] * source.sides, partial(source.decode, raw, where)
+            yield [where] * len(source.columns), partial(source.decode, raw, where)
 
     def decode(self, raw: bytes, where: str) -> tuple[str, ...]:
         """The texts in a line of bytes."""
@@ -177,7 +164,7 @@ class Table(ColumnFile):
         """All columns of a line."""
         return line.split("\t")
 
-    def begin(self, lines: NumberedLines) -> "tuple[Table, NumberedLines]":
+    def without_header(self, lines: NumberedLines) -> "tuple[Table, NumberedLines]":
         lines = self.records(lines)
         if all(isinstance(column, int) for column in self.columns):
             return self, lines
@@ -188,15 +175,15 @@ class Table(ColumnFile):
         header = self.cells(decoded(first[1], where), where)
         if len(header) == len(self.unnamed):
             header, lines = [*self.unnamed], chain([first], lines)
-        numbers = []
+        columns = []
         for column in self.columns:
             if isinstance(column, int):
-                numbers.append(column)
+                columns.append(column)
             elif column in header:
-                numbers.append(header.index(column))
+                columns.append(header.index(column))
             elif column not in self.optional:
                 raise BadInput(f"{where}: no column {column!r} among {', '.join(header)!r}")
-        return replace(self, columns=tuple(numbers), most_cells=self.limit(header)), lines
+        return replace(self, columns=tuple(columns), most_cells=self.limit(header)), lines
 
     def limit(self, header: Sequence[str]) -> int | None:
         """The most cells of a line below these names; tables of benchmarks have longer ones."""
@@ -257,7 +244,7 @@ def read_pairs(
     A line that is empty, not UTF-8, longer than `longest_characters`, not JSON, or lacks a column
     or key is an error; with `dropped`, it is left out and counted.
     """
-    for where, (first, second) in read_examples(source, 2, longest_characters, dropped):
+    for where, (first, second) in read_examples(source, longest_characters, dropped):
         yield where, first, second
 
 
@@ -265,16 +252,14 @@ def read_texts(
     source: Source, longest_characters: int | None = None, dropped: Dropped = None
 ) -> Iterator[tuple[str, str]]:
     """(where, text) of every example with one text; otherwise as `read_pairs`."""
-    for where, (text,) in read_examples(source, 1, longest_characters, dropped):
+    for where, (text,) in read_examples(source, longest_characters, dropped):
         yield where, text
 
 
 def read_examples(
-    source: Source, sides: int, longest_characters: int | None, dropped: Dropped
+    source: Source, longest_characters: int | None, dropped: Dropped
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """(where, texts) of every example with any number of texts; otherwise as `read_pairs`."""
-    if source.sides != sides:
-        raise BadInput(f"{sides} text(s) of each example are needed, not {source.sides}")
 
     def parse(where: str, example: Unparsed) -> tuple[str, tuple[str, ...]]:
         places, parse_texts = example
@@ -285,11 +270,8 @@ def read_examples(
         for text, place in zip(texts, places, strict=True):
             length = len(filled(text, place))
             if longest_characters is not None and length > longest_characters:
-                detail = (
-                    f"{length:,} characters, more than the {longest_characters:,} allowed "
-                    "(data.longest_characters)"
-                )
-                raise BadExample(place, "too long", detail)
+                most = f"more than the {longest_characters:,} allowed (data.longest_characters)"
+                raise BadExample(place, "too long", f"{length:,} characters, {most}")
         return where, texts
 
     return parsed(((example[0][0], example) for example in source.examples()), parse, dropped)
@@ -331,13 +313,9 @@ def _aligned(paths: tuple[str, ...]) -> Iterator[tuple[bytes, ...]]:
     files = [raw_lines(path) for path in paths]
     for number, lines in enumerate(zip_longest(*files)):
         if None in lines:
-            lengths = [
-                number + (line is not None) + sum(1 for _ in file)
-                for line, file in zip(lines, files, strict=True)
-            ]
+            ends = zip(lines, files, strict=True)
+            lengths = [number + (line is not None) + sum(1 for _ in file) for line, file in ends]
             other = next(i for i, length in enumerate(lengths) if length != lengths[0])
-            raise BadInput(
-                f"{name_of(paths[0])} has {lengths[0]} lines "
-                f"but {name_of(paths[other])} has {lengths[other]}"
-            )
+            first, second = (f"{name_of(paths[i])} has {lengths[i]}" for i in (0, other))
+            raise BadInput(f"{first} lines but {second}")
         yield lines

@@ -35,12 +35,7 @@ class Header(NamedTuple):
     width: int
 
 
-class Entry(NamedTuple):
-    """A word of a file, where it stands, and its vector as the bytes of float32."""
-
-    where: str
-    word: str
-    vector: bytes
+Entry = tuple[str, str, bytes]  # place in the file, word, and its vector as bytes of float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +69,7 @@ class StaticVectors:
         return len(self.words)
 
     def __contains__(self, word: str) -> bool:
-        return self.number(word) is not None
+        return self.index_of(word) is not None
 
     @property
     def width(self) -> int:
@@ -86,14 +81,14 @@ class StaticVectors:
         """The number of each word."""
         return {word: number for number, word in enumerate(self.words)}
 
-    def number(self, word: str) -> int | None:
-        """The vector of a word as it is written, or else in lower case."""
+    def index_of(self, word: str) -> int | None:
+        """The index of a word as it is written, or else in lower case."""
         return self.ids.get(word, self.ids.get(word.lower()))
 
-    def numbers(self, words: Iterable[str]) -> dict[int, int]:
-        """The vectors of a list of words, by their places in it, where they have one."""
-        numbers = ((place, self.number(word)) for place, word in enumerate(words))
-        return {place: number for place, number in numbers if number is not None}
+    def indices_of(self, words: Iterable[str]) -> dict[int, int]:
+        """The indices of the words of a list that have a vector, by their places in the list."""
+        indices = ((place, self.index_of(word)) for place, word in enumerate(words))
+        return {place: index for place, index in indices if index is not None}
 
     @cached_property
     def lengths_N(self) -> np.ndarray:
@@ -152,7 +147,7 @@ def _text_entries(path: str | Path, header: Header | None) -> Iterator[Entry]:
             vector = array("f", map(float, columns[-width:])).tobytes()
         except ValueError:
             raise BadInput(f"{where}: not a word and its numbers") from None
-        yield Entry(where, " ".join(columns[:-width]), vector)
+        yield where, " ".join(columns[:-width]), vector
     _check_count(path, number - first + 1, header)
 
 
@@ -179,7 +174,7 @@ def _binary_entries(path: str | Path, header: Header) -> Iterator[Entry]:
             vector = file.read(4 * header.width)
             if len(vector) < 4 * header.width:
                 raise BadInput(f"{where}: the file is truncated")
-            yield Entry(where, word, np.frombuffer(vector, "<f4").astype(np.float32).tobytes())
+            yield where, word, np.frombuffer(vector, "<f4").astype(np.float32).tobytes()
         if file.read(2).strip():
             raise BadInput(f"{path}: goes on after the {header.words} words of its first line")
 

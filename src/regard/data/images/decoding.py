@@ -54,12 +54,9 @@ class DecodingPool:
         No item is waited for while results are due: ``ready`` tells whether the next has arrived.
         """
         coming = iter(items)
-        while not self.workers or self._few > 0:
-            some = [*islice(coming, 1)]
-            if not some:
-                return
+        for item in islice(coming, max(self._few, 0) if self.workers else None):
             self._few -= 1
-            yield work(*some)
+            yield work(item)
         try:
             yield from self._map_ahead(work, _Coming(coming, ready))
         except BrokenProcessPool:
@@ -117,9 +114,9 @@ class _Coming(Generic[Item]):
         some: list[Item] = []
         try:
             while len(some) < AT_ONCE and ((block and not some) or self.ready(0)):
-                if not (one := [*islice(self.items, 1)]):
+                if not (next_item := [*islice(self.items, 1)]):
                     break
-                some += one
+                some += next_item
         except BadInput as error:
             self.error, self.items = error, iter(())
         return some
@@ -139,7 +136,8 @@ class SharedBudget(PixelBudget):
     @contextmanager
     def reserved(self, pixels: int) -> Iterator[None]:
         with self.changed:
-            self.changed.wait_for(lambda: not self.held.value or self._fits(pixels))
+            fits = self.most - pixels
+            self.changed.wait_for(lambda: not self.held.value or self.held.value <= fits)
             self.held.value += pixels
         try:
             yield
@@ -147,9 +145,6 @@ class SharedBudget(PixelBudget):
             with self.changed:
                 self.held.value -= pixels
                 self.changed.notify_all()
-
-    def _fits(self, pixels: int) -> bool:
-        return self.held.value + pixels <= self.most
 
 
 def _begin(budget: PixelBudget) -> None:

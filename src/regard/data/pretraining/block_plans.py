@@ -88,8 +88,8 @@ class BlockPlan:
 
     def read(self, rows: np.ndarray) -> list[Passage]:
         """The rows of these numbers, each with the token after it."""
-        columns = (one[rows].tolist() for one in (self.begin, self.end, self.last))
-        return [self._passage(*row) for row in zip(*columns, strict=True)]
+        columns = (column[rows].tolist() for column in (self.begin, self.end, self.last))
+        return [*map(self._passage, *columns)]
 
     def _passage(self, begin: int, end: int, last: bool) -> Passage:
         tokens = self.stream.read(begin, end if last else end + 1)
@@ -115,7 +115,7 @@ class FramedBlocks:
     @property
     def lengths(self) -> np.ndarray:
         """Tokens of every row, special tokens included."""
-        return np.full(len(self), self._size + self._specials)
+        return np.full(len(self), self._size + self.frame.specials)
 
     def read(self, rows: np.ndarray) -> list[Passage]:
         """The rows of these numbers."""
@@ -137,10 +137,6 @@ class FramedBlocks:
     def _total(self) -> int:
         return int(self.stream.borders[-1])
 
-    @property
-    def _specials(self) -> int:
-        return len(self.frame.before) + len(self.frame.after)
-
 
 def text_rows(stream: TokenStream, longest: int, seed: int, *, across: bool) -> PlanRows:
     """Rows of at most ``longest`` tokens, of one document each, or ``across`` documents.
@@ -151,9 +147,8 @@ def text_rows(stream: TokenStream, longest: int, seed: int, *, across: bool) -> 
     texts = stream.borders[[0, -1]] if across else stream.borders
 
     def plan(epoch: int) -> BlockPlan:
-        shift = 0
-        if across and epoch:
-            shift = int(below(longest, streams((seed, epoch), np.zeros(1)), 0)[0])
+        shift = int(below(longest, streams((seed, epoch), np.zeros(1)), 0)[0])
+        shift = shift if across and epoch else 0
         rows = _blocks(stream, texts, longest, shift)
         if not len(rows):
             raise BadInput("the documents are too short: there is no token to predict")
@@ -200,10 +195,8 @@ def stream_chunks(
     total = int(stream.borders[-1])
     length = (total - 1) // rows
     if length < 1:
-        raise BadInput(
-            f"{stream.documents.name}: {total:,} tokens are too few for {rows:,} streams of text; "
-            "batches.rows limits their number"
-        )
+        few = f"{stream.documents.name}: {total:,} tokens are too few for {rows:,} streams of text"
+        raise BadInput(f"{few}; batches.rows limits their number")
     cuts = lengths.cuts(length, key)
     first = np.arange(rows) * length
     begin, end = ((first + cut[:, None]).ravel() for cut in (cuts[:-1], cuts[1:]))
@@ -220,4 +213,4 @@ def _blocks(stream: TokenStream, texts: np.ndarray, longest: int, shift: int) ->
     last = number == np.repeat(counts, counts) - 1
     end = np.where(last, np.repeat(texts[1:], counts), np.append(begin[1:], 0))
     targets = end - begin - (last & (stream.separator is None))
-    return BlockPlan(stream, *(one[targets > 0] for one in (begin, end, last)))
+    return BlockPlan(stream, *(column[targets > 0] for column in (begin, end, last)))

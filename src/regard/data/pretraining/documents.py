@@ -6,7 +6,7 @@ On disk, NAME.tokens has one row of ids per document, NAME.sentences the lengths
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import chain, groupby, islice
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +14,11 @@ import numpy as np
 from regard.data import shards
 from regard.data.files.arrivals import Arrivals
 from regard.data.files.fields import DropCounts, Dropped
-from regard.data.files.sources import FileSource, JsonLines, read_texts
-from regard.data.files.text_files import name_of, read_lines, text_blocks, whole_text
+from regard.data.files.sources import FileSource, JsonLines, OneFile, read_texts
+from regard.data.files.text_files import read_lines, text_blocks, whole_text
+from regard.data.pretraining import text_parts
 from regard.data.pretraining.sentences import sentences
-from regard.data.pretraining.text_parts import (
-    DocumentPart,
-    DocumentReader,
-    batched_by_size,
-    cuts_at_lines,
-    text_parts,
-)
+from regard.data.pretraining.text_parts import DocumentPart, DocumentReader
 from regard.data.shards import Chunk, Encode, Ids, TokenShard, encode_chunk, store_rows
 from regard.ground.errors import BadInput
 
@@ -49,50 +44,47 @@ class TextFolder(FileSource, DocumentReader):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        files = [one for end in ("", ".gz", ".xz") for one in Path(self.path).rglob(f"*.txt{end}")]
+        patterns = (f"*.txt{end}" for end in ("", ".gz", ".xz"))
+        files = [file for pattern in patterns for file in Path(self.path).rglob(pattern)]
         if not files:
             raise BadInput(f"{self.path}: no folder with files .txt, .txt.gz or .txt.xz")
         return tuple(map(str, sorted(files)))
 
-    def documents(self, dropped: Dropped) -> Iterator[tuple[str, list[str]]]:
-        for path in self.paths:
-            yield path, [one for text in _paragraphs(path) for one in sentences(text)]
+    def documents(self, dropped: Dropped) -> Iterator[list[str]]:
+        paragraphs = (map(" ".join, _blocks(path)) for path in self.paths)
+        return ([*chain.from_iterable(map(sentences, texts))] for texts in paragraphs)
 
-    def texts(self, dropped: Dropped) -> Iterator[tuple[str, str]]:
-        for path in self.paths:
-            yield path, whole_text(path)
+    def texts(self, dropped: Dropped) -> Iterator[str]:
+        return map(whole_text, self.paths)
 
 
 @dataclass(frozen=True)
-class SentenceFile(FileSource, DocumentReader):
+class SentenceFile(OneFile, DocumentReader):
     """One sentence on each line, an empty line after each document."""
 
-    path: str
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        return (self.path,)
-
-    def documents(self, dropped: Dropped) -> Iterator[tuple[str, list[str]]]:
+    def documents(self, dropped: Dropped) -> Iterator[list[str]]:
         return _blocks(self.path)
 
-    def texts(self, dropped: Dropped) -> Iterator[tuple[str, str]]:
-        return ((where, "\n".join(lines)) for where, lines in _blocks(self.path))
+    def texts(self, dropped: Dropped) -> Iterator[str]:
+        return map("\n".join, _blocks(self.path))
 
 
 @dataclass(frozen=True)
 class TextFile(SentenceFile):
     """One running text, in which empty lines count as others do."""
 
-    def documents(self, dropped: Dropped) -> Iterator[tuple[str, list[str]]]:
-        yield name_of(self.path), [*self._sentences()]
+    def documents(self, dropped: Dropped) -> Iterator[list[str]]:
+        yield [*self._sentences()]
 
-    def texts(self, dropped: Dropped) -> Iterator[tuple[str, str]]:
-        yield name_of(self.path), whole_text(self.path)
+    def texts(self, dropped: Dropped) -> Iterator[str]:
+        yield whole_text(self.path)
 
-    def parts(self, dropped: Dropped, *, whole: bool, at_lines: bool) -> Iterator[DocumentPart]:
-        whole_parts = ([part] for part in text_parts(text_blocks(self.path), at_lines=at_lines))
-        texts = whole_parts if whole else batched_by_size(self._sentences())
+    def parts(
+        self, dropped: Dropped, *, whole: bool, at_lines: bool = True
+    ) -> Iterator[DocumentPart]:
+        cut = text_parts.text_parts(text_blocks(self.path), at_lines=at_lines)
+        batches = text_parts.batched_by_size(self._sentences(), len, text_parts.SIZE)
+        texts = ([part] for part in cut) if whole else batches
         previous: list[str] = []
         for part in texts:
             if previous:
@@ -108,25 +100,15 @@ class TextFile(SentenceFile):
 class JsonDocuments(JsonLines, DocumentReader):
     """A document on each line of JSON, a paragraph on each line of its text."""
 
-    def documents(self, dropped: Dropped) -> Iterator[tuple[str, list[str]]]:
-        for where, text in read_texts(self, dropped=dropped):
-            yield where, [one for line in text.split("\n") for one in sentences(line)]
+    def documents(self, dropped: Dropped) -> Iterator[list[str]]:
+        for text in self.texts(dropped):
+            yield [sentence for line in text.split("\n") for sentence in sentences(line)]
 
-    def texts(self, dropped: Dropped) -> Iterator[tuple[str, str]]:
-        return read_texts(self, dropped=dropped)
+    def texts(self, dropped: Dropped) -> Iterator[str]:
+        return (text for _, text in read_texts(self, dropped=dropped))
 
 
 DocumentSource = TextFolder | SentenceFile | JsonDocuments
-
-
-def read_documents(
-    source: DocumentSource, dropped: Dropped, *, whole: bool, at_lines: bool = True
-) -> Iterator[DocumentPart]:
-    """The sentences of every document, or its ``whole`` text as one.
-
-    Only a running text has several parts; ``at_lines`` says whether it may be cut between lines.
-    """
-    return source.parts(dropped, whole=whole, at_lines=at_lines)
 
 
 def document_source(path: str, key: str | None = None) -> DocumentSource:
@@ -158,9 +140,9 @@ class Documents:
     @classmethod
     def of(cls, documents: Iterable[Sequence[Ids]]) -> "Documents":
         """From documents that are lists of sentences of ids."""
-        stored = [[np.asarray(sentence, np.int64) for sentence in one] for one in documents]
-        lengths = [np.array([*map(len, one)], np.int64) for one in stored]
-        return cls([np.concatenate(one) for one in stored], lengths)
+        stored = [[np.asarray(sentence, np.int64) for sentence in each] for each in documents]
+        lengths = [np.array([*map(len, each)], np.int64) for each in stored]
+        return cls([np.concatenate(each) for each in stored], lengths)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -173,7 +155,7 @@ class Documents:
     @cached_property
     def first_sentence(self) -> np.ndarray:
         """The first sentence of every document, and the total at the end."""
-        return _from_zero(np.array([len(one) for one in self.sentences], np.int64))
+        return _from_zero(np.array([*map(len, self.sentences)], np.int64))
 
     @cached_property
     def first_token(self) -> np.ndarray:
@@ -209,10 +191,10 @@ def tokenize_documents(
 
     def encoded(counted: DropCounts) -> Iterator[Chunk]:
         skipped = None if dropped is None else counted
-        at_lines = whole and cuts_at_lines(encode)
-        read = read_documents(collection, skipped, whole=whole, at_lines=at_lines)
+        at_lines = whole and text_parts.cuts_at_lines(encode)
         rows = _OpenRows(whole)
-        for chunk in _many(read):
+        parts = collection.parts(skipped, whole=whole, at_lines=at_lines)
+        for chunk in text_parts.batched_by_size(parts, _size_in_sentences, shards.CHUNK):
             coded = iter(encode_chunk(encode, [text for part in chunk for text in part.texts]))
             for part in chunk:
                 rows.add([ids for ids in islice(coded, len(part.texts)) if len(ids)])
@@ -272,39 +254,14 @@ class _OpenRows:
 _NONE = np.empty(0, np.int64)
 
 
-def _many(parts: Iterable[DocumentPart]) -> Iterator[list[DocumentPart]]:
-    """Groups of documents with about a chunk of sentences each, or as much text."""
-    chunk: list[DocumentPart] = []
-    count = 0
-    for part in parts:
-        chunk.append(part)
-        count += 1 + sum(1 + len(text) // CHARACTERS for text in part.texts)
-        if count >= shards.CHUNK:
-            yield chunk
-            chunk, count = [], 0
-    if chunk:
-        yield chunk
+def _size_in_sentences(part: DocumentPart) -> int:
+    return 1 + sum(1 + len(text) // CHARACTERS for text in part.texts)
 
 
-def _paragraphs(path: str) -> Iterator[str]:
-    """Paragraphs: lines joined up to an empty line."""
-    for _, lines in _blocks(path):
-        yield " ".join(lines)
-
-
-def _blocks(path: str) -> Iterator[tuple[str, list[str]]]:
-    """(where, lines) of every block between empty lines."""
-    lines: list[str] = []
-    first = 1
-    for number, line in enumerate(read_lines(path), start=1):
-        if line := line.strip():
-            first = first if lines else number
-            lines.append(line)
-        elif lines:
-            yield f"{name_of(path)}:{first}", lines
-            lines = []
-    if lines:
-        yield f"{name_of(path)}:{first}", lines
+def _blocks(path: str) -> Iterator[list[str]]:
+    """The lines of every block between empty lines."""
+    lines = (line.strip() for line in read_lines(path))
+    return (list(block) for filled, block in groupby(lines, key=bool) if filled)
 
 
 def _from_zero(lengths: np.ndarray) -> np.ndarray:

@@ -47,11 +47,8 @@ class FactorizationSampler:
         self, rows: list[TokenRow], indices: np.ndarray, key: tuple[int, ...]
     ) -> list[Factorization]:
         """The factorizations of rows, by their numbers and the key alone."""
-        row_streams = streams((*key, FACTORIZATION), indices)
-        return [
-            self._of_row(np.asarray(row.tokens), one)
-            for row, one in zip(rows, row_streams, strict=True)
-        ]
+        tokens = (np.asarray(row.tokens) for row in rows)
+        return [*map(self._of_row, tokens, streams((*key, FACTORIZATION), indices))]
 
     def count(self, length: int, start: int = 0) -> int:
         """How many tokens of a chunk are predicted; fewer where the others are special.
@@ -73,7 +70,7 @@ class FactorizationSampler:
         """The factorization of the tokens of a chunk that begins at ``start``."""
         special, every = self.special[tokens], start + np.arange(len(tokens))
         count = self.count(len(tokens), start)
-        chosen = self._spans(tokens, special, stream, every, count)
+        chosen = self._spans(tokens, stream, every, count)
         singles = uniform(stream, SINGLE + every)
         singles[special | chosen] = np.inf
         missing = min(count, int((~special).sum())) - int(chosen.sum())
@@ -83,15 +80,10 @@ class FactorizationSampler:
         return Factorization(orders, np.flatnonzero(chosen))
 
     def _spans(
-        self,
-        tokens: np.ndarray,
-        special: np.ndarray,
-        stream: np.ndarray,
-        every: np.ndarray,
-        count: int,
+        self, tokens: np.ndarray, stream: np.ndarray, every: np.ndarray, count: int
     ) -> np.ndarray:
         """Which tokens are in spans, no more than ``count``; ``every`` are their places."""
-        chosen, left = np.zeros(len(tokens), bool), count
+        special, chosen, left = self.special[tokens], np.zeros(len(tokens), bool), count
         starts = np.flatnonzero(self.word_starts[tokens] | special)
         lengths = uniform(stream, SPAN + 2 * every)
         contexts = uniform(stream, SPAN + 2 * every + 1)

@@ -21,11 +21,6 @@ class Headings(OneFile):
 
     spaced: tuple[str, ...] = ()
 
-    @property
-    def sides(self) -> int:
-        """How many texts an example has."""
-        return 2
-
     def examples(self) -> Examples:
         heading: _Line | None = None
         section: list[_Line] = []

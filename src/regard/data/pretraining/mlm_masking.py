@@ -12,6 +12,7 @@ import numpy as np
 from regard.data.counter_rng import below, bits, streams, uniform
 from regard.ground.errors import BadInput
 
+Array = np.ndarray
 MOST = 1 << 16  # limit of rows and of tokens in a row: row, random bits and position share 64 bits
 MASKING = 3  # appended to the key, which other draws use too
 # Counters in the stream of a row, after those that order its words.
@@ -21,22 +22,18 @@ FATE, OTHER, COUNT = MOST, 2 * MOST, 3 * MOST
 class MaskedTokens(NamedTuple):
     """Rows after masking: tokens, the chosen positions, and the original tokens at these."""
 
-    tokens: np.ndarray
-    positions: np.ndarray
-    originals: np.ndarray
+    tokens: Array
+    positions: Array
+    originals: Array
 
-    def split(self, lengths: np.ndarray) -> list["MaskedTokens"]:
+    def split(self, lengths: Array) -> list["MaskedTokens"]:
         """Rows that were masked end to end, each on its own; positions count from its start."""
         ends = np.cumsum(lengths)
         row = np.searchsorted(ends, self.positions, side="right")
         counts = np.searchsorted(self.positions, ends)[:-1]
-        parts = zip(
-            np.split(self.tokens, ends[:-1]),
-            np.split(self.positions - (ends - lengths)[row], counts),
-            np.split(self.originals, counts),
-            strict=True,
-        )
-        return [MaskedTokens(*part) for part in parts]
+        positions = np.split(self.positions - (ends - lengths)[row], counts)
+        tokens, originals = np.split(self.tokens, ends[:-1]), np.split(self.originals, counts)
+        return [*map(MaskedTokens, tokens, positions, originals)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +53,8 @@ class TokenMasker:
     """
 
     mask: int
-    special: np.ndarray
-    word_starts: np.ndarray | None = None
+    special: Array
+    word_starts: Array | None = None
     rate: float = 0.15
     kept: float = 0.1
     random: float = 0.1
@@ -76,23 +73,18 @@ class TokenMasker:
             raise BadInput(f"at most {self.most} masked tokens in a row: must be at least 1")
 
     @property
-    def ngram_weights(self) -> np.ndarray:
+    def ngram_weights(self) -> Array:
         """The probabilities of 1, 2, ... successive words, up to a factor."""
         numbers = np.arange(1, self.ngrams + 1)
         return 1 / numbers if self.geometric is None else (1 - self.geometric) ** (numbers - 1)
 
     @cached_property
-    def ordinary(self) -> np.ndarray:
+    def ordinary(self) -> Array:
         """The ids that random tokens are drawn from."""
         return np.flatnonzero(~self.special)
 
-    def mask_row(self, tokens: np.ndarray, key: tuple[int, ...]) -> MaskedTokens:
-        """Mask one row by the key (seed, epoch, number)."""
-        *key_of_all, number = key
-        return self.mask_rows(tokens, np.array([len(tokens)]), np.array([number]), (*key_of_all,))
-
     def mask_rows(
-        self, tokens: np.ndarray, lengths: np.ndarray, numbers: np.ndarray, key: tuple[int, ...]
+        self, tokens: Array, lengths: Array, numbers: Array, key: tuple[int, ...]
     ) -> MaskedTokens:
         """Mask rows end to end, each by `key` and its number alone."""
         lengths = np.asarray(lengths, np.int64)
@@ -113,15 +105,13 @@ class TokenMasker:
         masked[positions[fate >= self.random + self.kept]] = self.mask
         return MaskedTokens(masked, positions, originals)
 
-    def masked_count(self, lengths: np.ndarray) -> np.ndarray:
+    def masked_count(self, lengths: Array) -> Array:
         """Tokens to choose in rows of these lengths; halves round to even."""
         count = np.maximum(1, np.rint(lengths * self.rate).astype(np.int64))
         return count if self.most is None else np.minimum(count, self.most)
 
-    def _choose(
-        self, tokens: np.ndarray, lengths: np.ndarray, first: np.ndarray, stream: np.ndarray
-    ) -> np.ndarray:
-        """The chosen positions, sorted: words are taken in random order as long as they fit."""
+    def _choose(self, tokens: Array, lengths: Array, first: Array, stream: Array) -> Array:
+        """The chosen positions, sorted: words are chosen in random order as long as they fit."""
         free = ~self.special[tokens]
         begin = free
         if self.word_starts is not None:
@@ -144,17 +134,17 @@ class TokenMasker:
         order = np.argsort(row.astype(np.uint64) << np.uint64(48) | draws | at.astype(np.uint64))
         room = self.masked_count(lengths)
         if self.ngrams == 1:
-            taken = order[fitting(sizes[order], row[order], room)]
+            chosen = order[fitting(sizes[order], row[order], room)]
         else:
             follows = (row[1:] == row[:-1]) & (words[1:] == words[:-1] + sizes[:-1])
             counts = self._draw_counts(follows, uniform(stream[row], COUNT + at))
             overlap = self.geometric is not None
-            taken = fitting_ngrams(order, counts, sizes, row, room, overlap=overlap)
-        sizes = sizes[taken]
-        starts = np.repeat(words[taken] - np.cumsum(sizes) + sizes, sizes)
+            chosen = fitting_ngrams(order, counts, sizes, row, room, overlap=overlap)
+        sizes = sizes[chosen]
+        starts = np.repeat(words[chosen] - np.cumsum(sizes) + sizes, sizes)
         return np.sort(starts + np.arange(len(starts)))
 
-    def _draw_counts(self, follows: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    def _draw_counts(self, follows: Array, drawn: Array) -> Array:
         """The words of the n-gram at each word, of those n that the text after it allows.
 
         A span that is longer ends with the text. `follows`: whether each word but the first comes
@@ -169,7 +159,7 @@ class TokenMasker:
         return 1 + np.searchsorted(total, drawn * total[available - 1], side="right")
 
 
-def span_starts(positions: np.ndarray, row: np.ndarray) -> np.ndarray:
+def span_starts(positions: Array, row: Array) -> Array:
     """For each of these sorted positions the number of the first one of its span.
 
     A span is as many successive positions of a row as there are.
@@ -179,49 +169,43 @@ def span_starts(positions: np.ndarray, row: np.ndarray) -> np.ndarray:
 
 
 def fitting_ngrams(
-    order: np.ndarray,
-    counts: np.ndarray,
-    sizes: np.ndarray,
-    row: np.ndarray,
-    room: np.ndarray,
-    *,
-    overlap: bool = False,
-) -> np.ndarray:
-    """Which words are taken: for each in the given order `counts` words from there on.
+    order: Array, counts: Array, sizes: Array, row: Array, room: Array, *, overlap: bool = False
+) -> Array:
+    """Which words are chosen: for each in the given order `counts` words from there on.
 
     Of n words that exceed the room of their row, the last are left out. An n-gram with words that
-    are taken already is left out; with `overlap`, one that begins with such a word.
+    are chosen already is left out; with `overlap`, one that begins with such a word.
     """
     left, size, of, count = room.tolist(), sizes.tolist(), row.tolist(), counts.tolist()
-    taken = [False] * len(size)
+    chosen = [False] * len(size)
     for word in order.tolist():
         here = of[word]
-        if taken[word] or size[word] > left[here]:
+        if chosen[word] or size[word] > left[here]:
             continue
         end = word + count[word]
         while (total := sum(size[word:end])) > left[here]:
             end -= 1
-        if overlap or not any(taken[word:end]):
-            taken[word:end] = [True] * (end - word)
+        if overlap or not any(chosen[word:end]):
+            chosen[word:end] = [True] * (end - word)
             left[here] -= total
             if overlap:
                 size[word:end] = [0] * (end - word)  # they need no room again
-    return np.flatnonzero(taken)
+    return np.flatnonzero(chosen)
 
 
-def fitting(sizes: np.ndarray, row: np.ndarray, room: np.ndarray) -> np.ndarray:
-    """Which words are taken, in the given order: those that exceed the room of a row are not.
+def fitting(sizes: Array, row: Array, room: Array) -> Array:
+    """Which words are chosen, in the given order: those that exceed the room of a row are not.
 
     Each iteration takes, in all rows at once, the words up to the first that does not fit.
     """
-    room, left, taken = room.copy(), np.arange(len(sizes)), [np.empty(0, np.int64)]
+    room, left, chosen = room.copy(), np.arange(len(sizes)), [np.empty(0, np.int64)]
     while len(left := left[sizes[left] <= room[row[left]]]):
         total = np.cumsum(sizes[left])
         row_starts = np.flatnonzero(np.append(True, np.diff(row[left]) != 0))
         before = (total - sizes[left])[row_starts]
         total -= np.repeat(before, np.diff(np.append(row_starts, len(left))))
         fits = total <= room[row[left]]
-        taken.append(left[fits])
+        chosen.append(left[fits])
         room -= np.bincount(row[left[fits]], sizes[left[fits]], len(room)).astype(np.int64)
         left = left[~fits]
-    return np.concatenate(taken)
+    return np.concatenate(chosen)

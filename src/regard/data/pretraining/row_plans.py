@@ -77,8 +77,8 @@ class RowPlan:
         targets = [None] * len(rows) if self.labels is None else self.labels[rows].tolist()
         bounds = [*first.tolist(), len(tokens)]
         return [
-            Passage(TokenRow(tokens[a:b], segments[a:b]), one)
-            for a, b, one in zip(bounds[:-1], bounds[1:], targets, strict=True)
+            Passage(TokenRow(tokens[a:b], segments[a:b]), target)
+            for a, b, target in zip(bounds[:-1], bounds[1:], targets, strict=True)
         ]
 
     def _copy(
@@ -89,11 +89,11 @@ class RowPlan:
         document = np.searchsorted(borders, begin, side="right") - 1
         source = begin - borders[document]
         columns = (document, source, end - begin, starts)
-        for d, a, length, b in zip(*(one.tolist() for one in columns), strict=True):
+        for d, a, length, b in zip(*map(np.ndarray.tolist, columns), strict=True):
             tokens[b : b + length] = self.documents.rows[d][a : a + length]
 
 
-class Plan(Protocol):
+class EpochPlan(Protocol):
     """The rows of an epoch, of whatever kind."""
 
     def __len__(self) -> int: ...
@@ -106,7 +106,7 @@ class Plan(Protocol):
         """The rows of these numbers."""
 
 
-PlanRows = Callable[[int], Plan]
+PlanRows = Callable[[int], EpochPlan]
 """Epoch → its rows."""
 
 

@@ -12,6 +12,7 @@ from regard.data.pretraining.row_plans import RowPlan, room_in
 from regard.ground.errors import BadInput
 from regard.text.templates import RowFrame
 
+Key = tuple[int, ...]
 IS_NEXT, NOT_NEXT = 0, 1  # labels of the second passage, as in transformers
 IN_ORDER, SWAPPED = 0, 1  # the same
 DRAWS = 4  # random numbers of each pair, from the stream of its document
@@ -19,7 +20,7 @@ PAIRS, CUTS = 1, 2  # appended to the key, which other draws use too
 
 
 def sentence_pairs(
-    documents: Documents, frame: RowFrame, longest: int, key: tuple[int, ...], short: float = 0.1
+    documents: Documents, frame: RowFrame, longest: int, key: Key, short: float = 0.1
 ) -> RowPlan:
     """Successive sentences up to a target length, in two parts; half of the second ones are random.
 
@@ -33,7 +34,7 @@ def sentence_pairs(
 
 
 def ordered_pairs(
-    documents: Documents, frame: RowFrame, longest: int, key: tuple[int, ...], short: float = 0.1
+    documents: Documents, frame: RowFrame, longest: int, key: Key, short: float = 0.1
 ) -> RowPlan:
     """Successive sentences up to a target length, in two parts, of which half are swapped.
 
@@ -50,20 +51,18 @@ Rounds = Iterator[tuple[np.ndarray, ...]]
 """One pair of every document with sentences left: (document, begins, ends, label)."""
 
 
+Pair = Callable[[Documents, np.ndarray, np.ndarray], Rounds]
+
+
 def _plan(
-    documents: Documents,
-    frame: RowFrame,
-    longest: int,
-    key: tuple[int, ...],
-    short: float,
-    pair: Callable[[Documents, np.ndarray, np.ndarray], Rounds],
+    documents: Documents, frame: RowFrame, longest: int, key: Key, short: float, pair: Pair
 ) -> RowPlan:
     """All pairs that ``pair`` makes with the stream and the target length of every document."""
     room = room_in(frame, longest, "two passages", 2)
     stream = streams((*key, PAIRS), np.arange(len(documents)))
     target = np.where(uniform(stream, 0) < short, 2 + below(room - 1, stream, 1), room)
     rounds = [*pair(documents, stream, target)]
-    document, begin, end, label = (np.concatenate(one) for one in zip(*rounds, strict=True))
+    document, begin, end, label = map(np.concatenate, zip(*rounds, strict=True))
     order = np.argsort(document, kind="stable")
     begin, end = _cut(begin[order], end[order], room, key)
     first = 2 * np.arange(len(order) + 1)
@@ -82,9 +81,8 @@ def _with_random_seconds(documents: Documents, stream: np.ndarray, target: np.nd
 
         other = below(count - 1, draws, drawn + 2)
         other += other >= live
-        begin_other = sentence[other] + below(
-            sentence[other + 1] - sentence[other], draws, drawn + 3
-        )
+        size = sentence[other + 1] - sentence[other]
+        begin_other = sentence[other] + below(size, draws, drawn + 3)
         left = np.maximum(1, goal - (token[middle] - token[start]))
         end_other = np.minimum(_reaching(token, begin_other, left), sentence[other + 1])
 
@@ -123,17 +121,15 @@ def _reaching(token: np.ndarray, start: np.ndarray, count: np.ndarray) -> np.nda
     return np.searchsorted(token, token[start] + count)
 
 
-def _cut(
-    begin: np.ndarray, end: np.ndarray, room: int, key: tuple[int, ...]
-) -> tuple[np.ndarray, np.ndarray]:
+def _cut(begin: np.ndarray, end: np.ndarray, room: int, key: Key) -> tuple[np.ndarray, np.ndarray]:
     """Truncate pairs: tokens are removed one by one from the longer part, at a random end.
 
     Of two equally long parts, the second is truncated first.
     """
     length = end - begin
     first = np.minimum(length[:, 0], np.maximum(room - length[:, 1], (room + 1) // 2))
-    kept = np.stack([first, np.minimum(length[:, 1], room - first)], 1)
-    lost = length - kept
+    size = np.stack([first, np.minimum(length[:, 1], room - first)], 1)
+    lost = length - size
     stream = streams((*key, CUTS), np.arange(lost.size))
     before = binomial(lost.ravel(), stream).reshape(lost.shape)
-    return begin + before, begin + before + kept
+    return begin + before, begin + before + size

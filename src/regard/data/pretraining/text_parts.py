@@ -7,7 +7,7 @@ are tokenised one by one, and a space belongs to the word after it or to none.
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from regard.data.files.fields import Dropped
 from regard.ground.batch import Ids
@@ -17,6 +17,7 @@ AT_SPACE = re.compile(r"(?<=\w)(?= \w)")
 AT_LINE = re.compile(r"(?<=\S\n)(?=\w)")  # where there are no spaces: see ``cuts_at_lines``
 
 Encode = Callable[[list[str]], Sequence[Ids]]
+Item = TypeVar("Item")
 
 
 class DocumentPart(NamedTuple):
@@ -30,18 +31,20 @@ class DocumentReader(ABC):
     """A source of documents, each of which fits into memory and is one part."""
 
     @abstractmethod
-    def documents(self, dropped: Dropped) -> Iterator[tuple[str, list[str]]]:
-        """(where, sentences) of every document."""
+    def documents(self, dropped: Dropped) -> Iterator[list[str]]:
+        """The sentences of every document."""
 
     @abstractmethod
-    def texts(self, dropped: Dropped) -> Iterator[tuple[str, str]]:
-        """(where, text) of every document."""
+    def texts(self, dropped: Dropped) -> Iterator[str]:
+        """The text of every document."""
 
-    def parts(self, dropped: Dropped, *, whole: bool, at_lines: bool) -> Iterator[DocumentPart]:
+    def parts(
+        self, dropped: Dropped, *, whole: bool, at_lines: bool = True
+    ) -> Iterator[DocumentPart]:
         """The sentences of every document, or its ``whole`` text as one."""
         if whole:
-            return (DocumentPart([text] if text else []) for _, text in self.texts(dropped))
-        return (DocumentPart(texts) for _, texts in self.documents(dropped))
+            return (DocumentPart([text] if text else []) for text in self.texts(dropped))
+        return map(DocumentPart, self.documents(dropped))
 
 
 def text_parts(blocks: Iterable[str], *, at_lines: bool = True) -> Iterator[str]:
@@ -64,15 +67,17 @@ def text_parts(blocks: Iterable[str], *, at_lines: bool = True) -> Iterator[str]
         yield rest
 
 
-def batched_by_size(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Lists of texts of ``SIZE`` characters or a little more together."""
-    batch, characters = list[str](), 0
-    for text in texts:
-        batch.append(text)
-        characters += len(text)
-        if characters >= SIZE:
+def batched_by_size(
+    items: Iterable[Item], size: Callable[[Item], int], least: int
+) -> Iterator[list[Item]]:
+    """Lists of successive items whose sizes add up to ``least`` or a little more."""
+    batch, total = list[Item](), 0
+    for item in items:
+        batch.append(item)
+        total += size(item)
+        if total >= least:
             yield batch
-            batch, characters = [], 0
+            batch, total = [], 0
     if batch:
         yield batch
 

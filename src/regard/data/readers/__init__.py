@@ -11,50 +11,23 @@ from pydantic import TypeAdapter, ValidationError
 from regard.data.files.fields import Dropped
 from regard.data.files.sources import Csv, Table
 from regard.data.readers.conll import conll, conllu
-from regard.data.readers.examples import (
-    ChoiceExample,
-    Example,
-    GoldAnswer,
-    LabelledExample,
-    QuestionExample,
-    TaggedExample,
-)
-from regard.data.readers.glue import GLUE_TASKS, GlueTask, glue, snli
+from regard.data.readers.examples import Example
+from regard.data.readers.glue import GLUE_TASKS, glue, snli
 from regard.data.readers.images import cifar, digits, idx, image_csv, image_folder, npz
 from regard.data.readers.plain import jsonl, table, tagged_jsonl
 from regard.data.readers.questions import race, squad, swag
 from regard.data.readers.trees import sst5
 from regard.ground.errors import BadInput, did_you_mean
 
-__all__ = [
-    "GLUE_TASKS",
-    "READERS",
-    "ChoiceExample",
-    "Example",
-    "GlueTask",
-    "GoldAnswer",
-    "LabelledExample",
-    "QuestionExample",
-    "TaggedExample",
-    "read",
-]
-
 Reader = Callable[..., Iterator[Example]]
 
 READERS: dict[str, dict[str, Reader]] = {
     "classify": {
         **{name: partial(glue, name=name) for name in GLUE_TASKS},
-        "SST-5": sst5,
-        "SNLI": snli,
-        "tsv": partial(table, kind=Table),
-        "csv": partial(table, kind=Csv),
-        "jsonl": jsonl,
-        "image-folder": image_folder,
-        "image-csv": image_csv,
-        "npz": npz,
-        "idx": idx,
-        "CIFAR": cifar,
-        "digits": digits,
+        **{"SST-5": sst5, "SNLI": snli, "jsonl": jsonl},
+        **{"tsv": partial(table, kind=Table), "csv": partial(table, kind=Csv)},
+        **{"image-folder": image_folder, "image-csv": image_csv, "npz": npz, "idx": idx},
+        **{"CIFAR": cifar, "digits": digits},
     },
     "tag": {"CoNLL": conll, "CoNLL-U": conllu, "jsonl": tagged_jsonl},
     "answer": {"SQuAD": squad},
@@ -72,11 +45,10 @@ def read(
     """
     if task not in READERS:
         raise BadInput(f"unknown task {task!r}{did_you_mean(task, list(READERS))}")
-    known = {name.lower(): name for name in READERS[task]}
-    if reader.lower() not in known:
+    name = next((name for name in READERS[task] if name.lower() == reader.lower()), None)
+    if name is None:
         wrong = did_you_mean(reader, list(READERS[task]))
         raise BadInput(f"no reader for task {task!r} is called {reader!r}{wrong}")
-    name = known[reader.lower()]
     chosen = READERS[task][name]
     return chosen(Path(path), dropped=dropped, **_checked(chosen, name, options))
 
@@ -85,7 +57,7 @@ def _checked(reader: Reader, name: str, options: dict[str, object]) -> dict[str,
     """Options converted to the types of the reader's signature; lists become tuples."""
     bound = partial(reader)  # of a partial: the same function and keywords
     hints, names = get_type_hints(bound.func), inspect.signature(bound.func).parameters
-    known = [one for one in names if one not in bound.keywords][2:]
+    known = [option for option in names if option not in bound.keywords][2:]
     checked = {}
     for option, value in options.items():
         if option not in known:

@@ -31,20 +31,16 @@ class GlueTask:
 
 
 SENTENCES = ("sentence1", "sentence2")
+COLA_COLUMNS = ("source", "label", "star", "sentence")
+INFERENCES = ("contradiction", "entailment", "neutral")
 
 GLUE_TASKS = {
-    "CoLA": GlueTask(
-        ("sentence",),
-        "label",
-        BINARY,
-        ("Matthews",),
-        unnamed=("source", "label", "star", "sentence"),
-    ),
+    "CoLA": GlueTask(("sentence",), "label", BINARY, ("Matthews",), unnamed=COLA_COLUMNS),
     "SST-2": GlueTask(("sentence",), "label", BINARY),
     "MRPC": GlueTask(("#1 String", "#2 String"), "Quality", BINARY, ("F1", "accuracy"), "1"),
     "STS-B": GlueTask(SENTENCES, "score", (), ("Pearson", "Spearman")),
     "QQP": GlueTask(("question1", "question2"), "is_duplicate", BINARY, ("F1", "accuracy"), "1"),
-    "MNLI": GlueTask(SENTENCES, "gold_label", ("contradiction", "entailment", "neutral")),
+    "MNLI": GlueTask(SENTENCES, "gold_label", INFERENCES),
     "QNLI": GlueTask(("question", "sentence"), "label", ENTAILMENT),
     "RTE": GlueTask(SENTENCES, "label", ENTAILMENT),
     "WNLI": GlueTask(SENTENCES, "label", BINARY),
@@ -80,11 +76,10 @@ def _label(task: GlueTask, label: str, where: str) -> str:
     return label
 
 
-SNLI_LABELS = ("contradiction", "entailment", "neutral")
 UNDECIDED = "-"  # annotators did not agree
 
 _SIDES = ("s1", "s2", "labels")
-_COLUMNS = ("sentence1", "sentence2", "gold_label")
+_COLUMNS = (*SENTENCES, "gold_label")
 
 
 def snli(path: Path, dropped: Dropped = None) -> Iterator[LabelledExample]:
@@ -94,7 +89,7 @@ def snli(path: Path, dropped: Dropped = None) -> Iterator[LabelledExample]:
     """
 
     def parse(where: str, row: tuple[str, ...]) -> LabelledExample:
-        return LabelledExample(where, row[:2], (one_of(SNLI_LABELS, row[2], where),))
+        return LabelledExample(where, row[:2], (one_of(INFERENCES, row[2], where),))
 
     return parsed(_decided(path, dropped), parse, dropped)
 
@@ -119,4 +114,4 @@ def _rows(path: Path, dropped: Dropped) -> Iterator[tuple[str, tuple[str, ...]]]
         source = JsonLines(str(path), _COLUMNS)
     else:
         raise BadInput(f"{name_of(path)}: SNLI is a file named s1.*, *.jsonl or *.txt")
-    return read_examples(source, 3, None, dropped)
+    return read_examples(source, None, dropped)

@@ -6,7 +6,7 @@ Messages call them by their name and index, as in ``data['train'][3]``.
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,16 +33,13 @@ class MemoryExamples(DocumentReader):
 
     paths: ClassVar[tuple[str, ...]] = ()
     spaced: ClassVar[tuple[str, ...]] = ()
-    sides: ClassVar[int] = 2
     name: str
     values: Sequence[object]
 
     @cached_property
     def fingerprint(self) -> str:
         """How many there are, and a checksum of their content."""
-        checksum = 0
-        for value in self.values:
-            checksum = zlib.crc32(_content(value), checksum)
+        checksum = reduce(lambda crc, value: zlib.crc32(_content(value), crc), self.values, 0)
         return f"{len(self.values)} examples, {checksum:08x}"
 
     @property
@@ -59,10 +56,10 @@ class MemoryExamples(DocumentReader):
         for where, value in self.numbered():
             yield [where, where], partial(parse_pair, where, value)
 
-    def documents(self, dropped: Dropped) -> Iterator[tuple[str, list[str]]]:
+    def documents(self, dropped: Dropped) -> Iterator[list[str]]:
         return parsed(self.numbered(), parse_document, dropped)
 
-    def texts(self, dropped: Dropped) -> Iterator[tuple[str, str]]:
+    def texts(self, dropped: Dropped) -> Iterator[str]:
         return parsed(self.numbered(), parse_whole, dropped)
 
     def read(self, task: str, dropped: Dropped) -> Iterator[Example]:
@@ -89,15 +86,16 @@ def parse_labelled(where: str, value: object) -> LabelledExample:
     In place of a text there may be an image: the path of a file, or an array of bytes.
     """
     texts, labels = _parts(where, value, "(text, label) or ((text, text), label)", 2)
-    if isinstance(texts, np.ndarray | Path):
-        filled_texts: tuple[str | Path | np.ndarray, ...] = (texts,)
+    if isinstance(texts, str):
+        texts = (_filled(where, texts),)
+    elif isinstance(texts, np.ndarray | Path):
+        texts = (texts,)
     else:
-        given = (texts,) if isinstance(texts, str) else _parts(where, texts, "a pair of texts", 2)
-        filled_texts = tuple(_filled(where, one) for one in given)
+        texts = tuple(_filled(where, text) for text in _parts(where, texts, "a pair of texts", 2))
     if labels is None:
-        return LabelledExample(where, filled_texts, None)
+        return LabelledExample(where, texts, None)
     several = labels if isinstance(labels, tuple | list | set | frozenset) else (labels,)
-    return LabelledExample(where, filled_texts, tuple(_label(where, one) for one in several))
+    return LabelledExample(where, texts, tuple(_label(where, label) for label in several))
 
 
 def parse_tagged(where: str, value: object) -> TaggedExample:
@@ -109,9 +107,9 @@ def parse_tagged(where: str, value: object) -> TaggedExample:
 def parse_question(where: str, value: object) -> QuestionExample:
     """(question, context, answers): texts of the context, or (text, start); none: no answer."""
     *texts, answers = _parts(where, value, "(question, context, answers)", 3)
-    question, context = (_filled(where, one) for one in texts)
-    given = [answers] if isinstance(answers, str) else _sequence(where, answers)
-    gold = tuple(_answer(where, context, one) for one in given)
+    question, context = (_filled(where, text) for text in texts)
+    several = [answers] if isinstance(answers, str) else _sequence(where, answers)
+    gold = tuple(_answer(where, context, answer) for answer in several)
     return QuestionExample(where, where, question, context, gold, bool(gold))
 
 
@@ -119,43 +117,38 @@ def parse_choice(where: str, value: object) -> ChoiceExample:
     """(text, choices, number of the right one, from 0)."""
     text, choices, label = _parts(where, value, "(text, choices, number)", 3)
     first = _filled(where, text)
-    pairs = tuple((first, _filled(where, one)) for one in _sequence(where, choices))
+    pairs = tuple((first, _filled(where, choice)) for choice in _sequence(where, choices))
     if label is not None and label not in range(len(pairs)):
         detail = f"the right choice is {shown(label)}, and there are {len(pairs)}, counted from 0"
         raise BadExample(where, "with an unknown label", detail)
     return ChoiceExample(where, pairs, None if label is None else int(label))
 
 
-def parse_document(where: str, value: object) -> tuple[str, list[str]]:
+def parse_document(where: str, value: object) -> list[str]:
     """A text, with a paragraph on each line, or a list of sentences."""
     if isinstance(value, str):
         lines = _text(where, value).split("\n")
-        return where, [one for line in lines for one in sentences(line)]
-    return where, [_text(where, one) for one in _sequence(where, value)]
+        return [sentence for line in lines for sentence in sentences(line)]
+    return [_text(where, sentence) for sentence in _sequence(where, value)]
 
 
-def parse_whole(where: str, value: object) -> tuple[str, str]:
+def parse_whole(where: str, value: object) -> str:
     """A text, or a list of sentences, each of which is a line."""
     if isinstance(value, str):
-        return where, _text(where, value)
-    return where, "\n".join(_text(where, one) for one in _sequence(where, value))
+        return _text(where, value)
+    return "\n".join(_text(where, sentence) for sentence in _sequence(where, value))
 
 
-PARSERS: dict[str, Callable[[str, object], Example]] = {
-    "classify": parse_labelled,
-    "tag": parse_tagged,
-    "answer": parse_question,
-    "choose": parse_choice,
+PARSERS: dict[str, Callable[[str, object], Example]] = {  # by the name of a task
+    **{"classify": parse_labelled, "tag": parse_tagged},
+    **{"answer": parse_question, "choose": parse_choice},
 }
-"""By the name of a task."""
 
 
 def _answer(where: str, context: str, value: object) -> GoldAnswer:
-    text, start = (
-        (value, context.find(value))
-        if isinstance(value, str)
-        else _parts(where, value, "an answer: a text, or (text, start)", 2)
-    )
+    if isinstance(value, str):
+        value = (value, context.find(value))
+    text, start = _parts(where, value, "an answer: a text, or (text, start)", 2)
     text = _filled(where, text)
     if start not in range(len(context)) or not context.startswith(text, start):
         raise BadExample(where, "not in its context", f"{shown(text)} is not in the context")

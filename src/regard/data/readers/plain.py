@@ -58,7 +58,7 @@ def jsonl(
             return LabelledExample(where, filled_texts, None)
         value, name = value_of(record, label, where), f"the value of {label!r}"
         if isinstance(value, list):
-            labels = tuple(label_text(one, name, where) for one in value)
+            labels = tuple(label_text(each, name, where) for each in value)
         else:
             labels = _labels(label_text(value, name, where), separator, where)
         return LabelledExample(where, filled_texts, labels)
@@ -83,11 +83,10 @@ def tagged_example(where: str, words: Sequence[object], tags: Sequence[object]) 
     if not words or len(words) != len(tags):
         detail = f"{len(words)} words and {len(tags)} tags"
         raise BadExample(where, "not a tag for each word", detail)
-    return TaggedExample(
-        where,
-        tuple(filled(typed(word, str, "a word", where), where) for word in words),
-        tuple(filled(label_text(tag, "a tag", where), where) for tag in tags),
-    )
+    word_texts = (typed(word, str, "a word", where) for word in words)
+    tag_texts = (label_text(tag, "a tag", where) for tag in tags)
+    texts = (tuple(filled(text, where) for text in column) for column in (word_texts, tag_texts))
+    return TaggedExample(where, *texts)
 
 
 def _check(texts: tuple[Column, ...], separator: str | None) -> None:
@@ -100,4 +99,4 @@ def _check(texts: tuple[Column, ...], separator: str | None) -> None:
 def _labels(cell: str, separator: str | None, where: str) -> tuple[str, ...]:
     if separator is None:
         return (filled(cell, where).strip(),)
-    return tuple(one.strip() for one in cell.split(separator) if one.strip())
+    return tuple(part.strip() for part in cell.split(separator) if part.strip())

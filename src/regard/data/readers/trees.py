@@ -38,10 +38,8 @@ def sst5(path: Path, dropped: Dropped = None, phrases: bool = False) -> Iterator
 
 def _examples(where: str, line: str) -> Iterator[LabelledExample]:
     words, brackets = tree(line, where)
-    return (
-        LabelledExample(where, (" ".join(words[one.start : one.stop]),), (one.label,))
-        for one in brackets
-    )
+    phrases = ((" ".join(words[part.start : part.stop]), part.label) for part in brackets)
+    return (LabelledExample(where, (phrase,), (label,)) for phrase, label in phrases)
 
 
 def tree(line: str, where: str) -> tuple[list[str], list[Bracket]]:

@@ -81,7 +81,7 @@ def vocabulary_of(model: LoadedModel) -> Vocabulary:
     """The vocabulary of a model with one side; without tokenizer files, a vocabulary of ids."""
     if model.tokenizer is not None:
         (vocabulary,) = model.tokenizer.vocabularies
-        return vocabulary
+        return cast(Vocabulary, vocabulary)
     config = {} if model.extras is None else model.extras.config
     ids = (config.get(f"{name}_token_id") for name in ("pad", "bos", "eos"))
     pad, bos, eos = (number if isinstance(number, int) else -1 for number in ids)

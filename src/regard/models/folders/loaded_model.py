@@ -9,12 +9,11 @@ from torch import nn
 
 from regard.ground.device import uninitialised
 from regard.ground.errors import BadInput, reason_of
-from regard.images.processor import ImageProcessor
+from regard.ground.reading import Reading
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.formats.hf_format import HFExtras
 from regard.models.paper import Paper
 from regard.text.labels import LabelSet
-from regard.text.tokenizers.list import Tokenizer
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
@@ -30,7 +29,7 @@ class LoadedModel:
     paper: Paper
     facts: ModelFacts
     module: nn.Module
-    tokenizer: Tokenizer | None = None
+    tokenizer: Reading | None = None
     labels: LabelSet | None = None
     notes: dict[str, Any] = field(default_factory=dict)
     extras: HFExtras | None = None
@@ -53,10 +52,7 @@ def check_depth(facts: ModelFacts, tensors: int, where: str) -> None:
 
 
 def check_tokenizer(
-    tokenizer: Tokenizer | ImageProcessor | None,
-    labels: LabelSet | None,
-    facts: ModelFacts,
-    where: Path | str,
+    tokenizer: Reading | None, labels: LabelSet | None, facts: ModelFacts, where: Path | str
 ) -> None:
     """Refuse a tokenizer or labels that do not fit the sizes and the pool of a model."""
     try:

@@ -1,13 +1,13 @@
 """regard's own folders: config.json (paper, facts, notes), model.safetensors, tokenizer, labels."""
 
 from pathlib import Path
-from typing import cast
 
 import torch
 from torch import Tensor
 
 from regard.ground.errors import BadInput
 from regard.ground.files import write_files, write_json
+from regard.ground.reading import Reading
 from regard.images.processor import ImageProcessor
 from regard.models.facts import from_json, to_json
 from regard.models.folders import hf
@@ -25,7 +25,7 @@ from regard.models.paper import Paper
 from regard.models.papers import KINDS
 from regard.models.papers import paper as paper_named
 from regard.text.labels import LABELS, load_labels
-from regard.text.tokenizers.list import TOKENIZERS, Tokenizer
+from regard.text.tokenizers.list import TOKENIZERS
 from regard.weights.files import load_weights, read_tensors, weights_of, write_tensors
 from regard.weights.weight_map import Extras
 
@@ -79,19 +79,16 @@ def read(folder: Path, config: Config, device: torch.device | str) -> LoadedMode
 
 def _read_tokenizer(
     folder: Path, config: Config, paper: Paper, extras: HFExtras | None
-) -> Tokenizer | None:
+) -> Reading | None:
     if (name := config.get("tokenizer")) is None:
         return None
-    known: dict[str, type[Tokenizer | ImageProcessor]] = {
-        **TOKENIZERS,
-        ImageProcessor.name: ImageProcessor,
-    }
+    known: dict[str, type[Reading]] = {**TOKENIZERS, ImageProcessor.name: ImageProcessor}
     if extras is not None:
         return paper.formats["hf"].load_tokenizer(folder, extras.config)
     if (kind := known.get(str(name))) is None:
         raise BadInput(f"{folder / CONFIG}: tokenizer is {name!r}, not {', '.join(known)}")
     exists = any((folder / file).exists() for file in kind.FILES)
-    return cast(Tokenizer, kind.load(folder)) if exists else None
+    return kind.load(folder) if exists else None
 
 
 def _write_extras(folder: Path, extras: HFExtras) -> dict[str, object]:

@@ -190,7 +190,7 @@ def read(folder: Path, config: Config, device: torch.device | str) -> LoadedMode
     load_weights(module, tensors, str(folder))
     check_tokenizer(processor, labels, facts, folder)
     of_paper = paper("deit" if arguments[DISTILLED] else "vit")
-    return LoadedModel(of_paper, facts, module.eval(), processor, labels)  # type: ignore[arg-type]
+    return LoadedModel(of_paper, facts, module.eval(), processor, labels)
 
 
 def write(folder: Path, model: LoadedModel) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import cast
 
 from regard.ground.errors import BadInput
+from regard.ground.reading import Reading
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.formats.config_map import (
     Config,
@@ -15,7 +16,6 @@ from regard.models.formats.config_map import (
     write_config,
 )
 from regard.text.labels import LabelSet, labels_from_config
-from regard.text.tokenizers.list import Tokenizer
 from regard.weights.weight_map import Extras, WeightMap
 
 
@@ -45,7 +45,7 @@ class HFFormat:
     defaults: ModelFacts
     config_map: tuple[ConfigRow, ...]
     weights: WeightMap
-    tokenizer: Callable[[Path], object]
+    tokenizer: Callable[[Path], Reading | None]
 
     def facts_of(self, config: Config, tensors: Collection[str]) -> ModelFacts:
         """The facts of a folder, from its config.json and the names of its tensors."""
@@ -93,11 +93,11 @@ class HFFormat:
         """The map of tensor names, which may depend on the sizes of the model."""
         return self.weights
 
-    def load_tokenizer(self, folder: Path, config: Config) -> Tokenizer | None:
+    def load_tokenizer(self, folder: Path, config: Config) -> Reading | None:
         """The tokenizer of a folder, if it has one."""
-        return cast(Tokenizer | None, self.tokenizer(folder))
+        return self.tokenizer(folder)
 
-    def new_extras(self, tokenizer: Tokenizer | None) -> HFExtras:
+    def new_extras(self, tokenizer: Reading | None) -> HFExtras:
         """The extras of a model that was not loaded from a Hugging Face folder."""
         ids = {} if tokenizer is None else tokenizer.special_ids
         return HFExtras({f"{role}_id": number for role, number in ids.items()})

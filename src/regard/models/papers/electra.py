@@ -64,7 +64,7 @@ class Joint:
             raise BadInput("embedding_size: generator and discriminator must have the same")
 
     @property
-    def trunk(self) -> Trunk:
+    def encoder(self) -> Trunk:
         """The trunk of the discriminator."""
         return self.discriminator.trunk
 
@@ -128,11 +128,6 @@ class JointModule(nn.Module):
         if tied:
             head: nn.Module = generator.heads[GENERATOR_HEAD]
             head.out.weight = discriminator.trunk.embed.token.weight  # type: ignore[union-attr]
-
-    @property
-    def main(self) -> TrunkWithHeadsModule:
-        """The discriminator, which is used after training."""
-        return self.discriminator
 
     def forward(
         self, inputs: PackedTokens, *, positions: Mapping[str, Tensor], tape: NullTape = NULL_TAPE

@@ -110,7 +110,7 @@ class BiLMModule(StackModule):
             for number, layer in enumerate(self.blocks):
                 given_TD = self.dropout(x_TD)
                 before = None if state is None else state[number]
-                states_TD, end = layer(given_TD, layout, before, in_reading_order=in_pairs)
+                states_TD, end = layer(given_TD, layout, before, flipped=in_pairs)
                 x_TD = given_TD + states_TD if number and self.residual else states_TD
                 x_TD = tape.under("blocks").under(number)("output", x_TD)
                 ends.append(end)

@@ -7,15 +7,8 @@ from regard.text.families.word_level import RawWords, WordLevel
 from regard.text.families.wordpiece import WordPiece, XLNetWordPiece
 
 FAMILIES: tuple[TokenizerFamily, ...] = (
-    WordPiece(),
-    ByteBPE(),
-    Unigram(),
-    GPT2BPE(),
-    GPTBPE(),
-    XLNetUnigram(),
-    XLNetWordPiece(),
-    WordLevel(),
-    RawWords(),
+    *(WordPiece(), ByteBPE(), Unigram(), GPT2BPE(), GPTBPE()),
+    *(XLNetUnigram(), XLNetWordPiece(), WordLevel(), RawWords()),
 )
 """A folder whose files name no class has a tokenizer of its paper, or else of the first."""
 
@@ -24,6 +17,6 @@ def family_of_kind(kind: str | None, of_paper: str) -> str:
     """The family of a paper, or one of ``kind`` whose class token stands where the paper's does."""
     if kind is None:
         return of_paper
-    summary = next(one.template.summary for one in FAMILIES if one.name == of_paper)
-    same = [one for one in FAMILIES if one.kind == kind and one.template.summary == summary]
-    return same[0].name if same else kind
+    summaries = {family.name: family.template.summary for family in FAMILIES}
+    same_kind = (family.name for family in FAMILIES if family.kind == kind)
+    return next((name for name in same_kind if summaries[name] == summaries[of_paper]), kind)

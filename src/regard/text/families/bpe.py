@@ -16,24 +16,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar, cast
 
-from tokenizers import (
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-    trainers,
-)
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers.trainers import BpeTrainer
 
 from regard.ground.errors import BadInput, shown
-from regard.ground.files import JSON, read_bytes, read_json
+from regard.ground.files import JSON, read_json, read_text
 from regard.text.families.tokenizer_family import Learned, TokenizerFamily, TokenizerSettings, Vocab
 from regard.text.templates import Template
 from regard.text.vocabularies.train_tokenizer import learn_model
 
 VOCAB, MERGES = "vocab.json", "merges.txt"
-SUFFIX = "</w>"
+SUFFIX, END_OF_TEXT = "</w>", "<|endoftext|>"
 
 
 class BPEFamily(TokenizerFamily):
@@ -44,11 +37,7 @@ class BPEFamily(TokenizerFamily):
 
     def read_files(self, folder: Path) -> Vocab:
         path = folder / MERGES
-        try:
-            lines = read_bytes(path).decode().split("\n")
-        except UnicodeDecodeError as error:
-            raise BadInput(f"{path}: not UTF-8 (byte {error.start})") from None
-        lines = [line.rstrip("\r") for line in lines]
+        lines = [line.rstrip("\r") for line in read_text(path).split("\n")]
         merges = [line for line in lines if line and not line.startswith("#version")]
         vocabulary = cast(dict[str, int], read_json(folder / VOCAB))
         return {"vocab": vocabulary, "merges": _pairs(merges, path)}
@@ -93,29 +82,24 @@ class ByteBPE(BPEFamily):
     name = kind = "byte-bpe"
     classes = ("RobertaTokenizer",)
     special_tokens: ClassVar = {
-        "cls_token": "<s>",
-        "pad_token": "<pad>",
-        "sep_token": "</s>",
-        "unk_token": "<unk>",
-        "mask_token": "<mask>",
+        **{"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>"},
+        **{"unk_token": "<unk>", "mask_token": "<mask>"},
     }
     template, word_prefix = Template("cls A sep", "cls A sep sep B sep"), " "
 
     def build(self, model: Vocab, unk: str, settings: TokenizerSettings) -> Tokenizer:
-        merges = [(left, right) for left, right in model["merges"]]
-        tokenizer = Tokenizer(models.BPE(dict(model["vocab"]), merges))
-        spaced = settings.flag("add_prefix_space", False)
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
+        tokenizer = Tokenizer(_model(model))
+        prefix = settings.flag("add_prefix_space", False)
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
         tokenizer.decoder = decoders.ByteLevel()
         return tokenizer
 
     def processor(
         self, names: Mapping[str, str], ids: Mapping[str, int], settings: TokenizerSettings
     ) -> processors.PostProcessor:
-        byte_level = processors.ByteLevel(
-            add_prefix_space=settings.flag("add_prefix_space", False),
-            trim_offsets=settings.flag("trim_offsets", True),
-        )
+        flags = {"add_prefix_space": False, "trim_offsets": True}
+        options = {key: settings.flag(key, default) for key, default in flags.items()}
+        byte_level = processors.ByteLevel(**options)
         return processors.Sequence([byte_level, super().processor(names, ids, settings)])
 
     def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> Learned:
@@ -124,18 +108,14 @@ class ByteBPE(BPEFamily):
         frame, bytes_ = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel(add_prefix_space=False)
         frame.pre_tokenizer = bytes_
         special = dict.fromkeys(self.special_tokens.values())
-        alphabet = {"initial_alphabet": bytes_.alphabet()}
-        learned = learn_model(frame, texts, trainers.BpeTrainer, vocab, special, **alphabet)
-        return {"vocab": learned["vocab"], "merges": learned["merges"]}, {}
+        return _learn(frame, texts, vocab, special, initial_alphabet=bytes_.alphabet())
 
 
 class GPT2BPE(ByteBPE):
     """The tokenizers of GPT-2: nothing stands around a text, and one token separates texts."""
 
     name, classes = "gpt2-bpe", ("GPT2Tokenizer",)
-    special_tokens: ClassVar = dict.fromkeys(
-        ("bos_token", "eos_token", "unk_token"), "<|endoftext|>"
-    )
+    special_tokens: ClassVar = dict.fromkeys(("bos_token", "eos_token", "unk_token"), END_OF_TEXT)
     template, separator = Template("A", "A B"), "eos_token"
 
 
@@ -148,17 +128,26 @@ class GPTBPE(BPEFamily):
     template = Template("A", "A B")
 
     def build(self, model: Vocab, unk: str, settings: TokenizerSettings) -> Tokenizer:
-        merges = [(left, right) for left, right in model["merges"]]
         suffix = {"end_of_word_suffix": SUFFIX, "continuing_subword_prefix": ""}
-        return _frame(models.BPE(dict(model["vocab"]), merges, unk_token=unk, **suffix))
+        return _frame(_model(model, unk_token=unk, **suffix))
 
     def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> Learned:
         if not lower:
             raise BadInput("text.lower: GPT's BPE reads lower case only: set it to true")
-        special, suffix = self.special_tokens.values(), {"end_of_word_suffix": SUFFIX}
-        frame = _frame(models.BPE(**suffix))
-        learned = learn_model(frame, texts, trainers.BpeTrainer, vocab, special, **suffix)
-        return {"vocab": learned["vocab"], "merges": learned["merges"]}, {}
+        special, frame = self.special_tokens.values(), _frame(models.BPE(end_of_word_suffix=SUFFIX))
+        return _learn(frame, texts, vocab, special, end_of_word_suffix=SUFFIX)
+
+
+def _model(model: Vocab, **options: str) -> models.BPE:
+    merges = [(left, right) for left, right in model["merges"]]
+    return models.BPE(dict(model["vocab"]), merges, **options)
+
+
+def _learn(
+    frame: Tokenizer, texts: Iterable[str], vocab: int, special: Iterable[str], **options: object
+) -> Learned:
+    learned = learn_model(frame, texts, BpeTrainer, vocab, special, **options)
+    return {"vocab": learned["vocab"], "merges": learned["merges"]}, {}
 
 
 def _frame(model: models.Model) -> Tokenizer:

@@ -29,6 +29,12 @@ class Vocab(TypedDict):
 Learned = tuple[Vocab, Mapping[str, JSON]]  # a model, and its tokenizer_config.json
 
 
+def lines_by_id(model: Vocab) -> str:
+    """The pieces in the order of their ids, one on each line."""
+    ids = model["vocab"]
+    return "".join(f"{piece}\n" for piece in sorted(ids, key=ids.__getitem__))
+
+
 @dataclass(frozen=True)
 class TokenizerSettings:
     """What a tokenizer_config.json says; ``where`` is named in messages."""
@@ -78,9 +84,8 @@ class TokenizerFamily(ABC):
         """The model in a tokenizer.json; ids that it leaves out get names that no text has."""
         model = self.check(content.get("model"), path)
         pieces = check_pieces(model.get("vocab"), path)
-        taken = set(pieces.values())
-        left = set(range(max(taken, default=-1))) - taken
-        return {"vocab": pieces | {f"(no piece {number})": number for number in left}}
+        unused = set(range(max(pieces.values(), default=-1))).difference(pieces.values())
+        return {"vocab": pieces | {f"(no piece {number})": number for number in unused}}
 
     def check(self, model: JSON, path: Path) -> dict[str, JSON]:
         """Return the model of a tokenizer.json; refuse it if it is not one of this family."""
@@ -100,9 +105,10 @@ class TokenizerFamily(ABC):
         self, names: Mapping[str, str], ids: Mapping[str, int], settings: TokenizerSettings
     ) -> processors.PostProcessor:
         """The template in the form of the library; ``names`` and ``ids`` are by role."""
+        written = {**{text: f"${text}" for text in TEXTS}, **names}
         single, pair = (
-            [f"{'$' * (name in TEXTS)}{names.get(name, name)}:{segment}" for name, segment in parts]
-            for parts in (self.template.parts(1), self.template.parts(2))
+            [f"{written[name]}:{segment}" for name, segment in self.template.parts(texts)]
+            for texts in (1, 2)
         )
         special = [(names[role], ids[role]) for role in names]
         return processors.TemplateProcessing(single=single, pair=pair, special_tokens=special)

@@ -39,7 +39,7 @@ class UnigramText(NamedTuple):
 
     lower: bool
     accents: bool
-    spaced: bool = True
+    prefix_space: bool = True
 
 
 class Unigram(TokenizerFamily):
@@ -49,11 +49,8 @@ class Unigram(TokenizerFamily):
     model, classes = "Unigram", ("AlbertTokenizer",)
     files: ClassVar = (FILE,)
     special_tokens: ClassVar = {
-        "pad_token": "<pad>",
-        "unk_token": "<unk>",
-        "cls_token": "[CLS]",
-        "sep_token": "[SEP]",
-        "mask_token": "[MASK]",
+        **{"pad_token": "<pad>", "unk_token": "<unk>"},
+        **{"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"},
     }
     template = Template("cls A sep", "cls A sep B:1 sep:1")
     unknown: ClassVar[int] = 1
@@ -73,10 +70,7 @@ class Unigram(TokenizerFamily):
             pieces, charsmap = read_unigram(read_bytes(path))
         except BadInput as error:
             raise BadInput(f"{path}: {error}") from None
-        scores = [
-            (piece.text, piece.score - LESS * _ends_in_number_and_comma(piece.text))
-            for piece in pieces
-        ]
+        scores = [(text, score - LESS * _ends_in_number_and_comma(text)) for text, score in pieces]
         return {**_model(scores, path), "charsmap": charsmap}
 
     def write_files(self, model: Vocab) -> dict[str, str]:
@@ -111,15 +105,8 @@ class XLNetUnigram(Unigram):
 
     name, classes = "xlnet-unigram", ("XLNetTokenizer",)
     special_tokens: ClassVar = {
-        "unk_token": "<unk>",
-        "bos_token": "<s>",
-        "eos_token": "</s>",
-        "cls_token": "<cls>",
-        "sep_token": "<sep>",
-        "pad_token": "<pad>",
-        "mask_token": "<mask>",
-        "eod_token": "<eod>",
-        "eop_token": "<eop>",
+        **{"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"},
+        **{f"{role}_token": f"<{role}>" for role in ("cls", "sep", "pad", "mask", "eod", "eop")},
     }
     template = XLNET_TEMPLATE
     unknown: ClassVar[int] = 0
@@ -133,13 +120,13 @@ class XLNetUnigram(Unigram):
 
 def _frame(tokenizer: Tokenizer, text: UnigramText) -> None:
     """Give a tokenizer all but its model."""
-    lower, accents, spaced = text
-    quotes = (normalizers.Replace("``", '"'), normalizers.Replace("''", '"'))
-    steps: list[normalizers.Normalizer] = [*quotes]
+    lower, accents, prefix_space = text
+    steps: list[normalizers.Normalizer] = []
+    steps += [normalizers.Replace(quotes, '"') for quotes in ("``", "''")]
     steps += [] if accents else [normalizers.NFKD(), normalizers.StripAccents()]
     steps += [normalizers.Lowercase()] if lower else []
     tokenizer.normalizer = normalizers.Sequence(steps)
-    scheme: Literal["always", "never"] = "always" if spaced else "never"
+    scheme: Literal["always", "never"] = "always" if prefix_space else "never"
     space = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme=scheme)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), space])
     tokenizer.decoder = decoders.Metaspace(replacement=SPACE, prepend_scheme=scheme)
@@ -155,13 +142,13 @@ def _model(scores: Iterable[tuple[str, float]], path: Path) -> Vocab:
 
 
 def _are_scored(pieces: JSON) -> TypeGuard[list[tuple[str, float]]]:
-    return isinstance(pieces, list) and all(
-        isinstance(entry, list)
-        and len(entry) == 2
-        and isinstance(entry[0], str)
-        and isinstance(entry[1], int | float)
-        for entry in pieces
-    )
+    def is_scored(entry: JSON) -> bool:
+        match entry:
+            case [str(), int() | float()]:
+                return True
+        return False
+
+    return isinstance(pieces, list) and all(map(is_scored, pieces))
 
 
 def _charsmap(content: Mapping[str, JSON], path: Path) -> bytes:

@@ -11,13 +11,14 @@ from typing import ClassVar
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from regard.ground.errors import BadInput
-from regard.ground.files import read_bytes
+from regard.ground.files import read_text
 from regard.text.families.tokenizer_family import (
     SPACE,
     Learned,
     TokenizerFamily,
     TokenizerSettings,
     Vocab,
+    lines_by_id,
 )
 from regard.text.templates import Template
 
@@ -36,17 +37,13 @@ class WordLevel(TokenizerFamily):
     pattern: ClassVar[str] = r"\S+"  # of a word
 
     def read_files(self, folder: Path) -> Vocab:
-        try:
-            words = read_bytes(folder / LINES).decode().split()
-        except UnicodeDecodeError as error:
-            raise BadInput(f"{folder / LINES}: not UTF-8 (byte {error.start})") from None
+        words = read_text(folder / LINES).split()
         if len({*words}) < len(words):
             raise BadInput(f"{folder / LINES}: a word occurs twice")
         return {"vocab": {word: number for number, word in enumerate(words)}}
 
     def write_files(self, model: Vocab) -> dict[str, str]:
-        ids = model["vocab"]
-        return {LINES: "".join(f"{word}\n" for word in sorted(ids, key=ids.__getitem__))}
+        return {LINES: lines_by_id(model)}
 
     def build(self, model: Vocab, unk: str, settings: TokenizerSettings) -> Tokenizer:
         tokenizer = Tokenizer(models.WordLevel(dict(model["vocab"]), unk_token=unk))

@@ -13,21 +13,22 @@ from typing import ClassVar
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from regard.ground.errors import BadInput
-from regard.ground.files import JSON, read_bytes
-from regard.text.families.tokenizer_family import Learned, TokenizerFamily, TokenizerSettings, Vocab
+from regard.ground.files import JSON, read_text
+from regard.text.families.tokenizer_family import (
+    Learned,
+    TokenizerFamily,
+    TokenizerSettings,
+    Vocab,
+    lines_by_id,
+)
 from regard.text.templates import XLNET_TEMPLATE, Template
 from regard.text.vocabularies.train_tokenizer import learn_in_two_passes
 
+CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer")
 PREFIX = "##"
 LINES = "vocab.txt"
-# In the order of BERT's own vocabularies.
-SPECIALS = {
-    "pad_token": "[PAD]",
-    "unk_token": "[UNK]",
-    "cls_token": "[CLS]",
-    "sep_token": "[SEP]",
-    "mask_token": "[MASK]",
-}
+ROLES = ("pad", "unk", "cls", "sep", "mask")  # in the order of BERT's own vocabularies
+SPECIALS = {f"{role}_token": f"[{role.upper()}]" for role in ROLES}
 
 
 class WordPiece(TokenizerFamily):
@@ -35,12 +36,7 @@ class WordPiece(TokenizerFamily):
 
     name = kind = "wordpiece"
     model: ClassVar = "WordPiece"
-    classes: ClassVar[tuple[str, ...]] = (
-        "BertTokenizer",
-        "DistilBertTokenizer",
-        "ElectraTokenizer",
-        "MobileBertTokenizer",
-    )
+    classes: ClassVar[tuple[str, ...]] = CLASSES
     files: ClassVar = (LINES,)
     special_tokens: ClassVar = SPECIALS
     template: ClassVar = Template("cls A sep", "cls A sep B:1 sep:1")
@@ -50,28 +46,21 @@ class WordPiece(TokenizerFamily):
 
         Of equal lines the last counts; the others keep their ids, under names that no text has.
         """
-        path = folder / LINES
-        try:
-            lines = read_bytes(path).decode().split("\n")
-        except UnicodeDecodeError as error:
-            raise BadInput(f"{path}: not UTF-8 (byte {error.start})") from None
+        lines = read_text(folder / LINES).split("\n")
         pieces = [line.rstrip() for line in (lines if lines[-1] else lines[:-1])]
         last = {piece: number for number, piece in enumerate(pieces)}
-        vocabulary = {
-            piece if last[piece] == number else f"{piece} (line {number + 1})": number
-            for number, piece in enumerate(pieces)
-        }
-        return {"vocab": vocabulary}
+        for number, piece in enumerate(pieces):
+            if last[piece] != number:
+                pieces[number] = f"{piece} (line {number + 1})"
+        return {"vocab": {piece: number for number, piece in enumerate(pieces)}}
 
     def write_files(self, model: Vocab) -> dict[str, str]:
-        ids = model["vocab"]
-        return {LINES: "".join(f"{piece}\n" for piece in sorted(ids, key=ids.__getitem__))}
+        return {LINES: lines_by_id(model)}
 
     def check(self, model: JSON, path: Path) -> dict[str, JSON]:
         content = super().check(model, path)
         if content.get("continuing_subword_prefix", PREFIX) != PREFIX:
-            fault = f"a continuing_subword_prefix other than {PREFIX} is not supported"
-            raise BadInput(f"{path}: {fault}")
+            raise BadInput(f"{path}: only {PREFIX} is supported as continuing_subword_prefix")
         return content
 
     def build(self, model: Vocab, unk: str, settings: TokenizerSettings) -> Tokenizer:

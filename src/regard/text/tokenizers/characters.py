@@ -14,10 +14,9 @@ import numpy as np
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
-from regard.text.templates import RowBuilder, Template
-from regard.text.tokenizers.row_tokenizer import RowTokenizer, Spelling
+from regard.text.tokenizers.row_tokenizer import Spelling, WholeWordTokenizer
 from regard.text.vocabularies.lexicon import BEGIN, END, Lexicon, WholeWords
-from regard.text.words import Span, word_spans, words
+from regard.text.words import Span, words
 
 SENTENCE_BEGINS, SENTENCE_ENDS, WORD_BEGINS, WORD_ENDS, PADDING = range(256, 261)
 
@@ -29,6 +28,8 @@ class CharacterVocabulary(WholeWords, Spelling):
     longest: int = 50
 
     kind: ClassVar[str] = "characters"
+    pad: ClassVar[int] = PADDING
+    unk: ClassVar[int] = -1  # no word is unknown
 
     def __post_init__(self) -> None:
         if self.longest < 3:
@@ -42,31 +43,25 @@ class CharacterVocabulary(WholeWords, Spelling):
         """There is one for each length of words."""
         return f"characters-{self.longest}"
 
-    @property
-    def pad(self) -> int:
-        return PADDING
-
-    @property
-    def unk(self) -> int:
-        """No word is unknown."""
-        return -1
-
     @cached_property
-    def begin(self) -> np.ndarray:
+    def bos(self) -> np.ndarray:
         return self._word((SENTENCE_BEGINS,))
 
     @cached_property
-    def end(self) -> np.ndarray:
+    def eos(self) -> np.ndarray:
         return self._word((SENTENCE_ENDS,))
 
     def save(self, folder: Path) -> dict[str, int]:
         """What a tokenizer of words must know of it; there is nothing to write."""
         return {"characters": self.longest}
 
+    def frame(self, word: str) -> np.ndarray:
+        return {BEGIN: self.bos, END: self.eos}[word]
+
     def spell_all(self, lexicon: Lexicon) -> np.ndarray:
-        """The same for all words of a lexicon, by their ids."""
+        """The ids of all words of a lexicon, by the ids of the words."""
         spelled = self.spell(lexicon.words)
-        spelled[lexicon.ids[BEGIN]], spelled[lexicon.ids[END]] = self.begin, self.end
+        spelled[lexicon.ids[BEGIN]], spelled[lexicon.ids[END]] = self.bos, self.eos
         return spelled
 
     def encode(self, text: str) -> np.ndarray:
@@ -88,13 +83,14 @@ class CharacterVocabulary(WholeWords, Spelling):
 
     def _read(self, row: int | np.ndarray) -> str:
         ids = np.ravel(row).tolist()
-        frames = {SENTENCE_BEGINS: BEGIN, SENTENCE_ENDS: END}
-        named = [frames[i] for i in ids if i in frames]
-        return named[0] if named else bytes(i for i in ids if i < 256).decode(errors="replace")
+        for number, name in ((SENTENCE_BEGINS, BEGIN), (SENTENCE_ENDS, END)):
+            if number in ids:
+                return name
+        return bytes(i for i in ids if i < 256).decode(errors="replace")
 
 
 @dataclass(frozen=True)
-class CharacterTokenizer(RowTokenizer):
+class CharacterTokenizer(WholeWordTokenizer):
     """Texts, or lists of words, as rows of words; states of the words around them are not given.
 
     The ``lexicon`` has the words on which a language model is trained.
@@ -104,7 +100,7 @@ class CharacterTokenizer(RowTokenizer):
     FILES: ClassVar = ("characters.json", "lexicon.txt")
     inner: ClassVar = slice(1, -1)
 
-    words: CharacterVocabulary = field(default_factory=CharacterVocabulary)  # type: ignore[assignment]
+    words: CharacterVocabulary = field(default_factory=CharacterVocabulary)
     lexicon: Lexicon | None = None
 
     @property
@@ -116,18 +112,6 @@ class CharacterTokenizer(RowTokenizer):
     @property
     def spelling(self) -> CharacterVocabulary:
         return self.words
-
-    @property
-    def special_ids(self) -> dict[str, int]:
-        return {}
-
-    @cached_property
-    def template(self) -> RowBuilder:
-        special: Any = {"bos": self.words.begin, "eos": self.words.end}
-        return RowBuilder(Template("bos A eos", "bos A eos bos B eos"), special)
-
-    def count(self, texts: Sequence[str], most: int) -> int:
-        return sum(len(word_spans(text)) for text in texts) + self.template.specials(len(texts))
 
     def pieces(self, words: Sequence[str]) -> list[Any]:
         return [[row] for row in self.words.spell(words)]

@@ -1,7 +1,7 @@
 """What an encoder reads: a vocabulary with special tokens, and the rows made of texts."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -10,6 +10,7 @@ import numpy as np
 
 from regard.ground.errors import BadInput
 from regard.ground.files import write_files
+from regard.text.families import FAMILIES
 from regard.text.families.tokenizer_family import TokenizerFamily
 from regard.text.templates import TEXTS, RowBuilder
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
@@ -18,29 +19,23 @@ from regard.text.tokenizers.tokenizer_files import (
     add_special_tokens,
     all_files,
     change_family,
-    learn_files,
+    new_files,
     read_files,
 )
-from regard.text.vocabularies.subwords import Subwords
+from regard.text.vocabularies.train_tokenizer import KINDS
 
 IN_CONFIG = ("pad_token", "bos_token", "eos_token")  # roles whose ids config.json has
 
 
 @dataclass(frozen=True)
-class EncoderTokenizer(RowTokenizer):
-    """A vocabulary, the names of its special tokens by role, and its files as read or made.
+class EncoderTokenizer(TokenizerFiles, RowTokenizer):
+    """Tokenizer with special tokens, of a family of Hugging Face.
 
     The ids are those of ``transformers``, with one exception: "[SEP]" in a text is text.
     """
 
     name: ClassVar = "encoder"
     FILES: ClassVar = all_files()
-
-    family: TokenizerFamily
-    words: Subwords
-    names: Mapping[str, str] = field(repr=False)
-    longest: int | None = None
-    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     @property
     def pad(self) -> int:
@@ -49,14 +44,6 @@ class EncoderTokenizer(RowTokenizer):
     @property
     def unk(self) -> int:
         return self._id("unk_token")
-
-    @property
-    def cls(self) -> int:
-        return self._id("cls_token")
-
-    @property
-    def sep(self) -> int:
-        return self._id("sep_token")
 
     @property
     def mask(self) -> int:
@@ -89,8 +76,8 @@ class EncoderTokenizer(RowTokenizer):
         parts = text.split(self.names["mask_token"])
         if self.words.strips_left(self.mask):
             parts = [*(part.rstrip() for part in parts[:-1]), parts[-1]]
-        first, *others = self.words.encode_all(parts)
-        return first + [i for part in others for i in (self.mask, *part)]
+        first, *rest = self.words.encode_all(parts)
+        return first + [i for part in rest for i in (self.mask, *part)]
 
     def join(self, text: str, piece: str) -> str:
         """A text with a piece, as ``words.pieces`` writes it, at its end."""
@@ -101,17 +88,13 @@ class EncoderTokenizer(RowTokenizer):
 
     def with_family(self, name: str) -> "EncoderTokenizer":
         """The same pieces in the rows of another family that has pieces of this kind."""
-        return EncoderTokenizer(*change_family(self._files, name))
+        return EncoderTokenizer(**vars(change_family(self, name)))
 
     def with_special_tokens(self, tokens: Sequence[str]) -> "EncoderTokenizer":
         missing = [token for token in tokens if not self.words.has(token)]
         if not missing:
             return self
-        return EncoderTokenizer(*add_special_tokens(self._files, missing))
-
-    @property
-    def _files(self) -> TokenizerFiles:
-        return TokenizerFiles(self.family, self.words, self.names, self.longest, self.files)
+        return EncoderTokenizer(**vars(add_special_tokens(self, missing)))
 
     def save(self, folder: Path) -> None:
         write_files(folder, self.files, stale=self.FILES)
@@ -122,8 +105,8 @@ class EncoderTokenizer(RowTokenizer):
 
         Files that name no class, and may be of several families, are of this ``family``.
         """
-        read = read_files(folder, family)
-        return None if read is None else EncoderTokenizer(*read)
+        files = read_files(folder, family)
+        return None if files is None else EncoderTokenizer(**vars(files))
 
     def _id(self, role: str) -> int:
         if role not in self._special:
@@ -139,13 +122,21 @@ def train_encoder_tokenizer(
     texts: Iterable[str],
     kind: str,
     vocab: int,
-    *,
     lower: bool = True,
     longest: int | None = 512,
     special_tokens: Sequence[str] = (),
 ) -> EncoderTokenizer:
-    """A tokenizer of the family ``kind``, learned from ``texts``.
+    """A tokenizer of the family ``kind``, learned from texts, with files for ``transformers``.
 
-    Its ``special_tokens`` are those beside the ones of the family.
+    Of ``vocab`` tokens, the last are ``special_tokens`` beside those of the family.
     """
-    return EncoderTokenizer(*learn_files(kind, texts, vocab, lower, longest, special_tokens))
+    families = {family.name: family for family in FAMILIES}
+    if kind not in families:
+        *names, last = (name for name in families if name in KINDS)
+        raise BadInput(f"text.kind: encoders learn {', '.join(names)} or {last}, not {kind!r}")
+    family = families[kind]
+    reserved = [*family.special_tokens.values(), *special_tokens]
+    if vocab < len(reserved):
+        raise BadInput(f"text.vocab: a vocabulary of {vocab} has no room for {', '.join(reserved)}")
+    model, own = family.learn(texts, vocab - len(special_tokens), lower)
+    return EncoderTokenizer(**vars(new_files(family, model, own, longest, special_tokens)))

@@ -47,7 +47,7 @@ class IdVocabulary:
         """The ids themselves."""
         return [str(int(i)) for i in ids]
 
-    def encode(self, *given: object, **named: object) -> NoReturn:
+    def encode(self, *texts: object, **options: object) -> NoReturn:
         """Not possible, like all that reads a text."""
         raise BadInput(MISSING)
 

@@ -22,19 +22,12 @@ PLAIN = PlainTokenizer.name  # the family of subwords without special tokens
 Tokenizer = (
     TranslationTokenizer | EncoderTokenizer | PlainTokenizer | CharacterTokenizer | WordTokenizer
 )
-TOKENIZERS: dict[str, type[Tokenizer]] = {
-    one.name: one
-    for one in (
-        *(TranslationTokenizer, MarianTokenizer, EncoderTokenizer, PlainTokenizer),
-        *(CharacterTokenizer, WordTokenizer),
-    )
-}
-
-
 LEARNED: dict[str, type[PlainTokenizer | CharacterTokenizer | WordTokenizer]] = {
-    one.name: one for one in (PlainTokenizer, CharacterTokenizer, WordTokenizer)
+    tokenizer.name: tokenizer for tokenizer in (PlainTokenizer, CharacterTokenizer, WordTokenizer)
 }
 """The tokenizers of the families that are not those of ``EncoderTokenizer``."""
+_MORE = (TranslationTokenizer, MarianTokenizer, EncoderTokenizer)
+TOKENIZERS: dict[str, type[Tokenizer]] = {**{kind.name: kind for kind in _MORE}, **LEARNED}
 
 
 UNREAD: dict[str, tuple[str, ...]] = {
@@ -52,8 +45,8 @@ WHOLE_WORDS = {RawWords.kind: WordLevel.name}
 
 def family_of(of_paper: str, config: EncoderTextConfig) -> str:
     """The family of the paper; in place of plain subwords a recipe may ask for whole words."""
-    whole = {(PLAIN, WordTokenizer.name): WordTokenizer.name}
-    return whole.get((of_paper, str(config.kind)), of_paper)
+    whole_words = of_paper == PLAIN and config.kind == WordTokenizer.name
+    return WordTokenizer.name if whole_words else of_paper
 
 
 def learn_tokenizer(
@@ -78,15 +71,8 @@ def learn_tokenizer(
         return CharacterTokenizer(cast(CharacterVocabulary, spelling), lexicon)
     texts = map(joined, sentences)
     if family != PLAIN:
-        kind = family_of_kind(config.kind, family)
-        return train_encoder_tokenizer(
-            texts,
-            kind,
-            config.vocab,
-            lower=config.lower,
-            longest=longest,
-            special_tokens=special_tokens,
-        )
+        kind, options = family_of_kind(config.kind, family), (config.lower, longest, special_tokens)
+        return train_encoder_tokenizer(texts, kind, config.vocab, *options)
     kind = config.kind or "bpe"
     words = train(texts, kind, config.vocab, normalise=config.normalise, lower=config.lower)
     return PlainTokenizer(words)
@@ -101,7 +87,7 @@ def load_tokenizer(family: str, folder: Path) -> RowTokenizer | None:
 
 def unread_settings(family: str, config: EncoderTextConfig) -> Iterator[str]:
     """The keys of a recipe's table that tokenizers of that family do not have."""
-    every = (family,) if family in LEARNED else tuple(one.kind for one in FAMILIES)
+    every = (family,) if family in LEARNED else tuple(each.kind for each in FAMILIES)
     kinds = [kind for kind in every if family in (kind, WHOLE_WORDS.get(kind, family))]
     if family != PLAIN and config.kind not in (None, *kinds):
         yield "kind"

@@ -51,7 +51,7 @@ class MarianPieces:
     def __init__(
         self, model: bytes, vocabulary: Mapping[str, int], marks: MarianIds, tidy: bool = False
     ) -> None:
-        self._given = (model, vocabulary, marks, tidy)
+        self._arguments = (model, vocabulary, marks, tidy)
         self._processor = load_processor(model)
         self._pieces = {number: piece for piece, number in vocabulary.items()}
         self._special = {marks.pad, marks.eos, marks.unk}
@@ -60,7 +60,7 @@ class MarianPieces:
         self.pad, self.bos, self.eos, self.unk = marks.pad, marks.bos, marks.eos, marks.unk
 
     def __reduce__(self) -> tuple[type["MarianPieces"], tuple[object, ...]]:
-        return MarianPieces, self._given
+        return MarianPieces, self._arguments
 
     def __len__(self) -> int:
         return 1 + max(self._pieces)
@@ -68,7 +68,7 @@ class MarianPieces:
     @cached_property
     def fingerprint(self) -> str:
         """Sixteen hexadecimal digits that identify the content."""
-        model, vocabulary, *_ = self._given
+        model, vocabulary, *_ = self._arguments
         content = model + json.dumps(dict(vocabulary), sort_keys=True).encode()
         return hashlib.sha256(content).hexdigest()[:16]
 
@@ -80,10 +80,8 @@ class MarianPieces:
         """The ids of each text, on all cores."""
         parted = [_without_code(text) for text in texts]
         cut = self._processor.encode([rest for _, rest in parted], out_type=str)
-        return [
-            [self._id(piece) for piece in (*code, *pieces)]
-            for (code, _), pieces in zip(parted, cut, strict=True)
-        ]
+        rows = ([*code, *pieces] for (code, _), pieces in zip(parted, cut, strict=True))
+        return [[self._id(piece) for piece in row] for row in rows]
 
     def encode_dropped(self, text: str, rate: float, key: tuple[int, ...]) -> list[int]:
         """Not supported: the library cannot draw the same segmentation twice."""
@@ -121,7 +119,7 @@ class MarianPieces:
 
     def save(self, path: Path) -> None:
         """Write the SentencePiece model, as it was read."""
-        model, *_ = self._given
+        model, *_ = self._arguments
         write_files(path.parent, {path.name: model})
 
     def _id(self, piece: str) -> int:
@@ -144,12 +142,12 @@ class MarianTokenizer(TranslationTokenizer):
         write_files(folder, self.files, stale=(*FILES, *TranslationTokenizer.FILES))
 
     @staticmethod
-    def load(folder: Path, begin: int | None = None) -> "MarianTokenizer":
+    def load(folder: Path, bos: int | None = None) -> "MarianTokenizer":
         files = {name: read_bytes(folder / name) for name in FILES if (folder / name).exists()}
         if absent := [name for name in (SOURCE, TARGET, VOCAB) if name not in files]:
             raise BadInput(f"{folder}: a Marian tokenizer needs {', '.join(absent)}")
-        given = {name: read_json(folder / name) for name in (SETTINGS, SPECIALS) if name in files}
-        settings = {**given.get(SPECIALS, {}), **given.get(SETTINGS, {})}
+        both = (read_json(folder / name) for name in (SPECIALS, SETTINGS) if name in files)
+        settings = {key: value for content in both for key, value in content.items()}
         eos, unk, pad = (_content(settings.get(key) or name) for key, name in NAMES.items())
         added = read_json(folder / ADDED) if ADDED in files else {}
         _refuse_extras(folder, settings, added, {eos, unk, pad})
@@ -165,9 +163,9 @@ class MarianTokenizer(TranslationTokenizer):
         tidy = bool(settings.get("clean_up_tokenization_spaces"))
 
         def side(name: str, vocabulary: dict[str, int]) -> MarianPieces:
-            begins = source[pad] if begin is None else begin
+            first = source[pad] if bos is None else bos
             names = frozenset((eos, unk, pad))
-            marks = MarianIds(source[pad], begins, source[eos], vocabulary[unk], names)
+            marks = MarianIds(source[pad], first, source[eos], vocabulary[unk], names)
             try:
                 return MarianPieces(files[name], vocabulary, marks, tidy)
             except BadInput as error:

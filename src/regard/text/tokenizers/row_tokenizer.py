@@ -12,12 +12,13 @@ import numpy as np
 
 from regard.ground.batch import Ids, TokenRow
 from regard.ground.errors import BadInput
+from regard.ground.reading import RowReading
 from regard.text.templates import TEXTS, ContextWindow, RowBuilder, Template
 from regard.text.token_labels import LabelledInput, LabelledRow, RowWithWords, TokenLabels
-from regard.text.vocabularies.lexicon import Lexicon
+from regard.text.vocabularies.lexicon import BEGIN, END, Lexicon, WholeWords
 from regard.text.vocabularies.subwords import Subwords
 from regard.text.vocabularies.vocabulary import check_sizes, token_count
-from regard.text.words import one_or_two_texts, text_or_pair
+from regard.text.words import one_or_two_texts, text_or_pair, word_spans
 
 SPELLINGS = 1 << 16  # words whose ids are remembered
 
@@ -29,12 +30,12 @@ class Spelling(ABC):
 
     @property
     @abstractmethod
-    def begin(self) -> np.ndarray:
+    def bos(self) -> np.ndarray:
         """The word before a sentence."""
 
     @property
     @abstractmethod
-    def end(self) -> np.ndarray:
+    def eos(self) -> np.ndarray:
         """The word after a sentence."""
 
     @abstractmethod
@@ -56,14 +57,10 @@ class Spelling(ABC):
         """Write its files; returns what else ``load`` must know."""
 
 
-class RowTokenizer(ABC):
-    """A vocabulary, and how its ids become rows. ``name`` is the one that config.json has."""
+class RowTokenizer(RowReading):
+    """A vocabulary, and how its ids become rows."""
 
-    name: ClassVar[str]
-    FILES: ClassVar[tuple[str, ...]]
-    inner: ClassVar[slice] = slice(None)  # the tokens of a row whose states callers get
     words: Subwords
-    longest: int | None = None  # the most tokens of a row, if its files say so
 
     @property
     @abstractmethod
@@ -85,12 +82,10 @@ class RowTokenizer(ABC):
 
     @property
     def special_ids(self) -> dict[str, int]:
-        """The ids that a config.json has, by role."""
         return {"pad_token": self.pad}
 
     @property
     def vocabularies(self) -> tuple[Subwords, ...]:
-        """Its only one."""
         return (self.words,)
 
     @property
@@ -98,17 +93,11 @@ class RowTokenizer(ABC):
         """How its model reads the words of another that has features of it."""
         raise BadInput("features come from ELMo or from a translator, and this is neither")
 
-    def of_side(self, side: str) -> "RowTokenizer":
-        """The tokenizer of that side of its model: itself."""
-        return self
-
     def check(self, known: Mapping[str, int], summaries: Collection[str | None]) -> None:
-        """Refuse a model that does not know every id, or pools where no summary token stands."""
         check_sizes({"tokens": len(self.words)}, known)
         if (summary := self.template.template.summary) not in summaries:
-            expected = " or ".join(one or "nowhere" for one in summaries)
-            place = summary or "nowhere"
-            raise BadInput(f"the summary token of a row stands {place}; the model needs {expected}")
+            here, expected = summary or "nowhere", " or ".join(at or "nowhere" for at in summaries)
+            raise BadInput(f"the summary token of a row stands {here}; the model needs {expected}")
 
     def with_special_tokens(self, tokens: Sequence[str]) -> "RowTokenizer":
         """The same with those of the tokens that it does not have."""
@@ -124,11 +113,9 @@ class RowTokenizer(ABC):
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The facts of a model that follow from it."""
         return {"vocab": len(self.words)}
 
     def texts_of(self, given: object) -> tuple[str, ...]:
-        """The texts of an input: one or two."""
         return one_or_two_texts(given, 1)
 
     def parse(self, line: str, where: str) -> str | tuple[str, str]:
@@ -137,18 +124,10 @@ class RowTokenizer(ABC):
 
     def rows(self, inputs: Sequence[object], max_length: int | None = None) -> list[TokenRow]:
         """A row of each text or pair of texts, truncated to ``max_length``."""
-        texts = [one_or_two_texts(given, number) for number, given in enumerate(inputs, start=1)]
+        texts = [one_or_two_texts(value, number) for number, value in enumerate(inputs, start=1)]
         ids = iter(self.words.encode_all([*chain(*texts)]))
-        return [
-            self.row(next(ids), next(ids) if len(given) == 2 else None, max_length)
-            for given in texts
-        ]
-
-    def training_rows(
-        self, inputs: Sequence[object], max_length: int | None = None
-    ) -> list[TokenRow]:
-        """The same in training."""
-        return self.rows(inputs, max_length)
+        rows = [[next(ids) for _ in row] for row in texts]
+        return [self.row(row[0], row[1] if len(row) == 2 else None, max_length) for row in rows]
 
     def row(self, a: Ids, b: Ids | None = None, longest: int | None = None) -> TokenRow:
         """A row of one text or two; the longer text is truncated first."""
@@ -176,7 +155,7 @@ class RowTokenizer(ABC):
         cut = self.words.segment(text)
         row = self.row(cut.ids)
         inner = range(len(row.tokens))[self.inner]
-        return RowWithWords.of_text(text, cut, row, self.template.begin("A") - inner.start)
+        return RowWithWords.of_text(text, cut, row, self.template.text_start("A") - inner.start)
 
     def label_all(self, first: str, second: str) -> list[LabelledInput]:
         """The first text alone and, where rows can have two texts, both."""
@@ -188,12 +167,7 @@ class RowTokenizer(ABC):
         return [ids or [self.unk] for ids in self.words.encode_all(words)]
 
     def windows(
-        self,
-        question: str,
-        context: str,
-        longest: int = 384,
-        stride: int = 128,
-        most_question: int = 64,
+        self, question: str, context: str, longest: int, stride: int, most_question: int = 64
     ) -> list[ContextWindow]:
         """A question, truncated to ``most_question`` tokens, with each part of its context."""
         ids, spans = self.words.cut(context)
@@ -204,9 +178,23 @@ class RowTokenizer(ABC):
         """Plain text; special tokens are left out."""
         return self.words.decode(np.asarray(ids, dtype=int).tolist())
 
-    @abstractmethod
-    def save(self, folder: Path) -> None:
-        """Write its files."""
+
+class WholeWordTokenizer(RowTokenizer):
+    """Base class of tokenizers of whole words, with a token before and after each sentence."""
+
+    words: WholeWords  # type: ignore[assignment]
+
+    @property
+    def special_ids(self) -> dict[str, int]:
+        return {}
+
+    @cached_property
+    def template(self) -> RowBuilder:
+        special = {"bos": self.words.frame(BEGIN), "eos": self.words.frame(END)}
+        return RowBuilder(Template("bos A eos", "bos A eos bos B eos"), special)
+
+    def count(self, texts: Sequence[str], most: int) -> int:
+        return sum(len(word_spans(text)) for text in texts) + self.template.specials(len(texts))
 
 
 @dataclass(frozen=True)

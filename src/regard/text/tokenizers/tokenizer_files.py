@@ -8,8 +8,9 @@ that file nor config.json names a class, the model decides (``model_type`` in co
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 from tokenizers import AddedToken, Tokenizer
 
@@ -20,7 +21,6 @@ from regard.text.families.bpe import merges_like
 from regard.text.families.tokenizer_family import TokenizerFamily, TokenizerSettings, Vocab
 from regard.text.templates import TEXTS
 from regard.text.vocabularies.subwords import Subwords
-from regard.text.vocabularies.train_tokenizer import KINDS
 
 WORDS = "tokenizer.json"
 SETTINGS, NAMES, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
@@ -35,20 +35,21 @@ OF_ALL = ("tokenizer_class", "model_max_length", *EXTRAS)  # settings of every f
 
 def all_files() -> tuple[str, ...]:
     """The files that a tokenizer of any family may have."""
-    return (WORDS, *(name for one in FAMILIES for name in one.files), SETTINGS, NAMES, ADDED)
+    return (WORDS, *(name for family in FAMILIES for name in family.files), SETTINGS, NAMES, ADDED)
 
 
 Token = dict[str, Any]  # as tokenizer.json lists an added token: content, id, properties
 
 
-class TokenizerFiles(NamedTuple):
-    """What the files of a folder say: a tokenizer, and its special tokens by role."""
+@dataclass(frozen=True)
+class TokenizerFiles:
+    """A vocabulary, the names of its special tokens by role, and its files as read or made."""
 
     family: TokenizerFamily
     words: Subwords
-    names: Mapping[str, str]
-    longest: int | None
-    files: Mapping[str, bytes]
+    names: Mapping[str, str] = field(repr=False)
+    longest: int | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
 def read_files(folder: Path, first: TokenizerFamily | None = None) -> TokenizerFiles | None:
@@ -61,7 +62,7 @@ def read_files(folder: Path, first: TokenizerFamily | None = None) -> TokenizerF
     content = read_json(folder / SETTINGS) if SETTINGS in files else {}
     settings = TokenizerSettings(content, str(folder / SETTINGS))
     named, where = _class_named(folder, settings)
-    complete = [one for one in families if {*one.files} <= files.keys()]
+    complete = [family for family in families if {*family.files} <= files.keys()]
     if WORDS not in files and not complete:
         _refuse_incomplete(folder, files.keys())
         return None
@@ -80,37 +81,13 @@ def read_files(folder: Path, first: TokenizerFamily | None = None) -> TokenizerF
     return TokenizerFiles(family, Subwords(tokenizer), names, longest, files)
 
 
-def learn_files(
-    kind: str,
-    texts: Iterable[str],
-    vocab: int,
-    lower: bool,
-    longest: int | None,
-    special_tokens: Sequence[str] = (),
-) -> TokenizerFiles:
-    """A tokenizer learned from texts, and files with which ``transformers`` makes the same.
-
-    Of ``vocab`` tokens, the last are ``special_tokens`` beside those of the family.
-    """
-    families = {family.name: family for family in FAMILIES}
-    if kind not in families:
-        *others, last = (name for name in families if name in KINDS)
-        raise BadInput(f"text.kind: encoders learn {', '.join(others)} or {last}, not {kind!r}")
-    family = families[kind]
-    reserved = [*family.special_tokens.values(), *special_tokens]
-    if vocab < len(reserved):
-        raise BadInput(f"text.vocab: a vocabulary of {vocab} has no room for {', '.join(reserved)}")
-    model, own = family.learn(texts, vocab - len(special_tokens), lower)
-    return _written(family, model, own, longest, special_tokens)
-
-
 def change_family(files: TokenizerFiles, name: str) -> TokenizerFiles:
     """The same pieces in the rows of another family that has pieces of this kind."""
-    family = next(one for one in FAMILIES if one.name == name)
+    family = next(family for family in FAMILIES if family.name == name)
     settings = json.loads(files.files[SETTINGS])
     own = {key: settings[key] for key in settings if key not in (*files.names, *OF_ALL)}
     model = family.model_in(json.loads(files.files[WORDS]), Path(WORDS))
-    return _written(family, model, own, files.longest, settings.get(EXTRAS[0], ()))
+    return new_files(family, model, own, files.longest, settings.get(EXTRAS[0], ()))
 
 
 def add_special_tokens(files: TokenizerFiles, tokens: Sequence[str]) -> TokenizerFiles:
@@ -121,20 +98,17 @@ def add_special_tokens(files: TokenizerFiles, tokens: Sequence[str]) -> Tokenize
     key = next((key for key in EXTRAS if settings.get(key)), EXTRAS[0])
     settings[key] = [*_several(settings.get(key)), *tokens]
     if "added_tokens_decoder" in settings:
-        listed = {str(words.number(token)): _special_token(token) for token in tokens}
+        special = {**dict.fromkeys(PROPERTIES, False), "special": True}
+        listed = {str(words.number(token)): {"content": token, **special} for token in tokens}
         settings["added_tokens_decoder"] = {**settings["added_tokens_decoder"], **listed}
     content = merges_like(files.files.get(WORDS, b""), words.content)
     written = {WORDS: content, SETTINGS: json.dumps(settings, indent=2, ensure_ascii=False)}
     contents = {name: f"{content}\n".encode() for name, content in written.items()}
-    return files._replace(words=words, files={**files.files, **contents})
+    changed: Mapping[str, bytes] = {**files.files, **contents}
+    return TokenizerFiles(files.family, words, files.names, files.longest, changed)
 
 
-def _special_token(name: str) -> Token:
-    properties = dict.fromkeys(PROPERTIES, False)
-    return {"content": name, **properties, "special": True}
-
-
-def _written(
+def new_files(
     family: TokenizerFamily,
     model: Vocab,
     own: Mapping[str, JSON],
@@ -169,12 +143,10 @@ def _class_named(folder: Path, settings: TokenizerSettings) -> tuple[str, str]:
 
 def _family_named(named: str, usual: Sequence[TokenizerFamily], where: str) -> TokenizerFamily:
     """The family of a class; without one, the first of the ``usual``."""
-    if not named:
-        return usual[0]
-    for family in FAMILIES:
-        if named in family.classes:
-            return family
-    raise BadInput(f"{where}: the {CLASS} {named!r} is not supported")
+    families = [family for family in FAMILIES if named in family.classes] if named else usual
+    if not families:
+        raise BadInput(f"{where}: the {CLASS} {named!r} is not supported")
+    return families[0]
 
 
 def _family_of(content: Mapping[str, JSON], families: Sequence[TokenizerFamily]) -> TokenizerFamily:
@@ -184,8 +156,8 @@ def _family_of(content: Mapping[str, JSON], families: Sequence[TokenizerFamily])
     """
     model = content.get("model")
     kind = model.get("type") if isinstance(model, dict) else None
-    same = [one for one in families if one.model == kind] or [families[0]]
-    return next((one for one in same if _shape(one) == _written_shape(content)), same[0])
+    same = [family for family in families if family.model == kind] or [families[0]]
+    return next((family for family in same if _shape(family) == _written_shape(content)), same[0])
 
 
 def _shape(family: TokenizerFamily) -> list[bool]:
@@ -226,14 +198,10 @@ def _optional(
     tokenizer: Tokenizer, family: TokenizerFamily, settings: TokenizerSettings
 ) -> dict[str, str]:
     """Special tokens that the family does not need; the tokenizer knows them afterwards."""
-    given = {
-        role: settings.content.get(role) for role in OPTIONAL if role not in family.special_tokens
-    }
-    names = {
-        role: _name(token, role, settings.where)
-        for role, token in given.items()
-        if token is not None
-    }
+    roles = (role for role in OPTIONAL if role not in family.special_tokens)
+    tokens = {role: settings.content.get(role) for role in roles}
+    named = {role: token for role, token in tokens.items() if token is not None}
+    names = {role: _name(token, role, settings.where) for role, token in named.items()}
     tokenizer.add_special_tokens([*names.values()])
     return names
 
@@ -265,7 +233,7 @@ def _rebuilt(
     except Exception as error:  # the library raises bare Exception
         raise BadInput(f"{folder}: no tokenizer can be made of this ({reason_of(error)})") from None
     extras = [_as_dict(token) for key in EXTRAS for token in _several(settings.content.get(key))]
-    _add(tokenizer, [{"special": True, **one} for one in extras], names, folder / SETTINGS)
+    _add(tokenizer, [{"special": True, **token} for token in extras], names, folder / SETTINGS)
     return tokenizer
 
 
@@ -314,10 +282,8 @@ def _assembled(
 def _as_it_stands(
     path: Path, content: dict[str, JSON], family: TokenizerFamily, names: Mapping[str, str]
 ) -> Tokenizer:
-    added = _checked(content.get("added_tokens") or [], path)
-    _refuse_missing(
-        {*family.model_in(content, path)["vocab"], *_contents([(path, added)])}, names, path
-    )
+    added = _contents([(path, _checked(content.get("added_tokens") or [], path))])
+    _refuse_missing({*family.model_in(content, path)["vocab"], *added}, names, path)
     try:
         tokenizer = Tokenizer.from_str(json.dumps(content))
         tokenizer.no_padding()
@@ -332,13 +298,14 @@ def _as_it_stands(
     return tokenizer
 
 
-def _refuse_incomplete(folder: Path, there: Collection[str]) -> None:
+def _refuse_incomplete(folder: Path, files: Collection[str]) -> None:
     """A folder with some of the files of a family is damaged; one with none has no vocabulary."""
     for family in FAMILIES:
-        absent = [name for name in family.files if name not in there]
-        if absent and len(absent) < len(family.files):
-            others = " and ".join(name for name in family.files if name in there)
-            raise BadInput(f"{folder}: has {others}, but no {' and '.join(absent)}, nor {WORDS}")
+        absent = [name for name in family.files if name not in files]
+        present = [name for name in family.files if name in files]
+        if absent and present:
+            has, lacks = " and ".join(present), " and ".join(absent)
+            raise BadInput(f"{folder}: has {has}, but no {lacks}, nor {WORDS}")
 
 
 def _refuse_missing(vocabulary: Collection[str], names: Mapping[str, str], path: Path) -> None:
@@ -348,14 +315,12 @@ def _refuse_missing(vocabulary: Collection[str], names: Mapping[str, str], path:
 
 def _checked(tokens: object, path: Path) -> list[Token]:
     """A list of tokens and their ids; anything else is refused."""
-    if not isinstance(tokens, list) or not all(
-        isinstance(one, dict)
-        and isinstance(one.get("content"), str)
-        and isinstance(one.get("id", 0), int)
-        for one in tokens
-    ):
+    for token in tokens if isinstance(tokens, list) else [None]:
+        match {"id": 0, **token} if isinstance(token, dict) else token:
+            case {"content": str(), "id": int()}:
+                continue
         raise BadInput(f"{path}: its added tokens are not tokens and their ids")
-    return tokens
+    return cast(list[Token], tokens)
 
 
 def _add(tokenizer: Tokenizer, tokens: object, names: Mapping[str, str], path: Path) -> None:

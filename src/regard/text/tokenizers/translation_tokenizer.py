@@ -9,6 +9,7 @@ from typing import ClassVar, cast
 
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
+from regard.ground.reading import Reading
 from regard.text.token_labels import LabelledInput, LabelledRow, RowWithWords, TokenLabels
 from regard.text.tokenizers.row_tokenizer import PlainTokenizer
 from regard.text.tokenizers.word_tokenizer import WordPieces
@@ -24,7 +25,7 @@ OTHERS = ("source.spm", "target.spm")  # of another tokenizer, once in the same 
 
 
 @dataclass(frozen=True)
-class TranslationTokenizer:
+class TranslationTokenizer(Reading):
     """The vocabularies of source and target."""
 
     name: ClassVar = "translation"
@@ -63,12 +64,14 @@ class TranslationTokenizer:
         return self.target.pad
 
     @property
+    def sizes(self) -> dict[str, int]:
+        return {"source.vocab": len(self.source), "target.vocab": len(self.target)}
+
+    @property
     def special_ids(self) -> dict[str, int]:
-        """The ids that a config.json has, by role."""
         return {"pad_token": self.pad}
 
     def check(self, known: Mapping[str, int], summaries: Collection[str | None]) -> None:
-        """Refuse a model that does not know every id."""
         first, ids = self.target.bos, known.get("target tokens", 0)
         if not 0 <= first < ids:
             raise BadInput(f"texts begin with {first}, the model knows {ids} ids")
@@ -84,14 +87,11 @@ class TranslationTokenizer:
         written = TokenLabels.of_text(second, target, self.target.pieces(target.ids))
         begin, end = map(TokenLabels.special, (BEGIN, END))
         read, predicted = TokenLabels.join(read, end), TokenLabels.join(written, end)
-        rows = (
-            TokenRow.of((*source.ids, self.target.eos)),
-            TokenRow.of((self.target.bos, *target.ids)),
-        )
-        return {
-            "source": LabelledRow(rows[0], read, read),
-            "target": LabelledRow(rows[1], predicted, TokenLabels.join(begin, written)),
-        }
+        source_row = TokenRow.of((*source.ids, self.target.eos))
+        target_row = TokenRow.of((self.target.bos, *target.ids))
+        written = TokenLabels.join(begin, written)
+        sides = LabelledRow(source_row, read, read), LabelledRow(target_row, predicted, written)
+        return dict(zip(("source", "target"), sides, strict=True))
 
     def read_words(self, text: str) -> RowWithWords:
         """A source as a row, and its words."""
@@ -99,14 +99,12 @@ class TranslationTokenizer:
         return RowWithWords.of_text(text, cut, TokenRow.of((*cut.ids, self.target.eos)))
 
     def label_all(self, first: str, second: str) -> list[LabelledInput]:
-        """The only input that two texts make."""
         return [self.label(first, second)]
 
     def save(self, folder: Path) -> None:
         """Write the vocabulary files, and remove those of an earlier tokenizer."""
-        files = (
-            {_JOINT: self.source} if self.joint else {_SOURCE: self.source, _TARGET: self.target}
-        )
+        files = {_SOURCE: self.source, _TARGET: self.target}
+        files = {_JOINT: self.source} if self.joint else files
         for name, subwords in files.items():
             subwords.save(folder / name)
         for name in {*TranslationTokenizer.FILES, *OTHERS} - files.keys():
@@ -116,9 +114,8 @@ class TranslationTokenizer:
     def load(folder: Path) -> "TranslationTokenizer":
         """Read what ``save`` wrote."""
         if (folder / _SOURCE).exists():
-            return TranslationTokenizer(
-                Subwords.load(folder / _SOURCE), Subwords.load(folder / _TARGET)
-            )
+            source, target = (Subwords.load(folder / name) for name in (_SOURCE, _TARGET))
+            return TranslationTokenizer(source, target)
         shared = Subwords.load(folder / _JOINT)
         return TranslationTokenizer(shared, shared)
 

@@ -10,9 +10,8 @@ import numpy as np
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
-from regard.text.templates import RowBuilder, Template
 from regard.text.tokenizers.characters import CharacterVocabulary
-from regard.text.tokenizers.row_tokenizer import RowTokenizer, Spelling
+from regard.text.tokenizers.row_tokenizer import Spelling, WholeWordTokenizer
 from regard.text.vocabularies.lexicon import BEGIN, END, UNKNOWN, Lexicon, WholeWords
 from regard.text.vocabularies.subwords import Subwords
 from regard.text.words import Span, word_spans, words
@@ -38,11 +37,11 @@ class WordPieces(Spelling):
             raise BadInput(f"words of {self.longest} pieces have no room for one")
 
     @cached_property
-    def begin(self) -> np.ndarray:
+    def bos(self) -> np.ndarray:
         return self._padded([])
 
     @cached_property
-    def end(self) -> np.ndarray:
+    def eos(self) -> np.ndarray:
         return self._padded([self.vocabulary.eos])
 
     def save(self, folder: Path) -> dict[str, int]:
@@ -102,54 +101,41 @@ class WordVocabulary(WholeWords):
         return np.concatenate([numbers[:, None], self.spelling.spell(listed)], axis=1)
 
     def frame(self, word: str) -> Any:
-        """The token before or after a sentence."""
         number = self.lexicon.ids[word]
         if self.spelling is None:
             return number
-        spelled = {BEGIN: self.spelling.begin, END: self.spelling.end}[word]
+        spelled = {BEGIN: self.spelling.bos, END: self.spelling.eos}[word]
         return np.append(number, spelled).astype(np.int32)
 
     def encode(self, text: str) -> np.ndarray:
         return self.tokens(words(text))
 
     def pieces(self, ids: Iterable[int | np.ndarray]) -> list[str]:
-        return [self.lexicon.words[int(np.ravel(one)[0])] for one in ids]
+        return [self.lexicon.words[int(np.ravel(token)[0])] for token in ids]
 
     def unknown(self, text: str) -> list[Span]:
         """The words that the lexicon does not have."""
-        spans, known = word_spans(text), [int(np.ravel(one)[0]) for one in self.encode(text)]
-        return [span for span, one in zip(spans, known, strict=True) if one == self.unk]
+        tokens = zip(word_spans(text), self.encode(text), strict=True)
+        return [span for span, token in tokens if np.ravel(token)[0] == self.unk]
 
 
 @dataclass(frozen=True)
-class WordTokenizer(RowTokenizer):
+class WordTokenizer(WholeWordTokenizer):
     """Texts, or lists of words, as rows of words."""
 
     name: ClassVar = "words"
     FILES: ClassVar = ("words.json", "lexicon.txt", WordPieces.FILE)
 
-    words: WordVocabulary  # type: ignore[assignment]
-
-    @property
-    def special_ids(self) -> dict[str, int]:
-        return {}
-
-    @cached_property
-    def template(self) -> RowBuilder:
-        special = {"bos": self.words.frame(BEGIN), "eos": self.words.frame(END)}
-        return RowBuilder(Template("bos A eos", "bos A eos bos B eos"), special)
+    words: WordVocabulary
 
     def masked(self, text: str) -> np.ndarray:
-        first, *others = map(self.words.encode, text.split(MASK))
+        first, *rest = map(self.words.encode, text.split(MASK))
         gap = np.stack([self.words.frame(END)])
-        return np.concatenate([first, *(part for one in others for part in (gap, one))])
+        return np.concatenate([first, *(ids for part in rest for ids in (gap, part))])
 
     def join(self, text: str, word: str) -> str:
         """A text with a word at its end."""
         return f"{text.rstrip()} {word}".lstrip()
-
-    def count(self, texts: Sequence[str], most: int) -> int:
-        return sum(len(word_spans(text)) for text in texts) + self.template.specials(len(texts))
 
     def pieces(self, words: Sequence[str]) -> list[Any]:
         return [[token] for token in self.words.tokens(words)]

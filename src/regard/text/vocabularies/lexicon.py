@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from regard.ground.errors import BadInput
-from regard.ground.files import read_bytes, replacing
+from regard.ground.files import read_text, replacing
 from regard.text.offsets import Segmentation
 from regard.text.words import Sentence, word_spans, words, words_of
 
@@ -29,9 +29,8 @@ class Lexicon:
     def learn(cls, texts: Iterable[Sentence], size: int, *, lower: bool = False) -> "Lexicon":
         """The most frequent words; of equally frequent ones the first by their letters."""
         if size < len(SPECIAL):
-            raise BadInput(
-                f"text.vocab: a vocabulary of {size} has no room for {', '.join(SPECIAL)}"
-            )
+            names = ", ".join(SPECIAL)
+            raise BadInput(f"text.vocab: a vocabulary of {size} has no room for {names}")
         counts = Counter[str]()
         for text in texts:
             counts.update(word.lower() if lower else word for word in words_of(text))
@@ -75,10 +74,7 @@ class Lexicon:
     @classmethod
     def load(cls, path: Path) -> "Lexicon":
         """Read what ``save`` wrote."""
-        try:
-            listed = read_bytes(path).decode().split("\n")[:-1]
-        except UnicodeDecodeError as error:
-            raise BadInput(f"{path}: not UTF-8 (byte {error.start})") from None
+        listed = read_text(path).split("\n")[:-1]
         if len({*listed}) < len(listed) or not {*SPECIAL} <= {*listed}:
             raise BadInput(f"{path}: a word occurs twice, or {UNKNOWN}, {BEGIN} or {END} does not")
         return cls(tuple(listed))
@@ -96,6 +92,10 @@ class WholeWords(ABC):
     @abstractmethod
     def pieces(self, ids: Iterable[int | np.ndarray]) -> list[str]:
         """The word of each token."""
+
+    @abstractmethod
+    def frame(self, word: str) -> Any:
+        """The token before (``BEGIN``) or after (``END``) a sentence."""
 
     def encode_all(self, texts: Iterable[str]) -> list[np.ndarray]:
         """The ids of each text."""

@@ -2,36 +2,23 @@
 
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from regard.ground.errors import BadInput
 
 NOT_ONE = "not a SentencePiece model"
 # Numbers of fields and values in sentencepiece_model.proto.
 PIECES, TRAINER, NORMALIZER = 1, 2, 3
-TEXT, SCORE, TYPE = 1, 2, 3  # of a piece
+TEXT, SCORE = 1, 2  # of a piece
 MODEL_TYPE, UNIGRAM = 3, 1  # of the trainer
 CHARSMAP = 2  # of the normalizer
-NORMAL = 1  # the type of most pieces
 VARINT, LENGTH_DELIMITED, FIXED = 0, 2, {1: 8, 5: 4}  # wire types; of fixed ones, their bytes
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
 
 
-class Piece(NamedTuple):
-    """A piece of text with its score (a log-probability) and its type."""
-
-    text: str
-    score: float
-    type: int
-
-
-class UnigramModel(NamedTuple):
-    """The pieces of a unigram model by their ids, and its compiled table of characters, if any."""
-
-    pieces: list[Piece]
-    charsmap: bytes
+Piece = tuple[str, float]  # a text, and its score (a log-probability)
 
 
 def load_processor(model: bytes) -> "SentencePieceProcessor":
@@ -48,8 +35,11 @@ def load_processor(model: bytes) -> "SentencePieceProcessor":
     return processor
 
 
-def read_unigram(model: bytes) -> UnigramModel:
-    """The content of a unigram model; other models are an error."""
+def read_unigram(model: bytes) -> tuple[list[Piece], bytes]:
+    """The pieces of a unigram model by their ids, and its compiled table of characters, if any.
+
+    Other models are an error.
+    """
     try:
         fields = [*_fields(model)]
         pieces = [_piece(value) for number, value in fields if number == PIECES]
@@ -60,13 +50,13 @@ def read_unigram(model: bytes) -> UnigramModel:
         raise BadInput(NOT_ONE)
     if parts.get(TRAINER, {}).get(MODEL_TYPE, UNIGRAM) != UNIGRAM:
         raise BadInput("a SentencePiece model that is no unigram model")
-    return UnigramModel(pieces, parts.get(NORMALIZER, {}).get(CHARSMAP, b""))
+    return pieces, parts.get(NORMALIZER, {}).get(CHARSMAP, b"")
 
 
 def _piece(message: bytes) -> Piece:
     fields = dict(_fields(message))
     (score,) = struct.unpack("<f", fields.get(SCORE, bytes(4)))
-    return Piece(fields.get(TEXT, b"").decode(), score, fields.get(TYPE, NORMAL))
+    return fields.get(TEXT, b"").decode(), score
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:

@@ -18,7 +18,6 @@ from regard.ground.errors import BadInput
 from regard.text.vocabularies.subwords import Subwords
 
 KINDS = ("bpe", "byte-bpe", "unigram", "wordpiece")
-NORMALISATIONS = ("none", "nfc", "nfkc")
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
@@ -46,17 +45,11 @@ def train(
 
     The same texts in any order give the same vocabulary.
     """
-    if kind not in KINDS:
-        raise BadInput(f"unknown kind of subwords {kind!r}: choose from {', '.join(KINDS)}")
-    if normalise not in NORMALISATIONS:
-        choices = ", ".join(NORMALISATIONS)
-        raise BadInput(f"unknown normalisation {normalise!r}: choose from {choices}")
     algorithm = ALGORITHMS[kind]
     fixed = len(SPECIALS) + algorithm.bytes
     if vocab < fixed:
-        raise BadInput(
-            f"text.vocab: a vocabulary of {vocab} is too small: {kind} needs {fixed} or more"
-        )
+        small = f"a vocabulary of {vocab} is too small"
+        raise BadInput(f"text.vocab: {small}: {kind} needs {fixed} or more")
     frame = partial(_frame, algorithm, normalise, lower)
     finished = frame()
     finished.model = algorithm.learn(frame, _filled(texts), vocab)
@@ -75,9 +68,8 @@ def _filled(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _too_small(vocab: int) -> BadInput:
-    return BadInput(
-        f"text.vocab: a vocabulary of {vocab} is too small for the characters of these texts"
-    )
+    small = f"a vocabulary of {vocab} is too small"
+    return BadInput(f"text.vocab: {small} for the characters of these texts")
 
 
 def _frame(algorithm: "Algorithm", normalise: str, lower: bool) -> Tokenizer:

@@ -73,16 +73,15 @@ def token_count(texts: Iterable[str], vocabulary: Vocabulary, special: int, most
     return sum(map(len, vocabulary.encode_all(texts))) + special
 
 
-def numbers_in(vocabulary: Vocabulary, other: Vocabulary) -> list[int | None]:
+def matching_ids(vocabulary: Vocabulary, other: Vocabulary) -> list[int | None]:
     """For each token, the id of the same piece in another vocabulary, which may not have it."""
-    pieces, others = (one.pieces(range(len(one))) for one in (vocabulary, other))
-    ids = {piece: number for number, piece in enumerate(others)}
-    return [ids.get(piece) for piece in pieces]
+    ids = {piece: number for number, piece in enumerate(other.pieces(range(len(other))))}
+    return [ids.get(piece) for piece in vocabulary.pieces(range(len(vocabulary)))]
 
 
-def check_sizes(given: Mapping[str, int], known: Mapping[str, int]) -> None:
+def check_sizes(sizes: Mapping[str, int], known: Mapping[str, int]) -> None:
     """Refuse a model that knows fewer ids than a tokenizer gives; both by what is counted."""
-    for name, count in given.items():
+    for name, count in sizes.items():
         if count > known.get(name, 0):
             raise BadInput(f"{count} {name}, but the model knows {known.get(name, 0)}")
 
