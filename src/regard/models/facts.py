@@ -121,9 +121,9 @@ def paths(
     return listed
 
 
-def difference(before: object, after: object) -> dict[str, tuple[object, object]]:
+def difference(one: object, other: object) -> dict[str, tuple[object, object]]:
     """Paths of the fields in which two facts differ → both values; None: no such field."""
-    old, new = _leaves(before), _leaves(after)
+    old, new = _leaves(one), _leaves(other)
     pairs = {path: (old.get(path), new.get(path)) for path in {**old, **new}}
     return {path: both for path, both in pairs.items() if both[0] != both[1]}
 
