@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import ClassVar, NamedTuple, Self
 
 from torch import nn
 
@@ -71,12 +71,7 @@ class Written(NamedTuple):
 
 
 class DecoderModel(ModelRunner):
-    """Base class of translators and generators.
-
-    ``generation_config`` (default search and constraints, by the rules of transformers) comes from
-    the published folder; ``decode_config`` is the table ``[decode]`` of the training recipe.
-    ``engine`` runs the decoding steps.
-    """
+    """Base class of translators and generators; ``engine`` runs the decoding steps."""
 
     verb: ClassVar[str]
     batch_tokens: ClassVar[int]  # the maximum of a batch
@@ -85,7 +80,7 @@ class DecoderModel(ModelRunner):
     @property
     @abstractmethod
     def generation_config(self) -> Mapping[str, object] | None:
-        """The generation_config.json of the folder."""
+        """The generation_config.json of the folder: search and constraints of transformers."""
 
     @property
     @abstractmethod
@@ -164,7 +159,7 @@ class DecoderModel(ModelRunner):
             steps = decoding.build_engine(engine, self.model, kind)
             packed = steps.packed_layers if kind == "fp32" else packed
         model = in_precision(self.model, kind, but_for=packed)
-        return replace(cast(Any, self), model=model, engine=steps)
+        return self._replaced(model=model, engine=steps)
 
     @property
     def description(self) -> str:

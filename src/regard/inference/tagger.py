@@ -128,12 +128,12 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
         for number, window in word_windows(self.tokenizer, sentences, self.max_length):
             windows[number].append(window)
         return [
-            Row(key, given, TaggerRows(*text, own), sum(len(one.row.tokens) for one in own))
+            Row(key, given, TaggerRows(*text, own), sum(len(w.row.tokens) for w in own))
             for key, given, text, own in zip(keys, inputs, texts, windows, strict=True)
         ]
 
     def values(self, rows: Sequence[TaggerRow]) -> list[TaggedText]:
-        windows = [(number, one) for number, row in enumerate(rows) for one in row.data.windows]
+        windows = [(number, w) for number, row in enumerate(rows) for w in row.data.windows]
         logits = self._window_logits(windows, [len(row.data.spans) for row in rows])
         return [
             _tagged(row.data, values)

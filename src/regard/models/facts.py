@@ -82,7 +82,7 @@ def change(facts: Facts, **changes: object) -> Facts:
     only one. A field with ``NAMED`` values (position, pool) also takes a name; a value of that
     class stays as it is. All changes are made at once; if two name one field, the later one wins.
     """
-    known, given, tables = dict(paths(facts)), dict[str, object](), dict(_named_fields(facts))
+    known, values, tables = dict(paths(facts)), dict[str, object](), dict(_named_fields(facts))
 
     def value_named(name: str, now: object) -> object:
         return _value_named(name, changes[name], now, tables)
@@ -98,33 +98,33 @@ def change(facts: Facts, **changes: object) -> Facts:
             names = sorted({path.split(".")[-1] for path in known})
             raise BadInput(f"no fact is called {name!r}{did_you_mean(name, names)}")
         new = {path: value_named(name, known[path]) for path in matches}
-        given |= new
+        values |= new
         moves = any(_children(known[path]) or _children(new[path]) for path in matches)
-        known = dict(paths(facts, given=given)) if moves else known | new
-    return _rebuild(facts, given)
+        known = dict(paths(facts, values=values)) if moves else known | new
+    return _rebuild(facts, values)
 
 
 def paths(
-    facts: object, prefix: str = "", given: Mapping[str, object] = MappingProxyType({})
+    facts: object, prefix: str = "", values: Mapping[str, object] = MappingProxyType({})
 ) -> list[tuple[str, object]]:
     """Every field with its dotted path; the fields of a nested value come before the value.
 
-    Members of tuples that have a name, such as heads, have it in the path. Values in ``given``
+    Members of tuples that have a name, such as heads, have it in the path. Values in ``values``
     replace values of the facts.
     """
     listed: list[tuple[str, object]] = []
     for name, own in _children(facts):
         path = prefix + name
-        value = given.get(path, own)
-        listed += paths(value, f"{path}.", given)
+        value = values.get(path, own)
+        listed += paths(value, f"{path}.", values)
         listed.append((path, value))
     return listed
 
 
 def difference(one: object, other: object) -> dict[str, tuple[object, object]]:
     """Paths of the fields in which two facts differ → both values; None: no such field."""
-    here, there = _leaves(one), _leaves(other)
-    pairs = {path: (here.get(path), there.get(path)) for path in {**here, **there}}
+    old, new = _leaves(one), _leaves(other)
+    pairs = {path: (old.get(path), new.get(path)) for path in {**old, **new}}
     return {path: both for path, both in pairs.items() if both[0] != both[1]}
 
 
@@ -184,15 +184,15 @@ def _value_named(
     return now if type(now) is type(new) else new
 
 
-def _rebuild(facts: Facts, given: Mapping[str, object], prefix: str = "") -> Facts:
+def _rebuild(facts: Facts, values: Mapping[str, object], prefix: str = "") -> Facts:
     """The facts with the values of these paths; inner values are rebuilt first."""
     changed = {}
     for name, before in _children(facts):
         path = prefix + name
-        value = given.get(path, before)
-        if _children(value) and any(other.startswith(f"{path}.") for other in given):
-            value = _rebuild(value, given, f"{path}.")
-        if is_dataclass(facts) and (path in given or value is not before):
+        value = values.get(path, before)
+        if _children(value) and any(other.startswith(f"{path}.") for other in values):
+            value = _rebuild(value, values, f"{path}.")
+        if is_dataclass(facts) and (path in values or value is not before):
             check_type(type(facts), name, value)
         if value is not before:
             changed[name] = value
@@ -222,12 +222,12 @@ def from_json(data: object, kinds: Mapping[str, type], where: str) -> Any:
     kind = kinds.get(str(data.get("is")))
     if kind is None:
         raise BadInput(f"{where}: facts of unknown class {data.get('is')!r}")
-    given = {name: _value(value, kinds, where) for name, value in data.items() if name != "is"}
+    values = {name: _value(value, kinds, where) for name, value in data.items() if name != "is"}
     try:
         for field in fields(kind):
-            if field.name in given:
-                check_type(kind, field.name, given[field.name])
-        return kind(**given)
+            if field.name in values:
+                check_type(kind, field.name, values[field.name])
+        return kind(**values)
     except (TypeError, BadInput) as error:
         raise BadInput(f"{where}: {error}") from None
 

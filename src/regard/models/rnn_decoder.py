@@ -206,8 +206,8 @@ class RNNDecoderModule(StatefulDecoder, StackModule):
             assert source is not None
             states_TD, seen_TD = self._at_once(x_TD, layout, now, source, tape)
         if self.maxout is not None:
-            given = [one for one in (states_TD, x_TD, seen_TD) if one is not None]
-            states_TD = self.maxout(torch.cat(given, dim=-1))
+            parts = [part for part in (states_TD, x_TD, seen_TD) if part is not None]
+            states_TD = self.maxout(torch.cat(parts, dim=-1))
         return EncoderOutput(tape("output", self.dropout(states_TD)), layout)
 
     def _begin(self, source: EncoderOutput | None, cache: RNNState | None) -> RNNDecoderState:
@@ -295,11 +295,11 @@ class RNNDecoderModule(StatefulDecoder, StackModule):
     ) -> tuple[Tensor, Tensor | None, RNNDecoderState]:
         """The next state (or h̃), the source vector for maxout, and the state to carry on."""
         told_RD = seen_RD = now.told_RD
-        given = [x_RD] if told_RD is None else [x_RD, told_RD]
+        inputs = [x_RD] if told_RD is None else [x_RD, told_RD]
         if self.attends_before and self.cross is not None and keys is not None:
             seen_RD = self.cross(now.states[-1][0], queries, keys, tape=tape)
-            given.append(seen_RD)
-        state_RD, states = self.layers.step(torch.cat(given, dim=-1), now.states)
+            inputs.append(seen_RD)
+        state_RD, states = self.layers.step(torch.cat(inputs, dim=-1), now.states)
         if self.combine is not None and self.cross is not None and keys is not None:
             state_RD = self.combine(state_RD, self.cross(state_RD, queries, keys, tape=tape))
             seen_RD = None  # h̃ has it already

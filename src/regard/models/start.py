@@ -129,10 +129,10 @@ def _rebuilt(
             return name
         return BLOCK.sub(lambda match: f"trunk.blocks.{layers[int(match[1])]}.", name)
 
-    given = weights_of(model.module)
+    old = weights_of(model.module)
     with torch.random.fork_rng(devices=[]):  # the weights of a run are drawn as without a start
         module = facts.build().eval()
-    weights = {name: given[original(name)] for name in weights_of(module)}
+    weights = {name: old[original(name)] for name in weights_of(module)}
     load_weights(module, weights, "model.start")
     labels = model.labels if facts.sizes["labels"] else None
     return replace(
@@ -152,21 +152,21 @@ def copy_start(
     If the model has another vocabulary, ``tokens`` are the start's ids of its tokens. Of the task's
     ``head``, the given ``outputs`` of the start are copied, in this order; None: no outputs.
     """
-    given = weights_of(start.module)
+    source = weights_of(start.module)
     before, after = (cast(ModelModule, module).encoder.embed for module in (start.module, model))
-    given |= {f"trunk.embed.{name}": x for name, x in before.resampled(after).items()}
+    source |= {f"trunk.embed.{name}": x for name, x in before.resampled(after).items()}
     for name, tensor in weights_of(model).items():
         if head and name.startswith(f"heads.{head}."):
-            if outputs is not None and name in given:  # a head may have taken another form
-                tensor.copy_(given[name][outputs] if ".out." in name else given[name])
-        elif tokens is not None and name in given and BY_TOKEN(name):
-            tensor.copy_(select_tokens(given[name], tokens))
-        elif name in given and given[name].shape == tensor.shape:
-            tensor.copy_(given[name])
-        elif name in given and BY_TOKEN(name) and len(given[name]) < len(tensor):
-            tensor[: len(given[name])].copy_(given[name])
+            if outputs is not None and name in source:  # a head may have taken another form
+                tensor.copy_(source[name][outputs] if ".out." in name else source[name])
+        elif tokens is not None and name in source and BY_TOKEN(name):
+            tensor.copy_(select_tokens(source[name], tokens))
+        elif name in source and source[name].shape == tensor.shape:
+            tensor.copy_(source[name])
+        elif name in source and BY_TOKEN(name) and len(source[name]) < len(tensor):
+            tensor[: len(source[name])].copy_(source[name])
         elif name.startswith("trunk."):
-            fault = "does not fit" if name in given else "is missing in the folder, but part of"
+            fault = "does not fit" if name in source else "is missing in the folder, but part of"
             raise BadInput(f"model.start: {name} {fault} the model as changed")
 
 
@@ -208,11 +208,11 @@ def _check_scales(*weights: tuple[nn.Module, str]) -> None:
     if all(map(TOKEN_WEIGHT, names)):
         places = ((model, name.removesuffix(".token.weight")) for model, name in weights)
         owners = [cast(EmbeddingModule, model.get_submodule(name)) for model, name in places]
-        here, there = (owner.scale for owner in owners)
-        if here != there:
+        ours, theirs = (owner.scale for owner in owners)
+        if ours != theirs:
             raise BadInput(
-                f"model.start.parts: {names[0]} is multiplied by {here:.4g} where it is read, and "
-                f"{names[1]} by {there:.4g}: set model.change.scaled = {str(there > 1).lower()}"
+                f"model.start.parts: {names[0]} is multiplied by {ours:.4g} where it is read, and "
+                f"{names[1]} by {theirs:.4g}: set model.change.scaled = {str(theirs > 1).lower()}"
             )
 
 

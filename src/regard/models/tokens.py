@@ -114,10 +114,7 @@ class Embedding(EmbeddingModule):
 
 
 def _few(numbers_T: Tensor, vectors_ND: Tensor) -> Tensor:
-    """A lookup in a small table, whose gradient is one sum over tokens for each entry.
-
-    On CUDA, an ordinary lookup adds gradients token by token, all at the same few addresses.
-    """
+    """A lookup in a small table: on CUDA, gradients of an embedding would wait for one another."""
     parts = (
         (numbers_T == number)[:, None] * vector_D
         for number, vector_D in enumerate(vectors_ND.unbind())

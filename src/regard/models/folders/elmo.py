@@ -130,7 +130,7 @@ def weight_map(facts: TrunkWithHeads) -> WeightMap:
     return WeightMap(
         (
             Rule("char_embed", "trunk.embed.token.weight"),
-            *(_filter(number, *one, embed) for number, one in enumerate(embed.filters)),
+            *(_filter(number, *sizes, embed) for number, sizes in enumerate(embed.filters)),
             Rule("CNN/b_cnn_{i}", "trunk.embed.filters.{i}.bias"),
             *_linear("CNN_high_{i}/{}_transform", "trunk.embed.highways.{i}.transform."),
             *_linear("CNN_high_{i}/{}_carry", "trunk.embed.highways.{i}.gate."),

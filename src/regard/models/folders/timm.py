@@ -236,10 +236,10 @@ def _arguments(config: Config) -> tuple[str, dict[str, object]]:
     own |= {"patch_size": int(patch), "img_size": int(pixels), "num_classes": 1_000}
     own[DISTILLED] = distilled is not None
     top = {key: config[key] for key in ("num_classes", "global_pool") if key in config}
-    given = {**top, **(config.get("model_args") or {})}
-    if unknown := [key for key in given if key not in KNOWN]:
+    changed = {**top, **(config.get("model_args") or {})}
+    if unknown := [key for key in changed if key not in KNOWN]:
         raise BadInput(f"model_args: {unknown[0]} is not supported")
-    return variant or "", {**own, **given}
+    return variant or "", {**own, **changed}
 
 
 def _untold(facts: TrunkWithHeads) -> TrunkWithHeads:

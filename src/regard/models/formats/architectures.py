@@ -70,7 +70,9 @@ class Architectures(ConfigRow):
                 self._refuse_unsupported(entry, config, tensors)
         entries = [entry for entry in self._entries if entry in chosen.values()]
         heads = [read_facts(entry.config_map, entry.head, config, tensors) for entry in entries]
-        pool = FirstToken() if pooled else next((one.pool for one in entries if one.pool), None)
+        pool = (
+            FirstToken() if pooled else next((entry.pool for entry in entries if entry.pool), None)
+        )
         return {"pool": pool, "output_heads": tuple(heads)}
 
     def write(self, facts: object) -> dict[str, object]:

@@ -26,8 +26,8 @@ class OptionalInner(ConfigRow):
     key = "n_inner"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
-        given = config.get(self.key)
-        return gpt.FourfoldInner().read(config, tensors) if given is None else {"inner": given}
+        inner = config.get(self.key)
+        return gpt.FourfoldInner().read(config, tensors) if inner is None else {"inner": inner}
 
     def write(self, facts: object) -> dict[str, object]:
         (width,), (inner,) = values_named(facts, "width"), values_named(facts, "inner")

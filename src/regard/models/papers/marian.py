@@ -164,8 +164,8 @@ class MarianFormat(HFFormat):
     def load_tokenizer(self, folder: Path, config: Config) -> Reading | None:
         if not any((folder / name).exists() for name in (SOURCE, TARGET, VOCAB)):
             return None
-        given = {**IDS, **config}
-        begin, end = given["decoder_start_token_id"], given["eos_token_id"]
+        keys = {**IDS, **config}
+        begin, end = keys["decoder_start_token_id"], keys["eos_token_id"]
         if not is_whole(begin):
             raise BadInput(f"{folder}: decoder_start_token_id is {begin!r}, not an id")
         tokenizer = MarianTokenizer.load(folder, begin)
@@ -174,11 +174,11 @@ class MarianFormat(HFFormat):
         return tokenizer
 
     def special_ids(self, config: Config) -> dict[str, int]:
-        given = {**IDS, **config}
-        vocab, end = given.get("vocab_size", TOKENS.vocab), given["eos_token_id"]
+        keys = {**IDS, **config}
+        vocab, end = keys.get("vocab_size", TOKENS.vocab), keys["eos_token_id"]
         ids = {
-            "pad": given["pad_token_id"],
-            "bos": given["decoder_start_token_id"],
+            "pad": keys["pad_token_id"],
+            "bos": keys["decoder_start_token_id"],
             "eos": end[0] if isinstance(end, list) and len(end) == 1 else end,
         }
         for name, number in ids.items():
