@@ -36,7 +36,7 @@ def check_number(name: str, value: object) -> None:
 
 
 def listed(inputs: Iterable[Item], of: str = "texts", one: str = "text") -> list[Item]:
-    """Inputs as a list, read once; a single text is refused, for it would count as its letters.
+    """List of inputs; a single text is refused, because it would be read as its letters.
 
     ``one`` is what a text stands for: itself, or the path of an image.
     """

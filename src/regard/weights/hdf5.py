@@ -1,7 +1,7 @@
 """Named tensors in HDF5 files, by the optional library h5py.
 
-A file is read as data from a stranger: only under the names that a model expects, only numbers that
-stand in the file itself, and only after names, shapes and types were compared with the model's.
+Files are not trusted: only the names that a model expects are read, only numbers in the file
+itself, and only after names, shapes and types were compared with the model's.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -77,14 +77,14 @@ def write_hdf5(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 @dataclass(frozen=True)
 class _File:
-    """An open file, of which only what is named is opened."""
+    """Open file, in which only named members are opened."""
 
     path: Path
     root: "Group"
     h5py: ModuleType
 
     def find(self, names: Collection[str]) -> tuple[dict[str, "Dataset"], list[str]]:
-        """What has these names, and the names of what else is in their groups."""
+        """Find the datasets of these names, and the names of other members of their groups."""
         paths = [name.split("/")[:-1] for name in names]
         groups = {"/".join(path[:depth]) for path in paths for depth in range(len(path) + 1)}
         datasets, others = dict[str, "Dataset"](), list[str]()
@@ -136,7 +136,7 @@ class _File:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[_File]:
-    """The file; what h5py finds wrong with it is reported as wrong input."""
+    """Open a file; errors of h5py become ``BadInput``."""
     check_regular(path)
     h5py = _library(path)
     try:

@@ -1,4 +1,4 @@
-"""What a run learns from: a dataset of training examples, and development examples beside it."""
+"""Data of a training run: a dataset of training examples, and development examples."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ SPLIT_KEY = (0, 0)  # what is held out is the same for every seed
 
 
 class ProcessRank(Protocol):
-    """Which of several processes this one is."""
+    """Rank of this process among several, and its device."""
 
     @property
     def rank(self) -> int: ...
@@ -31,7 +31,7 @@ class ProcessRank(Protocol):
 
 @dataclass(frozen=True)
 class Batching:
-    """How training examples are put into batches; ``mixed``: without sorting them by length."""
+    """Limits, seed and order of training batches; ``mixed``: not sorted by length."""
 
     limits: BatchLimits
     seed: int
@@ -39,7 +39,7 @@ class Batching:
 
     @classmethod
     def of(cls, recipe: Any) -> "Batching":
-        """As the tables ``batches`` and ``train`` say."""
+        """Batching by the tables ``batches`` and ``train`` of a recipe."""
         batches = recipe.batches
         limits = BatchLimits(batches.tokens, batches.rows, batches.longest)
         return cls(limits, recipe.train.seed, batches.mixed)
@@ -47,10 +47,10 @@ class Batching:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrainingData(Generic[Item]):
-    """Training examples, and encoded development examples; ``sizes`` count them as they were read.
+    """Training examples and encoded development examples; ``sizes`` count the examples read.
 
-    ``dev_examples`` are the latter as they were read, ``dropped`` counts what was left out. With
-    ``dev_streams``, encoded examples are the chunks of so many streams, in order.
+    ``dev_examples`` are the development examples before encoding, ``dropped`` counts bad examples.
+    If ``dev_streams`` is not 0, ``dev`` holds the chunks of that many streams, in order.
     """
 
     batching: Batching
@@ -72,7 +72,7 @@ class TrainingData(Generic[Item]):
         return self.train.sampler(objective, how.limits, how.seed, how.mixed, self.dropped)
 
     def dev_batches(self, objective: Collator[Item], processes: ProcessRank) -> Iterator[Batch]:
-        """The batches of this process; those of all processes hold every example once."""
+        """Development batches of this process; all processes together read every example once."""
         if self.dev_streams:
             yield from self._dev_chunks(objective, processes)
             return
@@ -98,7 +98,7 @@ class TrainingData(Generic[Item]):
 
 
 def held_out_indices(count: int, held_out: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which of ``count`` examples are trained on, and which are held out, in random order."""
+    """Indices of the training examples and of the held-out examples, in random order."""
     if held_out >= count:
         raise BadInput(f"data.dev.held_out: {held_out:,} of {count:,} leaves nothing to learn")
     order_N = shuffled(np.arange(count), count, SPLIT_KEY)
