@@ -394,8 +394,9 @@ def _bytes(image: object) -> np.ndarray:
 
 
 def _middle(pixels: np.ndarray, crop: Size, offset: Callable[[int], int]) -> np.ndarray:
-    if any(here < there for here, there in zip(pixels.shape, crop, strict=False)):
+    rest = [size - edge for size, edge in zip(pixels.shape, crop, strict=False)]
+    if min(rest) < 0:
         sizes = " × ".join(map(str, pixels.shape[:2])), " × ".join(map(str, crop))
         raise BadInput(f"an image of {sizes[0]} pixels is smaller than its crop of {sizes[1]}")
-    top, left = (offset(here - there) for here, there in zip(pixels.shape, crop, strict=False))
+    top, left = map(offset, rest)
     return pixels[top : top + crop[0], left : left + crop[1]]

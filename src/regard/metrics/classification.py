@@ -48,7 +48,7 @@ class Confusion(NamedTuple):
             for row, column in np.argwhere(self.counts)
             if row != column
         ]
-        return sorted(mistakes, key=lambda one: (-one.number, -one.share))
+        return sorted(mistakes, key=lambda mistake: (-mistake.number, -mistake.share))
 
 
 def classification_scores(
@@ -139,8 +139,10 @@ def class_table(golds: Sequence[str], predicted: Sequence[str]) -> list[LabelSco
     table = []
     for number, label in enumerate(classes):
         row, sums = counts[number], (counts[number, number], *_margins(counts, number))
-        others = [(one, int(n)) for one, n in zip(classes, row, strict=True) if n and one != label]
-        table.append(label_score(label, sums, tuple(sorted(others, key=lambda one: -one[1]))))
+        counted = zip(classes, row.astype(int).tolist(), strict=True)
+        confused = [(name, count) for name, count in counted if count and name != label]
+        confused.sort(key=lambda pair: -pair[1])
+        table.append(label_score(label, sums, tuple(confused)))
     return table
 
 
@@ -210,4 +212,4 @@ def _cells(
     classes = sorted({*golds, *predicted, *known})
     number = {name: i for i, name in enumerate(classes)}
     pairs = zip(golds, predicted, strict=True)
-    return classes, np.array([number[one] * len(classes) + number[two] for one, two in pairs])
+    return classes, np.array([number[gold] * len(classes) + number[name] for gold, name in pairs])

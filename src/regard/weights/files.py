@@ -121,7 +121,7 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) ->
 def misshapen(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> list[str]:
     """A line for each tensor whose shape differs from the tensor of its name in ``like``."""
     shapes = ((name, [*tensors[name].shape], [*like[name].shape]) for name in tensors)
-    return [f"{name} is {here}, not {there}" for name, here, there in shapes if here != there]
+    return [f"{name} is {shape}, not {right}" for name, shape, right in shapes if shape != right]
 
 
 def refuse_misfits(where: str, advice: str = "", **faults: list[str]) -> None:

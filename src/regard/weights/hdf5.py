@@ -37,9 +37,9 @@ def describe_hdf5(path: Path, names: Collection[str]) -> dict[str, Tensor]:
     are refused.
     """
     with _opened(path) as file:
-        datasets, others = file.find(names)
+        datasets, further = file.find(names)
         described = {name: file.describe(name, dataset) for name, dataset in datasets.items()}
-    return described | {name: torch.empty(0, device="meta") for name in others}
+    return described | {name: torch.empty(0, device="meta") for name in further}
 
 
 def read_hdf5(path: Path, names: Collection[str]) -> dict[str, Tensor]:
@@ -87,7 +87,7 @@ class _File:
         """Find the datasets of these names, and the names of other members of their groups."""
         paths = [name.split("/")[:-1] for name in names]
         groups = {"/".join(path[:depth]) for path in paths for depth in range(len(path) + 1)}
-        datasets, others = dict[str, "Dataset"](), list[str]()
+        datasets, further = dict[str, "Dataset"](), list[str]()
         for prefix in sorted(groups):
             members = self.group(prefix) or ()
             if len(members) > len(names) + MOST_OTHERS:
@@ -98,8 +98,8 @@ class _File:
                 if name in names:
                     datasets[name] = self._member(self.group(prefix), member, name)
                 elif name not in groups or self.group(name) is None:
-                    others.append(name)
-        return datasets, others
+                    further.append(name)
+        return datasets, further
 
     def group(self, name: str) -> "Group | None":
         """The group of this path, or None if there is no such group."""

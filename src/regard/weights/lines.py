@@ -136,11 +136,11 @@ def _spread(pattern: str) -> list[str]:
 
 @cache
 def _expressions(pattern: str) -> list[re.Pattern[str]]:
-    escaped = (re.escape(one) for one in _spread(pattern))
-    named = (one.replace(r"\{i\}", r"(?P<i>\d+)") for one in escaped)
-    return [re.compile(one.replace(r"\*", r"(?P<rest>[^.]+)")) for one in named]
+    escaped = (re.escape(name) for name in _spread(pattern))
+    numbered = (name.replace(r"\{i\}", r"(?P<i>\d+)") for name in escaped)
+    return [re.compile(name.replace(r"\*", r"(?P<rest>[^.]+)")) for name in numbered]
 
 
 def _filled(pattern: str, values: Mapping[str, str]) -> tuple[str, ...]:
     i, rest = values.get("i", ""), values.get("rest", "")
-    return tuple(one.replace("{i}", i).replace("*", rest) for one in _spread(pattern))
+    return tuple(name.replace("{i}", i).replace("*", rest) for name in _spread(pattern))

@@ -34,7 +34,7 @@ class Extras:
 
     def in_file_precision(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The model's tensors in the precision of the file."""
-        return {name: one.to(self.dtypes.get(name, one.dtype)) for name, one in ours.items()}
+        return {name: ours[name].to(self.dtypes.get(name, ours[name].dtype)) for name in ours}
 
 
 @dataclass(frozen=True)
@@ -187,9 +187,8 @@ class WeightMap:
 
 
 def _respelled(name: str, spellings: tuple[tuple[str, str], ...]) -> str:
-    return next(
-        (name.removesuffix(one) + other for one, other in spellings if name.endswith(one)), name
-    )
+    matches = (name.removesuffix(old) + new for old, new in spellings if name.endswith(old))
+    return next(matches, name)
 
 
 def _read_groups(
@@ -220,8 +219,8 @@ def _mistyped(parts: Mapping[str, Tensor]) -> list[str]:
     return [f"{name} is {wrong[name]}, not {expected}".replace("torch.", "") for name in wrong]
 
 
-def _same_bits(one: Tensor, other: Tensor) -> bool:
-    if one.shape != other.shape or one.dtype != other.dtype:
+def _same_bits(first: Tensor, second: Tensor) -> bool:
+    if first.shape != second.shape or first.dtype != second.dtype:
         return False
-    bits = [tensor.reshape(-1).contiguous().view(torch.uint8) for tensor in (one, other)]
+    bits = [tensor.reshape(-1).contiguous().view(torch.uint8) for tensor in (first, second)]
     return torch.equal(*bits)

@@ -72,8 +72,8 @@ class BPEDropoutRows(MemoryDataset[tuple[TokenRow, Target]]):
     def _draw(self, epoch: int, index: int) -> TokenRow:
         encode, key = self.tokenizer.words.encode_dropped, (self.seed, epoch, index)
         texts = enumerate(self.texts[index])
-        ids: Any = [encode(text, self.rate, (*key, number)) for number, text in texts]
-        return self.tokenizer.row(*ids)
+        ids = [encode(text, self.rate, (*key, number)) for number, text in texts]
+        return self.tokenizer.row(ids[0], ids[1] if len(ids) > 1 else None)
 
     def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> None:
         """Return None: lengths are known after tokenising."""
@@ -115,7 +115,7 @@ def _words(row: TokenRow) -> np.ndarray:
     return np.reshape(row.tokens, (len(row.tokens), -1))[:, 0]
 
 
-def _content(rows: Any, target: object) -> bytes:
+def _content(rows: TokenRow | Sequence[TokenRow], target: object) -> bytes:
     """Bytes of an example, the same in every process."""
     parts = chain(rows if isinstance(rows, TokenRow) else chain(*rows), [target])
     return b"|".join(map(_bytes, parts))

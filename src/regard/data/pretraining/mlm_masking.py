@@ -176,10 +176,10 @@ def fitting_ngrams(
     Of n words that exceed the room of their row, the last are left out. An n-gram with words that
     are chosen already is left out; with `overlap`, one that begins with such a word.
     """
-    left, size, of, count = room.tolist(), sizes.tolist(), row.tolist(), counts.tolist()
+    left, size, rows, count = room.tolist(), sizes.tolist(), row.tolist(), counts.tolist()
     chosen = [False] * len(size)
     for word in order.tolist():
-        here = of[word]
+        here = rows[word]
         if chosen[word] or size[word] > left[here]:
             continue
         end = word + count[word]

@@ -32,10 +32,10 @@ DIGITS_TEST = 6  # one in this many of scikit-learn's digits belongs to the test
 def image_folder(path: Path, dropped: Dropped = None) -> Iterator[LabelledExample]:
     """Read a folder for each class, with its images in it or in folders below."""
     with reading(path):
-        classes = sorted(one for one in path.iterdir() if one.is_dir() and not _hidden(one.name))
-    files = (
-        (str(file or one), (file, one.name)) for one in classes for file in _files_or_none(one)
-    )
+        folders = (folder for folder in path.iterdir() if not _hidden(folder.name))
+        classes = sorted(filter(Path.is_dir, folders))
+    pairs = ((folder, file) for folder in classes for file in _files_or_none(folder))
+    files = ((str(file or folder), (file, folder.name)) for folder, file in pairs)
 
     def parse(where: str, labelled: tuple[Path | None, str]) -> LabelledExample:
         file, label = labelled

@@ -41,7 +41,8 @@ def race(path: Path, dropped: Dropped = None) -> Iterator[ChoiceExample]:
     """
     files = [path]
     if path.is_dir():
-        files = sorted(one for one in path.rglob("*.txt*") if one.suffix in (".txt", ".gz", ".xz"))
+        suffixes = (".txt", ".gz", ".xz")
+        files = sorted(file for file in path.rglob("*.txt*") if file.suffix in suffixes)
     if not files:
         raise BadInput(f"{path}: no .txt files in this folder")
     for file in files:

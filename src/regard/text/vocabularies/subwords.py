@@ -313,8 +313,8 @@ def _letters() -> dict[str, int]:
     Printable bytes of Latin-1 stand for themselves, the others are numbered from U+0100 up.
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    numbered = {chr(0x100 + number): byte for number, byte in enumerate(others)}
+    unprintable = [byte for byte in range(256) if byte not in printable]
+    numbered = {chr(0x100 + number): byte for number, byte in enumerate(unprintable)}
     return {chr(byte): byte for byte in printable} | numbered
 
 
