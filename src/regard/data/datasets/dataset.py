@@ -74,27 +74,21 @@ class TrainingData(Generic[Item]):
     def dev_batches(self, objective: Collator[Item], processes: ProcessRank) -> Iterator[Batch]:
         """Development batches of this process; all processes together read every example once."""
         if self.dev_streams:
-            yield from self._dev_chunks(objective, processes)
-            return
-        lengths = np.array([objective.length(example) for example in self.dev])
-        tokens, rows = self.batching.limits.tokens, self.batching.limits.rows
-        batches = inference_batches(lengths, BatchLimits(tokens, rows, tokens))
-        for chosen in batches[processes.rank :: processes.size]:
-            yield self._collate(objective, chosen).to(processes.device)
+            own = self.own_streams(processes)
+            starts = range(0, len(self.dev), self.dev_streams) if own else ()
+            batches = [[start + i for i in own] for start in starts]  # the next chunk of each
+        else:
+            lengths = np.array([objective.length(example) for example in self.dev])
+            tokens, rows = self.batching.limits.tokens, self.batching.limits.rows
+            every = inference_batches(lengths, BatchLimits(tokens, rows, tokens))
+            batches = every[processes.rank :: processes.size]
+        for indices in batches:
+            examples = objective.gather([self.dev[i] for i in indices])
+            yield objective.collate(examples).to(processes.device)
 
     def own_streams(self, processes: ProcessRank) -> range:
         """The development streams that this process reads."""
         return range(self.dev_streams)[processes.rank :: processes.size]
-
-    def _dev_chunks(self, objective: Collator[Item], processes: ProcessRank) -> Iterator[Batch]:
-        """The next chunk of each stream."""
-        own = self.own_streams(processes)
-        for start in range(0, len(self.dev), self.dev_streams) if own else ():
-            chosen = [start + i for i in own]
-            yield self._collate(objective, chosen).to(processes.device)
-
-    def _collate(self, objective: Collator[Item], chosen: Sequence[int]) -> Batch:
-        return objective.collate(objective.gather([self.dev[i] for i in chosen]))
 
 
 def held_out_indices(count: int, held_out: int) -> tuple[np.ndarray, np.ndarray]:
