@@ -202,7 +202,7 @@ def share_books(recipe: Recipe, out: Path, setup: Setup) -> None:
     """Give a run the vocabulary of the books, in rows as its paper has them, and their ids."""
     shutil.copytree(setup.books / "data", out / "data", dirs_exist_ok=True)
     tokenizer: Any = EncoderTokenizer.load(setup.books / "text")
-    kind = recipe.table(EncoderTextConfig).kind
+    kind = recipe.tables[EncoderTextConfig].kind
     family = family_of_kind(kind, paper(recipe.model.paper).tokenizer)
     tokenizer.with_family(family).save(out / "text")
 

@@ -115,7 +115,7 @@ def compare(asked: argparse.Namespace) -> None:
     """Let the systems take turns over one corpus."""
     size = SIZES[asked.size]
     facts, batch, length = joint(size), asked.rows or size.rows, asked.length or size.length
-    corpus = {"count": batch * asked.steps, "length": length, "vocab": facts.trunk.embed.vocab}
+    corpus = {"count": batch * asked.steps, "length": length, "vocab": facts.encoder.embed.vocab}
     shape = {"corpus": corpus, "rows": batch}
     specs = {OURS: Spec("pretrain_electra:ours", {"size": asked.size, **shape})}
     for form in asked.peers:

@@ -59,7 +59,7 @@ def recipes() -> str:
         expected = ", ".join(f"`{one}`" for one in task.test_metrics)
         parts.append(f"`train.metric`: {judges}. `expect.metric`: {expected or 'none'}.\n")
         fields = recipe_class(name).model_fields
-        for table in task.tables:
+        for table in task.own_tables:
             config = config_in(fields[table].annotation)
             parts += tables(f"[{table}]", config, seen, f' of `task = "{name}"`')
     return "\n".join(parts)

@@ -68,7 +68,7 @@ class Family:
         assert ours.paper is self.paper
         outputs, names = ours.module(batch), (self.heads[kind] or "").split()
         assert [*outputs.by_head] == names
-        states = batch.layout.split(outputs.states_TD)
+        states = batch.layout.split(outputs.encoded.states_TD)
         for place, (row, states_TD) in enumerate(zip(self.rows(), states, strict=True)):
             expected = theirs(**self._inputs(kind, row), output_hidden_states=True)
             torch.testing.assert_close(states_TD, expected.hidden_states[-1][0], **CLOSE)

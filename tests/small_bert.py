@@ -7,10 +7,10 @@ import torch
 from regard.api import Model
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.heads import MLMHead
 from regard.models.label_heads import (
     ChoiceHead,
     LabelHead,
+    MLMHead,
     SentencePairHead,
     SpanHead,
     TokenLabelHead,

@@ -9,7 +9,7 @@ import torch
 
 from regard.models.facts import change
 from regard.models.folders import folder as folders
-from regard.models.heads import MLMHead
+from regard.models.label_heads import MLMHead
 from regard.models.papers import bert
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from small import WORDS

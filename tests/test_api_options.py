@@ -113,7 +113,7 @@ def test_a_translator_has_one_head(translator):
     assert torch.equal(
         translator.logits([pair], head="next_token")[0], translator.logits([pair])[0]
     )
-    with pytest.raises(BadInput, match=r"^head is next_token, the only one, not 'mlm'$"):
+    with pytest.raises(BadInput, match=r"^head: this model has only next_token, not 'mlm'$"):
         translator.logits([pair], head="mlm")
 
 

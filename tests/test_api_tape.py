@@ -11,8 +11,7 @@ from regard.ground.batch import BatchLimits
 from regard.inference import batch_runner, translator
 from regard.models.facts import change, paths
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.heads import MLMHead
-from regard.models.label_heads import LabelHead, SentencePairHead
+from regard.models.label_heads import LabelHead, MLMHead, SentencePairHead
 from regard.models.papers import LINEAGE, bert, context2vec
 from regard.text.tokenizers.list import PLAIN
 from small import WORDS

@@ -28,6 +28,12 @@ RENAMED: dict[str, str] = {
     r"(Paper\(.*, heads), pool=None(, .*, report='')\)": r"\1\2, kinds)",
     r"^Paper\.pool$": "Paper.kinds",  # each head has its pool
     r"\b(train\.)?judge = ": r"\1metric = ",
+    r"Recipe\.table\(self, kind\)": "Recipe.tables",
+    r"\bwidest\b": "max_active",  # of Exact
+    r"--max_active\b": "--max-active",
+    r"\.chances\(": ".probabilities(",
+    r"(Beam\.sort_key)\(self, one\)": r"\1(self, hypothesis)",
+    r"(AttentionMap|RolloutMap)\.numbers\(": r"\1.indices(",
 }
 # Lines of listings that are new on purpose, by patterns of the whole line.
 NEW: tuple[str, ...] = (

@@ -1,6 +1,6 @@
-"""regard: train, run, measure and open up attention models. These are the names to begin with.
+"""regard: train, run, measure and inspect attention models.
 
-They, and the packages under it, are imported when first used, so that ``import regard`` is quick.
+Exported names and packages are imported when they are first used, so ``import regard`` is fast.
 """
 
 from importlib import import_module
@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import regard.ground.forks
-import regard.ground.machine  # noqa: F401 first: torch reads what is hidden when it is loaded
+import regard.ground.machine  # noqa: F401 first: it sets variables that torch reads
 
 if TYPE_CHECKING:
     from regard.api import Model, load
@@ -75,76 +75,19 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+# fmt: off
 __all__ = [
-    "LINEAGE",
-    "AgreementPrefix",
-    "AgreementScores",
-    "AgreementSentence",
-    "AgreementTable",
-    "AgreementText",
-    "AlignmentMethod",
-    "AnswerPrediction",
-    "AnswerSpan",
-    "AttentionMap",
-    "AttentionView",
-    "BadInput",
-    "Beam",
-    "Chart",
-    "ChartLine",
-    "ChoicePrediction",
-    "DevEvent",
-    "Diverse",
-    "EncoderDecoder",
-    "EndEvent",
-    "Entity",
-    "Exact",
-    "FilledText",
-    "Generation",
-    "Greedy",
-    "Hypothesis",
-    "ImageAttention",
-    "InductionScores",
-    "LabelPrediction",
-    "Layout",
-    "MetricScore",
-    "MinimumRisk",
-    "Model",
-    "MultiLabelPrediction",
-    "Neighbour",
-    "NumberPrediction",
-    "Paper",
-    "Recipe",
-    "Report",
-    "ReportEvent",
-    "RolloutMap",
-    "Sample",
-    "SaveEvent",
-    "ScoreEvent",
-    "StartEvent",
-    "TaggedText",
-    "TaggedWord",
-    "Tape",
-    "TokenFill",
-    "TokenRow",
-    "Translation",
-    "TrunkWithHeads",
-    "VerbChoice",
-    "WordWeights",
-    "agreement_sentences",
-    "attend",
-    "bleu",
-    "change",
-    "difference",
-    "forced_row",
-    "load",
-    "make_agreement_text",
-    "neighbours",
-    "pack",
-    "score_agreement",
-    "seed_everything",
-    "spread",
-    "train",
-    "without_head",
+    "LINEAGE", "AgreementPrefix", "AgreementScores", "AgreementSentence", "AgreementTable",
+    "AgreementText", "AlignmentMethod", "AnswerPrediction", "AnswerSpan", "AttentionMap",
+    "AttentionView", "BadInput", "Beam", "Chart", "ChartLine", "ChoicePrediction", "DevEvent",
+    "Diverse", "EncoderDecoder", "EndEvent", "Entity", "Exact", "FilledText", "Generation",
+    "Greedy", "Hypothesis", "ImageAttention", "InductionScores", "LabelPrediction", "Layout",
+    "MetricScore", "MinimumRisk", "Model", "MultiLabelPrediction", "Neighbour", "NumberPrediction",
+    "Paper", "Recipe", "Report", "ReportEvent", "RolloutMap", "Sample", "SaveEvent", "ScoreEvent",
+    "StartEvent", "TaggedText", "TaggedWord", "Tape", "TokenFill", "TokenRow", "Translation",
+    "TrunkWithHeads", "VerbChoice", "WordWeights", "agreement_sentences", "attend", "bleu",
+    "change", "difference", "forced_row", "load", "make_agreement_text", "neighbours", "pack",
+    "score_agreement", "seed_everything", "spread", "train", "without_head",
 ]
 
 _NAMES = {
@@ -179,17 +122,11 @@ _NAMES = {
     "regard.search.mbr": ("MinimumRisk",),
     "regard.search.sample": ("Sample",),
     "regard.studies.agreement": (
-        "AgreementScores",
-        "AgreementTable",
-        "VerbChoice",
-        "score_agreement",
+        "AgreementScores", "AgreementTable", "VerbChoice", "score_agreement",
     ),
     "regard.studies.agreement_data": (
-        "AgreementPrefix",
-        "AgreementSentence",
-        "AgreementText",
-        "agreement_sentences",
-        "make_agreement_text",
+        "AgreementPrefix", "AgreementSentence", "AgreementText",
+        "agreement_sentences", "make_agreement_text",
     ),
     "regard.inference.classifier": ("LabelPrediction", "MultiLabelPrediction", "NumberPrediction"),
     "regard.inference.fill_mask": ("FilledText", "TokenFill"),
@@ -200,17 +137,13 @@ _NAMES = {
     "regard.inference.translator": ("Translation",),
     "regard.training.loop": ("seed_everything",),
     "regard.training.loop.events": (
-        "DevEvent",
-        "EndEvent",
-        "ReportEvent",
-        "SaveEvent",
-        "ScoreEvent",
-        "StartEvent",
+        "DevEvent", "EndEvent", "ReportEvent", "SaveEvent", "ScoreEvent", "StartEvent",
     ),
     "regard.training.recipe": ("Recipe",),
     "regard.training.train": ("train",),
 }
 """The exported names of each module."""
+# fmt: on
 
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -12,10 +12,10 @@ CLOSED = {"stdin": os.O_WRONLY, "stdout": os.O_RDONLY, "stderr": os.O_WRONLY}
 
 
 def open_closed_streams() -> None:
-    """Put something in the place of closed streams, so that no other file gets their number.
+    """Open the null device for closed streams, so that no other file gets their descriptors.
 
-    Reading standard input or writing standard output is then the error that it is ("Bad file
-    descriptor"); what is said on standard error is lost.
+    Reading standard input or writing standard output then fails ("Bad file descriptor"); messages
+    on standard error are lost.
     """
     for name, flag in CLOSED.items():
         if getattr(sys, name) is None:

@@ -1,9 +1,8 @@
-"""The public face: a model from a folder, and what people do with it."""
+"""Public interface: ``load`` a model from a folder, run it, inspect it, save it."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from regard.ground.device import device_named
 from regard.ground.errors import BadInput, shown
@@ -29,13 +28,14 @@ def load(
     batch_size: int | None = None,
     keep_unknown: bool = False,
 ) -> "Model":
-    """The model in a folder, or of the Hugging Face hub by its id; on the GPU if there is one.
+    """Load a model from a folder, or by its id from the Hugging Face hub.
 
     A path that exists, or whose first folder exists, is a folder; "org/name" or "name" is an id.
-    With a ``precision`` ("fp32", "bf16", "int8" or "auto") everything runs on a copy made for
-    speed; weights changed afterwards do not reach it. At most ``batch_size`` inputs run at once (by
-    default 64 for translation, else 256). With ``keep_unknown``, tensors of layers that are not
-    known here are kept beside the weights for ``save``; otherwise they are an error.
+    The default device is the GPU if there is one. With a ``precision`` ("fp32", "bf16", "int8" or
+    "auto"), inference uses a copy of the weights; later changes of the weights do not affect it.
+    ``batch_size`` is the maximum number of inputs per batch (default: 64 for translation, else
+    256). With ``keep_unknown``, tensors of unknown layers are kept for ``save``; otherwise they are
+    an error.
     """
     path, place = _path(folder), local_folder(folder)
     loaded = folders.read(place, device_named(device), keep_unknown=keep_unknown)
@@ -44,17 +44,18 @@ def load(
 
 def _path(folder: str | Path) -> Path:
     if not isinstance(folder, str | Path):
-        raise BadInput(f"a folder is named by a text or a Path, not {shown(folder)}")
+        raise BadInput(f"folder: give a str or a Path, not {shown(folder)}")
     return Path(folder)
 
 
 class Model(Runner):
-    """A model with its paper, its facts and its vocabularies.
+    """A model with its paper, facts and vocabularies.
 
-    Methods that read many inputs take any iterable of them, at most ``batch_size`` at once (that of
-    ``load``). A text of more tokens than ``max_length``, special ones counted, or than there are
-    positions is an error for ``generate``, ``look`` and all methods of a translator; of others, of
-    ``logits`` of a GPT too, the beginning is read. With ``as_numpy`` tensors are float32 arrays.
+    Methods that read many inputs take any iterable, and run batches of at most ``batch_size`` (by
+    default the value given to ``load``). A text of more than ``max_length`` tokens, special ones
+    counted, or of more tokens than the model has positions is an error for ``generate``, ``look``
+    and all methods of a translator; other methods truncate it. With ``as_numpy``, tensors are
+    returned as float32 arrays.
     """
 
     def __init__(
@@ -71,12 +72,12 @@ class Model(Runner):
         return f"Model({self.paper.name}, {sum(p.numel() for p in self.module.parameters()):,})"
 
     def tape_names(self) -> list[str]:
-        """The names of all values that a ``Tape`` given to ``logits`` can record or edit."""
+        """Names of all values that a ``Tape`` can record or edit in ``logits``."""
         return tape_names(self.module, self.facts)
 
     def look(
         self,
-        text: Any,
+        text: object,
         target: str | None = None,
         *,
         subwords: bool = False,
@@ -84,17 +85,18 @@ class Model(Runner):
         rollout: bool = False,
         patch: tuple[int, int] | None = None,
     ) -> View:
-        """The attention of the model on a text or an image: maps by layer and head, or of a pool.
+        """Attention weights on a text or an image, by layer and head, or of a pooling layer.
 
-        An encoder reads ``target`` as its second text; a translator without one is shown its own
-        translation. With ``repeat``, a causal model reads all tokens twice; ``rollout`` follows
-        attention through layers; ``patch`` is (row, column) of an image. It has ``.save(path)``.
+        ``target`` is the second text of an encoder, or the translation to show instead of the
+        translator's own. With ``repeat``, a causal model reads all tokens twice. ``rollout``
+        multiplies attention over layers; ``patch`` is the (row, column) of a patch of an image. The
+        result has ``.save(path)``.
         """
-        given = (self.runner, self.facts, self.tokenizer, self.predict, text, target)
-        return look(*given, subwords=subwords, repeat=repeat, rollout=rollout, patch=patch)
+        parts = (self.runner, self.facts, self.tokenizer, self.predict, text, target)
+        return look(*parts, subwords=subwords, repeat=repeat, rollout=rollout, patch=patch)
 
     def induction(self, text: str, *, repeat: bool = False) -> InductionScores:
-        """How much each head of a causal model is an induction head, on a text with repetitions.
+        """Induction scores of the heads of a causal model, on a text with repetitions.
 
         The score of a head is its attention from a token to the tokens that followed its earlier
         occurrences (Olsson et al., 2022). With ``repeat``, the model reads all tokens twice.
@@ -103,7 +105,7 @@ class Model(Runner):
 
     @property
     def alignment_method(self) -> AlignmentMethod:
-        """How links are extracted from attention: as chosen at training, else the last layer."""
+        """Method of extracting links from attention: as stored, else from the last layer."""
         return AlignmentMethod.noted(self.notes, self.facts.cross_attention)
 
     @alignment_method.setter
@@ -120,16 +122,17 @@ class Model(Runner):
         """Links (source word, target word) for each pair, or links between subwords."""
         pairs = check_pairs(pairs, "of texts (source, target)", texts=True)
         if not isinstance(method, AlignmentMethod | None):
-            raise BadInput(f"method is an AlignmentMethod, not {shown(method)}")
+            raise BadInput(f"method: give an AlignmentMethod, not {shown(method)}")
         spans = None if subwords else word_spans
         return align(self.translator, pairs, method or self.alignment_method, spans)
 
     def save(self, folder: str | Path, format: str = "regard", *, overwrite: bool = False) -> None:
-        """Write the model to a folder that ``load`` reads; "hf" is also for ``transformers``.
+        """Write the model to a folder that ``load`` reads.
 
-        "elmo" is ELMo as published (options.json, HDF5), "timm" a ViT under the names of ``timm``.
-        The folder must be empty or not there, or be the one this model was loaded from or saved
-        to; with ``overwrite``, a model of the same format in it is replaced.
+        ``format`` is "regard", "hf" (Hugging Face transformers), "elmo" (options.json and HDF5, as
+        published) or "timm" (ViT). The folder must be empty or not exist, or be the folder that
+        this model was loaded from or saved to; with ``overwrite``, a model of the same format in
+        the folder is replaced.
         """
         path = _path(folder)
         is_own = resolved(path) == self._folder

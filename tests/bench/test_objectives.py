@@ -67,7 +67,7 @@ def test_recipes_cost_the_same():
     for name in OBJECTIVES:
         recipe = read(find(f"objectives-{name}"))
         task, rows = task_of(recipe), [(128,)] * 256
-        facts = change(task.facts(Path())[1], vocab=16_000)
+        facts = change(task.resolve(Path()).facts, vocab=16_000)
         costs[name] = recipe.train.steps * task.flops(facts, rows)
     assert max(costs.values()) < 1.02 * min(costs.values())
 
@@ -81,7 +81,7 @@ def test_recipes_differ_in_objectives_and_steps_only():
         return content
 
     def stack(name):
-        facts = task_of(read(find(f"objectives-{name}"))).facts(Path())[1].trunk.stack
+        facts = task_of(read(find(f"objectives-{name}"))).resolve(Path()).facts.trunk.stack
         named = ("width", "depth", "heads", "inner", "activation", "dropout", "attention_dropout")
         return {fact: getattr(facts, fact) for fact in named}
 

@@ -150,7 +150,7 @@ def test_nothing_is_overwritten(marian, tmp_path):
     (tmp_path / "locked" / "run.lock").touch()  # a run may be about to begin there
     for name in ("full", "file", "locked"):
         done = run("convert", marian, tmp_path / name, "--to", "hf", code=2)
-        assert "exists already and is not overwritten" in done.stderr
+        assert "exists and is not overwritten" in done.stderr
     assert (tmp_path / "full" / "mine").read_text() == "precious"
     (tmp_path / "empty").mkdir()
     run("convert", marian, tmp_path / "empty", "--to", "hf")

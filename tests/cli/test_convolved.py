@@ -47,7 +47,8 @@ def test_it_trains_and_translates(corpus, tmp_path, options):
 def test_a_transformer_writes_what_convolutions_read(corpus):
     asked = ["model.paper=gehring", "model.size=laptop", "model.target=transformer:laptop"]
     recipe = read(corpus / "small.toml", [*asked, "model.change={}"])
-    paper, facts = task_of(recipe).facts(corpus)
+    plan = task_of(recipe).resolve(corpus)
+    paper, facts = plan.paper, plan.facts
     assert isinstance(facts.source.stack, ConvEncoderFacts) and not isinstance(
         facts.target.stack, RNNDecoderFacts
     )

@@ -87,4 +87,4 @@ def test_the_name_of_a_file_says_how_vectors_are_written(folder, tmp_path):
 
 def test_a_translator_has_no_pooled_state(small_run):
     done = run("embed", small_run / "run" / "model", "--pool", "pooled", stdin="dog\n", code=2)
-    assert done.stderr == "regard: pool 'pooled': this model has no layer for it\n"
+    assert done.stderr == "regard: pool 'pooled': this model has no pool; use mean, max or first\n"

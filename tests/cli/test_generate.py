@@ -207,5 +207,5 @@ def test_a_model_that_cannot_generate_says_so(tmp_path):
 def test_a_page_of_several_prompts_is_refused_before_it_is_written(folder, tmp_path):
     page = tmp_path / "tree.html"
     result = generate(folder, "--tree", 2, "--html", page, stdin=LINES, code=2)
-    assert "a page is of one prompt" in result.stderr
+    assert "a page shows one prompt" in result.stderr
     assert not page.exists() and not result.stdout

@@ -80,7 +80,7 @@ def test_what_is_wrong_is_reported(folder):
     refused = run("neighbours", folder, "whale", stdin=TEXT, code=2)
     assert "standard input: the word 'whale' does not occur" in refused.stderr
     for options, reason in (
-        ((), "62 tokens, and the model reads 48: shorten it"),
+        ((), "62 tokens, more than 48; shorten the line to what the model reads"),
         (("--max-length", 9), "62 tokens, more than 9; split the line"),
     ):
         given = ("neighbours", folder, "cat", *options)
@@ -89,7 +89,7 @@ def test_what_is_wrong_is_reported(folder):
     refused = run("neighbours", folder, "cat", "--layer", 9, stdin=TEXT, code=2)
     assert "layer 9 asked for" in refused.stderr
     refused = run("neighbours", folder, " ", stdin=TEXT, code=2)
-    assert "there is no text" in refused.stderr
+    assert "the text is empty" in refused.stderr
 
 
 pytest.importorskip("PIL")

@@ -127,7 +127,7 @@ def test_tags_and_entities(folder):
 def test_tags_that_mean_no_entities(folder):
     assert "entities" not in records(folder("parts"), stdin="cat\n")[0]
     refused = run("predict", folder("parts"), "--entities", stdin="cat\n", code=2)
-    assert "entities cannot be printed: the tags of this model mark none" in refused.stderr
+    assert "entities cannot be printed: the tags of this model mark no entities" in refused.stderr
     word, number = lines(folder("numbers"), stdin="cat\n")[0].split("/")
     assert word == "cat" and float(number) == pytest.approx(
         model("numbers").predict(["cat"])[0].words[0].value, abs=1e-4

@@ -5,7 +5,7 @@ from statistics import mean, stdev
 
 import pytest
 
-from regard.cli.training_runs import Spread, spreads_of, with_seed
+from regard.cli.training_runs import Spread, spreads_of, with_train_keys
 from regard.metrics.translation import MetricScore
 from regard.training.checkpoint import Checkpoints
 from regard.training.recipe import read
@@ -132,5 +132,5 @@ def test_seeds_are_refused_where_they_mean_nothing(corpus):
 
 def test_another_seed_changes_nothing_else(corpus):
     recipe = read(corpus / "owls.toml")
-    other = with_seed(recipe, 9)
-    assert other.train.seed == 9 and with_seed(other, recipe.train.seed) == recipe
+    other = with_train_keys(recipe, seed=9)
+    assert other.train.seed == 9 and with_train_keys(other, seed=recipe.train.seed) == recipe

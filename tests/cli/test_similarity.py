@@ -45,7 +45,7 @@ def test_the_embedding_layer_of_a_model(files, tmp_path):
     record = json.loads(done.stdout)
     assert record["total"] == 4 and -100 <= record["score"] <= 100
     refused = run("similarity", tmp_path / "model", files / "pairs", "--words", 3, code=2)
-    assert "--words: a model has the words of the tests" in refused.stderr
+    assert "--words: needs a file of vectors" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -85,12 +85,12 @@ def test_translate_exactly_reports_search_errors(model):
 
 
 def test_translate_exactly_says_what_it_could_not_prove(model):
-    options = ("--search", "exact", "--length", "mean", "--widest", 1)
+    options = ("--search", "exact", "--length", "mean", "--max-active", 1)
     exact = run("translate", model, *options, stdin="dog cow\nowl\n")
     assert (
         exact.stdout == run("translate", model, "--length", "mean", stdin="dog cow\nowl\n").stdout
     )
-    assert "line 2: not proven, more than 1 prefixes are open" in exact.stderr
+    assert "line 2: not proven, more than 1 prefixes are active" in exact.stderr
     assert exact.stderr.endswith("0 optima are empty; 2 sentences not proven\n")
     for option in (("--best", 2), ("--coverage", 0.1)):
         refused = run("translate", model, "--search", "exact", *option, stdin="owl\n", code=2)
@@ -107,7 +107,7 @@ def test_translate_with_other_models(model, small_run, tmp_path):
     run("train", small_run / "small.toml", *paths, *changes)
     other = tmp_path / "other" / "model"
     refused = run("translate", model, "--ensemble", other, stdin=text, code=2)
-    assert "model 2 of the ensemble writes another target vocabulary" in refused.stderr
+    assert "model 2 of the ensemble has another target vocabulary" in refused.stderr
     refused = run("translate", model, "--ensemble", model, "--coverage", 0.1, stdin=text, code=2)
     assert "attention weights" in refused.stderr
 
@@ -279,7 +279,7 @@ def test_papers_prints_results_of_the_papers_and_ours(tmp_path):
     page = tmp_path / "new" / "papers.html"
     assert f"wrote {page}" in run("papers", "--html", page).stderr
     assert page.read_text().startswith("<!doctype html>")
-    assert "--html writes all papers" in run("papers", "bert", "--html", page, code=2).stderr
+    assert "--html: writes all papers" in run("papers", "bert", "--html", page, code=2).stderr
 
 
 def test_recipes():

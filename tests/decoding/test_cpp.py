@@ -17,11 +17,12 @@ from regard.decoding.cpp import CppEngine, obstacle
 from regard.ground import machine
 from regard.ground.batch import pack
 from regard.ground.layout import Layout
-from regard.models.embedding import Learned, Relative
+from regard.models.embedding import Learned
 from regard.models.facts import change
 from regard.models.heads import NextTokenHead
 from regard.models.papers import bahdanau, gpt2
 from regard.models.papers.transformer import BASE
+from regard.models.positions import Relative
 from regard.parts.attend import Dot, ScaledDot, WindowMask, attend
 from regard.parts.cpp import build
 from regard.parts.linear.int8 import powers, quantised

@@ -8,11 +8,11 @@ from torch import Tensor
 
 from regard.decoding.cuda_graph import FewRowsLinear, FusedBlock, GraphedDecoder, for_few_rows
 from regard.ground.batch import pack
-from regard.models.embedding import Relative
 from regard.models.facts import change
 from regard.models.heads import NextTokenHead
 from regard.models.papers import gpt, gpt2
 from regard.models.papers.transformer import BASE
+from regard.models.positions import Relative
 from regard.models.tokens import Tokens
 from regard.models.transformer import Stack
 from regard.models.trunk import Trunk
@@ -144,7 +144,7 @@ def test_a_captured_step_is_the_eager_one(rows):
     model = language_model("cuda", torch.bfloat16, **ODD)
     device = torch.device("cuda")
     selector = NextNumber(torch.zeros(rows, dtype=torch.long, device=device), ODD["vocab"])
-    decoder = GraphedDecoder(model, selector, rows, 1, CAPACITY, 0, device)
+    decoder = GraphedDecoder(model, selector, (rows, 1, CAPACITY, 0), device)
     selector.tokens_R = decoder.tokens_R
     assert fused_blocks(decoder.stepped) == ODD["depth"] and fused_blocks(model) == 0
     decoder.start(None, None)

@@ -12,11 +12,12 @@ from regard.decoding.cpp import PRECISIONS, CppEngine
 from regard.decoding.cuda_graph import CudaGraphEngine
 from regard.ground.batch import SourceTarget, pack
 from regard.ground.errors import BadInput
-from regard.models.embedding import Learned, Relative, Sinusoid
+from regard.models.embedding import Learned
 from regard.models.facts import change
 from regard.models.heads import NextTokenHead
 from regard.models.papers import bahdanau, gpt, gpt2, luong, zaremba
 from regard.models.papers.transformer import BASE
+from regard.models.positions import Relative, Sinusoid
 from regard.models.tokens import Tokens
 from regard.models.transformer import Stack
 from regard.models.trunk import Trunk

@@ -187,7 +187,7 @@ def _read_recipe(folder: Path) -> None:
     from regard.training.recipe import read
     from regard.training.run import task_of
 
-    task_of(read(folder / "recipe.toml")).facts(Path())
+    task_of(read(folder / "recipe.toml")).resolve(Path())
 
 
 def _resume(name: str, recipe: str, folder: Path) -> None:

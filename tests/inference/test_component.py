@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.cli.io.line_io import LineSource, parser_of, print_results
-from regard.cli.io.output import OutputProgress
+from regard.cli.io.line_io import LineSource, parser_of, run_component
 from regard.ground.errors import BadInput, BadItem
 from regard.inference.component import Result
 from regard.inference.decoder_model import Method, Request
@@ -193,7 +192,7 @@ def test_the_command_line_prints_records_and_lines(cases, name, tmp_path, capsys
     (tmp_path / "in").write_bytes(b"\n".join([first, bad, *others]) + b"\n")
     source = LineSource(str(tmp_path / "in"), parser_of(case.component, None), skip_bad=True)
     component = case.component
-    print_results(source, component, OutputProgress(), as_json=True)
+    run_component(source, component, None, as_json=True)
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     expected = [record for records in case.expected.values() for record in records]
     bad_records = [record for record in printed if "error" in record]
@@ -203,7 +202,7 @@ def test_the_command_line_prints_records_and_lines(cases, name, tmp_path, capsys
     assert all(("line" in record) == component.is_numbered for record in good)
     good = [{k: v for k, v in record.items() if k not in envelope} for record in good]
     assert [*differences("", expected, good, 1e-4, 1e-5)] == []
-    print_results(source, component, OutputProgress(), as_json=False)
+    run_component(source, component, None, as_json=False)
     lines = capsys.readouterr().out.splitlines()
     assert "" in lines and len(lines) == len(expected) + 1
 

@@ -15,7 +15,8 @@ from regard.ground.errors import BadInput
 from regard.inference.score_text import TextScore, TextScorer, windows
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.heads import MLMHead, NextTokenHead
+from regard.models.heads import NextTokenHead
+from regard.models.label_heads import MLMHead
 from regard.models.papers import bert, gpt, gpt2
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from verb import run

@@ -8,8 +8,7 @@ from regard.ground.batch import TokenRow
 from regard.inside import parity
 from regard.models.facts import change, paths
 from regard.models.features import Features
-from regard.models.heads import MLMHead
-from regard.models.label_heads import LabelHead, SentencePairHead
+from regard.models.label_heads import LabelHead, MLMHead, SentencePairHead
 from regard.models.papers import LINEAGE, bert, elmo, lin, ma
 
 SMALL = {"width": 8, "heads": 2, "inner": 8, "depth": 2, "vocab": 20, "embedding": 8}

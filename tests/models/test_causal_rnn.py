@@ -55,10 +55,10 @@ def test_parts_with_carried_state_are_the_whole(cell, initial):
     for part_BL in tokens_BL.split([3, 1, 4], dim=1):
         layout = Layout.rectangle(ROWS, part_BL.shape[1])
         outputs = model(PackedTokens(part_BL.flatten(), layout), state=state)
-        state = outputs.state
+        state = outputs.encoded.state
         logits.append(outputs.by_head["next_token"].view(ROWS, -1, VOCAB))
     expected = model(whole)
-    assert expected.state is None
+    assert expected.encoded.state is None
     together = torch.cat(logits, dim=1).flatten(0, 1)
     assert torch.allclose(together, expected.by_head["next_token"], **VALUES)
 
@@ -67,8 +67,8 @@ def test_parts_with_carried_state_are_the_whole(cell, initial):
 def test_ragged_rows_are_those_of_a_rectangle(cell):
     model, whole = built(cell=cell, initial="learned"), rectangle()
     rows = [row.tolist() for row in whole.tokens_T.view(ROWS, LENGTH)]
-    ragged = model(pack([rows[0][:5], rows[1], [], rows[2][:1]])).states_TD
-    even = model(whole).states_TD.view(ROWS, LENGTH, -1)
+    ragged = model(pack([rows[0][:5], rows[1], [], rows[2][:1]])).encoded.states_TD
+    even = model(whole).encoded.states_TD.view(ROWS, LENGTH, -1)
     expected = torch.cat([even[0, :5], even[1], even[2, :1]])
     assert torch.allclose(ragged, expected, **VALUES)
 
@@ -82,7 +82,7 @@ def test_it_is_the_module_of_torch(cell):
         for name, weight in layer.kernel.named_parameters():
             getattr(torchs, name.replace("l0", f"l{number}")).data.copy_(weight)
     expected, _ = torchs(model.trunk.embed.token(whole.tokens_T.view(ROWS, LENGTH)))
-    assert torch.allclose(model(whole).states_TD.view(ROWS, LENGTH, -1), expected, **VALUES)
+    assert torch.allclose(model(whole).encoded.states_TD.view(ROWS, LENGTH, -1), expected, **VALUES)
 
 
 @pytest.mark.parametrize("prompts", [[[1, 2, 3], [4], [5, 6]], [[1], [2], [3]]])
@@ -106,12 +106,16 @@ def test_decoding_step_by_step_is_the_whole_forward_pass(prompts):
 def test_the_learned_initial_state_has_a_gradient_where_a_text_begins():
     model, whole = built(initial="learned"), rectangle()
     outputs = model(whole, state=model.trunk.new_state(ROWS))
-    gradients = torch.autograd.grad(outputs.states_TD.sum(), [*model.trunk.initial.parameters()])
+    gradients = torch.autograd.grad(
+        outputs.encoded.states_TD.sum(), [*model.trunk.initial.parameters()]
+    )
     assert all(gradient.any() for gradient in gradients)
-    later = model(whole, state=map_tensors(torch.Tensor.detach, outputs.state))
-    gradients = torch.autograd.grad(later.states_TD.sum(), [*model.trunk.initial.parameters()])
+    later = model(whole, state=map_tensors(torch.Tensor.detach, outputs.encoded.state))
+    gradients = torch.autograd.grad(
+        later.encoded.states_TD.sum(), [*model.trunk.initial.parameters()]
+    )
     assert not any(gradient.any() for gradient in gradients)
-    assert not outputs.state.begins_B1.any() and len(tensors_in(outputs.state)) == 5
+    assert not outputs.encoded.state.begins_B1.any() and len(tensors_in(outputs.encoded.state)) == 5
 
 
 def test_a_locked_mask_is_that_of_all_tokens_of_a_row():
@@ -183,10 +187,10 @@ def test_counts_of_other_widths():
 def test_undropped_states_come_with_dropped_ones():
     model = replace(TINY, trunk=change(TINY.trunk, dropout=0.5)).build().train()
     outputs = model(rectangle())
-    dropped = outputs.states_TD == 0
-    assert dropped.any() and not (outputs.undropped_TD == 0).any()
-    kept = 2 * outputs.undropped_TD[~dropped]
-    assert torch.allclose(outputs.states_TD[~dropped], kept, rtol=1e-4)
+    dropped = outputs.encoded.states_TD == 0
+    assert dropped.any() and not (outputs.encoded.undropped_TD == 0).any()
+    kept = 2 * outputs.encoded.undropped_TD[~dropped]
+    assert torch.allclose(outputs.encoded.states_TD[~dropped], kept, rtol=1e-4)
 
 
 def test_the_size_of_awd_lstm():
@@ -223,9 +227,9 @@ def test_cudnn_agrees_with_the_cpu(cell, half):
             state = model.trunk.new_state(ROWS)
             outputs = model(whole.to(device), state=state)
             logits_TV = outputs.by_head["next_token"][:, :VOCAB].float()
-        (logits_TV.square().mean() + tensors_in(outputs.state)[1].sum()).backward()
+        (logits_TV.square().mean() + tensors_in(outputs.encoded.state)[1].sum()).backward()
         weight = model.trunk.layers[0].kernel.weight_hh_l0
-        values = (logits_TV, outputs.states_TD, weight.grad)
+        values = (logits_TV, outputs.encoded.states_TD, weight.grad)
         found.append([value.detach().float().cpu() for value in values])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=2e-2, atol=2e-2 if half else 2e-3)
@@ -238,5 +242,5 @@ def test_weight_drop_on_cuda_is_one_kernel_and_warns_of_nothing():
     outputs = model(whole, state=model.trunk.new_state(ROWS))
     outputs.by_head["next_token"][:, :VOCAB].sum().backward()
     assert all(one.grad is not None for one in model.trunk.layers.parameters())
-    later = model(whole, state=map_tensors(torch.Tensor.detach, outputs.state))
-    assert not torch.equal(later.states_TD, outputs.states_TD)
+    later = model(whole, state=map_tensors(torch.Tensor.detach, outputs.encoded.state))
+    assert not torch.equal(later.encoded.states_TD, outputs.encoded.states_TD)

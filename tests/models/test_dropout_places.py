@@ -17,10 +17,11 @@ from regard.ground.batch import PackedTokens, SourceTarget, pack
 from regard.ground.layout import Layout
 from regard.models.facts import change
 from regard.models.features import Features
-from regard.models.heads import MLMHead, NextTokenHead
+from regard.models.heads import NextTokenHead
 from regard.models.label_heads import (
     ChoiceHead,
     LabelHead,
+    MLMHead,
     SentencePairHead,
     SpanHead,
     TokenLabelHead,
@@ -81,8 +82,10 @@ def translate(model: nn.Module) -> Outputs:
 def read_text(model: nn.Module, **more) -> Outputs:
     layout = replace(TOKENS.layout, segments_T=torch.zeros(ROWS * LENGTH, dtype=torch.long))
     outputs = model(replace(TOKENS, layout=layout), **more)
-    undropped = {} if outputs.undropped_TD is None else {"undropped": outputs.undropped_TD}
-    return {"logits": _sum(outputs.by_head), "states": outputs.states_TD, **undropped}
+    undropped = (
+        {} if outputs.encoded.undropped_TD is None else {"undropped": outputs.encoded.undropped_TD}
+    )
+    return {"logits": _sum(outputs.by_head), "states": outputs.encoded.states_TD, **undropped}
 
 
 def read_spans(model: nn.Module) -> Outputs:
@@ -109,7 +112,7 @@ def predict_in_any_order(model: nn.Module) -> Outputs:
     positions = {PermutationLMHead.name: torch.tensor([3, 7])}
     state = model.trunk.new_memory(ROWS, 3)
     outputs = model(PackedTokens(TOKENS.tokens_T, layout), positions=positions, state=state)
-    return {"logits": _sum(outputs.by_head), "states": outputs.states_TD}
+    return {"logits": _sum(outputs.by_head), "states": outputs.encoded.states_TD}
 
 
 def replace_tokens(model: nn.Module) -> Outputs:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from naive import LENGTHS
 from regard.ground.layout import Layout
-from regard.models.embedding import LearnedPositions, SinusoidPositions
+from regard.models.embedding import LearnedPositions
+from regard.models.positions import SinusoidPositions
 from regard.parts.relative_score import sinusoid
 
 

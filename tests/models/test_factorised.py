@@ -8,11 +8,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from regard.ground.batch import TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
-from regard.models.embedding import Learned, Sinusoid
+from regard.models.embedding import Learned
 from regard.models.facts import change, from_json, to_json
-from regard.models.heads import MLMHead
+from regard.models.label_heads import MLMHead
 from regard.models.paper import count_parameters
 from regard.models.papers import KINDS, bert, lin, transformer
+from regard.models.positions import Sinusoid
 from regard.models.tokens import Tokens
 from regard.models.trunk import Trunk
 
@@ -90,7 +91,7 @@ def test_recurrent_trunks_and_sinusoids_have_them_too():
     facts = change(lin.LAPTOP, vocab=VOCAB, width=8, embedding=5, embedding_size=4)
     model = facts.build()
     assert model.trunk.embed.projection.weight.shape == (5, 4)
-    assert model(BATCH).states_TD.shape == (5, 16)
+    assert model(BATCH).encoded.states_TD.shape == (5, 16)
     scaled = Trunk(Tokens(VOCAB, Sinusoid(), scaled=True, embedding_size=4), SMALL.trunk.stack)
     assert scaled.build().embed.scale == 2
 

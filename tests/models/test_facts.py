@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from regard.ground.errors import BadInput
 from regard.models.conv import ConvEncoderFacts
-from regard.models.embedding import Learned, Relative, Sinusoid
+from regard.models.embedding import Learned
 from regard.models.encoder_decoder import TIES, EncoderDecoder
 from regard.models.facts import change, difference, from_json, paths, to_json
-from regard.models.heads import MLMHead, NextTokenHead
+from regard.models.heads import NextTokenHead
 from regard.models.label_heads import (
     ChoiceHead,
     LabelHead,
+    MLMHead,
     SentencePairHead,
     SpanHead,
     TokenLabelHead,
@@ -34,6 +35,7 @@ from regard.models.papers import (
 from regard.models.papers.albert import SentenceOrderHead
 from regard.models.papers.transformer import BASE, BIG, LAPTOP
 from regard.models.pools import QUERIES, AttentionPool, FirstToken, LastToken, MeanPool
+from regard.models.positions import Relative, Sinusoid
 from regard.models.rnn import RNNEncoderFacts
 from regard.models.rnn_decoder import CrossAttentionFacts, RNNDecoderFacts
 from regard.models.tokens import Tokens
@@ -191,16 +193,16 @@ def broken(**changes: Any) -> Any:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (None, "None is not a set of facts"),
-        ([1], "is not a set of facts"),
-        ({}, "unknown kind None"),
-        ({"is": "Stak"}, "unknown kind 'Stak'"),
-        ({"is": ["Stack"]}, "unknown kind"),
+        (None, "None is not an object with the facts"),
+        ([1], "is not an object with the facts"),
+        ({}, "unknown class None"),
+        ({"is": "Stak"}, "unknown class 'Stak'"),
+        ({"is": ["Stack"]}, "unknown class"),
         ({"is": "Learned"}, "longest"),
         (broken(colour=3), "colour"),
         (broken(width="512"), "width of Stack is int, so it cannot be '512'"),
         (to_json(ENCODER) | {"output_heads": [3]}, "output_heads of TrunkWithHeads is"),
-        (to_json(ENCODER) | {"output_heads": [{"is": "Head"}]}, "unknown kind 'Head'"),
+        (to_json(ENCODER) | {"output_heads": [{"is": "Head"}]}, "unknown class 'Head'"),
         (to_json(ENCODER) | {"trunk": None}, "trunk of TrunkWithHeads is Trunk"),
         (to_json(LabelHead(2)) | {"name": "x"}, "name"),
         (broken(mask={"is": "Learned", "longest": 3}), "mask of Stack is .*Window"),

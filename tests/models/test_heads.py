@@ -11,8 +11,8 @@ from torch._dynamo.backends.common import aot_autograd
 
 from regard.ground.batch import IGNORED, pack
 from regard.models.facts import change
-from regard.models.heads import MLMHead, NextTokenHead, VocabularyLinear
-from regard.models.label_heads import LabelHead, TokenLabelHead
+from regard.models.heads import NextTokenHead, VocabularyLinear
+from regard.models.label_heads import LabelHead, MLMHead, TokenLabelHead
 from regard.models.papers import bert
 from regard.models.pools import AttentionPool, LastToken, MeanPool
 from regard.models.rnn import RNNEncoderFacts

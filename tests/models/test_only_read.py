@@ -48,10 +48,10 @@ def gradients(module, only_read):
 def test_pools_and_heads_read_the_same(case):
     module, count = case
     (every, expected), (read, found) = gradients(module, False), gradients(module, True)
-    tokens = len(every.states_TD) // len(IMAGES)
-    assert len(read.states_TD) == count * len(IMAGES)
-    first_BLD = every.states_TD.unflatten(0, (-1, tokens))[:, :count]
-    torch.testing.assert_close(read.states_TD, first_BLD.flatten(0, 1), **VALUES)
+    tokens = len(every.encoded.states_TD) // len(IMAGES)
+    assert len(read.encoded.states_TD) == count * len(IMAGES)
+    first_BLD = every.encoded.states_TD.unflatten(0, (-1, tokens))[:, :count]
+    torch.testing.assert_close(read.encoded.states_TD, first_BLD.flatten(0, 1), **VALUES)
     torch.testing.assert_close(read.pooled_BD, every.pooled_BD, **VALUES)
     torch.testing.assert_close(read.by_head, every.by_head, **VALUES)
     torch.testing.assert_close(found, expected, **GRADIENTS)
@@ -61,4 +61,4 @@ def test_a_tape_sees_all_tokens(case):
     module, _ = case
     tape = Tape("trunk.output")
     module(pack_images(IMAGES), only_read=True, tape=tape)
-    assert len(tape.records["trunk.output"]) == len(module(pack_images(IMAGES)).states_TD)
+    assert len(tape.records["trunk.output"]) == len(module(pack_images(IMAGES)).encoded.states_TD)

@@ -4,8 +4,7 @@ import torch
 
 from regard.models.config import ModelConfig, trunk_facts
 from regard.models.facts import change
-from regard.models.heads import MLMHead
-from regard.models.label_heads import LabelHead, SentencePairHead, TokenLabelHead
+from regard.models.label_heads import LabelHead, MLMHead, SentencePairHead, TokenLabelHead
 from regard.models.papers import bert, distilbert, lin, roberta
 from regard.models.pools import FirstToken
 

@@ -13,7 +13,7 @@ from regard.ground.batch import pack_images
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.models.facts import change
-from regard.models.heads import MLMHead
+from regard.models.label_heads import MLMHead
 from regard.models.papers import vit
 from regard.models.patches import LearnedGrid, Patches, SinusoidGrid, resample_positions
 from regard.models.pools import FirstToken, FirstTokens, MeanPool

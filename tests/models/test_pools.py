@@ -98,7 +98,7 @@ def test_the_last_state_of_a_recurrent_trunk_is_where_it_ended(direction):
     model, rows = facts.build().eval(), [[3, 4, 5], [6], [7, 8]]
     outputs = model(pack(rows))
     for states_LD, pooled_D in zip(
-        pack(rows).layout.split(outputs.states_TD), outputs.pooled_BD, strict=True
+        pack(rows).layout.split(outputs.encoded.states_TD), outputs.pooled_BD, strict=True
     ):
         forward, backward = states_LD[-1, :WIDTH], states_LD[0, -WIDTH:]
         ends = {"forward": [forward], "backward": [backward], "both": [forward, backward]}

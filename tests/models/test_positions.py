@@ -13,10 +13,11 @@ from regard.decoding.cpp import obstacle
 from regard.ground.batch import BatchLimits, PackedTokens, SourceTarget, pack
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
-from regard.models.embedding import POSITIONS, Learned, Relative, Sinusoid
+from regard.models.embedding import Learned
 from regard.models.facts import change, from_json, paths, to_json
 from regard.models.papers import KINDS, bert, cho
 from regard.models.papers.transformer import BASE
+from regard.models.positions import POSITIONS, Relative, Sinusoid
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attend import DistanceDot, ScaledDot, full
 from regard.parts.kernels.call import AttentionCall
@@ -205,6 +206,6 @@ def test_both_recipes_train_the_same_encoder(kind, tmp_path):
     found = [read(find(f"positions-{data}"), settings) for data in ("sst2", "conll")]
     assert found[0].model == found[1].model
     for recipe in found:
-        _, facts = task_of(recipe).facts(tmp_path)
+        facts = task_of(recipe).resolve(tmp_path).facts
         assert isinstance(facts, TrunkWithHeads) and facts.trunk.embed.position == POSITIONS[kind]
         assert dict(paths(facts))["trunk.stack.width"] == 256

@@ -8,12 +8,11 @@ from regard.ground.batch import TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.models.facts import change
-from regard.models.features import Features
-from regard.models.heads import MLMHead, NextTokenHead
-from regard.models.label_heads import LabelHead, TokenLabelHead
+from regard.models.features import Features, ScalarMix
+from regard.models.heads import NextTokenHead
+from regard.models.label_heads import LabelHead, MLMHead, TokenLabelHead
 from regard.models.papers import awd_lstm, bert, elmo, lin, xlnet
 from regard.models.pools import ConcatPool, FirstToken, LastToken
-from regard.models.trunk import ScalarMix
 
 SIZES = {"width": 8, "heads": 2, "inner": 8, "depth": 2, "vocab": 20}
 ELMO = {"width": 4, "cells": 6, "filters": ((1, 4), (2, 8)), "longest": 8, "dropout": 0.0}
@@ -46,7 +45,7 @@ def test_any_model_can_mix_its_layers(facts):
     outputs = model(inputs, tape=tape)
     layers = ["embed.output", "blocks.0.output", "blocks.1.output"][: facts.trunk.stack.depth + 1]
     states = torch.stack([tape.records[f"trunk.{name}"] for name in layers])
-    torch.testing.assert_close(outputs.states_TD, states.mean(0))
+    torch.testing.assert_close(outputs.encoded.states_TD, states.mean(0))
     sum(one.sum() for one in outputs.by_head.values()).backward()
     assert model.mix.logits.grad.abs().sum() > 0 and model.mix.scale.grad.abs() > 0
 
@@ -67,7 +66,7 @@ def test_pool_and_heads_have_the_size_of_the_layer_that_they_read(layer, size):
     inputs = pack_rows([TokenRow(np.arange(5), [0] * 5)])
     outputs = facts.build().eval()(inputs)
     assert (facts.width_read, facts.pooled_width) == (size, 3 * size)
-    assert outputs.states_TD.shape == (5, size) and outputs.pooled_BD.shape == (1, 3 * size)
+    assert outputs.encoded.states_TD.shape == (5, size) and outputs.pooled_BD.shape == (1, 3 * size)
     shapes = [one.shape for one in outputs.by_head.values()]
     assert shapes == [(1, 3), (5, 2), (5, 20), (5, 20)]
     last = change(facts, layer=None)
@@ -100,9 +99,9 @@ def test_heads_can_read_one_layer(facts):
     inputs = pack_rows([TokenRow(torch.full((n, *shape), 5).numpy(), [0] * n) for n in (3, 1)])
     tape = Tape("trunk.blocks.0.output")
     outputs = model(inputs, tape=tape)
-    assert torch.equal(outputs.states_TD, tape.records["trunk.blocks.0.output"])
+    assert torch.equal(outputs.encoded.states_TD, tape.records["trunk.blocks.0.output"])
     assert torch.equal(
-        outputs.by_head["token_label"], model.heads["token_label"](outputs.states_TD)
+        outputs.by_head["token_label"], model.heads["token_label"](outputs.encoded.states_TD)
     )
 
 

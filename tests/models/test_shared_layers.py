@@ -8,7 +8,7 @@ from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.models.facts import change
 from regard.models.folders.loaded_model import check_depth
-from regard.models.heads import MLMHead
+from regard.models.label_heads import MLMHead
 from regard.models.paper import count_parameters
 from regard.models.papers import bert
 from regard.training.optimiser import layer_groups
@@ -65,7 +65,7 @@ def test_gradients_are_summed_over_layers_and_dropout_is_drawn_in_each():
     seen = []
     dropout = model.trunk.blocks[0].mlp_residual.dropout
     dropout.register_forward_hook(lambda module, given, out: seen.append((out != 0).float()))
-    model(BATCH).states_TD.square().sum().backward()
+    model(BATCH).encoded.states_TD.square().sum().backward()
     assert len(seen) == 2 and not torch.equal(*seen)
     assert all(one.grad is not None for name, one in model.trunk.blocks.named_parameters())
     assert len(layer_groups(model)) == 3  # embeddings, the block, the pool
@@ -99,5 +99,5 @@ def test_groups_that_make_no_sense_are_refused(changes, message):
 
 def test_a_file_of_few_tensors_may_hold_many_layers_that_share_them():
     check_depth(change(SHARED, depth=24), 23, "here")
-    with pytest.raises(BadInput, match="here: 24 layers are said to be in 23 tensors"):
+    with pytest.raises(BadInput, match="here: 24 layers, but the file has only 23 tensors"):
         check_depth(change(SMALL, depth=24), 23, "here")

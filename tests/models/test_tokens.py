@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from regard.ground.layout import Layout
-from regard.models.embedding import Learned, Sinusoid
+from regard.models.embedding import Learned
+from regard.models.positions import Sinusoid
 from regard.models.tokens import Tokens, _few
 
 LAYOUT = replace(Layout.ragged([2, 0, 3]), segments_T=torch.tensor([0, 1, 0, 0, 1]))

@@ -68,7 +68,7 @@ def losses_and_states(model, examples, rows=1):
         losses_N = F.cross_entropy(logits_NV, targets_N, reduction="none").view(rows, -1, 2)
         for row, losses_L2 in enumerate(losses_N):
             losses[row].append(losses_L2)
-        states.append(outputs.state)
+        states.append(outputs.encoded.state)
         total, nll, *_ = objective(model, batch)
         torch.testing.assert_close(total, losses_N.sum())
         assert nll == total.detach()

@@ -69,7 +69,7 @@ def test_no_token_sees_later_ones_or_those_of_other_rows():
 
 
 def test_a_model_that_sees_later_tokens_is_refused():
-    with pytest.raises(BadInput, match="causal-lm: tokens of this model see later ones"):
+    with pytest.raises(BadInput, match="causal-lm: this model is not causal"):
         Sum(CausalLM()).check(bert.TINY)
 
 
@@ -165,7 +165,8 @@ def test_activations_are_penalised_after_dropout_and_their_changes_before_it():
     batch = Sum(penalised).collate([annotated(5, 6, 7, 8, after=9), annotated(1, 2, 3, 4, after=5)])
     outputs = model(batch.inputs)
     dropped_BLD, before_BLD = (
-        states_TD.view(2, 4, -1) for states_TD in (outputs.states_TD, outputs.undropped_TD)
+        states_TD.view(2, 4, -1)
+        for states_TD in (outputs.encoded.states_TD, outputs.encoded.undropped_TD)
     )
     assert (dropped_BLD == 0).any() and not (before_BLD == 0).any()
     penalty = 2 * dropped_BLD.square().mean() + 3 * before_BLD.diff(dim=1).square().mean()

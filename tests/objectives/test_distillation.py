@@ -101,7 +101,7 @@ def test_losses_and_gradients_are_those_of_plain_formulas(teacher, all_tokens, l
         reduction="batchmean",
     )
     cosine = F.cosine_embedding_loss(
-        whole.states_TD, of_teacher.states_TD.detach(), torch.ones(tokens)
+        whole.encoded.states_TD, of_teacher.encoded.states_TD.detach(), torch.ones(tokens)
     )
     expected = torch.stack([2 * hard, 5 * soft, cosine])
     torch.testing.assert_close((losses / torch.tensor(weights)).float(), expected, **VALUES)
@@ -121,11 +121,9 @@ def test_a_student_that_equals_its_teacher_has_no_loss_but_that_of_masked_lm(tea
 
 def test_the_teacher_is_in_evaluation_without_gradients_and_no_part_of_the_student(teacher):
     objective = summed(teacher)
-    model = student(teacher, objective).train()
     batch = objective.collate(examples(objective, teacher.tokenizer))
-    one, other = (objective.outputs(model, batch).teacher for _ in range(2))
-    assert torch.equal(one.states_TD, other.states_TD) and not one.states_TD.requires_grad
-    assert one.by_head.keys() == {"mlm"} and one.pooled_BD is None
+    one, other = (objective.with_teachers(batch).targets["teacher_states"] for _ in range(2))
+    assert torch.equal(one, other) and not one.requires_grad
     taught = objective.objectives[1].teacher.module
     assert not any(parameter.requires_grad for parameter in taught.parameters())
 
@@ -133,10 +131,10 @@ def test_the_teacher_is_in_evaluation_without_gradients_and_no_part_of_the_stude
 @pytest.mark.native("bf16")
 def test_the_teacher_runs_in_the_precision_of_the_student(teacher):
     objective = summed(teacher)
-    model = student(teacher, objective).train()
     batch = objective.collate(examples(objective, teacher.tokenizer))
     with torch.autocast("cpu", torch.bfloat16):
-        assert objective.outputs(model, batch).teacher.by_head["mlm"].dtype == torch.bfloat16
+        logits_NV = objective.with_teachers(batch).targets["teacher_logits"]
+    assert logits_NV.dtype == torch.bfloat16
 
 
 def test_the_counted_operations_are_those_of_student_and_teacher(teacher):
@@ -229,7 +227,7 @@ def test_a_distilbert_that_lists_no_objectives_needs_a_teacher_and_has_the_paper
     with pytest.raises(BadInput, match=r"objective.distillation.teacher is missing"):
         read(path, others)
     recipe = read(path, (*others, "objective.distillation.teacher=folder"))
-    masked, soft, cosine = recipe.table(ObjectivesConfig).sum(0.0).members
+    masked, soft, cosine = recipe.tables[ObjectivesConfig].sum(0.0).members
     assert (masked.loss_weight, soft.loss_weight, cosine.loss_weight) == (2.0, 5.0, 1.0)
     assert masked.name == "masked-lm" and soft.temperature == 2.0 and not soft.all_tokens
 
@@ -265,7 +263,7 @@ def other_words():
     ("others", "said"),
     [
         (["model.start=wide"], r"has states of 16 numbers, and the student of 32: cosine = 0"),
-        (["objective.masked-lm=false"], "distillation: list masked-lm as well"),
+        (["objective.masked-lm=false"], "trains the masked-LM head: list masked-lm as well"),
         (
             ["objective.distillation.teacher=no/such/folder"],
             r"teacher: no/such/folder is no folder",

@@ -22,7 +22,7 @@ def recipe(tmp_path):
 
 
 def members(path, *settings):
-    return read(path, settings).table(ObjectivesConfig).sum(0.0).members
+    return read(path, settings).tables[ObjectivesConfig].sum(0.0).members
 
 
 def test_a_recipe_that_lists_none_learns_those_of_its_paper(recipe):

@@ -114,7 +114,7 @@ def test_a_context_does_not_know_its_word():
     "facts", [change(SMALL, depth=2), change(SMALL, direction="forward"), bert.TINY]
 )
 def test_a_model_whose_context_knows_the_word_is_refused(facts):
-    with pytest.raises(BadInput, match="one recurrent layer in both directions"):
+    with pytest.raises(BadInput, match="one bidirectional recurrent layer"):
         Sum(NegativeSampling()).check(facts)
 
 

@@ -138,7 +138,7 @@ def test_rows_of_several_lengths():
 
 
 def test_a_model_without_queries_is_refused():
-    with pytest.raises(BadInput, match="permutation-lm: the model has no query stream, as XLNet"):
+    with pytest.raises(BadInput, match="permutation-lm: only XLNet's stack has a query stream"):
         Sum(PermutationLM()).check(bert.BASE)
 
 

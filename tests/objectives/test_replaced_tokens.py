@@ -190,7 +190,7 @@ def test_generators_are_those_of_the_paper(size):
 def test_what_does_not_fit_is_refused():
     with pytest.raises(BadInput, match="masked-lm and replaced-tokens train the same head"):
         Sum(MaskedLM(), ReplacedTokens())
-    with pytest.raises(BadInput, match="the generator is a Transformer, and this model is not"):
+    with pytest.raises(BadInput, match="needs a Transformer, as its generator is one"):
         SUM.check(lin.BASE)
     facts = SUM.fit(change(electra.BASE, width=36, heads=6))
     said = (

@@ -83,7 +83,7 @@ def test_the_head_reads_both_ends_and_the_place_in_the_span():
         parameter.add_(0.1 * torch.randn_like(parameter))
     batch = SUM.collate([example(9, [2, 3, 4, 7])])
     outputs = model(batch.inputs, positions=batch.positions)
-    head, states = model.heads["span_boundary"], outputs.states_TD
+    head, states = model.heads["span_boundary"], outputs.encoded.states_TD
     assert head.out.weight is model.trunk.embed.token.weight
     for number, (before, after, place) in enumerate([(1, 5, 0), (1, 5, 1), (1, 5, 2), (6, 8, 0)]):
         x = torch.cat([states[before], states[after], head.position.weight[place]])

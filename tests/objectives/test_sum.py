@@ -6,8 +6,7 @@ import torch
 from regard.ground.batch import BatchLimits, TokenRow
 from regard.ground.errors import BadInput
 from regard.models.facts import change
-from regard.models.heads import MLMHead
-from regard.models.label_heads import LabelHead, SentencePairHead
+from regard.models.label_heads import LabelHead, MLMHead, SentencePairHead
 from regard.models.papers import bert
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence

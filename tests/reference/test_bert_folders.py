@@ -23,20 +23,21 @@ from bert_folders import (
 )
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
-from regard.models.embedding import Sinusoid
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.heads import MLMHead, NextTokenHead
+from regard.models.heads import NextTokenHead
 from regard.models.label_heads import (
     ChoiceHead,
     LabelHead,
+    MLMHead,
     SentencePairHead,
     SpanHead,
     TokenLabelHead,
 )
 from regard.models.papers import bert
 from regard.models.pools import FirstToken, MeanPool
+from regard.models.positions import Sinusoid
 from regard.text.labels import LABEL_SETS, SingleLabelSet
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights.files import read_folder, write_tensors

@@ -51,7 +51,7 @@ def test_values_agree_at_every_resolution(kind, size, tmp_path):
     if HEADS[kind]:
         torch.testing.assert_close(found.by_head["label"], expected.logits, **CLOSE)
     else:
-        states = found.states_TD.view_as(expected.last_hidden_state)
+        states = found.encoded.states_TD.view_as(expected.last_hidden_state)
         torch.testing.assert_close(states, expected.last_hidden_state, **CLOSE)
         torch.testing.assert_close(found.pooled_BD, expected.pooler_output, **CLOSE)
 
@@ -89,7 +89,9 @@ def test_a_start_with_both_heads_is_tuned_with_one(tmp_path):
     copy_start(start, model, "label", labels.order_in(start.labels))
     assert torch.equal(model.heads["label"].out.weight, before)
     given = pack_images(torch.randn(2, 3, 8, 8))
-    torch.testing.assert_close(model(given).states_TD, start.module(given).states_TD)
+    torch.testing.assert_close(
+        model(given).encoded.states_TD, start.module(given).encoded.states_TD
+    )
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def count_ours(folder, inputs):
     with marked_dropout():
         model = folders.read(folder).module.train()
         outputs = model(inputs)
-        ends = dict(outputs.by_head) or {"states": outputs.states_TD}
+        ends = dict(outputs.by_head) or {"states": outputs.encoded.states_TD}
         if outputs.pooled_BD is not None:
             ends["pooled"] = outputs.pooled_BD
         places = find_places(model, {name: end for name, end in ends.items() if end.requires_grad})

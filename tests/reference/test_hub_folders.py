@@ -176,7 +176,7 @@ def check_values(model, reference, kind):
     takes = kind in SEGMENTED and segments.keys() <= signature(reference.forward).parameters.keys()
     outputs = model.module(pack_rows([row]))
     expected = reference(input_ids=ids, output_hidden_states=True, **segments if takes else {})
-    torch.testing.assert_close(outputs.states_TD, expected.hidden_states[-1][0], **CLOSE)
+    torch.testing.assert_close(outputs.encoded.states_TD, expected.hidden_states[-1][0], **CLOSE)
     for head, logits in outputs.by_head.items():
         wanted = getattr(expected, LOGITS.get(head, ""), None)
         wanted = expected.logits if wanted is None else wanted

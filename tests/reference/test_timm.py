@@ -62,7 +62,7 @@ def test_timm_reads_what_is_written(changes, tmp_path):
     torch.testing.assert_close(
         ours.module(pack_images(given)).by_head["label"], theirs(given), **CLOSE
     )
-    states = ours.module(pack_images(given)).states_TD.view(2, -1, 12)
+    states = ours.module(pack_images(given)).encoded.states_TD.view(2, -1, 12)
     torch.testing.assert_close(states, theirs.forward_features(given), **CLOSE)
 
 
@@ -86,7 +86,7 @@ def test_timm_reads_a_model_with_a_distillation_token(tmp_path):
     torch.testing.assert_close(outputs.by_head["label"], theirs(given), **CLOSE)
     theirs.set_distilled_training(True)
     expected = torch.stack(theirs.train()(given))
-    torch.testing.assert_close(outputs.before_mean["label"], expected, **CLOSE)
+    torch.testing.assert_close(outputs.by_head["label_layers"], expected, **CLOSE)
 
 
 @torch.no_grad()

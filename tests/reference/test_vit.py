@@ -64,7 +64,7 @@ def test_states_pools_and_logits_agree(kind, settings, tmp_path):
     found, expected = ours.module(pack_images(given)), theirs(given, output_hidden_states=True)
     assert ours.paper is vit.PAPER and [*found.by_head] == HEADS[kind]
     if kind == "ViTModel":
-        states = found.states_TD.view_as(expected.last_hidden_state)
+        states = found.encoded.states_TD.view_as(expected.last_hidden_state)
         torch.testing.assert_close(states, expected.last_hidden_state, **CLOSE)
         torch.testing.assert_close(found.pooled_BD, expected.pooler_output, **CLOSE)
     else:
@@ -78,7 +78,7 @@ def test_images_of_other_sizes_have_interpolated_positions(size, tmp_path):
     theirs.save_pretrained(tmp_path)
     given = pixels(3, *size)
     expected = theirs(given, interpolate_pos_encoding=True).last_hidden_state
-    found = folders.read(tmp_path).module(pack_images(given)).states_TD
+    found = folders.read(tmp_path).module(pack_images(given)).encoded.states_TD
     torch.testing.assert_close(found.view_as(expected), expected, **CLOSE)
 
 
@@ -216,8 +216,10 @@ def test_a_start_is_fitted_to_another_resolution(positions):
     model = shaken(change(before, image_size=20).build())
     copy_start(start, model)
     given = pack_images(pixels(3, 20, 20))
-    torch.testing.assert_close(model(given).states_TD, start.module(given).states_TD, **CLOSE)
-    with pytest.raises(BadInput, match=r"projection.weight there does not fit"):
+    torch.testing.assert_close(
+        model(given).encoded.states_TD, start.module(given).encoded.states_TD, **CLOSE
+    )
+    with pytest.raises(BadInput, match=r"projection.weight does not fit"):
         copy_start(start, change(before, patch_size=2).build())
 
 

@@ -117,12 +117,12 @@ def test_both_streams_agree_with_the_reference(both, case, predicts, with_memory
     given = as_reference(packed, predicted_N if predicts else None, memory)
     expected = theirs(**given, use_mems=True, output_hidden_states=True)
     states_BLD = expected.hidden_states[-2 if predicts else -1]
-    torch.testing.assert_close(outputs.states_TD, packed.layout.pack(states_BLD), **CLOSE)
+    torch.testing.assert_close(outputs.encoded.states_TD, packed.layout.pack(states_BLD), **CLOSE)
     logits = outputs.by_head["permutation_lm"]
     wanted = expected.logits.flatten(0, 1) if predicts else packed.layout.pack(expected.logits)
     torch.testing.assert_close(logits, wanted, **CLOSE)
     if with_memory and packed.layout.full:
-        for found, one in zip(outputs.state, expected.mems, strict=True):
+        for found, one in zip(outputs.encoded.state, expected.mems, strict=True):
             torch.testing.assert_close(found, one.transpose(0, 1), **CLOSE)
 
 
@@ -135,7 +135,7 @@ def test_a_segment_with_the_memory_of_the_one_before(both):
         outputs = ours(one, state=memory)
         given = as_reference(one, memory=memory if mems is None else None)
         expected = theirs(**given | ({} if mems is None else {"mems": mems}), use_mems=True)
-        memory, mems = outputs.state, expected.mems
+        memory, mems = outputs.encoded.state, expected.mems
         logits = outputs.by_head["permutation_lm"].view_as(expected.logits)
         torch.testing.assert_close(logits, expected.logits, **CLOSE)
 
@@ -144,13 +144,13 @@ def test_a_segment_with_the_memory_of_the_one_before(both):
 def test_ragged_rows_remember_their_own_last_states(both):
     ours, _ = both
     ragged, memory = inputs([LENGTH, 3, 5]), ours.trunk.new_memory(ROWS, MEMORY)
-    together = ours(ragged, state=memory).state
+    together = ours(ragged, state=memory).encoded.state
     tokens, segments = (ragged.layout.split(x) for x in (ragged.tokens_T, ragged.layout.segments_T))
     orders = ragged.layout.split(ragged.layout.orders_T)
     for row in range(ROWS):
         alone = pack_rows([TokenRow(tokens[row].tolist(), segments[row].tolist())])
         alone = replace(alone, layout=replace(alone.layout, orders_T=orders[row]))
-        own = ours(alone, state=tuple(one[row : row + 1] for one in memory)).state
+        own = ours(alone, state=tuple(one[row : row + 1] for one in memory)).encoded.state
         for several, one in zip(together, own, strict=True):
             torch.testing.assert_close(several[row : row + 1], one, **CLOSE)
 

@@ -98,7 +98,9 @@ COMMANDS: dict[str, Command] = {
     "verb-translate-top-p": _translate(*SAMPLE, "--top-p", "0.8", "--best", "2"),
     "verb-translate-mbr": _translate(*MBR),
     "verb-translate-mbr-beam": _translate(*MBR, "--candidates", "beam", "--utility", "bleu"),
-    "verb-translate-exact": _translate("--search", "exact", "--length", "none", "--widest", "40"),
+    "verb-translate-exact": _translate(
+        "--search", "exact", "--length", "none", "--max-active", "40"
+    ),
     "verb-translate-ensemble": _translate(
         "--ensemble", "{regard.translate-transformer}", "--beam", "2"
     ),

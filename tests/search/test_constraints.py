@@ -28,7 +28,7 @@ def restricted(
 ) -> list:
     """What two rows, after ``written`` tokens 1, may write."""
     rows = np.arange(2)
-    alive = ActiveHypotheses.begin(constraints.bos_of(2))
+    alive = ActiveHypotheses.initial(constraints.bos_of(2))
     for _ in range(written):
         alive = alive.grow(rows, np.ones(2, dtype=np.int64), np.zeros(2))
     logprobs_RV = torch.full((2, 4), -1.0)

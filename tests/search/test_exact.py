@@ -67,13 +67,13 @@ def test_what_is_known_saves_work_and_changes_nothing(seed, length, size):
 
 @settings(max_examples=60, deadline=None)
 @given(SEEDS, LENGTHS, st.integers(1, 40))
-def test_it_answers_exactly_or_not_at_all(seed, length, widest):
+def test_it_answers_exactly_or_not_at_all(seed, length, max_active):
     toy, constraints = Toy(seed, vocabulary=4), Constraints(BOS, EOS, 5)
     state = toy.open(range(3))
-    narrow = Exact(length, widest=widest)(state, constraints)
+    narrow = Exact(length, max_active=max_active)(state, constraints)
     wide = Exact(length)(toy.open(range(3)), constraints)
     assert all(one in ([], other) for one, other in zip(narrow, wide, strict=True))
-    assert max(state.entered) <= 3 * widest
+    assert max(state.entered) <= 3 * max_active
 
 
 def test_it_gives_up_on_what_is_too_wide_and_on_nothing_else():
@@ -82,7 +82,7 @@ def test_it_gives_up_on_what_is_too_wide_and_on_nothing_else():
             chances = [0.01, 0.33, 0.33, 0.33] if sentence else [0.97, 0.01, 0.01, 0.01]
             return np.log(np.array(chances, dtype=np.float32))
 
-    results = Exact(widest=8)(Sentences(0).open([0, 1]), Constraints(BOS, EOS, 6))
+    results = Exact(max_active=8)(Sentences(0).open([0, 1]), Constraints(BOS, EOS, 6))
     assert [len(found) for found in results] == [1, 0]
     assert results[0][0].tokens == ()
 
@@ -107,7 +107,7 @@ def test_nothing_that_finishes_is_no_answer():
 @pytest.mark.parametrize("size", [1, 7])
 def test_the_batch_size_changes_nothing(size):
     toy, constraints = Toy(5, vocabulary=4), Constraints(BOS, EOS, 6)
-    exact = Exact("gnmt", widest=4)
+    exact = Exact("gnmt", max_active=4)
     together = in_batches(exact, toy, 32, constraints, 32)
     assert {len(found) for found in together} == {0, 1}
     assert in_batches(exact, toy, 32, constraints, size) == together
@@ -116,7 +116,7 @@ def test_the_batch_size_changes_nothing(size):
 def test_search_errors_are_counted_where_the_optimum_is_proven():
     toy, constraints = Toy(11, vocabulary=5), Constraints(BOS, EOS, 6)
     beam = [found[0] for found in Beam(1, length="none")(toy.open(range(40)), constraints)]
-    optima = Exact(known=dict(enumerate(beam)), widest=20)(toy.open(range(40)), constraints)
+    optima = Exact(known=dict(enumerate(beam)), max_active=20)(toy.open(range(40)), constraints)
     errors = search_errors(beam, optima)
     pairs = [(one, best[0]) for one, best in zip(beam, optima, strict=True) if best]
     wrong = [(one, best) for one, best in pairs if not one.finished or best.score > one.score]
@@ -142,7 +142,7 @@ def test_the_rule_is_printed_and_rescoring_agrees_with_it():
 
 
 @pytest.mark.parametrize(
-    "options", [{"length": "long"}, {"alpha": -1.0}, {"no_repeat": -1}, {"widest": 0}]
+    "options", [{"length": "long"}, {"alpha": -1.0}, {"no_repeat": -1}, {"max_active": 0}]
 )
 def test_an_exact_search_that_makes_no_sense_is_bad_input(options):
     with pytest.raises(BadInput):
@@ -153,6 +153,6 @@ def test_an_exact_search_that_makes_no_sense_is_bad_input(options):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 def test_the_device_changes_nothing():
     toy, constraints = Toy(7, vocabulary=5), Constraints(BOS, EOS, 6, shortest=2, forbidden=(3,))
-    exact, prefixes = Exact("gnmt", no_repeat=2, widest=20), [[1], [], [2, 1], []]
+    exact, prefixes = Exact("gnmt", no_repeat=2, max_active=20), [[1], [], [2, 1], []]
     states = [toy.open(range(4), device) for device in ("cuda", "cpu")]
     assert exact(states[0], constraints, prefixes) == exact(states[1], constraints, prefixes)

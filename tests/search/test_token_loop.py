@@ -23,7 +23,7 @@ def collected(search, toy, stop_test=None):
             step = next(stream)
         except StopIteration as end:
             return end.value, tokens
-        for number, token in zip(step.numbers, step.tokens, strict=True):
+        for number, token in zip(step.rows, step.tokens, strict=True):
             tokens.setdefault(number, []).append(token)
 
 
@@ -78,7 +78,7 @@ def test_the_penalty_is_that_of_transformers():
 
 def test_prompts_of_any_length_come_before_the_hypotheses():
     batch = SearchBatch(Toy(0).open([0, 1]), LIMITS, None, [0, 1], prompts=[[4, 5, 6], [7]])
-    alive = batch.begin()
+    alive = batch.initial_hypotheses()
     assert alive.seen_RL.tolist() == [[4, 5, 6], [-1, -1, 7]]
     assert alive.last_R.tolist() == [6, 7] and alive.written_RL.shape == (2, 0)
     grown = alive.grow(np.array([1, 0]), np.array([8, 9]), np.zeros(2))

@@ -170,7 +170,7 @@ def test_features_join_the_states_of_the_first_layer(features):
     tokens = np.random.default_rng(0).integers(0, 20, (5, 9))
     inputs = pack_rows([TokenRow(tokens[:3], [0] * 3), TokenRow(tokens[3:], [0] * 2)])
     tape = Tape("trunk.*.output")
-    states_TD = model(inputs, tape=tape).states_TD
+    states_TD = model(inputs, tape=tape).encoded.states_TD
     (top_TD,), (first, second) = (
         model.trunk.frozen(inputs.tokens_T[:, 1:], inputs.layout),
         model.trunk.inner.layers.layers,
@@ -198,7 +198,7 @@ def test_a_taglm_learns_from_a_folder(features, tmp_path):
     alone = {**recipe, "model": {"paper": "taglm"}}
     assert "model.features: taglm needs a folder" in refused(alone, tmp_path)
     above = {**recipe, "model": {**recipe["model"], "features_at": 2}}
-    assert "features_at: no layer is above layer 2; there are 2" in refused(above, tmp_path)
+    assert "features_at: no layer is above layer 2 of 2" in refused(above, tmp_path)
 
 
 def test_only_recurrent_encoders_read_features_between_layers(features):

@@ -264,7 +264,7 @@ def test_the_distillation_token_of_a_deit_learns_from_a_teacher(job, tmp_path):
     rows = np.stack([row.read() for row in student.tokenizer.rows(IMAGES)])
     with torch.no_grad():
         outputs = student.module(pack_images(torch.from_numpy(rows)))
-    of_class, of_teacher = outputs.before_mean["label"].argmax(-1)
+    of_class, of_teacher = outputs.by_head["label_layers"].argmax(-1)
     order = [student.labels.names.index(name) for name in NAMES]
     assert of_teacher.tolist() == [order[number] for number in NUMBERS]
     assert of_class.tolist() == [order[1 - number] for number in NUMBERS]

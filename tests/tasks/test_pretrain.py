@@ -16,7 +16,7 @@ from regard.data.sampler import START
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.models.folders.folder import read as read_folder
-from regard.tasks import pretrain, trunk_task
+from regard.tasks import plan, pretrain
 from regard.tasks.pretrain import sample
 from regard.training.distributed import World
 from regard.training.loop import train
@@ -298,13 +298,13 @@ def test_a_vocabulary_is_learned_from_a_sample(corpus, tmp_path, monkeypatch):
     assert texts.index(some[-1]) > 900
     assert list(sample(iter(texts), 1.0)) == texts
     learned = []
-    keep = trunk_task.learn_tokenizer
+    keep = plan.learn_tokenizer
 
     def learn(family, texts, *settings):
         learned.append([*texts])
         return keep(family, learned[-1], *settings)
 
-    monkeypatch.setattr(trunk_task, "learn_tokenizer", learn)
+    monkeypatch.setattr(plan, "learn_tokenizer", learn)
     monkeypatch.setattr(pretrain, "SAMPLE", 5_000)
     prepared(corpus, tmp_path / "run")
     assert 4_000 < sum(map(len, learned[0])) <= 5_000
@@ -346,7 +346,10 @@ def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
         (["data.dev.key=story"], "key: only documents"),
         (["text.kind=bpe"], "text.kind cannot be used as 'bpe' with model.paper"),
         (["batches.longest=64"], "64 tokens, and the encoder knows 32 positions"),
-        (["model.paper=transformer", "model.size=base"], "is no encoder"),
+        (
+            ["model.paper=transformer", "model.size=base"],
+            "is an encoder-decoder; this task needs an encoder",
+        ),
         (["model.change.vocab=9"], "model.change.vocab follows"),
         (
             ["model.change.segments=1"],
@@ -357,7 +360,7 @@ def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
             ["objective.span-boundary.rate=0.15"],
             "train the same head; choose one; BERT's own objectives",
         ),
-        (["model.target=cho:base"], "model.target: a model of this task has a source only"),
+        (["model.target=cho:base"], "model.target: models of this task have no decoder"),
         (
             ["model.paper=lin", "model.size=last", "model.change={}", FULL],
             "the tokenizer of Lin has no special tokens to mask by",

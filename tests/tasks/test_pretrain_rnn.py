@@ -123,7 +123,7 @@ def test_penalties_are_part_of_the_loss_and_not_of_the_likelihood(corpus, tmp_pa
     model = run.job.model
     batch = Sum(penalised).collate(next(run.job.sampler.batches())[1].read())
     outputs = model(batch.inputs)
-    states_BLD = outputs.undropped_TD.view(8, 32, -1)
+    states_BLD = outputs.encoded.undropped_TD.view(8, 32, -1)
     expected = 2 * states_BLD.square().mean() + states_BLD.diff(dim=1).square().mean()
     loss, nll = penalised.loss(outputs, batch)
     torch.testing.assert_close(loss - nll, expected * 8 * 32)

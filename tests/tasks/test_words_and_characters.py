@@ -122,12 +122,12 @@ def test_characters_stand_beside_features_that_read_the_same_ones(features, tmp_
 
 def test_other_lengths_and_sizes_are_refused(features, tmp_path):
     frozen = regard.load(features, "cpu").facts.trunk
-    with pytest.raises(regard.BadInput, match=r"8 ids of a word, and the words 30 characters"):
+    with pytest.raises(regard.BadInput, match=r"8 ids of a word, this trunk 30 characters"):
         change(ma.LAPTOP, features=Features(frozen))
     recipe = recipe_of(tmp_path, "tags")
     recipe["model"] = spelled()
     recipe["model"]["change"]["embedding"] = 4
-    assert "no room for 4 of characters" in refused(recipe, tmp_path)
+    assert "4 numbers of characters leave none for words" in refused(recipe, tmp_path)
     with pytest.raises(regard.BadInput, match=r"filters: 30 numbers of a word, and .* read 8"):
         ma.CHARACTERS.build(8, 0.0)
 

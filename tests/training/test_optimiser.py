@@ -12,8 +12,7 @@ from regard.ground.batch import pack
 from regard.ground.errors import BadInput
 from regard.models.facts import change
 from regard.models.features import Features
-from regard.models.heads import MLMHead
-from regard.models.label_heads import LabelHead, SentencePairHead
+from regard.models.label_heads import LabelHead, MLMHead, SentencePairHead
 from regard.models.papers import bert, elmo, lin, sized
 from regard.training import optimiser
 from regard.training.checkpoint import optimiser_tensors

@@ -72,7 +72,7 @@ def examples(kind, recipe, folder):
     """The examples of files as a caller would have them."""
     task = task_of(read(recipe))
     found = {
-        name: task.read(getattr(task.recipe.data, name), folder)
+        name: task.read(getattr(task.tables.data, name), folder)
         for name in ("train", "dev", "test")
     }
 

@@ -1,14 +1,14 @@
 """Floor 6: the command line. A verb is the function of its name in its module in ``verbs``.
 
-A module is imported when its verb is called or asked for help, and what runs a model (torch and all
-that imports it) when the verb runs: ``regard --help`` needs the table below alone.
+A module is imported when its verb is called or its help is printed, and torch when the verb runs;
+``regard --help`` needs only the table below.
 """
 
 import errno
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from functools import wraps
+from functools import partial, wraps
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Any
@@ -56,23 +56,23 @@ GROUPS = {
 WITHOUT_TORCH = ("recipes", "bleu", "papers")
 NOT_WRITTEN = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 VERBS = [name for verbs in GROUPS.values() for name in verbs]
-STYLE: dict[str, Any] = {"pretty_exceptions_enable": False, "rich_markup_mode": None}
+new_app = partial(typer.Typer, pretty_exceptions_enable=False, rich_markup_mode=None)
 
-# Click's, or typer's copy of it, which is another class than click's.
-UsageError: Any = next(one for one in typer.BadParameter.__mro__ if one.__name__ == "UsageError")
+# The class of click, or of the copy of click in typer.
+UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "UsageError")
 
 
-class LazyCommands(Mapping[str, Any]):
+class LazyCommands(Mapping[str, object]):
     """All verbs as commands, each imported when it is looked up."""
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> object:
         if name not in VERBS:
             raise KeyError(name)
-        app = typer.Typer(add_completion=False, **STYLE)
+        app = new_app(add_completion=False)
         verb = getattr(import_module(f"regard.cli.verbs.{name}"), name)
 
         @wraps(verb)
-        def run(**options: Any) -> None:
+        def run(**options: object) -> None:
             if name not in WITHOUT_TORCH:
                 import_module("regard.api")
             raise_on_interrupt()
@@ -89,7 +89,7 @@ class LazyCommands(Mapping[str, Any]):
 
 
 class Verbs(TyperGroup):
-    """All verbs, listed by group; an error of the user is printed as one line."""
+    """Group of all verbs; errors of the user are printed in one line."""
 
     def __init__(self, **settings: Any):
         super().__init__(**settings)
@@ -99,13 +99,11 @@ class Verbs(TyperGroup):
         return VERBS
 
     def format_commands(self, ctx, formatter):
-        """Every summary in full: a long one is wrapped."""
+        """List the verbs by group, with whole summaries."""
         width = max(map(len, VERBS))
         for group, verbs in GROUPS.items():
             with formatter.section(group):
-                formatter.write_dl(
-                    [(name.ljust(width), summary) for name, summary in verbs.items()]
-                )
+                formatter.write_dl([(name.ljust(width), text) for name, text in verbs.items()])
 
     def invoke(self, ctx):
         try:
@@ -118,12 +116,10 @@ class Verbs(TyperGroup):
         except BadInput as error:
             complain(str(error))
             raise typer.Exit(BAD_INPUT) from None
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Terminated) as error:
             complain("stopped")
-            raise typer.Exit(INTERRUPTED) from None
-        except Terminated as error:
-            complain("stopped")
-            raise typer.Exit(error.code) from None
+            code = getattr(error, "code", INTERRUPTED)
+            raise typer.Exit(code) from None
         except BrokenPipeError:  # the reader has closed the pipe
             _discard_output()
             raise typer.Exit(0) from None
@@ -137,7 +133,7 @@ class Verbs(TyperGroup):
 
 
 def _discard_output() -> None:
-    """Standard output goes nowhere, with what Python would flush at its end."""
+    """Send standard output to the null device, with text that Python flushes at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -147,12 +143,8 @@ def _print_version(requested: bool) -> None:
         raise typer.Exit
 
 
-app = typer.Typer(
-    cls=Verbs,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    **STYLE,
-)
+HELP = {"help_option_names": ["-h", "--help"]}
+app = new_app(cls=Verbs, no_args_is_help=True, context_settings=HELP)
 
 
 @app.callback()
@@ -165,9 +157,9 @@ def _regard(
 
 
 def main() -> None:
-    """The command ``regard``."""
+    """Run the command ``regard``."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # in a notebook they are something else
+        if isinstance(stream, TextIOWrapper):  # not so in a notebook
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         app()

@@ -33,12 +33,13 @@ from regard.metrics.alignment import (
 from regard.text.words import Spans
 
 GoldPairs = tuple[Pairs, list[GoldLinks]]
-Units = Callable[[str, str], tuple[list[str], ...]]  # from a pair to what is linked
+Units = Callable[[str, str], tuple[list[str], ...]]
+"""From a pair of texts to the words, or subwords, that are linked."""
 
 
 @dataclass(frozen=True)
 class Aligner:
-    """One model, or two of opposite directions, whose cross-attention is read as links.
+    """Word aligner: one model, or two of opposite directions, whose cross-attention gives links.
 
     ``spans`` finds the words of a text; without it subword tokens are linked.
     """
@@ -49,44 +50,38 @@ class Aligner:
     multiply: bool = False
 
     def choose_methods(
-        self, pairs: Pairs, given: dict[str, Any], by_agreement: bool
+        self, pairs: Pairs, changes: Mapping[str, Any], by_agreement: bool
     ) -> list[AlignmentMethod]:
-        """The stored methods, or those that agree most, with the options ``given`` instead."""
+        """The stored methods, or the two that agree most, with ``changes`` of single fields."""
         methods = [model.alignment_method for model in self.models]
         if by_agreement:
-            methods = self._agreeing_methods(pairs[:WINDOW])
-        ways = zip(self.models, methods, (pairs, _reversed(pairs)), strict=False)
-        return [_with_options(*one, given) for one in ways]
+            window = pairs[:WINDOW]
+            agreed = choose_agreeing_methods(*self._attention(window))
+            methods, share = [agreed.forward, agreed.backward], f"{agreed.share:.4f}"
+            note(f"chosen by agreement on {len(window)} pairs: {share} of the links are common")
+        return [
+            _with_changes(model, method, examples, changes)
+            for (model, examples), method in zip(self._directions(pairs), methods, strict=True)
+        ]
 
     def links(self, pairs: Pairs, methods: list[AlignmentMethod]) -> list[Links]:
         """The links of each pair."""
-        if len(self.models) == 1:
-            return list(extract(self.models[0].translator, pairs, methods[0], self.spans))
-        both = self._multiplied_links if self.multiply else self._separate_links
-        return [symmetrised(*one, self.symmetrisation) for one in both(pairs, methods)]
-
-    def _agreeing_methods(self, pairs: Pairs) -> list[AlignmentMethod]:
-        agreed = choose_agreeing_methods(*self._attention(pairs))
-        common = f"{agreed.share:.4f} of the links are common"
-        note(f"chosen by agreement on {len(pairs)} pairs: {common}")
-        return [agreed.forward, agreed.backward]
-
-    def _separate_links(
-        self, pairs: Pairs, methods: list[AlignmentMethod]
-    ) -> Iterator[tuple[Links, Links]]:
-        """The links of each direction, both as (source, target)."""
-        forward, backward = (
-            extract(model.translator, given, method, self.spans)
-            for model, given, method in zip(
-                self.models, (pairs, _reversed(pairs)), methods, strict=True
+        if self.multiply:
+            both = self._multiplied_links(pairs, methods)
+        else:
+            forward, *backward = (
+                extract(model.translator, examples, method, self.spans)
+                for (model, examples), method in zip(self._directions(pairs), methods, strict=True)
             )
-        )
-        return zip(forward, map(flipped, backward), strict=True)
+            if not backward:
+                return list(forward)
+            both = zip(forward, map(flipped, backward[0]), strict=True)
+        return [symmetrised(*links, self.symmetrisation) for links in both]
 
     def _multiplied_links(
         self, pairs: Pairs, methods: list[AlignmentMethod]
     ) -> Iterator[tuple[Links, Links]]:
-        """Alignments from the product of both attention matrices."""
+        """Links of both directions, from the product of their attention matrices."""
         for start in range(0, len(pairs), WINDOW):
             both = zip(*self._attention(pairs[start : start + WINDOW]), strict=True)
             for forward, backward in both:
@@ -94,27 +89,28 @@ class Aligner:
 
     def _attention(self, pairs: Pairs) -> list[list[PairAttention]]:
         return [
-            [one.attention(self.spans) for one in record(model.translator, given)]
-            for model, given in zip(self.models, (pairs, _reversed(pairs)), strict=True)
+            [pair.attention(self.spans) for pair in record(model.translator, examples)]
+            for model, examples in self._directions(pairs)
         ]
+
+    def _directions(self, pairs: Pairs) -> list[tuple[Model, Pairs]]:
+        """Each model with the pairs in the order (source, target) of that model."""
+        orders = pairs, [(target, source) for source, target in pairs]
+        return list(zip(self.models, orders, strict=False))
 
 
 def align_by_best_method(model: Model, dev: GoldPairs, test: GoldPairs) -> AlignmentScore:
-    """Align a test set by the method that is best for a development set, which the model keeps."""
-    tried = [one.attention() for one in record(model.translator, dev[0])]
-    model.alignment_method, _ = choose_method(tried, dev[1])
+    """Align a test set by the best method on a dev set, which is stored with the model."""
+    attention = [pair.attention() for pair in record(model.translator, dev[0])]
+    model.alignment_method, _ = choose_method(attention, dev[1])
     return alignment_error_rate(list(model.align(test[0])), test[1])
 
 
-def _reversed(pairs: Pairs) -> Pairs:
-    return [(target, source) for source, target in pairs]
-
-
-def _with_options(
-    model: Model, method: AlignmentMethod, pairs: Pairs, given: dict[str, Any]
+def _with_changes(
+    model: Model, method: AlignmentMethod, pairs: Pairs, changes: Mapping[str, Any]
 ) -> AlignmentMethod:
-    """The method with the given options instead, if the model has such a layer and head."""
-    method = replace(method, **{k: v for k, v in given.items() if v is not None})
+    """The method with changed fields, if the model has the layer and the head."""
+    method = replace(method, **{k: v for k, v in changes.items() if v is not None})
     for pair in record(model.translator, pairs[:1]):
         layers = pair.attention().layers
         try:
@@ -123,7 +119,7 @@ def _with_options(
         except IndexError:
             depth, heads = len(layers), min(map(len, layers))
             has = f"layers 0-{depth - 1} and heads 0-{heads - 1}"
-            raise BadInput(f"the decoder has {has}") from None
+            raise BadInput(f"--layer, --head: the decoder has {has}") from None
         method = replace(method, layer=layer, head=head)
     return method
 
@@ -137,12 +133,15 @@ def check_lengths(pairs: Pairs, files: tuple[str, str], model: Model, most: int)
 
 
 def linked_units(models: list[Model], spans: Spans | None) -> Units:
-    """Words, or without ``spans`` subword tokens, which both directions must share."""
+    """Function that splits pairs into words, or without ``spans`` into subword tokens.
+
+    Two models must have the same subword vocabularies.
+    """
     if spans is not None:
         return lambda *pair: tuple([text[i:j] for i, j in spans(text)] for text in pair)
-    sides = [(one.translator.tokenizer.source, one.translator.tokenizer.target) for one in models]
-    for others in sides[1:]:
-        if [one.fingerprint for one in others[::-1]] != [one.fingerprint for one in sides[0]]:
+    sides = [model.translator.tokenizer.sides for model in models]
+    for reverse in sides[1:]:
+        if [side.fingerprint for side in reverse[::-1]] != [side.fingerprint for side in sides[0]]:
             raise BadInput("--subwords: the two models have different vocabularies")
     return lambda *pair: tuple(
         side.pieces(side.encode(text)) for side, text in zip(sides[0], pair, strict=True)
@@ -150,9 +149,9 @@ def linked_units(models: list[Model], spans: Spans | None) -> Units:
 
 
 def report_figures(figures: Mapping[str, object], as_json: bool) -> None:
-    """Figures on one line of standard error."""
+    """Print figures in one line on standard error."""
     if as_json:
         note(json.dumps(figures))
     else:
-        written = {k: f"{v:.4f}" if isinstance(v, float) else f"{v:,}" for k, v in figures.items()}
-        note("  ".join(f"{name} {value}" for name, value in written.items()))
+        texts = {k: f"{v:.4f}" if isinstance(v, float) else f"{v:,}" for k, v in figures.items()}
+        note("  ".join(f"{name} {text}" for name, text in texts.items()))

@@ -1,4 +1,4 @@
-"""The check of ``regard convert``: outputs of the written folder and the original, compared."""
+"""``regard convert --check``: outputs of the written folder compared with the original."""
 
 import math
 from collections.abc import Sequence
@@ -22,19 +22,19 @@ TEXTS = "ids of texts"
 def check_conversion(
     model: Model, written: Path, to: str, source: Path, keep_unknown: bool, as_json: bool
 ) -> float:
-    """Compare a model with what was written, and with transformers; the largest difference.
+    """Compare a model with the written folder, and with transformers; the largest difference.
 
     Heads that the format ``to`` leaves out are not compared.
     """
-    theirs = next((folder for folder in (written, source) if _is_hugging_face(folder)), None)
-    again = load(written, "cpu", keep_unknown=keep_unknown)
-    if theirs is not None and not hf_reference.is_installed():
+    hf_folder = next((folder for folder in (written, source) if _is_hugging_face(folder)), None)
+    reread = load(written, "cpu", keep_unknown=keep_unknown)
+    if hf_folder is not None and not hf_reference.is_installed():
         note("transformers is not installed: compared without it")
-        theirs = None
+        hf_folder = None
     left_out = model.facts.head_names if to in WITHOUT_HEADS else ()
     if left_out:
         note(f"the format {to} has no heads: {', '.join(left_out)} not written and not compared")
-    return _compare(model, again, theirs, left_out, as_json)
+    return _compare(model, reread, hf_folder, left_out, as_json)
 
 
 def _is_hugging_face(folder: Path) -> bool:
@@ -43,64 +43,62 @@ def _is_hugging_face(folder: Path) -> bool:
 
 
 def _compare(
-    model: Model, again: Model, theirs: Path | None, left_out: Sequence[str], as_json: bool
+    model: Model, reread: Model, hf_folder: Path | None, left_out: Sequence[str], as_json: bool
 ) -> float:
-    """Print the differences of all layers; the largest of them."""
+    """Print the largest difference of each layer; return the largest of all."""
     facts, tokenizer = model.facts, model.tokenizer
     texts = [(pair.source, pair.target) for pair in corpus(0, SENTENCES, 0).dev]
     rows = [] if tokenizer is None else parity.text_examples(tokenizer, texts)
     reference, padding = None, set[int]()
-    if theirs is not None:
-        reference = hf_reference.load_model(theirs, model.paper.formats["hf"].architecture(facts))
+    if hf_folder is not None:
+        architecture = model.paper.formats["hf"].architecture(facts)
+        reference = hf_reference.load_model(hf_folder, architecture)
         padding = hf_reference.padding_ids(reference)
     random = parity.random_examples(facts, without=padding)
-    examples = [*random, *(parity.truncate(one, facts) for one in rows)]
-    ours = parity.layer_outputs(model.module, facts, examples)
-    others = parity.layer_outputs(again.module, facts, examples)
-    expected = ours.keys() - {f"{name} logits" for name in left_out}
-    lost = dict.fromkeys(expected, math.inf)  # a layer that is missing does not agree
-    columns = {"read back": {**lost, **parity.largest_differences(ours, others)}}
-    if rows and again.tokenizer is not None:
-        read_back = parity.text_examples(again.tokenizer, texts)
-        columns["read back"][TEXTS] = parity.count_differing_rows(rows, read_back)
-    if theirs is not None:
-        others = hf_reference.layer_outputs(reference, facts, examples)
-        columns["transformers"] = parity.largest_differences(ours, others)
-        columns["transformers"] |= _differing_texts(rows, theirs, facts, texts) if rows else {}
-    _print([*ours, *[TEXTS] * bool(rows)], columns, as_json)
-    differences = [value for column in columns.values() for value in column.values()]
-    return float(torch.tensor(differences).max())
+    examples = [*random, *(parity.truncate(row, facts) for row in rows)]
+    outputs = parity.layer_outputs(model.module, facts, examples)
+    expected = outputs.keys() - {f"{name} logits" for name in left_out}
+    differences = dict.fromkeys(expected, math.inf)  # a layer that is missing does not agree
+    reread_outputs = parity.layer_outputs(reread.module, facts, examples)
+    differences |= parity.largest_differences(outputs, reread_outputs)
+    columns = {"read back": differences}
+    if rows and reread.tokenizer is not None:
+        reread_rows = parity.text_examples(reread.tokenizer, texts)
+        differences[TEXTS] = parity.count_differing_rows(rows, reread_rows)
+    if hf_folder is not None:
+        hf_outputs = hf_reference.layer_outputs(reference, facts, examples)
+        columns["transformers"] = parity.largest_differences(outputs, hf_outputs)
+        columns["transformers"] |= _differing_texts(rows, hf_folder, facts, texts) if rows else {}
+    _print([*outputs, *[TEXTS] * bool(rows)], columns, as_json)
+    values = [value for column in columns.values() for value in column.values()]
+    return float(torch.tensor(values).max())
 
 
 def _differing_texts(
-    rows: list[parity.Example], theirs: Path, facts: ModelFacts, texts: parity.Texts
+    rows: list[parity.Example], hf_folder: Path, facts: ModelFacts, texts: parity.Texts
 ) -> dict[str, float]:
-    """How many rows transformers makes otherwise; nothing if it cannot read the tokenizer."""
+    """Number of texts with other ids in transformers; empty if it cannot read the tokenizer."""
     try:
-        given = hf_reference.text_examples(theirs, facts, texts)
+        hf_rows = hf_reference.text_examples(hf_folder, facts, texts)
     except BadInput as error:
         note(f"{error}: ids of texts are compared without it")
         return {}
-    ours, others = (
+    ours, theirs = (
         [parity.without_unread_segments(example, facts) for example in examples]
-        for examples in (rows, given)
+        for examples in (rows, hf_rows)
     )
-    return {TEXTS: parity.count_differing_rows(ours, others)}
+    return {TEXTS: parity.count_differing_rows(ours, theirs)}
 
 
 def _print(layers: list[str], columns: dict[str, dict[str, float]], as_json: bool) -> None:
+    """Print a line for each layer; – where there is nothing to compare with."""
     if not as_json:
         print_line(f"{'largest difference':20}" + "".join(f"{name:>14}" for name in columns))
     for layer in layers:
         differences = {name: column.get(layer) for name, column in columns.items()}
         if as_json:
             print_json({"layer": layer, **differences})
-        else:
-            print_line(f"{layer:20}" + "".join(_shown(layer, one) for one in differences.values()))
-
-
-def _shown(layer: str, difference: float | None) -> str:
-    """A count of texts, a difference, or – where there is nothing to compare with."""
-    if difference is None:
-        return f"{'–':>14}"
-    return f"{difference:14.0f}" if layer == TEXTS else f"{difference:14.1e}"
+            continue
+        form = ".0f" if layer == TEXTS else ".1e"
+        cells = ("–" if value is None else f"{value:{form}}" for value in differences.values())
+        print_line(f"{layer:20}" + "".join(f"{cell:>14}" for cell in cells))

@@ -1,214 +1,198 @@
 """Options that several verbs share: one name, one meaning and one help text each."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Context, Option
+from typer.models import OptionInfo
+
+from regard.ground.errors import BadInput
 
 MAX_TOKENS = 1_024  # of a text, where --max-length is not given
-OWN = "the model's"  # default of an option that overrides one setting of the model's own search
 
 Precision = Literal["auto", "fp32", "bf16", "int8"]
-Stop = Literal["default", "transformers", "transformers-early", "transformers-never"]
-
 Symmetrisation = Literal[
     "intersection", "grow-diag", "grow-diag-final-and", "grow-diag-final", "union"
 ]
 
-# What is read.
+
+def own(name: str, help: str) -> OptionInfo:
+    """An option that overrides one setting of the model's own search."""
+    return Option(name, help=help, show_default="the model's")
+
+
+def _file(name: str, help: str) -> OptionInfo:
+    return Option(name, metavar="FILE", help=help)
+
+
+# Inputs.
 MODEL = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A model folder, or an id of the Hugging Face hub.")
+    str, Argument(metavar="MODEL", help="Model folder, or id on the Hugging Face hub.")
 ]
 FILE = Annotated[
-    str, typer.Argument(metavar="FILE", help="One input per line; - is standard input.")
+    str, Argument(metavar="FILE", help="File with one input per line; - is standard input.")
 ]
 RECIPE = Annotated[
-    str, typer.Argument(metavar="RECIPE", help="A recipe file, or a name from `regard recipes`.")
+    str, Argument(metavar="RECIPE", help="Recipe file, or a name from `regard recipes`.")
 ]
 DATA = Annotated[
-    Path,
-    typer.Option("--data", envvar="REGARD_DATA", help="The folder with the files of the recipe."),
+    Path, Option("--data", envvar="REGARD_DATA", help="Folder of the recipe's data files.")
 ]
 SKIP_BAD = Annotated[
-    bool, typer.Option("--skip-bad", help="Go on past malformed inputs, and print how many.")
+    bool, Option("--skip-bad", help="Skip malformed inputs and print their number.")
 ]
 MAX_LENGTH = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--max-length",
         min=1,
-        help="A line of more tokens, special ones counted, is an error.",
-        show_default=f"{MAX_TOKENS}; none where the model has a limit",
+        help="Most tokens of an input, special tokens included; a longer input is an error.",
+        show_default=f"{MAX_TOKENS}; no limit if the model has its own",
     ),
 ]
-PRETOKENISED = Annotated[
-    bool, typer.Option("--pretokenised", help="Words are separated by white space.")
-]
-
+PRETOKENISED = Annotated[bool, Option("--pretokenised", help="Split words at white space only.")]
 POOL = Annotated[
     Literal["mean", "max", "first", "pooled"] | None,
-    typer.Option(
+    Option(
         "--pool",
         help="Pooling of token states.",
         show_default="the folder's, else mean; images: class token",
     ),
 ]
 
-# How a model runs.
+# Device, precision and speed.
 DEVICE = Annotated[
-    str | None, typer.Option("--device", help="cpu or cuda; default: the GPU if there is one.")
+    str | None, Option("--device", help="cpu or cuda; default: the GPU if there is one.")
 ]
-_PRECISION = "auto is bf16 on a GPU and fp32 on a CPU; int8 is for CPUs."
-PRECISION = Annotated[Precision, typer.Option("--precision", help=_PRECISION)]
-STORED_PRECISION = Annotated[  # of verbs that show or measure what is inside
-    Precision | None, typer.Option("--precision", help=_PRECISION, show_default="as stored")
+_PRECISION = "Number format of weights; auto is bf16 on a GPU and fp32 on a CPU; int8 is for CPUs."
+PRECISION = Annotated[Precision, Option("--precision", help=_PRECISION)]
+STORED_PRECISION = Annotated[  # of verbs that inspect or measure a model
+    Precision | None, Option("--precision", help=_PRECISION, show_default="as stored")
 ]
 ENGINE = Annotated[
     Literal["auto", "cpp", "cuda-graph", "torch"],
-    typer.Option(
+    Option(
         "--engine",
-        help="Implementation of decoder steps: C++ (on a CPU), CUDA graphs (on a GPU) or torch; "
-        "auto is CUDA graphs on a GPU, and on a CPU consults a table of measurements.",
+        help="Implementation of decoder steps: cpp (CPU), cuda-graph (GPU) or torch; auto is "
+        "cuda-graph on a GPU; on a CPU it consults a table of measurements.",
     ),
 ]
 BATCH_SIZE = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--batch-size",
         min=1,
-        help="Inputs run at once; results depend on it by rounding only.",
+        help="Maximum number of inputs per batch; it changes results by rounding only.",
         show_default="64 for translation and generation, else 256",
     ),
 ]
-
-# What is written.
-JSON = Annotated[bool, typer.Option("--json", help="Print JSON lines.")]
-OUT_FILE = Annotated[
-    Path | None, typer.Option("--out", metavar="FILE", help="Write the result to this file.")
-]
-RESUME = Annotated[
-    bool, typer.Option("--resume", help="Continue where a run was stopped, bit for bit.")
-]
-OUT_FOLDER: Any = typer.Option("--out", metavar="DIR", help="Write the results to this folder.")
-HTML = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Write a self-contained HTML page.")
-]
-PNG = Annotated[
-    Path | None, typer.Option("--png", metavar="FILE", help="Write a PNG picture (of images).")
-]
-SVG = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write an SVG drawing.")]
-QUICK = Annotated[
-    bool, typer.Option("--quick", help="Train for a few steps only, to check that all works.")
-]
-
-BEST = Annotated[int, typer.Option("--best", help="Texts printed for each line, best first.")]
-
-# How a beam searches.
-BEAM = Annotated[
+WORKERS = Annotated[
     int | None,
-    typer.Option("--beam", help="Beam size: hypotheses kept at each step.", show_default=OWN),
+    Option(
+        "--workers",
+        min=0,
+        help="Number of processes that translate or generate on a CPU, with one thread each, or "
+        "that decode images.",
+        show_default="none; for images one per core, at most 8",
+    ),
 ]
+
+# Outputs.
+JSON = Annotated[bool, Option("--json", help="Print JSON lines.")]
+OUT_FILE = Annotated[Path | None, _file("--out", "Write the results to this file.")]
+RESUME = Annotated[bool, Option("--resume", help="Continue a stopped run, bit for bit.")]
+OUT_FOLDER = Option("--out", metavar="DIR", help="Write the results to this folder.")
+HTML = Annotated[Path | None, _file("--html", "Write a self-contained HTML page.")]
+PNG = Annotated[Path | None, _file("--png", "Write a PNG picture (models of images only).")]
+SVG = Annotated[Path | None, _file("--svg", "Write an SVG drawing.")]
+QUICK = Annotated[
+    bool, Option("--quick", help="Train for a few steps only, to check the installation.")
+]
+BEST = Annotated[int, Option("--best", help="Number of texts printed for each line, best first.")]
+
+# Beam search.
+BEAM = Annotated[int | None, own("--beam", "Beam size: number of hypotheses kept at each step.")]
 LENGTH = Annotated[
     Literal["none", "mean", "gnmt", "power"] | None,
-    typer.Option("--length", help="Length normalisation of scores.", show_default=OWN),
+    own("--length", "Length normalisation of scores."),
 ]
 ALPHA = Annotated[
-    float | None, typer.Option("--alpha", help="Exponent of gnmt and power.", show_default=OWN)
+    float | None, own("--alpha", "Exponent of the length normalisations gnmt and power.")
 ]
 COVERAGE = Annotated[
     float | None,
-    typer.Option(
+    Option(
         "--coverage",
-        help="Weight of the coverage penalty; if given, be it 0, hypotheses store their term.",
+        help="Weight of the coverage penalty; if given, even as 0, hypotheses store their penalty.",
     ),
 ]
 FINISHED = Annotated[
-    int | None, typer.Option("--finished", help="Stop a sentence at this many finished hypotheses.")
+    int | None, Option("--finished", help="Number of finished hypotheses that ends a search.")
 ]
 NO_REPEAT = Annotated[
-    int | None,
-    typer.Option("--no-repeat", help="No n-gram of this size occurs twice.", show_default=OWN),
+    int | None, own("--no-repeat", "Size of the n-grams that may not occur twice in a text.")
 ]
 STOP = Annotated[
-    Stop | None,
-    typer.Option(
-        "--stop",
-        help="Stopping rule of a sentence: regard's default, or one of transformers.",
-        show_default=OWN,
-    ),
+    Literal["default", "transformers", "transformers-early", "transformers-never"] | None,
+    own("--stop", "Stopping rule of beam search: regard's default, or one of transformers."),
 ]
-
 REPETITION_PENALTY = Annotated[
     float | None,
-    typer.Option(
-        "--repetition-penalty",
-        help="Penalty above 1 on tokens that have occurred, as in transformers.",
-        show_default=OWN,
+    own(
+        "--repetition-penalty", "Penalty above 1 on tokens that have occurred, as in transformers."
     ),
 ]
 GROUPS_OF_BEAMS = Annotated[
-    int,
-    typer.Option("--groups", help="Groups of a diverse beam search, each of --beam hypotheses."),
+    int, Option("--groups", help="Number of groups of --beam hypotheses (diverse beam search).")
 ]
 DIVERSITY = Annotated[
     float,
-    typer.Option("--diversity", help="Penalty for a token that an earlier group has just chosen."),
+    Option("--diversity", help="Penalty on tokens that earlier groups chose at the same step."),
 ]
 
-# How samples are drawn, and what minimum Bayes risk does with them.
-TEMPERATURE = Annotated[
-    float | None, typer.Option("--temperature", help="Sampling temperature.", show_default=OWN)
-]
+# Sampling, and minimum Bayes risk (mbr).
+TEMPERATURE = Annotated[float | None, own("--temperature", "Sampling temperature.")]
 TOP_K = Annotated[
-    int | None,
-    typer.Option(
-        "--top-k", help="Sample from the k most probable tokens; 0: from all.", show_default=OWN
-    ),
+    int | None, own("--top-k", "Sample from the k most probable tokens; 0: from all.")
 ]
-TOP_P = Annotated[
-    float | None,
-    typer.Option("--top-p", help="Sample from the nucleus of this probability.", show_default=OWN),
+TOP_P = Annotated[float | None, own("--top-p", "Sample from the nucleus of this probability.")]
+SEED = Annotated[int, Option("--seed", help="Seed of the random numbers.")]
+SAMPLES = Annotated[
+    int, Option("--samples", help="Number of samples with which mbr estimates risk.")
 ]
-SEED = Annotated[int, typer.Option("--seed", help="Sampling seed.")]
-SAMPLES = Annotated[int, typer.Option("--samples", help="Samples that mbr estimates risk with.")]
-UTILITY = Annotated[Literal["chrf", "bleu"], typer.Option("--utility", help="Utility of mbr.")]
+UTILITY = Annotated[Literal["chrf", "bleu"], Option("--utility", help="Utility function of mbr.")]
 CANDIDATES = Annotated[
-    Literal["samples", "beam"], typer.Option("--candidates", help="Candidates of mbr.")
-]
-WORKERS = Annotated[
-    int | None,
-    typer.Option(
-        "--workers",
-        min=0,
-        help="Processes that translate or generate on a CPU, with one thread each, or that decode "
-        "images.",
-        show_default="none, but of images one for each core, at most 8",
-    ),
+    Literal["samples", "beam"], Option("--candidates", help="Candidates among which mbr chooses.")
 ]
 
-# What is measured or shown.
-INTERVAL = Annotated[
-    bool, typer.Option("--interval", help="Add 95% bootstrap intervals (1000 seeded samples).")
-]
+# Measurements and views.
+INTERVAL = Annotated[bool, Option("--interval", help="Add 95% bootstrap intervals (1000 samples).")]
 TOKENIZE = Annotated[
-    str, typer.Option("--tokenize", help="Tokenizer of sacreBLEU: 13a, none, intl, char, zh, ...")
+    str, Option("--tokenize", help="Tokenizer of sacreBLEU: 13a, none, intl, char, zh, ...")
 ]
-LOWERCASE = Annotated[bool, typer.Option("--lowercase", help="Ignore case (TER always does).")]
-SUBWORDS = Annotated[bool, typer.Option("--subwords", help="Use subword tokens instead of words.")]
-FROM_0 = "counted from 0 (from the end: -1, -2, …)"
-LAYER = Annotated[int | None, typer.Option("--layer", help=f"Layer, {FROM_0}.")]
+LOWERCASE = Annotated[bool, Option("--lowercase", help="Ignore case (TER always does).")]
+SUBWORDS = Annotated[bool, Option("--subwords", help="Use subword tokens instead of words.")]
+_FROM_0 = "counted from 0 (from the end: -1, -2, …)"
+LAYER = Annotated[int | None, Option("--layer", help=f"Layer, {_FROM_0}.")]
 HEAD = Annotated[
-    int | None, typer.Option("--head", help=f"One head, {FROM_0}, instead of the mean.")
+    int | None, Option("--head", help=f"Attention head, {_FROM_0}, instead of the mean.")
 ]
 
 
-def was_given(context: typer.Context, name: str) -> bool:
+def was_given(context: Context, name: str) -> bool:
     """Whether an option was given on the command line."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
-def options_given(context: typer.Context, names: Iterable[str]) -> dict[str, Any]:
-    """The options that were given on the command line, with their values."""
-    return {name: context.params[name] for name in names if was_given(context, name)}
+def flags(context: Context, *names: str) -> dict[str, bool]:
+    """Flags of options by name, and whether each was given on the command line."""
+    by_name = {option.name: option.opts[0] for option in context.command.params}
+    return {by_name[name]: was_given(context, name) for name in names}
+
+
+def refuse(options: Mapping[str, object], reason: str) -> None:
+    """Refuse those options, by flag, that have a value."""
+    if used := [flag for flag, value in options.items() if value]:
+        raise BadInput(f"{', '.join(used)}: {reason}")

@@ -1,21 +1,29 @@
 """``regard papers PAPER --path``: the functions of a forward pass, of training or of loading."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 
 from regard.inside.forward_path import PathStep, forward_path, load_path, trace
 from regard.models.facts import values_named
 from regard.models.paper import Paper
-from regard.tour.toy_language.corpus import corpus
+from regard.tour.toy_language.corpus import SentencePair, corpus
 from regard.training.train import train
 
-OWN_TABLES: dict[str, dict[str, Any]] = {  # keys that a recipe of that paper needs
+OWN_TABLES: dict[str, dict[str, object]] = {  # keys that a recipe of that paper needs
     "gpt": {"text": {"vocab": 400, "lower": True}},
     "elmo": {"objective": {"bilm": {"words": 100}}},
+}
+
+Examples = Callable[[Sequence[SentencePair]], list[object]]
+EXAMPLES: dict[str, Examples] = {  # from sentence pairs, by task
+    "translate": lambda pairs: [(pair.source, pair.target) for pair in pairs],
+    "pretrain": lambda pairs: [
+        [pair.source for pair in pairs[n : n + 4]] for n in range(0, len(pairs), 4)
+    ],
+    "classify": lambda pairs: [(pair.source, str(n % 2)) for n, pair in enumerate(pairs)],
 }
 
 
@@ -28,40 +36,21 @@ def path_of(paper: Paper, size: str, *, train: bool = False, load: bool = False)
 def train_path(paper: Paper, size: str) -> list[PathStep]:
     """The functions of a training run of one step, from a recipe and data to a saved model."""
     facts, pairs = paper.sizes[size], corpus(train=40, dev=8, test=4)
+    alone = "pretrain" if paper.pretraining else "classify"
+    task = "translate" if "target" in facts.sides else alone
     layers = {"depth": 2} if max(values_named(facts, "depth"), default=0) > 2 else {}
-    tables: dict[str, Any] = {
+    tables: dict[str, object] = {
+        "task": task,
         "model": {"paper": paper.key, "size": size, "change": layers},
-        "text": {"vocab": 400},
         "batches": {"tokens": 256, "rows": 4, "longest": 128},
         "optimiser": {"rate": 1e-3, "warmup": 0},
         "train": {"steps": 1, "precision": "fp32"},
-        **OWN_TABLES.get(paper.key, {}),
     }
-    sets: dict[str, Sequence[Any]] = {"train": pairs.train, "dev": pairs.dev}
-    with TemporaryDirectory() as place:
-        data: Any = Path(place)
-        if facts.encoder.embed.reads_images:
-            pixels = np.zeros((8, *facts.encoder.embed.ids_per_token[1:], 3), np.uint8)
-            np.savez(data / "images.npz", x_train=pixels, y_train=np.arange(8) % 2)
-            images = {"file": "images.npz", "reader": "npz", "options": {"names": ["a", "b"]}}
-            tables |= {"task": "classify", "data": {"train": images, "dev": {"held_out": 2}}}
-            tables["batches"] = {"tokens": 4, "rows": 4, "longest": 1}
-            del tables["text"]
-        elif "target" in facts.sides:
-            data = {
-                name: [(pair.source, pair.target) for pair in part] for name, part in sets.items()
-            }
-        elif paper.pretraining:
-            tables["task"] = "pretrain"
-            texts = {name: [pair.source for pair in part] for name, part in sets.items()}
-            data = {
-                name: [lines[n : n + 4] for n in range(0, len(lines), 4)]
-                for name, lines in texts.items()
-            }
-        else:
-            tables["task"] = "classify"
-            data = {
-                name: [(pair.source, str(n % 2)) for n, pair in enumerate(part)]
-                for name, part in sets.items()
-            }
-        return trace(lambda: [*train(tables, data, Path(place) / "run", device="cpu")])
+    data = {"train": EXAMPLES[task](pairs.train), "dev": EXAMPLES[task](pairs.dev)}
+    if facts.encoder.embed.reads_images:
+        image_HWC = np.zeros((*facts.encoder.embed.ids_per_token[1:], 3), np.uint8)
+        data = {name: [(image_HWC, str(n % 2)) for n in range(4)] for name in data}
+    else:
+        tables |= {"text": {"vocab": 400}, **OWN_TABLES.get(paper.key, {})}
+    with TemporaryDirectory() as folder:
+        return trace(lambda: [*train(tables, data, Path(folder) / "run", device="cpu")])

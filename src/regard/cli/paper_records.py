@@ -1,7 +1,7 @@
-"""Papers as rows of tables: sizes, changes, and results printed or reached.
+"""Papers as rows of tables: sizes, differences and results.
 
-They come from ``models/papers/table.json``, which ``docs/reference.py`` writes, and from the TOML
-files beside it: papers are listed without torch.
+Rows come from ``models/papers/table.json``, which ``docs/reference.py`` writes, and from the TOML
+files beside it, so that papers are listed without torch.
 """
 
 import json
@@ -20,7 +20,7 @@ Row = dict[str, Value]
 
 @dataclass(frozen=True)
 class PaperSize:
-    """A size of a paper: parameters, those that the paper prints, training and model facts."""
+    """A size of a paper: parameters, counted and ``published``, training and model facts."""
 
     parameters: int
     published: int | None
@@ -30,7 +30,7 @@ class PaperSize:
 
     @property
     def encoder(self) -> Row:
-        """Facts of the side that reads the input, and which sides there are."""
+        """Facts of the side that reads the input, and the names of all sides."""
         side = f"{self.sides[0]}."
         own = (path for path in self.facts if path.startswith(side))
         paths = {path.removeprefix(side): self.facts[path] for path in own}
@@ -68,7 +68,7 @@ def lineage() -> dict[str, PaperRecord]:
 
 
 def find_size(name: str) -> tuple[PaperRecord, PaperSize]:
-    """The paper and the size of "PAPER:SIZE"; of "PAPER", its default size."""
+    """The paper and the size named by "PAPER:SIZE"; "PAPER" names its default size."""
     key, colon, size = name.partition(":")
     known = lineage()
     if key.lower() not in known:
@@ -81,7 +81,7 @@ def find_size(name: str) -> tuple[PaperRecord, PaperSize]:
 
 
 def size_rows(paper: PaperRecord) -> list[Row]:
-    """Every size, with its exact parameters and those that the paper prints."""
+    """A row for every size, with counted and published parameters."""
     return [
         {"size": name, "parameters": size.parameters, "in the paper": size.published}
         for name, size in paper.sizes.items()
@@ -89,37 +89,29 @@ def size_rows(paper: PaperRecord) -> list[Row]:
 
 
 def change_rows(before: str, after: str) -> list[Row]:
-    """Facts that differ between two models "PAPER:SIZE"; a fact that one does not have is None.
+    """Facts that differ between two models "PAPER:SIZE"; a fact that a model lacks is None.
 
     An encoder is compared with the encoder of an encoder-decoder.
     """
-    (_, one), (_, other) = find_size(before), find_size(after)
-    tables = [(one.training, other.training)]
-    alike = one.sides == other.sides
-    tables.append((one.facts, other.facts) if alike else (one.encoder, other.encoder))
+    (_, old), (_, new) = find_size(before), find_size(after)
+    alike = old.sides == new.sides
+    facts = (old.facts, new.facts) if alike else (old.encoder, new.encoder)
     return [
-        {"fact": name, before: here.get(name), after: there.get(name)}
-        for here, there in tables
-        for name in {**here, **there}
-        if here.get(name) != there.get(name)
+        {"fact": name, before: old_facts.get(name), after: new_facts.get(name)}
+        for old_facts, new_facts in ((old.training, new.training), facts)
+        for name in {**old_facts, **new_facts}
+        if old_facts.get(name) != new_facts.get(name)
     ]
 
 
 def result_rows(paper: PaperRecord) -> list[Row]:
-    """Results that the paper prints, then those that recipes reach, then others of ours."""
-    printed = [
-        _result(model, data, score, f"{paper.reference}, {table}")
-        for table, model, data, score in _scores("results.toml", paper)
-    ]
-    measured = [
-        _result(f"ours, {model}", data, score, command)
-        for command, model, data, score in _scores("measured.toml", paper)
-    ]
-    return [*printed, *paper.reached, *measured]
+    """Results in the paper, then expected scores of recipes, then other measurements of ours."""
+    printed = _scores("results.toml", paper, source=f"{paper.reference}, ")
+    return [*printed, *paper.reached, *_scores("measured.toml", paper, model="ours, ")]
 
 
 def section(paper: PaperRecord) -> PaperSection:
-    """A paper as a section of the page."""
+    """A paper as a section of the HTML page."""
     tables = {"Sizes": size_rows(paper)}
     if paper.after is not None:
         tables[f"Changed from {paper.after}"] = change_rows(paper.after, paper.name)
@@ -129,17 +121,14 @@ def section(paper: PaperRecord) -> PaperSection:
     return PaperSection(*about, tables)
 
 
-def _result(model: str, data: str, score: float, source: str) -> Row:
-    return {"model": model, "data": data, "score": score, "source": source}
-
-
-def _scores(file: str, paper: PaperRecord) -> Iterator[tuple[str, str, str, float]]:
-    """The scores of a paper in a file: where they stand, the model, the data, the score."""
+def _scores(file: str, paper: PaperRecord, model: str = "", source: str = "") -> Iterator[Row]:
+    """Rows of a paper's scores in a file, with prefixes of the model and the source."""
     for title, models in _tables(file).get(paper.key, {}).items():
         where, _, about = title.partition(": ")
-        for model, scores in models.items():
+        for name, scores in models.items():
             for data, score in scores.items():
-                yield where, model, f"{about}: {data}", score
+                row: Row = {"model": f"{model}{name}", "data": f"{about}: {data}", "score": score}
+                yield {**row, "source": f"{source}{where}"}
 
 
 @cache
@@ -148,5 +137,5 @@ def _tables(file: str) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
 
 
 def _read(file: str) -> str:
-    """The text of a file of ``models/papers``, whose import would load torch."""
+    """Text of a file in ``models/papers``, a package whose import would load torch."""
     return (files("regard") / "models" / "papers" / file).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Scores of a model on the test sets of a recipe: measured, printed, compared with the expected."""
+"""Scores of a model on the test sets of a recipe, and the expected score."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 
 from regard.api import Model
-from regard.cli.io.console import OUT, cost_line, print_json, print_table, write_page
+from regard.cli.io.console import cost_line, print_json, print_line, print_table, write_page
 from regard.data.files.fields import DropCounts
 from regard.ground.errors import BadInput
-from regard.inside.views.confusion_svg import draw_confusion
+from regard.inside.views.matrix_svg import draw_confusion
 from regard.metrics.classification import Confusion
 from regard.metrics.precision_recall import MEASURES, LabelScore
 from regard.metrics.translation import MetricScore
@@ -18,16 +18,20 @@ from regard.training.recipe import Recipe
 from regard.training.recipe_files import ExpectConfig
 from regard.training.train import score_tests
 
-MISTAKES = 3  # shown of each label
-COLUMNS = 20  # labels of a matrix that is printed; of more, so many mistakes are
+MISTAKES = 3  # printed for each label
+COLUMNS = 20  # most labels of a printed matrix, and most mistakes printed instead
 LOWER = ("TER", "perplexity")  # metrics of which lower values are better
+
+ScoreTables = dict[str, list[MetricScore]]
+"""Scores by test set."""
 
 
 def test_scores(
     model: Model, recipe: Recipe, data: Path, dropped: DropCounts | None = None
-) -> dict[str, list[MetricScore]]:
+) -> ScoreTables:
     """All metrics of a model on each test set of the recipe."""
-    return {name: one.scores for name, one in evaluate_tests(model, recipe, data, dropped).items()}
+    tests = evaluate_tests(model, recipe, data, dropped)
+    return {name: test.scores for name, test in tests.items()}
 
 
 def evaluate_tests(
@@ -38,16 +42,16 @@ def evaluate_tests(
     *,
     with_interval: bool = False,
 ) -> dict[str, TaskScores]:
-    """The scores, and the scores of each label."""
+    """All metrics of a model, and the scores of labels, on each test set of the recipe."""
     if recipe.data.test is None:
-        raise BadInput("the recipe names no test set (data.test)")
+        raise BadInput("data.test: the recipe names no test set")
     return score_tests(model, recipe, data, dropped, with_interval=with_interval)
 
 
 def print_record(
     name: str, results: TaskScores, model: Model, labels: bool, confusion: bool
 ) -> None:
-    """The scores of one test set as JSON, perhaps with those of labels and their confusion."""
+    """Print the scores of a test set as JSON, with label scores and confusion if requested."""
     scores = results.scores
     record: dict[str, object] = {
         "set": name,
@@ -57,54 +61,47 @@ def print_record(
         "cost": model.notes.get("cost"),
     }
     if labels:
-        record["labels"] = [asdict(one) for one in results.of_labels]
+        record["labels"] = [*map(asdict, results.of_labels)]
     if confusion:
         classes, counts = confusion_of(results)
         record["confusion"] = {"labels": classes, "counts": counts.astype(int).tolist()}
     print_json(record)
 
 
-def show_labels(scores: Sequence[LabelScore], title: str) -> None:
-    """Precision, recall and F1 of each label, and the labels that were predicted instead."""
+def print_labels(scores: Sequence[LabelScore], title: str) -> None:
+    """Print precision, recall and F1 of each label, and the labels that were predicted instead."""
+    rows = []
+    for score in scores:
+        values = [f"{value:.2f}" for value in (score.precision, score.recall, score.f1)]
+        mistakes = [f"{label} ({count:,})" for label, count in score.taken_for[:MISTAKES]]
+        rows.append([score.label, *values, f"{score.count:,}", ", ".join(mistakes)])
     columns = [title, *MEASURES, "number", "taken for"]
-    print_table(
-        columns,
-        [
-            [
-                one.label,
-                *(f"{value:.2f}" for value in (one.precision, one.recall, one.f1)),
-                f"{one.count:,}",
-                ", ".join(f"{label} ({count:,})" for label, count in one.taken_for[:MISTAKES]),
-            ]
-            for one in scores
-        ],
-        left=(0, len(columns) - 1),
-    )
+    print_table(columns, rows, left=(0, len(columns) - 1))
 
 
 def confusion_of(results: TaskScores) -> Confusion:
-    """Which labels are taken for which, where examples have one label each."""
+    """The confusion matrix of a task whose examples have one label each."""
     if results.confusion is None:
         raise BadInput("--confusion, --svg: entities have no confusion matrix; use --labels")
     return results.confusion
 
 
-def show_confusion(confusion: Confusion, title: str) -> None:
-    """The matrix, or of many labels the most frequent mistakes."""
+def print_confusion(confusion: Confusion, title: str) -> None:
+    """Print the confusion matrix, or for many labels the most frequent mistakes."""
     if len(confusion.classes) <= COLUMNS:
         counts = [[f"{count:,.0f}" if count else "·" for count in row] for row in confusion.counts]
         rows = [[name, *row] for name, row in zip(confusion.classes, counts, strict=True)]
         print_table([title, *confusion.classes], rows)
         return
     mistakes = [
-        [one.gold, one.predicted, f"{one.number:,}", f"{100 * one.share:.1f}%"]
-        for one in confusion.mistakes()[:COLUMNS]
+        [mistake.gold, mistake.predicted, f"{mistake.number:,}", f"{100 * mistake.share:.1f}%"]
+        for mistake in confusion.mistakes()[:COLUMNS]
     ]
     print_table([title, "predicted", "number", "share"], mistakes, left=(0, 1))
 
 
 def draw_confusions(path: Path, title: str, tests: Mapping[str, TaskScores]) -> None:
-    """Write the matrix of each test set; of several, their names are in those of the files."""
+    """Draw the confusion matrix of each test set; several are written to FILE-NAME.svg."""
     for name, results in tests.items():
         file, heading = path, title
         if len(tests) > 1:
@@ -112,26 +109,25 @@ def draw_confusions(path: Path, title: str, tests: Mapping[str, TaskScores]) -> 
         write_page(file, partial(draw_confusion, heading, confusion_of(results)))
 
 
-def show_scores(tables: Mapping[str, list[MetricScore]], model: Model) -> None:
-    """Scores with their signatures, set by set, and the cost of training."""
+def print_scores(tables: ScoreTables, model: Model) -> None:
+    """Print scores with their signatures, by test set, and the cost of training."""
     for name, scores in tables.items():
         for score in scores:
-            OUT.print(f"{name}  {score}" if len(tables) > 1 else str(score), markup=False)
+            print_line(f"{name}  {score}" if len(tables) > 1 else str(score))
     if "cost" in model.notes:
-        OUT.print(cost_line(model.notes["cost"]), markup=False)
+        print_line(cost_line(model.notes["cost"]))
 
 
 def check_expected(
     expect: ExpectConfig, scores: Iterable[MetricScore], *, quiet: bool = False
 ) -> bool:
-    """Whether the expected score is reached; prints the comparison unless ``quiet``."""
+    """Whether the expected score is reached; print the comparison unless ``quiet``."""
     value = next(score.value for score in scores if score.name.startswith(expect.metric))
     short = value - expect.score if expect.metric in LOWER else expect.score - value
     reached = short <= expect.tolerance
     if not quiet:
-        OUT.print(
+        print_line(
             f"expected: {expect.metric} {expect.score:g} ± {expect.tolerance:g} ({expect.source}); "
-            f"measured {value:.2f}: {'reached' if reached else 'NOT reached'}",
-            markup=False,
+            f"measured {value:.2f}: {'reached' if reached else 'NOT reached'}"
         )
     return reached

@@ -1,25 +1,22 @@
-"""Training runs of the command line: started, shown, stopped by a signal, evaluated.
-
-``--seeds`` trains one recipe with several seeds, for means and standard deviations. ``--dry-run``
-reads and checks everything, and times a few steps.
-"""
+"""Training runs of the command line, with their progress, signals, seeds and dry runs."""
 
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from statistics import mean, stdev
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import cast
 
-import typer
 from rich.live import Live
 from rich.text import Text
+from typer import Exit
 
-from regard.api import load
-from regard.cli.io.console import ERR, OUT, cost_line, note, print_table
-from regard.cli.scores import check_expected, show_scores, test_scores
+from regard.api import Model, load
+from regard.cli.io.console import ERR, cost_line, note, print_line, print_table
+from regard.cli.scores import ScoreTables, check_expected, print_scores, test_scores
 from regard.data.files.fields import DropCounts
 from regard.ground.errors import BadInput
 from regard.ground.files import write_json
@@ -33,71 +30,87 @@ from regard.training.run import Run, prepare
 from regard.training.train import run_events
 
 
-def train_run(recipe: Recipe, folder: Path, *, world: World, resume: bool, **options: Any) -> Run:
+def train_run(
+    recipe: Recipe,
+    folder: Path,
+    *,
+    world: World,
+    resume: bool,
+    data: Path = Path(),
+    skip_bad: bool = False,
+    budget_seconds: float = inf,
+) -> Run:
     """Train by a recipe and write the model; a signal saves a checkpoint and exits."""
     signals: list[int] = []
-    options["stop_requested"] = lambda: bool(signals)
-    run = prepare(recipe, folder, world, resume=resume, **options)
+    run = prepare(
+        recipe,
+        folder,
+        world,
+        resume=resume,
+        data=data,
+        skip_bad=skip_bad,
+        budget_seconds=budget_seconds,
+        stop_requested=lambda: bool(signals),
+    )
     steps = recipe.train.steps
     warmup = recipe.optimiser.warmup_steps(steps)
     if warmup > steps and world.is_leader:
         peak = "the learning rate never reaches its peak"
         note(f"optimiser.warmup: {warmup:,} steps of {steps:,}: {peak}")
     with collect_signals(signals):
-        ended = run_loop(run, resume=resume)
-    if ended.reason == "request":
+        end = run_loop(run, resume=resume)
+    if end.reason == "request":
         if world.is_leader:
             note("--resume continues")
-        raise typer.Exit(128 + (signals or [signal.SIGTERM])[0])  # or another rank was signalled
+        raise Exit(128 + (signals or [signal.SIGTERM])[0])  # or another rank was signalled
     if world.is_leader:
-        weights = run.finish(ended.progress)
-        time = duration(ended.progress.seconds)
+        weights = run.finish(end.progress)
+        time = duration(end.progress.seconds)
         note(f"{run.model_folder}: {weights}, after {time} of training")
     return run
 
 
 def run_loop(run: Run, *, resume: bool = False, quiet: bool = False) -> EndEvent:
-    """Run the training loop to its end; events are logged and printed."""
-    job, leads = run.job, run.job.world.is_leader
-    progress = Progress(job.recipe.train.steps, quiet=quiet or not leads)
-    with progress, released_on_error(run):
-        for number, event in enumerate(run_events(run, resume=resume)):
-            if not number and leads:
-                if resume and not event.progress.step:
-                    note(f"{run.out}: nothing to resume yet; training starts from the beginning")
-                if run.lock is not None and not run.lock.held:
-                    note(f"{run.out}: this file system has no locks; start no second run there")
-            progress.show(event)
-    if run.dropped and leads:
+    """Run the training loop to its end and print its events; on an error, release the folder."""
+    is_leader = run.job.world.is_leader
+    try:
+        with Progress(run.job.recipe.train.steps, quiet=quiet or not is_leader) as progress:
+            for number, event in enumerate(run_events(run, resume=resume)):
+                if not number and is_leader:
+                    if resume and not event.progress.step:
+                        note(
+                            f"{run.out}: nothing to resume yet; training starts from the beginning"
+                        )
+                    if run.lock is not None and not run.lock.held:
+                        note(f"{run.out}: this file system has no locks; start no second run there")
+                progress.show(event)
+    except BaseException:
+        run.release()
+        raise
+    if run.dropped and is_leader:
         note(f"dropped: {run.dropped}")
-    return cast(EndEvent, event)  # the last one is
+    return cast(EndEvent, event)  # the last event
 
 
 def evaluate_run(run: Run, recipe: Recipe, data: Path, check: bool, skip_bad: bool = False) -> bool:
-    """Print the scores on the test set; false if the expected score is to ``check`` and missed."""
+    """Print the scores on the test sets; with ``check``, whether the expected score is reached."""
     if not recipe.data.tests:
         return True
-    model = load(run.model_folder, str(run.job.world.device), precision="auto")
-    tables = test_scores(model, recipe, data, DropCounts() if skip_bad else None)
-    show_scores(tables, model)
+    model, tables = _scores_of(run, recipe, data, skip_bad)
+    print_scores(tables, model)
     if not check or recipe.expect is None or "test" not in tables:
         return True
     return check_expected(recipe.expect, tables["test"])
 
 
-@contextmanager
-def released_on_error(run: Run) -> Iterator[None]:
-    """If this block fails, release the folder of the run."""
-    try:
-        yield
-    except BaseException:
-        run.release()
-        raise
+def _scores_of(run: Run, recipe: Recipe, data: Path, skip_bad: bool) -> tuple[Model, ScoreTables]:
+    model = load(run.model_folder, str(run.job.world.device), precision="auto")
+    return model, test_scores(model, recipe, data, DropCounts() if skip_bad else None)
 
 
 @contextmanager
 def collect_signals(signals: list[int]) -> Iterator[None]:
-    """Collect Ctrl-C, a scheduler's SIGTERM and SIGHUP; a second Ctrl-C interrupts at once."""
+    """Collect SIGINT (Ctrl-C), SIGTERM and SIGHUP; a second Ctrl-C interrupts at once."""
 
     def remember(number: int, frame: object) -> None:
         signals.append(number)
@@ -112,13 +125,13 @@ def collect_signals(signals: list[int]) -> Iterator[None]:
 
 
 class Progress:
-    """Prints training events: one live line in a terminal, lines elsewhere."""
+    """Printer of training events: a live line in a terminal, lines elsewhere."""
 
     def __init__(self, steps: int, quiet: bool = False):
         self.steps, self.quiet = steps, quiet
         moves = ERR.is_terminal and not quiet
         self.live = Live(console=ERR, refresh_per_second=4, transient=True) if moves else None
-        self.dev = ""  # the last line about the development set
+        self.dev = ""  # last line about the dev set
 
     def __enter__(self) -> "Progress":
         if self.live:
@@ -130,7 +143,7 @@ class Progress:
             self.live.stop()
 
     def show(self, event: Event) -> None:
-        """Print one event; reports replace each other where a line can move."""
+        """Print an event; in a terminal, a report replaces the report before it."""
         if self.quiet:
             return
         about = event.figures.get("event")
@@ -145,7 +158,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Spread:
-    """A metric on a test set, for every seed."""
+    """The values of a metric on the test set ``of``, for every seed."""
 
     of: str
     name: str
@@ -153,12 +166,12 @@ class Spread:
 
     @property
     def mean(self) -> float:
-        """Over all seeds."""
+        """Mean over all seeds."""
         return mean(self.values)
 
     @property
     def deviation(self) -> float:
-        """The standard deviation of a sample (divided by the number of seeds - 1)."""
+        """Sample standard deviation over all seeds."""
         return stdev(self.values)
 
 
@@ -172,9 +185,9 @@ def train_seeds(
     check: bool,
     skip_bad: bool = False,
 ) -> bool:
-    """Train with each seed in its own folder and print the table.
+    """Train with each seed in its own folder and print the table of scores.
 
-    False if the expected score is to ``check`` and the mean does not reach it.
+    With ``check``, return whether the mean reaches the expected score.
     """
     if recipe.rung:
         raise BadInput("--seeds: cannot be used with a ladder; choose a recipe without rungs")
@@ -185,39 +198,36 @@ def train_seeds(
     for seed in seeds:
         if world.is_leader:
             note(f"\nseed {seed}")
-        run = train(with_seed(recipe, seed), folder / f"seed-{seed}")
-        recipe = _with_precision(recipe, run)
+        run = train(with_train_keys(recipe, seed=seed), folder / f"seed-{seed}")
+        checkpoints = run.job.checkpoints
+        settings = checkpoints.progress(checkpoints.steps()[-1]).settings
+        recipe = with_train_keys(recipe, precision=settings["precision"])  # only seeds may differ
         if world.is_leader:
-            model = load(run.model_folder, str(world.device), precision="auto")
-            tables.append(test_scores(model, recipe, data, DropCounts() if skip_bad else None))
+            model, table = _scores_of(run, recipe, data, skip_bad)
+            tables.append(table)
             costs.append(model.notes["cost"])
         world.barrier()
     if not world.is_leader:
         return True
-    spreads, cost = spreads_of(tables), _total_cost(costs)
-    _print_spreads(seeds, spreads, cost)
-    figures = [{**vars(one), "mean": one.mean, "deviation": one.deviation} for one in spreads]
-    write_json(folder / "seeds.json", {"seeds": seeds, "measures": figures, "cost": cost})
+    spreads = spreads_of(tables)
+    total = {name: sum(cost[name] for cost in costs) for name in costs[0]}
+    total["parameters"] = costs[0]["parameters"]
+    _print_spreads(seeds, spreads, total)
+    metrics = [
+        {**vars(spread), "mean": spread.mean, "deviation": spread.deviation} for spread in spreads
+    ]
+    write_json(folder / "seeds.json", {"seeds": seeds, "measures": metrics, "cost": total})
     note(f"{folder / 'seeds.json'}: the same as JSON")
-    means = [MetricScore(one.name, one.mean, "") for one in spreads if one.of == "test"]
+    means = [MetricScore(spread.name, spread.mean, "") for spread in spreads if spread.of == "test"]
     return not check or recipe.expect is None or check_expected(recipe.expect, means)
 
 
-def with_seed(recipe: Recipe, seed: int) -> Recipe:
-    """The recipe with another seed."""
-    train = recipe.train.model_copy(update={"seed": seed})
-    return recipe.model_copy(update={"train": train})
+def with_train_keys(recipe: Recipe, **keys: object) -> Recipe:
+    """The recipe with other values of keys of its table [train]."""
+    return recipe.model_copy(update={"train": recipe.train.model_copy(update=keys)})
 
 
-def _with_precision(recipe: Recipe, run: Run) -> Recipe:
-    """The recipe with the precision that the first run chose: only seeds may differ."""
-    checkpoints = run.job.checkpoints
-    settings = checkpoints.progress(checkpoints.steps()[-1]).settings
-    train = recipe.train.model_copy(update={"precision": settings["precision"]})
-    return recipe.model_copy(update={"train": train})
-
-
-def spreads_of(tables: Sequence[dict[str, list[MetricScore]]]) -> list[Spread]:
+def spreads_of(tables: Sequence[ScoreTables]) -> list[Spread]:
     """Every metric of every test set, from the scores of each seed."""
     return [
         Spread(of, score.name, tuple(table[of][number].value for table in tables))
@@ -226,60 +236,57 @@ def spreads_of(tables: Sequence[dict[str, list[MetricScore]]]) -> list[Spread]:
     ]
 
 
-def _total_cost(costs: Sequence[dict[str, float]]) -> dict[str, float]:
-    """The cost of all runs; they have equally many parameters."""
-    added = {name: sum(cost[name] for cost in costs) for name in costs[0]}
-    return {**added, "parameters": costs[0]["parameters"]}
-
-
 def _print_spreads(
     seeds: Sequence[int], spreads: Sequence[Spread], cost: Mapping[str, float]
 ) -> None:
-    several = len({one.of for one in spreads}) > 1
+    several = len({spread.of for spread in spreads}) > 1
     rows = []
-    for one in spreads:
-        name = f"{one.of}  {one.name}" if several else one.name
-        numbers = (one.mean, one.deviation, *one.values)
+    for spread in spreads:
+        name = f"{spread.of}  {spread.name}" if several else spread.name
+        numbers = (spread.mean, spread.deviation, *spread.values)
         rows.append([name, *(f"{number:.2f}" for number in numbers)])
     print_table(["measure", "mean", "deviation", *(f"seed {seed}" for seed in seeds)], rows)
-    OUT.print(f"all {len(seeds)} runs, {cost_line(cost)}", markup=False)
+    print_line(f"all {len(seeds)} runs, {cost_line(cost)}")
 
 
 def dry_run(
-    recipe: Recipe, world: World, seeds: int | None, budget_seconds: float, **options: Any
+    recipe: Recipe,
+    world: World,
+    seeds: int | None,
+    data: Path,
+    resume: bool,
+    skip_bad: bool,
+    budget_seconds: float,
 ) -> None:
     """Print counts and an estimated training time of a recipe, or of each rung of a ladder."""
     if world.size > 1:
         raise BadInput("--dry-run: runs in one process; start it without torchrun")
-    if options.pop("resume"):
+    if resume:
         raise BadInput("--dry-run: cannot be used with --resume")
     rungs = [(rung.name, recipe.at(rung)) for rung in recipe.rung] or [("", recipe)]
     seconds = 0.0
     for number, (name, described) in enumerate(rungs):
-        trial = _measure(described, world, **options)
+        with TemporaryDirectory(prefix="regard-") as folder:
+            run = prepare(described, Path(folder) / "run", world, data=data, skip_bad=skip_bad)
+            try:
+                trial = estimate_run(run)
+            finally:
+                run.release()
         if name:
-            OUT.print(f"\n{name}" if number else name, markup=False)
-        _print_counts(_count_lines(described, trial, world, budget_seconds))
+            print_line(f"\n{name}" if number else name)
+        for label, figures in _count_lines(described, trial, world, budget_seconds):
+            print_line(f"{label:<12}{figures}")
         seconds += min(trial.estimate, budget_seconds) * (seeds or 1)
     if len(rungs) > 1 or seeds:
         what = f"{len(rungs)} rungs" if len(rungs) > 1 else f"{seeds} seeds"
-        OUT.print(f"\nall {what}: about {duration(seconds)} (estimated)")
-    OUT.print("nothing was written")
-
-
-def _measure(recipe: Recipe, world: World, **options: Any) -> DryRun:
-    with TemporaryDirectory(prefix="regard-") as folder:
-        run = prepare(recipe, Path(folder) / "run", world, **options)
-        try:
-            return estimate_run(run)
-        finally:
-            run.release()
+        print_line(f"\nall {what}: about {duration(seconds)} (estimated)")
+    print_line("nothing was written")
 
 
 def _count_lines(
     recipe: Recipe, trial: DryRun, world: World, budget_seconds: float
 ) -> Iterator[tuple[str, str]]:
-    """Each figure of one run under its name."""
+    """Pairs of a label and its figures."""
     sizes = ", ".join(f"{name} {count:,}" for name, count in trial.sizes.items())
     yield task_of(recipe).unit, sizes
     yield "dropped", str(trial.dropped)
@@ -300,8 +307,3 @@ def _count_lines(
     if trial.estimate > budget_seconds:
         steps = max(1, int(budget_seconds / trial.step))
         yield "budget", f"{duration(budget_seconds)} would end it after about {steps:,} steps"
-
-
-def _print_counts(lines: Iterable[tuple[str, str]]) -> None:
-    for name, figures in lines:
-        OUT.print(f"{name:<12}{figures}", markup=False)

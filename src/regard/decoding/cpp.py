@@ -1,6 +1,6 @@
-"""Decoding in C++ on a CPU, where calling many small kernels takes longer than their work.
+"""Decoding in C++ on a CPU, which avoids the overhead of calling many small kernels.
 
-The same arithmetic as the module's, row by row; see parts/cpp/decoder.cpp.
+parts/cpp/decoder.cpp computes what the module computes, row by row.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ from regard.parts.linear.int8 import quantised
 PRECISIONS = ("fp32", "int8")
 BLOCK = 16  # outputs that lie together
 AT_ONCE = 256  # tokens of prompts that are read together
-DEPTH = 64  # a multiple to which 8-bit inputs are padded
+DEPTH = 64  # 8-bit inputs are padded to a multiple of it
 ACTIVATIONS = (F.relu, F.gelu, gelu_tanh, F.silu, gelu_sigmoid)  # numbered as in the C++ code
 
 
@@ -71,7 +71,7 @@ class _Step(ctypes.Structure):
 
 
 def obstacle(model: Decodable) -> str | None:
-    """Why the C++ code cannot run this model here, in one line; None if it can."""
+    """Reason why the C++ code cannot run this model on this machine; None if it can."""
     if not model.attends:
         return "the C++ decoder does not support layers other than blocks of attention"
     if not model.reads_last_layer:
@@ -82,7 +82,7 @@ def obstacle(model: Decodable) -> str | None:
 
 
 def _unsupported(block: Block) -> Iterator[str]:
-    """What the code lacks for one block."""
+    """Properties of a block that the C++ code does not support."""
     attentions = [block.attention, block.cross] if block.decodes else [block.attention]
     scores = [attention.score for attention in attentions]
     kinds = {type(score).__name__ for score in scores}
@@ -97,9 +97,9 @@ def _unsupported(block: Block) -> Iterator[str]:
 
 
 class CppEngine(Engine):
-    """Weights are packed for C++ code: "fp32", or "int8" with a scale per output.
+    """Engine with weights packed for C++ code, in "fp32" or "int8".
 
-    Activations of int8 products have a scale for each row.
+    In int8, weights have a scale per output and activations a scale per row.
     """
 
     name = "cpp"
@@ -111,20 +111,14 @@ class CppEngine(Engine):
         blocks = model.decoder.layers
         first, heads = blocks[0], blocks[0].attention.heads
         self.layers = (_Layer * len(blocks))(*map(self._layer, blocks))
-        self.vocab = model.output.out_features
+        self.vocab, up = model.output.out_features, first.mlp.up
         self.decoder = _Decoder(
-            layers=self.layers,
-            head=self._linear(cast(nn.Linear, model.output)),
-            norm=self._norm(model.decoder.norm),
-            depth=len(blocks),
-            width=first.mlp.up.in_features,
-            heads=heads.count,
-            key=heads.key,
-            value=heads.value,
-            inner=first.mlp.up.out_features,
-            pre_norm=not first.attention_residual.post,
-            activation=ACTIVATIONS.index(first.mlp.activation),
-            scale=first.attention.score.scale(heads.key),
+            self.layers,
+            self._linear(cast(nn.Linear, model.output)),
+            self._norm(model.decoder.norm),
+            *(len(blocks), up.in_features, heads.count, heads.key, heads.value, up.out_features),
+            *(not first.attention_residual.post, ACTIVATIONS.index(first.mlp.activation)),
+            first.attention.score.scale(heads.key),
         )
 
     def open(
@@ -133,20 +127,15 @@ class CppEngine(Engine):
         return CppDecodingState(self, model, source, prompts, capacity)
 
     def _layer(self, block: Block) -> _Layer:
-        cross: dict[str, _Linear | _Norm] = {}
+        attention, mlp = block.attention, block.mlp
+        first, last = block.attention_residual.norm, block.mlp_residual.norm
+        linears = {"qkv": attention.qkv, "o": attention.o, "up": mlp.up, "down": mlp.down}
+        norms = {"attention_norm": first, "mlp_norm": last}
         if block.decodes:
-            cross["cross_q"] = self._linear(block.cross.q)
-            cross["cross_o"] = self._linear(block.cross.o)
-            cross["cross_norm"] = self._norm(block.cross_residual.norm)
-        return _Layer(
-            qkv=self._linear(block.attention.qkv),
-            o=self._linear(block.attention.o),
-            up=self._linear(block.mlp.up),
-            down=self._linear(block.mlp.down),
-            attention_norm=self._norm(block.attention_residual.norm),
-            mlp_norm=self._norm(block.mlp_residual.norm),
-            **cross,
-        )
+            linears |= {"cross_q": block.cross.q, "cross_o": block.cross.o}
+            norms["cross_norm"] = block.cross_residual.norm
+        packed = {name: self._linear(linear) for name, linear in linears.items()}
+        return _Layer(**packed, **{name: self._norm(norm) for name, norm in norms.items()})
 
     def _linear(self, linear: nn.Linear) -> _Linear:
         self.packed_layers.add(linear)
@@ -178,10 +167,10 @@ class CppEngine(Engine):
 
 
 class CppDecodingState(DecodingState):
-    """A decoder with its buffers, one step of C++ code after another.
+    """State that is stepped by C++ code, with its buffers.
 
-    All rows write at one ``position`` of their buffers; row r begins at ``first_R[r]``, so
-    that the last tokens of all prompts lie side by side. ``longest`` is the most tokens of a row.
+    All rows write at one ``position`` of their buffers; row r begins at ``first_R[r]``, so that the
+    last tokens of all prompts lie side by side. ``longest`` is the most tokens of a row.
     """
 
     def __init__(
@@ -194,7 +183,7 @@ class CppDecodingState(DecodingState):
     ):
         super().__init__(model, source, prompts, capacity)
         self.engine = engine
-        self.layers = type(engine.layers)(*engine.layers)  # its own: they point to its buffers
+        self.layers = type(engine.layers)(*engine.layers)  # a copy, which points to own buffers
         self.decoder = _Decoder.from_buffer_copy(engine.decoder)
         self.decoder.layers = self.layers
         self.longest, self.position, self.source_longest = capacity, 0, 0
@@ -238,33 +227,26 @@ class CppDecodingState(DecodingState):
     def _feed(
         self, x_TD: Tensor, row_T: Tensor, position_T: Tensor, logits_TV: Tensor | None = None
     ) -> None:
-        """One C++ step of all these tokens, each at its position; those of a row in order."""
+        """Run one C++ step of these tokens, each at its position; tokens of a row in order."""
         x_TD = x_TD.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
         first_T, sentence_T = self.first_R[row_T], self.sentence_R[row_T]
+        tables = (self._scratch(len(x_TD)), self.owners_RS, row_T, position_T, first_T, sentence_T)
         step = _Step(
-            x=x_TD.data_ptr(),
-            logits=None if logits_TV is None else logits_TV.data_ptr(),
-            scratch=self._scratch(len(x_TD)).data_ptr(),
-            owners=self.owners_RS.data_ptr(),
-            buffer=row_T.data_ptr(),
-            position=position_T.data_ptr(),
-            first=first_T.data_ptr(),
-            sentence=sentence_T.data_ptr(),
-            source_lengths=self.source_lengths_B.data_ptr(),
-            rows=len(x_TD),
-            capacity=self.capacity,
-            source_longest=self.source_longest,
+            x_TD.data_ptr(),
+            None if logits_TV is None else logits_TV.data_ptr(),
+            *(tensor.data_ptr() for tensor in (*tables, self.source_lengths_B)),
+            *(len(x_TD), self.capacity, self.source_longest),
         )
         library().regard_step(byref(self.decoder), byref(step))
 
     def _check_room(self, end: int) -> None:
-        """Refuse more tokens in a row than there is room for; rows end before ``end``."""
+        """Raise ValueError if rows up to ``end`` have more tokens than there is room for."""
         length = end - min(self.first_R.tolist(), default=end)
         if length > self.longest:
             raise ValueError(f"a cache for {self.longest} positions cannot hold {length}")
 
     def _layout(self) -> Layout:
-        """One more token in every row."""
+        """Layout of one more token in every row."""
         positions_R = (self.position - self.first_R).long()
         starts = set(positions_R.tolist())
         if len(starts) == 1:
@@ -272,7 +254,7 @@ class CppDecodingState(DecodingState):
         return replace(shared_rectangle(self.rows, 1, "cpu"), positions_T=positions_R, start=None)
 
     def _read(self, prompts: PackedTokens) -> None:
-        """All tokens of the prompts, by steps that feed many of them and want no logits."""
+        """Read all tokens of the prompts, in steps of many tokens without logits."""
         layout = prompts.layout
         self._check_room(layout.longest)
         self.position = layout.longest
@@ -284,7 +266,7 @@ class CppDecodingState(DecodingState):
             self._feed(*part)
 
     def _write_source(self, source: EncoderOutput) -> None:
-        """Keys and values of the source for each layer, (B, S, H·K), as the C++ code reads them."""
+        """Compute the source's keys and values for each layer, (B, S, H·K)."""
         layout = source.layout
         self.source_lengths_B = layout.lengths_B.to(torch.int32)
         self.source_longest = max(layout.longest, 1)
@@ -296,7 +278,7 @@ class CppDecodingState(DecodingState):
             layer.source_keys, layer.source_values = (x.data_ptr() for x in padded)
 
     def _grow(self, rows: int) -> None:
-        """Buffers for so many rows; what is in them stays."""
+        """Enlarge the buffers to this number of rows, with their contents."""
         old_rows = len(self.owners_RS)
         if rows <= old_rows and self.past:
             return
@@ -312,7 +294,7 @@ class CppDecodingState(DecodingState):
             layer.keys, layer.values = (buffer.data_ptr() for buffer in layer_past)
 
     def _scratch(self, tokens: int) -> Tensor:
-        """Memory for the intermediate results of so many tokens."""
+        """Memory for the intermediate results of this number of tokens."""
         count = library().regard_scratch_floats
         count.restype = c_int64
         sizes = (c_int64(tokens), c_int64(self.capacity), c_int64(self.source_longest))
@@ -323,7 +305,7 @@ class CppDecodingState(DecodingState):
 
 
 def _rounded(tensor: Tensor, inputs: int = 1) -> Tensor:
-    """Zeros added: outputs to a whole number of blocks, inputs to a multiple."""
+    """Tensor padded with zeros: outputs to a whole number of blocks, inputs to a multiple."""
     missing = -len(tensor) % BLOCK
     if tensor.dim() == 1:
         return F.pad(tensor, (0, missing))

@@ -1,9 +1,8 @@
 """Decoding by CUDA graphs: a step on fixed buffers, captured once and replayed for every batch.
 
-Decoding is limited by the time it takes to launch many small kernels. Here every shape is fixed,
-the next tokens are selected on the device, and a whole step (decode, select, reorder) is one graph:
-the host replays it and polls for completion. Encoding the source is another graph, and so is
-reading short prompts.
+Launching many small kernels limits the speed of decoding. With fixed shapes and token selection on
+the device, a whole step (decode, select, reorder) is one graph, which the host replays. Encoding
+the source is another graph, and so is reading short prompts.
 """
 
 import copy
@@ -27,26 +26,27 @@ from regard.parts.kernels import few_rows
 from regard.parts.kernels.call import AttentionCall
 from regard.parts.static_kv_cache import StaticKVCache, StaticLayerKVCache
 
-POOL_SIZE = 16  # graphed decoders in a pool; the least recently used goes
-WARM_UP = 2  # calls before a capture: libraries initialise themselves
-LEAST_SOURCE, LEAST_CAPACITY, LEAST_PROMPTS = 16, 64, 16  # of buffers; then twice as many
-MOST_PROMPTS = 4096  # tokens of prompts that are read by a graph: more are not bound by launches
+POOL_SIZE = 16  # graphed decoders of an engine; the least recently used is dropped
+WARM_UP = 2  # calls before a capture, which initialise libraries
+LEAST_SOURCE, LEAST_CAPACITY, LEAST_PROMPTS = 16, 64, 16  # smallest buffers; sizes are doubled
+MOST_PROMPTS = 4096  # prompt tokens that a graph reads: more are not limited by launches
 
 
 class TokenSelector(Protocol):
-    """Chooses the next tokens on the device, with fixed shapes."""
+    """Token selector on the device, with fixed shapes."""
 
     def select(self, logits_RV: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The next token of each row, and the row that each continues (None: itself)."""
+        """Next token of each row, and the row that each continues (None: itself)."""
 
 
 Selector = TypeVar("Selector", bound=TokenSelector)
+Sizes = tuple[int, int, int, int]
 
 
 class GraphedCall:
-    """A function of fixed tensors: called eagerly at first, then replayed as one CUDA graph.
+    """Function of fixed tensors, called eagerly at first, then replayed as one CUDA graph.
 
-    It stays eager on a CPU, and where its capture fails.
+    The call stays eager on a CPU, or if the capture fails.
     """
 
     def __init__(self, function: Callable[[], None], device: torch.device, name: str):
@@ -67,23 +67,15 @@ class GraphedCall:
 
 
 class GraphedDecoder(Generic[Selector]):
-    """Buffers for ``sentences`` × ``copies`` rows, and a selector of its own.
+    """Decoder with fixed buffers, and a token selector.
 
-    A source has at most ``source_longest`` tokens, 0 where there is none.
+    ``sizes`` are the number of sentences, copies of each, tokens of a row, and tokens of a source
+    (0: no source).
     """
 
-    def __init__(
-        self,
-        model: Decodable,
-        selector: Selector,
-        sentences: int,
-        copies: int,
-        capacity: int,
-        source_longest: int,
-        device: torch.device,
-    ):
+    def __init__(self, model: Decodable, selector: Selector, sizes: Sizes, device: torch.device):
         self.model, self.selector = model, selector
-        sizes = sentences, copies, capacity, source_longest
+        sentences, _, _, source_longest = sizes
         self.cache = model.decoder.new_static_cache(*sizes, device)
         self.stepped = for_few_rows(model, self.cache)  # the model that a step runs
         self.source_BS = torch.zeros(sentences, source_longest, dtype=torch.long, device=device)
@@ -94,7 +86,7 @@ class GraphedDecoder(Generic[Selector]):
         self.prompts: dict[BatchLimits, GraphedPrompts] = {}
 
     def start(self, source: PackedTokens | None, prompts: Prompts | None) -> None:
-        """A new batch; sentences that it leaves free are rows of one token."""
+        """Start a batch; unused sentences become rows of one token."""
         if source is None:
             self.model.decoder.start(self.cache, None)
         else:
@@ -107,7 +99,7 @@ class GraphedDecoder(Generic[Selector]):
             self._read(prompts.read, source)
 
     def feed(self, first_B: Tensor) -> None:
-        """The token that each sentence starts with."""
+        """Set the first token of each sentence."""
         first_R = first_B.to(self.tokens_R.device).repeat_interleave(self.cache.copies)
         self.tokens_R[: len(first_R)] = first_R
 
@@ -119,7 +111,7 @@ class GraphedDecoder(Generic[Selector]):
         self.model.decoder.start(self.cache, encoded)
 
     def _read(self, prompts: PackedTokens, source: PackedTokens | None) -> None:
-        """All tokens of the prompts in one ragged forward pass."""
+        """Read all tokens of the prompts in one ragged forward pass."""
         tokens, cache = len(prompts.tokens_T), self.cache
         if cache.reads_fixed_prompts and source is None and 0 < tokens <= MOST_PROMPTS:
             longest = min(at_least(prompts.layout.longest, LEAST_PROMPTS), cache.capacity)
@@ -134,7 +126,7 @@ class GraphedDecoder(Generic[Selector]):
         cache.start_after(prompts.layout.lengths_B)
 
     def read_prompts(self, prompts: PackedTokens, encoded: EncoderOutput | None = None) -> None:
-        """Read prompts, and write what is needed of them into the cache."""
+        """Run the decoder on prompts, which fills the cache."""
         cache = self.cache.for_prompts(prompts.layout.rows)
         self.model.decoder(prompts.tokens_T, prompts.layout, source=encoded, cache=cache)
 
@@ -149,7 +141,7 @@ class GraphedDecoder(Generic[Selector]):
 
 
 class GraphedPrompts:
-    """Reads prompts of a fixed shape: they are followed by rows of padding, which nothing reads."""
+    """Reader of prompts of a fixed shape, padded by rows that are ignored."""
 
     def __init__(self, decoder: GraphedDecoder, limits: BatchLimits):
         self.decoder, self.limits = decoder, limits
@@ -169,10 +161,10 @@ class GraphedPrompts:
 
 
 class CudaGraphEngine(Engine):
-    """Graphed decoders, by key; elsewhere than on CUDA nothing is captured.
+    """Engine with a pool of graphed decoders by key; without CUDA nothing is captured.
 
-    The module and its precision are part of every key. Weights that are moved or replaced in place
-    after a capture are not noticed.
+    The module and its precision are part of every key. Moving or replacing weights after a capture
+    has no effect on the graph.
     """
 
     name = "cuda-graph"
@@ -181,7 +173,7 @@ class CudaGraphEngine(Engine):
         self.decoders: OrderedDict[Hashable, GraphedDecoder] = OrderedDict()
 
     def get(self, key: Hashable, build: Callable[[], GraphedDecoder]) -> GraphedDecoder:
-        """The decoder with this key, built if there is none."""
+        """Decoder with this key, built if there is none."""
         if key not in self.decoders:
             if len(self.decoders) >= POOL_SIZE:
                 self.decoders.popitem(last=False)
@@ -192,32 +184,25 @@ class CudaGraphEngine(Engine):
     def open(
         self, model: Decodable, source: PackedTokens | None, prompts: Prompts | None, capacity: int
     ) -> DecodingState:
-        return GraphDecodingState(self, model, source, prompts, capacity)
+        state = GraphDecodingState(model, source, prompts, capacity)
+        state.engine = self
+        return state
 
 
 class GraphDecodingState(DecodingState):
-    """A state whose engine has graphs for searches that select tokens on the device.
+    """State whose engine has graphs for searches that select tokens on the device.
 
-    Other searches step it as any other state; what they need is computed at their first step.
+    Other searches step it by torch's operators.
     """
 
-    def __init__(
-        self,
-        engine: CudaGraphEngine,
-        model: Decodable,
-        source: PackedTokens | None,
-        prompts: Prompts | None,
-        capacity: int,
-    ):
-        self.engine, self.prompts = engine, prompts
-        super().__init__(model, source, prompts, capacity)
+    engine: CudaGraphEngine
 
     def graphed(
         self, copies: int, key: Hashable, selector: Callable[..., Selector]
     ) -> GraphedDecoder[Selector]:
-        """A decoder of this batch, with ``copies`` rows for each sentence.
+        """Decoder of this batch, with ``copies`` rows for each sentence.
 
-        ``selector`` makes one for so many sentences, steps and tokens on that device.
+        ``selector(sentences, steps, vocab, device)`` makes its token selector.
         """
         sentences = at_least(self.rows, 1)
         capacity = at_least(self.cache.capacity, LEAST_CAPACITY)
@@ -232,7 +217,7 @@ class GraphDecodingState(DecodingState):
         def build() -> GraphedDecoder[Selector]:
             vocab = cast(nn.Linear, self.model.output).out_features
             selects = selector(sentences, capacity, vocab, self.device)
-            return GraphedDecoder(self.model, selects, *sizes, self.device)
+            return GraphedDecoder(self.model, selects, sizes, self.device)
 
         made_for = (self.model, next(self.model.parameters()).dtype)
         decoder = self.engine.get((*made_for, key, *sizes), build)
@@ -241,30 +226,29 @@ class GraphDecodingState(DecodingState):
 
 
 def at_least(number: int, least: int) -> int:
-    """The first of ``least``, twice, four times ``least``, … that is not below ``number``."""
+    """Smallest of ``least``, 2 ``least``, 4 ``least``, … that is at least ``number``."""
     while least < number:
         least *= 2
     return least
 
 
 def for_few_rows(model: Decodable, cache: StaticKVCache) -> Decodable:
-    """The model with fused blocks and output layer, its parameters shared; itself if one is unfit.
+    """Copy of a model with fused blocks and output layer, which shares its parameters.
 
-    ``cache`` is what it decodes with.
+    The model itself, if a block does not fit.
     """
     blocks = list(model.decoder.blocks) if model.decoder.attends else []
     if not (blocks and all(fits(block, cache) for block in blocks)):
         return model
-    memo: dict[int, object] = {
-        id(value): value for value in (*model.parameters(), *model.buffers())
-    }
+    shared = *model.parameters(), *model.buffers()
+    memo: dict[int, object] = {id(value): value for value in shared}
     memo |= {id(block): FusedBlock(block) for block in blocks}
     memo[id(model.output)] = FewRowsLinear(cast(nn.Linear, model.output))
     return copy.deepcopy(model, memo)
 
 
 def fits(block: Block, cache: StaticKVCache) -> bool:
-    """Norms first, no source, dot products, and all layers such as few rows need them."""
+    """Whether a block is pre-norm with dot products and no source, and its layers fit few rows."""
     attention, mlp = block.attention, block.mlp
     call = AttentionCall(attention.score, cache.queries, cache.keys, attention.mask, 0.0)
     layers = (attention.qkv, attention.o, mlp.up, mlp.down)
@@ -278,7 +262,7 @@ def fits(block: Block, cache: StaticKVCache) -> bool:
 
 
 class FusedBlock(nn.Module):
-    """What a pre-norm ``Block`` without a source computes, with its parameters."""
+    """Fused version of a pre-norm ``Block`` without a source, with the block's parameters."""
 
     def __init__(self, block: Block):
         super().__init__()
@@ -295,8 +279,7 @@ class FusedBlock(nn.Module):
         tape: NullTape = NULL_TAPE,
     ) -> Tensor:
         attention, mlp, heads = self.block.attention, self.block.mlp, self.block.attention.heads
-        norm = self.block.attention_residual.norm
-        qkv_RF = few_rows.linear(x_RD, attention.qkv, norm=norm)
+        qkv_RF = few_rows.linear(x_RD, attention.qkv, norm=self.block.attention_residual.norm)
         q, k, v = heads.part(qkv_RF, heads.key, heads.key, heads.value)
         attended_RHK = cache.attend(q, k, v, self.scale)
         x_RD = few_rows.linear(attended_RHK.flatten(1), attention.o, residual_RF=x_RD)
@@ -306,7 +289,7 @@ class FusedBlock(nn.Module):
 
 
 class FewRowsLinear(nn.Module):
-    """A linear layer for few rows, with the parameters of another."""
+    """Linear layer for few rows, with the parameters of ``layer``."""
 
     def __init__(self, layer: nn.Linear):
         super().__init__()

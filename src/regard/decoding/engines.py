@@ -1,13 +1,13 @@
-"""Which engine decodes: torch's operators ("torch"), CUDA graphs ("cuda-graph") or C++ ("cpp").
+"""Choice of the decoding engine: torch's operators ("torch"), "cuda-graph" or C++ ("cpp").
 
-On a GPU graphs are used wherever a model can be captured. On a CPU a table decides, by instruction
+On a GPU CUDA graphs are used if the model can be captured. On a CPU a table decides, by instruction
 set, precision and batch size; ``bench/calibrate_engines.py`` measures its rows. Nothing is timed
-while a model runs, so that output does not depend on noise, and the presence of a compiler decides
-nothing: C++ runs where it was measured and found not slower. Two rows are inferred from other
-measurements, int8 with NEON but without, or with more than, dot products; the comment says how.
+while a model runs, so that output does not depend on noise, and a compiler alone decides nothing:
+C++ runs if it was measured and not slower. Two rows of the table are inferred from others: int8
+with NEON alone, and with i8mm; the comment says how.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -30,8 +30,8 @@ ENGINES = ("auto", "cpp", "cuda-graph", "torch")
 # neon-dotprod: the same searches, and GPT-2 small at batch sizes 1 and 8, on one core of a Neoverse
 # N1 (seconds of the process, for the machine was busy), 2026-11-16; see bench/RESULTS.md.
 #
-# neon, neon-i8mm: nobody has timed them. fp32 stays torch until somebody does; int8 is C++, for
-# torch's 8-bit products are slower than its fp32 with NEON.
+# neon, neon-i8mm: not measured. fp32 is torch until it is measured; int8 is C++, as torch's 8-bit
+# products are slower than its fp32 with NEON.
 TABLE: dict[str, dict[str, dict[int, str]]] = {
     "amx": {"fp32": {1: "cpp"}, "int8": {1: "cpp"}},
     "avx512-vnni": {"fp32": {1: "cpp"}, "int8": {1: "cpp"}},
@@ -51,14 +51,14 @@ def open_state(
     engine: Engine = EAGER,
     attention: bool = False,
 ) -> DecodingState:
-    """A state for search. To record ``attention``, torch's operators step it in any engine."""
+    """Open a state for search; recording ``attention`` needs torch's operators in any engine."""
     if attention:
         return DecodingState(model, source, prompts, capacity, attention=True)
     return engine.open(model, source, prompts, capacity)
 
 
 def default_engine(model: nn.Module) -> Engine:
-    """The engine of a model in the precision of its training: graphs where it can be captured."""
+    """Engine of a model in its training precision: CUDA graphs if it can be captured."""
     on_cuda = next(model.parameters()).is_cuda
     return CudaGraphEngine() if on_cuda and model.capturable else EAGER
 
@@ -66,10 +66,10 @@ def default_engine(model: nn.Module) -> Engine:
 def choose_engine(
     models: Sequence[Decodable], precision: str = "auto", engine: str = "auto", batch: int = 1
 ) -> tuple[str, str]:
-    """The precision and the engine that would run these models together; BadInput if none can.
+    """Precision and engine for running these models together; BadInput if there is none.
 
-    "auto" is the precision bf16 on a GPU that has it, else fp32; and on a CPU the engine of the
-    table for this machine and this batch size in sentences, if it supports these models.
+    Precision "auto" is bf16 on a GPU that has it, else fp32. Engine "auto" on a CPU is the table's
+    engine for this machine and batch size (in sentences), if it supports these models.
     """
     if engine not in ENGINES:
         raise BadInput(f"an engine is {', '.join(ENGINES)}, not {engine!r}")
@@ -83,17 +83,14 @@ def choose_engine(
 
 
 def build_engine(name: str, model: Decodable, precision: str) -> Engine:
-    """The engine of that name, for that model."""
-    builders: dict[str, Callable[[], Engine]] = {
-        "cpp": lambda: CppEngine(model, precision),
-        "cuda-graph": CudaGraphEngine,
-        "torch": Engine,
-    }
-    return builders[name]()
+    """Build the engine of that name for a model."""
+    if name == "cpp":
+        return CppEngine(model, precision)
+    return {"cuda-graph": CudaGraphEngine, "torch": Engine}[name]()
 
 
 def engine_in_table(precision: str, batch: int) -> str:
-    """The engine of the table for this machine; torch where it has none."""
+    """Engine of the table for this machine, by default torch."""
     rows = TABLE.get(instruction_set(), {}).get(precision, {})
     return next((rows[start] for start in sorted(rows, reverse=True) if start <= batch), "torch")
 

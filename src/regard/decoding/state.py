@@ -1,4 +1,4 @@
-"""A decoder and its cache between two steps: the state that search works with."""
+"""Decoding state for search: a decoder and its cache between two steps."""
 
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.ground.batch import Ids, PackedTokens, pack
 from regard.ground.errors import BadInput
-from regard.ground.tape import NULL_TAPE, Tape
+from regard.ground.tape import Tape
 from regard.models.attention_site import require_cross_attention
 from regard.models.encoder_decoder import EncoderDecoderModule
 from regard.models.trunk_with_heads import TrunkWithHeadsModule
@@ -20,7 +20,7 @@ from regard.parts.attention import EncoderOutput
 
 @dataclass(frozen=True, eq=False)
 class Prompts:
-    """All tokens but the last of each prompt, to be read at once, and the ``last`` ones.
+    """Prompts: all tokens but the last, to ``read`` at once, and the ``last`` ones.
 
     The last token of a prompt is the first that a search feeds: its ``Constraints.bos``.
     """
@@ -30,7 +30,7 @@ class Prompts:
 
     @classmethod
     def of(cls, rows: Sequence[Ids], device: torch.device | str = "cpu") -> "Prompts":
-        """Prompts in token ids."""
+        """Prompts from rows of token ids."""
         for number, row in enumerate(rows, 1):
             if not len(row):
                 raise BadInput(f"prompt {number} is empty: it needs a first token, such as BOS")
@@ -42,10 +42,10 @@ Decodable = EncoderDecoderModule | TrunkWithHeadsModule
 
 
 class DecodingState:
-    """A decoder, stepped by torch's operators, with a source or without.
+    """Decoder that is stepped by torch's operators, with a source or without.
 
-    Rows may start with prompts of different lengths. With ``attention``, the weights of the last
-    cross-attention of each step are kept.
+    Rows may start with prompts of different lengths. With ``attention``, each step records the
+    weights of the last cross-attention.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class DecodingState:
         attention: bool = False,
     ):
         rows, self.device = rows_of(source, prompts)
-        self.model, self.inputs = model, source
+        self.model, self.inputs, self.prompts = model, source, prompts
         self.cache = model.decoder.new_cache(rows, capacity)
         self.recorded: str | None = None
         if attention:
@@ -69,37 +69,41 @@ class DecodingState:
 
     @cached_property
     def source(self) -> EncoderOutput | None:
-        """The encoded source, computed when it is first needed."""
+        """Encoded source, computed at the first use."""
         return None if self.inputs is None else self.model.encode(self.inputs)
 
     @property
     def rows(self) -> int:
-        """R, the rows alive."""
+        """Number of active rows, R."""
         return self.cache.rows
 
     def step(self, tokens_R: Tensor) -> Tensor:
-        """Log-probabilities of the next token, after one more token in each row."""
+        """Feed one token per row; return log-probabilities of the next token."""
         self._read_prompts()
         layout = self.cache.next_layout(self.device)
-        tape: Any = NULL_TAPE if self.recorded is None else Tape(self.recorded)
-        logits_RV = self.model.decode(tokens_R, layout, self.source, cache=self.cache, tape=tape)
-        if self.recorded is not None:
-            self._weights_RS = self._recorded_weights(tape.records[self.recorded])
+        if self.recorded is None:
+            logits_RV = self.model.decode(tokens_R, layout, self.source, cache=self.cache)
+        else:
+            tape, site = Tape(self.recorded), self.recorded
+            logits_RV = self.model.decode(
+                tokens_R, layout, self.source, cache=self.cache, tape=tape
+            )
+            self._weights_RS = self._recorded_weights(tape.records[site])
         return self._logprobs(logits_RV.float())
 
     def select_rows(self, index_R: Tensor) -> None:
-        """Drop, repeat or reorder rows: row i becomes what row ``index_R[i]`` was."""
+        """Drop, repeat or reorder rows: row i becomes a copy of row ``index_R[i]``."""
         self._read_prompts()
         self.cache.select_rows(index_R)
 
     def attention(self) -> Tensor:
-        """weights_RS of the last step, the mean of the last layer's heads; NaN beyond a source."""
+        """Attention weights_RS of the last step, mean of the last layer's heads; NaN at padding."""
         if self._weights_RS is None:
             raise ValueError("this state was opened without recording attention")
         return self._weights_RS
 
     def normaliser(self) -> Tensor:
-        """(R,): the logits of the last step minus its log-probabilities."""
+        """Logits of the last step minus its log-probabilities, (R,)."""
         assert self._normaliser_R is not None
         return self._normaliser_R
 
@@ -109,11 +113,11 @@ class DecodingState:
         return logprobs_RV
 
     def graphed(self, copies: int, key: Hashable, selector: Callable[..., object]) -> Any:
-        """A decoder whose steps are CUDA graphs; there is none here."""
+        """Decoder whose steps are CUDA graphs: None in this state."""
         return None
 
     def _read_prompts(self) -> None:
-        """Before the first step, all tokens of the prompts in one ragged forward pass."""
+        """Read all tokens of the prompts in one ragged forward pass, before the first step."""
         read, self._unread = self._unread, None
         if read is not None and len(read.tokens_T):
             self.model.decoder(read.tokens_T, read.layout, source=self.source, cache=self.cache)
@@ -122,12 +126,12 @@ class DecodingState:
         assert self.inputs is not None
         _, _, keys = self.cache.layers[-1].source
         weights_RS = weights_RHLS.mean(1)[:, 0].masked_fill(~keys.real_BL, torch.nan)
-        gone = self.inputs.layout.longest - keys.longest  # rows that left may have been longer
-        return F.pad(weights_RS, (0, gone), value=torch.nan)
+        missing = self.inputs.layout.longest - keys.longest  # dropped rows may have been longer
+        return F.pad(weights_RS, (0, missing), value=torch.nan)
 
 
 def rows_of(source: PackedTokens | None, prompts: Prompts | None) -> tuple[int, torch.device]:
-    """How many rows there are at first, and on which device."""
+    """Initial number of rows, and their device."""
     read = source if prompts is None else prompts.read
     if read is None:
         raise ValueError("decoding needs a source, prompts, or both")
@@ -137,11 +141,10 @@ def rows_of(source: PackedTokens | None, prompts: Prompts | None) -> tuple[int, 
 
 
 class Engine:
-    """A way to step a decoder: torch's operators, for every model on every device.
+    """Engine that steps a decoder by torch's operators, for every model on every device.
 
-    Others keep what outlasts a batch: packed weights, captured graphs. ``description`` says in
-    words what does the work, if that is not the model itself; ``packed_layers`` are the layers of
-    the model whose weights an engine has packed for itself.
+    Subclasses hold packed weights or captured graphs. ``description`` names the implementation, if
+    it is not the model itself; ``packed_layers`` are the layers that the engine has packed.
     """
 
     name = "torch"
@@ -151,7 +154,7 @@ class Engine:
     def open(
         self, model: Decodable, source: PackedTokens | None, prompts: Prompts | None, capacity: int
     ) -> DecodingState:
-        """A state for search, one row for each source or prompt, ``capacity`` tokens a row."""
+        """Open a state for search, with one row of ``capacity`` tokens per source or prompt."""
         return DecodingState(model, source, prompts, capacity)
 
 

@@ -136,33 +136,6 @@ def _joined(values: Sequence[Tensor]) -> Tensor:
 NULL_TAPE = NullTape()
 
 
-class LayerTape(NullTape):
-    """Tape that passes values on to another tape, and keeps "output" values for the model itself.
-
-    ``outputs`` has them by their path under the module that this tape was made for.
-    """
-
-    def __init__(self, tape: NullTape, path: str = "", outputs: dict[str, Tensor] | None = None):
-        self.tape, self.path = tape, path
-        self.outputs: dict[str, Tensor] = {} if outputs is None else outputs
-
-    @property
-    def live(self) -> bool:  # type: ignore[override]
-        return self.tape.live
-
-    def __call__(self, name: str, value: Tensor) -> Tensor:
-        value = self.tape(name, value)
-        if (full := self.path + name).endswith("output"):
-            self.outputs[full] = value
-        return value
-
-    def under(self, place: str | int) -> "LayerTape":
-        return LayerTape(self.tape.under(place), f"{self.path}{place}.", self.outputs)
-
-    def wants(self, *names: str) -> bool:
-        return self.tape.wants(*names)
-
-
 def _edited(edit: Edit, name: str, value: Tensor) -> Tensor:
     """Apply an edit, which must return a tensor of the same shape."""
     result: object = edit(name, value)

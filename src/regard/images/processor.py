@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Never, NoReturn, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from torch import Tensor
@@ -16,6 +16,7 @@ from torch import Tensor
 from regard.ground.batch import ImageRow
 from regard.ground.errors import BadInput, BadItem, shown
 from regard.ground.files import read_bytes, read_json, write_json
+from regard.ground.reading import RowReading
 from regard.images.decode import MOST_PIXELS, Size, as_grey, as_rgb, decode_picture, pillow
 
 FILE = "preprocessor_config.json"
@@ -27,7 +28,6 @@ CROP_OFFSETS = {"floor": lambda rest: rest // 2, "round": lambda rest: round(res
 NEEDED = (("do_resize", "size"), ("do_resize", "resample"), ("do_rescale", "rescale_factor"))
 CHANNELS = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}  # modes of Pillow, some with transparency
 NO_SIZE = "size: height and width, or shortest_edge (with longest_edge or without), not {}"
-NO_TEXT = "this model reads images, not texts"
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ImageProcessor:
+class ImageProcessor(RowReading):
     """Processor that turns images into the pixel values of a model.
 
     Images are resized to ``size``, height and width (one number is the length of the shorter side,
@@ -57,10 +57,6 @@ class ImageProcessor:
 
     name: ClassVar[str] = "images"
     FILES: ClassVar[tuple[str, ...]] = (FILE,)
-    longest: ClassVar[int | None] = None
-    vocabularies: ClassVar[tuple[()]] = ()
-    inner: ClassVar[slice] = slice(None)
-    sizes: ClassVar[dict[str, int]] = {}  # facts that follow from it: there is no vocabulary
 
     size: Size | int | None = (224, 224)
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
@@ -112,46 +108,10 @@ class ImageProcessor:
         longest = self.longest_edge and round(self.longest_edge * max(height, width))
         return replace(self, size=size, crop=image, longest_edge=longest)
 
-    @property
-    def special_ids(self) -> dict[str, int]:
-        """There are none."""
-        return {}
-
     def check(self, known: Mapping[str, int], summaries: Collection[str | None]) -> None:
-        """Refuse a model that reads another number of channels."""
         if known.get("channels", self.channels) != self.channels:
             here = f"{self.channels} channels are normalised"
             raise BadInput(f"{here}, and the model reads {known['channels']}")
-
-    def limit(self, max_length: int | None) -> int | None:
-        """Images are never truncated."""
-        return None
-
-    def texts_of(self, image: "ImageInput") -> "tuple[ImageInput]":
-        """An image stands alone."""
-        return (image,)
-
-    def count(self, images: Sequence["ImageInput"], most: int) -> int:
-        """An image is one token."""
-        return len(images)
-
-    @property
-    def words(self) -> NoReturn:
-        """There are none: what needs a vocabulary is refused."""
-        raise BadInput(NO_TEXT)
-
-    @property
-    def template(self) -> NoReturn:
-        """There is none: what needs rows of texts is refused."""
-        raise BadInput(NO_TEXT)
-
-    def label(self, first: object, second: object = None) -> NoReturn:
-        """There are no tokens with names."""
-        raise BadInput(NO_TEXT)
-
-    def label_all(self, first: str, second: str) -> list[Never]:
-        """No texts are read."""
-        return []
 
     def parse(self, line: str, where: str) -> Path:
         """The path in a line of a file."""

@@ -29,8 +29,9 @@ from regard.inference.component import TOKENS, WINDOW, Component, Data, In, Out,
 from regard.inference.inputs import InputLimits
 from regard.models.heads import AnyHead
 from regard.text.labels import LabelSet
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
-RECORDED = BatchLimits(2_048, 32, 2_048)  # with a tape, which may keep attention weights
+RECORDED = BatchLimits(2_048, 32, 2_048)  # with a tape, which may record attention weights
 
 TextOrPair = str | tuple[str, str]
 Rows = Sequence[TokenRow] | Sequence[Ids] | Sequence[TokenRow | ImageRow]
@@ -50,40 +51,40 @@ class PredictedValue(Protocol):
 class BatchRunner(ABC):
     """Runs a model over many inputs, at most ``batch_size`` rows at once."""
 
-    model: Any
+    model: Any  # a ModelModule
 
     @property
     @abstractmethod
     def batch_size(self) -> int:
-        """The most rows of a batch."""
+        """The maximum number of rows of a batch."""
 
     @property
     def reads_images(self) -> bool:
-        """Whether its rows are images, whose files are read as late as possible."""
+        """Whether rows are images, whose files are read as late as possible."""
         return not self.model.encoder.embed.vocab
 
     def read_files(self, rows: Sequence[ModelRow]) -> Sequence[ModelRow]:
-        """Rows that need no files any more; a bad image, or a second text, is a ``BadItem``."""
+        """Rows in memory; a bad image, or a pair for a model of single texts, is a ``BadItem``."""
         if self.reads_images:
             return [ImageRow(partial(np.asarray, cast(ImageRow, row).read())) for row in rows]
         self.check_segments(rows)
         return rows
 
     def check_segments(self, rows: Rows) -> None:
-        """Refuse rows of more texts than the model tells apart."""
-        readable = InputLimits.of(self.model.encoder)
-        for number, row in enumerate(rows, start=1):  # where an input makes several, all are pairs
-            readable.check_segments(as_row(row), number)
+        """Refuse rows with more segments than the model distinguishes."""
+        limits = InputLimits.of(self.model.encoder)
+        for number, row in enumerate(rows, start=1):  # if an input has several rows, all are pairs
+            limits.check_segments(as_row(row), number)
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device of the model."""
         return next(self.model.parameters()).device
 
     def batches(
         self, rows: Rows, tape: NullTape = NULL_TAPE
     ) -> Iterator[tuple[list[int], PackedTokens]]:
-        """Batches with the numbers of their rows; for a live ``tape`` in the order given."""
+        """Batches with the indices of their rows; with a live ``tape`` in the given order."""
         self.check_segments(rows)
         lengths = np.array([row_length(row) for row in rows], dtype=np.int64)
         limits = RECORDED if tape.live else BatchLimits(TOKENS, self.batch_size, TOKENS)
@@ -92,9 +93,9 @@ class BatchRunner(ABC):
 
     @torch.no_grad()
     def states(self, rows: Rows, name: str) -> list[Tensor]:
-        """(tokens, width) for each row: the value of the encoder that the tape calls ``name``.
+        """The encoder's value of the tape path ``name`` for each row, (tokens, width).
 
-        Of some tokenizers only the ``inner`` tokens count.
+        Rows are split by ``split``, which may leave out special tokens.
         """
 
         def states_of(batch: PackedTokens) -> Sequence[Tensor]:
@@ -106,7 +107,7 @@ class BatchRunner(ABC):
 
     @torch.no_grad()
     def carried_states(self, rows: Rows, name: str) -> list[Tensor]:
-        """(tokens, width) for each row, which begins with the state that the row before it left."""
+        """States (tokens, width) of rows; each row goes on from the state after the last one."""
         states, state = list[Tensor](), self.model.encoder.new_state(1)
         for row in rows:
             tape, batch = Tape(name), pack_texts([row]).to(self.device)
@@ -126,9 +127,9 @@ class BatchRunner(ABC):
         tape: NullTape = NULL_TAPE,
         convert: Callable[[Tensor], Tensor] = lambda logits: logits,
     ) -> list[Tensor]:
-        """For each row (outputs,), or (tokens, outputs) where the head reads tokens.
+        """Logits of each row: (outputs,), or (tokens, outputs) if the head reads tokens.
 
-        The logits of a batch are converted before they are split.
+        ``convert`` is applied to the logits of a batch before they are split.
         """
 
         def split(batch: PackedTokens, tape: NullTape) -> Sequence[Tensor]:
@@ -158,14 +159,14 @@ class RowComponent(BatchRunner, Component[In, Data, Out]):
 
 @dataclass(frozen=True, eq=False)
 class Predictor(RowComponent[In, Data, Out]):
-    """A component with typed results, each of which has a line and a record.
+    """Base class of components whose results have one line and one record each.
 
-    Texts of more than ``max_length`` tokens are truncated, or read in several rows.
+    Texts of more than ``max_length`` tokens are truncated, or divided into several rows.
     """
 
     reports_cuts: ClassVar[bool] = True
-    model: Any
-    tokenizer: Any  # of texts, or a processor of images
+    model: Any  # a TrunkWithHeadsModule
+    tokenizer: Any  # a RowTokenizer, or an ImageProcessor
     labels: LabelSet | None = None
     batch_size: int = 256
     max_length: int | None = None
@@ -175,45 +176,45 @@ class Predictor(RowComponent[In, Data, Out]):
         return self.max_length
 
     def prepared(self, key: int, given: In, data: Data, cost: int) -> Row[In, Data]:
-        """A row of an input whose rows have ``cost`` tokens together."""
+        """The row of an input of ``cost`` tokens, with its key and whether it was truncated."""
         return Row(key, given, data, cost, cut=self.is_cut(given, cost))
 
     def row_texts(self, given: In) -> Sequence[tuple[str, ...]]:
-        """The texts of each row of an input that is read whole."""
+        """The texts of each row of an input."""
         return [self.tokenizer.texts_of(given)]
 
     def token_count(self, given: In, most: int) -> int:
         return max(self.tokenizer.count(texts, most) for texts in self.row_texts(given))
 
     def is_cut(self, given: In, cost: int) -> bool:
-        """Whether only the beginning of an input is read, whose rows have ``cost`` tokens."""
+        """Whether an input whose rows have ``cost`` tokens was truncated."""
         most = self.max_length
         return most is not None and cost >= most and self.token_count(given, most) > most
 
     def line(self, value: Out) -> str:
-        """A value in one line."""
+        """A value as a line of text."""
         return cast(PredictedValue, value).line
 
     def lines(self, result: Result[Out]) -> list[str]:
         return [self.line(result.value)]
 
     def record(self, value: Out) -> dict[str, object]:
-        """A value for JSON."""
+        """A value as a JSON object."""
         return cast(PredictedValue, value).record
 
     def records(self, result: Result[Out]) -> list[dict[str, object]]:
         return [self.record(result.value)]
 
     def with_options(self, *, pretokenised: bool = False, entities: bool = False) -> Self:
-        """A copy that reads words at white space, or prints entities; only taggers have these."""
-        for name, given in {"pretokenised": pretokenised, "entities": entities}.items():
-            if given:
+        """A copy that splits words at white space, or prints entities (taggers only)."""
+        for name, value in {"pretokenised": pretokenised, "entities": entities}.items():
+            if value:
                 raise BadInput(f"{name} cannot be used with this model: it does not tag words")
         return self
 
 
 def in_order(batches: Iterable[tuple[Sequence[int], Iterable[T]]]) -> list[T]:
-    """The results of batches, each with the numbers of its rows, in the order of the rows."""
+    """The results of batches, each with the indices of its rows, in the order of the rows."""
     results = {
         number: result
         for numbers, of_batch in batches
@@ -223,15 +224,17 @@ def in_order(batches: Iterable[tuple[Sequence[int], Iterable[T]]]) -> list[T]:
 
 
 def finite(logits: Tensor) -> Tensor:
-    """Logits on the host in double precision; others than numbers are an error."""
+    """Logits on the host in double precision; NaN or infinite ones are an error."""
     logits = logits.double().cpu()
     if not logits.isfinite().all():
         raise BadInput("the model is broken: its probabilities are not numbers")
     return logits
 
 
-def rows_of(tokenizer: Any, inputs: Sequence[Any], max_length: int | None) -> list[Any]:
-    """A row of each input, truncated to ``max_length``."""
+def rows_of(
+    tokenizer: RowTokenizer, inputs: Iterable[object], max_length: int | None
+) -> list[TokenRow]:
+    """The row of each input, truncated to ``max_length``."""
     return tokenizer.rows(listed(inputs), max_length)
 
 

@@ -16,7 +16,7 @@ from regard.text.labels import LabelSet, MultiLabelSet, RegressionSet, SingleLab
 from regard.text.words import one_or_two_texts
 
 ClassifierRow = Row[TextOrPair, ModelRow]
-THRESHOLD = 0.5  # a label of several is predicted if it is more probable
+THRESHOLD = 0.5  # the probability above which one of several labels is predicted
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class LabelPrediction:
 
     @classmethod
     def of(cls, logits_V: Tensor, names: Sequence[str]) -> "LabelPrediction":
-        """By softmax."""
+        """The prediction from the logits of all labels, by softmax."""
         probabilities = dict(zip(names, torch.softmax(logits_V, dim=-1).tolist(), strict=True))
         return cls(max(probabilities, key=probabilities.__getitem__), probabilities)
 
@@ -50,7 +50,7 @@ class LabelPrediction:
 
     @property
     def line(self) -> str:
-        """Label and probability."""
+        """Label and probability, separated by a tab."""
         return f"{_on_one_line(self.label)}\t{self.probability:.4f}"
 
     @property
@@ -74,7 +74,7 @@ class MultiLabelPrediction:
 
     @classmethod
     def of(cls, logits_V: Tensor, names: Sequence[str]) -> "MultiLabelPrediction":
-        """Each by a sigmoid of its own."""
+        """The prediction from the logits of all labels, each by its own sigmoid."""
         probabilities = dict(zip(names, logits_V.sigmoid().tolist(), strict=True))
         likely = tuple(name for name in names if probabilities[name] > THRESHOLD)
         return cls(likely, probabilities)
@@ -91,7 +91,7 @@ class MultiLabelPrediction:
 
     @property
     def line(self) -> str:
-        """The labels."""
+        """The labels, separated by tabs."""
         return "\t".join(map(_on_one_line, self.labels))
 
     @property
@@ -115,7 +115,7 @@ class NumberPrediction:
 
     @classmethod
     def of(cls, logits_V: Tensor, names: Sequence[str]) -> "NumberPrediction":
-        """The outputs as they are."""
+        """The prediction from the outputs of the head."""
         return cls(dict(zip(names, logits_V.tolist(), strict=True)))
 
     @property
@@ -125,12 +125,12 @@ class NumberPrediction:
 
     @property
     def value(self) -> float:
-        """The first of them, which is compared with the gold number."""
+        """The first number, which is compared with the gold number."""
         return next(iter(self.values.values()))
 
     @property
     def line(self) -> str:
-        """The numbers."""
+        """The numbers, separated by tabs."""
         return "\t".join(f"{value:.4f}" for value in self.values.values())
 
     @property
@@ -153,13 +153,13 @@ PREDICTIONS: dict[str, type[TextPrediction]] = {
 
 
 def _on_one_line(label: str) -> str:
-    """Labels may be the names of folders, with any characters."""
+    """A label without line breaks and tabs: it may be the name of a folder."""
     return " ".join(label.split())
 
 
 @dataclass(frozen=True, eq=False)
 class Classifier(Predictor[TextOrPair, ModelRow, TextPrediction]):
-    """A model with a label head; texts are truncated to ``max_length`` tokens."""
+    """The component "classify" of a model with a label head; longer texts are truncated."""
 
     name = "classify"
     head: ClassVar[type[AnyHead]] = LabelHead
@@ -180,7 +180,7 @@ class Classifier(Predictor[TextOrPair, ModelRow, TextPrediction]):
         return [result.of(logits_V, self.labels.names) for logits_V in logits]
 
     def logits(self, inputs: Sequence[TextOrPair]) -> list[Tensor]:
-        """(labels,) for each text or pair."""
+        """Logits (labels,) for each text or pair."""
         rows = rows_of(self.tokenizer, inputs, self.max_length)
         return self.logits_of(self.head, rows, convert=finite)
 
@@ -190,7 +190,7 @@ class Classifier(Predictor[TextOrPair, ModelRow, TextPrediction]):
 
 @dataclass(frozen=True, eq=False)
 class SentencePairClassifier(Classifier):
-    """A model pre-trained by next-sentence or sentence-order prediction."""
+    """A classifier of pairs, pre-trained by next-sentence or sentence-order prediction."""
 
     head: ClassVar = SentencePairHead
 

@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from regard.data.packing import inference_batches
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput, BadItem
 
-TOKENS = 8_192  # of a batch
+TOKENS = 8_192  # the maximum of a batch
 WINDOW = 4_096  # inputs prepared ahead, so that rows of similar length come together
 
 In = TypeVar("In")
@@ -35,9 +35,9 @@ Out = TypeVar("Out")
 class Row(Generic[In, Data]):
     """An input, prepared on the host for a model.
 
-    ``key`` is the number of the input from 0, on which random draws depend. ``cost`` is in tokens,
-    new ones included. Only rows of one ``group`` may share a batch. ``cut``: of the input only the
-    beginning is read.
+    ``key`` is the index of the input, on which random draws depend. ``cost`` counts tokens,
+    generated ones included. Only rows of one ``group`` may share a batch. ``cut``: the input was
+    truncated.
     """
 
     key: int
@@ -61,9 +61,9 @@ class Result(Generic[Out]):
 class Component(ABC, Generic[In, Data, Out]):
     """One thing that a model can do; options and limits are fields of the component.
 
-    ``reads_empty``: an empty line is an input. ``is_numbered``: records name the line of an input;
-    ``reports_cuts``: they say whether it was cut. ``own_limit`` is the number of tokens by which
-    the component truncates, divides or refuses inputs itself; None: it has none.
+    ``reads_empty``: an empty line is an input. ``is_numbered``: records have the line number of
+    their input; ``reports_cuts``: they say whether it was truncated. ``own_limit`` is the number of
+    tokens above which the component itself truncates, divides or refuses inputs; None: no limit.
     """
 
     reads_empty: ClassVar[bool] = False
@@ -78,16 +78,16 @@ class Component(ABC, Generic[In, Data, Out]):
     @property
     @abstractmethod
     def batch_size(self) -> int:
-        """The most rows of a batch."""
+        """The maximum number of rows of a batch."""
 
     @property
     def limits(self) -> BatchLimits:
-        """The most tokens and rows of a batch."""
+        """The maximum numbers of tokens and rows of a batch."""
         return BatchLimits(TOKENS, self.batch_size, TOKENS)
 
     @property
     def window(self) -> int:
-        """The most inputs that are prepared at once."""
+        """The maximum number of inputs that are prepared at once."""
         return WINDOW
 
     @property
@@ -104,14 +104,14 @@ class Component(ABC, Generic[In, Data, Out]):
 
     @abstractmethod
     def token_count(self, given: In, most: int) -> int:
-        """The tokens of an input, special ones counted; exact beyond ``most``."""
+        """The number of tokens of an input, with special tokens; exact only above ``most``."""
 
     @abstractmethod
     def rows(self, inputs: Sequence[In], keys: Sequence[int]) -> list[Row[In, Data]]:
-        """A row for each input; a bad input raises ``BadItem``, counted from 1."""
+        """A row for each input; a bad input raises ``BadItem`` with its number from 1."""
 
     def prepare(self, inputs: Sequence[In], keys: Sequence[int]) -> list[Row[In, Data] | BadItem]:
-        """A row for each input, or what is wrong with the input of that key."""
+        """A row for each input, or a ``BadItem`` in its place."""
         try:
             return [*self.rows(inputs, keys)]
         except BadItem:
@@ -136,7 +136,7 @@ class Component(ABC, Generic[In, Data, Out]):
         return map(self.run, batches)
 
     def results(self, rows: Sequence[Row[In, Data] | BadItem]) -> list[Result[Out] | BadItem]:
-        """The results of any number of rows, in batches; a ``BadItem`` keeps its place."""
+        """The results of any number of rows, run in batches; a ``BadItem`` keeps its place."""
         good = {n: row for n, row in enumerate(rows) if not isinstance(row, BadInput)}
         results: dict[int, Result[Out] | BadItem] = {
             number: row for number, row in enumerate(rows) if isinstance(row, BadInput)
@@ -157,7 +157,7 @@ class Component(ABC, Generic[In, Data, Out]):
     def stream(
         self, inputs: Iterable[In], *, first: int = 0, strict: bool = False
     ) -> Iterator[Result[Out] | BadItem]:
-        """Results as inputs come, window by window, with keys from ``first``.
+        """Results of a stream of inputs, window by window, with keys from ``first``.
 
         If ``strict``, a bad input is an error before its window is run.
         """
@@ -176,7 +176,7 @@ class Component(ABC, Generic[In, Data, Out]):
         return [result.value for result in results if not isinstance(result, BadInput)]
 
     def session(self, slots: int) -> "Session[In, Data, Out]":
-        """A queue of rows of many requests, of which at most ``slots`` run at once."""
+        """A queue for the rows of many requests, with room for ``slots`` rows."""
         return Session(self, slots)
 
     @abstractmethod
@@ -188,31 +188,31 @@ class Component(ABC, Generic[In, Data, Out]):
         """A result as JSON objects."""
 
     def arrays(self, result: Result[Out]) -> dict[str, np.ndarray]:
-        """The vectors of a result, which are better kept off JSON."""
+        """The vectors of a result, for files other than JSON."""
         return {}
 
     @property
     def empty_record(self) -> Mapping[str, object]:
-        """The record of an empty line, or of a bad one."""
+        """The record of an empty or bad line."""
         return {}
 
     def remark(self, result: Result[Out]) -> str:
-        """Remark about a result, for standard error; empty if there is none."""
+        """A remark about a result, for standard error; empty: none."""
         return ""
 
     def figures(self, result: Result[Out]) -> dict[str, float]:
-        """Figures of a result that are summed over all results."""
+        """Figures of a result, to be summed over all results."""
         return {"cut": float(result.cut), "inputs": 1}
 
     def total(self, sums: Mapping[str, float]) -> str:
-        """The sums of figures in one line; empty if there is nothing to say."""
+        """The summed figures in one line, for standard error; empty: none."""
         if not sums.get("cut"):
             return ""
         return f"{sums['cut']:,.0f} of {sums['inputs']:,.0f} inputs were cut: {self.cut_reason}"
 
     @property
     def cut_reason(self) -> str:
-        """Reason why an input is cut."""
+        """The reason why inputs are truncated."""
         return f"more than {self.own_limit} tokens, special ones counted"
 
 
@@ -235,15 +235,15 @@ class Session(Generic[In, Data, Out]):
         return self.slots - len(self.waiting)
 
     def add(self, row: Row[In, Data]) -> None:
-        """Let a row wait; no other waiting row may have its key."""
+        """Add a row to the queue; keys of waiting rows are unique."""
         self.waiting[row.key] = row
 
     def cancel(self, key: int) -> None:
-        """Forget a row that waits."""
+        """Remove a waiting row."""
         self.waiting.pop(key, None)
 
     def step(self) -> list[Result[Out]]:
-        """Run those rows that may share a batch with the row that has waited longest."""
+        """Run a batch: the longest-waiting row, and rows that may share its batch."""
         first = next(iter(self.waiting.values()), None)
         rows = [row for row in self.waiting.values() if first and row.group == first.group]
         rows = rows[: self.component.batch_size]
@@ -252,17 +252,17 @@ class Session(Generic[In, Data, Out]):
         return self.component.run(rows) if rows else []
 
 
-Job = tuple[Any, ...]
-_work: Callable[..., Any] | None = None  # what this process does with a job
+Job = tuple[object, ...]
+_work: Callable[..., object] | None = None  # the function that this process runs on a job
 
 
-class Workers:
-    """``count`` processes; each calls ``begin`` once, and what that answers on every job.
+class Workers(Generic[Out]):
+    """``count`` processes; each calls ``begin`` once, and the function it returns on every job.
 
     They are started afresh, not forked: threads of this process do not survive a fork.
     """
 
-    def __init__(self, count: int, begin: Callable[[], Callable[..., Any]]):
+    def __init__(self, count: int, begin: Callable[[], Callable[..., Out]]):
         if count < 1:
             raise BadInput(f"workers must be at least 1, not {count}")
         self.count = count
@@ -273,27 +273,27 @@ class Workers:
             initargs=(begin,),
         )
 
-    def __enter__(self) -> "Workers":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.pool.shutdown(cancel_futures=True)
 
-    def map(self, jobs: Iterable[Job]) -> Iterator[Any]:
+    def map(self, jobs: Iterable[Job]) -> Iterator[Out]:
         """The result of each job, in order."""
         try:
-            yield from self.pool.map(_do, jobs)
+            yield from cast(Iterator[Out], self.pool.map(_do, jobs))
         except BrokenProcessPool:
-            raise BadInput("a worker died; is there memory for so many workers?") from None
+            raise BadInput("a worker process died, perhaps out of memory: use fewer") from None
 
 
-def _begin(begin: Callable[[], Callable[..., Any]]) -> None:
+def _begin(begin: Callable[[], Callable[..., object]]) -> None:
     global _work
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that began them ends them
     torch.set_num_threads(1)
     _work = begin()
 
 
-def _do(job: Job) -> Any:
+def _do(job: Job) -> object:
     assert _work is not None
     return _work(*job)

@@ -1,4 +1,4 @@
-"""A model that writes, as people use it: how it searches, what steps it, who shares the work."""
+"""Models that generate text: search, engine, decoding methods, and the component that writes."""
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +18,7 @@ from regard.inference.component import Component, Result, Row, Workers
 from regard.inference.generation_settings import GenerationSettings, as_trained, sampling_of
 from regard.inference.inputs import ran_out_of_memory
 from regard.inference.model_runner import ModelRunner
+from regard.models.encoder_decoder import ModelModule
 from regard.parts.linear.convert import in_precision, products_in_use
 from regard.search.beam import Beam
 from regard.search.exact import Exact, SearchErrors, search_errors
@@ -32,7 +33,7 @@ EMPTY = Hypothesis(tokens=(), logprob=0.0, score=0.0, logprobs=(), finished=True
 
 
 class Request(NamedTuple):
-    """A text, or ids, and how what is written for it must begin."""
+    """A text, or ids, and the prefix that the output must begin with."""
 
     text: str | Ids
     prefix: str | None = None
@@ -50,7 +51,7 @@ WriterRow = Row[Request, WriterData]
 
 @dataclass(frozen=True)
 class WrittenText:
-    """A text that was written: a translation or a continuation."""
+    """A generated text: a translation or a continuation."""
 
     text: str
     score: float
@@ -58,12 +59,12 @@ class WrittenText:
 
     @property
     def remarks(self) -> dict[str, str]:
-        """Keys of a record beside the keys of its hypothesis."""
+        """Additional keys of the record of this text."""
         return {}
 
 
 class Written(NamedTuple):
-    """The texts for a request, best first; of exact search also the errors of its beam."""
+    """The texts for a request, best first; with exact search, also the errors of the beam."""
 
     texts: Sequence[WrittenText]
     errors: SearchErrors | None = None
@@ -72,12 +73,13 @@ class Written(NamedTuple):
 class DecoderModel(ModelRunner):
     """Base class of translators and generators.
 
-    ``generation_config`` is the file it was published with: how it searches unless told otherwise,
-    and what it may write by transformers' rules; ``decode_config`` is the table of the recipe it
-    was trained by. ``engine`` steps the decoder.
+    ``generation_config`` (default search and constraints, by the rules of transformers) comes from
+    the published folder; ``decode_config`` is the table ``[decode]`` of the training recipe.
+    ``engine`` runs the decoding steps.
     """
 
     verb: ClassVar[str]
+    batch_tokens: ClassVar[int]  # the maximum of a batch
     engine: Engine
 
     @property
@@ -88,21 +90,21 @@ class DecoderModel(ModelRunner):
     @property
     @abstractmethod
     def decode_config(self) -> object:
-        """The table ``[decode]`` of the recipe it was trained by."""
+        """The table ``[decode]`` of the training recipe."""
 
     @property
     @abstractmethod
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary of the texts that are written."""
+        """The vocabulary of generated texts."""
 
     @cached_property
     @abstractmethod
     def generation_settings(self) -> GenerationSettings | None:
-        """Generation settings as rules of this library; unsupported ones are ``BadInput``."""
+        """The settings of generation_config.json; unsupported settings are ``BadInput``."""
 
     @cached_property
     def supported_settings(self) -> GenerationSettings | None:
-        """Generation settings, which hold for any search; None if they are not supported."""
+        """The generation settings that apply to any search; None if they are not supported."""
         try:
             return self.generation_settings
         except BadInput:
@@ -116,23 +118,23 @@ class DecoderModel(ModelRunner):
     @property
     @abstractmethod
     def base_beam(self) -> Beam:
-        """The beam search of which options override single settings."""
+        """The beam search whose settings command-line options override."""
 
     @property
-    @abstractmethod
     def limits(self) -> BatchLimits:
-        """The most tokens and rows of a batch."""
+        """The maximum numbers of tokens and rows of a batch."""
+        return BatchLimits(self.batch_tokens, self.batch_size, self.batch_tokens)
 
     @abstractmethod
     def rows(self, requests: Sequence[Request], keys: Sequence[int]) -> list[WriterRow]:
-        """Requests in ids; a bad one is a ``BadItem``."""
+        """Requests in token ids; a bad request is a ``BadItem``."""
 
     @abstractmethod
     def write(self, rows: Sequence[WriterRow], search: Search) -> Sequence[Sequence[WrittenText]]:
         """The texts for each row of a batch, best first; draws depend on the keys of rows."""
 
     def writer(self, method: "Method | None" = None, best: int = 1) -> "Writer":
-        """The component that writes by a method, by default the model's own search."""
+        """The component that generates text by a method, by default the model's search."""
         return Writer(self, Method(self.search) if method is None else method, best)
 
     @property
@@ -142,23 +144,19 @@ class DecoderModel(ModelRunner):
 
     @cached_property
     def beam(self) -> Beam:
-        """Beam search by the recipe's table ``decode``, else the default one."""
+        """Beam search by the table ``[decode]`` of the training recipe, else the default."""
         return Beam() if self.decode_config is None else as_trained(self.decode_config)
 
     @property
-    def models(self) -> list[Any]:
-        """The models that decide on every token."""
+    def models(self) -> list[ModelModule]:
+        """The models whose probabilities are combined at every token."""
         return [self.model]
 
     def choice(self, precision: str = "auto", engine: str = "auto") -> tuple[str, str]:
-        """The precision and the engine that would run; BadInput if none can."""
+        """The precision and the engine that will run; BadInput if none can."""
         return decoding.choose_engine(self.models, precision, engine, self.batch_size)
 
     def with_precision(self, kind: str, engine: str = "auto") -> Self:
-        """A copy for inference in "fp32", "bf16", "int8" (on a CPU) or "auto".
-
-        What "auto" means, and which ``engine`` steps the decoder, ``choice`` says.
-        """
         steps: Engine = self.engine
         packed: Collection[nn.Module] = ()
         if products_in_use(self.model) is None:
@@ -172,11 +170,8 @@ class DecoderModel(ModelRunner):
     def description(self) -> str:
         """Engine and precision, in words."""
         dtype = str(next(self.model.parameters()).dtype).removeprefix("torch.")
-        return (
-            self.engine.description
-            or products_in_use(self.model)
-            or f"{dtype} on {self.device.type}"
-        )
+        words = self.engine.description or products_in_use(self.model)
+        return words or f"{dtype} on {self.device.type}"
 
 
 @dataclass(frozen=True)
@@ -188,7 +183,7 @@ class Method:
 
     @property
     def streams(self) -> bool:
-        """Whether the search gives tokens as they are chosen."""
+        """Whether the search yields tokens one by one."""
         return self.search.streams
 
     def decode(self, model: DecoderModel, rows: Sequence[WriterRow]) -> list[Written]:
@@ -196,18 +191,18 @@ class Method:
         return [Written(texts) for texts in model.write(rows, self.search)]
 
     def remark(self, written: Written) -> str:
-        """Remark about the texts for a request; empty if there is none."""
+        """A remark about the texts for a request; empty: none."""
         ended = any(text.remarks.get("ended") == "positions" for text in written.texts)
         return "ended at the last position of the model" if ended else ""
 
     def total(self, sums: Mapping[str, float]) -> str:
-        """The sums of the figures of results in one line; mostly empty."""
+        """The summed figures of all results in one line; empty: none."""
         return ""
 
 
 @dataclass(frozen=True)
 class BeamRisk(Method):
-    """Minimum Bayes risk over the n-best list of a beam instead of the samples."""
+    """Minimum Bayes risk over the n-best list of a beam instead of samples."""
 
     search: MinimumRisk
     beam: Beam = field(kw_only=True)
@@ -220,16 +215,16 @@ class BeamRisk(Method):
 
 @dataclass(frozen=True)
 class ExactSearch(Method):
-    """The optimum of each text, or the beam's best translation where none is proven."""
+    """Exact search; the best translation of the beam where no optimum is proven."""
 
     search: Beam
-    widest: int = field(kw_only=True)
+    max_active: int = field(kw_only=True)
 
     def decode(self, model: DecoderModel, rows: Sequence[WriterRow]) -> list[Written]:
         beam = self.search
         texts = [best for best, *_ in model.write(rows, beam)]
         known = {row.key: text.hypothesis for row, text in zip(rows, texts, strict=True)}
-        exact = Exact(beam.length, beam.alpha, beam.no_repeat, self.widest, known)
+        exact = Exact(beam.length, beam.alpha, beam.no_repeat, self.max_active, known)
         optima = [model.write([row], exact)[0] for row in rows]
         return [
             Written(optimum or [text], search_errors([text.hypothesis], [_hypotheses(optimum)]))
@@ -241,7 +236,7 @@ class ExactSearch(Method):
     def remark(self, written: Written) -> str:
         if written.errors is None or written.errors.proven:
             return ""
-        return f"not proven, more than {self.widest} prefixes are open (widest)"
+        return f"not proven, more than {self.max_active} prefixes are active (max_active)"
 
     def total(self, sums: Mapping[str, float]) -> str:
         proven, gaps = sums.get("proven", 0), sums.get("gaps", 0) or 1
@@ -259,17 +254,17 @@ def _hypotheses(texts: Sequence[WrittenText]) -> list[Hypothesis]:
 
 @dataclass(frozen=True, eq=False)
 class Writer(Component[Request, WriterData, Written]):
-    """The component "translate" or "generate": a model that writes by a ``method``.
+    """The component "translate" or "generate": a model with a decoding ``method``.
 
-    ``best`` is the number of lines for each input. ``workers`` share the batches, each with a
-    component like this.
+    ``best`` is the number of lines for each input. ``workers`` share the batches; each has a copy
+    of the component.
     """
 
     reads_empty = True
     model: DecoderModel
     method: Method
     best: int = 1
-    workers: Workers | None = None
+    workers: Workers[list[Result[Written]]] | None = None
 
     @property
     def name(self) -> str:
@@ -309,12 +304,12 @@ class Writer(Component[Request, WriterData, Written]):
         return self.workers.map((batch,) for batch in batches)
 
     def lines(self, result: Result[Written]) -> list[str]:
-        """Exactly ``best`` lines, so that files stay parallel; line breaks in a text are spaces."""
+        """Exactly ``best`` lines, so that files stay parallel; line breaks become spaces."""
         lines = [text.text.translate(ONE_LINE) for text in result.value.texts]
         return lines + [""] * (self.best - len(lines))
 
     def records(self, result: Result[Written]) -> list[dict[str, object]]:
-        """Everything that another score needs to rank the texts of an input."""
+        """Records with all that is needed to rank the texts of an input again."""
         return [self._record(text) for text in result.value.texts]
 
     def _record(self, text: WrittenText) -> dict[str, object]:
@@ -349,7 +344,7 @@ class Writer(Component[Request, WriterData, Written]):
 
 @contextmanager
 def search_errors_as_bad_input(search: Search, rows: list[list[int]]) -> Iterator[None]:
-    """A model whose probabilities are not numbers, or too little memory, is bad input."""
+    """Raise ``BadInput`` for probabilities that are not numbers and for too little memory."""
     try:
         yield
     except FloatingPointError as error:

@@ -1,8 +1,8 @@
-"""One vector for each text: its states pooled, perhaps scaled to length 1."""
+"""The component "embed": one vector for each input, its pooled states."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ EmbedRow = Row[EncoderInput, ModelRow]
 
 
 class Reader(Protocol):
-    """A model that reads lines of files, as an embedder needs it."""
+    """The members of a model that an embedder needs."""
 
     @property
     def model(self) -> Any: ...
@@ -32,17 +32,17 @@ class Reader(Protocol):
     def truncation(self) -> int | None: ...
     @property
     def position_limit(self) -> int | None: ...
-    def parse(self, line: str, where: str) -> Any: ...
+    def parse(self, line: str, where: str) -> object: ...
     def token_count(self, given: Any, most: int) -> int: ...
 
 
 @dataclass(frozen=True, eq=False)
 class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
-    """An encoder, and how its states become one: their mean or maximum, or the "first" of them.
+    """An encoder with a ``pool`` over the states of a row.
 
-    That is the state of the summary token, wherever it stands. "pooled" is the output of the pool
-    that the model was trained with. ``read`` gives the rows of inputs, of which the ``inner``
-    tokens count.
+    "mean" and "max" read all states; "first" is the state of the summary token, wherever it is;
+    "pooled" is the output of the pool that the model was trained with. ``read`` gives the rows of
+    inputs, of which only ``inner`` tokens are pooled. With ``normalise``, vectors have length 1.
     """
 
     name = "embed"
@@ -51,14 +51,14 @@ class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
     width: int
     pool: str = "mean"
     normalise: bool = False
-    summary: str | None = None  # where the summary token stands; None: rows have none
+    summary: str | None = None  # "first" or "last" token of a row; None: no summary token
     inner: slice = field(default_factory=lambda: slice(None))
 
     def __post_init__(self) -> None:
         if self.pool not in POOLS:
             raise BadInput(f"pool is {', '.join(POOLS[:-1])} or {POOLS[-1]}, not {self.pool!r}")
         if self.pool == "pooled" and self.model.pool is None:
-            raise BadInput("pool 'pooled': this model has no layer for it")
+            raise BadInput("pool 'pooled': this model has no pool; use mean, max or first")
 
     @property
     def model(self) -> Any:
@@ -73,7 +73,7 @@ class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
         return self.runner.truncation or self.runner.position_limit
 
     def parse(self, line: str, where: str) -> EncoderInput:
-        return self.runner.parse(line, where)
+        return cast(EncoderInput, self.runner.parse(line, where))
 
     def token_count(self, given: EncoderInput, most: int) -> int:
         return self.runner.token_count(given, most)
@@ -83,11 +83,11 @@ class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
         return [Row(key, given, row, row_length(row)) for key, given, row in read]
 
     def values(self, rows: Sequence[EmbedRow]) -> list[np.ndarray]:
-        """A vector in float32 for each row; zeros for a row without tokens."""
+        """Vectors in float32; zeros for a row without tokens."""
         return _on_host(self._pooled_rows(rows))
 
     def run_batches(self, batches: list[list[EmbedRow]]) -> Iterator[list[Result[np.ndarray]]]:
-        vectors = [self._pooled_rows(rows) for rows in batches]  # a GPU is not waited for
+        vectors = [self._pooled_rows(rows) for rows in batches]  # without waiting for a GPU
         for rows, vectors_ND in zip(batches, vectors, strict=True):
             yield results_of(rows, _on_host(vectors_ND))
 
@@ -102,7 +102,7 @@ class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
         return nn.functional.normalize(vectors_ND, dim=-1) if self.normalise else vectors_ND
 
     def vectors(self, inputs: Sequence[EncoderInput]) -> Tensor:
-        """(inputs, width) in float32, where the model is."""
+        """Vectors (inputs, width) in float32, on the device of the model."""
         vectors = self.predict(inputs)
         stacked_ND = np.stack(vectors) if vectors else np.zeros((0, self.width), np.float32)
         return torch.from_numpy(stacked_ND).to(self.device)

@@ -1,17 +1,22 @@
-"""A trunk with heads as people use it: inputs to rows, rows to states, logits, vectors, results."""
+"""Trunks with heads as people use them: inputs to rows, states, logits, vectors and results."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Self, TypeGuard, cast
+from pathlib import Path
+from typing import Any, NoReturn, Self, TypeGuard, cast
 
+import numpy as np
+import torch
 from torch import Tensor
 
-from regard.ground.batch import TokenRow
+from regard.ground.batch import ImageRow, TokenRow
 from regard.ground.checks import check_whole, listed
-from regard.ground.errors import BadInput, shown
+from regard.ground.errors import BadInput, BadItem, shown
 from regard.ground.layout import Layout
+from regard.ground.reading import NO_TEXT, RowReading
 from regard.ground.tape import NULL_TAPE, NullTape
+from regard.images.processor import ImageProcessor
 from regard.inference.batch_runner import ModelRow, TextOrPair, rows_of
 from regard.inference.embed import Embedder, EncoderInput
 from regard.inference.fill_mask import MaskFiller, mask_filler
@@ -19,20 +24,26 @@ from regard.inference.inputs import InputLimits, token_ids
 from regard.inference.model_runner import ModelRunner
 from regard.inference.score_text import WINDOW, StreamScorer, TextScorer
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.heads import MLMHead, read_spans
+from regard.models.label_heads import MLMHead, read_spans
+from regard.models.patches import PatchEmbedding, Patches
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.parts.linear.convert import in_precision
 from regard.text.labels import LabelSet
+from regard.text.token_labels import LabelledImage
 from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.words import check_text, one_or_two_texts, text_or_pair
 
+NO_PROCESSOR = (
+    "the folder does not say how images are normalised (no preprocessor_config.json; of timm: no "
+    "mean and std in pretrained_cfg): give numbers (C, H, W) as the model was trained on"
+)
 READABLE = "neither a text, a pair of texts, words nor token ids"
 
 
 @dataclass(frozen=True, eq=False)
 class EncoderModel(ModelRunner):
-    """A trunk with heads. Without a tokenizer it reads ids alone."""
+    """A trunk with heads. Without a tokenizer, it reads token ids only."""
 
     model: TrunkWithHeadsModule
     facts: TrunkWithHeads
@@ -45,16 +56,22 @@ class EncoderModel(ModelRunner):
 
     @classmethod
     def of(cls, loaded: LoadedModel) -> Self:
-        module, facts, tokenizer = (
-            cast(Any, one) for one in (loaded.module, loaded.facts, loaded.tokenizer)
+        module, facts = (
+            cast(TrunkWithHeadsModule, loaded.module),
+            cast(TrunkWithHeads, loaded.facts),
         )
-        name = loaded.paper.name
-        return cls(module, facts, tokenizer, loaded.labels, loaded.notes, name=name)
+        text, name = cast(RowTokenizer | None, loaded.tokenizer), loaded.paper.name
+        return cls(module, facts, text, loaded.labels, loaded.notes, name=name)
 
     @property
     def text(self) -> RowTokenizer:
         """The tokenizer; a model without one cannot read texts."""
         return require_tokenizer(self.tokenizer)
+
+    @property
+    def reading(self) -> RowReading:
+        """The tokenizer, or the image processor."""
+        return self.text
 
     @property
     def position_limit(self) -> int | None:
@@ -70,17 +87,16 @@ class EncoderModel(ModelRunner):
         return replace(self, model=cast(TrunkWithHeadsModule, in_precision(self.model, kind)))
 
     def filler(self, top: int = 5) -> MaskFiller:
-        """Fills masks."""
+        """The component "fill"."""
         limits = self.batch_size, self.truncation
         return mask_filler(self.model)(self.model, self.text, None, *limits, top)
 
     def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
-        """Gives vectors: as its folder says, else the mean of its states."""
         notes = self.notes.get("embedding") or {}
         if not isinstance(notes, dict) or not isinstance(notes.get("longest"), int | None):
-            raise BadInput(f"config.json: notes.embedding says no way to embed ({notes})")
+            raise BadInput(f"config.json: notes.embedding does not describe a pool ({notes})")
         if pool is None and "hinders" in notes:
-            raise BadInput(f"{notes['hinders']}; choose how to pool")
+            raise BadInput(f"{notes['hinders']}; choose a pool")
         limit = None if self.tokenizer is None else self.truncation
         longest, lower = smallest(notes.get("longest"), limit), notes.get("lower", False)
         pool = pool or notes.get("pool", self.default_pool)
@@ -97,19 +113,19 @@ class EncoderModel(ModelRunner):
     def embedded_rows(
         self, inputs: Sequence[EncoderInput], longest: int | None, lower: bool
     ) -> Sequence[ModelRow]:
-        """The rows of inputs that are embedded; texts may be read in lower case."""
-        for number, one in enumerate(inputs, start=1):
-            _check_unicode(one, number)
-        texts = [one for one in inputs if _is_text(one)]
+        """The rows of inputs to embed; with ``lower``, texts are lower-cased."""
+        for number, given in enumerate(inputs, start=1):
+            _check_unicode(given, number)
+        texts = [text for text in inputs if _is_text(text)]
         if lower:
             texts = [
-                one.lower() if isinstance(one, str) else (one[0].lower(), one[1].lower())
-                for one in texts
+                text.lower() if isinstance(text, str) else (text[0].lower(), text[1].lower())
+                for text in texts
             ]
-        of_texts = iter(rows_of(self.text, texts, longest) if texts else [])
+        rows = iter(rows_of(self.text, texts, longest) if texts else [])
         return [
-            next(of_texts) if _is_text(one) else self._row(one, False, number)
-            for number, one in enumerate(inputs, start=1)
+            next(rows) if _is_text(given) else self._row(given, False, number)
+            for number, given in enumerate(inputs, start=1)
         ]
 
     @property
@@ -119,14 +135,13 @@ class EncoderModel(ModelRunner):
 
     @property
     def summary(self) -> str | None:
-        """Where the summary token of a row stands: "first", "last", or nowhere."""
+        """The place of the summary token in a row: "first", "last", or None."""
         if self.tokenizer is None:
             return self.facts.summaries[0]
         return self.tokenizer.template.template.summary
 
     def scorer(self, window: int | None = None, stride: int | None = None) -> TextScorer:
-        given = {"window": (window, 2), "stride": (stride, 1)}
-        for name, (tokens, least) in given.items():
+        for name, tokens, least in (("window", window, 2), ("stride", stride, 1)):
             if tokens is not None:
                 check_whole(name, tokens, least)
         own = None if self.tokenizer is None else self.tokenizer.longest
@@ -144,9 +159,9 @@ class EncoderModel(ModelRunner):
         return self.text.count(one_or_two_texts(given, 1), most)
 
     def read(self, inputs: Iterable[EncoderInput], *, masks: bool = False) -> Sequence[ModelRow]:
-        """Texts as rows, truncated to what it can read; ids as they are.
+        """Texts as rows, truncated; token ids unchanged.
 
-        With ``masks``, texts may contain the mask token. Rows that it cannot read are an error.
+        With ``masks``, texts may contain the mask token. Rows the model cannot read are errors.
         """
         numbered = enumerate(listed(inputs), start=1)
         return [self._row(given, masks, number) for number, given in numbered]
@@ -160,9 +175,9 @@ class EncoderModel(ModelRunner):
     ) -> list[Tensor]:
         rows = self.read(inputs, masks=self.facts.head(MLMHead.name) is not None)
         heads = {
-            one.name: one
-            for one in sorted(self.facts.output_heads, key=lambda one: one.logits_order or 0)
-            if one.logits_order is not None and one.read is not read_spans
+            kind.name: kind
+            for kind in sorted(self.facts.output_heads, key=lambda kind: kind.logits_order or 0)
+            if kind.logits_order is not None and kind.read is not read_spans
         }
         if not heads:
             raise BadInput("this model has no output head; use encode()")
@@ -191,7 +206,7 @@ class EncoderModel(ModelRunner):
 
 
 def smallest(*limits: int | None) -> int | None:
-    """The smallest of those limits that are set."""
+    """The smallest of several limits; None is no limit."""
     return min((limit for limit in limits if limit is not None), default=None)
 
 
@@ -211,3 +226,87 @@ def _is_text(given: EncoderInput) -> TypeGuard[TextOrPair]:
     return isinstance(given, str) or (
         isinstance(given, tuple) and len(given) == 2 and all(isinstance(t, str) for t in given)
     )
+
+
+@dataclass(frozen=True, eq=False)
+class ImageModel(EncoderModel):
+    """A trunk with heads over the patches of images; its ``tokenizer`` is an image processor."""
+
+    @property
+    def text(self) -> NoReturn:
+        raise BadInput(NO_TEXT)
+
+    @property
+    def reading(self) -> ImageProcessor:
+        return self.processor
+
+    @property
+    def truncation(self) -> None:
+        """Images are not truncated."""
+
+    @property
+    def default_pool(self) -> str:
+        pool, embed = self.facts.pool, self.facts.trunk.embed
+        averages = pool is not None and pool.first_read is None
+        return "mean" if averages or not embed.prefix_tokens else "first"
+
+    @property
+    def summary(self) -> str | None:
+        return "first" if self.facts.trunk.embed.prefix_tokens else None
+
+    def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
+        if pool == "first" and self.summary is None:
+            raise BadInput("pool 'first': this model has no class token; mean and max read patches")
+        return super().embedder(pool, normalise)
+
+    @property
+    def processor(self) -> ImageProcessor:
+        """The image processor, or one that refuses images."""
+        return cast(ImageProcessor | None, self.tokenizer) or NumbersOnly()
+
+    def listed(self, inputs: Iterable[object], of: str = "images") -> list[Any]:
+        return listed(inputs, of, "image")
+
+    def read(self, inputs: Iterable[object], *, masks: bool = False) -> list[ImageRow]:
+        return self.processor.rows(self.listed(inputs))
+
+    def label(self, image: object) -> LabelledImage:
+        (row,) = self.read([image])
+        try:
+            values_CHW = row.read()
+        except BadItem as bad:  # its number says nothing of a single image
+            raise BadInput(bad.reason) from None
+        embed = cast(PatchEmbedding, self.model.trunk.embed)
+        grid = embed.grid_of(torch.from_numpy(values_CHW[None]))
+        pixels_HWC = self.processor.denormalised(values_CHW)
+        names = cast(Patches, self.facts.trunk.embed).prefix_names
+        return LabelledImage(ImageRow(lambda: values_CHW), pixels_HWC, grid, names)
+
+    def embedded_rows(
+        self, inputs: Sequence[object], longest: int | None, lower: bool
+    ) -> list[ImageRow]:
+        return self.read(inputs)
+
+    def parse(self, line: str, where: str) -> Path:
+        return Path(line)
+
+    def token_count(self, given: object, most: int) -> int:
+        return 1
+
+    def filler(self, top: int = 5) -> NoReturn:
+        raise BadInput(NO_TEXT)
+
+    def scorer(self, window: int | None = None, stride: int | None = None) -> NoReturn:
+        raise BadInput(NO_TEXT)
+
+
+class NumbersOnly(ImageProcessor):
+    """An image processor of arrays of numbers, which refuses images that need normalising."""
+
+    def denormalised(self, values_CHW: np.ndarray) -> np.ndarray:
+        least, most = values_CHW.min(), values_CHW.max()
+        shares_CHW = (values_CHW - least) / max(most - least, 1e-12)
+        return np.rint(255 * shares_CHW).astype(np.uint8).transpose(1, 2, 0)
+
+    def resized(self, image: object) -> NoReturn:
+        raise BadInput(NO_PROCESSOR)

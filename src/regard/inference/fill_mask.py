@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from regard.ground.errors import BadInput, BadItem
 from regard.inference.batch_runner import Predictor, finite, in_order
 from regard.inference.component import Row
 from regard.inference.inputs import check_texts
-from regard.models.heads import MLMHead
+from regard.models.label_heads import MLMHead
 from regard.models.trunk_with_heads import TrunkWithHeadsModule
 from regard.text.tokenizers.word_tokenizer import MASK, WordTokenizer
 from regard.text.vocabularies.lexicon import END, SPECIAL
@@ -23,7 +23,7 @@ from regard.text.vocabularies.lexicon import END, SPECIAL
 
 @dataclass(frozen=True)
 class TokenFill:
-    """A word (or a piece of one, such as ##ing), and how probable it is."""
+    """A word (or a piece of one, such as ##ing) and its probability."""
 
     word: str
     probability: float
@@ -31,7 +31,7 @@ class TokenFill:
 
 @dataclass(frozen=True)
 class FilledText:
-    """A text with the best word in each of its blanks, and the ``top`` words of each blank."""
+    """A text with the best word in place of each mask, and the ``top`` words for each mask."""
 
     text: str
     blanks: tuple[tuple[TokenFill, ...], ...]
@@ -39,13 +39,12 @@ class FilledText:
 
 @dataclass(frozen=True, eq=False)
 class MaskFiller(Predictor[str, TokenRow, FilledText]):
-    """An encoder that names hidden words, ``top`` of them for each mask."""
+    """The component "fill": the ``top`` most probable words for each mask of a text."""
 
     name = "fill"
     empty_record: ClassVar = {"text": None, "blanks": None}
     head: ClassVar[str] = MLMHead.name
     model: TrunkWithHeadsModule
-    tokenizer: Any
     top: int = 5
 
     def __post_init__(self) -> None:
@@ -57,7 +56,7 @@ class MaskFiller(Predictor[str, TokenRow, FilledText]):
         return self.tokenizer.names["mask_token"]
 
     def row(self, text: str, number: int) -> TokenRow:
-        """The row of a text with all its masks; ``number`` is for the error."""
+        """The row of a text, with all its masks; errors name the ``number`` of the input."""
         if self.mask not in text:
             raise BadItem(number, f"there is no {self.mask} in it")
         row = self.tokenizer.row(self.tokenizer.masked(text), longest=self.max_length)
@@ -71,7 +70,7 @@ class MaskFiller(Predictor[str, TokenRow, FilledText]):
         return np.flatnonzero(np.equal(tokens, self.tokenizer.mask))
 
     def shown(self, row: TokenRow) -> TokenRow:
-        """A row as the model reads it."""
+        """The row that the model reads; default: unchanged."""
         return row
 
     def token_count(self, given: str, most: int) -> int:
@@ -106,7 +105,7 @@ class MaskFiller(Predictor[str, TokenRow, FilledText]):
     def _fills(
         self, batch: PackedTokens, masks: Sequence[np.ndarray]
     ) -> list[tuple[tuple[TokenFill, ...], ...]]:
-        """For each row of a batch, the words of each of its masks."""
+        """For each row of a batch, the words for each of its masks."""
         starts = batch.layout.offsets[: len(masks)].tolist()
         at_N = np.concatenate([at + start for at, start in zip(masks, starts, strict=True)])
         read = self.read_at(torch.from_numpy(at_N).to(self.device))
@@ -118,25 +117,25 @@ class MaskFiller(Predictor[str, TokenRow, FilledText]):
         return [tuple(islice(named, len(at))) for at in masks]
 
     def read_at(self, at_N: Tensor) -> Tensor:
-        """The positions in a batch that the head reads, for masks at ``at_N``."""
+        """The positions that the head reads for masks at ``at_N``; default: the same."""
         return at_N
 
     def allowed(self, logits_NV: Tensor) -> Tensor:
-        """The logits of words that may be named: all."""
+        """The logits, with -inf for words that may not fill a mask; default: all may."""
         return logits_NV
 
     def _named(self, best: list[int], probable: list[float]) -> tuple[TokenFill, ...]:
         return tuple(map(TokenFill, self.tokenizer.words.pieces(best), probable))
 
     def _filled(self, text: str, blanks: tuple[tuple[TokenFill, ...], ...]) -> FilledText:
-        filled, *others = text.split(self.mask)
-        for (best, *_), part in zip(blanks, others, strict=True):
+        filled, *parts = text.split(self.mask)
+        for (best, *_), part in zip(blanks, parts, strict=True):
             filled = self.tokenizer.join(filled, best.word) + part
         return FilledText(filled, blanks)
 
 
 class ContextFiller(MaskFiller):
-    """A mask filler by context vectors, whose products with all words are the logits."""
+    """A mask filler by context vectors (context2vec): their products with all words are logits."""
 
     head: ClassVar[str] = "context"
     tokenizer: WordTokenizer
@@ -164,12 +163,12 @@ class ContextFiller(MaskFiller):
         )
 
 
-FILLERS: dict[str, type[MaskFiller]] = {one.head: one for one in (MaskFiller, ContextFiller)}
-"""By the head that they read."""
+FILLERS: dict[str, type[MaskFiller]] = {kind.head: kind for kind in (MaskFiller, ContextFiller)}
+"""Mask fillers by the head that they read."""
 
 
 def mask_filler(model: TrunkWithHeadsModule) -> type[MaskFiller]:
-    """The filler for the heads of a model."""
+    """The class of mask filler for the heads of a model."""
     fillers = [FILLERS[name] for name in model.heads if name in FILLERS]
     if not fillers:
         raise BadInput("this encoder cannot fill masks: it has no masked-LM head")

@@ -1,8 +1,8 @@
-"""How a model searches by what came with it: generation settings, or its recipe's table."""
+"""Search settings of a model: generation_config.json, or the table [decode] of its recipe."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, cast
+from typing import Literal, ParamSpec, TypedDict, TypeVar, cast
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -16,16 +16,16 @@ from regard.search.constraints import Constraints
 from regard.search.sample import Sample
 
 T = TypeVar("T")
-# transformers' early_stopping, by the name of our rule.
+P = ParamSpec("P")
+# The early_stopping of transformers → our stopping rule.
 STOPS: dict[object, Stop] = {
     False: "transformers",
     True: "transformers-early",
     "never": "transformers-never",
 }
-LONGEST = 20  # max_length where nothing is said
-LARGEST = 1e30  # number that is read
-# Settings that would change what is found, each with the value that changes nothing; of others
-# that is null.
+LONGEST = 20  # the default max_length of transformers
+LARGEST = 1e30  # the largest number that is accepted
+# Unsupported settings with their neutral values; of settings not listed, null is neutral.
 NEUTRAL: dict[str, object] = {
     "num_beam_groups": 1,
     "diversity_penalty": 0.0,
@@ -38,9 +38,9 @@ NEUTRAL: dict[str, object] = {
 }
 UNDERSTOOD = (*GENERATION_KEYS, "eos_token_id", "do_sample")
 SAMPLING = ("temperature", "top_k", "top_p")
-# Settings of sampling that are not supported, each with the values that change nothing.
+# Unsupported settings of sampling, each with its neutral values.
 OTHER_SAMPLING: dict[str, tuple[object, ...]] = {"top_h": (), "min_p": (0,), "typical_p": (1,)}
-# Settings that do not change what a beam finds.
+# Settings that do not change the result of beam search.
 IDLE = (
     *("bos_token_id", "pad_token_id", "decoder_start_token_id", "num_return_sequences"),
     *(*SAMPLING, *OTHER_SAMPLING),
@@ -51,7 +51,7 @@ IDLE = (
 
 
 class DecodeConfig(Config):
-    """The beam search of test sets, and of the model later, unless another is asked for."""
+    """The default beam search of the model, also for test sets."""
 
     free_keys = ("beam", "length", "alpha")
     beam: int = Field(5, ge=1)
@@ -63,30 +63,26 @@ class DecodeConfig(Config):
 
     @classmethod
     def of(cls, beam: Beam) -> "DecodeConfig":
-        """The table that describes a search, as far as a table can."""
+        """The table of a beam search."""
         return cls(beam=beam.size, length=beam.length, alpha=beam.alpha)
 
     @property
     def search(self) -> Beam:
-        """The table as a search."""
-        return self._as_search()
-
-    def _as_search(self) -> Beam:
+        """The beam search of the table."""
         return Beam(self.beam, length=self.length, alpha=self.alpha)
 
     @model_validator(mode="after")
     def _can_be_searched(self) -> "DecodeConfig":
-        self._as_search()
+        _ = self.search
         return self
 
 
 @dataclass(frozen=True)
 class GenerationSettings:
-    """The search that ``generate`` makes with these settings, and what it may write.
+    """The search and constraints of ``generate`` of transformers with given settings.
 
-    ``length_penalty`` A divides log p by n^A, n counting EOS and not what comes first; lengths
-    are fixed numbers, not multiples of the source's. ``min_length``, and where ``counts_prompt``
-    ``longest``, count the tokens of a prompt, which of a translation is BOS alone.
+    ``length_penalty`` A divides log p by n^A, where n counts EOS but not BOS. ``min_length``, and
+    with ``counts_prompt`` also ``longest``, count the tokens of the prompt (of a translation: BOS).
     """
 
     search: Beam
@@ -97,15 +93,15 @@ class GenerationSettings:
     forbidden: tuple[int, ...] = ()
     must_end: bool = False
     renormalise: bool = False
-    do_sample: bool = False  # then ``search`` is not what ``generate`` does
+    do_sample: bool = False  # if true, ``generate`` samples instead of using ``search``
 
     @classmethod
     def of(
         cls, settings: Mapping[str, object], eos: int, vocab: int, new_tokens: int = LONGEST - 1
     ) -> "GenerationSettings":
-        """Read Hugging Face's generation settings; what cannot be done is an error.
+        """Read generation settings of Hugging Face; unsupported ones are errors.
 
-        ``new_tokens`` is the limit where nothing is said.
+        ``new_tokens`` is the default limit of new tokens.
         """
         for name, value in settings.items():
             known = name in UNDERSTOOD or name in IDLE
@@ -145,15 +141,15 @@ class GenerationSettings:
         )
 
     def longest_after(self, prompt: int) -> int:
-        """The most tokens after a prompt of ``prompt`` tokens; one at least."""
+        """The maximum number of tokens after a prompt of ``prompt`` tokens, at least 1."""
         return max(self.longest - prompt, 1) if self.counts_prompt else self.longest
 
     def shortest_after(self, prompt: int) -> int:
-        """The number of the first token after a prompt of ``prompt`` tokens that may be EOS."""
+        """The number of the first token that may be EOS, after ``prompt`` tokens."""
         return max(self.shortest, self.min_length - prompt + 1, 0)
 
     def limits(self, bos: int, eos: int, most: int) -> Constraints:
-        """Constraints on the tokens after BOS, at most ``most`` of them."""
+        """Constraints on at most ``most`` tokens after BOS."""
         return Constraints(
             bos,
             eos,
@@ -165,8 +161,15 @@ class GenerationSettings:
         )
 
 
-def repetition_of(settings: Mapping[str, object]) -> dict[str, Any]:
-    """The rules against repetition of generation settings, as arguments of a search."""
+class RepetitionRules(TypedDict):
+    """Rules against repetition, as arguments of a search."""
+
+    no_repeat: int
+    repetition_penalty: float
+
+
+def repetition_of(settings: Mapping[str, object]) -> RepetitionRules:
+    """The rules against repetition of generation settings."""
     return {
         "no_repeat": _whole(settings, "no_repeat_ngram_size"),
         "repetition_penalty": _number(settings, "repetition_penalty", 1.0),
@@ -174,10 +177,7 @@ def repetition_of(settings: Mapping[str, object]) -> dict[str, Any]:
 
 
 def sampling_of(settings: Mapping[str, object]) -> Sample:
-    """Sampling with the temperature, top_k and top_p of generation settings that have them.
-
-    Their number of samples and rules against repetition hold as well.
-    """
+    """Sampling by generation settings: temperature, top_k, top_p, samples, repetition rules."""
     for name, neutral in OTHER_SAMPLING.items():
         if (value := settings.get(name)) not in (None, *neutral):
             raise refused(f"{name} {shown(value)} is not supported; choose a search")
@@ -192,12 +192,12 @@ def sampling_of(settings: Mapping[str, object]) -> Sample:
 
 
 def refused(why: str) -> BadInput:
-    """The error of a setting."""
+    """The error for a setting, which names the file."""
     return BadInput(f"{GENERATION}: {why}")
 
 
 def as_trained(decode: object) -> Beam:
-    """The search that the ``[decode]`` table of a recipe describes, as a model remembers it."""
+    """The beam search of the table ``[decode]`` that is stored with a model."""
     try:
         return DecodeConfig.model_validate(decode, strict=True).search
     except ValidationError as error:
@@ -206,10 +206,10 @@ def as_trained(decode: object) -> Beam:
         raise BadInput(f"config.json: notes.decode is no search: {shown(decode)} ({why})") from None
 
 
-def _build(search: Callable[..., T], **rules: Any) -> T:
-    """A search by rules that settings gave it."""
+def _build(search: Callable[P, T], *args: P.args, **rules: P.kwargs) -> T:
+    """A search by rules of generation settings."""
     try:
-        return search(**rules)
+        return search(*args, **rules)
     except BadInput as error:
         raise refused(str(error)) from None
 
@@ -242,7 +242,7 @@ def _end(eos: int) -> str:
 
 
 def _longest(settings: Mapping[str, object], new_tokens: int) -> tuple[int, bool]:
-    """The most tokens, and whether the tokens of the prompt are counted."""
+    """The maximum number of tokens, and whether it counts the tokens of the prompt."""
     if settings.get("max_new_tokens") is not None:
         return _whole(settings, "max_new_tokens", least=1), False
     if settings.get("max_length") is not None:

@@ -4,13 +4,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Self, cast
+from typing import Literal, Self, cast
 
 import torch
 
 from regard import decoding
 from regard.decoding import EAGER, Engine, Prompts
-from regard.ground.batch import BatchLimits, Ids
+from regard.ground.batch import Ids
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, BadItem
 from regard.inference.component import Row
@@ -40,20 +40,19 @@ from regard.text.task_prompt import PromptConfig, TaskPrompt
 from regard.text.tokenizers.ids_only import MISSING
 from regard.text.vocabularies.vocabulary import Vocabulary
 
-TOKENS = 16_384  # of the prompts of a batch and what is written after them
-NEW_TOKENS = 128  # after a prompt, where nothing is said
-TOP_K = 50  # of sampling that generation settings ask for, if they say nothing else
+NEW_TOKENS = 128  # the default maximum after a prompt
+TOP_K = 50  # the default of transformers, for generation settings with do_sample
 
 End = Literal["eos", "stop", "length", "positions"]
 
 
 @dataclass(frozen=True)
 class Generation(WrittenText):
-    """One continuation of a prompt as text.
+    """A continuation of a prompt, as text.
 
-    It ``ended`` with EOS ("eos"), before a stop string ("stop"), at the limit ("length"), or where
-    the model has no more positions ("positions"). The tokens of the hypothesis are all that were
-    generated, those of a stop string included.
+    ``ended``: at EOS ("eos"), before a stop string ("stop"), at the length limit ("length"), or at
+    the last position of the model ("positions"). The hypothesis has all generated tokens, also of a
+    stop string.
     """
 
     ended: End
@@ -65,10 +64,10 @@ class Generation(WrittenText):
 
 @dataclass(frozen=True)
 class Ending:
-    """When a continuation ends, beside EOS: by its number of new tokens, or at stop strings.
+    """Where a continuation ends, beside EOS: at a number of new tokens, or at a stop string.
 
-    EOS is not generated before ``min_new_tokens`` others. ``max_new_tokens`` None: as the model's
-    generation settings say, else 128.
+    EOS is not generated before ``min_new_tokens`` other tokens. ``max_new_tokens`` None: by the
+    generation settings of the model, else 128.
     """
 
     max_new_tokens: int | None = None
@@ -85,7 +84,7 @@ class Ending:
     def of(
         cls, max_new_tokens: int | None, min_new_tokens: int, stop_strings: Iterable[str]
     ) -> "Ending":
-        """An ending whose stop strings are any iterable of texts."""
+        """An ending with stop strings from any iterable."""
         return cls(max_new_tokens, min_new_tokens, tuple(listed(stop_strings, "stop strings")))
 
 
@@ -94,16 +93,14 @@ ENDING = Ending()
 
 @dataclass(frozen=True, eq=False)
 class Generator(DecoderModel, EncoderModel):
-    """A causal trunk with a next-token head: it reads as an encoder does, and writes.
-
-    What it has beside, ``DecoderModel`` explains.
-    """
+    """A causal trunk with a next-token head, which encodes and generates text."""
 
     verb = "generate"
+    batch_tokens = 16_384  # prompts and continuations
     batch_size: int = 64
-    id_vocabulary: Vocabulary | None = None  # in place of a tokenizer
+    id_vocabulary: Vocabulary | None = None  # if there is no tokenizer
     engine: Engine = EAGER
-    ending: Ending = ENDING  # where none is given
+    ending: Ending = ENDING  # the default ending
 
     @classmethod
     def of(cls, loaded: LoadedModel) -> Self:
@@ -112,9 +109,9 @@ class Generator(DecoderModel, EncoderModel):
         return replace(super().of(loaded), id_vocabulary=ids, engine=engine)
 
     def choice(self, precision: str = "auto", engine: str = "auto") -> tuple[str, str]:
-        """The precision and the engine that would run; BadInput if none can.
+        """The precision and the engine that will run; BadInput if none can.
 
-        Errors of a carried state accumulate: a recurrent model is in fp32, if not told otherwise.
+        The default precision of recurrent models is fp32: errors of a carried state accumulate.
         """
         carries = self.facts.trunk.stack.carries_state
         return super().choice("fp32" if carries and precision == "auto" else precision, engine)
@@ -133,7 +130,7 @@ class Generator(DecoderModel, EncoderModel):
 
     @cached_property
     def prompt(self) -> TaskPrompt | None:
-        """The task token it was trained with, if there was one."""
+        """The prompt with the task token of training, or None."""
         if (noted := self.notes.get("prompt")) is None:
             return None
         return PromptConfig.as_trained(noted).prompt(self.text.words)
@@ -175,13 +172,13 @@ class Generator(DecoderModel, EncoderModel):
 
     @cached_property
     def eos(self) -> int:
-        """The token that ends a text; -1: there is none."""
+        """The id of EOS; -1: none."""
         return self._special("eos_token", lambda: self.vocabulary.eos)
 
     def read_prompts(self, prompts: Iterable[str | Ids], first: int = 1) -> list[list[int]]:
-        """Prompts in ids, counted from ``first``; the empty text is BOS, or EOS.
+        """Prompts in token ids; errors count them from ``first``. An empty text is BOS, or EOS.
 
-        A model that was trained with a task token reads it after each text.
+        If the model was trained with a task token, it follows each text.
         """
         limits = InputLimits.of(self.model.decoder, self.max_length)
         rows = read_ids(listed(prompts, "prompts"), self._encode_all, limits, first=first)
@@ -189,7 +186,7 @@ class Generator(DecoderModel, EncoderModel):
         start = self.eos if start < 0 else start
         for number, row in enumerate(rows, first):
             if not row and start < 0:
-                raise BadItem(number, "is empty, and the vocabulary has no token to begin with")
+                raise BadItem(number, "is empty, and the vocabulary has no BOS to begin with")
         return [row or [start] for row in rows]
 
     def _encode_all(self, texts: list[str]) -> list[list[int]]:
@@ -206,24 +203,20 @@ class Generator(DecoderModel, EncoderModel):
     ) -> list[list[Generation]]:
         """The continuations of each prompt, best first.
 
-        Prompts are put together by length; the result does not depend on how. Sampling draws by a
-        prompt's number, counted from ``first``, and a sample's. Token ids are read as given.
+        Results do not depend on how prompts are batched. Sampling depends on the index of the
+        prompt, counted from ``first``, and of the sample. Token ids are used as given.
         """
         search = self.search if search is None else check_search(search)
         writer = self.writer(Method(search), ending=ending)
         requests = map(Request, listed(prompts, "prompts"))
         written = writer.predict(requests, first=first)
-        return [cast(list[Generation], one.texts) for one in written]
+        return [cast(list[Generation], result.texts) for result in written]
 
     def writer(
         self, method: Method | None = None, best: int = 1, ending: Ending | None = None
     ) -> Writer:
         writer = super().writer(method, best)
         return writer if ending is None else replace(writer, model=replace(self, ending=ending))
-
-    @property
-    def limits(self) -> BatchLimits:
-        return BatchLimits(TOKENS, self.batch_size, TOKENS)
 
     def rows(self, requests: Sequence[Request], keys: Sequence[int]) -> list[WriterRow]:
         prompts = self.read_prompts([request.text for request in requests])
@@ -240,7 +233,7 @@ class Generator(DecoderModel, EncoderModel):
         *,
         number: int = 0,
     ) -> Iterator[str]:
-        """The continuation of a prompt, piece by piece; ``number`` is the number of the prompt."""
+        """The continuation of a prompt, piece by piece; sampling depends on its ``number``."""
         if self.tokenizer is None:
             raise BadInput(f"{MISSING}, and no stream of text: use generate()")
         search = self.search if search is None else check_search(search)
@@ -252,10 +245,10 @@ class Generator(DecoderModel, EncoderModel):
     ) -> Iterator[str]:
         text = TextStream(Continuation(self.vocabulary.decode, rows[0]), self._stops(ending))
         with search_errors_as_bad_input(search, rows):
-            state, limits, others = self._begin(rows, ending)
-            for step in search.stream(state, limits, [number], **others):
-                if step.numbers != [0]:
-                    raise BadInput("a stream is one text: ask for one sample")
+            state, limits, stops = self._begin(rows, ending)
+            for step in search.stream(state, limits, [number], prompts=rows, stop_test=stops):
+                if step.rows != [0]:
+                    raise BadInput("stream: one text at a time; set the number of samples to 1")
                 if step.tokens != [self.eos]:
                     yield from filter(None, [text.add(*step.tokens)])
         yield from filter(None, [text.end()])
@@ -265,8 +258,9 @@ class Generator(DecoderModel, EncoderModel):
         ending, prompts = self.ending, [row.data.ids[0] for row in rows]
         search = search.with_decode(None if self.tokenizer is None else self._stops(ending).text)
         with search_errors_as_bad_input(search, prompts):
-            state, limits, others = self._begin(prompts, ending)
-            nbests = search(state, limits, None, [row.key for row in rows], **others)
+            state, limits, stops = self._begin(prompts, ending)
+            keys = [row.key for row in rows]
+            nbests = search(state, limits, None, keys, prompts=prompts, stop_test=stops)
         return [
             [self._as_text(prompt, hypothesis, ending) for hypothesis in nbest]
             for prompt, nbest in zip(prompts, nbests, strict=True)
@@ -274,31 +268,27 @@ class Generator(DecoderModel, EncoderModel):
 
     def _begin(
         self, rows: list[list[int]], ending: Ending
-    ) -> tuple[SearchState, Constraints, dict[str, Any]]:
-        """A state that has read the prompts, what may follow, and what else a search takes."""
+    ) -> tuple[SearchState, Constraints, StopStrings | None]:
+        """A state that has read the prompts, the constraints after them, and the test for stops."""
         limits, stops = self._limits(rows, ending), self._stops(ending)
         lengths = zip(rows, limits.longest_of(len(rows)).tolist(), strict=True)
         capacity = max(len(row) + longest for row, longest in lengths)
         prompts = Prompts.of(rows, self.device)
         state = decoding.open(self.model, prompts=prompts, capacity=capacity, engine=self.engine)
-        stop_test = stops if stops.strings else None
-        return state, limits, {"prompts": rows, "stop_test": stop_test}
+        return state, limits, stops if stops.strings else None
 
     def _limits(self, rows: list[list[int]], ending: Ending) -> Constraints:
-        """Constraints on the tokens after each prompt, by the generation settings if any."""
-        settings, rules = self.supported_settings, dict[str, Any]()
-        if settings is not None:
-            rules = {
-                "forbidden": settings.forbidden,
-                "must_end": settings.must_end,
-                "renormalise": settings.renormalise,
-            }
+        """Constraints on the tokens after each prompt, by the generation settings, if any."""
         longest = [self._longest(row, ending)[0] for row in rows]
         first, shortest = [row[-1] for row in rows], self._shortest(rows, ending)
-        return Constraints(first, self.eos, longest, shortest, **rules)
+        constraints = Constraints(first, self.eos, longest, shortest)
+        if (settings := self.supported_settings) is None:
+            return constraints
+        rules = {"must_end": settings.must_end, "renormalise": settings.renormalise}
+        return replace(constraints, forbidden=settings.forbidden, **rules)
 
     def _shortest(self, rows: list[list[int]], ending: Ending) -> int | list[int]:
-        """The number of the first token that may be EOS: after all prompts, or after each."""
+        """The number of the first token that may be EOS: one for all prompts, or one for each."""
         if self.eos < 0:
             return 0
         if ending.min_new_tokens or self.supported_settings is None:
@@ -307,7 +297,7 @@ class Generator(DecoderModel, EncoderModel):
         return after[0] if len({*after}) == 1 else after
 
     def _longest(self, row: list[int], ending: Ending) -> tuple[int, End]:
-        """The most tokens after a prompt, and what sets this limit."""
+        """The maximum number of tokens after a prompt, and what limits it."""
         settings = self.supported_settings
         longest = NEW_TOKENS if settings is None else settings.longest_after(len(row))
         if ending.max_new_tokens is not None:
@@ -329,7 +319,7 @@ class Generator(DecoderModel, EncoderModel):
         return Generation(text, hypothesis.score, hypothesis, ended)
 
     def _special(self, role: str, by_usual_name: Callable[[], int]) -> int:
-        """The id of a special token: as the tokenizer names it, else by a usual name; -1: none."""
+        """The id of a special token, by the tokenizer's role or a usual name; -1: none."""
         try:
             named = {} if self.tokenizer is None else self.tokenizer.special_ids
             return named[role] if role in named else by_usual_name()

@@ -1,4 +1,4 @@
-"""Checks of inputs: lists of texts, pairs or token ids. A bad input is ``BadItem``."""
+"""Checks of inputs: lists of texts, pairs or token ids; a bad input is a ``BadItem``."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,21 +11,21 @@ from torch import Tensor
 from regard.ground.batch import ImageRow, TokenRow
 from regard.ground.checks import is_whole, listed
 from regard.ground.errors import BadInput, BadItem, shown
+from regard.models.trunk import StackModule
 from regard.search.step import Search
 from regard.text.words import check_text
 
-# How errors of torch say it that have no type of their own: the host, C++, CUDA and its libraries.
+# Messages of out-of-memory errors without a type of their own: host, C++, CUDA, its libraries.
 NO_MEMORY = ("DefaultCPUAllocator", "bad_alloc", "CUDA error: out of memory", "ALLOC_FAILED")
 TEXT_OR_IDS = "neither a text nor token ids"
 
 
 @dataclass(frozen=True)
 class InputLimits:
-    """Limits of one side of a model: token ids below ``vocab``, ``longest`` of them or any.
+    """Limits of one side of a model: token ids below ``vocab``, at most ``longest`` of them.
 
-    Without a vocabulary it reads images, not ids. Rows have at most ``segments`` texts, if it tells
-    segments apart. ``max_length`` is a limit that the caller sets. A token has one id, or ids of
-    the shape ``per_token``.
+    ``vocab`` is 0 if the side reads images. Rows have at most ``segments`` texts; 0: any number.
+    ``max_length`` is the caller's limit. A token has one id, or ids of the shape ``per_token``.
     """
 
     vocab: int
@@ -35,7 +35,7 @@ class InputLimits:
     per_token: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, side: Any, max_length: int | None = None) -> "InputLimits":
+    def of(cls, side: StackModule, max_length: int | None = None) -> "InputLimits":
         """The limits of a side that embeds tokens."""
         embed, limits = side.embed, (side.embed.position_limit, side.embed.segments, max_length)
         return cls(embed.vocab, *limits, embed.ids_per_token)
@@ -48,12 +48,12 @@ class InputLimits:
         self.check_segments(row, number)
 
     def check_segments(self, row: TokenRow | ImageRow, number: int) -> None:
-        """Refuse a row of more texts than the model tells apart."""
+        """Refuse a row with more segments than the model distinguishes."""
         if self.segments and np.max(row.segments, initial=0) >= self.segments:
             raise BadItem(number, "the model reads one text at a time, not two")
 
     def check(self, ids: Sequence[int] | np.ndarray, number: int, marks: int = 0) -> None:
-        """Refuse ids that the model has no vector for; it adds ``marks`` tokens to them."""
+        """Refuse too many ids or unknown ids; the model adds ``marks`` special tokens."""
         if np.shape(ids)[1:] != self.per_token:
             raise BadItem(number, "this model reads characters: give a text or words, not ids")
         length = len(ids) + marks
@@ -67,40 +67,38 @@ class InputLimits:
         first = np.reshape(ids, (len(ids), -1))[:, :1]  # before those of characters
         if not 0 <= (least := first.min()) <= (most := first.max()) < self.vocab:
             wrong = least if least < 0 else most
-            reason = f"a token is none of the {self.vocab} that there are ({wrong})"
+            reason = f"token id {wrong} is not below the size of the vocabulary, {self.vocab}"
             raise BadItem(number, reason)
 
 
 def check_texts(inputs: Iterable[object], first: int = 1) -> list[str]:
-    """A list of texts; inputs are counted from ``first``."""
-    return [check_text(one, number) for number, one in enumerate(listed(inputs), first)]
+    """Inputs as a list of texts; errors count them from ``first``."""
+    return [check_text(text, number) for number, text in enumerate(listed(inputs), first)]
 
 
 def check_pairs(inputs: Iterable[object], of: str, *, texts: bool = False) -> list[tuple[Any, Any]]:
-    """A list of pairs; ``of`` names their halves, which are ``texts`` or left to the caller."""
-    pairs: list[Any] = listed(inputs, "pairs")
-    for number, one in enumerate(pairs, 1):
-        if not isinstance(one, tuple | list) or len(one) != 2:
-            raise BadItem(number, f"{shown(one)} is not a pair {of}")
-        if texts:
-            for half in one:
-                check_text(half, number)
-    return [tuple(one) for one in pairs]
+    """Inputs as a list of pairs; ``of`` names their halves, which must be ``texts`` if so set."""
+    pairs = []
+    for number, pair in enumerate(listed(inputs, "pairs"), 1):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise BadItem(number, f"{shown(pair)} is not a pair {of}")
+        for half in pair if texts else ():
+            check_text(half, number)
+        pairs.append((pair[0], pair[1]))
+    return pairs
 
 
-def token_ids(one: object, number: int, fault: str = TEXT_OR_IDS) -> list[int]:
-    """Ids from a list, an array or a tensor of whole numbers; there is at least one."""
-    values = one
-    if isinstance(one, Tensor):
-        values = one.detach().cpu().numpy()
-    elif isinstance(one, Sequence) and not isinstance(one, str | bytes):
-        values = np.array(one if all(map(is_whole, one)) else ["no ids"])
-    if not isinstance(values, np.ndarray) or values.ndim != 1:
-        raise BadItem(number, f"{shown(one)} is {fault}")
-    if not len(values):
+def token_ids(ids: object, number: int, fault: str = TEXT_OR_IDS) -> list[int]:
+    """At least one id, from a list, an array or a tensor of whole numbers."""
+    values = ids
+    if isinstance(ids, Tensor):
+        values = ids.detach().cpu().numpy()
+    elif isinstance(ids, Sequence) and not isinstance(ids, str | bytes):
+        values = np.array(ids if all(map(is_whole, ids)) else ["no ids"])
+    if isinstance(values, np.ndarray) and values.ndim == 1 and not len(values):
         raise BadItem(number, "has no tokens")
-    if values.dtype.kind not in "iu":
-        raise BadItem(number, f"{shown(one)} is {fault}")
+    if not isinstance(values, np.ndarray) or values.ndim != 1 or values.dtype.kind not in "iu":
+        raise BadItem(number, f"{shown(ids)} is {fault}")
     return values.tolist()
 
 
@@ -113,31 +111,31 @@ def read_ids(
     marks: int = 0,
     first: int = 1,
 ) -> list[list[int]]:
-    """Texts in ids, each with its ``end`` if it has one, and ids as they are, all of them checked.
+    """Texts in ids, followed by ``end`` if given, and ids unchanged; all are checked.
 
-    The model adds ``marks`` tokens to each; inputs are counted from ``first``.
+    The model adds ``marks`` special tokens to each; errors count inputs from ``first``.
     """
     numbered = list(enumerate(inputs, first))
-    texts = [check_text(one, number) for number, one in numbered if isinstance(one, str)]
+    texts = [check_text(text, number) for number, text in numbered if isinstance(text, str)]
     encoded = iter(encode_all(texts) if texts else [])
     after = [] if end is None else [end]
     rows = []
-    for number, one in numbered:
-        ids = [*next(encoded), *after] if isinstance(one, str) else token_ids(one, number)
+    for number, given in numbered:
+        ids = [*next(encoded), *after] if isinstance(given, str) else token_ids(given, number)
         limits.check(ids, number, marks)
         rows.append(ids)
     return rows
 
 
 def check_search(search: object) -> Search:
-    """A search is a value; its name or its class is not."""
+    """The search, if it is one; a name or a class is refused."""
     if not isinstance(search, Search):
         raise BadInput(f"search is a value such as Beam(5) or Greedy(), not {shown(search)}")
     return search
 
 
 def ran_out_of_memory(error: BaseException) -> bool:
-    """Whether an error of torch or numpy says that memory is used up."""
+    """Whether an error of torch or numpy means out of memory."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in NO_MEMORY)

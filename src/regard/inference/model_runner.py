@@ -1,4 +1,4 @@
-"""A model as people use it: what a trunk with heads and an encoder with a decoder both do."""
+"""Base class of models as people use them: methods of encoders and encoder-decoders."""
 
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -18,10 +18,10 @@ from regard.text.token_labels import LabelledImage
 
 
 class ModelRunner(BatchRunner):
-    """A model with its tokenizer, and how much it reads at once.
+    """A model with its tokenizer and its limits.
 
-    ``name`` is that of its paper, for messages. Texts have at most ``max_length`` tokens: of a
-    longer one an encoder reads the beginning, and a translator refuses it.
+    ``name`` is the name of the paper, for messages. Texts of more than ``max_length`` tokens are
+    truncated by encoders and refused by translators.
     """
 
     name: str
@@ -35,7 +35,7 @@ class ModelRunner(BatchRunner):
     @property
     @abstractmethod
     def position_limit(self) -> int | None:
-        """The most tokens that its positions allow; None: any number."""
+        """The maximum number of tokens that positions allow; None: no limit."""
 
     @property
     def truncation(self) -> int | None:
@@ -46,22 +46,22 @@ class ModelRunner(BatchRunner):
     def with_precision(self, kind: str, engine: str = "auto") -> Self:
         """A copy for inference in "fp32", "bf16", "int8" (on a CPU) or "auto".
 
-        ``engine`` steps the decoder of a model that writes.
+        ``engine`` runs the decoding steps of a model that generates text.
         """
 
     def with_limits(self, batch_size: int | None, max_length: int | None = None) -> Self:
-        """A copy with those limits that are given."""
-        given = {"batch_size": batch_size, "max_length": max_length}
-        limits = {name: check_whole(name, n, 1) for name, n in given.items() if n is not None}
+        """A copy with other limits; None keeps a limit."""
+        changes = {"batch_size": batch_size, "max_length": max_length}
+        limits = {name: check_whole(name, n, 1) for name, n in changes.items() if n is not None}
         return replace(cast(Any, self), **limits) if limits else self
 
     def parse(self, line: str, where: str) -> object:
-        """The text, or the texts, in a line of a file."""
+        """The text, or the pair of texts, in a line of a file."""
         return line
 
     @abstractmethod
     def token_count(self, given: Any, most: int) -> int:
-        """The tokens that it reads of a line, special ones counted; exact beyond ``most``."""
+        """The number of tokens of an input, with special tokens; exact only above ``most``."""
 
     @abstractmethod
     def read(self, inputs: Iterable[Any]) -> Rows:
@@ -75,7 +75,7 @@ class ModelRunner(BatchRunner):
     def logits(
         self, inputs: Iterable[Any], tape: NullTape = NULL_TAPE, head: str | None = None
     ) -> list[Tensor]:
-        """The logits of each input by a head, on a tape; by default the first of its heads."""
+        """The logits of each input by a head, recorded on a tape; default: the first head."""
 
     @abstractmethod
     def scorer(self, window: int | None = None, stride: int | None = None) -> Scorer[Any]:
@@ -85,13 +85,13 @@ class ModelRunner(BatchRunner):
         """
 
     def listed(self, inputs: Iterable[object], of: str = "texts") -> list[Any]:
-        """Inputs as a list, read once; a single one is refused."""
+        """Inputs as a list; a single string is refused."""
         return listed(inputs, of)
 
     def label(self, image: object) -> LabelledImage:
-        """An image with the names of its tokens, if it reads images."""
-        raise BadInput(f"{self.name} reads texts, no images")
+        """An image with the names of its tokens; models of text refuse it."""
+        raise BadInput(f"{self.name} reads texts, not images")
 
     def default_target(self, text: str) -> str | None:
-        """The second text to look at where none is given."""
+        """The default second text of ``look``: of translators, the translation."""
         return None

@@ -1,10 +1,10 @@
 """Scores of texts: the log-probability of every token, perplexity and bits per byte.
 
-A causal model gives the probability of each token after those before it. A masked LM gives that of
-each token if it alone is masked; their product is the pseudo-likelihood of a text (Salazar et al.,
-2020, arXiv:1910.14659). Texts longer than a window are read in windows that overlap, ``stride``
-tokens further each, and a window scores the tokens that those before it did not; for a masked LM
-those in its middle, which have context on both sides.
+A causal model gives the probability of each token after those before it. A masked LM gives the
+probability of each token when it alone is masked; their product is the pseudo-likelihood of a text
+(Salazar et al., 2020, arXiv:1910.14659). Longer texts are read in overlapping windows, ``stride``
+tokens apart; each window scores the tokens that earlier ones did not, for a masked LM those in its
+middle, which have context on both sides.
 """
 
 from abc import abstractmethod
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import exp, log
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -25,29 +25,31 @@ from regard.ground.pytree import map_tensors, tensors_in
 from regard.inference.batch_runner import BatchRunner, in_order
 from regard.inference.component import Component, Data, Result, Row
 from regard.inference.inputs import InputLimits, token_ids
-from regard.models.heads import MLMHead, NextTokenHead
-from regard.models.trunk_with_heads import TrunkWithHeads
+from regard.models.heads import NextTokenHead
+from regard.models.label_heads import MLMHead
+from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.parts.attention import EncoderOutput
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.vocabularies.subwords import Subwords
 from regard.text.vocabularies.vocabulary import Vocabulary, token_count
 from regard.text.words import check_text
 
-WINDOW = 1_024  # tokens read at once by models without a limit
-ROWS = 1_024  # made at once
-STATES = 1_024  # whose logits are computed at once
-ANY_LENGTH = 1 << 40  # tokens of texts scored together, which are divided into rows
+WINDOW = 1_024  # the default window of models without a limit
+ROWS = 1_024  # rows that are built at once
+STATES = 1_024  # states whose logits are computed at once
+ANY_LENGTH = 1 << 40  # no limit: texts are divided into rows
 
-Scored = str | Ids | tuple[str | Ids, ...]  # a text or ids, alone or with a translation
+Scored = str | Ids | tuple[str | Ids, ...]  # a text or ids, or a pair with a translation
 
 
 @dataclass(frozen=True)
 class TextScore:
-    """The log-probability of each token of a text; a first token without any before it has none.
+    """The log-probability of each token of a text, except a first token without context.
 
-    ``bytes`` is the size of the text in UTF-8, 0 of token ids. ``texts`` are what was scored: a
-    text, or a source and its translation.
+    ``bytes`` is the size of the text in UTF-8 (0 of token ids). ``texts`` is the text, or the
+    source and its translation.
     """
 
     tokens: tuple[str, ...]
@@ -67,14 +69,14 @@ class TextScore:
 
     @property
     def bits_per_byte(self) -> float | None:
-        """The negative log-probability in bits, for each byte of the text."""
+        """The negative log-probability in bits per byte of the text."""
         return bits_per_byte(self.logprob, self.bytes)
 
     @classmethod
     def total(cls, scores: "Iterable[TextScore]") -> "TextScore":
-        """Several texts as one."""
+        """The score of several texts together."""
         scores = list(scores)
-        logprobs = tuple(one for score in scores for one in score.logprobs)
+        logprobs = tuple(logprob for score in scores for logprob in score.logprobs)
         return cls((), logprobs, sum(score.bytes for score in scores))
 
 
@@ -84,17 +86,17 @@ def perplexity(logprob: float, tokens: float) -> float:
 
 
 def bits_per_byte(logprob: float, bytes: float) -> float | None:
-    """The negative log-probability in bits, for each byte; None of token ids."""
+    """The negative log-probability in bits per byte; None for token ids."""
     return -logprob / log(2) / bytes if bytes else None
 
 
 class Scorer(BatchRunner, Component[Scored, Data, TextScore]):
-    """A component that gives texts, or translations, the log-probability of each token."""
+    """Base class of the component "score": log-probabilities of texts or translations."""
 
     name = "score"
     reads_empty = True  # an empty line is an error
     is_numbered = False
-    reads_whole: ClassVar[bool]  # whether texts of any length are read
+    reads_whole: ClassVar[bool]  # texts of any length are read
 
     @property
     @abstractmethod
@@ -114,7 +116,7 @@ class Scorer(BatchRunner, Component[Scored, Data, TextScore]):
 
 
 class ScoredRow(NamedTuple):
-    """A row, the positions whose outputs are read, and the tokens that are predicted there."""
+    """A row, positions in it, and the tokens that are predicted there."""
 
     row: TokenRow
     at: np.ndarray
@@ -122,7 +124,7 @@ class ScoredRow(NamedTuple):
 
 
 class Content(NamedTuple):
-    """The ids of an input, and how a part of them becomes a row."""
+    """The ids of an input, and the function that makes a row of a part of them."""
 
     ids: list[int]
     row: Callable[[list[int]], TokenRow]
@@ -142,10 +144,10 @@ class Window(NamedTuple):
 def windows(
     count: int, longest: int, stride: int, *, before: int = 0, after: int = 0
 ) -> Iterator[Window]:
-    """Windows of at most ``longest`` tokens, in which every token counts once.
+    """Windows of at most ``longest`` tokens; every token counts in one of them.
 
-    The first one leaves room for ``before`` tokens. But for the last, all have ``after`` tokens
-    behind those that count.
+    The first window leaves room for ``before`` tokens. All but the last have ``after`` tokens
+    behind the tokens that count.
     """
     first, last = 0, longest - before - after
     while first < count:
@@ -157,10 +159,10 @@ def windows(
 
 @dataclass(frozen=True, eq=False)
 class TextScorer(Scorer[Content]):
-    """A causal model, or a masked LM, that scores texts."""
+    """The component "score" of a causal model or a masked LM."""
 
     reads_whole = True
-    model: Any
+    model: TrunkWithHeadsModule
     facts: TrunkWithHeads
     tokenizer: RowTokenizer | None
     batch_size: int = 256
@@ -175,12 +177,12 @@ class TextScorer(Scorer[Content]):
 
     @property
     def head(self) -> str:
-        """The head that predicts tokens; empty if there is none."""
+        """The name of the head that predicts tokens; empty: none."""
         return next((name for name in self.facts.head_names if name in ROWS_OF_HEADS), "")
 
     @property
     def text(self) -> RowTokenizer:
-        """The tokenizer; a causal model without one scores ids."""
+        """The tokenizer; without one, only token ids can be scored."""
         return require_tokenizer(self.tokenizer)
 
     @property
@@ -229,7 +231,7 @@ class TextScorer(Scorer[Content]):
         return f"perplexity {mean:.4f}, {bits:.4f} bits per byte: {sums['tokens']:,.0f} tokens"
 
     def scored(self, contents: Sequence[Content]) -> Iterator[tuple[int, ScoredRow, Tensor]]:
-        """(number of the text, row, log-probabilities) of each row; rows of a text in order."""
+        """(index of the text, row, log-probabilities) of each row; rows of a text in order."""
         rows = (
             (number, row)
             for number, content in enumerate(contents)
@@ -259,7 +261,7 @@ class TextScorer(Scorer[Content]):
         return Content(ids, lambda ids: TokenRow(ids, [0] * len(ids)), 0)
 
     def _stride(self, longest: int, most: int) -> int:
-        """Tokens from one window of ``longest`` to the next, at most ``most``."""
+        """The number of tokens between windows of ``longest`` tokens, at most ``most``."""
         if longest < 2:
             raise BadInput(
                 f"windows of {self.window_size} tokens: no text fits beside special tokens"
@@ -272,13 +274,13 @@ class TextScorer(Scorer[Content]):
         return self.stride or longest // 2
 
     def before(self, content: Content) -> list[int]:
-        """The separator before a text; ids are read as they are."""
+        """The separator before a text; nothing comes before ids."""
         if not content.bytes or self.tokenizer is None:
             return []
         return self.tokenizer.template.separated([])
 
     def causal_rows(self, content: Content) -> Iterator[ScoredRow]:
-        """Each token is predicted at the one before it; a text begins after the separator."""
+        """Rows in which each token is predicted at the one before it, or at the separator."""
         if not self.facts.trunk.stack.causal:
             raise BadInput("this model sees the tokens that it predicts: it cannot score texts")
         before, stride = self.before(content), self._stride(self.window_size, self.window_size - 1)
@@ -291,8 +293,8 @@ class TextScorer(Scorer[Content]):
             yield ScoredRow(TokenRow(tokens, np.zeros_like(tokens)), at, tokens[at + 1])
 
     def masked_rows(self, content: Content) -> Iterator[ScoredRow]:
-        """A row for each token, in which it is masked; special tokens are none."""
-        tokenizer: Any = self.text
+        """A row for each token except special tokens, in which it is masked."""
+        tokenizer = cast(EncoderTokenizer, self.text)
         special = len(content.row([]).tokens)
         before = tokenizer.template.text_start("A") if special else 0
         longest = self.window_size - special
@@ -309,19 +311,17 @@ class TextScorer(Scorer[Content]):
 
     @torch.inference_mode()
     def _logprobs(self, rows: Sequence[ScoredRow]) -> list[Tensor]:
-        """The log-probabilities that each row asks for."""
-        batches = self.batches([one.row for one in rows])
+        """The log-probabilities of the targets of each row."""
+        batches = self.batches([scored.row for scored in rows])
         return in_order(
-            (chosen, self._of_batch(batch, [rows[i] for i in chosen])) for chosen, batch in batches
+            (chosen, self.of_encoded(self.model.encode(batch), batch, [rows[i] for i in chosen]))
+            for chosen, batch in batches
         )
-
-    def _of_batch(self, batch: PackedTokens, rows: Sequence[ScoredRow]) -> Sequence[Tensor]:
-        return self.of_encoded(self.model.encode(batch), batch, rows)
 
     def of_encoded(
         self, encoded: EncoderOutput, batch: PackedTokens, rows: Sequence[ScoredRow]
     ) -> Sequence[Tensor]:
-        """The log-probabilities that each row asks for, from the states of a batch."""
+        """The log-probabilities of the targets of each row, from the states of a batch."""
         starts = batch.layout.offsets.tolist()
         at_N = np.concatenate([row.at + start for row, start in zip(rows, starts, strict=False)])
         targets_N = torch.from_numpy(np.concatenate([row.targets for row in rows]))
@@ -345,12 +345,12 @@ ROWS_OF_HEADS: Mapping[str, Callable[[TextScorer, Content], Iterator[ScoredRow]]
     NextTokenHead.name: TextScorer.causal_rows,
     MLMHead.name: TextScorer.masked_rows,
 }
-"""By the head that predicts tokens, how a text is read."""
+"""The function that makes rows of a text, by the head that predicts tokens."""
 
 
 @dataclass(frozen=True, eq=False)
 class StreamScorer(TextScorer):
-    """A recurrent language model that scores texts, ``window`` tokens at once."""
+    """The component "score" of a recurrent language model, which reads window after window."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -371,9 +371,9 @@ class StreamScorer(TextScorer):
 
     @torch.inference_mode()
     def scored(self, contents: Sequence[Content]) -> Iterator[tuple[int, ScoredRow, Tensor]]:
-        """First parts of all texts, then second parts of those that have any, and so on."""
+        """Results of the first windows of all texts, then of the second windows, and so on."""
         parts = {number: self.causal_rows(content) for number, content in enumerate(contents)}
-        states: dict[int, Any] = {}
+        states: dict[int, object] = {}
         while live := {number: row for number, rows in parts.items() if (row := next(rows, None))}:
             numbers, rows = list(live), list(live.values())
             for chosen, batch in self.batches([row.row for row in rows]):
@@ -386,12 +386,12 @@ class StreamScorer(TextScorer):
                 yield from zip(own, [rows[i] for i in chosen], scores, strict=True)
 
 
-def _join(states: Sequence[Any]) -> Any:
-    """The states of several rows as one."""
+def _join(states: Sequence[object]) -> object:
+    """The states of several rows as one state."""
     parts = iter(zip(*map(tensors_in, states), strict=True))
     return map_tensors(lambda _: torch.cat(next(parts)), states[0])
 
 
-def _split(state: Any, rows: int) -> list[Any]:
-    """The state of each row."""
+def _split(state: object, rows: int) -> list[object]:
+    """The states of the single rows of a state."""
     return [map_tensors(lambda x, i=i: x[i : i + 1], state) for i in range(rows)]  # type: ignore[misc]

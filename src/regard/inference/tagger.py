@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate, chain, islice
 from math import nan
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from regard.text.words import Sentence, Span, Spans, check_text, spaced_spans, w
 
 @dataclass(frozen=True)
 class TaggedWord:
-    """A word, its characters [start, end) in the text, and its tag; or ``value``, its number."""
+    """A word, its characters [start, end) in the text, and its tag or its number ``value``."""
 
     text: str
     start: int
@@ -37,21 +37,18 @@ class TaggedWord:
 
     @property
     def prediction(self) -> str | float:
-        """Tag or number, to be compared with the gold one."""
+        """The tag or number, to compare with the gold one."""
         return self.tag if self.tag is not None else self.value or 0.0
 
     @property
     def label(self) -> str:
-        """Tag or number, as text."""
+        """The tag or number, as text."""
         return (self.tag or OUTSIDE) if self.value is None else f"{self.value:.4f}"
 
 
 @dataclass(frozen=True)
 class Entity:
-    """Characters [start, end) of a text, and the type of the entity.
-
-    Its probability is the mean over the tags of its words.
-    """
+    """An entity: its type, its characters [start, end), and the mean probability of its tags."""
 
     label: str
     start: int
@@ -62,7 +59,7 @@ class Entity:
 
 @dataclass(frozen=True)
 class TaggedText:
-    """A text and its tagged words. A sentence that was given as words is joined by spaces."""
+    """A text and its tagged words; words that were given as a list are joined by spaces."""
 
     text: str
     words: tuple[TaggedWord, ...]
@@ -84,7 +81,7 @@ class TaggedText:
 
 
 class TaggerRows(NamedTuple):
-    """A text, the characters of its words, and the rows in which they are read."""
+    """A text, the spans of its words, and the rows (windows) that hold them."""
 
     text: str
     spans: Sequence[Span]
@@ -92,13 +89,14 @@ class TaggerRows(NamedTuple):
 
 
 TaggerRow = Row[Sentence, TaggerRows]
+WordValue = tuple[str | None, float | None, float | None]  # tag, probability, number
 
 
 @dataclass(frozen=True, eq=False)
 class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
-    """Tags words with a model that has a token-label head.
+    """The component "tag" of a model with a token-label head.
 
-    ``find_words`` gives the words of a text. A sentence of more than ``max_length`` tokens is read
+    ``find_words`` divides a text into words. A sentence of more than ``max_length`` tokens is read
     in overlapping windows.
     """
 
@@ -111,11 +109,11 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
 
     def __post_init__(self) -> None:
         if self.labels.classes and not self.labels.single_label:
-            raise BadInput("a word has one tag: labels of which a text has several are no tags")
+            raise BadInput("a word has one tag: multi-label models cannot tag words")
 
     @property
     def finds_entities(self) -> bool:
-        """Whether its tags mark entities, as B-PER does and NOUN does not."""
+        """Whether tags mark entities, as B-PER does and NOUN does not."""
         try:
             entity_spans(self.labels.classes)
         except BadInput:
@@ -138,25 +136,25 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
         windows = [(number, one) for number, row in enumerate(rows) for one in row.data.windows]
         logits = self._window_logits(windows, [len(row.data.spans) for row in rows])
         return [
-            TaggedText(row.data.text, self._tag_words(row.data.text, row.data.spans, values))
+            _tagged(row.data, values)
             for row, values in zip(rows, self._values(logits), strict=True)
         ]
 
-    def _values(self, logits: Sequence[Tensor]) -> Iterator[Iterable[dict[str, Any]]]:
-        """The tag of each word with its probability, or its number, for each sentence."""
+    def _values(self, logits: Sequence[Tensor]) -> Iterator[Sequence[WordValue]]:
+        """(tag, probability, number) of each word, for each sentence."""
         if not self.labels.classes:
-            yield from ([{"value": value} for value in one[:, 0].tolist()] for one in logits)
+            yield from ([(None, None, n) for n in of_text[:, 0].tolist()] for of_text in logits)
             return
         names = self.labels.names
         for tags, probabilities in self._best(logits):
             best = zip(tags, probabilities, strict=True)
-            yield [{"tag": names[i], "probability": p} for i, p in best]
+            yield [(names[tag], probability, None) for tag, probability in best]
 
     def _best(self, logits: Sequence[Tensor]) -> Iterable[tuple[list[int], list[float]]]:
-        """The tags of each sentence, each the most probable one or, with a CRF, all together."""
+        """The best tags of each sentence, one by one or, with a CRF, as a sequence."""
         if TransitionHead.name not in self.model.heads:
             best = (torch.softmax(logits_NV, dim=-1).max(dim=-1) for logits_NV in logits)
-            return [(one.indices.tolist(), one.values.tolist()) for one in best]
+            return [(tags.indices.tolist(), tags.values.tolist()) for tags in best]
         table = self.model.heads[TransitionHead.name].table.detach().cpu().double()
         lengths = np.array([*map(len, logits)])
         return in_order(
@@ -164,8 +162,8 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
             for numbers in inference_batches(lengths, self.limits)
         )
 
-    def _text_and_spans(self, sentence: Any, number: int) -> tuple[str, Sequence[Span]]:
-        """The text of input ``number``, and the characters of each of its words."""
+    def _text_and_spans(self, sentence: Sentence, number: int) -> tuple[str, Sequence[Span]]:
+        """The text of input ``number``, and the spans of its words."""
         if isinstance(sentence, tuple | list):
             words = [check_text(word, number) for word in sentence]
             return " ".join(words), _spans_of_joined(words)
@@ -173,14 +171,14 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
         return text, self.find_words(text)
 
     def logits(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
-        """(words, labels) for each sentence."""
+        """Logits (words, labels) for each sentence."""
         windows = [*word_windows(self.tokenizer, sentences, self.max_length)]
         return self._window_logits(windows, [*map(len, sentences)])
 
     def _window_logits(
         self, windows: Sequence[tuple[int, WordRow]], words: Sequence[int]
     ) -> list[Tensor]:
-        """(words, labels) for each sentence, by its windows and its number of words."""
+        """Logits (words, labels) for each sentence, from its windows and its number of words."""
         of_windows = self.logits_of(
             TokenLabelHead, [window.row for _, window in windows], convert=finite
         )
@@ -189,14 +187,6 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
         for (number, window), logits_LV in zip(windows, of_windows, strict=True):
             logits[number][window.words] = logits_LV[window.first_tokens]
         return logits
-
-    def _tag_words(
-        self, text: str, spans: Sequence[Span], values: Iterable[dict[str, Any]]
-    ) -> tuple[TaggedWord, ...]:
-        return tuple(
-            TaggedWord(text[start:end], start, end, **value)
-            for (start, end), value in zip(spans, values, strict=True)
-        )
 
     def parse(self, line: str, where: str) -> str:
         return line
@@ -218,15 +208,21 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
 
     def with_options(self, *, pretokenised: bool = False, entities: bool = False) -> Self:
         if entities and not self.finds_entities:
-            raise BadInput("entities cannot be printed: the tags of this model mark none")
+            raise BadInput("entities cannot be printed: the tags of this model mark no entities")
         find_words = spaced_spans if pretokenised else self.find_words
         return replace(self, find_words=find_words, prints_entities=entities)
+
+
+def _tagged(data: TaggerRows, values: Iterable[WordValue]) -> TaggedText:
+    pairs = zip(data.spans, values, strict=True)
+    words = ((data.text[start:end], start, end, *value) for (start, end), value in pairs)
+    return TaggedText(data.text, tuple(TaggedWord(*word) for word in words))
 
 
 def word_windows(
     tokenizer: RowTokenizer, sentences: Sequence[Sequence[str]], longest: int
 ) -> Iterator[tuple[int, WordRow]]:
-    """(index of the sentence, row): one row for each sentence, or several for a long one."""
+    """(index of the sentence, row) of all rows; a long sentence has several."""
     ids = iter(tokenizer.pieces([*chain(*sentences)]))  # of all words at once: tokenizers batch
     for number, sentence in enumerate(sentences):
         of_words = [*islice(ids, len(sentence))]
@@ -235,6 +231,6 @@ def word_windows(
 
 
 def _spans_of_joined(words: Sequence[str]) -> list[Span]:
-    """The characters of each word when words are joined by spaces."""
+    """The span of each word when words are joined by spaces."""
     starts = accumulate((len(word) + 1 for word in words), initial=0)
     return [Span(start, start + len(word)) for word, start in zip(words, starts, strict=False)]

@@ -17,7 +17,7 @@ from regard.data.files.fields import field_of, filled
 from regard.data.files.sources import Table
 from regard.data.packing import inference_batches
 from regard.decoding import EAGER, Engine
-from regard.ground.batch import Batch, BatchLimits, Ids, SourceTarget, as_row, pack
+from regard.ground.batch import Batch, Ids, SourceTarget, as_row, pack
 from regard.ground.errors import BadInput, shown
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import RECORDED, ModelRow, in_order
@@ -43,37 +43,37 @@ from regard.inference.inputs import (
     read_ids,
 )
 from regard.inference.score_text import Scored, Scorer, TextScore
+from regard.models.encoder_decoder import ModelModule
 from regard.models.folders.folder import vocabularies
 from regard.models.folders.loaded_model import LoadedModel
 from regard.objectives.seq2seq import Seq2Seq
 from regard.parts.linear.convert import products_in_use
 from regard.search.beam import Beam
 from regard.search.constraints import Constraints
-from regard.search.hypothesis import Hypothesis
 from regard.search.step import Ensemble, Search, SearchState
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 from regard.text.vocabularies.vocabulary import Vocabulary, token_count
 
-TOKENS = 4_096  # source tokens translated at once
-COLUMNS = Table("-", (0, 1))  # of pairs of texts
+COLUMNS = Table("-", (0, 1))  # columns of pairs of texts
 IdsRow = Row[Scored, tuple[list[int], list[int]]]
 GROWTH, MARGIN = 2, 10  # a translation has at most 2n + 10 tokens
 
 
 class Translation(WrittenText):
-    """One hypothesis as text."""
+    """A translation, as text."""
 
 
 @dataclass(frozen=True, eq=False)
 class Translator(DecoderModel):
-    """A model with its vocabularies, and how many sentences it takes at once.
+    """An encoder-decoder with its vocabularies.
 
-    ``others`` decide with it on every token, as an ensemble. Each reads the source in its own
-    vocabulary, but all write the same one. What else it has, ``DecoderModel`` explains.
+    ``others`` form an ensemble with it: each reads the source in its own vocabulary, and all share
+    the target vocabulary.
     """
 
     verb = "translate"
-    model: Any
+    batch_tokens = 4_096  # of the source
+    model: Any  # an EncoderDecoderModule
     tokenizer: TranslationTokenizer
     batch_size: int = 64
     others: tuple["Translator", ...] = ()
@@ -82,7 +82,7 @@ class Translator(DecoderModel):
     engine: Engine = EAGER
     max_length: int | None = None
     name: str = "this model"
-    width: int = 0  # of the states of its encoder, where vectors are asked for
+    width: int = 0  # the size of the states of the encoder, for ``embedder``
 
     @classmethod
     def of(cls, loaded: LoadedModel) -> Self:
@@ -99,13 +99,12 @@ class Translator(DecoderModel):
     def __post_init__(self) -> None:
         for number, other in enumerate(self.others, 2):
             if other.tokenizer.target.fingerprint != self.tokenizer.target.fingerprint:
-                raise BadInput(
-                    f"model {number} of the ensemble writes another target vocabulary than model 1"
-                )
+                fault = "has another target vocabulary than model 1"
+                raise BadInput(f"model {number} of the ensemble {fault}")
 
     @property
     def objective(self) -> Seq2Seq:
-        """The objective of training, which decides the special tokens of sentences."""
+        """The training objective, which sets the special tokens of sentences."""
         return Seq2Seq(self.tokenizer.target.bos, self.tokenizer.target.eos)
 
     @property
@@ -117,7 +116,7 @@ class Translator(DecoderModel):
         return self.model.source.embed.position_limit
 
     @property
-    def models(self) -> list[Any]:
+    def models(self) -> list[ModelModule]:
         return [member.model for member in (self, *self.others)]
 
     @cached_property
@@ -146,10 +145,6 @@ class Translator(DecoderModel):
         others = tuple(other.with_precision(kind, engine) for other in self.others)
         return replace(super().with_precision(kind, engine), others=others)
 
-    @property
-    def limits(self) -> BatchLimits:
-        return BatchLimits(TOKENS, self.batch_size, TOKENS)
-
     def translate(
         self,
         texts: Iterable[str | Ids],
@@ -158,10 +153,10 @@ class Translator(DecoderModel):
         *,
         first: int = 0,
     ) -> list[list[Translation]]:
-        """The best translations of each text, best first; ``prefixes`` are how they must begin.
+        """The best translations of each text, best first; each begins with its prefix, if given.
 
-        Sentences are put together by length; the result does not depend on how. Sampling draws by
-        a sentence's number, counted from ``first``. Token ids are read as given.
+        Results do not depend on how texts are batched. Sampling depends on the index of the text,
+        counted from ``first``. Token ids are used as given.
         """
         texts, search = listed(texts), self.search if search is None else check_search(search)
         starts = [None] * len(texts) if prefixes is None else check_texts(prefixes, first + 1)
@@ -169,17 +164,18 @@ class Translator(DecoderModel):
             raise BadInput(f"{len(starts)} prefixes for {len(texts)} texts")
         requests = map(Request, texts, starts)
         written = self.writer(Method(search)).predict(requests, first=first)
-        return [cast(list[Translation], one.texts) for one in written]
+        return [cast(list[Translation], result.texts) for result in written]
 
     def rows(self, requests: Sequence[Request], keys: Sequence[int]) -> list[WriterRow]:
         texts = [request.text for request in requests]
         sources = zip(*(member.read(texts) for member in (self, *self.others)), strict=True)
-        starts = [one.prefix for one in requests if one.prefix is not None]
+        starts = [request.prefix for request in requests if request.prefix is not None]
         prefixes = iter(self.tokenizer.target.encode_all(starts) if starts else [])
         rows = []
         for key, request, ids in zip(keys, requests, sources, strict=True):
             data = WriterData([*ids], None if request.prefix is None else next(prefixes))
-            group = "empty" if _is_empty(request.text) else data.prefix is None
+            blank = isinstance(request.text, str) and not request.text.strip()
+            group = "empty" if blank else data.prefix is None
             rows.append(Row(key, request, data, len(ids[0]), group=group))
         return rows
 
@@ -197,21 +193,22 @@ class Translator(DecoderModel):
 
     def read(self, inputs: Iterable[str | Ids], first: int = 1) -> list[list[int]]:
         inputs = listed(inputs)
-        if self.others and not all(isinstance(one, str) for one in inputs):
+        if self.others and not all(isinstance(given, str) for given in inputs):
             raise BadInput("an ensemble reads texts: token ids belong to one vocabulary")
         limits, end = InputLimits.of(self.model.source, self.max_length), self.tokenizer.target.eos
         return read_ids(inputs, self.tokenizer.source.encode_all, limits, end=end, first=first)
 
     def read_pairs(self, pairs: Iterable[object]) -> list[tuple[list[int], list[int]]]:
-        """Pairs (source, target) of texts or ids; a target has no marks."""
+        """Pairs (source, target) in ids, from texts or ids; targets have no special tokens."""
         given = check_pairs(pairs, "(source, target)")
         limits = InputLimits.of(self.model.target, self.max_length)
         encode_all = self.tokenizer.target.encode_all
         targets = read_ids([target for _, target in given], encode_all, limits, marks=1)
-        return list(zip(self.read([source for source, _ in given]), targets, strict=True))
+        sources = self.read(cast(list[str | Ids], [source for source, _ in given]))
+        return list(zip(sources, targets, strict=True))
 
     def check_ids(self, examples: Sequence[tuple[Ids, Ids]], first: int = 1) -> None:
-        """Refuse pairs in ids, without marks, that the model cannot read or write."""
+        """Refuse pairs in ids, without special tokens, that exceed the limits of the model."""
         limits = [InputLimits.of(side) for side in (self.model.source, self.model.target)]
         for number, example in enumerate(examples, first):
             for limit, ids in zip(limits, example, strict=True):
@@ -233,10 +230,11 @@ class Translator(DecoderModel):
             state = Ensemble(states) if self.others else states[0]
             search, keys = search.with_decode(self.vocabulary.decode), [row.key for row in rows]
             nbests = search(state, limits, prefixes, keys)
-        return [[self._as_text(hypothesis) for hypothesis in nbest] for nbest in nbests]
+        decode = self.vocabulary.decode
+        return [[Translation(decode(h.tokens), h.score, h) for h in nbest] for nbest in nbests]
 
     def _limits(self, ids: list[list[int]], prefixes: list[list[int]] | None) -> Constraints:
-        """Constraints on translations, no longer than the learned positions, if there are any."""
+        """Constraints on translations; the limit of learned positions applies."""
         target = self.tokenizer.target
         most = self.model.decoder.embed.position_limit or sys.maxsize
         if self.supported_settings is not None:
@@ -257,11 +255,6 @@ class Translator(DecoderModel):
             attention=attention,
         )
 
-    def _as_text(self, hypothesis: Hypothesis) -> Translation:
-        return Translation(
-            self.tokenizer.target.decode(hypothesis.tokens), hypothesis.score, hypothesis
-        )
-
     def scorer(self, window: int | None = None, stride: int | None = None) -> "PairScorer":
         if window is not None or stride is not None:
             raise BadInput(f"{self.name} scores translations as a whole, without window or stride")
@@ -274,9 +267,9 @@ class Translator(DecoderModel):
         tape: NullTape = NULL_TAPE,
         head: str | None = None,
     ) -> list[Tensor]:
-        """(tokens, vocabulary) for each pair: row t predicts target token t, the last the end."""
+        """Logits (tokens, vocabulary) of each pair: row t predicts target token t, the last EOS."""
         if head not in (None, self.objective.head):
-            raise BadInput(f"head is {self.objective.head}, the only one, not {shown(head)}")
+            raise BadInput(f"head: this model has only {self.objective.head}, not {shown(head)}")
 
         def split(inputs: SourceTarget, tape: NullTape) -> Sequence[Tensor]:
             logits_TV = self.model(inputs, tape=tape).by_head[self.objective.head]
@@ -289,23 +282,19 @@ class Translator(DecoderModel):
     def pair_batches(
         self, examples: Sequence[tuple[list[int], list[int]]], tape: NullTape = NULL_TAPE
     ) -> Iterator[tuple[list[int], Batch]]:
-        """Pairs by their numbers, as many at once as fit; for a live tape in the order given."""
+        """Batches of pairs with their indices; with a live tape in the given order."""
         lengths = np.array([(len(source), len(target) + 1) for source, target in examples])
-        limits = RECORDED if tape.live else BatchLimits(TOKENS, self.batch_size, TOKENS)
+        limits = RECORDED if tape.live else self.limits
         for chosen in inference_batches(lengths.reshape(-1, 2), limits, sort=not tape.live):
             batch = self.objective.collate([examples[i] for i in chosen])
-            sources = pack([examples[i][0] for i in chosen])  # as they are, their ends included
+            sources = pack([examples[i][0] for i in chosen])  # which already have EOS
             inputs = replace(batch.inputs, source=sources)
             yield chosen, replace(batch, inputs=inputs).to(self.device)
 
 
-def _is_empty(text: str | Ids) -> bool:
-    return isinstance(text, str) and not text.strip()
-
-
 @dataclass(frozen=True, eq=False)
 class PairScorer(Scorer[tuple[list[int], list[int]]]):
-    """Scores pairs (source, target): the tokens of the target, and its end."""
+    """The component "score" of pairs (source, target): the target tokens and EOS."""
 
     reads_whole = False
     translator: Translator
@@ -327,7 +316,7 @@ class PairScorer(Scorer[tuple[list[int], list[int]]]):
 
     def rows(self, inputs: Sequence[Scored], keys: Sequence[int]) -> list[IdsRow]:
         if self.translator.others:
-            raise BadInput("an ensemble translates; given translations are scored by one model")
+            raise BadInput("an ensemble cannot score translations: use a single model")
         pairs = self.translator.read_pairs(inputs)
         return [
             Row(key, given, pair, max(len(pair[0]), len(pair[1]) + 1))
@@ -339,10 +328,10 @@ class PairScorer(Scorer[tuple[list[int], list[int]]]):
         translator, score = self.translator, self.translator.objective.score
         batches = translator.pair_batches([row.data for row in rows])
         scores = in_order((numbers, score(translator.model, batch)) for numbers, batch in batches)
-        results = [one.tolist() for one in scores]
+        results = [logprobs.tolist() for logprobs in scores]
         if any(map(isnan, chain(*results))):
             raise BadInput("the model is broken: its probabilities are not numbers")
-        return [self._score(row, one) for row, one in zip(rows, results, strict=True)]
+        return [self._score(row, logprobs) for row, logprobs in zip(rows, results, strict=True)]
 
     def _score(self, row: IdsRow, logprobs: list[float]) -> TextScore:
         texts = tuple(text for text in row.given if isinstance(text, str))

@@ -12,17 +12,17 @@ from regard.models.facts import at_least, one_of
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.dropout import Dropout
 
-WORDS = 1_024  # at once, without gradients: a character has as many numbers as there are filters
+WORDS = 1_024  # words at once without gradients, to save memory: each character has all filters
 
 
 @dataclass(frozen=True)
 class Characters(AnyEmbedding):
-    """Words by their characters: convolutions, highway layers, a projection (ELMo's).
+    """Word vectors from characters: convolutions, highway layers and a projection (ELMo's).
 
-    A token is the ids of ``longest`` characters, each a vector of ``character_size``. ``filters``
-    are (characters that one reads, number of such filters). ``vocab`` counts bytes and the ids that
-    begin and end sentences and words, and fill words up. Words that are not ``projected`` have as
-    many numbers as there are filters.
+    A token is the ids of ``longest`` characters, each embedded in ``character_size`` numbers.
+    ``filters`` are pairs (characters a filter reads, number of such filters). ``vocab`` counts
+    bytes and the ids of word and sentence boundaries and padding. If not ``projected``, the size of
+    a word vector is the number of filters.
     """
 
     filters: tuple[tuple[int, int], ...]
@@ -34,9 +34,8 @@ class Characters(AnyEmbedding):
     projected: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("vocab", "longest", "character_size"):
-            at_least(1, name, getattr(self, name))
-        at_least(0, "highways", self.highways)
+        at_least(1, self, "vocab", "longest", "character_size")
+        at_least(0, self, "highways")
         one_of(ACTIVATIONS, "activation", self.character_activation)
         if not self.filters:
             raise BadInput("filters: a word has no vector without any")
@@ -57,7 +56,7 @@ class Characters(AnyEmbedding):
 
     @property
     def all_filters(self) -> int:
-        """Their number."""
+        """The number of filters."""
         return sum(count for _, count in self.filters)
 
     def build(self, width: int, dropout: float, eps: float = 1e-5) -> "CharacterEmbedding":
@@ -76,10 +75,10 @@ class Characters(AnyEmbedding):
 
 
 class CharacterEmbedding(EmbeddingModule):
-    """The vector of a word from the vectors of its characters, as many for every word.
+    """The vector of a word, from a fixed number of characters.
 
-    The largest output of each filter in the word goes through an activation, highway layers and a
-    projection to ``width`` numbers, if it is projected.
+    The maximum of each filter over the word goes through an activation, highway layers and, if
+    projected, a linear layer to ``width`` numbers.
     """
 
     def __init__(self, words: Characters, width: int, dropout: float):
@@ -100,7 +99,7 @@ class CharacterEmbedding(EmbeddingModule):
         self.dropout = Dropout(dropout)
 
     def forward(self, characters_TC: Tensor, layout: Layout) -> Tensor:
-        """A vector for each word, from the ids of its characters; a word of the fill has one."""
+        """A vector for each word, from the ids of its characters; a word of padding has one id."""
         if characters_TC.ndim == 1:
             characters_TC = characters_TC[:, None].expand(-1, *self.ids_per_token)
         if characters_TC.device.type == "cpu":  # where finding equal words costs less than reading
@@ -109,7 +108,6 @@ class CharacterEmbedding(EmbeddingModule):
         return self.dropout(self.static(characters_TC))
 
     def static(self, characters_TC: Tensor) -> Tensor:
-        """The vectors of words, from the ids of the characters of each."""
         at_once = len(characters_TC) if torch.is_grad_enabled() else WORDS
         parts = [self._vectors(part_NC) for part_NC in characters_TC.split(max(1, at_once))]
         return torch.cat(parts)
@@ -120,6 +118,43 @@ class CharacterEmbedding(EmbeddingModule):
         for layer in self.highways:
             x_ND = layer(x_ND)
         return x_ND if self.projection is None else self.projection(x_ND)
+
+
+class ExtendedEmbedding(EmbeddingModule):
+    """Base class of embeddings with other numbers beside the vector of a word.
+
+    A token is the id of a word and ``ids`` ids of its characters, or pieces.
+    """
+
+    def __init__(self, words: EmbeddingModule, ids: int):
+        super().__init__()
+        self.words, self.ids_per_token = words, (1 + ids,)
+        self.position_limit, self.segments = words.position_limit, words.segments
+        self.scale = words.scale
+
+    @property
+    def token(self) -> nn.Embedding:
+        """The vectors of words."""
+        return self.words.token
+
+
+class SpelledEmbedding(ExtendedEmbedding):
+    """[word; characters]: a word's vector beside one from its characters (Ma & Hovy, 2016)."""
+
+    def __init__(self, words: EmbeddingModule, characters: CharacterEmbedding):
+        super().__init__(words, sum(characters.ids_per_token))
+        self.characters = characters
+
+    def forward(self, tokens_TC: Tensor, layout: Layout) -> Tensor:
+        """A vector for each word; a word of padding has one id."""
+        if tokens_TC.ndim == 1:
+            tokens_TC = tokens_TC[:, None].expand(-1, *self.ids_per_token)
+        parts = self.words(tokens_TC[:, 0], layout), self.characters(tokens_TC[:, 1:], layout)
+        return torch.cat(parts, dim=-1)
+
+    def static(self, tokens_TC: Tensor) -> Tensor:
+        parts = self.words.static(tokens_TC[:, 0]), self.characters.static(tokens_TC[:, 1:])
+        return torch.cat(parts, dim=-1)
 
 
 class Highway(nn.Module):

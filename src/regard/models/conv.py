@@ -13,7 +13,7 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, share
 from regard.models.macs import MACs
-from regard.models.trunk import AnyStack
+from regard.models.trunk import AnyStack, StackModule
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
 
@@ -28,9 +28,8 @@ class ConvEncoderFacts(AnyStack):
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("width", "depth", "kernel"):
-            at_least(1, name, getattr(self, name))
-        share("dropout", self.dropout)
+        at_least(1, self, "width", "depth", "kernel")
+        share(self, "dropout")
         if self.kernel % 2 == 0:
             raise BadInput(f"kernel must be odd, to be centred on a token, not {self.kernel}")
 
@@ -41,10 +40,10 @@ class ConvEncoderFacts(AnyStack):
         return MACs(self.depth * self.kernel * self.width * 2 * self.width)
 
 
-class ConvEncoderModule(nn.Module):
-    """An embedding, and convolutions over it."""
+class ConvEncoderModule(StackModule):
+    """An embedding and convolutional layers."""
 
-    attends, capturable = False, True
+    capturable = True
 
     def __init__(self, facts: ConvEncoderFacts, embed: AnyEmbedding):
         super().__init__()

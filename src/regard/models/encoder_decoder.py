@@ -15,111 +15,26 @@ from regard.models.facts import one_of
 from regard.models.heads import NextTokenHead
 from regard.models.macs import FORWARD_AND_BACKWARD
 from regard.models.pools import ANYWHERE, Summaries
-from regard.models.trunk import Trunk
+from regard.models.trunk import StackModule, Trunk
 from regard.models.trunk_with_heads import (
     ALL_TOKENS,
     NEXT_TOKEN,
     NO_POSITIONS,
     Outputs,
     TrunkWithHeads,
+    TrunkWithHeadsModule,
 )
 from regard.parts.attention import EncoderOutput
-
-
-class EncoderDecoderModule(nn.Module):
-    """Source and target sides, and the layer of logits."""
-
-    pool = None  # it translates, and has no pooled state
-    reads_last_layer = True
-
-    def __init__(self, facts: "EncoderDecoder"):
-        super().__init__()
-        self.cross_attention = facts.cross_attention
-        source: Any = facts.source.build()
-        target: Any = facts.target.build(facts.source)
-        self.source, self.target = source, target
-        vocab, tie = facts.target.embed.vocab, facts.tie
-        self.head = head = nn.Linear(facts.target.width, vocab, bias=facts.head_bias)
-        if head.bias is not None:
-            nn.init.zeros_(head.bias)
-        read, written = source.embed.token, target.embed.token
-        if tie == "all":
-            if read.weight.shape != written.weight.shape:
-                raise ValueError("source and target share embeddings only if their shapes agree")
-            written.weight = read.weight
-        if tie != "none":
-            if head.weight.shape != written.weight.shape:
-                raise ValueError("output and target embeddings are tied only if their shapes agree")
-            head.weight = written.weight
-
-    @property
-    def encoder(self) -> Any:
-        """The side that reads the input."""
-        return self.source
-
-    @property
-    def decoder(self) -> Any:
-        """The side that writes."""
-        return self.target
-
-    @property
-    def output(self) -> nn.Linear:
-        """The layer of logits over the next token."""
-        return self.head
-
-    @property
-    def attends(self) -> bool:
-        """Whether both sides are blocks of attention."""
-        return self.source.attends and self.target.attends
-
-    @property
-    def capturable(self) -> bool:
-        """Whether decoding can be captured: both sides have fixed shapes."""
-        return self.source.capturable and self.target.capturable
-
-    def forward(
-        self,
-        inputs: SourceTarget,
-        *,
-        positions: Mapping[str, Tensor] = ALL_TOKENS,
-        tape: NullTape = NULL_TAPE,
-    ) -> Outputs:
-        """States of the target, and logits over the next token at its ``positions``."""
-        target = inputs.target
-        encoded = self.encode(inputs.source, tape=tape)
-        side = tape.under("target")
-        states_TD = self.target(target.tokens_T, target.layout, source=encoded, tape=side).states_TD
-        read = states_TD[positions[NEXT_TOKEN]] if NEXT_TOKEN in positions else states_TD
-        return Outputs(states_TD, None, {NEXT_TOKEN: tape("logits", self.head(read))})
-
-    def encode(self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE) -> EncoderOutput:
-        """The source as the decoder sees it."""
-        return self.source(inputs.tokens_T, inputs.layout, tape=tape.under("source"))
-
-    def decode(
-        self,
-        tokens_T: Tensor,
-        layout: Layout,
-        source: EncoderOutput | None,
-        *,
-        cache: Any = None,
-        tape: NullTape = NULL_TAPE,
-    ) -> Tensor:
-        """Logits over the next token, given the source and the target so far (or its cache)."""
-        side = tape.under("target")
-        decoded = self.target(tokens_T, layout, source=source, cache=cache, tape=side)
-        return tape("logits", self.head(decoded.states_TD))
-
 
 TIES = ("all", "target", "none")
 
 
 @dataclass(frozen=True)
 class EncoderDecoder:
-    """A model that reads a source and writes a target.
+    """A model that reads a source and generates a target.
 
     ``tie``: "all" shares source, target and output embeddings, "target" the last two, "none" none.
-    ``head_bias`` adds a number to the logit of every token.
+    ``head_bias`` adds a bias to the logit of every token.
     """
 
     sides: ClassVar[tuple[str, ...]] = ("source", "target")
@@ -134,7 +49,9 @@ class EncoderDecoder:
     def __post_init__(self) -> None:
         one_of(TIES, "tie", self.tie)
         if self.source.stack.decodes or not self.target.stack.decodes:
-            raise BadInput("cross: the target attends to a source, and only the target may")
+            raise BadInput(
+                "cross: only the target stack, and always the target stack, sets cross = true"
+            )
 
     @property
     def encoder(self) -> Trunk:
@@ -143,12 +60,12 @@ class EncoderDecoder:
 
     @property
     def eager(self) -> bool:
-        """Whether it is neither compiled nor captured."""
+        """Whether the model is neither compiled nor captured."""
         return self._recurrent and not self.in_rectangles
 
     @property
     def in_rectangles(self) -> bool:
-        """Whether its batches on CUDA are padded rectangles, which are captured."""
+        """Whether batches on CUDA are padded rectangles, which are captured."""
         sides = self.source.stack, self.target.stack
         return self._recurrent and all(side.takes_rectangles for side in sides)
 
@@ -158,12 +75,12 @@ class EncoderDecoder:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many ids it knows, under the names that tokenizers use."""
+        """The number of ids of each side, under the names that tokenizers use."""
         return {"source tokens": self.source.embed.vocab, "target tokens": self.target.embed.vocab}
 
     @property
     def summaries(self) -> Summaries:
-        """Summary tokens may stand anywhere, as there is no pool."""
+        """The places where a summary token may stand: any, as there is no pool."""
         return ANYWHERE
 
     @property
@@ -175,7 +92,7 @@ class EncoderDecoder:
 
     @property
     def cross_attention(self) -> AttentionSite | None:
-        """The attention of the target to the source, if there is any."""
+        """The attention of the target to the source, or None."""
         return self.target.stack.cross_attention("target")
 
     @property
@@ -186,21 +103,21 @@ class EncoderDecoder:
         return {**source, **target, f"{self.head_names[0]} logits": "logits"}
 
     def inputs(self, source: PackedTokens, target: PackedTokens) -> SourceTarget:
-        """What the module reads, from the tokens of its sides."""
+        """The inputs of the module, from the tokens of each side."""
         return SourceTarget(source, target)
 
-    def build(self) -> EncoderDecoderModule:
-        """The module of these facts, with new weights."""
+    def build(self) -> "EncoderDecoderModule":
+        """The module with new weights."""
         return EncoderDecoderModule(self)
 
     def models(self, module: nn.Module) -> dict[str, tuple["EncoderDecoder", nn.Module]]:
-        """What is saved of a trained module, by folder."""
+        """The models to save of a trained module, by folder."""
         return {"model": (self, module)}
 
     def training_flops(
         self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int] = NO_POSITIONS
     ) -> float:
-        """Operations of one step over pairs of these lengths, (source, target)."""
+        """Floating-point operations of one training step over (source, target) of these lengths."""
         source_T, target_T = sum(s for s, _ in lengths), sum(t for _, t in lengths)
         reads = self.source.macs()
         writes = self.target.macs(self.source)
@@ -217,4 +134,81 @@ class EncoderDecoder:
         return FORWARD_AND_BACKWARD * forward
 
 
+class EncoderDecoderModule(nn.Module):
+    """The modules of source and target, and the output layer."""
+
+    pool = None
+    reads_last_layer = True
+
+    def __init__(self, facts: EncoderDecoder):
+        super().__init__()
+        self.cross_attention = facts.cross_attention
+        self.source, self.target = facts.source.build(), facts.target.build(facts.source)
+        self.attends = self.source.attends and self.target.attends
+        self.capturable = self.source.capturable and self.target.capturable
+        vocab, tie = facts.target.embed.vocab, facts.tie
+        self.head = head = nn.Linear(facts.target.width, vocab, bias=facts.head_bias)
+        if head.bias is not None:
+            nn.init.zeros_(head.bias)
+        read, written = self.source.embed.token, self.target.embed.token
+        if tie == "all":
+            if read.weight.shape != written.weight.shape:
+                raise ValueError("source and target share embeddings only if their shapes agree")
+            written.weight = read.weight
+        if tie != "none":
+            if head.weight.shape != written.weight.shape:
+                raise ValueError("output and target embeddings are tied only if their shapes agree")
+            head.weight = written.weight
+
+    @property
+    def encoder(self) -> StackModule:
+        """The side that reads the input."""
+        return self.source
+
+    @property
+    def decoder(self) -> Any:
+        """The side that generates text."""
+        return self.target
+
+    @property
+    def output(self) -> nn.Linear:
+        """The layer of logits over the next token."""
+        return self.head
+
+    def forward(
+        self,
+        inputs: SourceTarget,
+        *,
+        positions: Mapping[str, Tensor] = ALL_TOKENS,
+        tape: NullTape = NULL_TAPE,
+    ) -> Outputs:
+        """States of the target, and logits over the next token at its ``positions``."""
+        target = inputs.target
+        encoded = self.encode(inputs.source, tape=tape)
+        side = tape.under("target")
+        decoded = self.target(target.tokens_T, target.layout, source=encoded, tape=side)
+        states_TD, at = decoded.states_TD, positions.get(NEXT_TOKEN)
+        logits = tape("logits", self.head(states_TD if at is None else states_TD[at]))
+        return Outputs(decoded, None, {NEXT_TOKEN: logits})
+
+    def encode(self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE) -> EncoderOutput:
+        """The encoded source, which the decoder reads."""
+        return self.source(inputs.tokens_T, inputs.layout, tape=tape.under("source"))
+
+    def decode(
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        source: EncoderOutput | None,
+        *,
+        cache: object = None,
+        tape: NullTape = NULL_TAPE,
+    ) -> Tensor:
+        """Logits over the next token, given the source and the target so far (or its cache)."""
+        side = tape.under("target")
+        decoded = self.target(tokens_T, layout, source=source, cache=cache, tape=side)
+        return tape("logits", self.head(decoded.states_TD))
+
+
 ModelFacts = TrunkWithHeads | EncoderDecoder
+ModelModule = TrunkWithHeadsModule | EncoderDecoderModule

@@ -1,11 +1,11 @@
 """Facts: models as values, which can be changed, compared, checked, and written as JSON."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from math import isfinite
 from types import MappingProxyType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from regard.ground.errors import BadInput, did_you_mean
 
@@ -13,32 +13,44 @@ Facts = TypeVar("Facts")
 NAMED = "named"  # in the metadata of a field: values that ``change`` takes by name
 
 
-def at_least(least: int, name: str, value: object) -> None:
-    """A number that may not be smaller."""
-    if isinstance(value, int) and value < least:
-        raise BadInput(f"{name} must be at least {least}, not {value}")
+def _numbers(facts: object, names: Iterable[str]) -> Iterator[tuple[str, float]]:
+    """The numbers in the fields of these names, also in tuples; None is left out."""
+    for name in names:
+        value = getattr(facts, name)
+        for number in value if isinstance(value, tuple) else (value,):
+            if isinstance(number, int | float):
+                yield name, number
 
 
-def above_zero(name: str, value: float | None) -> None:
-    """A positive number, if there is one."""
-    if value is not None and not value > 0:
-        raise BadInput(f"{name} must be above 0, not {value}")
+def at_least(least: int, facts: object, *names: str) -> None:
+    """Refuse fields with a smaller number."""
+    for name, number in _numbers(facts, names):
+        if number < least:
+            raise BadInput(f"{name} must be at least {least}, not {number}")
 
 
-def share(name: str, value: float) -> None:
-    """A share of a whole, from 0 to below 1."""
-    if not 0 <= value < 1:
-        raise BadInput(f"{name} is a share from 0 to below 1, not {value}")
+def above_zero(facts: object, *names: str) -> None:
+    """Refuse fields with a number that is not positive."""
+    for name, number in _numbers(facts, names):
+        if not number > 0:
+            raise BadInput(f"{name} must be above 0, not {number}")
+
+
+def share(facts: object, *names: str) -> None:
+    """Refuse fields with a number outside [0, 1)."""
+    for name, number in _numbers(facts, names):
+        if not 0 <= number < 1:
+            raise BadInput(f"{name} is a share from 0 to below 1, not {number}")
 
 
 def one_of(known: Collection[str], name: str, value: str) -> None:
-    """A name among those known."""
+    """Refuse a name that is not known."""
     if value not in known:
         raise BadInput(f"no {name} is called {value!r}{did_you_mean(value, list(known))}")
 
 
 def check_type(kind: type, name: str, value: object) -> None:
-    """A value of the type that the field of that class says."""
+    """Refuse a value that does not have the type of the field."""
     expected = _hints(kind)[name]
     if not _fits(value, expected):
         description = expected.__name__ if isinstance(expected, type) else expected
@@ -48,28 +60,27 @@ def check_type(kind: type, name: str, value: object) -> None:
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
+def _hints(kind: type) -> dict[str, object]:
     return get_type_hints(kind)
 
 
-def _fits(value: object, expected: Any) -> bool:
+def _fits(value: object, expected: object) -> bool:
     if get_origin(expected) in (Union, UnionType):
-        return any(_fits(value, one) for one in get_args(expected))
+        return any(_fits(value, kind) for kind in get_args(expected))
     if get_origin(expected) is tuple:
         member = get_args(expected)[0]
-        return isinstance(value, tuple) and all(_fits(one, member) for one in value)
+        return isinstance(value, tuple) and all(_fits(item, member) for item in value)
     if isinstance(value, bool):
         return expected is bool
-    return isinstance(value, expected) or (isinstance(value, int) and expected is float)
+    return isinstance(value, cast(type, expected)) or (isinstance(value, int) and expected is float)
 
 
 def change(facts: Facts, **changes: object) -> Facts:
-    """Facts with other values of the named fields, wherever these stand.
+    """Facts with other values of the named fields, at any depth.
 
-    ``change(BASE, depth=2)`` changes every stack of an encoder-decoder; ``**{"source.depth": 12}``
-    only one. A position or a pool, whose field has ``NAMED`` values, may be given by its name; one
-    of that kind stays as it is. All changes are made at once, in any order; where two name one
-    field, the later one wins.
+    ``change(BASE, depth=2)`` changes every stack of an encoder-decoder, ``**{"source.depth": 12}``
+    only one. A field with ``NAMED`` values (position, pool) also takes a name; a value of that
+    class stays as it is. All changes are made at once; if two name one field, the later one wins.
     """
     known, given, tables = dict(paths(facts)), dict[str, object](), dict(_named_fields(facts))
 
@@ -77,7 +88,7 @@ def change(facts: Facts, **changes: object) -> Facts:
         return _value_named(name, changes[name], now, tables)
 
     def replaces_parts(name: str) -> bool:
-        """Whether a value with fields of its own comes or goes: other changes may name those."""
+        """Whether a change replaces a value with fields, which other changes may name."""
         now = [known[path] for path in _matches(known, name)]
         return any(is_dataclass(value) for old in now for value in (old, value_named(name, old)))
 
@@ -96,10 +107,10 @@ def change(facts: Facts, **changes: object) -> Facts:
 def paths(
     facts: object, prefix: str = "", given: Mapping[str, object] = MappingProxyType({})
 ) -> list[tuple[str, object]]:
-    """Every field with its dotted path; values with fields of their own come after these.
+    """Every field with its dotted path; the fields of a nested value come before the value.
 
-    Named values in a tuple, such as heads, have their names in the path. Values in ``given`` stand
-    in for those of the facts.
+    Members of tuples that have a name, such as heads, have it in the path. Values in ``given``
+    replace values of the facts.
     """
     listed: list[tuple[str, object]] = []
     for name, own in _children(facts):
@@ -111,14 +122,14 @@ def paths(
 
 
 def difference(one: object, other: object) -> dict[str, tuple[object, object]]:
-    """The fields in which two facts differ: path to (this, that); ``None`` where one has none."""
+    """Paths of the fields in which two facts differ → both values; None: no such field."""
     here, there = _leaves(one), _leaves(other)
     pairs = {path: (here.get(path), there.get(path)) for path in {**here, **there}}
     return {path: both for path, both in pairs.items() if both[0] != both[1]}
 
 
 def values_named(facts: object, name: str) -> list[Any]:
-    """The values that a name means in ``change``; none where there is no such field."""
+    """The values of all fields that a name means in ``change``."""
     known = dict(paths(facts))
     return [known[path] for path in _matches(known, name)]
 
@@ -126,13 +137,9 @@ def values_named(facts: object, name: str) -> list[Any]:
 def _children(value: object) -> list[tuple[str, object]]:
     """The parts of a value by name: fields of a dataclass, named members of a tuple."""
     if isinstance(value, tuple):
-        return [(_name(member), member) for member in value if is_dataclass(member)]
+        return [(member.name, member) for member in value if is_dataclass(type(member))]
     kind: type = type(value)
     return [(name, getattr(value, name)) for name in _field_names(kind)]
-
-
-def _name(member: object) -> str:
-    return getattr(member, "name")  # noqa: B009
 
 
 @cache
@@ -145,13 +152,13 @@ def _leaves(facts: object) -> dict[str, object]:
 
 
 def _matches(known: Mapping[str, object], name: str) -> list[str]:
-    """The paths that a name means: all that end in it, else those it abbreviates."""
+    """The paths that a name means: those that end in it, else those it abbreviates."""
     ending = [path for path in known if path == name or path.endswith("." + name)]
     return ending or [path for path in known if "." in name and _abbreviates(name, path)]
 
 
 def _abbreviates(name: str, path: str) -> bool:
-    """ "source.depth" names "source.stack.depth": the first and last steps, others left out."""
+    """Whether a name has the first and last steps of a path: source.depth, source.stack.depth."""
     steps, named = path.split("."), name.split(".")
     return steps[-1] == named[-1] and steps[: len(named) - 1] == named[:-1]
 
@@ -168,7 +175,7 @@ def _named_fields(facts: object) -> Iterator[tuple[str, Mapping[str, object]]]:
 def _value_named(
     name: str, value: object, now: object, tables: Mapping[str, Mapping[str, object]]
 ) -> object:
-    """The value that a name stands for in such a field; any other value as it is."""
+    """The value for a name in a field with ``NAMED`` values; other values are unchanged."""
     field = name.rpartition(".")[2]
     if field not in tables or value is None or is_dataclass(value):
         return value
@@ -178,7 +185,7 @@ def _value_named(
 
 
 def _rebuild(facts: Facts, given: Mapping[str, object], prefix: str = "") -> Facts:
-    """The facts with these values, by their paths; every part is made once, inner ones first."""
+    """The facts with the values of these paths; inner values are rebuilt first."""
     changed = {}
     for name, before in _children(facts):
         path = prefix + name
@@ -191,11 +198,9 @@ def _rebuild(facts: Facts, given: Mapping[str, object], prefix: str = "") -> Fac
             changed[name] = value
     if not changed:
         return facts
-    whole: Any = facts
-    if not isinstance(facts, tuple):
-        return replace(whole, **changed)
-    members: Any = tuple(changed.get(_name(member), member) for member in facts)
-    return members
+    if isinstance(facts, tuple):
+        return cast(Facts, tuple(changed.get(member.name, member) for member in facts))
+    return replace(cast(Any, facts), **changed)
 
 
 def to_json(value: object) -> object:
@@ -211,12 +216,12 @@ def to_json(value: object) -> object:
 
 
 def from_json(data: object, kinds: Mapping[str, type], where: str) -> Any:
-    """The facts that ``to_json`` wrote, of classes by name; errors name ``where``."""
+    """The facts that ``to_json`` wrote, of the classes ``kinds``; errors name ``where``."""
     if not isinstance(data, dict):
-        raise BadInput(f"{where}: {data!r} is not a set of facts")
+        raise BadInput(f"{where}: {data!r} is not an object with the facts of a model")
     kind = kinds.get(str(data.get("is")))
     if kind is None:
-        raise BadInput(f"{where}: facts of unknown kind {data.get('is')!r}")
+        raise BadInput(f"{where}: facts of unknown class {data.get('is')!r}")
     given = {name: _value(value, kinds, where) for name, value in data.items() if name != "is"}
     try:
         for field in fields(kind):

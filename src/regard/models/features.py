@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -10,63 +10,150 @@ from torch import Tensor, nn
 
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, LayerTape, NullTape
-from regard.models.embedding import AnyEmbedding, EmbeddingModule
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.models.characters import ExtendedEmbedding
+from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of, share
-from regard.models.trunk import AnyFeatures, AnyStack, ScalarMix, Trunk
+from regard.models.trunk import AnyFeatures, AnyStack, StackModule, Trunk
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
 
-
-class WordsWithFeatures(NamedTuple):
-    """The ids of words (and of their characters), and features, if the embedding has any."""
-
-    tokens: Tensor
-    features_TD: Tensor | None
+BETWEEN = "between"
+PLACES = {"input": ("input",), "output": ("output",), "both": ("input", "output")}
+LAYERS = ("all", "top")
 
 
-class FeatureEmbedding(EmbeddingModule):
-    """[x; features]: the vectors of words and their features, side by side.
+@dataclass(frozen=True)
+class Features(AnyFeatures):
+    """The layers of a frozen model as features of words (Peters et al., 2018, section 3.3).
 
-    A token is the id of a word and so many ``ids`` of its characters, or pieces.
+    Features are added beside the word vectors (``at`` "input"), beside the last states ("output")
+    or both, or beside the states after layer ``at`` (Peters et al., 2017). "all" ``layers`` are
+    mixed, with weights for each place, or the "top" one is used. A model of subwords, such as the
+    encoder of a translator, reads the first ``pieces`` of a word and averages their states (McCann
+    et al., 2017).
     """
 
-    def __init__(self, words: Any, ids: int):
-        super().__init__()
-        self.words = words
-        self.ids_per_token = (1 + ids,)
-        self.position_limit, self.segments = words.position_limit, words.segments
-        self.scale = words.scale
+    model: Trunk
+    at: str | int = "input"
+    layers: str = "all"
+    feature_dropout: float = 0.5
+    pieces: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.joined:
+            one_of(PLACES, "place of features", str(self.at))
+        one_of(LAYERS, "layers of features", self.layers)
+        share(self, "feature_dropout")
+        at_least(1, self, "pieces")
+        if not self.model.ids_per_token and self.pieces is None:
+            raise BadInput("features: the model reads pieces of words: set their number (pieces)")
+        if not self.model.ids_per_token and self.model.embed.limit is not None:
+            raise BadInput(
+                "features: learned positions limit the pieces of a row; use another model"
+            )
+        if self.layers == "all" and not self.model.stack.layers_alike:
+            raise BadInput(
+                'features: layers of different sizes cannot be mixed; set features_layers = "top"'
+            )
 
     @property
-    def token(self) -> nn.Embedding:
-        """The vectors of words."""
-        return self.words.token
+    def ids_per_word(self) -> int:
+        return sum(self.model.ids_per_token) or self.pieces or 0
 
-    def word_ids(self, tokens_TC: Tensor) -> Tensor:
-        """The ids that vectors of words are read by: of each word, perhaps of its characters."""
-        return tokens_TC if self.words.ids_per_token else tokens_TC[:, 0]
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The places of the features: "input", "output" or "between" layers."""
+        return PLACES.get(str(self.at), (BETWEEN,))
 
-    def static(self, tokens_TC: Tensor) -> Tensor:
-        """The vectors of words alone."""
-        return self.words.static(self.word_ids(tokens_TC))
+    @property
+    def joined(self) -> dict[int, int]:
+        return {self.at: self.model.width} if isinstance(self.at, int) else {}
 
-    def forward(self, given: WordsWithFeatures, layout: Layout) -> Tensor:
-        x_TD = self.words(given.tokens, layout)
-        if given.features_TD is None:
-            return x_TD
-        return torch.cat([x_TD, given.features_TD.to(x_TD.dtype)], dim=-1)
+    def width_at(self, place: str) -> int:
+        return self.model.width if place in self.places else 0
+
+    def build(self, embed: AnyEmbedding, stack: AnyStack) -> "FeaturedTrunk":
+        words = FeatureTokens(embed, self.ids_per_word, self.width_at("input"), self.joined)
+        blocks = [f"blocks.{number}.output" for number in range(self.model.stack.depth)]
+        layers = ["embed.output", *blocks] if self.layers == "all" else ["output"]
+        kind = FrozenLayers if self.model.ids_per_token else FrozenPieceLayers
+        inner, frozen = stack.build(words), kind(self.model.build(), layers)
+        return FeaturedTrunk(inner, frozen, self.places, [*self.joined], self.feature_dropout)
+
+
+@dataclass(frozen=True)
+class FeatureTokens(AnyEmbedding):
+    """The embedding of words with room for ``size`` features beside each vector."""
+
+    words: AnyEmbedding
+    ids: int
+    size: int
+    joined: Mapping[int, int] = field(default_factory=dict)
+
+    def build(self, width: int, dropout: float, eps: float = 1e-5) -> "FeatureEmbedding":
+        if width <= self.size:
+            raise BadInput(
+                f"embedding: {width} numbers, of words and features, have no room for "
+                f"{self.size} features"
+            )
+        words = self.words.build(width - self.size, dropout, eps)
+        return FeatureEmbedding(words, self.ids)
+
+
+class FeaturedTrunk(StackModule):
+    """A trunk over words with features at its "input", its "output" or "between" its layers.
+
+    Each place has its own mixture of layers, with dropout; ``joined`` are the layers whose input
+    features join.
+    """
+
+    def __init__(
+        self,
+        inner: StackModule,
+        frozen: "FrozenLayers",
+        places: Sequence[str],
+        joined: Sequence[int],
+        dropout: float,
+    ):
+        super().__init__()
+        self.inner = inner
+        self.frozen, self.joined = frozen, joined
+        self.mixes = nn.ModuleDict({place: ScalarMix(len(frozen.layers)) for place in places})
+        self.dropout = Dropout(dropout)
+        self.attends = self.capturable = inner.attends
+
+    @property
+    def embed(self) -> "FeatureEmbedding":  # type: ignore[override]
+        """The embedding of words."""
+        return cast(FeatureEmbedding, self.inner.embed)
+
+    def forward(
+        self, tokens_TC: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE, **more: object
+    ) -> EncoderOutput:
+        """A state for every word; ``more`` are arguments that only some trunks have."""
+        layers = self.frozen(tokens_TC[:, 1:], layout)
+        mixed = {place: self.dropout(mix(layers)) for place, mix in self.mixes.items()}
+        words = WordsWithFeatures(self.embed.word_ids(tokens_TC), mixed.get("input"))
+        if self.joined:
+            more["joined"] = dict.fromkeys(self.joined, mixed["between"])
+        encoded = self.inner(words, layout, tape=tape, **more)
+        if "output" not in mixed:
+            return encoded
+        parts = [encoded.states_TD, mixed["output"].to(encoded.states_TD.dtype)]
+        states_TD = tape("features.output", torch.cat(parts, dim=-1))
+        return encoded._replace(states_TD=states_TD, ends=None)
 
 
 class FrozenLayers(nn.Module):
-    """A trunk that is never trained: the states of its ``layers``, by their paths."""
+    """A frozen trunk that returns the states of ``layers``, named by tape paths."""
 
-    def __init__(self, trunk: nn.Module, layers: list[str]):
+    def __init__(self, trunk: StackModule, layers: list[str]):
         super().__init__()
         self.trunk, self.layers = trunk.requires_grad_(False).eval(), layers
 
     def train(self, mode: bool = True) -> "FrozenLayers":
-        """Stay in evaluation mode: a frozen trunk has no dropout in training either."""
+        """Stay in evaluation mode: a frozen trunk has no dropout."""
         return super().train(False)
 
     @torch.no_grad()
@@ -77,9 +164,9 @@ class FrozenLayers(nn.Module):
 
 
 class FrozenPieceLayers(FrozenLayers):
-    """Frozen layers of a trunk whose tokens are pieces of words: the mean over each word's pieces.
+    """Frozen layers of a trunk of subwords: the mean over the pieces of each word.
 
-    Ids are one higher than those of the trunk, and 0 is no piece. A word without pieces has zeros.
+    Piece ids are shifted by one, so that 0 is padding. A word without pieces has zeros.
     """
 
     @torch.no_grad()
@@ -101,135 +188,71 @@ def _mean_of_words(states_ND: Tensor, real_TC: Tensor) -> Tensor:
     return padded_TCD.sum(1) / real_TC.sum(1, keepdim=True).clamp(min=1)
 
 
-class FeaturedTrunk(nn.Module):
-    """A trunk over words, with features at its "input", its "output" or "between" its layers.
+class WordsWithFeatures(NamedTuple):
+    """The ids of words (and of their characters), and the features at the input, if any."""
 
-    Each place has a mixture of its own, which ``dropout`` falls on; features between layers join
-    the input of the layers of these numbers.
-    """
+    tokens: Tensor
+    features_TD: Tensor | None
 
-    def __init__(
-        self,
-        inner: nn.Module,
-        frozen: FrozenLayers,
-        places: Sequence[str],
-        joined: Sequence[int],
-        dropout: float,
-    ):
+
+class FeatureEmbedding(ExtendedEmbedding):
+    """[x; features]: the vectors of words and their features, side by side."""
+
+    def word_ids(self, tokens_TC: Tensor) -> Tensor:
+        """The ids that the word embedding reads: of words, perhaps with their characters."""
+        return tokens_TC if self.words.ids_per_token else tokens_TC[:, 0]
+
+    def static(self, tokens_TC: Tensor) -> Tensor:
+        return self.words.static(self.word_ids(tokens_TC))
+
+    def forward(self, inputs: WordsWithFeatures, layout: Layout) -> Tensor:
+        x_TD = self.words(inputs.tokens, layout)
+        if inputs.features_TD is None:
+            return x_TD
+        return torch.cat([x_TD, inputs.features_TD.to(x_TD.dtype)], dim=-1)
+
+
+class ScalarMix(nn.Module):
+    """γ Σ_j softmax(w)_j h_j over the states h_j of several layers; initially their mean."""
+
+    def __init__(self, layers: int):
         super().__init__()
-        self.inner: Any = inner
-        self.frozen, self.joined = frozen, joined
-        self.mixes = nn.ModuleDict({place: ScalarMix(len(frozen.layers)) for place in places})
-        self.dropout = Dropout(dropout)
+        self.layers = layers
+        self.logits = nn.Parameter(torch.zeros(layers))
+        self.scale = nn.Parameter(torch.ones(()))
 
-    @property
-    def embed(self) -> FeatureEmbedding:
-        """The embedding of words."""
-        return self.inner.embed
-
-    @property
-    def attends(self) -> bool:
-        """Whether the trunk is blocks of attention."""
-        return self.inner.attends
-
-    @property
-    def capturable(self) -> bool:
-        """Whether decoding from it can be captured: as far as its trunk is blocks of attention."""
-        return self.inner.attends
-
-    def forward(
-        self, tokens_TC: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE, **more: object
-    ) -> EncoderOutput:
-        """A state for every word; ``more`` is what only a trunk of that kind is given."""
-        layers = self.frozen(tokens_TC[:, 1:], layout)
-        mixed = {place: self.dropout(mix(layers)) for place, mix in self.mixes.items()}
-        given = WordsWithFeatures(self.embed.word_ids(tokens_TC), mixed.get("input"))
-        if self.joined:
-            more["joined"] = dict.fromkeys(self.joined, mixed["between"])
-        encoded = self.inner(given, layout, tape=tape, **more)
-        if "output" not in mixed:
-            return encoded
-        parts = [encoded.states_TD, mixed["output"].to(encoded.states_TD.dtype)]
-        states_TD = tape("features.output", torch.cat(parts, dim=-1))
-        return encoded._replace(states_TD=states_TD, ends=None)
+    def forward(self, layers: Sequence[Tensor]) -> Tensor:
+        """The mixture of states of the same size."""
+        shares = torch.softmax(self.logits.float(), dim=0)
+        mixed = sum(
+            (share * states for share, states in zip(shares, layers, strict=True)),
+            start=layers[0].new_zeros(()),
+        )
+        return (self.scale * mixed).to(layers[0].dtype)
 
 
-BETWEEN = "between"
-PLACES = {"input": ("input",), "output": ("output",), "both": ("input", "output")}
-LAYERS = ("all", "top")
+class LayerTape(NullTape):
+    """A tape that passes values on to another tape and keeps the outputs of layers.
 
-
-@dataclass(frozen=True)
-class Features(AnyFeatures):
-    """The layers of a frozen model as features of words (Peters et al., 2018, section 3.3).
-
-    They stand beside the word vectors that a stack reads (``at`` "input"), beside its states
-    ("output") or both, or beside the states after layer ``at`` (Peters et al., 2017). "all"
-    ``layers`` are mixed, at each place by weights of its own, or the "top" one is used. ``dropout``
-    falls on them. A model whose tokens are pieces, such as a translator's encoder, reads the first
-    ``pieces`` of a word, whose states are averaged (McCann et al., 2017).
+    ``outputs`` has the values called "output", by their path under the module.
     """
 
-    model: Trunk
-    at: str | int = "input"
-    layers: str = "all"
-    feature_dropout: float = 0.5
-    pieces: int | None = None
-
-    def __post_init__(self) -> None:
-        if not self.joined:
-            one_of(PLACES, "place of features", str(self.at))
-        one_of(LAYERS, "layers of features", self.layers)
-        share("feature_dropout", self.feature_dropout)
-        at_least(1, "pieces", self.pieces)
-        if not self.model.ids_per_token and self.pieces is None:
-            raise BadInput("features: the model reads pieces of words: say how many (pieces)")
-        if not self.model.ids_per_token and self.model.embed.limit is not None:
-            raise BadInput("features: the model knows too few positions for the pieces of any row")
-        if self.layers == "all" and not self.model.stack.layers_alike:
-            raise BadInput(
-                'features: layers of different sizes cannot be mixed; set features_layers = "top"'
-            )
+    def __init__(self, tape: NullTape, path: str = "", outputs: dict[str, Tensor] | None = None):
+        self.tape, self.path = tape, path
+        self.outputs: dict[str, Tensor] = {} if outputs is None else outputs
 
     @property
-    def ids_per_word(self) -> int:
-        return sum(self.model.ids_per_token) or self.pieces or 0
+    def live(self) -> bool:  # type: ignore[override]
+        return self.tape.live
 
-    @property
-    def places(self) -> tuple[str, ...]:
-        """Where they stand: "input", "output" or "between" layers."""
-        return PLACES.get(str(self.at), (BETWEEN,))
+    def __call__(self, name: str, value: Tensor) -> Tensor:
+        value = self.tape(name, value)
+        if (full := self.path + name).endswith("output"):
+            self.outputs[full] = value
+        return value
 
-    @property
-    def joined(self) -> dict[int, int]:
-        return {self.at: self.model.width} if isinstance(self.at, int) else {}
+    def under(self, place: str | int) -> "LayerTape":
+        return LayerTape(self.tape.under(place), f"{self.path}{place}.", self.outputs)
 
-    def width_at(self, place: str) -> int:
-        return self.model.width if place in self.places else 0
-
-    def build(self, embed: AnyEmbedding, stack: AnyStack) -> FeaturedTrunk:
-        words = FeatureTokens(embed, self.ids_per_word, self.width_at("input"), self.joined)
-        blocks = [f"blocks.{number}.output" for number in range(self.model.stack.depth)]
-        layers = ["embed.output", *blocks] if self.layers == "all" else ["output"]
-        kind = FrozenLayers if self.model.ids_per_token else FrozenPieceLayers
-        inner, frozen = stack.build(words), kind(self.model.build(), layers)
-        return FeaturedTrunk(inner, frozen, self.places, [*self.joined], self.feature_dropout)
-
-
-@dataclass(frozen=True)
-class FeatureTokens(AnyEmbedding):
-    """The word vectors of a stack beside whose vectors there are ``size`` features."""
-
-    words: AnyEmbedding
-    ids: int
-    size: int
-    joined: Mapping[int, int] = field(default_factory=dict)
-
-    def build(self, width: int, dropout: float, eps: float = 1e-5) -> FeatureEmbedding:
-        if width <= self.size:
-            raise BadInput(
-                f"embedding: {width} numbers, of words and features, have no room for "
-                f"{self.size} features"
-            )
-        words = self.words.build(width - self.size, dropout, eps)
-        return FeatureEmbedding(words, self.ids)
+    def wants(self, *names: str) -> bool:
+        return self.tape.wants(*names)

@@ -1,4 +1,4 @@
-"""Heads of labels, numbers, choices and spans: linear layers over states of tokens or of rows."""
+"""Heads of encoders: masked LM; labels, numbers, choices and spans of tokens or of rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,18 +8,60 @@ import torch
 from torch import Tensor, nn
 
 from regard.models.facts import at_least, one_of, share
-from regard.models.heads import AnyHead, Inputs, read_rows
+from regard.models.heads import AnyHead, Inputs, read_rows, tie
 from regard.models.trunk import Trunk
 from regard.parts.activation import ACTIVATIONS
+from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
 
 
-class LinearHead(AnyHead):
-    """One linear layer with ``outputs``; ``dropout`` falls on its input.
+def read_spans(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | None) -> Inputs:
+    """All states, and the given positions of tokens and their context; without any, nothing."""
+    return None if at is None else (encoded.states_TD, at)
 
-    With ``dense``, an activation such as "tanh", a dense layer comes before it (RoBERTa's form),
-    with dropout as well unless it falls on the input of the ``last_only`` (DistilBERT's form).
-    ``bias`` adds a number to each output.
+
+@dataclass(frozen=True)
+class MLMHead(AnyHead):
+    """The token at a position (Devlin et al., 2018): dense layer, activation, norm, output layer.
+
+    ``tied``: the output layer shares the token vectors of the embedding, whose size the dense layer
+    has. ``dense_activation`` is by default the activation of the stack.
+    """
+
+    name: ClassVar[str] = "mlm"
+    names_tokens: ClassVar[bool] = True
+    tied: bool = True
+    dense_activation: str | None = None
+
+    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "MLMHeadModule":
+        module = MLMHeadModule(self, trunk, width)
+        if self.tied:
+            tie(module.out, tokens)
+        return module
+
+    def macs(self, trunk: Trunk, width: int) -> int:
+        return trunk.token_width * (width + trunk.embed.vocab)
+
+
+class MLMHeadModule(nn.Module):
+    """Logits of all tokens at each position."""
+
+    def __init__(self, head: MLMHead, trunk: Trunk, width: int):
+        super().__init__()
+        self.dense = nn.Linear(width, trunk.token_width)
+        self.activation = ACTIVATIONS[head.dense_activation or trunk.stack.activation]
+        self.norm = nn.LayerNorm(trunk.token_width, eps=trunk.stack.eps)
+        self.out = nn.Linear(trunk.token_width, trunk.embed.vocab)
+
+    def forward(self, states_ND: Tensor) -> Tensor:
+        return self.out(self.norm(self.activation(self.dense(states_ND))))
+
+
+class LinearHead(AnyHead):
+    """Base class of heads of one linear layer with ``outputs``, and ``dropout`` on its input.
+
+    With ``dense``, an activation such as "tanh", a dense layer comes before it (RoBERTa), also with
+    dropout, unless ``last_only`` (DistilBERT).
     """
 
     outputs: int
@@ -29,8 +71,8 @@ class LinearHead(AnyHead):
     bias: bool = True
 
     def __post_init__(self) -> None:
-        at_least(1, "outputs", self.outputs)
-        share("dropout", self.dropout)
+        at_least(1, self, "outputs")
+        share(self, "dropout")
         if self.dense is not None:
             one_of(ACTIVATIONS, "activation", self.dense)
 
@@ -60,7 +102,7 @@ class LinearHeadModule(nn.Module):
 
 @dataclass(frozen=True)
 class SentencePairHead(LinearHead):
-    """Whether the second text of a row belongs behind the first: two classes."""
+    """Two classes for a row of two texts: does the second follow the first?"""
 
     name: ClassVar[str] = "sentence_pair"
     logits_order: ClassVar[int | None] = 1
@@ -95,14 +137,14 @@ class TokenLabelHead(LinearHead):
 
 @dataclass(frozen=True)
 class TransitionHead(AnyHead):
-    """Scores of a CRF: of a label after another, at the beginning and at the end of a row."""
+    """The transition scores of a CRF between labels, and at both ends of a row."""
 
     name: ClassVar[str] = "transition"
     logits_order: ClassVar[int | None] = None
     outputs: int
 
     def __post_init__(self) -> None:
-        at_least(1, "outputs", self.outputs)
+        at_least(1, self, "outputs")
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "TransitionHeadModule":
         return TransitionHeadModule(self)
@@ -124,7 +166,7 @@ class TransitionHeadModule(nn.Module):
 
 @dataclass(frozen=True)
 class ChoiceHead(LinearHead):
-    """One number for each row, by which choices are compared."""
+    """A score for each row, by which choices are compared."""
 
     name: ClassVar[str] = "choice"
     logits_order: ClassVar[int | None] = 1
@@ -138,7 +180,7 @@ class ChoiceHead(LinearHead):
 
 @dataclass(frozen=True)
 class SpanHead(LinearHead):
-    """How well a span begins, and how well it ends, at each token."""
+    """Scores of each token as the first and as the last token of a span."""
 
     name: ClassVar[str] = "span"
     outputs: ClassVar[int] = 2  # type: ignore[misc]

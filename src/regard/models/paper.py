@@ -13,19 +13,20 @@ from regard.models.formats.hf_format import HFFormat
 from regard.models.heads import AnyHead, PaperHead
 from regard.models.trunk_with_heads import TrunkWithHeads
 
+Pretraining = Mapping[str, Mapping[str, object]]
 PAPER_KEY = "regard_paper"  # names the paper in a config.json, where several share a model_type
 
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper of the lineage.
+    """A paper of the lineage, which builds on the paper ``after``.
 
-    ``after`` is the paper it builds on; ``sizes`` are facts of models without heads, ``published``
-    their parameter counts as the paper gives them. ``tokenizer`` is the family of tokenizer that
-    is trained with it, ``pretraining`` the objectives, each with the keys of its table in recipes;
-    ``pretraining_by_size`` has the keys in which a size differs. ``heads`` are those of its models,
-    in its form; ``formats`` are file formats of other libraries ("hf"). A paper without arXiv
-    number has a ``report``: who published it. ``kinds`` are the classes of facts that came with it.
+    ``sizes`` are models without heads, ``published`` their parameter counts in the paper.
+    ``tokenizer`` is the family of tokenizer that is trained, ``pretraining`` the objectives with
+    the keys of their tables in recipes, and ``pretraining_by_size`` the keys in which a size
+    differs. ``heads`` are the paper's forms of heads, ``formats`` the file formats of other
+    libraries ("hf"), ``kinds`` the classes of facts that are new in the paper. A paper without
+    arXiv number has a ``report``: who published it.
     """
 
     name: str
@@ -36,10 +37,8 @@ class Paper:
     sizes: Mapping[str, ModelFacts]
     published: Mapping[str, int] = field(default_factory=dict)
     tokenizer: str = "plain"
-    pretraining: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    pretraining_by_size: Mapping[str, Mapping[str, Mapping[str, object]]] = field(
-        default_factory=dict
-    )
+    pretraining: Pretraining = field(default_factory=dict)
+    pretraining_by_size: Mapping[str, Pretraining] = field(default_factory=dict)
     heads: tuple[PaperHead, ...] = ()
     formats: Mapping[str, HFFormat] = field(default_factory=dict)
     report: str = ""
@@ -75,13 +74,11 @@ class Paper:
         return {"tokenizer": self.tokenizer, "objectives": " + ".join(self.pretraining), **options}
 
     def fit_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
-        """The model with its heads, and the pool under them, as the paper has them."""
-        pool, fitted = facts.pool, list[AnyHead]()
-        for head in facts.output_heads:
-            form = self._form_of(head)
-            fitted.append(form.fit(head, facts.trunk.stack))
-            pool = form.pool or pool
-        return replace(facts, pool=pool, output_heads=tuple(fitted))
+        """The model with its heads, and the pool under them, in the form of the paper."""
+        forms = [(self._form_of(head), head) for head in facts.output_heads]
+        heads = tuple(form.fit(head, facts.trunk.stack) for form, head in forms)
+        pool = next((form.pool for form, _ in reversed(forms) if form.pool), facts.pool)
+        return replace(facts, pool=pool, output_heads=heads)
 
     def _form_of(self, head: AnyHead) -> PaperHead:
         """The paper's head of that class, else the one of that name, else the head as it is."""
@@ -90,7 +87,7 @@ class Paper:
         return next(chain(classes, names, (PaperHead(head),)))
 
     def parameters(self, facts: ModelFacts) -> int:
-        """How many parameters a model of these facts has, tied ones counted once."""
+        """The number of parameters of a model of these facts, tied ones counted once."""
         return _parameters_of(facts)
 
 

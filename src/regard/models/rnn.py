@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of, share
 from regard.models.macs import MACs
-from regard.models.trunk import AnyStack
+from regard.models.trunk import AnyStack, StackModule
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import RowDropout, TokenDropout
 from regard.parts.kv_cache import RNNState
@@ -32,21 +32,105 @@ from regard.parts.recurrent.rnn import (
 from regard.parts.recurrent.static_rnn_state import StatefulDecoder, StaticRNNState
 from regard.parts.recurrent.truncated_bptt import TruncatedRows
 
+INITIAL = ("zero", "learned")
+GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 
-class RNNEncoderModule(nn.Module):
-    """An embedding, and recurrent layers over it."""
 
-    attends = False
+@dataclass(frozen=True)
+class AnyRNN(AnyStack):
+    """Base class of recurrent stacks; the ``cell`` is "rnn", "gru" or "lstm".
 
-    def __init__(self, facts: "RNNEncoderFacts", embed: AnyEmbedding):
+    ``embedding`` is the size of token vectors. ``dropout`` is applied to embeddings, between layers
+    and to the output.
+    """
+
+    eager: ClassVar[bool] = True
+    width: int
+    embedding: int
+    depth: int = 1
+    cell: str = "lstm"
+    residual: bool = False
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        at_least(1, self, "width", "embedding", "depth")
+        share(self, "dropout")
+        one_of(KERNELS, "cell", self.cell)
+
+    @property
+    def takes_rectangles(self) -> bool:
+        return self.cell in FROZEN
+
+    @property
+    def input_width(self) -> int:
+        return self.embedding
+
+    @property
+    def final_states(self) -> int:
+        return self.depth
+
+    def build_layers(
+        self, inputs: int, direction: str = "forward", joined: Mapping[int, int] = NOTHING
+    ) -> RNNStack:
+        """The recurrent layers over vectors of size ``inputs``."""
+        return RNNStack(
+            self.cell,
+            inputs,
+            self.width,
+            self.depth,
+            reads=direction,
+            residual=self.residual,
+            dropout=self.dropout,
+            joined=joined,
+        )
+
+    def _gate_macs(self, inputs: int, directions: int = 1) -> int:
+        """MACs of all gates; layers above the first read both directions of the layer below."""
+        above = (self.depth - 1) * (directions * self.width + self.width)
+        return directions * GATES[self.cell] * self.width * (inputs + self.width + above)
+
+
+@dataclass(frozen=True)
+class RNNEncoderFacts(AnyRNN):
+    """A recurrent encoder; its ``direction`` is "forward", "backward" or "both"."""
+
+    joins_features: ClassVar[bool] = True
+    direction: str = "forward"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of(DIRECTIONS, "direction", self.direction)
+
+    @property
+    def bidirectional(self) -> bool:
+        return self.direction == "both"
+
+    @property
+    def output_width(self) -> int:
+        return 2 * self.width if self.bidirectional else self.width
+
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> "RNNEncoderModule":
+        return RNNEncoderModule(self, embed)
+
+    def macs(self, source: AnyStack | None = None) -> MACs:
+        return MACs(self._gate_macs(self.embedding, self._directions))
+
+    def joined_macs(self, size: int) -> int:
+        return self._directions * GATES[self.cell] * self.width * size
+
+    @property
+    def _directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+
+class RNNEncoderModule(StackModule):
+    """An embedding and recurrent layers."""
+
+    def __init__(self, facts: RNNEncoderFacts, embed: AnyEmbedding):
         super().__init__()
         self.embed = embed.build(facts.input_width, facts.dropout)
         self.layers = facts.build_layers(facts.embedding, facts.direction, embed.joined)
-
-    @property
-    def capturable(self) -> bool:
-        """Whether it reads padded rows of which only the device knows the lengths."""
-        return self.layers.cell in FROZEN
+        self.capturable = facts.takes_rectangles
 
     def forward(
         self,
@@ -65,23 +149,74 @@ class RNNEncoderModule(nn.Module):
         return EncoderOutput(tape("output", states_TD), layout, ends)
 
 
-class RNNDecoderState(NamedTuple):
-    """What a decoder carries: the state of each layer, and the vector that every step is told.
+@dataclass(frozen=True)
+class CausalRNNFacts(AnyRNN):
+    """The recurrent layers of a language model, whose ``initial`` state is "zero" or "learned".
 
-    That is h̃ of the step before (input feeding) or the source in one vector, if there is any.
+    ``last_width`` is the size of the states of the last layer, default ``width``. ``dropout`` is
+    applied to the output, and to the input and between layers unless ``input_dropout`` and
+    ``hidden_dropout`` are set. ``locked``: all tokens of a row share a mask (Gal & Ghahramani,
+    2016). ``weight_drop`` is applied to the recurrent weights (Merity et al., 2017). With ``bptt``,
+    gradients flow through the last ``bptt`` tokens of a row only (Howard & Ruder, 2018).
+    """
+
+    carries_state: ClassVar[bool] = True
+    last_width: int | None = None
+    initial: str = "zero"
+    input_dropout: float | None = None
+    hidden_dropout: float | None = None
+    locked: bool = False
+    weight_drop: float = 0.0
+    bptt: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(1, self, "last_width", "bptt")
+        one_of(INITIAL, "initial", self.initial)
+        share(self, "input_dropout", "hidden_dropout", "weight_drop")
+        if self.residual and self.output_width != self.width:
+            raise BadInput("residual: all layers but the first add to states of one size")
+
+    @property
+    def output_width(self) -> int:
+        return self.last_width or self.width
+
+    @property
+    def state_widths(self) -> tuple[int, ...]:
+        return (self.embedding, *[self.width] * (self.depth - 1), self.output_width)
+
+    @property
+    def causal(self) -> bool:
+        return True
+
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> "CausalRNNModule":
+        return CausalRNNModule(self, embed)
+
+    def macs(self, source: AnyStack | None = None) -> MACs:
+        gates = (
+            GATES[self.cell] * width * (inputs + width)
+            for inputs, width in pairwise(self.state_widths)
+        )
+        return MACs(sum(gates))
+
+
+class RNNDecoderState(NamedTuple):
+    """The state of a decoder: of each layer, and a vector that every step reads, or None.
+
+    The vector is h̃ of the last step (input feeding) or a summary of the source.
     """
 
     states: Sequence[State]
     told_RD: Tensor | None
 
     def rows(self, index: Tensor | slice) -> "RNNDecoderState":
-        """Some of the rows, or all in another order."""
+        """The rows of an index, in its order."""
         states = [tuple(part[index] for part in state) for state in self.states]
         return RNNDecoderState(states, None if self.told_RD is None else self.told_RD[index])
 
     @classmethod
     def join(cls, parts: "Sequence[RNNDecoderState]") -> "RNNDecoderState":
-        """The rows of several states, one after the other."""
+        """The rows of several states, concatenated."""
         layers = zip(*(part.states for part in parts), strict=True)
         states = [tuple(map(torch.cat, zip(*layer, strict=True))) for layer in layers]
         told = [part.told_RD for part in parts if part.told_RD is not None]
@@ -89,7 +224,7 @@ class RNNDecoderState(NamedTuple):
 
     @property
     def tensors(self) -> list[Tensor]:
-        """All of it, in one order."""
+        """All tensors, in a fixed order."""
         told = [] if self.told_RD is None else [self.told_RD]
         return [*(part for state in self.states for part in state), *told]
 
@@ -100,42 +235,21 @@ class RNNDecoderState(NamedTuple):
 
 
 class CarriedRNNState(NamedTuple):
-    """The state of each layer, and which rows begin a text: ``begins_B1`` is 1 for those, else 0.
+    """The state of each layer; ``begins_B1`` is 1 for rows at the beginning of a text, else 0.
 
-    The states of rows that begin are zeros: a learned initial state is added to them.
+    The states of such rows are zeros, to which a learned initial state is added.
     """
 
     begins_B1: Tensor
     layers: tuple[State, ...]
 
 
-class InitialState(nn.Module):
-    """A learned state of every layer before the first token of a text."""
+class CausalRNNModule(StatefulDecoder, StackModule):
+    """An embedding and recurrent layers, with dropout before each layer."""
 
-    def __init__(self, layers: Sequence[RNNLayer]):
-        super().__init__()
-        self.layers = nn.ParameterList(
-            nn.Parameter(torch.zeros(PARTS[layer.cell], layer.width)) for layer in layers
-        )
+    capturable = True
 
-    def forward(self, state: CarriedRNNState) -> tuple[State, ...]:
-        """The states of all rows, with this one where a text begins."""
-        pairs = zip(state.layers, self.layers, strict=True)
-        return tuple(
-            tuple(
-                part_BD + state.begins_B1 * begin_D
-                for part_BD, begin_D in zip(parts, begin_PD, strict=True)
-            )
-            for parts, begin_PD in pairs
-        )
-
-
-class CausalRNNModule(StatefulDecoder):
-    """An embedding, and recurrent layers over it, each with dropout before it."""
-
-    attends, capturable = False, True
-
-    def __init__(self, facts: "CausalRNNFacts", embed: AnyEmbedding):
+    def __init__(self, facts: CausalRNNFacts, embed: AnyEmbedding):
         super().__init__()
         self.embed = embed.build(facts.input_width, 0.0)
         layers = [
@@ -159,12 +273,12 @@ class CausalRNNModule(StatefulDecoder):
     def new_state(self, rows: int) -> CarriedRNNState:
         """The state of rows that have read nothing."""
         weight = next(self.layers.parameters())
-        layers: Sequence[Any] = list(self.layers)
+        layers = [cast(RNNLayer, layer) for layer in self.layers]
         zeros = ((weight.new_zeros(rows, layer.width),) * PARTS[layer.cell] for layer in layers)
         return CarriedRNNState(weight.new_ones(rows, 1), tuple(zeros))
 
     def start(self, cache: StaticRNNState, source: None) -> None:
-        """The state before the first token."""
+        """Fill a cache with the state before the first token."""
         cache.start(RNNDecoderState(self._initial(self.new_state(cache.sentences)), None))
 
     def forward(
@@ -177,7 +291,7 @@ class CausalRNNModule(StatefulDecoder):
         cache: RNNState | None = None,
         tape: NullTape = NULL_TAPE,
     ) -> EncoderOutput:
-        """A state for every token, from ``state`` on or the state in the cache."""
+        """A state for every token, starting from ``state`` or from the cached state."""
         x_TD = tape("embed.output", self.embed(tokens_T, layout))
         with without_autocast(x_TD):
             x_TD = self.input_dropout(x_TD.to(self.dtype), layout)
@@ -223,151 +337,26 @@ class CausalRNNModule(StatefulDecoder):
         return self._initial(self.new_state(layout.rows) if state is None else state)
 
     def _initial(self, state: CarriedRNNState) -> Sequence[State]:
-        """With the learned state where a text begins, if there is one."""
+        """The states of all rows, with the learned initial state, if any, where a text begins."""
         return state.layers if self.initial is None else self.initial(state)
 
 
-INITIAL = ("zero", "learned")
-GATES = {"rnn": 1, "gru": 3, "lstm": 4}
+class InitialState(nn.Module):
+    """A learned state of every layer before the first token of a text."""
 
-
-@dataclass(frozen=True)
-class AnyRNN(AnyStack):
-    """Layers of one cell ("rnn", "gru", "lstm") with states of size ``width``.
-
-    ``embedding`` is the size of token vectors. ``dropout`` falls on embeddings, between layers and
-    on the output.
-    """
-
-    eager: ClassVar[bool] = True
-    width: int
-    embedding: int
-    depth: int = 1
-    cell: str = "lstm"
-    residual: bool = False
-    dropout: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("width", "embedding", "depth"):
-            at_least(1, name, getattr(self, name))
-        share("dropout", self.dropout)
-        one_of(KERNELS, "cell", self.cell)
-
-    @property
-    def takes_rectangles(self) -> bool:
-        return self.cell in FROZEN
-
-    @property
-    def input_width(self) -> int:
-        return self.embedding
-
-    @property
-    def final_states(self) -> int:
-        return self.depth
-
-    def build_layers(
-        self, inputs: int, direction: str = "forward", joined: Mapping[int, int] = NOTHING
-    ) -> RNNStack:
-        """The recurrent layers over vectors of size ``inputs``."""
-        return RNNStack(
-            self.cell,
-            inputs,
-            self.width,
-            self.depth,
-            reads=direction,
-            residual=self.residual,
-            dropout=self.dropout,
-            joined=joined,
+    def __init__(self, layers: Sequence[RNNLayer]):
+        super().__init__()
+        self.layers = nn.ParameterList(
+            nn.Parameter(torch.zeros(PARTS[layer.cell], layer.width)) for layer in layers
         )
 
-    def _gate_macs(self, inputs: int, directions: int = 1) -> int:
-        """All gates; a layer above the first reads both directions of the one below."""
-        above = (self.depth - 1) * (directions * self.width + self.width)
-        return directions * GATES[self.cell] * self.width * (inputs + self.width + above)
-
-
-@dataclass(frozen=True)
-class RNNEncoderFacts(AnyRNN):
-    """A recurrent encoder; its ``direction`` is "forward", "backward" or "both"."""
-
-    joins_features: ClassVar[bool] = True
-    direction: str = "forward"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of(DIRECTIONS, "direction", self.direction)
-
-    @property
-    def bidirectional(self) -> bool:
-        return self.direction == "both"
-
-    @property
-    def output_width(self) -> int:
-        return 2 * self.width if self.bidirectional else self.width
-
-    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> RNNEncoderModule:
-        return RNNEncoderModule(self, embed)
-
-    def macs(self, source: AnyStack | None = None) -> MACs:
-        return MACs(self._gate_macs(self.embedding, self._directions))
-
-    def joined_macs(self, size: int) -> int:
-        return self._directions * GATES[self.cell] * self.width * size
-
-    @property
-    def _directions(self) -> int:
-        return 2 if self.bidirectional else 1
-
-
-@dataclass(frozen=True)
-class CausalRNNFacts(AnyRNN):
-    """The recurrent layers of a language model, whose ``initial`` state is "zero" or "learned".
-
-    ``last_width`` is the size of the states of the last layer, default ``width``. ``dropout`` falls
-    on the output, and on the input and between layers unless ``input_dropout`` and
-    ``hidden_dropout`` say otherwise. ``locked``: all tokens of a row have one mask (Gal &
-    Ghahramani, 2016). ``weight_drop`` falls on the weights from state to state (Merity et al.,
-    2017). With ``bptt``, gradients go through the last so many tokens of a row, and those before
-    them are read without (Howard & Ruder, 2018).
-    """
-
-    carries_state: ClassVar[bool] = True
-    last_width: int | None = None
-    initial: str = "zero"
-    input_dropout: float | None = None
-    hidden_dropout: float | None = None
-    locked: bool = False
-    weight_drop: float = 0.0
-    bptt: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("last_width", "bptt"):
-            at_least(1, name, getattr(self, name))
-        one_of(INITIAL, "initial", self.initial)
-        for name in ("input_dropout", "hidden_dropout", "weight_drop"):
-            share(name, getattr(self, name) or 0.0)
-        if self.residual and self.output_width != self.width:
-            raise BadInput("residual: all layers but the first add to states of one size")
-
-    @property
-    def output_width(self) -> int:
-        return self.last_width or self.width
-
-    @property
-    def state_widths(self) -> tuple[int, ...]:
-        return (self.embedding, *[self.width] * (self.depth - 1), self.output_width)
-
-    @property
-    def causal(self) -> bool:
-        return True
-
-    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> CausalRNNModule:
-        return CausalRNNModule(self, embed)
-
-    def macs(self, source: AnyStack | None = None) -> MACs:
-        gates = (
-            GATES[self.cell] * width * (inputs + width)
-            for inputs, width in pairwise(self.state_widths)
+    def forward(self, state: CarriedRNNState) -> tuple[State, ...]:
+        """The states of all rows, with the learned state where a text begins."""
+        pairs = zip(state.layers, self.layers, strict=True)
+        return tuple(
+            tuple(
+                part_BD + state.begins_B1 * begin_D
+                for part_BD, begin_D in zip(parts, begin_PD, strict=True)
+            )
+            for parts, begin_PD in pairs
         )
-        return MACs(sum(gates))

@@ -15,7 +15,7 @@ from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of
 from regard.models.macs import MACs, score_macs
 from regard.models.rnn import AnyRNN, RNNDecoderState
-from regard.models.trunk import AnyStack
+from regard.models.trunk import AnyStack, StackModule
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
 from regard.parts.kv_cache import RNNState
@@ -31,234 +31,12 @@ from regard.parts.recurrent.rnn_attention import (
 )
 from regard.parts.recurrent.static_rnn_state import StatefulDecoder, StaticRNNState
 
-
-class UnrolledTape:
-    """A tape for a loop over time, where its edits and records see all steps, (B, H, L, S).
-
-    ``at(t, rows_R)`` takes the value of one step, (R, H, 1, S), of the rows that have one. An edit
-    gets all steps so far, with zeros for later ones, and its result is used for this step: so the
-    same edit works where all steps are computed at once.
-    """
-
-    def __init__(self, tape: NullTape, rows: int, length: int):
-        self.tape, self.rows, self.length = tape, rows, length
-        self.whole: dict[str, Tensor] = {}
-
-    def at(self, time: int, rows_R: Tensor) -> NullTape:
-        """The tape of one step."""
-        return _StepTape(self, time, rows_R) if self.tape.wants("scores", "weights") else self.tape
-
-
-class _StepTape(NullTape):
-    def __init__(self, unrolled: UnrolledTape, time: int, rows_R: Tensor):
-        self.unrolled, self.place = unrolled, (rows_R, slice(None), time)
-
-    def __call__(self, name: str, value: Tensor) -> Tensor:
-        all_time = self.unrolled
-        before = all_time.whole.get(name)
-        if before is None:
-            _, heads, _, keys = value.shape
-            before = value.new_zeros(all_time.rows, heads, all_time.length, keys)
-        whole = before.clone()
-        whole[self.place] = value[:, :, 0]
-        all_time.whole[name] = whole
-        return all_time.tape(name, whole)[self.place][:, :, None]
-
-    def wants(self, *names: str) -> bool:
-        return self.unrolled.tape.wants(*names)
-
-
-class RNNDecoderModule(StatefulDecoder):
-    """An embedding, recurrent layers over it that start from the bridge, and the readout.
-
-    ``cross`` attends to the source: before the state, unless its context is to ``combine`` with it.
-    """
-
-    attends, capturable = False, True
-
-    def __init__(self, facts: "RNNDecoderFacts", embed: AnyEmbedding, source: AnyStack):
-        super().__init__()
-        width, states, attention = facts.width, source.output_width, facts.attention
-        context = states if facts.attends_before else 0
-        cross = combine = maxout = None
-        if attention is not None:
-            sizes = {"inner": attention.inner or width, "positions": attention.positions}
-            cross = RNNAttention(width, states, attention.score, **sizes)
-            combine = None if facts.attends_before else Attentional(states, width)
-        if facts.maxout is not None:
-            read = width if facts.summary else context
-            maxout = Maxout(width + facts.embedding + read, facts.maxout)
-        self.attends_before = facts.attends_before
-        self.input_feeding = attention is not None and attention.input_feeding
-        self.embed = embed.build(facts.input_width, facts.dropout)
-        layers = (facts.cell, width, facts.depth)
-        self.bridge = Bridge(facts.bridge, states, *layers, summarises=facts.summary)
-        self.layers = facts.build_layers(facts.embedding + facts.carried + context)
-        self.cross, self.combine, self.maxout = cross, combine, maxout
-        self.dropout = Dropout(facts.dropout)
-
-    def start(self, cache: StaticRNNState, source: EncoderOutput) -> None:
-        """The state before the first token, and the keys and values of the source."""
-        cache.start(self._first(source))
-        if self.cross is not None:
-            with without_autocast(source.states_TD):
-                cache.write_source(*self.cross.keys(source.to(self.layers.dtype)))
-
-    def forward(
-        self,
-        tokens_T: Tensor,
-        layout: Layout,
-        *,
-        source: EncoderOutput | None,
-        cache: RNNState | None = None,
-        tape: NullTape = NULL_TAPE,
-    ) -> EncoderOutput:
-        """The state that the next token is read from, for every token of the target."""
-        x_TD = tape("embed.output", self.embed(tokens_T, layout))
-        now = self._begin(source, cache)
-        if cache is not None or self.attends_before or self.input_feeding:
-            with without_autocast(x_TD):
-                x_TD = x_TD.to(self.layers.dtype)
-                states_TD, seen_TD = self._unrolled(x_TD, layout, now, source, cache, tape)
-        else:
-            assert source is not None
-            states_TD, seen_TD = self._at_once(x_TD, layout, now, source, tape)
-        if self.maxout is not None:
-            given = [one for one in (states_TD, x_TD, seen_TD) if one is not None]
-            states_TD = self.maxout(torch.cat(given, dim=-1))
-        return EncoderOutput(tape("output", self.dropout(states_TD)), layout)
-
-    def _begin(self, source: EncoderOutput | None, cache: RNNState | None) -> RNNDecoderState:
-        """The state in the cache, else the state from the bridge."""
-        if cache is not None and cache.current is not None:
-            return cache.current
-        assert source is not None
-        now = self._first(source)
-        return now if cache is None else cache.start(now)
-
-    def _first(self, source: EncoderOutput) -> RNNDecoderState:
-        """The state of the bridge."""
-        states, told_BD = self.bridge(source)
-        told_BD = torch.zeros_like(states[-1][0]) if self.input_feeding else told_BD
-        return RNNDecoderState(states, told_BD).to(self.layers.dtype)
-
-    def _at_once(
-        self,
-        x_TD: Tensor,
-        layout: Layout,
-        now: RNNDecoderState,
-        source: EncoderOutput,
-        tape: NullTape,
-    ) -> tuple[Tensor, Tensor | None]:
-        """All tokens in one call: a state (or h̃) for each, and the one vector all were told."""
-        told_TD = None if now.told_RD is None else now.told_RD[layout.rows_T]
-        if told_TD is not None:
-            x_TD = torch.cat([x_TD, told_TD], dim=-1)
-        states_TD, _ = self.layers(x_TD, layout, now.states, tape=tape.under("blocks"))
-        if self.cross is not None and self.combine is not None:
-            keys = self.cross.keys(source)
-            seen_TD = self.cross(states_TD, layout, keys, tape=tape.under("cross"))
-            states_TD = self.combine(states_TD, seen_TD)
-        return states_TD, told_TD
-
-    def _unrolled(
-        self,
-        x_TD: Tensor,
-        layout: Layout,
-        now: RNNDecoderState,
-        source: EncoderOutput | None,
-        cache: RNNState | None,
-        tape: NullTape,
-    ) -> tuple[Tensor, Tensor | None]:
-        """The states step by step; ragged rows that have ended leave from the end of the order.
-
-        Rows of a rectangle go on into its padding: with a cache they have none.
-        """
-        steps, keys = _steps(x_TD, layout), None
-        if self.cross is not None:
-            read = None if source is None else source.to(self.layers.dtype)
-            keys = self.cross.source_key_values(read, None if cache is None else cache.under(0))
-        if not layout.even:
-            now = now.rows(steps.order_B)
-            keys = None if keys is None else keys.ordered(steps.order_B)
-        one_each = layout  # of one token in each row, at positions of their own
-        if layout.start is not None:
-            one_each = Layout.rectangle(layout.rows, 1, x_TD.device, start=layout.start)
-        record = UnrolledTape(tape.under("cross"), layout.rows, layout.longest)
-        states, seen, ended = [], [], []
-        rows = layout.rows
-        for time, x_RD in enumerate(steps.inputs):
-            alive = len(x_RD)
-            if alive < rows:
-                ended.append(now.rows(slice(alive, rows)))
-                rows = alive
-            now, keys = now.rows(slice(alive)), None if keys is None else keys.first(alive)
-            queries = one_each.first(alive).later(time)
-            moment = record.at(time, steps.order_B[:alive])
-            state_RD, seen_RD, now = self._step(x_RD, now, keys, queries, moment)
-            states.append(state_RD)
-            seen += [] if seen_RD is None else [seen_RD]
-        if cache is not None:
-            if not layout.even:
-                now = RNNDecoderState.join([now, *reversed(ended)])
-                now = now.rows(steps.order_B.argsort())
-            cache.current = now
-            cache.advance(layout)
-        return steps.pack(states), steps.pack(seen) if seen else None
-
-    def _step(
-        self,
-        x_RD: Tensor,
-        now: RNNDecoderState,
-        keys: SourceKeyValues | None,
-        queries: Layout,
-        tape: NullTape,
-    ) -> tuple[Tensor, Tensor | None, RNNDecoderState]:
-        """The next state (or h̃), what of the source maxout reads with it, and what goes on."""
-        told_RD = seen_RD = now.told_RD
-        given = [x_RD] if told_RD is None else [x_RD, told_RD]
-        if self.attends_before and self.cross is not None and keys is not None:
-            seen_RD = self.cross(now.states[-1][0], queries, keys, tape=tape)
-            given.append(seen_RD)
-        state_RD, states = self.layers.step(torch.cat(given, dim=-1), now.states)
-        if self.combine is not None and self.cross is not None and keys is not None:
-            state_RD = self.combine(state_RD, self.cross(state_RD, queries, keys, tape=tape))
-            seen_RD = None  # h̃ has it already
-        return (
-            state_RD,
-            seen_RD,
-            RNNDecoderState(states, state_RD if self.input_feeding else told_RD),
-        )
-
-
-class Steps(NamedTuple):
-    """The inputs of each time, of rows in an ``order``, and how outputs are packed again."""
-
-    order_B: Tensor
-    inputs: Sequence[Tensor]
-    pack: Callable[[list[Tensor]], Tensor]
-
-
-def _steps(x_TD: Tensor, layout: Layout) -> Steps:
-    """All rows of a rectangle at every time, padding too; of ragged rows those that go on."""
-    if layout.even and layout.longest:
-        order_B = torch.arange(layout.rows, device=x_TD.device)
-        inputs = layout.pad(x_TD).unbind(1)
-        return Steps(order_B, inputs, lambda outputs: layout.pack(torch.stack(outputs, 1)))
-    time_major = layout.time_major
-    # Where no row has a token, a step on nothing still has gradients.
-    inputs = time_major.from_packed(x_TD).split(time_major.alive or (0,))
-    return Steps(
-        time_major.order_B, inputs, lambda outputs: time_major.to_packed(torch.cat([*outputs]))
-    )
-
-
 TIMINGS = ("previous", "current")
 
 
 @dataclass(frozen=True)
 class CrossAttentionFacts:
-    """How a recurrent decoder attends to its source.
+    """The attention of a recurrent decoder to its source.
 
     ``timing`` "previous": the previous state is the query, and the context enters the next state
     (Bahdanau et al., 2014). "current": the current state is the query, and the context joins it in
@@ -276,8 +54,7 @@ class CrossAttentionFacts:
     def __post_init__(self) -> None:
         one_of(SCORES, "score", self.score)
         one_of(TIMINGS, "timing", self.timing)
-        for name in ("inner", "positions"):
-            at_least(1, name, getattr(self, name))
+        at_least(1, self, "inner", "positions")
         if self.input_feeding and self.attends_before:
             raise BadInput("input_feeding: with timing 'previous' the context enters every step")
 
@@ -303,7 +80,7 @@ class RNNDecoderFacts(AnyRNN):
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of(BRIDGES, "bridge", self.bridge)
-        at_least(1, "maxout", self.maxout)
+        at_least(1, self, "maxout")
         if self.summary and self.attention is not None:
             raise BadInput("summary: a decoder reads one vector of its source, or attends to it")
 
@@ -315,7 +92,7 @@ class RNNDecoderFacts(AnyRNN):
     def decodes(self) -> bool:
         return True
 
-    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> RNNDecoderModule:
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> "RNNDecoderModule":
         assert source is not None
         self._check_bridge(source)
         return RNNDecoderModule(self, embed, source)
@@ -371,3 +148,221 @@ class RNNDecoderFacts(AnyRNN):
         if source.final_states not in (0, self.depth):
             layers = f"{source.final_states} and {self.depth}"
             raise ValueError(f"bridge 'copy' needs as many layers, not {layers}")
+
+
+class RNNDecoderModule(StatefulDecoder, StackModule):
+    """An embedding, recurrent layers that start from the bridge, attention and readout.
+
+    ``cross`` attends to the source before each state, or after it if there is ``combine``.
+    """
+
+    capturable = True
+
+    def __init__(self, facts: RNNDecoderFacts, embed: AnyEmbedding, source: AnyStack):
+        super().__init__()
+        width, states, attention = facts.width, source.output_width, facts.attention
+        context = states if facts.attends_before else 0
+        cross = combine = maxout = None
+        if attention is not None:
+            sizes = {"inner": attention.inner or width, "positions": attention.positions}
+            cross = RNNAttention(width, states, attention.score, **sizes)
+            combine = None if facts.attends_before else Attentional(states, width)
+        if facts.maxout is not None:
+            read = width if facts.summary else context
+            maxout = Maxout(width + facts.embedding + read, facts.maxout)
+        self.attends_before = facts.attends_before
+        self.input_feeding = attention is not None and attention.input_feeding
+        self.embed = embed.build(facts.input_width, facts.dropout)
+        layers = (facts.cell, width, facts.depth)
+        self.bridge = Bridge(facts.bridge, states, *layers, summarises=facts.summary)
+        self.layers = facts.build_layers(facts.embedding + facts.carried + context)
+        self.cross, self.combine, self.maxout = cross, combine, maxout
+        self.dropout = Dropout(facts.dropout)
+
+    def start(self, cache: StaticRNNState, source: EncoderOutput) -> None:
+        """Fill a cache with the first state and the keys and values of the source."""
+        cache.start(self._first(source))
+        if self.cross is not None:
+            with without_autocast(source.states_TD):
+                cache.write_source(*self.cross.keys(source.to(self.layers.dtype)))
+
+    def forward(
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        *,
+        source: EncoderOutput | None,
+        cache: RNNState | None = None,
+        tape: NullTape = NULL_TAPE,
+    ) -> EncoderOutput:
+        """The state from which the next token is predicted, for every target token."""
+        x_TD = tape("embed.output", self.embed(tokens_T, layout))
+        now = self._begin(source, cache)
+        if cache is not None or self.attends_before or self.input_feeding:
+            with without_autocast(x_TD):
+                x_TD = x_TD.to(self.layers.dtype)
+                states_TD, seen_TD = self._unrolled(x_TD, layout, now, source, cache, tape)
+        else:
+            assert source is not None
+            states_TD, seen_TD = self._at_once(x_TD, layout, now, source, tape)
+        if self.maxout is not None:
+            given = [one for one in (states_TD, x_TD, seen_TD) if one is not None]
+            states_TD = self.maxout(torch.cat(given, dim=-1))
+        return EncoderOutput(tape("output", self.dropout(states_TD)), layout)
+
+    def _begin(self, source: EncoderOutput | None, cache: RNNState | None) -> RNNDecoderState:
+        """The state in the cache, else the state from the bridge."""
+        if cache is not None and cache.current is not None:
+            return cache.current
+        assert source is not None
+        now = self._first(source)
+        return now if cache is None else cache.start(now)
+
+    def _first(self, source: EncoderOutput) -> RNNDecoderState:
+        """The state of the bridge."""
+        states, told_BD = self.bridge(source)
+        told_BD = torch.zeros_like(states[-1][0]) if self.input_feeding else told_BD
+        return RNNDecoderState(states, told_BD).to(self.layers.dtype)
+
+    def _at_once(
+        self,
+        x_TD: Tensor,
+        layout: Layout,
+        now: RNNDecoderState,
+        source: EncoderOutput,
+        tape: NullTape,
+    ) -> tuple[Tensor, Tensor | None]:
+        """All tokens in one call: a state (or h̃) for each, and the vector that every step reads."""
+        told_TD = None if now.told_RD is None else now.told_RD[layout.rows_T]
+        if told_TD is not None:
+            x_TD = torch.cat([x_TD, told_TD], dim=-1)
+        states_TD, _ = self.layers(x_TD, layout, now.states, tape=tape.under("blocks"))
+        if self.cross is not None and self.combine is not None:
+            keys = self.cross.keys(source)
+            seen_TD = self.cross(states_TD, layout, keys, tape=tape.under("cross"))
+            states_TD = self.combine(states_TD, seen_TD)
+        return states_TD, told_TD
+
+    def _unrolled(
+        self,
+        x_TD: Tensor,
+        layout: Layout,
+        now: RNNDecoderState,
+        source: EncoderOutput | None,
+        cache: RNNState | None,
+        tape: NullTape,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The states step by step; ragged rows leave at their end, rectangles have padding."""
+        steps, keys = _steps(x_TD, layout), None
+        if self.cross is not None:
+            read = None if source is None else source.to(self.layers.dtype)
+            keys = self.cross.source_key_values(read, None if cache is None else cache.under(0))
+        if not layout.even:
+            now = now.rows(steps.order_B)
+            keys = None if keys is None else keys.ordered(steps.order_B)
+        one_each = layout  # of one token in each row, at positions of their own
+        if layout.start is not None:
+            one_each = Layout.rectangle(layout.rows, 1, x_TD.device, start=layout.start)
+        record = UnrolledTape(tape.under("cross"), layout.rows, layout.longest)
+        states, seen, ended = [], [], []
+        rows = layout.rows
+        for time, x_RD in enumerate(steps.inputs):
+            alive = len(x_RD)
+            if alive < rows:
+                ended.append(now.rows(slice(alive, rows)))
+                rows = alive
+            now, keys = now.rows(slice(alive)), None if keys is None else keys.first(alive)
+            queries = one_each.first(alive).later(time)
+            moment = record.at(time, steps.order_B[:alive])
+            state_RD, seen_RD, now = self._step(x_RD, now, keys, queries, moment)
+            states.append(state_RD)
+            seen += [] if seen_RD is None else [seen_RD]
+        if cache is not None:
+            if not layout.even:
+                now = RNNDecoderState.join([now, *reversed(ended)])
+                now = now.rows(steps.order_B.argsort())
+            cache.current = now
+            cache.advance(layout)
+        return steps.pack(states), steps.pack(seen) if seen else None
+
+    def _step(
+        self,
+        x_RD: Tensor,
+        now: RNNDecoderState,
+        keys: SourceKeyValues | None,
+        queries: Layout,
+        tape: NullTape,
+    ) -> tuple[Tensor, Tensor | None, RNNDecoderState]:
+        """The next state (or h̃), the source vector for maxout, and the state to carry on."""
+        told_RD = seen_RD = now.told_RD
+        given = [x_RD] if told_RD is None else [x_RD, told_RD]
+        if self.attends_before and self.cross is not None and keys is not None:
+            seen_RD = self.cross(now.states[-1][0], queries, keys, tape=tape)
+            given.append(seen_RD)
+        state_RD, states = self.layers.step(torch.cat(given, dim=-1), now.states)
+        if self.combine is not None and self.cross is not None and keys is not None:
+            state_RD = self.combine(state_RD, self.cross(state_RD, queries, keys, tape=tape))
+            seen_RD = None  # h̃ has it already
+        return (
+            state_RD,
+            seen_RD,
+            RNNDecoderState(states, state_RD if self.input_feeding else told_RD),
+        )
+
+
+class Steps(NamedTuple):
+    """The inputs of each time step, with rows in an ``order``, and the packing of outputs."""
+
+    order_B: Tensor
+    inputs: Sequence[Tensor]
+    pack: Callable[[list[Tensor]], Tensor]
+
+
+def _steps(x_TD: Tensor, layout: Layout) -> Steps:
+    """The time steps: all rows of a rectangle, padding too; of ragged rows those that go on."""
+    if layout.even and layout.longest:
+        order_B = torch.arange(layout.rows, device=x_TD.device)
+        inputs = layout.pad(x_TD).unbind(1)
+        return Steps(order_B, inputs, lambda outputs: layout.pack(torch.stack(outputs, 1)))
+    time_major = layout.time_major
+    # Where no row has a token, a step on nothing still has gradients.
+    inputs = time_major.from_packed(x_TD).split(time_major.alive or (0,))
+    return Steps(
+        time_major.order_B, inputs, lambda outputs: time_major.to_packed(torch.cat([*outputs]))
+    )
+
+
+class UnrolledTape:
+    """A tape for a loop over time, whose edits and records see all steps, (B, H, L, S).
+
+    ``at(t, rows_R)`` takes the value of one step, (R, H, 1, S), of the rows that have it. An edit
+    gets all steps so far, with zeros for later steps; only its result for this step is used. So the
+    same edit works where all steps are computed at once.
+    """
+
+    def __init__(self, tape: NullTape, rows: int, length: int):
+        self.tape, self.rows, self.length = tape, rows, length
+        self.whole: dict[str, Tensor] = {}
+
+    def at(self, time: int, rows_R: Tensor) -> NullTape:
+        """The tape of one step."""
+        return _StepTape(self, time, rows_R) if self.tape.wants("scores", "weights") else self.tape
+
+
+class _StepTape(NullTape):
+    def __init__(self, unrolled: UnrolledTape, time: int, rows_R: Tensor):
+        self.unrolled, self.place = unrolled, (rows_R, slice(None), time)
+
+    def __call__(self, name: str, value: Tensor) -> Tensor:
+        all_time = self.unrolled
+        before = all_time.whole.get(name)
+        if before is None:
+            _, heads, _, keys = value.shape
+            before = value.new_zeros(all_time.rows, heads, all_time.length, keys)
+        whole = before.clone()
+        whole[self.place] = value[:, :, 0]
+        all_time.whole[name] = whole
+        return all_time.tape(name, whole)[self.place][:, :, None]
+
+    def wants(self, *names: str) -> bool:
+        return self.unrolled.tape.wants(*names)

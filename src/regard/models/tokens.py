@@ -2,30 +2,29 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
-from regard.models.characters import CharacterEmbedding, Characters
-from regard.models.embedding import POSITIONS, AnyEmbedding, EmbeddingModule, Position
+from regard.models.characters import Characters, SpelledEmbedding
+from regard.models.embedding import AnyEmbedding, EmbeddingModule
 from regard.models.facts import NAMED, at_least, share
+from regard.models.positions import POSITIONS, Position
 from regard.parts.dropout import Dropout
 
 
 @dataclass(frozen=True)
 class Tokens(AnyEmbedding):
-    """Token, position and segment vectors, of the width that the stack reads.
+    """The sum of token, position and segment vectors, of the width of the stack.
 
     ``scaled`` multiplies token vectors by √width; ``normed`` adds a layer norm. With
-    ``embedding_size`` all vectors have that size instead, and a linear layer maps their sum to the
-    width of the stack (factorised embeddings: Lan et al., 2019, section 3.1). The dropout on their
-    sum is that of the stack, or else ``embedding_dropout``; ``word_dropout`` drops all vectors of a
-    token in a batch (Gal & Ghahramani, 2016). With ``characters``, tokens are words, and a vector
-    from the characters of each stands beside its own (Ma & Hovy, 2016): they share the width.
+    ``embedding_size``, vectors have that size, and a linear layer maps their sum to the width
+    (factorised embeddings: Lan et al., 2019, section 3.1). ``embedding_dropout`` replaces the
+    stack's dropout on the sum; ``word_dropout`` drops a token everywhere in a batch (Gal &
+    Ghahramani, 2016). With ``characters``, tokens are words, and a part of the width is a vector
+    from their characters (Ma & Hovy, 2016).
     """
 
     vocab: int
@@ -39,13 +38,11 @@ class Tokens(AnyEmbedding):
     characters: Characters | None = None
 
     def __post_init__(self) -> None:
-        at_least(1, "vocab", self.vocab)
-        at_least(0, "segments", self.segments)
-        at_least(1, "embedding_size", self.embedding_size)
-        share("embedding_dropout", self.embedding_dropout or 0.0)
-        share("word_dropout", self.word_dropout)
+        at_least(1, self, "vocab", "embedding_size")
+        at_least(0, self, "segments")
+        share(self, "embedding_dropout", "word_dropout")
         if self.characters is not None and self.characters.projected:
-            raise BadInput("characters: beside word vectors they are not projected")
+            raise BadInput("characters: set projected = false for characters beside word vectors")
 
     @property
     def ids_per_token(self) -> tuple[int, ...]:
@@ -56,22 +53,18 @@ class Tokens(AnyEmbedding):
         return 0 if self.characters is None else self.characters.longest
 
     @property
-    def spelling_vocab(self) -> int:  # type: ignore[override]
+    def spelling_vocab(self) -> int:
         return 0 if self.characters is None else self.characters.vocab
 
     @property
     def _beside(self) -> int:
-        """The size of the part of a vector that comes from characters."""
+        """The part of the width that comes from characters."""
         return 0 if self.characters is None else self.characters.all_filters
 
-    def build(
-        self, width: int, dropout: float, eps: float = 1e-5
-    ) -> "Embedding | SpelledEmbedding":
+    def build(self, width: int, dropout: float, eps: float = 1e-5) -> EmbeddingModule:
         if (own := width - self._beside) < 1:
-            raise BadInput(
-                f"embedding: {width} numbers, of words and characters, have no room for "
-                f"{self._beside} of characters"
-            )
+            fault = f"{self._beside} numbers of characters leave none for words"
+            raise BadInput(f"embedding is {width}: {fault}")
         rate = dropout if self.embedding_dropout is None else self.embedding_dropout
         words = Embedding(self, own, rate, eps)
         if self.characters is None:
@@ -85,28 +78,21 @@ class Tokens(AnyEmbedding):
 
 
 class Embedding(EmbeddingModule):
-    """token (× √d) + position (+ segment), optional layer norm, dropout, optional projection.
-
-    Its output has ``width`` numbers; so have its vectors, unless they have a size of their own.
-    """
+    """token (× √d) + position (+ segment), optional layer norm, dropout, optional projection."""
 
     def __init__(self, tokens: Tokens, width: int, dropout: float, eps: float):
         super().__init__()
         size = tokens.embedding_size or width
-        position: Any = None if tokens.position is None else tokens.position.build(size)
+        position = None if tokens.position is None else tokens.position.build(size)
         self.token = nn.Embedding(tokens.vocab, size)
         nn.init.normal_(self.token.weight, std=1 / math.sqrt(size))
         self.scale = math.sqrt(size) if tokens.scaled else 1.0
         self.position, self.segments = position, tokens.segments
-        self.position_limit = None if position is None else position.limit
+        self.position_limit = None if tokens.position is None else tokens.position.limit
         self.segment = nn.Embedding(tokens.segments, size) if tokens.segments else None
         self.norm = nn.LayerNorm(size, eps=eps) if tokens.normed else None
         self.dropout, self.word_dropout = Dropout(dropout), Dropout(tokens.word_dropout)
         self.projection = nn.Linear(size, width) if tokens.embedding_size else None
-
-    def static(self, tokens_T: Tensor) -> Tensor:
-        """The vectors of tokens alone, without positions and segments."""
-        return self.token(tokens_T)
 
     def forward(self, tokens_T: Tensor, layout: Layout) -> Tensor:
         x_TD = self.token(tokens_T)
@@ -127,41 +113,10 @@ class Embedding(EmbeddingModule):
         return x_TD if self.projection is None else self.projection(x_TD)
 
 
-class SpelledEmbedding(EmbeddingModule):
-    """[word; characters]: the vector of a word beside one from its characters (Ma & Hovy, 2016).
-
-    A token is the id of a word and the ids of its characters.
-    """
-
-    def __init__(self, words: Embedding, characters: CharacterEmbedding):
-        super().__init__()
-        self.words, self.characters = words, characters
-        self.ids_per_token = (1 + sum(characters.ids_per_token),)
-        self.position_limit, self.segments = words.position_limit, words.segments
-        self.scale = words.scale
-
-    @property
-    def token(self) -> nn.Embedding:
-        """The vectors of words."""
-        return self.words.token
-
-    def forward(self, tokens_TC: Tensor, layout: Layout) -> Tensor:
-        """A vector for each word; a word of the fill has one id."""
-        if tokens_TC.ndim == 1:
-            tokens_TC = tokens_TC[:, None].expand(-1, *self.ids_per_token)
-        parts = self.words(tokens_TC[:, 0], layout), self.characters(tokens_TC[:, 1:], layout)
-        return torch.cat(parts, dim=-1)
-
-    def static(self, tokens_TC: Tensor) -> Tensor:
-        """Both vectors of each word, without positions and segments."""
-        parts = self.words.static(tokens_TC[:, 0]), self.characters.static(tokens_TC[:, 1:])
-        return torch.cat(parts, dim=-1)
-
-
 def _few(numbers_T: Tensor, vectors_ND: Tensor) -> Tensor:
     """A lookup in a small table, whose gradient is one sum over tokens for each entry.
 
-    On CUDA an ordinary lookup adds gradients token by token, and thousands wait for one address.
+    On CUDA, an ordinary lookup adds gradients token by token, all at the same few addresses.
     """
     parts = (
         (numbers_T == number)[:, None] * vector_D

@@ -1,7 +1,7 @@
 """The Transformer stack: N blocks over an embedding. Every Transformer is built on it."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -10,10 +10,10 @@ from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.attention_site import AttentionSite
-from regard.models.embedding import AnyEmbedding, Position
+from regard.models.embedding import AnyEmbedding, AnyPosition
 from regard.models.facts import at_least, one_of, share
 from regard.models.macs import MACs
-from regard.models.trunk import AnyStack
+from regard.models.trunk import AnyStack, StackModule
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.attend import Mask, causal, full
 from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention
@@ -28,15 +28,15 @@ MOST_SHARED = 1_000  # layers that share weights: no file limits their number
 class Stack(AnyStack):
     """N equal Transformer layers. ``key`` and ``value`` are sizes per head, default width / heads.
 
-    ``dropout`` falls on embeddings and on the output of each sublayer, as in Vaswani et al., except
-    where ``attention_output_dropout`` is the rate on that of attention (DistilBERT's is 0);
-    ``attention_dropout`` on attention weights and ``inner_dropout`` inside the feed-forward layer
-    came with later code. With ``shared_groups``, layers share weights (Lan et al., 2019, section
-    3.1): successive layers are so many groups, and each group repeats ``group_depth`` blocks.
+    ``dropout`` is applied to embeddings and to the output of each sublayer (Vaswani et al., 2017);
+    ``attention_output_dropout``, if set, replaces it on the output of attention (DistilBERT: 0).
+    ``attention_dropout`` is applied to attention weights, ``inner_dropout`` inside the feed-forward
+    layer. With ``drop_path``, the output of a sublayer is dropped for whole rows, at a rate that
+    rises from 0 in the first layer to this in the last (Huang et al., 2016). With ``layer_scale``,
+    it is multiplied by learned numbers of that initial value (Touvron et al., 2021).
 
-    With ``drop_path``, what a layer adds to a row is dropped as a whole, at a rate that rises from
-    0 in the first to this in the last layer (Huang et al., 2016). With ``layer_scale``, it is
-    multiplied by learned numbers that begin with that value (Touvron et al., 2021).
+    With ``shared_groups``, layers share weights (Lan et al., 2019, section 3.1): there are
+    ``shared_groups`` groups of successive layers, and each repeats its ``group_depth`` blocks.
     """
 
     attends: ClassVar[bool] = True
@@ -62,16 +62,13 @@ class Stack(AnyStack):
     group_depth: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("width", "depth", "heads", "inner", "key", "value"):
-            at_least(1, name, getattr(self, name))
-        for name in ("dropout", "attention_dropout", "inner_dropout", "drop_path"):
-            share(name, getattr(self, name))
-        share("attention_output_dropout", self.attention_output_dropout or 0.0)
+        at_least(1, self, "width", "depth", "heads", "inner", "key", "value")
+        at_least(1, self, "shared_groups", "group_depth")
+        share(self, "dropout", "attention_dropout", "attention_output_dropout", "inner_dropout")
+        share(self, "drop_path")
         one_of(ACTIVATIONS, "activation", self.activation)
         if self.layer_scale is not None and (self.cross or self.causal):
             raise BadInput("layer_scale: only the layers of encoders are scaled")
-        for name in ("shared_groups", "group_depth"):
-            at_least(1, name, getattr(self, name))
         if self.shared_groups is None:
             if self.group_depth > 1:
                 raise BadInput("group_depth: layers form groups only with shared_groups")
@@ -88,7 +85,7 @@ class Stack(AnyStack):
 
     @property
     def block_numbers(self) -> tuple[int, ...]:
-        """The number of the block of each layer."""
+        """The index of the block of each layer."""
         share = self._rounds / (self.shared_groups or self._rounds)  # rounded as transformers does
         groups = [int(number / share) for number in range(self._rounds)]
         inner = range(self.group_depth)
@@ -111,30 +108,23 @@ class Stack(AnyStack):
 
     @property
     def drop_paths(self) -> list[float]:
-        """The rate of each block."""
+        """The drop-path rate of each block."""
         last = max(1, self.blocks - 1)
         return [self.drop_path * number / last for number in range(self.blocks)]
 
     def build_block(
-        self, position: Position | None, source_width: int | None, drop_path: float
+        self, position: AnyPosition | None, source_width: int | None, drop_path: float
     ) -> Block:
-        """One layer, which drops what it adds to rows at that rate."""
-        heads = Heads.of(self.width, self.heads, self.key, self.value)
-        attention = SelfAttention(
-            self.width,
-            heads,
-            score=None if position is None else position.score(heads.key),
-            mask=self.mask,
-            dropout=self.attention_dropout,
-        )
-        mlp = Mlp(self.width, self.inner, activation=self.activation, dropout=self.inner_dropout)
-        cross = None
+        """One layer; ``source_width`` is the width of the states that it attends to, if any."""
+        width, rate, cross = self.width, self.attention_dropout, None
+        heads = Heads.of(width, self.heads, self.key, self.value)
+        score = None if position is None else position.score(heads.key)
+        attention = SelfAttention(width, heads, score=score, mask=self.mask, dropout=rate)
+        mlp = Mlp(width, self.inner, activation=self.activation, dropout=self.inner_dropout)
         if self.cross:
-            cross = CrossAttention(
-                self.width, heads, source_width=source_width, dropout=self.attention_dropout
-            )
+            cross = CrossAttention(width, heads, source_width=source_width, dropout=rate)
         return Block(
-            self.width,
+            width,
             attention,
             mlp,
             cross=cross,
@@ -170,7 +160,7 @@ class Stack(AnyStack):
         return site if self.cross else None
 
 
-class TransformerModule(nn.Module):
+class TransformerModule(StackModule):
     """Tokens in, one state per token out."""
 
     attends = capturable = True
@@ -186,17 +176,17 @@ class TransformerModule(nn.Module):
         self.order = stack.block_numbers
 
     @property
-    def layers(self) -> list[Any]:
-        """The block of each layer, the first one first."""
-        return [self.blocks[number] for number in self.order]
+    def layers(self) -> list[Block]:
+        """The block of each layer, from the first to the last."""
+        return [cast(Block, self.blocks[number]) for number in self.order]
 
     @property
     def residual_outputs(self) -> list[nn.Linear]:
-        """The layers whose outputs are added to the states."""
+        """The linear layers whose outputs are added to the states."""
         return [layer for block in self.blocks for layer in cast(Block, block).residual_outputs]
 
     def new_cache(self, rows: int, capacity: int) -> KVCache:
-        """For the keys and values of earlier tokens."""
+        """A cache for the keys and values of earlier tokens."""
         return KVCache(rows, capacity, len(self.order))
 
     def new_static_cache(
@@ -207,7 +197,7 @@ class TransformerModule(nn.Module):
         return StaticKVCache(*sizes, len(self.order), device)
 
     def start(self, cache: StaticKVCache, source: EncoderOutput | None) -> None:
-        """Rows without tokens, and the keys and values of a source if there is one."""
+        """Fill a cache with the keys and values of the source, if there is one, and no tokens."""
         if source is not None:
             layers = (block.cross.source_key_values(source, None) for block in self.layers)
             cache.write_source(((k, v) for k, v, _ in layers), source.layout.lengths_B)
@@ -226,17 +216,12 @@ class TransformerModule(nn.Module):
         """A state for every token; of full rows perhaps only for the ``first`` ones of each."""
         layout = self.embed.layout_of(tokens_T, layout)
         x_TD = tape("embed.output", self.embed(tokens_T, layout))
-        blocks_tape, layers, last = tape.under("blocks"), self.layers, None
+        blocks, layers, last = tape.under("blocks"), self.layers, None
         if first is not None and layout.full:
             *layers, last = layers
         for number, block in enumerate(layers):
-            x_TD = block(
-                x_TD,
-                layout,
-                source=source,
-                cache=None if cache is None else cache.under(number),
-                tape=blocks_tape.under(number),
-            )
+            past = None if cache is None else cache.under(number)
+            x_TD = block(x_TD, layout, source=source, cache=past, tape=blocks.under(number))
         if last is not None and first is not None:
             x_TD, layout = last.first_tokens(x_TD, layout, first)
         if cache is not None:

@@ -1,17 +1,16 @@
 """A trunk: an embedding and a stack of layers over it; the base class of stacks."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput
 from regard.models.attention_site import AttentionSite
-from regard.models.embedding import AnyEmbedding
+from regard.models.embedding import AnyEmbedding, EmbeddingModule
 from regard.models.macs import MACs
 
 
@@ -20,10 +19,10 @@ class AnyStack:
 
     An ``eager`` stack is neither compiled nor captured, and its batches have free shapes on every
     device; in an encoder-decoder it is captured if it ``takes_rectangles``. Relative positions need
-    a stack that ``attends``; one that ``has_queries`` has a second stream of states, of predicted
-    tokens; one that ``carries_state`` goes on from row to row of a text (``new_state`` of its
-    module); ``joins_features`` between its layers, if it can. ``activation`` and ``eps`` are those
-    of heads built on the stack.
+    a stack that ``attends``. A stack that ``has_queries`` computes a second stream of states, of
+    predicted tokens; one that ``carries_state`` goes on from row to row of a text (``new_state`` of
+    its module); one that ``joins_features`` reads features between its layers. Heads use
+    ``activation`` and ``eps`` too.
     """
 
     eager: ClassVar[bool] = False
@@ -31,8 +30,8 @@ class AnyStack:
     has_queries: ClassVar[bool] = False
     carries_state: ClassVar[bool] = False
     joins_features: ClassVar[bool] = False
-    two_directions: ClassVar[bool] = False  # that do not see each other
-    segments: ClassVar[int] = 0  # how many it tells apart without vectors of the embedding
+    two_directions: ClassVar[bool] = False  # two language models that do not see each other
+    segments: ClassVar[int] = 0  # segments that it distinguishes without embedding them
     width: int
     depth: int
     dropout: float
@@ -42,37 +41,37 @@ class AnyStack:
 
     @property
     def takes_rectangles(self) -> bool:
-        """Whether it reads padded rows of which only the device knows the lengths."""
+        """Whether it reads padded rows whose lengths only the device knows."""
         return True
 
     @property
     def blocks(self) -> int:
-        """How many layers have weights of their own."""
+        """The number of layers with weights of their own."""
         return self.depth
 
     @property
     def input_width(self) -> int:
-        """The size of the vector of a token."""
+        """The size of a token vector."""
         return self.width
 
     @property
     def output_width(self) -> int:
-        """The size of the state of a token."""
+        """The size of a last state."""
         return self.width
 
     @property
     def state_widths(self) -> tuple[int, ...]:
-        """The sizes of the vector of a token, and of its state after each layer."""
+        """The sizes of a token vector and of its state after each layer."""
         return (self.input_width, *[self.output_width] * self.depth)
 
     @property
     def layers_alike(self) -> bool:
-        """Whether the embedding has the size of the states of every layer."""
+        """Whether token vectors and the states of all layers have one size."""
         return len({*self.state_widths}) == 1
 
     @property
     def causal(self) -> bool:
-        """Whether a token attends to no later one."""
+        """Whether a token depends on no later token."""
         return False
 
     @property
@@ -82,7 +81,7 @@ class AnyStack:
 
     @property
     def final_states(self) -> int:
-        """How many layers leave a final state of their own in a direction: recurrent ones do."""
+        """The number of layers with a final state: all layers if recurrent, else 0."""
         return 0
 
     @property
@@ -90,8 +89,8 @@ class AnyStack:
         """Whether the final states come from two directions."""
         return False
 
-    def build(self, embed: AnyEmbedding, source: "AnyStack | None" = None) -> nn.Module:
-        """The module of these facts; a decoder's depends on the source it attends to."""
+    def build(self, embed: AnyEmbedding, source: "AnyStack | None" = None) -> "StackModule":
+        """The module of the stack over an embedding; a decoder attends to the ``source``."""
         raise NotImplementedError
 
     def macs(self, source: "AnyStack | None" = None) -> MACs:
@@ -99,7 +98,7 @@ class AnyStack:
         raise NotImplementedError
 
     def joined_macs(self, size: int) -> int:
-        """MACs of features that join the input of a layer, if it ``joins_features``."""
+        """MACs of features of that size at the input of a layer, if it ``joins_features``."""
         raise NotImplementedError
 
     def query_macs(self) -> MACs:
@@ -115,38 +114,27 @@ class AnyStack:
         return None
 
 
-class ScalarMix(nn.Module):
-    """γ Σ_j softmax(w)_j h_j over the states of ``layers`` layers; at first their mean."""
+class StackModule(nn.Module):
+    """Base class of the modules of stacks: an embedding, and layers over it."""
 
-    def __init__(self, layers: int):
-        super().__init__()
-        self.layers = layers
-        self.logits = nn.Parameter(torch.zeros(layers))
-        self.scale = nn.Parameter(torch.ones(()))
+    attends: bool = False  # the layers are blocks of attention
+    capturable: bool = False  # decoding can be captured in CUDA graphs
+    embed: EmbeddingModule
 
-    def forward(self, layers: Sequence[Tensor]) -> Tensor:
-        """The mixture of states of the same size."""
-        shares = torch.softmax(self.logits.float(), dim=0)
-        mixed = sum(
-            (share * states for share, states in zip(shares, layers, strict=True)),
-            start=layers[0].new_zeros(()),
-        )
-        return (self.scale * mixed).to(layers[0].dtype)
+    def new_state(self, rows: int) -> object:
+        """The state of rows that have read nothing, of a stack that ``carries_state``."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class AnyFeatures:
-    """Base class of features of words: layers of a frozen ``model`` beside those of a trunk.
-
-    They stand beside the vectors of words ("input"), beside the last states ("output"), or are
-    ``joined`` to the input of layers above the first: how many numbers, by the layer's number.
-    """
+    """Base class of features of words: the layers of a frozen ``model``, beside a trunk's."""
 
     model: "Trunk"
 
     @property
     def joined(self) -> Mapping[int, int]:
-        """How many numbers they add to the input of a layer above the first, by its number."""
+        """The size of features that join the input of a layer above the first, by its number."""
         raise NotImplementedError
 
     @property
@@ -155,10 +143,10 @@ class AnyFeatures:
         raise NotImplementedError
 
     def width_at(self, place: str) -> int:
-        """How many numbers they add to a vector at that place."""
+        """The size of features beside word vectors ("input") or beside last states ("output")."""
         raise NotImplementedError
 
-    def build(self, embed: AnyEmbedding, stack: AnyStack) -> nn.Module:
+    def build(self, embed: AnyEmbedding, stack: AnyStack) -> StackModule:
         """The module of a trunk with these features."""
         raise NotImplementedError
 
@@ -179,75 +167,71 @@ class Trunk:
         if position is not None and position.by_distance and not self.stack.attends:
             raise BadInput("position: relative positions need self-attention layers")
         characters = self.embed.characters_per_word
-        if self.features is not None and characters not in (0, self.features.ids_per_word):
-            raise BadInput(
-                f"features: their model reads {self.features.ids_per_word} ids of a word, and the "
-                f"words {characters} characters: these must be the same"
-            )
-        for layer in () if self.features is None else self.features.joined:
+        if self.features is None:
+            return
+        if characters not in (0, self.features.ids_per_word):
+            ids = f"their model reads {self.features.ids_per_word} ids of a word"
+            raise BadInput(f"features: {ids}, this trunk {characters} characters; make them equal")
+        for layer in self.features.joined:
             if not self.stack.joins_features:
                 raise BadInput("features: only recurrent encoders read them between layers")
-            if not 1 <= layer < self.stack.depth:
-                raise BadInput(
-                    f"features_at: no layer is above layer {layer}; there are {self.stack.depth}"
-                )
+            if not 1 <= layer < (depth := self.stack.depth):
+                raise BadInput(f"features_at: no layer is above layer {layer} of {depth}")
 
     @property
     def width(self) -> int:
-        """The size of the state of a token."""
+        """The size of a state, features included."""
         more = 0 if self.features is None else self.features.width_at("output")
         return self.stack.output_width + more
 
     @property
     def ids_per_token(self) -> tuple[int, ...]:
-        """The shape of the ids of a token; with features, a word and its characters, or pieces."""
+        """The shape of the ids of a token; with features, the id of a word and those they read."""
         if self.features is None:
             return self.embed.ids_per_token
         return (1 + self.features.ids_per_word,)
 
     @property
     def spelling_vocab(self) -> int:
-        """How many ids characters, or pieces, of words have, where they stand beside a word's."""
-        return (
-            self.embed.spelling_vocab if self.features is None else self.features.model.embed.vocab
-        )
+        """The number of ids of characters, or pieces, that are read beside the id of a word."""
+        features = self.features
+        return self.embed.spelling_vocab if features is None else features.model.embed.vocab
 
     @property
     def eager(self) -> bool:
-        """Whether it is neither compiled nor captured; features are those of recurrent layers."""
+        """Whether it is neither compiled nor captured: recurrent layers, and features."""
         return self.stack.eager or self.features is not None
 
     @property
     def token_width(self) -> int:
-        """The size of token vectors by which a head names tokens."""
+        """The size of the token vectors of an output layer."""
         return self.embed.embedding_size or self.width
 
     @property
     def segments(self) -> int:
-        """How many segments of a row it tells apart; 0 if it knows none."""
+        """The number of segments that it distinguishes in a row; 0: none."""
         return self.embed.segments or self.stack.segments
 
     def macs(self, source: "Trunk | None" = None) -> MACs:
-        """MACs of a forward pass: of the stack, and of the projection of the embedding."""
+        """MACs of a forward pass of stack, embedding and features."""
         stack = self.stack.macs(None if source is None else source.stack)
         token = stack.token + self.embed.macs(self.stack.input_width)
-        if self.features is not None:  # which have no backward pass
+        if self.features is not None:  # their model has no backward pass
             token += self.features.model.macs().token // 3
             token += sum(map(self.stack.joined_macs, self.features.joined.values()))
         return stack._replace(token=token)
 
     def layer_paths(self, path: str, prefix: str = "") -> dict[str, str]:
         """The tape path of the output of each layer, for a trunk of that path."""
-        blocks = {
-            f"{prefix}block {i + 1}": f"{path}.blocks.{i}.output" for i in range(self.stack.depth)
-        }
+        layers = range(self.stack.depth)
+        blocks = {f"{prefix}block {i + 1}": f"{path}.blocks.{i}.output" for i in layers}
         norm = {f"{prefix}final norm": f"{path}.output"} if self.stack.final_norm else {}
         return {f"{prefix}embedding": f"{path}.embed.output", **blocks, **norm}
 
     def state_path(self, path: str, layer: int) -> str:
         """The tape path of the states after a layer, for a trunk of that path.
 
-        0 is the embedding, -1 what heads and decoders see.
+        Layer 0 is the embedding; -1 are the last states, which heads and decoders read.
         """
         depth = self.stack.depth
         if not -1 <= check_whole("layer", layer, -sys.maxsize) <= depth:
@@ -255,8 +239,8 @@ class Trunk:
         names = {-1: "output", 0: "embed.output"}
         return f"{path}.{names.get(int(layer), f'blocks.{layer - 1}.output')}"
 
-    def build(self, source: "Trunk | None" = None) -> nn.Module:
-        """The module of these facts; a decoder's depends on its source."""
+    def build(self, source: "Trunk | None" = None) -> StackModule:
+        """The module of the trunk; a decoder attends to the ``source``."""
         if self.features is not None:
             return self.features.build(self.embed, self.stack)
         return self.stack.build(self.embed, None if source is None else source.stack)

@@ -6,178 +6,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 from torch import Tensor, nn
 
 from regard.ground.batch import PackedTokens
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, LayerTape, NullTape
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.attention_site import AttentionSite
 from regard.models.facts import NAMED
-from regard.models.heads import AnyHead, NextTokenHead, read_queries, read_rows, read_spans
+from regard.models.features import LayerTape, ScalarMix
+from regard.models.heads import AnyHead, NextTokenHead, read_rows
+from regard.models.label_heads import read_spans
 from regard.models.macs import FORWARD_AND_BACKWARD
 from regard.models.pools import ANYWHERE, POOLS, AnyPool, Summaries
-from regard.models.trunk import ScalarMix, Trunk
+from regard.models.transformer import TransformerModule
+from regard.models.trunk import StackModule, Trunk
 from regard.parts.attend import Score
 from regard.parts.attention import EncoderOutput
 
 ALL_TOKENS: Mapping[str, Tensor] = MappingProxyType({})
 NEXT_TOKEN = "next_token"  # the head of language models and decoders
-
-
-class Outputs(NamedTuple):
-    """States of tokens, pooled states of rows if there is a pool, and the logits of each head.
-
-    ``tokens_T`` are the tokens that were read, where a generator replaced those of the inputs;
-    ``teacher`` are the outputs of a teacher for the same inputs, in distillation. ``state`` is what
-    a trunk that was given one carries on to the next tokens of the same rows. ``undropped_TD`` are
-    the states before the last dropout, where a trunk tells them. ``before_mean`` has, by head, the
-    logits (count, N, V) whose mean is in ``by_head``.
-    """
-
-    states_TD: Tensor
-    pooled_BD: Tensor | None
-    by_head: dict[str, Tensor]
-    tokens_T: Tensor | None = None
-    teacher: Any = None
-    state: Any = None
-    undropped_TD: Tensor | None = None
-    before_mean: Mapping[str, Tensor] = MappingProxyType({})
-
-
-class TrunkWithHeadsModule(nn.Module):
-    """A trunk, a pool of its rows, and heads over the last states or over chosen layers."""
-
-    cross_attention = None
-
-    def __init__(
-        self,
-        facts: "TrunkWithHeads",
-        trunk: nn.Module,
-        pool: nn.Module | None,
-        heads: Mapping[str, nn.Module],
-    ):
-        super().__init__()
-        by_name = {head.name: head for head in facts.output_heads}
-        self.readers = {name: head.read for name, head in by_name.items()}
-        self.averaged = {name for name, head in by_name.items() if head.averages}
-        self.queries = [name for name, read in self.readers.items() if read is read_queries]
-        self.trunk: Any = trunk
-        self.pool = pool
-        self.heads = nn.ModuleDict(heads)
-        self.mix = ScalarMix(facts.trunk.stack.depth + 1) if facts.mix else None
-        self.layers, self.first = facts._layers_read, facts._first_read
-
-    @property
-    def main(self) -> "TrunkWithHeadsModule":
-        """The model that is trained: itself."""
-        return self
-
-    @property
-    def encoder(self) -> Any:
-        """The side that reads the input."""
-        return self.trunk
-
-    @property
-    def decoder(self) -> Any:
-        """The side that writes."""
-        return self.trunk
-
-    @property
-    def output(self) -> nn.Module:
-        """The layer of logits over the next token."""
-        return self.heads[NEXT_TOKEN]
-
-    @property
-    def attends(self) -> bool:
-        """Whether the trunk is blocks of attention."""
-        return self.trunk.attends
-
-    @property
-    def capturable(self) -> bool:
-        """Whether decoding with it can be captured."""
-        return self.trunk.capturable
-
-    @property
-    def reads_last_layer(self) -> bool:
-        """Whether pool and heads read the last states, and no others."""
-        return not self.layers
-
-    def forward(
-        self,
-        inputs: PackedTokens,
-        *,
-        positions: Mapping[str, Tensor] = ALL_TOKENS,
-        state: Any = None,
-        only_read: bool = False,
-        tape: NullTape = NULL_TAPE,
-    ) -> Outputs:
-        """All outputs; a head of tokens reads those at its ``positions``, default all of them.
-
-        ``state`` is what the trunk carries on from earlier tokens of the same rows. With
-        ``only_read``, a trunk over images may leave out states that neither pool nor heads read.
-        """
-        predicted = [positions[name] for name in self.queries if name in positions]
-        more: dict[str, object] = {"predicted_N": predicted[0]} if predicted else {}
-        more |= {} if state is None else {"state": state}
-        more |= {"first": self.first} if only_read and not tape.live else {}
-        encoded = self.encode(inputs, tape=tape, **more)
-        pooled_BD = self.pooled(encoded, tape=tape)
-        by_head: dict[str, Tensor] = {}
-        before_mean: dict[str, Tensor] = {}
-        for name, head in self.heads.items():
-            read = self.readers[name](encoded, pooled_BD, positions.get(name))
-            if read is None:
-                continue
-            logits = head(*read)
-            if name in self.averaged:
-                before_mean[name], logits = logits, logits.mean(0)
-            by_head[name] = tape(f"heads.{name}.logits", logits)
-        return Outputs(
-            encoded.states_TD,
-            pooled_BD,
-            by_head,
-            state=encoded.state,
-            undropped_TD=encoded.undropped_TD,
-            before_mean=before_mean,
-        )
-
-    def encode(
-        self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE, **more: object
-    ) -> EncoderOutput:
-        """A state for every token; ``more`` is what only a trunk of that kind is given."""
-        tape, given = tape.under("trunk"), (inputs.tokens_T, inputs.layout)
-        if not self.layers:
-            return self.trunk(*given, tape=tape, **more)
-        layers = LayerTape(tape)
-        encoded = self.trunk(*given, tape=layers, **more)
-        states = [layers.outputs[path] for path in self.layers]
-        read_TD = states[0] if self.mix is None else tape("mix.output", self.mix(states))
-        return encoded._replace(states_TD=read_TD, ends=None, undropped_TD=None)
-
-    def pooled(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor | None:
-        """One state for every row, if there is a pool."""
-        if self.pool is None:
-            return None
-        return tape("pool.output", self.pool(encoded, tape=tape.under("pool")))
-
-    def decode(
-        self,
-        tokens_T: Tensor,
-        layout: Layout,
-        source: EncoderOutput | None = None,
-        *,
-        cache: Any = None,
-        tape: NullTape = NULL_TAPE,
-    ) -> Tensor:
-        """Logits over the next token, given the tokens so far (or their cache); has no source."""
-        cached = {} if cache is None else {"cache": cache}  # other trunks than attention have none
-        encoded = self.encode(PackedTokens(tokens_T, layout), tape=tape, **cached)
-        return tape(f"heads.{NEXT_TOKEN}.logits", self.output(encoded.states_TD))
-
-
 NO_POSITIONS: Mapping[str, int] = MappingProxyType({})
 
 
@@ -195,6 +45,7 @@ class TrunkWithHeads:
     sides: ClassVar[tuple[str, ...]] = ("trunk",)
     encoder_path: ClassVar[str] = "trunk"
     in_rectangles: ClassVar[bool] = False
+    cross_attention: ClassVar[AttentionSite | None] = None  # there is no source
     trunk: Trunk
     pool: AnyPool | None = field(default=None, metadata={NAMED: POOLS})
     output_heads: tuple[AnyHead, ...] = ()
@@ -232,24 +83,23 @@ class TrunkWithHeads:
 
     @property
     def eager(self) -> bool:
-        """Whether it is neither compiled nor captured."""
+        """Whether the model is neither compiled nor captured."""
         return self.trunk.eager or any(head.eager for head in self.output_heads)
 
     @property
     def writes(self) -> bool:
-        """Whether it predicts the next token from those before it."""
+        """Whether it is a causal model with a next-token head."""
         return self.trunk.stack.causal and self.head(NextTokenHead.name) is not None
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many ids and labels it knows, under the names that tokenizers use."""
-        heads = [head for head in map(self.head, ("label", "token_label")) if head is not None]
-        labels = heads[0].outputs if heads else 0
-        return {**self.trunk.embed.sizes, "labels": labels}
+        """The number of ids and labels, under the names that tokenizers use."""
+        head = self.head("label") or self.head("token_label")
+        return {**self.trunk.embed.sizes, "labels": head.outputs if head else 0}
 
     @property
     def summaries(self) -> Summaries:
-        """Where the summary token of its rows may stand: where the pool reads it."""
+        """Where the summary token of a row may stand: where the pool reads it."""
         return ANYWHERE if self.pool is None else self.pool.summaries
 
     @property
@@ -260,13 +110,8 @@ class TrunkWithHeads:
         return tuple(site for site in (pool, own) if site is not None)
 
     @property
-    def cross_attention(self) -> AttentionSite | None:
-        """None: there is no source to attend to."""
-        return None
-
-    @property
     def head_names(self) -> tuple[str, ...]:
-        """The names of its heads."""
+        """The names of the heads."""
         return tuple(head.name for head in self.output_heads)
 
     @property
@@ -278,24 +123,24 @@ class TrunkWithHeads:
         return {**self.trunk.layer_paths("trunk"), **pool, **heads}
 
     def inputs(self, trunk: PackedTokens) -> PackedTokens:
-        """What the module reads, from the tokens of its sides."""
+        """The inputs of the module, from the tokens of each side."""
         return trunk
 
     def head(self, name: str) -> Any:
-        """The head of that name, if it has one."""
+        """The head of that name, or None."""
         return next((head for head in self.output_heads if head.name == name), None)
 
     def with_heads(self, *heads: AnyHead) -> "TrunkWithHeads":
         """The model with these heads and no others."""
         return replace(self, output_heads=heads)
 
-    def build(self) -> TrunkWithHeadsModule:
-        """The module of these facts, with new weights."""
+    def build(self) -> "TrunkWithHeadsModule":
+        """The module with new weights."""
         prefix, read = self.trunk.embed.prefix_tokens, self.pool and self.pool.first_read
         if prefix is not None and (read or 0) > prefix:
             line = f"pool: it reads {read} of the tokens before the patches"
             raise BadInput(f'{line}, and prefix_tokens is {prefix}; pool = "mean" needs none')
-        trunk: Any = self.trunk.build()
+        trunk = self.trunk.build()
         pool = None if self.pool is None else self.pool.build(self.width_read)
         heads = {
             head.name: head.build(self.trunk, trunk.embed.token, self._width_read(head))
@@ -307,7 +152,7 @@ class TrunkWithHeads:
                 _draw(part, self.init_std)
         if self.scaled_init and self.init_std is not None:
             std = self.init_std / math.sqrt(2 * self.trunk.stack.depth)
-            for layer in trunk.residual_outputs:
+            for layer in cast(TransformerModule, trunk).residual_outputs:
                 _draw(layer, std)
         return module
 
@@ -319,57 +164,48 @@ class TrunkWithHeads:
     @property
     def width_read(self) -> int:
         """The size of the states that pool and heads read."""
-        read = [*self._numbers_read]
-        return self.trunk.stack.state_widths[read[0]] if read else self.trunk.width
+        widths = self.trunk.stack.state_widths
+        return next((widths[number] for number in self._layers_read), self.trunk.width)
 
     def _width_read(self, head: AnyHead) -> int:
         return self.pooled_width if head.per_row else self.width_read
 
     @property
-    def _layers_read(self) -> list[str]:
-        """The paths in the trunk of the layers that pool and heads read, if not the last states."""
-        paths = (self.trunk.state_path("", number) for number in self._numbers_read)
-        return [path.removeprefix(".") for path in paths]
-
-    @property
-    def _numbers_read(self) -> Sequence[int]:
-        """Their numbers."""
-        if self.layer is None or self.layer == -1:
-            return range(self.trunk.stack.depth + 1) if self.mix else ()
-        return (self.layer,)
+    def _layers_read(self) -> dict[int, str]:
+        """The layers that pool and heads read, by number, as paths; none: the last states."""
+        numbers = range(self.trunk.stack.depth + 1) if self.mix else ()
+        chosen = numbers if self.layer in (None, -1) else (self.layer,)
+        return {number: self.trunk.state_path("", number).removeprefix(".") for number in chosen}
 
     def models(self, module: nn.Module) -> dict[str, tuple["TrunkWithHeads", nn.Module]]:
-        """What is saved of a trained module, by folder."""
+        """The models to save of a trained module, by folder."""
         return {"model": (self, module)}
 
     @property
     def _first_read(self) -> int | None:
-        """How many first tokens of a row pool and heads read; None: others as well."""
-        alone = all(head.read is read_rows for head in self.output_heads)
-        if self.pool is None or self._layers_read or not alone:
-            return None
-        return self.pool.first_read
+        """The number of first tokens of a row that pool and heads read; None: other tokens too."""
+        tokens_read = any(head.read is not read_rows for head in self.output_heads)
+        return None if tokens_read or self._layers_read or not self.pool else self.pool.first_read
 
     def training_flops(
         self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int] = NO_POSITIONS
     ) -> float:
-        """Operations of one step over examples with rows of these lengths.
+        """Floating-point operations of one training step over rows of these lengths.
 
-        ``positions``: how many tokens a head reads, where that is not all of them.
+        ``positions``: the number of tokens that a head reads, if not all.
         """
-        alike = Counter(chain.from_iterable(lengths))
-        sizes = [(self.trunk.embed.vectors(length), count) for length, count in alike.items()]
-        rows, tokens = alike.total(), sum(size * count for size, count in sizes)
-        squares, reads = sum(size**2 * count for size, count in sizes), self.trunk.macs()
+        sizes = Counter(map(self.trunk.embed.vectors, chain.from_iterable(lengths)))
+        rows, tokens = sizes.total(), sum(size * count for size, count in sizes.items())
+        squares, trunk = sum(size**2 * count for size, count in sizes.items()), self.trunk.macs()
         pairs = squares / (2 if self.trunk.stack.causal else 1)
-        forward = reads.token * tokens + reads.own_pair * pairs
+        forward = trunk.token * tokens + trunk.own_pair * pairs
         if self.pool is not None:
             pool = self.pool.macs(self.width_read)
             forward += pool.token * tokens + pool.row * rows
         for head in self.output_heads:
             count = rows if head.per_row else positions.get(head.name, tokens)
             forward += count * head.macs(self.trunk, self._width_read(head))
-            if head.read is read_queries and head.name in positions:
+            if head.reads_queries and head.name in positions:
                 queries = self.trunk.stack.query_macs()
                 pairs = count / max(1, tokens) * squares
                 forward += queries.token * count + queries.own_pair * pairs
@@ -384,3 +220,115 @@ def _draw(module: nn.Module, std: float) -> None:
         nn.init.zeros_(module.bias)
     if isinstance(module, Score):
         module.draw_vectors(std)
+
+
+class Outputs(NamedTuple):
+    """The output of the trunk, pooled states of rows if there is a pool, and logits by head."""
+
+    encoded: EncoderOutput
+    pooled_BD: Tensor | None
+    by_head: dict[str, Tensor]
+
+
+class TrunkWithHeadsModule(nn.Module):
+    """A trunk, a pool of its rows, and heads over the last states or over chosen layers."""
+
+    cross_attention = None
+
+    def __init__(
+        self,
+        facts: TrunkWithHeads,
+        trunk: StackModule,
+        pool: nn.Module | None,
+        heads: Mapping[str, nn.Module],
+    ):
+        super().__init__()
+        by_name = {head.name: head for head in facts.output_heads}
+        self.readers = {name: head.read for name, head in by_name.items()}
+        self.layers_of = {name: head.layers_name for name, head in by_name.items()}
+        self.queries = {name for name, head in by_name.items() if head.reads_queries}
+        self.trunk, self.pool = trunk, pool
+        self.heads = nn.ModuleDict(heads)
+        self.mix = ScalarMix(facts.trunk.stack.depth + 1) if facts.mix else None
+        self.layers, self.first = [*facts._layers_read.values()], facts._first_read
+        self.reads_last_layer = not self.layers
+        self.attends, self.capturable = self.trunk.attends, self.trunk.capturable
+
+    @property
+    def encoder(self) -> StackModule:
+        """The side that reads the input."""
+        return self.trunk
+
+    @property
+    def decoder(self) -> Any:
+        """The side that generates text."""
+        return self.trunk
+
+    @property
+    def output(self) -> nn.Module:
+        """The layer of logits over the next token."""
+        return self.heads[NEXT_TOKEN]
+
+    def forward(
+        self,
+        inputs: PackedTokens,
+        *,
+        positions: Mapping[str, Tensor] = ALL_TOKENS,
+        state: object = None,
+        only_read: bool = False,
+        tape: NullTape = NULL_TAPE,
+    ) -> Outputs:
+        """All outputs; a head of tokens reads the tokens at its ``positions``, default all.
+
+        ``state`` is the state of the trunk after earlier tokens of the same rows. With
+        ``only_read``, a trunk over images may leave out states that neither pool nor heads read.
+        """
+        more: dict[str, object] = {} if state is None else {"state": state}
+        for name in self.queries & positions.keys():
+            more["predicted_N"] = positions[name]
+        more |= {"first": self.first} if only_read and not tape.live else {}
+        encoded = self.encode(inputs, tape=tape, **more)
+        pooled_BD = self.pooled(encoded, tape=tape)
+        by_head: dict[str, Tensor] = {}
+        for name, head in self.heads.items():
+            read = self.readers[name](encoded, pooled_BD, positions.get(name))
+            if read is None:
+                continue
+            logits = head(*read)
+            if layers_name := self.layers_of[name]:
+                by_head[layers_name], logits = logits, logits.mean(0)
+            by_head[name] = tape(f"heads.{name}.logits", logits)
+        return Outputs(encoded, pooled_BD, by_head)
+
+    def encode(
+        self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE, **more: object
+    ) -> EncoderOutput:
+        """A state for every token; ``more`` are arguments that only some trunks have."""
+        tape, tokens = tape.under("trunk"), (inputs.tokens_T, inputs.layout)
+        if not self.layers:
+            return self.trunk(*tokens, tape=tape, **more)
+        layers = LayerTape(tape)
+        encoded = self.trunk(*tokens, tape=layers, **more)
+        states = [layers.outputs[path] for path in self.layers]
+        read_TD = states[0] if self.mix is None else tape("mix.output", self.mix(states))
+        return encoded._replace(states_TD=read_TD, ends=None, undropped_TD=None)
+
+    def pooled(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor | None:
+        """One state for every row, if there is a pool."""
+        if self.pool is None:
+            return None
+        return tape("pool.output", self.pool(encoded, tape=tape.under("pool")))
+
+    def decode(
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        source: EncoderOutput | None = None,
+        *,
+        cache: object = None,
+        tape: NullTape = NULL_TAPE,
+    ) -> Tensor:
+        """Logits over the next token, given the tokens so far (or their cache) and no source."""
+        cached = {} if cache is None else {"cache": cache}  # not every trunk has one
+        encoded = self.encode(PackedTokens(tokens_T, layout), tape=tape, **cached)
+        return tape(f"heads.{NEXT_TOKEN}.logits", self.output(encoded.states_TD))

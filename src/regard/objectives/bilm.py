@@ -1,15 +1,9 @@
 """Language models in both directions, trained jointly (Peters et al., 2018, section 3.1).
 
-Both share word vectors and softmax. As in the published code, each reads a text of its own: the
-forward model all sentences, the backward model the same sentences in the same order, each reversed,
-so that the next word of its text is the one before in the sentence. Both texts are cut into as many
-streams as a batch has rows, and a direction begins a chunk with the state in which it left the
-chunk before: that of the backward model has read the rest of the sentence and the sentences before
-it, never the words that it is to predict. Words beyond the softmax are read by their characters and
-predicted as unknown.
-
-The order of this file: the table in recipes; the head; rows with targets; loss and metrics. Rows,
-streams and weights are those of ``CausalLM``.
+Both share word vectors and softmax. As in the published code, the forward model reads all
+sentences, the backward model the same sentences in the same order, each reversed. Both texts are
+cut into as many streams as a batch has rows, and each direction carries its state from chunk to
+chunk. Words beyond the softmax are read by their characters and predicted as unknown.
 """
 
 from collections.abc import Mapping
@@ -39,19 +33,19 @@ from regard.text.tokenizers.characters import CharacterVocabulary
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.vocabularies.lexicon import BEGIN, END, UNKNOWN, Lexicon
 
-DEV_ROWS = 20  # of each stream of the development set, at least
+DEV_ROWS = 20  # the minimum of rows of a stream of the development set
 
 
 class BiLMConfig(Config):
     """The table ``[objective.bilm]``."""
 
     words: int = Field(50_000, ge=4)
-    """The most frequent words, which are predicted; ``text.vocab`` are read, as many at least."""
+    """The number of most frequent words that are predicted, at most ``text.vocab``."""
 
 
 @dataclass(frozen=True)
 class BiLM(CausalLM):
-    """Predicts the next word of sentences and of reversed ones; the loss is the mean over both."""
+    """Prediction of the next word of sentences and of reversed sentences."""
 
     name, head = "bilm", BiLMHead.name
     config: ClassVar = BiLMConfig  # type: ignore[assignment]
@@ -69,14 +63,12 @@ class BiLM(CausalLM):
 
     def check(self, facts: TrunkWithHeads) -> None:
         if not facts.trunk.stack.two_directions:
-            raise BadInput("objective.bilm: the model has no two language models, as ELMo has")
+            raise BadInput("objective.bilm: only ELMo's stack has two language models")
 
     def check_vocabulary(self, size: int) -> None:
         if self.words > size:
-            raise BadInput(
-                f"objective.bilm.words: {self.words:,} words are predicted, "
-                f"and only {size:,} are read (text.vocab)"
-            )
+            fault = f"{self.words:,} words are predicted, and only {size:,} are read (text.vocab)"
+            raise BadInput(f"objective.bilm.words: {fault}")
 
     def token_stream(self, documents: Documents, separator: int | None) -> SentenceStream:
         return SentenceStream(documents)
@@ -105,17 +97,13 @@ class BiLM(CausalLM):
             ends = np.cumsum([len(example.row.tokens) for example in rows])
             next_T2 = np.roll(words_T2, -1, axis=0)
             next_T2[ends - 1] = [example.targets[self.head] for example in rows]
-            # A new sentence begins after the end of one, which is nothing to be learned.
+            # That a sentence begins after the end of another is not learned.
             counts_T2 = next_T2 != [lexicon.ids[BEGIN], lexicon.ids[END]]
             targets_T2 = np.where(counts_T2, predicted_N[next_T2], IGNORED)
-            parts = (np.split(of_all, ends[:-1]) for of_all in (spelled_NC[words_T2], targets_T2))
+            parts = (np.split(whole, ends[:-1]) for whole in (spelled_NC[words_T2], targets_T2))
             return [
-                AnnotatedRow(
-                    example.row._replace(tokens=spelled_L2C),
-                    example.positions,
-                    {self.head: targets},
-                )
-                for example, spelled_L2C, targets in zip(rows, *parts, strict=True)
+                example._replace(row=example.row._replace(tokens=ids), targets={self.head: targets})
+                for example, ids, targets in zip(rows, *parts, strict=True)
             ]
 
         return annotate

@@ -1,16 +1,9 @@
 """Causal language modelling: the next token, given those before it (Radford et al., 2018, eq. 1).
 
-A row is a document, or a part of one that is too long: tokens of different documents never see each
-other, and positions begin anew. Or rows are full blocks of all documents, as in GPT-2. Each
-document comes after the separator of the vocabulary, so that its first token is predicted, and its
-end as well.
-
-Or all documents are cut into as many streams as a batch has rows, and recurrent models carry their
-state from batch to batch: truncated backpropagation through time (Mikolov et al., 2010). So they do
-over the development set.
-
-The order of this file: the table in recipes; the head; documents → rows with targets; streams;
-examples → a batch; the loss: cross-entropy at all tokens; metrics.
+Rows are documents (or parts of long ones), full blocks of all documents (GPT-2), or the next parts
+of as many streams as a batch has rows, over which a recurrent model carries its state: truncated
+backpropagation through time (Mikolov et al., 2010). A document begins after the separator of the
+vocabulary, so that its first token and its end are predicted.
 """
 
 from dataclasses import dataclass
@@ -36,7 +29,7 @@ from regard.parts.losses import mean_square, mean_square_change
 from regard.text.templates import RowBuilder
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
-DEV_STREAMS = 10  # as in the evaluation of Merity et al. (2017)
+DEV_STREAMS = 10  # the evaluation of Merity et al. (2017)
 
 
 class CausalLMConfig(Config):
@@ -47,30 +40,30 @@ class CausalLMConfig(Config):
     tokens see those of the documents before theirs in the same row. "streams": each row of a batch
     goes on where that of the batch before ended, and so does the state of a recurrent model."""
     mean_length: int = Field(0, ge=0)
-    """Streams are read in parts of about so many tokens, drawn anew in each epoch, and the learning
-    rate is in proportion to them; 0: in parts of `batches.longest`."""
+    """The mean length of the parts in which streams are read, drawn anew in each epoch; the
+    learning rate is in proportion to the length. 0: all parts have `batches.longest` tokens."""
     ar: float = Field(0.0, ge=0)
     """The weight of activation regularisation (arXiv:1708.01009): the mean square of the states."""
     tar: float = Field(0.0, ge=0)
     """The weight of temporal activation regularisation: the mean square of the difference between
     the states of successive tokens."""
     weight: float = Field(1.0, ge=0)
-    """The weight of its loss, beside those of other objectives."""
+    """The weight of the causal-LM loss in the sum of all objectives."""
 
     @model_validator(mode="after")
     def _streams_have_lengths(self) -> "CausalLMConfig":
         if self.mean_length and self.rows != "streams":
-            raise ValueError("mean_length is that of parts of streams: set rows = 'streams'")
+            raise ValueError("mean_length is for streams: set rows = 'streams'")
         return self
 
 
 @dataclass(frozen=True)
 class CausalLM(RowObjective):
-    """Predicts the next token; the loss is the mean over all tokens of a step."""
+    """Prediction of the next token; the loss is the mean over all tokens of a step."""
 
     name, config, head = "causal-lm", CausalLMConfig, NextTokenHead.name
     makes_rows, whole_texts, per_token, scores_texts = True, True, True, True
-    form: str = "documents"  # of rows
+    form: str = "documents"  # the key ``rows`` of the table
     smoothing: float = 0.0
     loss_weight: float = 1.0
     mean_length: int = 0
@@ -87,7 +80,7 @@ class CausalLM(RowObjective):
 
     def check(self, facts: TrunkWithHeads) -> None:
         if not facts.trunk.stack.causal:
-            raise BadInput("objective.causal-lm: tokens of this model see later ones")
+            raise BadInput("objective.causal-lm: this model is not causal: tokens see later tokens")
         if self.carries_state and not facts.trunk.stack.carries_state:
             raise BadInput("objective.causal-lm: rows 'streams' need recurrent layers")
 
@@ -96,7 +89,7 @@ class CausalLM(RowObjective):
         return text_rows(stream, longest, seed, across=self.joins_documents)
 
     def token_stream(self, documents: Documents, separator: int | None) -> TokenStream:
-        """The running text that rows are parts of."""
+        """The text of all documents, of which rows are parts."""
         return TokenStream(documents, separator)
 
     @property
@@ -146,9 +139,10 @@ class CausalLM(RowObjective):
         if not self.ar and not self.tar:
             return loss, nll
         count = (batch.targets[self.head] != IGNORED).sum()
-        before = outputs.states_TD if outputs.undropped_TD is None else outputs.undropped_TD
-        penalty = self.ar * mean_square(outputs.states_TD)
-        penalty = penalty + self.tar * mean_square_change(before, batch.inputs.layout)
+        states_TD, undropped_TD = outputs.encoded.states_TD, outputs.encoded.undropped_TD
+        before_TD = states_TD if undropped_TD is None else undropped_TD
+        penalty = self.ar * mean_square(states_TD)
+        penalty = penalty + self.tar * mean_square_change(before_TD, batch.inputs.layout)
         return loss + self.loss_weight * count * penalty, nll
 
     def text_metrics(self, loss: float, tokenizer: RowTokenizer, rows: Rows) -> dict[str, float]:

@@ -1,11 +1,9 @@
 """Distillation in pre-training (Sanh et al., 2019, section 3): a student imitates a teacher.
 
 The teacher, a trained masked LM with the same vocabulary, reads the masked rows of the student. Two
-losses are added to that of masked LM: T² · KL(teacher ‖ student) of distributions over tokens that
-are softened by the temperature T, and 1 - cosine of their last states. DistilBERT is
+losses join the masked-LM loss: T² · KL(teacher ‖ student) of distributions over tokens, softened by
+the temperature T, and 1 - cosine of their last states. DistilBERT is
 ``Sum(MaskedLM(loss_weight=2.0), Distillation(Teacher(FOLDER)))``.
-
-The order of this file: the table in recipes; the teacher; the objective; its two losses.
 """
 
 import zlib
@@ -24,7 +22,8 @@ from regard.ground.batch import IGNORED, Batch
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.heads import AnyHead, MLMHead
+from regard.models.heads import AnyHead
+from regard.models.label_heads import MLMHead
 from regard.models.start import read_model
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads, TrunkWithHeadsModule
 from regard.objectives.rows import AnnotatedRow, RowBatch, RowLengths, RowObjective
@@ -32,10 +31,11 @@ from regard.parts.losses import soft_target_losses
 from regard.weights.files import weights_of
 
 HEAD = MLMHead.name
+TEACHER_LOGITS, TEACHER_STATES = "teacher_logits", "teacher_states"  # among the targets of a batch
 
 
 class DistillationConfig(Config):
-    """The table ``[objective.distillation]``; that of masked LM has a ``weight`` as well."""
+    """The table ``[objective.distillation]``."""
 
     teacher: str
     """A masked LM with the same vocabulary: a folder, here or under the data root, or an id of the
@@ -43,7 +43,7 @@ class DistillationConfig(Config):
     temperature: float = Field(2.0, gt=0)
     """The temperature of both distributions over tokens."""
     weight: float = Field(5.0, ge=0)
-    """The weight of the loss of these distributions."""
+    """The weight of the KL divergence of the distributions."""
     cosine: float = Field(1.0, ge=0)
     """The weight of 1 - cosine of the last states, for a student as wide as its teacher."""
     tokens: Literal["masked", "all"] = "masked"
@@ -57,7 +57,7 @@ class Teacher:
         self.name = name
 
     def read(self, data: Path, longest: int) -> None:
-        """Read its folder; one that cannot read rows of ``longest`` tokens is refused."""
+        """Read the folder; a model that cannot read rows of ``longest`` tokens is refused."""
         model = read_model(f"objective.{Distillation.name}.teacher", self.name, data, hub=True)
         facts = cast(TrunkWithHeads, model.facts)
         if HEAD not in facts.head_names:
@@ -69,14 +69,14 @@ class Teacher:
         self.use(model)
 
     def use(self, model: LoadedModel) -> None:
-        """Use a model that is in memory."""
+        """Use a loaded model as the teacher."""
         self.model, whole = model, cast(TrunkWithHeadsModule, model.module)
         heads = {HEAD: whole.heads[HEAD]}
         module = TrunkWithHeadsModule(self._facts, whole.trunk, None, heads)
         self.module = module.eval().requires_grad_(False)
 
     def check(self, facts: TrunkWithHeads, *, same_width: bool) -> None:
-        """Refuse a student that cannot learn from it."""
+        """Refuse a student that cannot learn from this teacher."""
         ours, theirs = facts.trunk, self._facts.trunk
         if ours.embed.vocab != theirs.embed.vocab:
             self._refuse(f"knows {theirs.embed.vocab} tokens, and the student {ours.embed.vocab}")
@@ -96,18 +96,18 @@ class Teacher:
 
     @torch.no_grad()
     def __call__(self, batch: Batch) -> Outputs:
-        """The states of the teacher, and its logits where the student has some."""
+        """The outputs of the teacher, with logits at the positions of the student's."""
         positions = {head: at for head, at in batch.positions.items() if head == HEAD}
         return self.module(batch.inputs, positions=positions)
 
     def flops(self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int]) -> float:
-        """Operations of its forward pass."""
+        """Floating-point operations of the forward pass of the teacher."""
         return self._facts.training_flops(lengths, positions) / 3  # backward costs twice as much
 
 
 @dataclass(frozen=True)
 class Distillation(RowObjective):
-    """A teacher's distributions over tokens and its states; it goes with masked LM."""
+    """Imitation of a teacher's distributions over tokens and of its states, beside masked LM."""
 
     name, config, head = "distillation", DistillationConfig, "distillation"
     smooths = False
@@ -142,18 +142,21 @@ class Distillation(RowObjective):
     def fingerprint(self) -> str:
         weights = weights_of(self.teacher.module).values()
         content = (tensor.cpu().float().numpy().tobytes() for tensor in weights)
-        return f", teacher {reduce(lambda crc, one: zlib.crc32(one, crc), content, 0):08x}"
+        return f", teacher {reduce(lambda crc, data: zlib.crc32(data, crc), content, 0):08x}"
 
     def to(self, device: torch.device | str) -> None:
         self.teacher.module.to(device)
 
     def check(self, facts: TrunkWithHeads) -> None:
         if facts.head(HEAD) is None:
-            raise BadInput("distillation: list masked-lm as well, whose head it trains")
+            raise BadInput(
+                "objective.distillation trains the masked-LM head: list masked-lm as well"
+            )
         self.teacher.check(facts, same_width=bool(self.cosine_weight))
 
-    def add_outputs(self, outputs: Outputs, batch: Batch) -> Outputs:
-        return outputs._replace(teacher=self.teacher(batch))
+    def teach(self, batch: Batch) -> dict[str, Tensor]:
+        outputs = self.teacher(batch)
+        return {TEACHER_LOGITS: outputs.by_head[HEAD], TEACHER_STATES: outputs.encoded.states_TD}
 
     def extra_flops(
         self, facts: TrunkWithHeads, lengths: RowLengths, positions: Mapping[str, int]
@@ -162,7 +165,7 @@ class Distillation(RowObjective):
 
 
 class TeacherLoss(RowObjective):
-    """A loss of a distillation: a comparison with the outputs of the teacher."""
+    """Base class of the losses of distillation, which compare outputs with the teacher's."""
 
     dev_size = 2
     metric: ClassVar[str]
@@ -174,16 +177,16 @@ class TeacherLoss(RowObjective):
         count = sum(len(example.row.tokens) for example in batch.examples)
         return None, torch.arange(count if batch.limits is None else batch.limits.tokens) < count
 
-    def losses(self, outputs: Outputs) -> Tensor:
-        """The loss at each token, or at each one that masked LM predicts."""
+    def losses(self, outputs: Outputs, targets: Mapping[str, Tensor]) -> Tensor:
+        """The loss at each token, or at each token that masked LM predicts."""
         raise NotImplementedError
 
     def counts(self, batch: Batch) -> Tensor:
-        """Which of these losses count: those of tokens that are no padding."""
+        """Mask of the losses that count: those at tokens that are not padding."""
         return batch.targets[self.head]
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        loss = (self.losses(outputs) * self.counts(batch)).sum()
+        loss = (self.losses(outputs, batch.targets) * self.counts(batch)).sum()
         return self.loss_weight * loss, loss.detach()
 
     def dev_sums(self, outputs: Outputs, batch: Batch) -> list[Tensor]:
@@ -206,16 +209,13 @@ class SoftTargets(TeacherLoss):
         return super().weight(example) if self.all_tokens else len(example.positions[HEAD])
 
     def collate_targets(self, batch: RowBatch) -> tuple[None, Tensor | None]:
-        if not self.all_tokens:
-            return None, None
-        return super().collate_targets(batch)
+        return super().collate_targets(batch) if self.all_tokens else (None, None)
 
     def counts(self, batch: Batch) -> Tensor:
         return super().counts(batch) if self.all_tokens else batch.targets[HEAD] != IGNORED
 
-    def losses(self, outputs: Outputs) -> Tensor:
-        logits, teacher_logits = outputs.by_head[HEAD], outputs.teacher.by_head[HEAD]
-        return soft_target_losses(logits, teacher_logits, self.temperature)
+    def losses(self, outputs: Outputs, targets: Mapping[str, Tensor]) -> Tensor:
+        return soft_target_losses(outputs.by_head[HEAD], targets[TEACHER_LOGITS], self.temperature)
 
 
 @dataclass(frozen=True)
@@ -225,6 +225,6 @@ class StateCosine(TeacherLoss):
     head, metric = "state_cosine", "state_distance"
     loss_weight: float = 1.0
 
-    def losses(self, outputs: Outputs) -> Tensor:
-        states_TD, teacher_TD = outputs.states_TD.float(), outputs.teacher.states_TD.float()
+    def losses(self, outputs: Outputs, targets: Mapping[str, Tensor]) -> Tensor:
+        states_TD, teacher_TD = outputs.encoded.states_TD.float(), targets[TEACHER_STATES].float()
         return 1 - F.cosine_similarity(states_TD, teacher_TD, dim=-1)

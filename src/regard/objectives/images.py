@@ -23,8 +23,8 @@ BYTE = 255.0
 class ImageLabels(Objective[ImageExample, Ids]):
     """``labels`` of images whose bytes the ``processor`` normalises.
 
-    In training, images are augmented, and mixed where they have one label of several. What is drawn
-    follows from the key of each image.
+    In training, images are augmented and, if each has one class, mixed. Random draws depend on the
+    key of each image.
     """
 
     labels: Any
@@ -49,8 +49,8 @@ class ImageLabels(Objective[ImageExample, Ids]):
     def collate(self, examples: Sequence[ImageExample], limits: Limits = None) -> Batch:
         if not examples:
             blank = ImageRow(lambda: np.zeros(self.processor.shape, np.uint8))
-            one = self.gather([(blank, self.labels.no_target)])
-            return replace(self.collate(one, limits), weight=0)
+            example = self.gather([(blank, self.labels.no_target)])
+            return replace(self.collate(example, limits), weight=0)
         columns = cast(ImageExamples, examples)
         inputs = pack_images(torch.from_numpy(columns.pixels), limits, columns.keys)
         return self.labels.with_targets(inputs, columns.targets, limits)
@@ -80,7 +80,7 @@ class ImageLabels(Objective[ImageExample, Ids]):
         return model(inputs, only_read=True, tape=tape)
 
     def _normalised(self, images: Tensor) -> Tensor:
-        """By channel, without a table that would have to be on the device."""
+        """Normalised images, by channel: mean and deviation need no tensor on the device."""
         processor, channels = self.processor, images.unbind(1)
         pairs = zip(channels, processor.mean, processor.std, strict=True)
         factor = BYTE * processor.scale

@@ -1,13 +1,11 @@
 """Labels learned from the predictions of a fine-tuned model (Hinton et al., 2015, section 2).
 
-The loss is (1 - w) times that of the labels plus w times that of the teacher's predictions: T² ·
-KL(teacher ‖ student), both distributions softened by the temperature T, or the cross-entropy of the
-class that the teacher finds most probable (hard distillation: Touvron et al., 2020,
-arXiv:2012.12877, equation 3). A model with a distillation token has a head for each: that of the
-class token learns the labels, that of the distillation token what the teacher predicts.
+The loss is (1 - w) · (loss of the labels) + w · T² · KL(teacher ‖ student), both distributions
+softened by the temperature T; in hard distillation the second term is the cross-entropy of the
+teacher's best class (Touvron et al., 2020, arXiv:2012.12877, equation 3). In a model with a
+distillation token, the layer over the class token learns the labels, the other the teacher's.
 
-The teacher's logits are part of the examples: a target is an array with a row for each class to
-predict, (class, teacher's logit of each class).
+A target is an array with a row for each class to predict: (class, teacher's logit of each class).
 """
 
 from collections.abc import Sequence
@@ -22,6 +20,7 @@ from torch import Tensor
 
 from regard.ground.batch import IGNORED, Batch, Ids, Limits, PackedTokens
 from regard.ground.config import EMPTY_IS_NONE, Config
+from regard.models.papers.deit import DistilledLabelHead
 from regard.models.trunk_with_heads import Outputs
 from regard.objectives.labels import Classification
 from regard.objectives.objective import Objective, padded
@@ -29,13 +28,13 @@ from regard.parts.losses import soft_target_losses
 
 Row = TypeVar("Row")
 
-TEACHER = "teacher"  # its logits among the targets of a batch
+TEACHER = "teacher"  # the key of its logits among the targets of a batch
 
 
 class LabelDistillationConfig(Config):
-    """A fine-tuned model of the same task and labels, whose predictions are learned as well.
+    """The table ``[distillation]``: a fine-tuned model of the same task and labels as teacher.
 
-    It may have another tokenizer: it predicts the training examples once, before training.
+    The teacher predicts the training examples once, before training, with its own tokenizer.
     """
 
     teacher: Annotated[str | None, EMPTY_IS_NONE] = None
@@ -47,6 +46,11 @@ class LabelDistillationConfig(Config):
     """The temperature of both softmax distributions."""
     weight: float = Field(0.5, ge=0, le=1)
     """The weight of the teacher's predictions in the loss; that of the labels is the rest."""
+
+    @property
+    def is_hard(self) -> bool:
+        """Whether the teacher's most probable label is learned, not its probabilities."""
+        return self.kind == "hard"
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class LabelDistillation(Objective[tuple[Row, np.ndarray], np.ndarray], Generic[R
 
     @property
     def head(self) -> str:  # type: ignore[override]
-        """That of the labels."""
+        """The head of the labels."""
         return self.labels.head
 
     def weight(self, example: tuple[Row, np.ndarray]) -> float:
@@ -69,7 +73,7 @@ class LabelDistillation(Objective[tuple[Row, np.ndarray], np.ndarray], Generic[R
 
     @property
     def no_target(self) -> np.ndarray:
-        """That of an example that does not count."""
+        """The target of an example that is not counted."""
         logits_NV = np.zeros((len(self.labels.no_target), self.outputs), np.float32)
         return with_teacher((None, self.labels.no_target), logits_NV)[1]
 
@@ -77,7 +81,7 @@ class LabelDistillation(Objective[tuple[Row, np.ndarray], np.ndarray], Generic[R
         self, inputs: PackedTokens, targets: Sequence[np.ndarray], limits: Limits = None
     ) -> Batch:
         batch = self.labels.with_targets(inputs, [*map(_classes, targets)], limits)
-        logits = [np.zeros((0, self.outputs), np.float32), *(one[:, 1:] for one in targets)]
+        logits = [np.zeros((0, self.outputs), np.float32), *(target[:, 1:] for target in targets)]
         logits_NV = torch.from_numpy(np.concatenate(logits).astype(np.float32))
         packed_NV = padded(logits_NV, self.labels.target_count(batch.inputs), 0.0)
         return replace(batch, targets={**batch.targets, TEACHER: packed_NV})
@@ -89,15 +93,18 @@ class LabelDistillation(Objective[tuple[Row, np.ndarray], np.ndarray], Generic[R
     def loss_by_shares(
         self, outputs: Outputs, batch: Batch, shares_N: Tensor, places: int
     ) -> tuple[Tensor, Tensor]:
-        """The same of targets that stand so many places further, each by its share."""
+        """The loss against targets rolled by ``places``, weighted by ``shares_N``."""
         of_labels = self.labels.loss_by_shares(self._of_labels(outputs), batch, shares_N, places)
         return self._with_teacher(of_labels, outputs, batch, shares_N, places)
 
     def _of_labels(self, outputs: Outputs) -> Outputs:
-        """The outputs of which the labels are learned: of two heads, the first."""
-        if self.head not in outputs.before_mean:
-            return outputs
-        return outputs._replace(by_head={self.head: outputs.before_mean[self.head][0]})
+        """The outputs with the logits of the first output layer, which learns the labels."""
+        return outputs._replace(by_head={self.head: self._logits_by_layer(outputs)[0]})
+
+    def _logits_by_layer(self, outputs: Outputs) -> Tensor:
+        """The logits of each output layer of the head, (1 or 2, N, V)."""
+        logits_NV = outputs.by_head[self.head]
+        return outputs.by_head.get(DistilledLabelHead.layers_name, logits_NV[None])
 
     def _with_teacher(
         self,
@@ -107,11 +114,11 @@ class LabelDistillation(Objective[tuple[Row, np.ndarray], np.ndarray], Generic[R
         shares_N: Tensor | float,
         places: int,
     ) -> tuple[Tensor, Tensor]:
-        """The loss of the labels mixed with that of the teacher's predictions."""
+        """The weighted sum of the losses against labels and against the teacher's predictions."""
         loss, nll = of_labels
         counts_N = (batch.targets[self.head] != IGNORED) * batch.weights.get(self.head, 1)
         teacher_NV = batch.targets[TEACHER].roll(-places, 0)
-        logits_NV = outputs.before_mean.get(self.head, outputs.by_head[self.head][None])[-1]
+        logits_NV = self._logits_by_layer(outputs)[-1]
         if self.hard:
             losses_N = F.cross_entropy(logits_NV.float(), teacher_NV.argmax(-1), reduction="none")
         else:
@@ -121,13 +128,13 @@ class LabelDistillation(Objective[tuple[Row, np.ndarray], np.ndarray], Generic[R
 
 
 def with_teacher(example: tuple[Row, Ids], logits_NV: np.ndarray) -> tuple[Row, np.ndarray]:
-    """An example with the teacher's logits for each of its targets."""
+    """An example with the teacher's logits beside each of its targets."""
     row, targets = example
     return row, np.concatenate([np.asarray(targets)[:, None], logits_NV], axis=1, dtype=np.float32)
 
 
 def without_teacher(example: tuple[Row, np.ndarray]) -> tuple[Row, np.ndarray]:
-    """The example alone."""
+    """An example with its own targets only."""
     row, target = example
     return row, _classes(target)
 

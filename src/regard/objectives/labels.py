@@ -1,7 +1,6 @@
 """Labels as objectives: one of several classes, several at once, numbers, spans, choices.
 
-They are those of whole rows, with one target each, or those of tokens: then a target is given for
-each token of a row, and most are ignored.
+A row has one target, or each of its tokens has one, most of which are ignored.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,10 +25,10 @@ from regard.text.labels import MultiLabelSet, RegressionSet, SingleLabelSet
 
 @dataclass(frozen=True)
 class Classification(Objective[tuple[TokenRow, Ids], Ids]):
-    """One of several classes for each row: cross-entropy, weighted by class as ``weights`` say."""
+    """One of several classes for each row: cross-entropy, with ``weights`` of the classes."""
 
     head: ClassVar[str] = "label"
-    no_target: ClassVar[Ids] = (IGNORED,)  # of an example that does not count
+    no_target: ClassVar[Ids] = (IGNORED,)  # of an example that is not counted
     smoothing: float = 0.0
     weights: tuple[float, ...] | None = None
 
@@ -52,23 +51,17 @@ class Classification(Objective[tuple[TokenRow, Ids], Ids]):
         return padded(torch.from_numpy(numbers), self.target_count(inputs), IGNORED)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        return smoothed_cross_entropy(
-            outputs.by_head[self.head],
-            batch.targets[self.head],
-            self.smoothing,
-            batch.weights.get(self.head),
-        )
+        logits, targets = outputs.by_head[self.head], batch.targets[self.head]
+        return smoothed_cross_entropy(logits, targets, self.smoothing, batch.weights.get(self.head))
 
     def loss_by_shares(
         self, outputs: Outputs, batch: Batch, shares_N: Tensor, places: int
     ) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of targets that stand so many places further, each by its share."""
-        targets_N = batch.targets[self.head].roll(-places)
+        """Cross-entropy against targets rolled by ``places``, weighted by ``shares_N``."""
+        logits, targets_N = outputs.by_head[self.head], batch.targets[self.head].roll(-places)
         if (weights_N := batch.weights.get(self.head)) is not None:
             shares_N = shares_N * weights_N.roll(-places)
-        return smoothed_cross_entropy(
-            outputs.by_head[self.head], targets_N, self.smoothing, shares_N
-        )
+        return smoothed_cross_entropy(logits, targets_N, self.smoothing, shares_N)
 
 
 class TokenClassification(Classification):
@@ -86,7 +79,7 @@ class NumberObjective(Objective[tuple[TokenRow, Sequence[float]], Sequence[float
 
     @property
     def no_target(self) -> Sequence[float]:
-        """That of an example that does not count."""
+        """The target of an example that is not counted."""
         return (nan,) * self.outputs
 
     def pack_targets(
@@ -97,10 +90,9 @@ class NumberObjective(Objective[tuple[TokenRow, Sequence[float]], Sequence[float
         return padded(numbers_NV, self.target_count(inputs), nan)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        targets_NV = batch.targets[self.head]
-        counts_NV = ~targets_NV.isnan()
-        logits_NV = outputs.by_head[self.head].float()
-        loss = (self.each(logits_NV, targets_NV.nan_to_num()) * counts_NV).mean(-1).sum()
+        logits_NV, targets_NV = outputs.by_head[self.head].float(), batch.targets[self.head]
+        losses_NV = self.each(logits_NV, targets_NV.nan_to_num()) * ~targets_NV.isnan()
+        loss = losses_NV.mean(-1).sum()
         return loss, loss.detach()
 
     def each(self, logits_NV: Tensor, targets_NV: Tensor) -> Tensor:
@@ -109,7 +101,7 @@ class NumberObjective(Objective[tuple[TokenRow, Sequence[float]], Sequence[float
 
 
 class MultiLabel(NumberObjective):
-    """Each label holds (1) or does not (0), whatever the others: binary cross-entropy."""
+    """Any number of labels for each row, as 0 or 1 each: binary cross-entropy."""
 
     def each(self, logits_NV: Tensor, targets_NV: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(logits_NV, targets_NV, reduction="none")
@@ -123,7 +115,7 @@ class Regression(NumberObjective):
 
 
 class TokenRegression(Regression):
-    """A number for each word: squared error, the mean over the words of a step."""
+    """A number for each word: squared error, averaged over the words of a step."""
 
     head, per_token = "token_label", True
 
@@ -141,27 +133,27 @@ TOKEN_OBJECTIVES: dict[str, Make] = {
     SingleLabelSet.problem_type: lambda outputs, *settings: TokenClassification(*settings),
     RegressionSet.problem_type: lambda outputs, *settings: TokenRegression(outputs),
 }
-"""By the labels of rows or words: made of the number of outputs, smoothing and class weights."""
+"""Objectives by problem type, from the number of outputs, label smoothing and class weights."""
 
 
 @dataclass(frozen=True)
 class LabelSequences(TokenClassification):
-    """-log p of the labels of each row; the loss of a step is the mean over their number."""
+    """Negative log-likelihood of the labels of a row under a CRF, averaged over all labels."""
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         layout, targets_T = batch.inputs.layout, batch.targets[self.head]
         logits_BLV = layout.pad(outputs.by_head[self.head].float())
         real_BL, labels_BL = layout.pad(targets_T != IGNORED), layout.pad(targets_T)
-        given = (real_BL, outputs.by_head[TransitionHead.name])
-        score_B = path_score(logits_BLV, labels_BL, *given)
-        loss = (log_partition(logits_BLV, *given) - score_B).sum()
+        transitions = outputs.by_head[TransitionHead.name]
+        score_B = path_score(logits_BLV, labels_BL, real_BL, transitions)
+        loss = (log_partition(logits_BLV, real_BL, transitions) - score_B).sum()
         return loss, loss.detach()
 
 
 class SpanExtraction(Objective[tuple[TokenRow, tuple[int, int]], tuple[int, int]]):
-    """Two softmaxes over the tokens of each row, for the first and the last token of a span.
+    """First and last token of a span, by two softmaxes over the tokens of a row.
 
-    The loss of a row is the mean of the two. The summary token of a row stands for "no answer".
+    The loss of a row is the mean of both. The summary token of a row means "no answer".
     """
 
     head: ClassVar[str] = "span"
@@ -184,7 +176,7 @@ class SpanExtraction(Objective[tuple[TokenRow, tuple[int, int]], tuple[int, int]
 
 @dataclass(frozen=True)
 class MultipleChoice(Objective[tuple[Sequence[TokenRow], int], int]):
-    """One of ``choices`` rows is right."""
+    """The correct one of ``choices`` rows: cross-entropy over the scores of the rows."""
 
     head: ClassVar[str] = "choice"
     choices: int

@@ -21,8 +21,8 @@ from regard.objectives.span_boundary import SpanBoundary
 from regard.objectives.sum import Sum
 
 OBJECTIVES: dict[str, type[RowObjective]] = {
-    one.name: one
-    for one in (
+    kind.name: kind
+    for kind in (
         *(MaskedLM, NextSentence, SentenceOrder, SpanBoundary, ReplacedTokens),
         *(CausalLM, BiLM, PermutationLM, NegativeSampling, Distillation),
     )
@@ -30,7 +30,7 @@ OBJECTIVES: dict[str, type[RowObjective]] = {
 
 
 def paper_with_objectives(name: str) -> Paper:
-    """The paper of that name, or BERT's if it has no objectives of pre-training."""
+    """The paper of that name, or BERT if the paper has no objectives of pre-training."""
     papers = {paper.key: paper for paper in LINEAGE if paper.pretraining}
     return papers.get(name.lower(), bert.PAPER)
 
@@ -49,11 +49,8 @@ class ObjectiveTables(Config):
     @classmethod
     def _in_order(cls, content: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if isinstance(content, dict):
-            content = {
-                name: table
-                for name, table in content.items()
-                if table is not False or name not in cls.model_fields
-            }
+            disabled = {name for name in cls.model_fields if content.get(name) is False}
+            content = {name: table for name, table in content.items() if name not in disabled}
         tables = handler(content)
         if isinstance(content, dict):
             tables._names = tuple(content)
@@ -62,19 +59,23 @@ class ObjectiveTables(Config):
     @property
     def score_texts(self) -> bool:
         """Whether texts have a probability, and test sets a perplexity."""
-        return any(OBJECTIVES[one].scores_texts for one in self._names)
+        return any(OBJECTIVES[name].scores_texts for name in self._names)
 
     @property
     def smooth(self) -> bool:
-        """Whether label smoothing applies to one of them."""
-        return any(OBJECTIVES[one].smooths for one in self._names)
+        """Whether label smoothing applies to any of the objectives."""
+        return any(OBJECTIVES[name].smooths for name in self._names)
+
+    @property
+    def distils(self) -> bool:
+        """Whether a teacher, and its tokenizer, are among them."""
+        return Distillation.name in self._names
 
     def sum(self, smoothing: float) -> Sum:
         """The sum of the listed objectives."""
-        return Sum(
-            *(OBJECTIVES[one].from_config(getattr(self, one), smoothing) for one in self._names)
-        )
+        tables = ((OBJECTIVES[name], getattr(self, name)) for name in self._names)
+        return Sum(*(kind.from_config(table, smoothing) for kind, table in tables))
 
 
-_tables: Any = {name: (one.config | None, None) for name, one in OBJECTIVES.items()}
+_tables: Any = {name: (kind.config | None, None) for name, kind in OBJECTIVES.items()}
 ObjectivesConfig = create_model("ObjectivesConfig", __base__=ObjectiveTables, **_tables)

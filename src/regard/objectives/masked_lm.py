@@ -1,12 +1,8 @@
 """Masked language modelling (Devlin et al., 2018, section 3.1, task 1).
 
 15% of the tokens of a row are chosen; 80% of these are replaced by the mask token, 10% by a random
-token, 10% stay. The model predicts the original token at each chosen position. Which tokens are
-chosen depends on (seed, epoch, index of the row): each epoch masks anew (Liu et al., 2019, section
-4.1: dynamic masking).
-
-The order of this file: the table in recipes; the head; rows → masked rows with targets; examples →
-a batch; metrics. The loss, cross-entropy at the chosen positions, is that of ``RowObjective``.
+token, 10% stay, and the model predicts the original token at each chosen position. The choice
+depends on (seed, epoch, index of the row): each epoch masks anew (Liu et al., 2019, section 4.1).
 """
 
 from dataclasses import dataclass
@@ -18,10 +14,10 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from regard.data.pretraining.mlm_masking import MaskedTokens, TokenMasker
+from regard.data.pretraining.mlm_masking import TokenMasker
 from regard.ground.batch import IGNORED, BatchLimits, pack_ids
 from regard.ground.config import Config
-from regard.models.heads import MLMHead
+from regard.models.label_heads import MLMHead
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective, Rows
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
@@ -42,7 +38,7 @@ class MaskedLMConfig(Config):
     """Choose spans of up to ten whole words, n of them with probability ∝ (1-p)^(n-1), where p is
     this number (SpanBERT: 0.2); the tokens of a span are masked, replaced or kept together."""
     weight: float = Field(1.0, ge=0)
-    """The weight of its loss, beside those of other objectives."""
+    """The weight of the masked-LM loss in the sum of all objectives."""
 
     @model_validator(mode="after")
     def _one_way(self) -> "MaskedLMConfig":
@@ -53,7 +49,7 @@ class MaskedLMConfig(Config):
 
 @dataclass(frozen=True)
 class MaskedLM(RowObjective):
-    """Predicts the original tokens; the loss is the mean over the chosen positions of a step."""
+    """Prediction of masked tokens; the loss is the mean over the chosen positions of a step."""
 
     name, config, head = "masked-lm", MaskedLMConfig, MLMHead.name
     rate: float = 0.15
@@ -93,25 +89,18 @@ class MaskedLM(RowObjective):
             tokens = np.concatenate([example.row.tokens for example in rows])
             lengths = np.array([len(example.row.tokens) for example in rows], np.int64)
             masked = masker.mask_rows(tokens, lengths, indices, key).split(lengths)
-            return [self._with_targets(*pair) for pair in zip(rows, masked, strict=True)]
+            return [
+                example.annotated(self.head, part.positions, part.originals, tokens=part.tokens)
+                for example, part in zip(rows, masked, strict=True)
+            ]
 
         return annotate
-
-    def _with_targets(self, example: AnnotatedRow, masked: MaskedTokens) -> AnnotatedRow:
-        return AnnotatedRow(
-            example.row._replace(tokens=masked.tokens),
-            {**example.positions, self.head: masked.positions},
-            {**example.targets, self.head: masked.originals},
-        )
 
     def weight(self, example: AnnotatedRow) -> float:
         return len(example.positions[self.head])
 
     def collate_targets(self, batch: RowBatch) -> tuple[Tensor, Tensor]:
-        """The chosen positions of a batch and their original tokens.
-
-        With ``limits``, both have the fixed size ``max_positions``; the rest is ignored.
-        """
+        """Chosen positions and their original tokens; with ``limits``, padded to a fixed size."""
         positions = batch.positions(self.head)
         count = sum(map(len, positions))
         size = count if batch.limits is None else self.max_positions(batch.limits)
@@ -123,10 +112,10 @@ class MaskedLM(RowObjective):
         return positions_N, targets_N
 
     def max_positions(self, limits: BatchLimits) -> int:
-        """The most positions that can be chosen in a batch of fixed shape.
+        """The maximum number of chosen positions in a batch of fixed shape.
 
         Rounding adds at most half a position per row; a row of one word and two special tokens,
-        whose share is less than one position, still gets one.
+        whose share is less than one position, still has one.
         """
         extra = max(0.5, 1 - 3 * self.rate)
         return min(limits.tokens, ceil(self.rate * limits.tokens + extra * limits.rows))

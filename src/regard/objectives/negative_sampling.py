@@ -1,12 +1,8 @@
 """Words in their context against words drawn at random (Melamud et al., 2016, section 2.2).
 
 For a word w with context vector c, and words w_1 to w_k drawn by their frequency to a power α, the
-loss is -log σ(c·w) - Σ_i log σ(-c·w_i): word2vec's (Mikolov et al., 2013), with a context that has
-the order of all words. Each sentence is a row. Unknown words are read, and neither predicted nor
-drawn. What is drawn depends on (seed, epoch, index of the row).
-
-The order of this file: the table in recipes; the head; rows with samples; examples → a batch; loss
-and metrics.
+loss is -log σ(c·w) - Σ_i log σ(-c·w_i) (word2vec: Mikolov et al., 2013). Each sentence is a row.
+Unknown words are read, but neither predicted nor drawn. Draws depend on (seed, epoch, row).
 """
 
 from dataclasses import dataclass, field, replace
@@ -36,16 +32,16 @@ class NegativeSamplingConfig(Config):
     """The table ``[objective.negative-sampling]``."""
 
     negatives: int = Field(10, ge=1)
-    """How many words are drawn for each word of a text."""
+    """The number of words that are drawn for each word of a text."""
     power: float = Field(0.75, ge=0, le=1)
-    """They are drawn by their frequency to this power."""
+    """Words are drawn in proportion to their frequency to this power."""
 
 
 @dataclass(frozen=True)
 class NegativeSampling(RowObjective):
-    """Tells the word that stands in a context from others; the loss is the mean over words.
+    """Distinction of a word in its context from drawn words; the loss is the mean over words.
 
-    ``counts_V`` are those of all words in the training documents.
+    ``counts_V`` are the counts of all words in the training documents.
     """
 
     name, config, head = "negative-sampling", NegativeSamplingConfig, ContextHead.name
@@ -65,7 +61,7 @@ class NegativeSampling(RowObjective):
     def check(self, facts: TrunkWithHeads) -> None:
         stack = facts.trunk.stack
         if not stack.bidirectional or stack.depth > 1:
-            fault = "needs one recurrent layer in both directions: a state above it knows its word"
+            fault = "needs one bidirectional recurrent layer: states above it know their word"
             raise BadInput(f"objective.negative-sampling: {fault}")
         if facts.trunk.ids_per_token:
             fault = "words have one id each, and this model reads their characters as well"

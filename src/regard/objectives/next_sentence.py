@@ -1,11 +1,9 @@
 """Next-sentence prediction (Devlin et al., 2018, section 3.1, task 2) and sentence order.
 
-A row holds two passages. In half of the rows the second follows the first in its document, in half
-it comes from another document. The model predicts which, from the pooled state of the row.
-
-Sentence-order prediction (Lan et al., 2019, section 3.1) swaps two consecutive passages of one
-document in half of the rows: topics do not give the answer away, as they may where the second
-passage comes from another document.
+A row holds two passages. In half of the rows the second passage follows the first in its document,
+in the others it comes from another document; the model predicts which, from the pooled state.
+Sentence-order prediction (Lan et al., 2019, section 3.1) instead swaps two consecutive passages in
+half of the rows, so that topics do not give the answer away.
 """
 
 from collections.abc import Callable
@@ -29,7 +27,7 @@ class SentencePairConfig(Config):
     """The table of an objective over pairs of passages."""
 
     short: float = Field(0.1, ge=0, le=1)
-    """The share of documents that give rows of any length, not full ones."""
+    """The share of documents whose rows have any length instead of being full."""
 
 
 class NextSentenceConfig(SentencePairConfig):
@@ -38,10 +36,7 @@ class NextSentenceConfig(SentencePairConfig):
 
 @dataclass(frozen=True)
 class SentencePairObjective(RowObjective):
-    """An objective whose rows are pairs of passages, each with one of two classes.
-
-    The loss is the mean over rows; ``pairs`` makes the rows of an epoch.
-    """
+    """Base class of objectives that classify pairs of passages; ``pairs`` plans an epoch's rows."""
 
     head = SentencePairHead.name
     makes_rows = True
@@ -70,7 +65,7 @@ class SentencePairObjective(RowObjective):
 
 @dataclass(frozen=True)
 class NextSentence(SentencePairObjective):
-    """Predicts whether the second passage follows the first, or comes from elsewhere."""
+    """Prediction of whether the second passage follows the first in its document."""
 
     name, config, pairs = "next-sentence", NextSentenceConfig, sentence_pairs
 
@@ -81,6 +76,6 @@ class SentenceOrderConfig(SentencePairConfig):
 
 @dataclass(frozen=True)
 class SentenceOrder(SentencePairObjective):
-    """Predicts whether two consecutive passages are in order, or swapped."""
+    """Prediction of whether two consecutive passages are in order or swapped."""
 
     name, config, pairs = "sentence-order", SentenceOrderConfig, ordered_pairs

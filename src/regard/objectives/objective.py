@@ -1,4 +1,4 @@
-"""The base of all objectives: examples → batch → one forward pass → loss of one head."""
+"""Base class of objectives: examples → batch → one forward pass → loss of one head."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, TypeVar
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from regard.ground.batch import Batch, Ids, Limits, PackedTokens, as_row, pack_texts
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.trunk_with_heads import Outputs
+from regard.parts.losses import smoothed_cross_entropy
 
 Item = TypeVar("Item", bound=tuple)
 Target = TypeVar("Target")
@@ -18,31 +19,31 @@ Target = TypeVar("Target")
 class Objective(Generic[Item, Target]):
     """A training objective of one head: it collates examples and computes their loss.
 
-    Here an example is (row of tokens, target). The loss of a step is the sum over the targets of
-    all its batches, divided by the sum of their weights.
+    By default an example is (row of tokens, target). The loss of a step is the sum over the targets
+    of all its batches, divided by the sum of their weights.
     """
 
-    head: ClassVar[str]  # its name in the outputs of the model
-    per_token: ClassVar[bool] = False  # whether each token has a target, or each row
+    head: ClassVar[str]  # name of the head in the outputs of the model
+    per_token: ClassVar[bool] = False  # each token has a target; otherwise each row
 
     @property
     def fingerprint(self) -> str:
-        """What identifies the models that it runs beside the one that is trained, if any."""
+        """A hash of the models that it runs beside the trained model; empty: none."""
         return ""
 
     def to(self, device: torch.device | str) -> None:
-        """Move these models to a device."""
+        """Move the models that it runs beside the trained model to a device."""
 
     def length(self, example: Item) -> tuple[int, ...]:
         """The number of tokens of each row of an example."""
         return (len(as_row(example[0]).tokens),)
 
     def weight(self, example: Item) -> float | np.ndarray:
-        """The weight of its targets in the mean over a step."""
+        """The weight of the targets of an example in the mean over a step."""
         return self.weight_of([example[1]])
 
     def weight_of(self, targets: Sequence[Target]) -> float:
-        """The weight of the targets of several examples: by default 1 each."""
+        """The weight of the targets of several examples; default: 1 each."""
         return len(targets)
 
     def read(self, rows: Sequence[Any], limits: Limits = None) -> PackedTokens:
@@ -50,7 +51,7 @@ class Objective(Generic[Item, Target]):
         return pack_texts(rows, limits)
 
     def gather(self, examples: Sequence[Item]) -> Sequence[Item]:
-        """Single examples in the form in which ``collate`` reads them: by default as they are."""
+        """Single examples in the form that ``collate`` reads; default: unchanged."""
         return examples
 
     def collate(self, examples: Sequence[Item], limits: Limits = None) -> Batch:
@@ -61,7 +62,7 @@ class Objective(Generic[Item, Target]):
     def with_targets(
         self, inputs: PackedTokens, targets: Sequence[Target], limits: Limits = None
     ) -> Batch:
-        """A batch of packed inputs and the targets of each example."""
+        """The batch of packed inputs and the targets of each example."""
         packed = {self.head: self.pack_targets(targets, inputs, limits)}
         return Batch(inputs, packed, self.weight_of(targets))
 
@@ -72,7 +73,7 @@ class Objective(Generic[Item, Target]):
         raise NotImplementedError
 
     def target_count(self, inputs: PackedTokens) -> int:
-        """How many targets a batch has room for."""
+        """The number of targets that fit into a batch."""
         return inputs.layout.tokens if self.per_token else inputs.layout.rows
 
     def __call__(
@@ -82,22 +83,24 @@ class Objective(Generic[Item, Target]):
         return self.loss(model(batch.inputs, positions=batch.positions, tape=tape), batch)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The same from the outputs of the model."""
+        """(loss, negative log-likelihood) from the outputs of the model, summed over the batch."""
         raise NotImplementedError
 
 
 class PairObjective(Objective[tuple[Ids, Ids], Ids]):
-    """An objective of examples (source, target), of which the target and its end are predicted.
+    """An objective of examples (source, target): cross-entropy of the target and its EOS.
 
     Lengths and weights follow from the sizes (source, target) of examples, as files list them.
     """
 
+    smoothing: float  # label smoothing
+
     def lengths(self, sizes_NS: np.ndarray) -> np.ndarray:
-        """The number of tokens of each row, for examples of these sizes."""
+        """The number of tokens of each row of examples of these sizes."""
         raise NotImplementedError
 
     def weights(self, sizes_NS: np.ndarray) -> np.ndarray:
-        """The number of their targets."""
+        """The number of targets of examples of these sizes."""
         return sizes_NS[:, 1] + 1
 
     def length(self, example: tuple[Ids, Ids]) -> tuple[int, ...]:
@@ -106,13 +109,17 @@ class PairObjective(Objective[tuple[Ids, Ids], Ids]):
     def weight(self, example: tuple[Ids, Ids]) -> int:
         return int(self.weights(_sizes(example))[0])
 
+    def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
+        logits, targets = outputs.by_head[self.head], batch.targets[self.head]
+        return smoothed_cross_entropy(logits, targets, self.smoothing)
+
 
 def _sizes(example: tuple[Ids, Ids]) -> np.ndarray:
     return np.array([[len(ids) for ids in example]])
 
 
 def padded(targets: Tensor, size: int, padding: float) -> Tensor:
-    """Targets, and ``padding`` that no loss counts after them: ``size`` in all."""
+    """Targets, padded to ``size`` with a value that no loss counts."""
     packed = torch.full((size, *targets.shape[1:]), padding, dtype=targets.dtype)
     packed[: len(targets)] = targets
     return packed

@@ -1,15 +1,12 @@
 """Permutation language modelling (Yang et al., 2019, section 2).
 
-A factorization order is drawn for each row, or for each chunk of it, and its last tokens, one in
-six, are predicted: each from its position and the tokens before it in the order. The rows keep all
-of their tokens, and no mask token is read. Orders depend on (seed, epoch, index of the row).
+A factorization order is drawn for each row, or for each chunk of it, by (seed, epoch, index of the
+row). Its last tokens, one in six, are predicted, each from its position and the tokens before it in
+the order. No mask token is read.
 
-With a memory (section 2.4) a batch holds the next row of each of several streams of text, and
-attends to the last states of the row before it in its stream. The paper's two-segment rows, halves
-of which are reused, are left out: rows follow each other without overlap.
-
-The order of this file: the table in recipes; the head; rows; orders and targets; examples → a
-batch; memory; metrics. The loss, cross-entropy of predicted tokens, is that of ``RowObjective``.
+With a memory (section 2.4), a batch holds the next row of each of several streams of text, which
+attends to the last states of the row before it. The paper's two-segment rows, halves of which are
+reused, are left out: rows follow each other without overlap.
 """
 
 from dataclasses import dataclass
@@ -27,7 +24,7 @@ from regard.data.pretraining.row_plans import PlanRows
 from regard.ground.batch import IGNORED
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
-from regard.models.papers.xlnet.two_stream import PermutationLMHead
+from regard.models.papers.xlnet.two_stream import PermutationLMHead, TwoStreamModule
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective, Rows
 from regard.text.templates import RowBuilder
@@ -39,15 +36,15 @@ class PermutationLMConfig(Config):
     """The table ``[objective.permutation-lm]``."""
 
     one_in: int = Field(6, ge=2)
-    """One token in so many is predicted (K in the paper)."""
+    """One token in this many is predicted (K in the paper)."""
     words: int = Field(5, ge=1, le=10)
-    """The most words of a span that is predicted, n of them with probability ∝ 1/n."""
+    """The maximum number of words of a predicted span; n words have a probability ∝ 1/n."""
     chunk: int = Field(0, ge=0)
-    """Orders are drawn over parts of so many tokens of a row, each of which sees the parts before
-    it and none after it: half of a row in the published code, 256 of 512. 0: over whole rows."""
+    """The size of the parts of a row over which orders are drawn (256 of 512 tokens in the
+    published code); a part sees only the parts before it. 0: orders are drawn over whole rows."""
     memory: int = Field(0, ge=0)
-    """Rows attend to the states of so many tokens before them (384 in the paper); 0: to none. Rows
-    are then read in the order of the text, in as many streams as a batch has rows."""
+    """The number of tokens before a row whose states it attends to (384 in the paper); 0: none.
+    With a memory, rows are read in the order of the text, in a stream for each row of a batch."""
 
     @model_validator(mode="after")
     def _chunks_have_targets(self) -> "PermutationLMConfig":
@@ -58,7 +55,7 @@ class PermutationLMConfig(Config):
 
 @dataclass(frozen=True)
 class PermutationLM(RowObjective):
-    """Predicts tokens in random orders; the loss is the mean over those of a step."""
+    """Prediction of tokens in random orders; the loss is the mean over the predicted tokens."""
 
     name, config, head = "permutation-lm", PermutationLMConfig, PermutationLMHead.name
     makes_rows = orders_rows = True
@@ -77,7 +74,7 @@ class PermutationLM(RowObjective):
 
     def check(self, facts: TrunkWithHeads) -> None:
         if not facts.trunk.stack.has_queries:
-            raise BadInput(f"{self.name}: the model has no query stream, as XLNet has")
+            raise BadInput(f"objective.{self.name}: only XLNet's stack has a query stream")
 
     def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
         stream = TokenStream(documents, template.separator)
@@ -91,14 +88,10 @@ class PermutationLM(RowObjective):
         sampler = FactorizationSampler(special, ~tokenizer.continues, *settings)
 
         def annotate(rows: Rows, indices: np.ndarray, key: tuple[int, ...]) -> list[AnnotatedRow]:
-            drawn = sampler.draw([example.row for example in rows], indices, key)
+            samples = sampler.draw([example.row for example in rows], indices, key)
             return [
-                AnnotatedRow(
-                    example.row._replace(orders=orders),
-                    {**example.positions, self.head: at},
-                    {**example.targets, self.head: np.asarray(example.row.tokens)[at]},
-                )
-                for example, (orders, at) in zip(rows, drawn, strict=True)
+                example.annotated(self.head, at, np.asarray(example.row.tokens)[at], orders=orders)
+                for example, (orders, at) in zip(rows, samples, strict=True)
             ]
 
         return annotate
@@ -107,10 +100,10 @@ class PermutationLM(RowObjective):
         return len(example.positions[self.head])
 
     def collate_targets(self, batch: RowBatch) -> tuple[Tensor, Tensor]:
-        """As many positions for each row, and their tokens.
+        """Equally many positions for each row, and their tokens.
 
-        That is the number in the row that has most, or with ``limits`` in the longest row there can
-        be. Rows with fewer are padded with their first token, or that of the batch, as ignored.
+        Rows are padded, with their first token as ignored position, to the largest number of a row
+        or, with ``limits``, of the longest possible row.
         """
         chosen = batch.positions(self.head)
         size = max(map(len, chosen), default=0)
@@ -130,7 +123,8 @@ class PermutationLM(RowObjective):
         return self.memory > 0
 
     def initial_state(self, model: nn.Module, streams: int) -> object:
-        return cast(TrunkWithHeadsModule, model).trunk.new_memory(streams, self.memory)
+        trunk = cast(TwoStreamModule, cast(TrunkWithHeadsModule, model).trunk)
+        return trunk.new_memory(streams, self.memory)
 
     def expected_positions(self, tokens: int) -> int:
         return tokens // self.one_in

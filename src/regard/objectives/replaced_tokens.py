@@ -1,15 +1,10 @@
 """Replaced-token detection (Clark et al., 2020, section 2).
 
 A small generator is trained as a masked LM; its samples replace the chosen tokens, and the model,
-the discriminator, predicts for every token whether it differs from the original one. The loss is
-that of the generator plus 50 times that of the discriminator, which sends no gradient to the
-generator. Both share their token, position and segment embeddings.
-
-As in the code of the paper, 15% of the tokens are chosen, of which 85% become the mask token and
-15% stay as they are, and a sample that equals the original token counts as original.
-
-The order of this file: the table in recipes; the pair of models; examples → a batch; the loss;
-metrics.
+the discriminator, predicts for every token whether it differs from the original. The loss is the
+generator's plus 50 times the discriminator's, which sends no gradient to the generator. As in the
+code of the paper, 15% of the tokens are chosen, of which 85% become the mask token, and a sample
+that equals the original token counts as original.
 """
 
 from collections.abc import Callable
@@ -25,13 +20,13 @@ from regard.ground.batch import IGNORED, Batch, pack_ids
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.facts import change
-from regard.models.papers.electra import Joint, ReplacedTokenHead
+from regard.models.papers.electra import Joint, JointOutputs, ReplacedTokenHead
 from regard.models.transformer import Stack
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.rows import AnnotatedRow, RowBatch, RowObjective
 
-KEPT = 0.15  # the share of chosen tokens that stay as they are
+KEPT = 0.15  # the share of chosen tokens that are not masked
 
 
 class ReplacedTokensConfig(Config):
@@ -40,16 +35,16 @@ class ReplacedTokensConfig(Config):
     rate: float = Field(0.15, gt=0, le=0.5)
     """The share of tokens that the generator may replace (0.25 for ELECTRA-large)."""
     weight: float = Field(50.0, gt=0)
-    """The weight of the discriminator's loss; that of the generator's is 1."""
+    """The weight of the discriminator's loss; the generator's has weight 1."""
     generator: float = Field(0.25, gt=0, le=1)
     """Width, heads and inner size of the generator, as a share of the discriminator's."""
     temperature: float = Field(1.0, gt=0)
-    """The temperature with which the generator samples."""
+    """The softmax temperature of the generator's samples."""
 
 
 @dataclass(frozen=True)
 class ReplacedTokens(RowObjective):
-    """Detects replaced tokens; the loss is the mean over all tokens of a step."""
+    """Detection of replaced tokens; the loss is the mean over all tokens of a step."""
 
     name, config, head = "replaced-tokens", ReplacedTokensConfig, ReplacedTokenHead.name
     dev_size = 6
@@ -65,7 +60,7 @@ class ReplacedTokens(RowObjective):
 
     @property
     def smoothing(self) -> float:  # type: ignore[override]
-        """Label smoothing: that of the generator."""
+        """The label smoothing of the generator."""
         return self.generator.smoothing
 
     @property
@@ -77,7 +72,7 @@ class ReplacedTokens(RowObjective):
 
     def check(self, facts: TrunkWithHeads) -> None:
         if not facts.trunk.stack.attends:
-            raise BadInput("replaced-tokens: the generator is a Transformer, and this model is not")
+            raise BadInput("objective.replaced-tokens needs a Transformer, as its generator is one")
 
     def extend(
         self, facts: TrunkWithHeads, fit_heads: Callable[[TrunkWithHeads], TrunkWithHeads]
@@ -106,9 +101,9 @@ class ReplacedTokens(RowObjective):
         return len(example.row.tokens)
 
     def collate_targets(self, batch: RowBatch) -> tuple[Tensor, Tensor]:
-        """For every token the number of the sample that replaces it (-1: none), and the original.
+        """For every token, the index of the sample that replaces it (-1: none), and the original.
 
-        Tokens of the padding are replaced by none and ignored.
+        Padding is not replaced, and ignored.
         """
         masked = self.generator.head
         originals_T = pack_ids([example.row.tokens for example in batch.examples])
@@ -128,9 +123,9 @@ class ReplacedTokens(RowObjective):
         return self.loss_weight * loss, loss.detach()
 
     def _replaced(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Which tokens differ from the original ones, and which are no padding."""
+        """Masks of the tokens that differ from the original, and of those that are not padding."""
         originals_T, real_T = batch.targets[self.head], batch.targets[self.head] != IGNORED
-        return (outputs.tokens_T != originals_T) & real_T, real_T
+        return (cast(JointOutputs, outputs).tokens_T != originals_T) & real_T, real_T
 
     def dev_sums(self, outputs: Outputs, batch: Batch) -> list[Tensor]:
         replaced_T, real_T = self._replaced(outputs, batch)

@@ -1,8 +1,8 @@
-"""Objectives of pre-training, all over the same rows of tokens, each with a head of its own.
+"""Objectives of pre-training over the same rows of tokens, each with a head of its own.
 
-From documents to a loss: one objective makes rows (``rows``), each may annotate them with targets
-(``annotator``), examples become a batch (``collate``), and one forward pass gives the logits of all
-heads, from which each objective computes its ``loss``. ``Sum`` combines several.
+One objective makes rows of documents (``rows``), each may annotate them with targets
+(``annotator``), examples become a batch (``collate``), and each objective computes its ``loss``
+from the logits of one forward pass. ``Sum`` combines several.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ RowLengths = Sequence[tuple[int, ...]]
 
 
 class AnnotatedRow(NamedTuple):
-    """A row; by head, the targets and the positions in the row that they belong to.
+    """A row; by head, the targets and their positions in the row.
 
     A head that reads whole rows has a target and no positions.
     """
@@ -42,14 +42,19 @@ class AnnotatedRow(NamedTuple):
     positions: dict[str, Ids]
     targets: dict[str, Any]
 
+    def annotated(self, head: str, positions: Ids, targets: Ids, **row: Ids) -> "AnnotatedRow":
+        """The row with targets of a head, and with other tokens or orders if these are given."""
+        own = {**self.positions, head: positions}, {**self.targets, head: targets}
+        return AnnotatedRow(self.row._replace(**row), *own)
+
 
 Rows = Sequence[AnnotatedRow]
 
 
 class RowBatch(NamedTuple):
-    """Rows that are put end to end, and the token at which each starts.
+    """Rows laid end to end, and the token at which each starts.
 
-    With ``limits`` the batch has a fixed shape, of more ``rows`` than there are examples.
+    With ``limits``, the batch has a fixed shape, with more ``rows`` than examples.
     """
 
     examples: Rows
@@ -58,7 +63,7 @@ class RowBatch(NamedTuple):
     limits: Limits
 
     def positions(self, head: str) -> list[np.ndarray]:
-        """The positions of a head in each row, counted from the beginning of the batch."""
+        """The positions of a head in each row, counted from the start of the batch."""
         pairs = zip(self.examples, self.starts, strict=True)
         return [np.asarray(example.positions[head]) + start for example, start in pairs]
 
@@ -74,79 +79,79 @@ Annotate = Callable[[Rows, np.ndarray, tuple[int, ...]], list[AnnotatedRow]]
 class RowObjective(Objective[AnnotatedRow, object]):
     """An objective over rows of documents.
 
-    ``name`` is that of its table in recipes (``[objective.NAME]``), ``config`` the type of that
-    table. At most one objective of a ``Sum`` ``makes_rows``; by default rows are full of sentences.
+    ``config`` is the type of its table ``[objective.NAME]`` in recipes. At most one objective of a
+    ``Sum`` ``makes_rows``; by default rows are filled with sentences.
     """
 
     name: ClassVar[str]
     config: ClassVar[type[Config]]
     makes_rows: ClassVar[bool] = False
-    whole_texts: ClassVar[bool] = False  # whether documents are read as they are, not by sentence
-    orders_rows: ClassVar[bool] = False  # whether it gives rows factorization orders
-    scores_texts: ClassVar[bool] = False  # whether its model gives texts a probability
-    smooths: ClassVar[bool] = True  # whether label smoothing applies
+    whole_texts: ClassVar[bool] = False  # documents are not divided into sentences
+    orders_rows: ClassVar[bool] = False  # rows have factorization orders
+    scores_texts: ClassVar[bool] = False  # the trained model gives texts a probability
+    smooths: ClassVar[bool] = True  # label smoothing applies
     dev_size: ClassVar[int] = 3
     smoothing: float  # label smoothing
-    loss_weight: float = 1.0  # beside the losses of other objectives
+    loss_weight: float = 1.0  # in the sum of all objectives
 
     @classmethod
     def from_config(cls, config: Any, smoothing: float) -> "RowObjective":
-        """The objective with the settings of a recipe."""
+        """The objective with the settings of a recipe table."""
         raise NotImplementedError
 
     @property
     def members(self) -> "tuple[RowObjective, ...]":
-        """The objectives that it consists of, each with a loss of its own: by default itself."""
+        """The objectives that it consists of, each with its own loss; default: itself."""
         return (self,)
 
     def extend(
         self, facts: TrunkWithHeads, fit_heads: Callable[[TrunkWithHeads], TrunkWithHeads]
     ) -> Any:
-        """The model that is trained: by default as it is, else a ``Joint`` with another.
+        """The model to train: by default as it is, else a ``Joint`` of two models.
 
-        ``fit_heads`` gives heads the form that the paper has.
+        ``fit_heads`` gives heads the form of the paper.
         """
         return facts
 
     @property
     def reads_all_tokens(self) -> frozenset[str]:
-        """Heads that must read all tokens because of it, also if they would read some only."""
+        """Heads that must read all tokens for this objective, not only chosen positions."""
         return frozenset()
 
     def open(self, data: Path, longest: int) -> LoadedModel | None:
-        """Read the model that it needs, if it needs one: its vocabulary is the student's, too."""
+        """Read the teacher, if there is one; its vocabulary is also the student's."""
         return None
 
-    def add_outputs(self, outputs: Outputs, batch: Batch) -> Outputs:
-        """The outputs of the model with those of other models that the loss compares them with."""
-        return outputs
+    def teach(self, batch: Batch) -> dict[str, Tensor]:
+        """The predictions of a teacher, which the loss reads as targets, by name."""
+        return {}
 
     def extra_flops(
         self, facts: TrunkWithHeads, lengths: RowLengths, positions: Mapping[str, int]
     ) -> float:
-        """Operations of one step beside those of the model over rows of these lengths."""
+        """Floating-point operations of one step that ``training_flops`` does not count."""
         return 0.0
 
     @property
     def carries_state(self) -> bool:
-        """Whether rows are read in streams, each with a state that is carried from row to row."""
+        """Whether rows are read in streams, with a state that is carried from row to row."""
         return False
 
     def initial_state(self, model: nn.Module, streams: int) -> object:
-        """The state of ``streams`` streams at their beginning."""
+        """The state at the beginning of ``streams`` streams."""
         raise NotImplementedError
 
     def train_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams:
-        """Training rows in streams, if it carries state."""
+        """Training rows in streams, for an objective that carries state."""
         return RowStreams.of(rows, limits)
 
     def dev_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams | None:
-        """Development rows in streams, if their state is carried as well."""
+        """Development rows in streams; None: they are read one by one."""
         return None
 
     @property
     def joins_documents(self) -> bool:
-        """Whether tokens may see those of documents before theirs."""
+        """Whether a row may hold several documents, whose tokens see each other."""
         return True
 
     def make_head(self) -> AnyHead:
@@ -161,23 +166,23 @@ class RowObjective(Objective[AnnotatedRow, object]):
         """Raise an error if the model cannot be trained with it."""
 
     def check_vocabulary(self, size: int) -> None:
-        """Raise an error if so many words, or pieces of them, are too few."""
+        """Raise an error if a vocabulary of this size is too small."""
 
     def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
-        """Rows of at most ``longest`` tokens; by default filled with consecutive sentences."""
+        """Rows of at most ``longest`` tokens; default: filled with consecutive sentences."""
         plan = full_rows(documents, template.frame(1), longest)
         return lambda epoch: plan
 
     def count_words(self, documents: Documents, vocab: int) -> "RowObjective":
-        """The same, with what it must know of the training documents: by default nothing."""
+        """The objective with the word counts of the training documents, if it needs them."""
         return self
 
     def annotator(self, tokenizer: RowTokenizer) -> Annotate | None:
-        """A function that adds targets to rows; None if ``rows`` already come with them."""
+        """A function that adds targets to rows; None if ``rows`` already have targets."""
         return None
 
     def expected_positions(self, tokens: int) -> int | None:
-        """How many of this many tokens its head reads; None if all, or none (it reads rows)."""
+        """The number of tokens that the head reads, of ``tokens``; None: all, or whole rows."""
         return None
 
     def length(self, example: AnnotatedRow) -> tuple[int, ...]:
@@ -187,7 +192,7 @@ class RowObjective(Objective[AnnotatedRow, object]):
         return collate_rows((self,), examples, limits)
 
     def collate_targets(self, batch: RowBatch) -> tuple[Tensor | None, Tensor | None]:
-        """(positions, targets) of a batch; here: one target per row."""
+        """(positions, targets) of a batch; default: one target per row."""
         targets_B = torch.full((batch.rows,), IGNORED)
         targets_B[: len(batch.examples)] = torch.tensor(batch.targets(self.head))
         return None, targets_B
@@ -213,7 +218,7 @@ class RowObjective(Objective[AnnotatedRow, object]):
         return {"perplexity": exp(min(loss, 700.0)), "accuracy": accuracy}
 
     def text_metrics(self, loss: float, tokenizer: RowTokenizer, rows: Rows) -> dict[str, float]:
-        """Those that depend on the texts of the development set as well, if there are any."""
+        """Metrics that also depend on the texts of the development set."""
         return {}
 
 
@@ -222,20 +227,16 @@ def collate_rows(objectives: Sequence[RowObjective], rows: Rows, limits: Limits 
     ordered = any(objective.orders_rows for objective in objectives)
     inputs = pack_rows([example.row for example in rows], limits, even=True, ordered=ordered)
     starts = np.cumsum([0, *(len(example.row.tokens) for example in rows)])[:-1]
-    batch, positions, targets = RowBatch(rows, starts, inputs.layout.rows, limits), {}, {}
-    for objective in objectives:
-        head = objective.head
-        chosen, of_head = objective.collate_targets(batch)
-        if chosen is not None:
-            positions[head] = chosen
-        if of_head is not None:
-            targets[head] = of_head
-    weight = sum(float(one.weight(example)) for one in objectives for example in rows)
+    batch = RowBatch(rows, starts, inputs.layout.rows, limits)
+    pairs = {objective.head: objective.collate_targets(batch) for objective in objectives}
+    positions = {head: at for head, (at, _) in pairs.items() if at is not None}
+    targets = {head: targets for head, (_, targets) in pairs.items() if targets is not None}
+    weight = sum(float(objective.weight(row)) for objective in objectives for row in rows)
     return Batch(inputs, targets, weight, positions)
 
 
 def at_all_tokens(batch: Batch, head: str) -> Batch:
-    """The batch for a head that reads all tokens: tokens without a target are ignored."""
+    """The batch with a target of a head at every token; tokens without a target are ignored."""
     at_N, targets_N = batch.positions[head], batch.targets[head]
     counts_N = targets_N != IGNORED
     targets_T = torch.full((batch.inputs.layout.tokens,), IGNORED)

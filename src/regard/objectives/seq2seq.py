@@ -21,15 +21,14 @@ from regard.ground.batch import (
 )
 from regard.ground.errors import BadInput
 from regard.models.heads import NextTokenHead
-from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.objective import PairObjective
-from regard.parts.losses import smoothed_cross_entropy
 from regard.text.task_prompt import TaskPrompt
 
 
 @dataclass(frozen=True)
 class Seq2Seq(PairObjective):
-    """Cross-entropy of the next target token, with label smoothing, for any encoder-decoder."""
+    """The next target token, with label smoothing, for any encoder-decoder."""
 
     head: ClassVar[str] = "next_token"
     bos: int
@@ -49,10 +48,6 @@ class Seq2Seq(PairObjective):
     def read(self, rows: Sequence[Ids], limits: Limits = None) -> PackedTokens:
         return pack(rows, limits, special_ids=SpecialIds(last=self.eos))
 
-    def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        logits_TV = outputs.by_head[self.head]
-        return smoothed_cross_entropy(logits_TV, batch.targets[self.head], self.smoothing)
-
     def score(self, model: nn.Module, batch: Batch) -> list[Tensor]:
         """Log-probability of every target token, one tensor per row."""
         logits_TV = model(batch.inputs).by_head[self.head]
@@ -63,7 +58,7 @@ class Seq2Seq(PairObjective):
 
 @dataclass(frozen=True)
 class AnswerLM(PairObjective):
-    """Cross-entropy of the tokens of an answer and of EOS; an example is (text, answer)."""
+    """The tokens of an answer and EOS, by a causal model; an example is (text, answer)."""
 
     head, per_token = NextTokenHead.name, True
     prompt: TaskPrompt
@@ -72,7 +67,7 @@ class AnswerLM(PairObjective):
 
     @staticmethod
     def check(facts: TrunkWithHeads) -> None:
-        """A token may not see what it is to predict."""
+        """Refuse a model in which a token sees the tokens that it predicts."""
         if not facts.trunk.stack.causal:
             raise BadInput("model: tokens of this model see later ones, and so their answers")
 
@@ -90,7 +85,3 @@ class AnswerLM(PairObjective):
         weight = sum(map(self.weight, examples))
         inputs, targets_T = pack(rows, limits), pack_ids(targets, limits, IGNORED)
         return Batch(inputs, {self.head: targets_T}, weight)
-
-    def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        logits_TV = outputs.by_head[self.head]
-        return smoothed_cross_entropy(logits_TV, batch.targets[self.head], self.smoothing)

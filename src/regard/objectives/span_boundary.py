@@ -1,15 +1,9 @@
 """Spans and their boundaries (Joshi et al., 2019, section 3).
 
-Masked LM over spans of words, whose lengths are geometric, and for each masked token a second
-prediction, from the states of the two tokens around its span and its place in the span. The loss is
-the sum of both.
-
-As in the code of the paper, a span is as many successive chosen tokens as there are: spans that
-touch are merged. The boundary predicts the first 20 of a span, and none of one beside a special
-token: at an end of the text.
-
-The order of this file: the table in recipes; the heads; boundaries; examples → a batch; metrics.
-The loss is that of ``RowObjective``.
+Masked LM over spans of words of geometric length, with a second prediction for each masked token,
+from the states of the two tokens around its span and its place in the span. The loss is the sum of
+both. As in the code of the paper, spans that touch are merged, and the boundary predicts the first
+20 tokens of a span, unless it is beside a special token.
 """
 
 from dataclasses import dataclass, field
@@ -43,7 +37,7 @@ class SpanBoundaryConfig(Config):
 
 @dataclass(frozen=True)
 class SpanBoundary(RowObjective):
-    """Predicts masked tokens from the boundary of their span; the loss is the mean over them."""
+    """Prediction of masked tokens from the boundary of their span; the loss is their mean."""
 
     name, config, head = "span-boundary", SpanBoundaryConfig, SpanBoundaryHead.name
     masked: MaskedLM = field(default_factory=lambda: MaskedLM(spans=0.2))
@@ -54,7 +48,7 @@ class SpanBoundary(RowObjective):
 
     @property
     def smoothing(self) -> float:  # type: ignore[override]
-        """Label smoothing, of both predictions."""
+        """The label smoothing of both predictions."""
         return self.masked.smoothing
 
     @property
@@ -72,9 +66,9 @@ class SpanBoundary(RowObjective):
         return lambda rows, indices, key: self._with_boundaries(rows, special)
 
     def _with_boundaries(self, rows: Rows, special: np.ndarray) -> list[AnnotatedRow]:
-        """For each chosen token the tokens before and after its span and itself, and its target.
+        """Rows with, for each chosen token, (before its span, after it, itself) and its target.
 
-        A span at an end of the text, and tokens far in a span are not predicted.
+        Spans at an end of the text, and tokens beyond the first 20 of a span, are ignored.
         """
         chosen = [np.asarray(example.positions[self.masked.head]) for example in rows]
         counts_B = np.array([*map(len, chosen)])
@@ -95,11 +89,7 @@ class SpanBoundary(RowObjective):
         borders = np.cumsum(counts_B)[:-1]
         parts = np.split(positions_3N, borders, axis=1), np.split(targets_N, borders)
         return [
-            AnnotatedRow(
-                example.row,
-                {**example.positions, self.head: positions},
-                {**example.targets, self.head: targets},
-            )
+            example.annotated(self.head, positions, targets)
             for example, positions, targets in zip(rows, *parts, strict=True)
         ]
 
@@ -107,12 +97,11 @@ class SpanBoundary(RowObjective):
         return int(np.count_nonzero(example.targets[self.head] != IGNORED))
 
     def collate_targets(self, batch: RowBatch) -> tuple[Tensor, Tensor]:
-        """For each chosen token its position after those of its boundary, and the original token.
+        """(before, after, itself) for each chosen token, and its original token.
 
-        With ``limits``, there are as many as masked LM has; the rest is ignored.
+        With ``limits``, both are padded to the fixed size of masked LM.
         """
-        positions = batch.positions(self.head)
-        targets = batch.targets(self.head)
+        positions, targets = batch.positions(self.head), batch.targets(self.head)
         count = sum(map(len, targets))
         size = count if batch.limits is None else self.masked.max_positions(batch.limits)
         positions_3N = torch.zeros(3, size, dtype=torch.int64)

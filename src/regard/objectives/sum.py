@@ -17,6 +17,7 @@ from regard.ground.batch import Batch, BatchLimits, Limits
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.folders.loaded_model import LoadedModel
+from regard.models.heads import AnyHead
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.objective import Objective
 from regard.objectives.rows import AnnotatedRow, RowObjective, Rows, at_all_tokens, collate_rows
@@ -25,33 +26,36 @@ from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 
 class Sum(Objective[AnnotatedRow, object]):
-    """The sum of the losses of its members, each a mean over targets of its own.
+    """The sum of the losses of its members, each a mean over its own targets.
 
-    An objective may consist of several members.
-
-    At most one member makes the rows; the others add targets to them, in the order given. If none
-    does, rows are filled with consecutive sentences.
+    An objective may consist of several members. At most one member makes the rows; the others add
+    targets to them, in the order given. If none does, rows are filled with sentences.
     """
 
     def __init__(self, *objectives: RowObjective):
-        makers = [one.name for one in objectives if one.makes_rows]
+        makers = [objective for objective in objectives if objective.makes_rows]
         if len(makers) > 1:
-            raise BadInput(f"objective: {' and '.join(makers)} both make the rows; choose one")
+            both = " and ".join(objective.name for objective in makers)
+            raise BadInput(f"objective: {both} both make the rows; choose one")
         if not objectives:
             raise BadInput("objective: give at least one")
         self.objectives = objectives
-        self.members = tuple(member for one in objectives for member in one.members)
-        self._row_maker = next((one for one in objectives if one.makes_rows), objectives[0])
+        self.members = tuple(member for each in objectives for member in each.members)
+        self._row_maker = (*makers, *objectives)[0]
         for head in {member.head for member in self.members}:
             names = [o.name for o in objectives for member in o.members if member.head == head]
             if len(names) > 1:
                 raise BadInput(f"objective: {' and '.join(names)} train the same head; choose one")
 
+    @property
+    def heads(self) -> tuple[AnyHead, ...]:
+        """The heads of all objectives."""
+        return tuple(head for objective in self.objectives for head in objective.make_heads())
+
     def fit(self, facts: TrunkWithHeads) -> TrunkWithHeads:
         """The model with the heads of all objectives, and no others."""
-        heads = tuple(head for objective in self.objectives for head in objective.make_heads())
-        pool = facts.pool if any(head.per_row for head in heads) else None
-        return replace(facts, pool=pool, output_heads=heads)
+        pool = facts.pool if any(head.per_row for head in self.heads) else None
+        return replace(facts, pool=pool, output_heads=self.heads)
 
     def check(self, facts: TrunkWithHeads) -> None:
         """Raise an error if the model cannot be trained with all objectives."""
@@ -66,15 +70,15 @@ class Sum(Objective[AnnotatedRow, object]):
     def extend(
         self, facts: TrunkWithHeads, fit_heads: Callable[[TrunkWithHeads], TrunkWithHeads]
     ) -> Any:
-        """The model that is trained, which may be a ``Joint`` with another."""
+        """The model to train, which may be a ``Joint`` of two models."""
         for objective in self.objectives:
             facts = objective.extend(facts, fit_heads)
         return facts
 
     def open(self, data: Path, longest: int) -> LoadedModel | None:
-        """Read the models that objectives need; the first one has the vocabulary."""
-        opened = [objective.open(data, longest) for objective in self.objectives]
-        return next((model for model in opened if model is not None), None)
+        """Read the teachers of all objectives; the first one has the vocabulary."""
+        teachers = [objective.open(data, longest) for objective in self.objectives]
+        return next(filter(None, teachers), None)
 
     @property
     def fingerprint(self) -> str:
@@ -85,58 +89,53 @@ class Sum(Objective[AnnotatedRow, object]):
             objective.to(device)
 
     def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
-        """Documents as rows."""
+        """Rows of at most ``longest`` tokens, from the objective that makes them."""
         return self._row_maker.rows(documents, template, longest, seed)
 
     @property
     def joins_documents(self) -> bool:
-        """Whether tokens may see those of documents before theirs."""
+        """Whether a row may hold several documents, whose tokens see each other."""
         return self._row_maker.joins_documents
 
     @property
     def whole_texts(self) -> bool:
-        """Whether documents are read as they are, not by sentence."""
+        """Whether documents are not divided into sentences."""
         return self._row_maker.whole_texts
 
     def count_words(self, documents: Documents, vocab: int) -> "Sum":
-        """The same, with what objectives must know of the training documents."""
+        """The sum with the word counts of the training documents in objectives that need them."""
         return Sum(*(objective.count_words(documents, vocab) for objective in self.objectives))
 
     def annotator(self, tokenizer: RowTokenizer) -> Callable[..., list[AnnotatedRow]]:
         """A function that makes rows with the targets of all members from passages."""
-        functions = [member.annotator(tokenizer) for member in self.members]
-        annotators = [annotate for annotate in functions if annotate is not None]
+        annotators = [member.annotator(tokenizer) for member in self.members]
+        head = self._row_maker.head
 
         def annotate_all(
             passages: Sequence[Passage], indices: np.ndarray, key: tuple[int, ...]
         ) -> list[AnnotatedRow]:
-            head = self._row_maker.head
-            rows = [
-                AnnotatedRow(row, {}, {} if target is None else {head: target})
-                for row, target in passages
-            ]
-            for annotate in annotators:
+            own = [(row, {} if target is None else {head: target}) for row, target in passages]
+            rows = [AnnotatedRow(row, {}, targets) for row, targets in own]
+            for annotate in filter(None, annotators):
                 rows = annotate(rows, indices, key)
             return rows
 
         return annotate_all
 
     def expected_positions(self, tokens: int) -> dict[str, int]:
-        """How many of this many tokens each head reads; heads that read all are left out."""
+        """The number of tokens that each head reads, of ``tokens``, if not all."""
         counts = {member.head: member.expected_positions(tokens) for member in self.members}
-        of_all = {head for objective in self.objectives for head in objective.reads_all_tokens}
-        return {
-            head: count
-            for head, count in counts.items()
-            if count is not None and head not in of_all
-        }
+        some = {head: n for head, n in counts.items() if n is not None}
+        return {head: n for head, n in some.items() if head not in self._heads_of_all_tokens}
+
+    @property
+    def _heads_of_all_tokens(self) -> set[str]:
+        return {head for objective in self.objectives for head in objective.reads_all_tokens}
 
     def flops(self, facts: TrunkWithHeads, lengths: Sequence[tuple[int, ...]]) -> float:
-        """Operations of one step; a head may read some of the tokens only."""
+        """Floating-point operations of one step over rows of these lengths."""
         positions = self.expected_positions(sum(length for (length,) in lengths))
-        extra = sum(
-            objective.extra_flops(facts, lengths, positions) for objective in self.objectives
-        )
+        extra = sum(each.extra_flops(facts, lengths, positions) for each in self.objectives)
         return facts.training_flops(lengths, positions) + extra
 
     @property
@@ -145,15 +144,15 @@ class Sum(Objective[AnnotatedRow, object]):
         return any(objective.carries_state for objective in self.objectives)
 
     def initial_state(self, model: nn.Module, streams: int) -> object:
-        """The state of so many streams at their beginning."""
+        """The state at the beginning of ``streams`` streams."""
         return self._carrier.initial_state(model, streams)
 
     def train_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams:
-        """Training rows in streams."""
+        """Training rows in streams, from the objective that carries state."""
         return self._carrier.train_streams(rows, limits)
 
     def dev_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams | None:
-        """Development rows in streams, if their state is carried as well."""
+        """Development rows in streams; None: they are read one by one."""
         return self._carrier.dev_streams(rows, limits) if self.carries_state else None
 
     @property
@@ -169,34 +168,37 @@ class Sum(Objective[AnnotatedRow, object]):
         return weights[0] if len(weights) == 1 else np.array(weights, dtype=np.float64)
 
     def collate(self, examples: Rows, limits: Limits = None) -> Batch:
-        """A batch of rows with the targets of all members; one of streams is never padded.
+        """A batch of rows with the targets of all members.
 
-        The chunks of streams are as long as each other, and lie in a rectangle.
+        The chunks of streams have one length, lie in a rectangle and are never padded.
         """
         lengths = [len(example.row.tokens) for example in examples]
         if self.carries_state and (limits is not None or len({*lengths}) == 1):
             limits = BatchLimits(sum(lengths), len(lengths), max(lengths))
         batch = collate_rows(self.members, examples, limits)
-        for head in sorted(head for one in self.objectives for head in one.reads_all_tokens):
+        for head in sorted(self._heads_of_all_tokens):
             batch = at_all_tokens(batch, head)
         return batch
 
     def outputs(self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE) -> Outputs:
-        """The outputs of the model, and of those that objectives compare it with."""
+        """The outputs of the model, from the state of the batch on if it has one."""
         state = {} if batch.state is None else {"state": batch.state}
-        outputs: Outputs = model(batch.inputs, positions=batch.positions, tape=tape, **state)
-        for objective in self.objectives:
-            outputs = objective.add_outputs(outputs, batch)
-        return outputs
+        return model(batch.inputs, positions=batch.positions, tape=tape, **state)
+
+    def with_teachers(self, batch: Batch) -> Batch:
+        """A batch with the predictions of the teachers among its targets."""
+        predicted = {name: x for one in self.objectives for name, x in one.teach(batch).items()}
+        return replace(batch, targets={**batch.targets, **predicted}) if predicted else batch
 
     def __call__(self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE) -> tuple:
         """(loss, negative log-likelihood) of each member, summed over the batch.
 
-        Where the batch has a state, the one after it comes third.
+        If the batch has a state, the state after it comes third.
         """
+        batch = self.with_teachers(batch)
         outputs = self.outputs(model, batch, tape)
         losses, nlls = zip(*(member.loss(outputs, batch) for member in self.members), strict=True)
-        carried = () if batch.state is None else (outputs.state,)
+        carried = () if batch.state is None else (outputs.encoded.state,)
         if len(losses) == 1:
             return (losses[0], nlls[0], *carried)
         return (torch.stack(losses), torch.stack(nlls), *carried)

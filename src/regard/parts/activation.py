@@ -1,4 +1,4 @@
-"""Activations, by the names that facts have."""
+"""Activation functions, by their names in facts."""
 
 from collections.abc import Callable
 
@@ -11,10 +11,10 @@ QUICK = 1.702
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """GELU approximated by tanh (Hendrycks & Gimpel, 2016, arXiv:1606.08415), as GPT has it.
+    """GELU approximated by tanh (Hendrycks & Gimpel, 2016, arXiv:1606.08415), as in GPT.
 
-    In a compiled step on a GPU in 16 bits tanh takes longer than it takes to read and write its
-    numbers; a sigmoid, which is equal to (1 + tanh) / 2 of half its input, does not.
+    In a compiled step on a GPU in 16 bits, tanh takes longer than reading and writing its inputs
+    and outputs; the equivalent sigmoid does not.
     """
     if not (x.is_cuda and x.itemsize == 2 and torch.compiler.is_compiling()):
         return F.gelu(x, approximate="tanh")
@@ -27,7 +27,7 @@ def gelu_by_sigmoid(x: Tensor) -> Tensor:
 
 
 def gelu_sigmoid(x: Tensor) -> Tensor:
-    """GELU approximated by a sigmoid, x σ(1.702 x) (the same paper), as CLIP has it."""
+    """GELU approximated by a sigmoid, x σ(1.702 x) (Hendrycks & Gimpel, 2016), as in CLIP."""
     return x * torch.sigmoid(QUICK * x)
 
 

@@ -4,10 +4,10 @@ A mask compares positions or orders, never data. Called with both layouts it ret
 where a query may attend to a key; ``attend`` masks padding. Queries attend to their own row only.
 
 A score s(q, k) is called with padded queries (B, L, H, K), padded keys (B, S, H, K) and both
-layouts, and returns (B, H, L, S). What depends on the keys alone can be computed once for many
-queries.
+layouts, and returns (B, H, L, S). The part that depends on the keys alone can be computed once for
+many queries.
 
-The kernels of ``parts/kernels`` compute the same faster, and must agree with ``attend``.
+The kernels of ``parts/kernels`` are faster, and must agree with ``attend``.
 """
 
 import math
@@ -34,7 +34,7 @@ class WindowMask:
         if self.left is None and self.right is None:
             allowed = torch.ones((), dtype=torch.bool, device=keys.positions_T.device)
             return allowed.expand(keys.rows, queries.longest, keys.longest)
-        ahead = _gap(queries, keys, queries.positions_T, keys.positions_T)
+        ahead = position_gaps(queries, keys)
         allowed = torch.ones_like(ahead, dtype=torch.bool)
         if self.left is not None:
             allowed &= ahead >= -self.left
@@ -47,7 +47,8 @@ class WindowMask:
 class PermutationMask:
     """Keys that come earlier in the row's permutation (XLNet, Yang et al., 2019, eq. 3).
 
-    With ``itself`` also the query's own token, as in the content stream; not in the query stream.
+    ``itself`` also allows the query's own token: true in the content stream, false in the query
+    stream.
     """
 
     itself: bool
@@ -56,7 +57,7 @@ class PermutationMask:
         """Allowed keys by order."""
         if queries.orders_T is None or keys.orders_T is None:
             raise ValueError("a permutation mask needs layouts with orders")
-        ahead = _gap(queries, keys, queries.orders_T, keys.orders_T)
+        ahead = _gaps(queries, keys, queries.orders_T, keys.orders_T)
         return ahead <= 0 if self.itself else ahead < 0
 
 
@@ -68,13 +69,17 @@ earlier = PermutationMask(itself=False)
 earlier_or_itself = PermutationMask(itself=True)
 
 
-def _gap(queries: Layout, keys: Layout, query_T: Tensor, key_T: Tensor) -> Tensor:
-    """How far each key is ahead of each query, (B, L, S)."""
+def position_gaps(queries: Layout, keys: Layout) -> Tensor:
+    """Position of each key minus position of each query, (B, L, S)."""
+    return _gaps(queries, keys, queries.positions_T, keys.positions_T)
+
+
+def _gaps(queries: Layout, keys: Layout, query_T: Tensor, key_T: Tensor) -> Tensor:
     return keys.pad(key_T)[:, None, :] - queries.pad(query_T)[:, :, None]
 
 
 class Score(nn.Module):
-    """``keyed`` is the part that depends on the keys alone, ``between`` the rest."""
+    """Base class of scores: ``keyed`` depends on the keys alone, ``between`` is the rest."""
 
     def keyed(self, k: Tensor) -> Tensor:
         """Keys (…, H, K) as ``between`` expects them."""
@@ -84,7 +89,7 @@ class Score(nn.Module):
         raise NotImplementedError
 
     def draw_vectors(self, std: float) -> None:
-        """Draw the vectors that are weights of no layer, where models draw all their weights."""
+        """Initialise the vectors that belong to no layer, with the model's ``std``."""
 
     def forward(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
         return self.between(q_BLHK, self.keyed(k_BSHK), queries, keys)
@@ -94,7 +99,7 @@ class Dot(Score):
     """q·k (Luong et al., 2015)."""
 
     def scale(self, size: int) -> float:
-        """The factor on q·k, for fused kernels."""
+        """Factor on q·k, for fused kernels."""
         return 1.0
 
     def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
@@ -154,7 +159,7 @@ class Bilinear(Score):
 class Location(Score):
     """W q: scores of positions from the query alone (Luong et al., 2015, eq. 8).
 
-    Keys beyond its positions are masked, as in the paper.
+    Keys beyond its number of positions are masked, as in the paper.
     """
 
     def __init__(self, query: int, positions: int, heads: int = 1):
@@ -185,7 +190,7 @@ class DistanceDot(Score):
 
     def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
         heads, size = q_BLHK.shape[-2:]
-        ahead = keys.pad(keys.positions_T)[:, None] - queries.pad(queries.positions_T)[:, :, None]
+        ahead = position_gaps(queries, keys)
         index_BLS = ahead.clamp(-self.farthest, self.farthest) + self.farthest
         content = torch.einsum("blhk,bshk->bhls", q_BLHK, k_BSHK)
         by_distance = torch.einsum("blhk,pk->bhlp", q_BLHK, self.distance.weight)
@@ -194,11 +199,11 @@ class DistanceDot(Score):
 
 
 def add_scores(first: Tensor, second: Tensor) -> Tensor:
-    """The sum in at least single precision.
+    """Sum of two scores in at least single precision.
 
-    Rounded to half precision, it would not be the same in the forward pass of compiled code, which
-    does not round, and in its backward pass, which reads what was stored; weights that do not sum
-    to 1 there make training diverge.
+    In half precision the forward pass of compiled code, which does not round, and its backward
+    pass, which reads rounded scores, would differ: weights that do not sum to 1 make training
+    diverge.
     """
     precise = torch.promote_types(first.dtype, torch.float32)
     return first.to(precise) + second.to(precise)
@@ -234,7 +239,7 @@ def attend(
     dropout: float = 0.0,
     tape: NullTape = NULL_TAPE,
 ) -> Tensor:
-    """For each query the mean of its row's values, weighted by the softmax of the scores."""
+    """Mean of the values of its row for each query, weighted by the softmax of the scores."""
     q, k, v = queries.pad(q_THK), keys.pad(k_THK), keys.pad(v_THK)
     allowed_BHLS = (mask(queries, keys) & keys.real_BL[:, None])[:, None]
     scores_BHLS = tape("scores", score(q, k, queries, keys))

@@ -21,28 +21,27 @@ INTO_HEADS = 1 / math.sqrt(2)
 
 
 class EncoderOutput(NamedTuple):
-    """The states of an encoder, with their layout.
+    """States of an encoder, with their layout.
 
     ``ends`` are the final states of the layers of a recurrent encoder, (B, width) each;
-    ``undropped_TD`` are its states before the last dropout. Of XLNet, ``queries_ND`` are the states
-    of predicted tokens. ``state`` is what a trunk that was given one carries on to the next rows.
+    ``undropped_TD`` are its states before the last dropout. ``state`` is the state that a stateful
+    trunk carries to the next batch.
     """
 
     states_TD: Tensor
     layout: Layout
     ends: Sequence[tuple[Tensor, ...]] | None = None
-    queries_ND: Tensor | None = None
     state: object = None
     undropped_TD: Tensor | None = None
 
     def to(self, dtype: torch.dtype) -> "EncoderOutput":
-        """The output with states in another precision."""
+        """Output with states in another precision."""
         return self._replace(states_TD=self.states_TD.to(dtype))
 
 
 @dataclass(frozen=True)
 class Heads:
-    """The number of heads, and the sizes of their keys and values."""
+    """Number of heads, and sizes of their keys and values."""
 
     count: int
     key: int
@@ -50,20 +49,20 @@ class Heads:
 
     @classmethod
     def of(cls, width: int, count: int, key: int | None = None, value: int | None = None) -> Self:
-        """Sizes default to the width divided by the number of heads."""
+        """Heads of a width; sizes default to the width divided by the number of heads."""
         if key is None and width % count:
             raise ValueError(f"a width of {width} is not divisible by {count} heads")
         key = width // count if key is None else key
         return cls(count, key, key if value is None else value)
 
     def part(self, x_TD: Tensor, *sizes: int) -> list[Tensor]:
-        """(T, ΣH·K) as one (T, H, K) per size."""
+        """Split (T, ΣH·K) into one (T, H, K) per size."""
         parts = x_TD.split([self.count * size for size in sizes], dim=-1)
         return [part.unflatten(-1, (self.count, -1)) for part in parts]
 
 
 class HeadsModule(nn.Module):
-    """What self- and cross-attention share: heads with one score, joined by ``o``."""
+    """Base class of self- and cross-attention: heads with one score, joined by ``o``."""
 
     o: nn.Linear
     mask: Mask = full
@@ -76,19 +75,11 @@ class HeadsModule(nn.Module):
     def join(
         self, q: Tensor, k: Tensor, v: Tensor, queries: Layout, keys: Layout, tape: NullTape
     ) -> Tensor:
-        """The values that each head attends to, concatenated and projected."""
-        recorded = tape.wants("scores", "weights")  # which kernels do not give
+        """Weighted values of all heads, concatenated and projected."""
+        recorded = tape.wants("scores", "weights")  # which kernels do not return
         run = partial(attend, tape=tape) if recorded else fast_attend
-        attended_THK = run(
-            self.score,
-            q,
-            k,
-            v,
-            queries=queries,
-            keys=keys,
-            mask=self.mask,
-            dropout=self.dropout if self.training else 0.0,
-        )
+        rate, mask = self.dropout if self.training else 0.0, self.mask
+        attended_THK = run(self.score, q, k, v, queries=queries, keys=keys, mask=mask, dropout=rate)
         return self.o(attended_THK.flatten(1))
 
 
@@ -120,7 +111,7 @@ class SelfAttention(HeadsModule):
         cache: LayerKVCache | None = None,
         tape: NullTape = NULL_TAPE,
     ) -> Tensor:
-        """For each token, or for those of ``queries`` only: states of some tokens of each row."""
+        """Attention of each token, or of ``queries`` only: states of some tokens of each row."""
         h, keys = self.heads, layout
         if queries is not None:
             return self._attend_from(*queries, x_TD, layout, tape)
@@ -132,12 +123,11 @@ class SelfAttention(HeadsModule):
     def _attend_from(
         self, x_TD: Tensor, queries: Layout, keys_TD: Tensor, keys: Layout, tape: NullTape
     ) -> Tensor:
-        """Queries of some tokens, keys and values of all, by parts of the one matrix."""
+        """Attention of queries to all tokens, by parts of the ``qkv`` matrix."""
         h = self.heads
         sizes = [h.count * h.key, h.count * (h.key + h.value)]
-        of_queries, of_keys = zip(
-            *(part.split(sizes) for part in self.qkv.parameters()), strict=True
-        )
+        parts = (part.split(sizes) for part in self.qkv.parameters())
+        of_queries, of_keys = zip(*parts, strict=True)
         (q,) = h.part(F.linear(x_TD, *of_queries), h.key)
         k, v = h.part(F.linear(keys_TD, *of_keys), h.key, h.value)
         return self.join(q, k, v, queries, keys, tape)
@@ -157,10 +147,9 @@ class CrossAttention(HeadsModule):
         bias: bool = True,
     ):
         super().__init__(heads, score, dropout)
-        self.q = fused_linear(width, [heads.count * heads.key], bias, INTO_HEADS)
-        sizes = (heads.key, heads.value)
-        outputs = [heads.count * size for size in sizes]
-        self.kv = fused_linear(source_width or width, outputs, bias, INTO_HEADS)
+        keys, values = heads.count * heads.key, heads.count * heads.value
+        self.q = fused_linear(width, [keys], bias, INTO_HEADS)
+        self.kv = fused_linear(source_width or width, [keys, values], bias, INTO_HEADS)
         self.o = fused_linear(heads.count * heads.value, [width], bias)
 
     def forward(
@@ -179,7 +168,7 @@ class CrossAttention(HeadsModule):
     def source_key_values(
         self, source: EncoderOutput | None, cache: LayerKVCache | None
     ) -> KeyValues:
-        """Keys and values of the source: from the cache if it has them, else computed."""
+        """Keys and values of the source, from the cache or computed."""
         if cache is not None and cache.source is not None:
             return cache.source
         assert source is not None
@@ -188,7 +177,7 @@ class CrossAttention(HeadsModule):
 
 
 def fused_linear(inputs: int, outputs: list[int], bias: bool, gain: float = 1.0) -> nn.Linear:
-    """Several projections as one matrix, each initialised on its own (Glorot)."""
+    """Linear layer of several projections, each initialised on its own (Glorot)."""
     linear = nn.Linear(inputs, sum(outputs), bias=bias)
     for part in linear.weight.detach().split(outputs):
         nn.init.xavier_uniform_(part, gain)

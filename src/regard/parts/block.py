@@ -1,6 +1,7 @@
 """A Transformer block: self-attention, optional cross-attention, feed-forward; with residuals."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -28,11 +29,11 @@ class Mlp(nn.Module):
 
 
 class Residual(nn.Module):
-    """norm(x + f(x)), as in the paper ("post"), or x + f(norm(x)) ("pre").
+    """Residual connection: norm(x + f(x)), as in the paper ("post"), or x + f(norm(x)) ("pre").
 
-    The result of the norm is cast to the precision of f, which under autocast is the lower one.
-    With ``layer_scale``, f(x) is multiplied by learned numbers that begin with that value (Touvron
-    et al., 2021, arXiv:2103.17239, equation 8); with ``drop_path`` it is dropped by rows.
+    The result of the norm is cast to the precision of f, which is lower under autocast. With
+    ``layer_scale``, f(x) is multiplied by a learned vector that starts at that value (Touvron et
+    al., 2021, arXiv:2103.17239, equation 8); with ``drop_path`` f(x) is dropped by rows.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Residual(nn.Module):
     def forward(
         self, x_TD: Tensor, part: Callable[[Tensor], Tensor], layout: Layout | None = None
     ) -> Tensor:
-        """The states after the sublayer; ``layout`` says which rows ``drop_path`` drops."""
+        """States after the sublayer ``part``; ``drop_path`` needs the rows of a ``layout``."""
         update_TD = part(self.normed(x_TD))
         added_TD = self.dropout(update_TD)
         if self.layer_scale is not None:
@@ -67,14 +68,15 @@ class Residual(nn.Module):
         return self.norm(x_TD + added_TD).to(update_TD.dtype) if self.post else x_TD + added_TD
 
     def normed(self, x_TD: Tensor) -> Tensor:
-        """What the sublayer reads."""
+        """Input of the sublayer."""
         return x_TD if self.post else self.norm(x_TD)
 
 
 class Block(nn.Module):
-    """One layer of an encoder or, given a cross-attention, of a decoder.
+    """Layer of an encoder or, with ``cross``, of a decoder.
 
-    ``dropout`` falls on the output of each sublayer, unless attention has another rate.
+    ``dropout`` applies to the output of each sublayer; ``attention_output_dropout`` overrides it
+    for attention.
     """
 
     def __init__(
@@ -92,27 +94,19 @@ class Block(nn.Module):
         layer_scale: float | None = None,
     ):
         super().__init__()
-        after_attention = dropout if attention_output_dropout is None else attention_output_dropout
-
-        def residual(rate: float) -> Residual:
-            return Residual(
-                width,
-                norm=norm,
-                eps=eps,
-                dropout=rate,
-                drop_path=drop_path,
-                layer_scale=layer_scale,
-            )
-
-        self.attention, self.attention_residual = attention, residual(after_attention)
+        rate = dropout if attention_output_dropout is None else attention_output_dropout
+        residual = partial(
+            Residual, width, norm=norm, eps=eps, drop_path=drop_path, layer_scale=layer_scale
+        )
+        self.attention, self.attention_residual = attention, residual(dropout=rate)
         self.decodes = cross is not None
         if cross is not None:
-            self.cross, self.cross_residual = cross, residual(after_attention)
-        self.mlp, self.mlp_residual = mlp, residual(dropout)
+            self.cross, self.cross_residual = cross, residual(dropout=rate)
+        self.mlp, self.mlp_residual = mlp, residual(dropout=dropout)
 
     @property
     def residual_outputs(self) -> list[nn.Linear]:
-        """The last layer of each sublayer."""
+        """Last linear layer of each sublayer."""
         cross = [self.cross.o] if self.decodes else []
         return [self.attention.o, *cross, self.mlp.down]
 
@@ -142,15 +136,13 @@ class Block(nn.Module):
         return tape("output", self.mlp_residual(x_TD, feed_forward, layout))
 
     def first_tokens(self, x_TD: Tensor, layout: Layout, count: int) -> tuple[Tensor, Layout]:
-        """The block for the first ``count`` tokens of each of full rows, with their layout.
+        """States of the first ``count`` tokens of each row after the block, with their layout.
 
-        Of the others only keys and values are computed.
+        Rows must be full. Only keys and values are computed for the other tokens.
         """
         first = Layout.rectangle(layout.rows, count, x_TD.device)
-        first_TD, keys_TD = (
-            first.pack(layout.pad(x_TD)[:, :count]),
-            self.attention_residual.normed(x_TD),
-        )
+        first_TD = first.pack(layout.pad(x_TD)[:, :count])
+        keys_TD = self.attention_residual.normed(x_TD)
 
         def attend_to_all(x: Tensor) -> Tensor:
             return self.attention(keys_TD, layout, queries=(x, first))

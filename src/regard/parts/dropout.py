@@ -10,10 +10,10 @@ GRAINS = 1 << 16  # rates are rounded to multiples of 1 / GRAINS
 
 
 class Dropout(nn.Module):
-    """``nn.Dropout`` that draws 64 bits for every four numbers, where that is faster.
+    """``nn.Dropout`` that draws 64 random bits for every four elements, where that is faster.
 
-    On a CPU torch draws for each number, on one core, which can take a tenth of a training step; so
-    does a compiled step on CUDA, in every norm that follows a dropout.
+    On a CPU torch draws for each element, on one core, which can take a tenth of a training step;
+    so does a compiled step on CUDA, in every norm that follows a dropout.
     """
 
     def __init__(self, rate: float):
@@ -40,7 +40,7 @@ class RowDropout(Dropout):
     Ghahramani, 2016, arXiv:1512.05287)."""
 
     def draws(self, width: int) -> int:
-        """How many numbers are drawn for a row of states of that width."""
+        """Number of random draws for a row of states of that width."""
         return width
 
     def forward(self, x_TD: Tensor, layout: Layout) -> Tensor:  # type: ignore[override]
@@ -53,15 +53,15 @@ class RowDropout(Dropout):
 
 
 class DropPath(RowDropout):
-    """What a layer adds to a row is dropped as a whole, or not at all: stochastic depth (Huang et
-    al., 2016, arXiv:1603.09382)."""
+    """Stochastic depth: drops the update of a layer for whole rows (Huang et al., 2016,
+    arXiv:1603.09382)."""
 
     def draws(self, width: int) -> int:
         return 1
 
 
 def draw_mask(x: Tensor, dropped: int) -> Tensor:
-    """Which numbers are not dropped, each with probability 1 - ``dropped`` / ``GRAINS``."""
+    """Mask of elements to keep, each with probability 1 - ``dropped`` / ``GRAINS``."""
     count, bits = x.numel(), 1 << 63
     whole = torch.randint(-bits, bits - 1, (-(-count // 4),), device=x.device)
     quarters = whole.view(torch.int16)[:count].view(x.shape)

@@ -1,10 +1,10 @@
-"""Key/value cache: the keys and values of earlier tokens, handed to a decoder at every step.
+"""Key/value cache: the keys and values of earlier tokens, for decoding step by step.
 
-One fixed buffer of rows × capacity per layer, of which attention reads a slice. ``select_rows``
-reorders rows in place; rows that leave shorten the part in use, never the buffer. Rows may have
-different lengths: each row's tokens lie at the beginning of its row of the buffer. The keys and
-values of a source are computed once, and are not moved while rows only change places within their
-sentence.
+Each layer has one fixed buffer of rows × capacity, of which attention reads a slice.
+``select_rows`` reorders rows in place; fewer rows shorten the part in use, never the buffer. Rows
+may have different lengths: each row's tokens lie at the beginning of its row of the buffer. The
+keys and values of a source are computed once, and are not moved while rows only change places
+within their sentence.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,14 +19,14 @@ from regard.ground.layout import Layout
 from regard.ground.sized_cache import SizedCache
 from regard.parts.kernels.decode_step import write
 
-MOST_TOKENS = 1 << 20  # of layouts that are kept for later steps: tens of megabytes at most
+MOST_TOKENS = 1 << 20  # of cached layouts: tens of megabytes at most
 KeyValues = tuple[Tensor, Tensor, Layout]
 
 
 class LayerKVCache:
     """Keys and values of one layer: of the earlier tokens of its rows, and of a source.
 
-    ``keys`` is the layout of the buffers in a step on rows of different lengths.
+    ``keys`` is the layout of the buffers while rows differ in length.
     """
 
     def __init__(self, rows: int, capacity: int):
@@ -40,8 +40,9 @@ class LayerKVCache:
     def extend(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> KeyValues:
         """Write new keys and values at their positions; return all keys and values of the rows.
 
-        New tokens are as many in every row and follow those of the cache (``layout.start``), are
-        one in every row at positions of their own, or are whole prompts of different lengths.
+        Three cases: every row gets the same number of tokens, which follow the cached ones
+        (``layout.start``); every row gets one token at its own position; or rows get whole prompts
+        of different lengths.
         """
         if layout.start is None and self.keys is not None:
             return self._extend_each(k_THK, v_THK, self.keys)
@@ -57,14 +58,14 @@ class LayerKVCache:
         return k, v, shared_rectangle(self.rows, length, str(k.device), padded=True)
 
     def _extend_each(self, k_RHK: Tensor, v_RHK: Tensor, keys: Layout) -> KeyValues:
-        """One token more in every row, after the last of that row."""
+        """Append one token to every row, at the row's own position."""
         buffers = self._buffers(k_RHK, v_RHK, keys.longest)
         k, v = (buffer[: self.rows] for buffer in buffers)
         write(k, v, k_RHK, v_RHK, keys.lengths_B.long() - 1)
         return k[:, : keys.longest], v[:, : keys.longest], keys
 
     def _write_prompts(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> KeyValues:
-        """The first tokens of rows of different lengths, which attend to each other only."""
+        """Write the first tokens of rows of different lengths; they attend to each other only."""
         self.ragged = True
         buffers = self._buffers(k_THK, v_THK, layout.longest)
         for buffer, new in zip(buffers, (k_THK, v_THK), strict=True):
@@ -80,7 +81,7 @@ class LayerKVCache:
         return self.past
 
     def _buffer(self, like: Tensor, rows: int, shape: Sequence[int]) -> Tensor:
-        """Ragged rows are zeros at first: attention masks what no token was written to."""
+        """New buffer; zeros for ragged rows, as attention reads masked positions."""
         make = like.new_zeros if self.ragged else like.new_empty
         return make(rows, self.capacity, *shape)
 
@@ -94,14 +95,14 @@ class LayerKVCache:
         return self.source
 
     def select_rows(self, index_R: Tensor, length: int) -> None:
-        """Row i of the past becomes what row ``index_R[i]`` was."""
+        """Copy row ``index_R[i]`` of the past to row i, for each i."""
         if self.past is not None:
             k, v = (self._selected(buffer, index_R, length) for buffer in self.past)
             self.past = (k, v)
         self.rows = len(index_R)
 
     def _selected(self, buffer: Tensor, index_R: Tensor, length: int) -> Tensor:
-        """Rows by index, in place unless there are more of them than the buffer has.
+        """Buffer with rows selected by index, in place unless it has fewer rows than the index.
 
         Only rows that change are moved.
         """
@@ -114,7 +115,7 @@ class LayerKVCache:
         return buffer
 
     def select_source_rows(self, index_R: Tensor) -> None:
-        """The same for the source, cut to its longest row."""
+        """Select rows of the source, truncated to the longest of them."""
         if self.source is None:  # before the first step
             early_R = self._selected_early_R
             self._selected_early_R = index_R if early_R is None else early_R[index_R]
@@ -127,20 +128,20 @@ class LayerKVCache:
 
 
 class KVCache:
-    """The cache of all layers of a stack; ``length`` is that of its longest row."""
+    """Cache of all layers of a stack; ``length`` is the length of its longest row."""
 
     def __init__(self, rows: int, capacity: int, depth: int):
         self.layers = [LayerKVCache(rows, capacity) for _ in range(depth)]
         self.rows, self.capacity, self.length = rows, capacity, 0
-        self._behind_R: Tensor | None = None  # how much shorter each row is, where they differ
+        self._behind_R: Tensor | None = None  # ``length`` minus the length of each row, if any > 0
         self._source_rows = list(range(rows))
 
     def under(self, number: int) -> LayerKVCache:
-        """The part that belongs to one layer."""
+        """Cache of one layer."""
         return self.layers[number]
 
     def next_layout(self, device: torch.device) -> Layout:
-        """The layout of one more token in every row."""
+        """Layout of one more token in every row."""
         if self._behind_R is None:
             return shared_rectangle(self.rows, 1, str(device), start=self.length)
         positions_R = self.length - self._behind_R
@@ -153,14 +154,14 @@ class KVCache:
         return replace(step, positions_T=positions_R, start=None)
 
     def advance(self, layout: Layout) -> None:
-        """All layers have taken in the tokens of ``layout``."""
+        """Count the tokens of ``layout``, which all layers have cached."""
         if layout.full:
             self.length += layout.longest
         else:
             self._set_lengths(layout.lengths_B.long())
 
     def select_rows(self, index_R: Tensor) -> None:
-        """Drop, repeat or reorder rows: row i becomes what row ``index_R[i]`` was."""
+        """Drop, repeat or reorder rows: row i becomes a copy of row ``index_R[i]``."""
         index = index_R.tolist()
         if index == list(range(self.rows)):
             return
@@ -181,10 +182,10 @@ class KVCache:
 
 
 class PromptCache:
-    """Gives the keys and values of prompts to ``write(layer, k_THK, v_THK, layout)``.
+    """Cache that passes the keys and values of prompts to ``write(layer, k_THK, v_THK, layout)``.
 
-    For caches whose buffers a decoder's own step does not fill from packed tokens. Prompts attend
-    to themselves, and to a source as it is. It is the cache of every layer, after ``under``.
+    Static caches use it, as ``extend`` does not fill their buffers. Prompts attend to themselves,
+    and to the source.
     """
 
     source = None
@@ -193,24 +194,24 @@ class PromptCache:
         self.write = write
 
     def under(self, number: int) -> "PromptCache":
-        """The part that belongs to one layer."""
+        """Cache of one layer."""
         return PromptCache(partial(self.write, number))
 
     def extend(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> KeyValues:
-        """Hand the prompts' keys and values on."""
+        """Pass the prompts' keys and values to ``write``."""
         self.write(k_THK, v_THK, layout)
         return k_THK, v_THK, layout
 
     def store_source(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> KeyValues:
-        """Nothing is stored."""
+        """Return keys and values without storing them."""
         return k_THK, v_THK, layout
 
     def advance(self, layout: Layout) -> None:
-        """Nothing is counted here."""
+        """Do nothing: the cache that is written to counts tokens."""
 
 
 class DecoderState(Protocol):
-    """The state of a recurrent decoder, of as many rows as each of its tensors."""
+    """State of a recurrent decoder; each tensor has one row per hypothesis."""
 
     @property
     def tensors(self) -> Sequence[Tensor]: ...
@@ -221,7 +222,7 @@ State = TypeVar("State", bound=DecoderState)
 
 
 class RNNState(KVCache):
-    """The cache of a recurrent decoder: its ``current`` state, from one step to the next."""
+    """Cache of a recurrent decoder: its ``current`` state, from one step to the next."""
 
     def __init__(self, rows: int, capacity: int):
         super().__init__(rows, capacity, depth=1)
@@ -229,7 +230,7 @@ class RNNState(KVCache):
         self._selected_early_R: Tensor | None = None
 
     def start(self, state: State) -> State:
-        """Set the state before the first step, a row for each source; ``rows`` selects them."""
+        """Set the state before the first step, with one row per source."""
         early_R = self._selected_early_R
         self.current = state = state if early_R is None else state.rows(early_R)
         return state
@@ -244,7 +245,7 @@ class RNNState(KVCache):
 
 
 class PromptRNNState(RNNState):
-    """Gives the state after prompts to ``write``, when all their tokens are read."""
+    """Cache that passes the state after the last token of the prompts to ``write``."""
 
     def __init__(self, rows: int, write: Callable[[DecoderState], None]):
         super().__init__(rows, 0)
@@ -257,7 +258,7 @@ class PromptRNNState(RNNState):
 def shared_rectangle(
     rows: int, length: int, device: str, *, start: int = 0, padded: bool = False
 ) -> Layout:
-    """Full rows: the same layout for every layer, and for later batches of that shape."""
+    """Cached layout of full rows, shared by layers and by batches of the same shape."""
     return _rectangles(rows, length, device, start, padded)
 
 
@@ -270,7 +271,7 @@ _rectangles = SizedCache(_rectangle, lambda rows, length, *_: rows * length, MOS
 
 
 def _padded(longest: int, rows: int, lengths_B: Tensor | None, device: torch.device) -> Layout:
-    """Rows of a source; where they are of one length no key is missing, and no mask is needed."""
+    """Layout of the rows of a source; without lengths if all are equal, so that no mask is used."""
     if lengths_B is not None and device.type == "cpu" and bool((lengths_B == longest).all()):
         lengths_B = None
     return Layout.rectangle(rows, longest, device, lengths_B=lengths_B, padded=True)

@@ -1,4 +1,4 @@
-"""Losses: cross-entropy with label smoothing, that of soft targets, and those of states."""
+"""Losses: cross-entropy with label smoothing, distillation, regularisation of states."""
 
 import torch
 import torch.nn.functional as F
@@ -33,9 +33,9 @@ def smoothed_cross_entropy(
 
 
 def soft_target_losses(logits_NV: Tensor, teacher_logits_NV: Tensor, temperature: float) -> Tensor:
-    """T² · KL(teacher ‖ student) of each row, both softened by the temperature T.
+    """Distillation loss of each row: T² · KL(teacher ‖ student), softened by the temperature T.
 
-    The factor T² keeps the size of its gradients for every temperature (Hinton et al., 2015,
+    The factor T² keeps the size of gradients the same for every temperature (Hinton et al., 2015,
     section 2).
     """
     logp_NV = torch.log_softmax(logits_NV.float() / temperature, dim=-1)
@@ -50,7 +50,7 @@ def mean_square(states_TD: Tensor) -> Tensor:
 
 
 def mean_square_change(states_TD: Tensor, layout: Layout) -> Tensor:
-    """The penalty on differences between successive tokens of a row, 0 where there are none."""
+    """Temporal activation regularisation: mean squared change between tokens of a row, or 0."""
     within_T = layout.rows_T[1:] == layout.rows_T[:-1]
     changes_TD = (states_TD[1:] - states_TD[:-1]).float().square() * within_T[:, None]
     return changes_TD.sum() / (within_T.sum() * states_TD.shape[1]).clamp(min=1)

@@ -1,7 +1,7 @@
-"""Scores by the distance of query and key, a sinusoid each: Transformer-XL's and XLNet's.
+"""Scores by the distance of query and key (Transformer-XL, XLNet).
 
-A query scores all distances in one product; the relative shift turns scores by distance into scores
-by key. It is a view where positions count from a known start, and a lookup where they do not.
+A query scores the sinusoids of all distances in one product; the relative shift turns scores by
+distance into scores by key. The shift is a view if positions have a known start, else a gather.
 """
 
 import math
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
-from regard.parts.attend import Score, add_scores
+from regard.parts.attend import Score, add_scores, position_gaps
 
 
 def sinusoid(
@@ -33,9 +33,9 @@ def sinusoid(
 
 
 class Distances(NamedTuple):
-    """A vector for each distance (position of the query minus that of the key), the farthest first.
+    """Vectors by distance (position of the query minus position of the key), the farthest first.
 
-    They are sinusoids (P, width), the same in all layers, or their projection (P, H, K) in one.
+    They are sinusoids (P, width), shared by all layers, or their projection (P, H, K) in a layer.
     """
 
     farthest: int
@@ -43,23 +43,23 @@ class Distances(NamedTuple):
 
 
 def distances_between(queries: Layout, keys: Layout, width: int) -> Distances:
-    """The sinusoids of all distances between queries and keys, and of one more."""
+    """Sinusoids of all distances between queries and keys, and of one more."""
     if queries.start is not None and keys.start is not None:
         farthest = queries.start + queries.longest - keys.start
         count = max(1, queries.longest + keys.longest)
     else:
-        gaps = _gaps(queries, keys)
-        farthest = int(gaps.max()) if gaps.numel() else 0
-        count = farthest - int(gaps.min()) + 1 if gaps.numel() else 0
+        gaps = position_gaps(queries, keys)
+        farthest = -int(gaps.min()) if gaps.numel() else 0
+        count = farthest + int(gaps.max()) + 1 if gaps.numel() else 0
     steps_P = torch.arange(count, device=keys.positions_T.device)
     return Distances(farthest, sinusoid(farthest - steps_P, width, halves=True))
 
 
 class RelativeDot(Score):
-    """((q+u)·k + (q+w)·r) / √K with r from the distance of the two (Dai et al., 2019, eq. 4).
+    """((q+u)·k + (q+w)·r) / √K (Dai et al., 2019, eq. 4).
 
-    r is a projection of the sinusoid of the distance, u and w are learned biases of content and of
-    distance.
+    r is a projection of the sinusoid of the distance of q and k; u and w are learned biases for
+    content and for distance.
     """
 
     def __init__(self, width: int, heads: int, size: int):
@@ -78,34 +78,34 @@ class RelativeDot(Score):
         return self.with_distances(q_BLHK, k_BSHK, queries, keys, distances)
 
     def project(self, distances: Distances, dtype: torch.dtype) -> Distances:
-        """The vectors r of a layer."""
+        """Projected vectors r of this layer."""
         r_PD = self.distance(distances.vectors.to(dtype))
         return distances._replace(vectors=r_PD.unflatten(-1, self.content_bias.shape))
 
     def with_distances(
         self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout, distances: Distances
     ) -> Tensor:
-        """The scores, given the vectors r."""
+        """Scores, with vectors r that are already projected."""
         content = torch.einsum("blhk,bshk->bhls", self.for_content(q_BLHK), k_BSHK)
         return add_scores(content, self.bias(q_BLHK, queries, keys, distances))
 
     def for_content(self, q_BLHK: Tensor) -> Tensor:
-        """Queries whose product with a key is its score by content."""
+        """Queries whose product with a key is the score by content."""
         return (q_BLHK + self.content_bias) / math.sqrt(q_BLHK.shape[-1])
 
     def by_distance(self, q_BLHK: Tensor, distances: Distances) -> Tensor:
-        """The score of each distance, (B, H, L, P)."""
+        """Score of each distance, (B, H, L, P)."""
         scaled = (q_BLHK + self.distance_bias) / math.sqrt(q_BLHK.shape[-1])
         return torch.einsum("blhk,phk->bhlp", scaled, distances.vectors)
 
     def bias(self, q_BLHK: Tensor, queries: Layout, keys: Layout, distances: Distances) -> Tensor:
-        """The part of the scores that does not depend on the content of keys, (B, H, L, S)."""
+        """Part of the scores that does not depend on the content of keys, (B, H, L, S)."""
         return shift(self.by_distance(q_BLHK, distances), queries, keys, distances.farthest)
 
 
 class RelativeSegmentDot(RelativeDot):
-    """``RelativeDot`` + (q+b)·s / √K with one vector s for keys of the query's segment and one for
-    those of others (Yang et al., 2019, section 2.5).
+    """``RelativeDot`` + (q+b)·s / √K, with one vector s for keys of the query's segment and one for
+    keys of other segments (Yang et al., 2019, section 2.5).
     """
 
     def __init__(self, width: int, heads: int, size: int):
@@ -123,23 +123,18 @@ class RelativeSegmentDot(RelativeDot):
         return add_scores(by_distance, torch.where(is_same, same[..., None], other[..., None]))
 
     def by_segment(self, q_BLHK: Tensor) -> Tensor:
-        """The scores of keys in the query's segment, and of others, (2, B, H, L)."""
+        """Score of keys in the query's segment, and of keys in other segments, (2, B, H, L)."""
         scaled = (q_BLHK + self.segment_bias) / math.sqrt(q_BLHK.shape[-1])
         return torch.einsum("blhk,shk->sbhl", scaled, self.segment)
 
 
 def shift(scores_BHLP: Tensor, queries: Layout, keys: Layout, farthest: int) -> Tensor:
-    """Scores by distance, from the ``farthest`` down, as scores by key (Dai et al., appendix B)."""
+    """Turn scores by distance, the ``farthest`` first, into scores by key (Dai et al., app. B)."""
     length, distances = scores_BHLP.shape[-2:]
     known = queries.start is not None and keys.start is not None
     if known and farthest == queries.start + length - keys.start:  # type: ignore[operator]
-        # From query to query the distance of the first key stands one column further to the left.
+        # The column of the first key moves one to the left from query to query.
         flat = scores_BHLP.flatten(-2)[..., length:]
         return flat.unflatten(-1, (length, distances - 1))[..., : keys.longest]
-    index = (farthest - _gaps(queries, keys))[:, None]
+    index = (farthest + position_gaps(queries, keys))[:, None]
     return scores_BHLP.gather(-1, index.expand(-1, scores_BHLP.shape[1], -1, -1))
-
-
-def _gaps(queries: Layout, keys: Layout) -> Tensor:
-    """How far each query lies behind each key, (B, L, S)."""
-    return queries.pad(queries.positions_T)[:, :, None] - keys.pad(keys.positions_T)[:, None]

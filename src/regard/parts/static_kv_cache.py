@@ -1,7 +1,7 @@
-"""A key/value cache whose buffers never change shape or place, so that a step can be captured.
+"""Key/value cache in fixed buffers, for decoding steps captured as CUDA graphs.
 
 Every row writes its keys into its own row of the buffers. When a beam reorders rows, only the table
-of owners is rewritten: which row of the buffers holds each earlier token of a row.
+of owners is rewritten: it says which row of the buffers holds each earlier token of a row.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from regard.parts.kv_cache import KeyValues, PromptCache
 
 
 class StaticLayerKVCache:
-    """One layer's buffers: of its rows (R, S, H, K), and of a source (B, S, H, K)."""
+    """Buffers of one layer: past keys and values (R, S, H, K), and of a source (B, S, H, K)."""
 
     def __init__(self, cache: "StaticKVCache"):
         self.cache = cache
@@ -30,22 +30,22 @@ class StaticLayerKVCache:
         return k, v, self.cache.source_keys
 
     def extend(self, k_RHK: Tensor, v_RHK: Tensor, layout: Layout) -> KeyValues:
-        """Write one more key and value in each row; return all that are there."""
+        """Write one more key and value in each row; return all keys and values."""
         k, v = self._past(k_RHK, v_RHK)
         write(k, v, k_RHK, v_RHK, self.cache.positions_R)
         return k, v, self.cache.keys
 
     def attend(self, q_RHK: Tensor, k_RHK: Tensor, v_RHK: Tensor, scale: float) -> Tensor:
-        """``extend``, and what each row attends to among all its keys, in one launch."""
+        """``extend``, then attention of each row to all its keys, in one launch."""
         k, v = self._past(k_RHK, v_RHK)
         tables = self.cache.positions_R, self.cache.owners_RS, self.cache.lengths_R
         return write_and_attend(q_RHK, k_RHK, v_RHK, k, v, *tables, scale)
 
     def write_prompts(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> None:
-        """The keys and values of prompts, into the first row of each sentence.
+        """Write the keys and values of prompts into the first row of each sentence.
 
         Rows of the layout beyond the sentences are padding. It goes to the last position of a
-        row, which is not read before a step has written it: prompts leave one free.
+        row: prompts leave that free, and a step writes it before it is read.
         """
         cache, last = self.cache, self.cache.capacity - 1
         row_T = layout.rows_T * cache.copies
@@ -55,7 +55,7 @@ class StaticLayerKVCache:
             buffer[row_T, position_T] = new
 
     def write_source(self, k_THK: Tensor, v_THK: Tensor) -> None:
-        """The keys and values of a source, all its positions filled."""
+        """Write the keys and values of a source, padded to its buffers' length."""
         cache = self.cache
         if not self.of_source:
             shape = (cache.rows // cache.copies, cache.source_keys.longest)
@@ -71,13 +71,13 @@ class StaticLayerKVCache:
 
 
 class StaticKVCache:
-    """``copies`` rows for each of ``sentences``, ``capacity`` tokens a row.
+    """Fixed cache of all layers: ``copies`` rows of ``capacity`` tokens for each of ``sentences``.
 
-    A source has room for ``source_longest`` tokens a sentence, 0 where there is none. The next
-    token of row r has position ``positions_R[r]``.
+    A source has room for ``source_longest`` tokens a sentence (0: no source). The next token of row
+    r has position ``positions_R[r]``.
     """
 
-    reads_fixed_prompts = True  # prompts of a fixed shape can be read by a captured graph
+    reads_fixed_prompts = True  # a captured graph can read prompts of a fixed shape
 
     def __init__(
         self,
@@ -97,25 +97,19 @@ class StaticKVCache:
         self.keys = _in_buffer(self.owners_RS, self.lengths_R)
         sentence_RS = (self.own_R // copies)[:, None].expand(-1, source_longest)
         self.source_keys = _in_buffer(sentence_RS, torch.ones_like(self.own_R))
-        self.queries = Layout(
-            rows=self.rows,
-            longest=1,
-            lengths_B=torch.ones_like(self.own_R),
-            offsets=torch.arange(self.rows + 1, dtype=torch.int32, device=device),
-            positions_T=self.positions_R,
-            even=True,
-            start=None,
-        )
+        ones_R = torch.ones_like(self.own_R)
+        queries = Layout.rectangle(self.rows, 1, device, lengths_B=ones_R)
+        self.queries = replace(queries, positions_T=self.positions_R, start=None)
         self.layers = [StaticLayerKVCache(self) for _ in range(depth)]
 
     def start(self) -> None:
-        """Every row is empty."""
+        """Empty all rows."""
         self.positions_R.zero_()
         self.lengths_R.fill_(1)
         self.owners_RS.copy_(self.own_R[:, None].expand_as(self.owners_RS))
 
     def start_after(self, lengths_B: Tensor) -> None:
-        """Sentences have prompts of these lengths, written into the first of their rows."""
+        """Start after prompts of these lengths, written into the first row of each sentence."""
         self.positions_R.zero_()
         self.positions_R[: len(lengths_B) * self.copies] = lengths_B.repeat_interleave(self.copies)
         self.lengths_R.copy_(self.positions_R + 1)
@@ -124,51 +118,36 @@ class StaticKVCache:
         torch.where(of_prompt_RS, first_R[:, None], self.own_R[:, None], out=self.owners_RS)
 
     def for_prompts(self, rows: int) -> PromptCache:
-        """What a decoder reads prompts with: their keys and values are written here."""
+        """Cache for reading prompts, whose keys and values are written here."""
         return PromptCache(lambda number, *keys: self.layers[number].write_prompts(*keys))
 
     def write_source(self, layers: Iterable[tuple[Tensor, Tensor]], lengths_B: Tensor) -> None:
-        """The keys and values that each layer computes of a source."""
+        """Write the source's keys and values of each layer, and its lengths."""
         for layer, (k_THK, v_THK) in zip(self.layers, layers, strict=True):
             layer.write_source(k_THK, v_THK)
         self.source_keys.lengths_B.copy_(lengths_B.repeat_interleave(self.copies))
 
     def under(self, number: int) -> StaticLayerKVCache:
-        """The part that belongs to one layer."""
+        """Cache of one layer."""
         return self.layers[number]
 
     def advance(self, layout: Layout) -> None:
-        """All layers have taken in one more token; what layouts have cached is outdated.
-
-        Rows that have ended stay at their last position when they are full.
-        """
+        """Count one more token in every row; rows that are full stay at their last position."""
         self.positions_R.add_(1).clamp_(max=self.capacity - 1)
         torch.add(self.positions_R, 1, out=self.lengths_R)
         self.forget()
 
     def forget(self) -> None:
-        """Drop what layouts have cached of lengths that change."""
+        """Drop cached properties of layouts, whose lengths have changed."""
         self.keys, self.source_keys = replace(self.keys), replace(self.source_keys)
 
     def select_rows(self, index_R: Tensor) -> None:
-        """Row i's past becomes that of row ``index_R[i]`` of its sentence.
-
-        The tokens after that are its own. Without any call, every row continues itself.
-        """
+        """Give row i the past of row ``index_R[i]``, of the same sentence."""
         self.owners_RS.copy_(self.owners_RS[index_R])
         self.owners_RS.scatter_(1, self.positions_R[:, None], self.own_R[:, None])
 
 
 def _in_buffer(owners_RS: Tensor, lengths_R: Tensor) -> Layout:
-    rows, longest = owners_RS.shape
-    device = owners_RS.device
-    return Layout(
-        rows=rows,
-        longest=longest,
-        lengths_B=lengths_R,
-        offsets=torch.arange(rows + 1, dtype=torch.int32, device=device) * longest,
-        positions_T=torch.arange(longest, device=device).repeat(rows),
-        even=True,
-        padded=True,
-        owners_BS=owners_RS,
-    )
+    (rows, longest), device = owners_RS.shape, owners_RS.device
+    layout = Layout.rectangle(rows, longest, device, lengths_B=lengths_R, padded=True)
+    return replace(layout, owners_BS=owners_RS)

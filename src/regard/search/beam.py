@@ -1,7 +1,4 @@
-"""Beam search: at every step the k best hypotheses stay active, and those that end are stored.
-
-On the host, the distributions of every step are copied and ranked.
-"""
+"""Beam search: at every step the k best hypotheses stay active, and those that end are stored."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -17,9 +14,9 @@ from regard.search.step import Search, SearchBatch, SearchState, select_rows
 
 
 class FinishedHypotheses:
-    """By sentence: ``count_B`` how many count, ``bar_B`` the score of the last of the ``best``.
+    """Finished hypotheses by sentence, with their number ``count_B`` and the ``best``-th score.
 
-    ``spare`` are unfinished hypotheses that fill empty places.
+    The latter is ``bar_B``. ``spare`` holds unfinished hypotheses, which fill places that are left.
     """
 
     def __init__(self, sentences: int, best: int):
@@ -30,33 +27,29 @@ class FinishedHypotheses:
         self.bar_B = np.full(sentences, -np.inf)
 
     def add(self, sentence_R: np.ndarray, hypotheses: Iterable[Hypothesis], counts: bool) -> None:
-        """Add hypotheses; those that do not count are spare."""
+        """Add hypotheses as finished ones, or as spare ones if they do not count."""
         lists = self.finished if counts else self.spare
         for sentence, hypothesis in zip(sentence_R, hypotheses, strict=True):
             lists[sentence].append(hypothesis)
-        if counts:
-            for sentence in np.unique(sentence_R):
-                self._count(sentence)
-
-    def _count(self, sentence: int) -> None:
-        hypotheses = self.finished[sentence]
-        self.count_B[sentence] = len(hypotheses)
-        if len(hypotheses) >= self.best:
-            self.bar_B[sentence] = _ranked(hypotheses)[self.best - 1].score
+        for sentence in np.unique(sentence_R) if counts else ():
+            finished = self.finished[sentence]
+            self.count_B[sentence] = len(finished)
+            if len(finished) >= self.best:
+                self.bar_B[sentence] = _ranked(finished)[self.best - 1].score
 
     def ranked(self, best: int) -> list[list[Hypothesis]]:
-        """The best of each sentence; spare ones fill the places that the others leave."""
+        """Best hypotheses of each sentence; spare ones fill places that are left."""
         pairs = zip(self.finished, self.spare, strict=True)
         return [(_ranked(finished) + _ranked(spare))[:best] for finished, spare in pairs]
 
 
 def _ranked(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
-    """Best first; ties in the order in which they were added."""
+    """Hypotheses, best first; ties keep their order."""
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
 
 
 class HostBeam(Search):
-    """Beam search by ``rules``, on any state, once: ``results`` are those of its batch."""
+    """Beam search of one batch by ``rules``, on any state; ``results`` stores hypotheses."""
 
     batch: SearchBatch
     results: FinishedHypotheses
@@ -71,7 +64,7 @@ class HostBeam(Search):
     def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
         self.batch = batch
         self.results = FinishedHypotheses(len(batch.ids), self.rules.beaten)
-        alive = batch.begin()
+        alive = batch.initial_hypotheses()
         while len(alive):
             logprobs_RV = batch.step(alive, self.rules.repetition)
             looked = add_coverage(batch.state, alive) if self.needs_attention else alive
@@ -83,7 +76,7 @@ class HostBeam(Search):
         return self.results.ranked(self.rules.best)
 
     def rank(self, alive: ActiveHypotheses, logprobs_RV: Tensor) -> Candidates:
-        """The continuations of all sentences."""
+        """Candidates of all sentences, ranked."""
         return rank(alive, logprobs_RV, self.rules.size)
 
     def store_stuck(self, alive: ActiveHypotheses, candidates: Candidates) -> None:
@@ -111,16 +104,14 @@ class HostBeam(Search):
         scores_R = normalised(rows.total_R, rows.length, self.rules.length, self.rules.alpha)
         terms_R: list[float] | list[None] = [None] * len(rows)
         if rows.coverage_RS is not None and self.rules.coverage is not None:
-            terms_R = [coverage_term(one) for one in rows.coverage_RS]
+            terms_R = [coverage_term(coverage_S) for coverage_S in rows.coverage_RS]
             scores_R = scores_R + self.rules.coverage * np.array(terms_R)
-        pairs = zip(scores_R.tolist(), terms_R, strict=True)
-        hypotheses = [
-            rows.hypothesis(row, finished, score, term) for row, (score, term) in enumerate(pairs)
-        ]
+        pairs = enumerate(zip(scores_R.tolist(), terms_R, strict=True))
+        hypotheses = [rows.hypothesis(row, finished, *scores) for row, scores in pairs]
         self.results.add(rows.sentence_R, hypotheses, counts)
 
     def is_done(self, rows: ActiveHypotheses) -> np.ndarray:
-        """Whether the sentence of each row needs no further step."""
+        """Mask of rows whose sentence needs no further step."""
         rules, sentence_R, longest_B = self.rules, rows.sentence_R, self.batch.longest_B
         enough = self.results.count_B[sentence_R] >= rules.enough
         if not rules.early:
@@ -131,7 +122,7 @@ class HostBeam(Search):
 
 
 def best_totals(rows: ActiveHypotheses, sentences: int) -> np.ndarray:
-    """The highest log p in the sentence of each row."""
+    """Highest log p in the sentence of each row."""
     highest_B = np.full(sentences, -np.inf)
     np.maximum.at(highest_B, rows.sentence_R, rows.total_R)
     return highest_B[rows.sentence_R]

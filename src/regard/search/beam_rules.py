@@ -1,4 +1,4 @@
-"""The rules of a beam search as a value: which hypotheses stay active, when it ends, the score."""
+"""Rules of a beam search as a value: which hypotheses stay active, when it ends, the score."""
 
 import math
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ Length = Literal["none", "mean", "gnmt", "power"]
 LEAST = float(np.finfo(np.float32).tiny)
 STEEPEST = 50  # larger exponents overflow for long hypotheses
 Stop = Literal["default", "transformers", "transformers-early", "transformers-never"]
-# When a search ends by transformers' rules: early_stopping=False, True and "never".
+# End conditions: ours, and those of transformers with early_stopping=False, True and "never".
 STOPS: dict[Stop, str] = {
     "default": "",
     "transformers": "{k} are finished and no active {score} (at its current n) beats the last",
@@ -30,7 +30,7 @@ Number = TypeVar("Number", float, np.ndarray, Tensor)
 
 
 class Divisor(Protocol):
-    """What divides the log-probability of ``n`` tokens."""
+    """Length penalty: a divisor of the log-probability of ``n`` tokens."""
 
     def __call__(self, n: Number, alpha: float, /) -> Number | float: ...
 
@@ -46,16 +46,16 @@ def mean(n: Number, alpha: float) -> Number:
 
 
 def gnmt(n: Number, alpha: float) -> Number:
-    """Wu et al., 2016 (arXiv:1609.08144), equation 14."""
+    """Length penalty of Wu et al., 2016 (arXiv:1609.08144), equation 14."""
     return ((5 + n) / 6) ** alpha
 
 
 def power(n: Number, alpha: float) -> Number:
-    """Between none (alpha 0) and mean (alpha 1)."""
+    """Power of the length: none at alpha 0, mean at alpha 1."""
     return n ** float(alpha)  # numpy refuses integers to a negative integer power
 
 
-# Each divides log p and does not fall as n grows if alpha >= 0, as ``logprob_to_beat`` needs.
+# Divisors must not fall as n grows if alpha >= 0: ``logprob_to_beat`` relies on it.
 LENGTHS: dict[str, tuple[Divisor, str]] = {
     "none": (none, "log p"),
     "mean": (mean, "log p / n"),
@@ -77,18 +77,18 @@ def check_length_penalty(length: str, alpha: float, lowest: float = 0.0) -> None
 
 
 def formula(length: Length, alpha: float, coverage: float | None = None) -> str:
-    """The score as a formula; n is the number of tokens, with EOS."""
+    """Formula of the score; n is the number of tokens, with EOS."""
     plain = LENGTHS[length][1].format(alpha=alpha)
     return f"{plain} + {coverage:g} Σ_i log min(Σ_j a_ij, 1)" if coverage else plain
 
 
 def normalised(logprob: Number, n: int, length: Length, alpha: float) -> Number:
-    """The score of ``n`` tokens; 0 tokens count as 1."""
+    """Score of ``n`` tokens; 0 tokens count as 1."""
     return logprob / LENGTHS[length][0](max(n, 1), alpha)
 
 
 def logprob_to_beat(score: Number, n: Number, length: Length, alpha: float) -> Number:
-    """The log p that ``n`` tokens need for this score.
+    """Log-probability that ``n`` tokens need for this score.
 
     At the longest n allowed it is a bound: no continuation of a prefix with this log p or less
     scores above ``score``, because log p only falls and no later divisor is larger.
@@ -99,26 +99,24 @@ def logprob_to_beat(score: Number, n: Number, length: Length, alpha: float) -> N
 def rescore(
     hypotheses: Iterable[Hypothesis], length: Length, alpha: float, coverage: float = 0.0
 ) -> list[Hypothesis]:
-    """Hypotheses ranked by another score: finished ones first, ties in the order given.
+    """Hypotheses ranked by another score: finished ones first; ties keep their order.
 
     With a weight ``coverage`` they must have a coverage term.
     """
     check_length_penalty(length, alpha, lowest=-math.inf)
-    scored = [replace(one, score=_score(one, length, alpha, coverage)) for one in hypotheses]
-    return sorted(scored, key=lambda one: (not one.finished, -one.score))
-
-
-def _score(one: Hypothesis, length: Length, alpha: float, coverage: float) -> float:
-    plain = normalised(one.logprob, len(one.logprobs), length, alpha)
-    if not coverage:
-        return plain
-    if one.coverage is None:
-        raise BadInput("a coverage penalty needs hypotheses with a coverage term")
-    return plain + coverage * one.coverage
+    scored = []
+    for hypothesis in hypotheses:
+        score = normalised(hypothesis.logprob, len(hypothesis.logprobs), length, alpha)
+        if coverage:
+            if hypothesis.coverage is None:
+                raise BadInput("a coverage penalty needs hypotheses with a coverage term")
+            score += coverage * hypothesis.coverage
+        scored.append(replace(hypothesis, score=score))
+    return sorted(scored, key=lambda hypothesis: (not hypothesis.finished, -hypothesis.score))
 
 
 def coverage_term(coverage_S: np.ndarray) -> float:
-    """Σ_i log min(Σ_j a_ij, 1), the penalty of equation 14 without β; NaN marks padding.
+    """Coverage term Σ_i log min(Σ_j a_ij, 1) of equation 14, without β; NaN marks padding.
 
     A position without any attention counts as the smallest positive float32, so that the term is
     finite.
@@ -129,7 +127,7 @@ def coverage_term(coverage_S: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class BeamRules:
-    """The fields of ``Beam``, where they are explained, and what follows from them."""
+    """Fields of ``Beam``, which documents them, and properties that follow from them."""
 
     size: int = 5
     best: int = 1
@@ -153,48 +151,44 @@ class BeamRules:
         if self.follows_transformers and (self.finished is not None or not self.early):
             raise BadInput(f"finished and early cannot be used with stop {self.stop!r}")
         if self.follows_transformers and self.best > self.size:
-            raise BadInput(
-                f"best must be at most the size of the beam ({self.size}), as in transformers, "
-                f"not {self.best}"
-            )
+            limit = f"at most the size of the beam ({self.size}), as in transformers"
+            raise BadInput(f"best must be {limit}, not {self.best}")
         if self.enough < self.best:
             raise BadInput(f"finished must be at least best ({self.best}), not {self.enough}")
-        check_length_penalty(
-            self.length, self.alpha, lowest=-math.inf if self.follows_transformers else 0.0
-        )
+        lowest = -math.inf if self.follows_transformers else 0.0
+        check_length_penalty(self.length, self.alpha, lowest)
         check_number("coverage", self.coverage or 0.0)
         if not 0 <= (self.coverage or 0.0) < math.inf:
             raise BadInput(f"coverage must be finite and at least 0, not {self.coverage}")
 
     def __str__(self) -> str:
-        options = (
-            (self.best > 1, f"{self.best} best"),
-            (self.finished is not None, f"ends at {self.finished} finished"),
-            (self.no_repeat, f"no {self.no_repeat} tokens in a row occur twice"),
-            (self.repetition_penalty != 1, f"repetition penalty {self.repetition_penalty:g}"),
-        )
-        return ", ".join([f"beam of {self.size}", *(words for given, words in options if given)])
+        parts = [f"beam of {self.size}"]
+        parts += [f"{self.best} best"] * (self.best > 1)
+        parts += [f"ends at {self.finished} finished"] * (self.finished is not None)
+        parts += [f"no {self.no_repeat} tokens in a row occur twice"] * (self.no_repeat > 0)
+        penalty = self.repetition_penalty
+        return ", ".join(parts + [f"repetition penalty {penalty:g}"] * (penalty != 1))
 
     @property
     def repetition(self) -> Repetition:
-        """The rules against repetition; those of a beam of one are those of greedy search."""
+        """Rules against repetition; a beam of one follows the rules of greedy search."""
         return Repetition(self.no_repeat, self.repetition_penalty, of_logits=self.size == 1)
 
     @property
     def follows_transformers(self) -> bool:
-        """Whether the rules of transformers are followed."""
+        """Whether the search ends by the rules of transformers."""
         return self.stop != "default"
 
     @property
     def enough(self) -> float:
-        """The number of finished hypotheses at which a search ends, whatever is still active."""
+        """Number of finished hypotheses that ends a search, whatever is still active."""
         if self.stop == "default":
             return max(self.size, self.best) if self.finished is None else self.finished
         return self.size if self.stop == "transformers-early" or self.size == 1 else math.inf
 
     @property
     def beaten(self) -> int:
-        """An active hypothesis must beat the last of so many finished ones."""
+        """Number of best finished hypotheses, the last of which an active one must beat."""
         return self.size if self.follows_transformers else self.best
 
     @property
@@ -204,16 +198,16 @@ class BeamRules:
 
     @property
     def needs_attention(self) -> bool:
-        """For the coverage penalty."""
+        """Whether states must record attention weights, for the coverage penalty."""
         return self.coverage is not None
 
     @property
     def formula(self) -> str:
-        """The score in use; n is the number of tokens, EOS included and BOS not."""
+        """Formula of the score; n is the number of tokens, EOS included and BOS not."""
         plain = formula(self.length, self.alpha, self.coverage)
         over = STOPS[self.stop].format(k=self.size, score=formula(self.length, self.alpha))
         return f"{plain}, ends when {over}" if over else plain
 
-    def sort_key(self, one: Hypothesis) -> tuple[bool, float]:
-        """The order of results: unfinished ones last, unless they count as finished."""
-        return not (one.finished or self.follows_transformers), -one.score
+    def sort_key(self, hypothesis: Hypothesis) -> tuple[bool, float]:
+        """Sort key of results: unfinished ones last, unless they count as finished."""
+        return not (hypothesis.finished or self.follows_transformers), -hypothesis.score

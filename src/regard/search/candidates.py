@@ -1,4 +1,4 @@
-"""The continuations of each sentence, the most probable first, by a top-k with defined ties."""
+"""Continuations of each sentence, the most probable first, by a top-k with defined ties."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -16,15 +16,15 @@ if triton is not None:
     import triton.language as tl
 
 BLOCK = 64
-WIDEST, MOST = 65_536, 16  # the largest row and count of the kernel
+WIDEST, MOST = 65_536, 16  # largest row and count of the kernel
 
 
 def topk(logprobs_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Values and indices of the ``count`` highest float32 entries <= 0 of each row, highest first.
 
-    Ties are broken by the lower index, on every device and in every batch. In a long row the
-    entries lie in the ``count`` blocks with the highest maxima (or after the last whole block), and
-    computing maxima is limited by memory bandwidth only.
+    Ties go to the lower index, on every device and in every batch. In a long row the entries lie in
+    the ``count`` blocks with the highest maxima (or after the last whole block), and computing
+    maxima is limited by memory bandwidth only.
     """
     R, V = logprobs_RV.shape
     lean_V, index_V = _lean(V, logprobs_RV.device)
@@ -51,14 +51,15 @@ def topk_of_logits(logits_RV: Tensor, bias_V: Tensor, count: int) -> tuple[Tenso
     values = torch.empty(R, count, device=logits_RV.device)
     tokens = torch.empty(R, count, device=logits_RV.device, dtype=torch.long)
     wide = triton.next_power_of_2(V)
-    warps = min(32, max(4, wide // 1024))
+    sizes = logits_RV.stride(0), V, count, wide
     _highest[(R,)](
-        logits_RV, bias_V, values, tokens, logits_RV.stride(0), V, count, wide, num_warps=warps
+        logits_RV, bias_V, values, tokens, *sizes, num_warps=min(32, max(4, wide // 1024))
     )
     return values, tokens
 
 
-def _kernel(
+@jit
+def _highest(
     logits, bias, values, tokens, stride, vocab, count: "tl.constexpr", wide: "tl.constexpr"
 ):
     """One program per row, which stays in registers."""
@@ -77,14 +78,11 @@ def _kernel(
         x = tl.where(index == token, float("-inf"), x)
 
 
-_highest = jit(_kernel)
-
-
 @cache  # never evicted: captured graphs read these tensors
 def _lean(V: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Factors that turn log-probabilities into distinct sort keys; and all indices.
+    """Factors that turn log-probabilities into distinct sort keys, and all indices.
 
-    A float64 has 29 bits more than a float32: they hold the index.
+    A float64 has 29 bits more than a float32; they hold the index.
     """
     index_V = torch.arange(V, device=device)
     return 1 + index_V.double() * 2.0**-50, index_V
@@ -101,27 +99,27 @@ class Candidates:
 
     @cached_property
     def place(self) -> np.ndarray:
-        """0, 1, 2, ... within each sentence."""
+        """Rank of each candidate within its sentence, from 0."""
         return place(self.sentence)
 
     def select(self, size: int, eos: int) -> tuple[np.ndarray, np.ndarray]:
-        """Which candidates end, and which stay active."""
+        """Indices of the candidates that end, and of those that stay active."""
         ends = self.token == eos
         ended = np.flatnonzero(ends & (self.place < size))
         going = np.flatnonzero(~ends)
         return ended, going[place(self.sentence[going]) < size]
 
     def grow(self, alive: ActiveHypotheses, chosen: np.ndarray) -> ActiveHypotheses:
-        """The selected candidates as hypotheses."""
+        """Hypotheses of the chosen candidates."""
         return alive.grow(self.parent[chosen], self.token[chosen], self.logprob[chosen])
 
     def stuck(self, rows: int) -> np.ndarray:
-        """The rows without any continuation."""
+        """Rows without any continuation."""
         return np.flatnonzero(np.bincount(self.parent, minlength=rows) == 0)
 
 
 def rank(alive: ActiveHypotheses, logprobs_RV: Tensor, size: int) -> Candidates:
-    """All candidates that ``select`` may need; ties by the earlier parent, then the lower token.
+    """Candidates for ``select``; ties go to the earlier parent, then to the lower token.
 
     A row has at most ``size`` continuations that stay active and one that ends.
     """
@@ -141,7 +139,7 @@ def rank(alive: ActiveHypotheses, logprobs_RV: Tensor, size: int) -> Candidates:
 
 
 def concatenate(parts: Sequence[Candidates]) -> Candidates:
-    """The candidates of different sentences as one table."""
+    """Candidates of different sentences as one table."""
     names = [field.name for field in fields(Candidates)]
     columns = [np.concatenate([getattr(part, name) for part in parts]) for name in names]
     order = np.argsort(columns[0], kind="stable")
@@ -149,6 +147,6 @@ def concatenate(parts: Sequence[Candidates]) -> Candidates:
 
 
 def place(groups: np.ndarray) -> np.ndarray:
-    """0, 1, 2, ... within each run of equal numbers; ``groups`` is sorted."""
+    """Index of each entry within its group, from 0; ``groups`` is sorted."""
     sizes = np.bincount(groups)
     return np.arange(len(groups)) - (sizes.cumsum() - sizes)[groups]

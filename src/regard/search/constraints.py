@@ -15,7 +15,7 @@ from regard.search.hypothesis import ActiveHypotheses
 
 @dataclass(frozen=True)
 class Constraints:
-    """Lengths count all tokens of a hypothesis with EOS and prefix, without BOS.
+    """Constraints on hypotheses. Lengths count all tokens with EOS and prefix, without BOS.
 
     A hypothesis of ``longest`` tokens without EOS is unfinished; with ``must_end`` token number
     ``longest`` is always EOS, with log p 0. EOS is token number ``shortest`` at the earliest.
@@ -33,11 +33,11 @@ class Constraints:
     renormalise: bool = False
 
     def bos_of(self, sentences: int) -> np.ndarray:
-        """The token fed first, for each sentence."""
+        """First token fed, for each sentence."""
         return _each(self.bos, sentences, "bos")
 
     def longest_of(self, sentences: int) -> np.ndarray:
-        """The most tokens a hypothesis may have, for each sentence."""
+        """Maximum number of tokens of a hypothesis, for each sentence."""
         longest_B = _each(self.longest, sentences, "longest")
         if (longest_B < 1).any():
             raise ValueError("longest must be at least 1: EOS alone is one token")
@@ -49,11 +49,11 @@ class Constraints:
         return np.ndim(self.shortest) == 0
 
     def shortest_of(self, sentences: int) -> np.ndarray:
-        """The number of the first token that may be EOS, for each sentence."""
+        """Number of the first token that may be EOS, for each sentence."""
         return _each(self.shortest, sentences, "shortest")
 
     def forced(self, prefixes: Sequence[Sequence[int]] | None, sentences: int) -> np.ndarray:
-        """The prefixes as a table_BL with -1 where nothing is forced."""
+        """Prefixes as a table_BL, with -1 after the end of each."""
         if prefixes is None:
             return np.full((sentences, 0), -1)
         if len(prefixes) != sentences:
@@ -70,16 +70,11 @@ class Constraints:
         return table(prefixes)
 
     def repeated(self, sentences: int, copies: int) -> "Constraints":
-        """The constraints of ``copies`` of each sentence; copies of a sentence stand together."""
-        bos_B, longest_B = self.bos_of(sentences), self.longest_of(sentences)
-        repeated = replace(
-            self,
-            bos=np.repeat(bos_B, copies).tolist(),
-            longest=np.repeat(longest_B, copies).tolist(),
-        )
-        if self.has_one_shortest:
-            return repeated
-        return replace(repeated, shortest=np.repeat(self.shortest_of(sentences), copies).tolist())
+        """Constraints for ``copies`` of each sentence; copies of a sentence are adjacent."""
+        parts = self.bos_of(sentences), self.longest_of(sentences), self.shortest_of(sentences)
+        bos, longest, each = (np.repeat(values_B, copies).tolist() for values_B in parts)
+        shortest = self.shortest if self.has_one_shortest else each
+        return replace(self, bos=bos, longest=longest, shortest=shortest)
 
 
 def _each(value: int | Sequence[int], sentences: int, name: str) -> np.ndarray:
@@ -90,11 +85,10 @@ def _each(value: int | Sequence[int], sentences: int, name: str) -> np.ndarray:
 
 
 def table(lists: Sequence[Sequence[int]]) -> np.ndarray:
-    """Lists of tokens as the rows of a rectangle, -1 after the end of each."""
-    widest = max((len(one) for one in lists), default=0)
-    cells_BL = np.full((len(lists), widest), -1)
-    for row, one in zip(cells_BL, lists, strict=True):
-        row[: len(one)] = one
+    """Lists of tokens as rows of a table, -1 after the end of each."""
+    cells_BL = np.full((len(lists), max(map(len, lists), default=0)), -1)
+    for row, tokens in zip(cells_BL, lists, strict=True):
+        row[: len(tokens)] = tokens
     return cells_BL
 
 
@@ -105,7 +99,10 @@ def restrict(
     forced_BL: np.ndarray,
     no_repeat: int = 0,
 ) -> None:
-    """Set forbidden next tokens to -inf, in place; a forced token overrules the rest."""
+    """Set log-probabilities of forbidden next tokens to -inf, in place.
+
+    A forced token is allowed even if it is forbidden.
+    """
     n = alive.length + 1  # the number of the next token
     forced = _forced_next(alive, forced_BL)
     forced_logprobs = logprobs_RV[forced] if forced else torch.empty(0)
@@ -130,7 +127,7 @@ def restrict(
 def _forced_next(
     alive: ActiveHypotheses, forced_BL: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """The rows with a forced next token, and those tokens; None after all prefixes."""
+    """Rows with a forced next token, and these tokens; None after all prefixes."""
     if alive.length >= forced_BL.shape[1]:
         return None
     next_R = forced_BL[alive.sentence_R, alive.length]
@@ -139,7 +136,7 @@ def _forced_next(
 
 
 def repeats(tokens_RL: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """(row, token) for every token that would repeat an n-gram of ``size`` tokens of its row."""
+    """Rows and tokens of all next tokens that would repeat an n-gram of ``size`` tokens."""
     length = tokens_RL.shape[1]
     if length < size:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
@@ -150,7 +147,7 @@ def repeats(tokens_RL: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_repetition(no_repeat: int, penalty: float) -> None:
-    """Refuse rules that cannot be."""
+    """Raise BadInput for invalid rules against repetition."""
     check_whole("no_repeat", no_repeat, 0)
     check_number("a repetition penalty", penalty)
     if not 0 < penalty < math.inf:
@@ -159,13 +156,13 @@ def check_repetition(no_repeat: int, penalty: float) -> None:
 
 @dataclass(frozen=True)
 class Repetition:
-    """No n-gram of ``no_repeat`` tokens occurs twice (0: any may), and seen tokens cost.
+    """Rules against repetition.
 
-    With a ``penalty`` above 1, logits of tokens in the prompt or the hypothesis are divided by it
-    where they are positive and multiplied where they are negative (Keskar et al., 2019,
-    arXiv:1909.05858, section 4.1, as ``transformers`` has it); the distribution is what results.
-    Not ``of_logits``, it multiplies log-probabilities, which is what the beams of ``transformers``
-    do: they are no distribution then.
+    No n-gram of ``no_repeat`` tokens may occur twice (0: no limit). With a ``penalty`` above 1,
+    positive logits of tokens in the prompt or the hypothesis are divided by it and negative ones
+    multiplied (Keskar et al., 2019, arXiv:1909.05858, section 4.1, as in ``transformers``), before
+    the softmax. If ``of_logits`` is false, log-probabilities are multiplied instead, as in the
+    beam search of ``transformers``, and are not normalised again.
     """
 
     no_repeat: int = 0
@@ -182,12 +179,12 @@ class Repetition:
 
     @property
     def rules(self) -> list[str]:
-        """What it changes, in words."""
+        """Descriptions of the rules in effect."""
         grams = [f"no {self.no_repeat}-gram twice"] if self.no_repeat else []
         return grams + [f"repetition penalty {self.penalty:g}"] * self.penalises
 
     def logprobs(self, logprobs_RV: Tensor, normaliser_R: Tensor, seen_RL: np.ndarray) -> Tensor:
-        """Log-probabilities after the penalty; with ``normaliser_R`` they are the logits."""
+        """Log-probabilities after the penalty; logits are log-probabilities + ``normaliser_R``."""
         if not self.penalises:
             return logprobs_RV
         seen_RV = torch.zeros(logprobs_RV.shape, dtype=torch.bool, device=logprobs_RV.device)
@@ -199,6 +196,6 @@ class Repetition:
         return torch.log_softmax(self.penalised(logits_RV, seen_RV), dim=-1)
 
     def penalised(self, scores_RV: Tensor, seen_RV: Tensor) -> Tensor:
-        """Scores, lower where a token was seen."""
+        """Scores with the penalty on tokens that were seen."""
         lower_RV = torch.where(scores_RV < 0, scores_RV * self.penalty, scores_RV / self.penalty)
         return torch.where(seen_RV, lower_RV, scores_RV)

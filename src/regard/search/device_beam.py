@@ -1,8 +1,8 @@
 """Beam search on the device: the decisions of ``HostBeam``, with fixed shapes.
 
 Each sentence has ``size`` slots. Every step writes its selections into tables on the device; when
-all sentences are done, the host copies them once and traces the best hypotheses back. Sentences
-that are done run on, ignored, until all are.
+all sentences are done, the host copies the tables once and traces the best hypotheses back.
+Sentences that are done continue, ignored, until all are done.
 """
 
 from collections import deque
@@ -26,16 +26,14 @@ TOKEN, SLOT, LOGPROB, TOTAL = range(4)  # of a continuation; SLOT is the slot th
 
 
 def search_on_device(rules: BeamRules, batch: SearchBatch) -> list[list[Hypothesis]] | None:
-    """What a beam with these rules finds, every step a CUDA graph; None where that is not possible.
+    """Hypotheses of a beam search whose steps are CUDA graphs; None if that is not possible.
 
     Prefixes, the coverage penalty, repeated n-grams and shortest lengths that differ need the host.
     """
-    constraints = batch.constraints
-    if batch.prefixes is not None or rules.needs_attention or rules.no_repeat:
+    constraints, longest_B = batch.constraints, batch.longest_B
+    needs_host = batch.prefixes is not None or rules.needs_attention or rules.no_repeat
+    if needs_host or not constraints.has_one_shortest:
         return None
-    if not constraints.has_one_shortest:
-        return None
-    longest_B = batch.longest_B
     key = (rules, replace(constraints, bos=0, longest=1))  # these two are data of a batch
     decoder = batch.state.graphed(rules.size, key, partial(DeviceBeam, rules, constraints))
     if decoder is None:
@@ -52,10 +50,10 @@ def search_on_device(rules: BeamRules, batch: SearchBatch) -> list[list[Hypothes
 
 
 class DeviceBeam:
-    """A token selector with tables for ``sentences`` × ``size`` slots and ``capacity`` steps.
+    """Token selector with tables for ``sentences`` × ``size`` slots and ``capacity`` steps.
 
-    A continuation is four numbers in a tensor of float64: (4, B, W) for a step, (L, 4, B, W) for
-    all. A total of -inf marks an empty slot.
+    A continuation is four numbers in a float64 tensor: (4, B, W) for one step, (L, 4, B, W) for all
+    steps. A total of -inf marks an empty slot.
     """
 
     def __init__(
@@ -100,7 +98,7 @@ class DeviceBeam:
             counter.zero_()
 
     def select(self, logits_RV: Tensor) -> tuple[Tensor, Tensor]:
-        """Rank all continuations; the first ``size`` that do not end stay active."""
+        """Rank all continuations; keep the first ``size`` that do not end active."""
         size, ranked = self.rules.size, self._ranked(logits_RV)
         ends = ranked[TOKEN] == self.constraints.eos
         ended = ranked[:, :, :size].clone()
@@ -122,13 +120,13 @@ class DeviceBeam:
         return (slot_BW.long() + self.first_row_B).flatten()
 
     def _stopped(self, ends: Tensor) -> Tensor:
-        """Which ranked continuations count as finished; by transformers' rules all at the limit."""
+        """Mask of continuations that count as finished; by transformers' rules all at the limit."""
         if not self.rules.follows_transformers:
             return ends
         return ends | (self.longest_B == self.n + 1)[:, None]
 
     def _ranked(self, logits_RV: Tensor) -> Tensor:
-        """The ``size`` + 1 best continuations of each slot, ranked by sentence.
+        """Best ``size`` + 1 continuations of each slot, ranked by sentence.
 
         Impossible ones come last, as their total is -inf.
         """
@@ -143,9 +141,9 @@ class DeviceBeam:
         values_BWN, tokens_BWN = values_RN.view(B, k, -1), tokens_RN.view(B, k, -1)
         slot_BWN = self.slot_W[:, None].expand_as(values_BWN)
         total_BWN = self.total_BW[:, :, None] + values_BWN
-        facts = torch.stack([tokens_BWN, slot_BWN, values_BWN, total_BWN]).flatten(2)
-        order = facts[TOTAL].sort(dim=1, descending=True, stable=True).indices
-        return facts.gather(2, order.expand(4, -1, -1))
+        ranked = torch.stack([tokens_BWN, slot_BWN, values_BWN, total_BWN]).flatten(2)
+        order = ranked[TOTAL].sort(dim=1, descending=True, stable=True).indices
+        return ranked.gather(2, order.expand(4, -1, -1))
 
     def _settle(self, ended_BW: Tensor) -> None:
         """Mark the sentences that are done: enough finished, none can win, or limit reached."""
@@ -164,7 +162,7 @@ class DeviceBeam:
         torch.any(self.over_at_B == 0, out=self.going)
 
     def results(self, longest_B: np.ndarray) -> list[list[Hypothesis]]:
-        """The best of each sentence; unfinished ones fill up the list."""
+        """Best hypotheses of each sentence; unfinished ones fill places that are left."""
         if self.broken:
             raise FloatingPointError("the model's log-probabilities are not numbers")
         steps, sentences = int(self.n), len(longest_B)
@@ -184,7 +182,7 @@ class DeviceBeam:
 
 
 class DeviceHypotheses(NamedTuple):
-    """Hypotheses in the tables: the step at which each ended, its last continuation, its score."""
+    """Hypotheses in the tables: the step at which each ended, its last continuation and score."""
 
     sentence: np.ndarray
     step: np.ndarray
@@ -196,7 +194,7 @@ class DeviceHypotheses(NamedTuple):
     def of(
         cls, table: np.ndarray, counted: np.ndarray, rules: BeamRules, eos: int
     ) -> "DeviceHypotheses":
-        """The entries of a table that count."""
+        """Hypotheses of a table at the steps that are ``counted``."""
         total = table[:, TOTAL]
         step, sentence, slot = np.nonzero((total > -np.inf) & counted)
         divide, _ = LENGTHS[rules.length]
@@ -205,7 +203,7 @@ class DeviceHypotheses(NamedTuple):
         return cls(sentence, step, last[:, TOKEN] == eos, last, scores)
 
     def best(self, rules: BeamRules) -> "DeviceHypotheses":
-        """By sentence, in the order of ``Beam.sort_key``, of equals the earlier."""
+        """Best hypotheses by sentence, in the order of ``Beam.sort_key``; ties keep their order."""
         behind = ~(self.finished | rules.follows_transformers)
         order = np.lexsort((-self.score, behind, self.sentence))
         chosen = order[place(self.sentence[order]) < rules.best]
@@ -213,7 +211,7 @@ class DeviceHypotheses(NamedTuple):
 
 
 def trace_back(grown: np.ndarray, hypotheses: DeviceHypotheses) -> Iterator[Hypothesis]:
-    """The tokens of each hypothesis, traced back from its end, all of them at once."""
+    """Hypotheses with their tokens, traced back from their ends, all of them at once."""
     slot = hypotheses.last[:, SLOT].astype(np.int64)
     tokens = np.zeros((len(slot), len(grown)), dtype=np.int64)
     logprobs = np.zeros(tokens.shape)
@@ -223,11 +221,6 @@ def trace_back(grown: np.ndarray, hypotheses: DeviceHypotheses) -> Iterator[Hypo
         tokens[rows, step], logprobs[rows, step] = entries[:, TOKEN], entries[:, LOGPROB]
         slot[rows] = entries[:, SLOT]
     for row, (step, finished, last, score) in enumerate(zip(*hypotheses[1:], strict=True)):
-        end = () if finished else (int(last[TOKEN]),)
-        yield Hypothesis(
-            tokens=(*tokens[row, :step].tolist(), *end),
-            logprob=float(last[TOTAL]),
-            score=float(score),
-            logprobs=(*logprobs[row, :step].tolist(), float(last[LOGPROB])),
-            finished=bool(finished),
-        )
+        text = *tokens[row, :step].tolist(), *(() if finished else (int(last[TOKEN]),))
+        each = *logprobs[row, :step].tolist(), float(last[LOGPROB])
+        yield Hypothesis(text, float(last[TOTAL]), float(score), each, bool(finished))

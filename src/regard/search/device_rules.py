@@ -1,4 +1,4 @@
-"""Constraints and rules against repetition on the device, with fixed shapes; and copies from it."""
+"""Constraints and rules against repetition on the device, with fixed shapes; copies to the host."""
 
 from collections.abc import Sequence
 
@@ -21,14 +21,14 @@ class AsyncCopy:
             self.event.record(torch.cuda.current_stream(value.device))
 
     def read(self) -> Tensor:
-        """Wait for the copy."""
+        """Copied tensor, after waiting for the copy."""
         if self.event is not None:
             self.event.synchronize()
         return self.copy
 
 
 class DeviceRules:
-    """What the next token of each row may be: forbidden tokens, a shortest length, the penalty.
+    """Rules for next tokens on the device: forbidden tokens, shortest length, repetition penalty.
 
     Repeated n-grams and prefixes need the host.
     """
@@ -36,12 +36,12 @@ class DeviceRules:
     def __init__(
         self,
         constraints: Constraints,
-        repetition: Repetition,
+        rule: Repetition,
         rows: int,
         vocab: int,
         device: torch.device,
     ):
-        self.constraints, self.repetition = constraints, repetition
+        self.constraints, self.repetition = constraints, rule
         (self.shortest,) = constraints.shortest_of(1).tolist()
         self.bias_V = torch.zeros(vocab, device=device)
         self.bias_V[list(constraints.forbidden)] = -torch.inf
@@ -49,11 +49,11 @@ class DeviceRules:
         self.allowed_end = self.end.clone()
         self.never = torch.full_like(self.end, -torch.inf)
         self.seen_RV: Tensor | None = None
-        if repetition.penalises:
+        if rule.penalises:
             self.seen_RV = torch.zeros(rows, vocab, dtype=torch.bool, device=device)
 
     def start(self, prompts: Sequence[Sequence[int]] | None, copies: int) -> None:
-        """The prompts of a new batch, each for ``copies`` rows."""
+        """Set the prompts of a new batch, each for ``copies`` rows."""
         if self.seen_RV is None:
             return
         self.seen_RV.zero_()
@@ -62,7 +62,7 @@ class DeviceRules:
             self.seen_RV[rows].index_fill_(1, tokens.to(self.seen_RV.device), True)
 
     def topk(self, logits_RV: Tensor, n: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """The most probable tokens of step ``n``, counted from 0, as ``topk`` gives them."""
+        """Log-probabilities and ids of the most probable tokens in step ``n``, from 0."""
         if self.repetition.penalises and not self.repetition.of_logits:
             return topk(self.logprobs(logits_RV, n), count)
         logits_RV, bias_V = self._penalised(logits_RV), self._bias(n)
@@ -71,7 +71,7 @@ class DeviceRules:
         return topk_of_logits(logits_RV, bias_V, count)
 
     def logprobs(self, logits_RV: Tensor, n: Tensor) -> Tensor:
-        """All log-probabilities of step ``n``, counted from 0; -inf where a token is forbidden."""
+        """All log-probabilities of step ``n``, from 0; -inf for forbidden tokens."""
         bias_V = self._bias(n)
         if self.repetition.of_logits:
             logprobs_RV = torch.log_softmax(self._penalised(logits_RV).float(), dim=-1)
@@ -81,7 +81,7 @@ class DeviceRules:
         return logprobs_RV.log_softmax(-1) if self.constraints.renormalise else logprobs_RV
 
     def advance(self, tokens_R: Tensor, index_R: Tensor | None = None) -> None:
-        """Row i has become what row ``index_R[i]`` was, with one more token."""
+        """Replace row i by row ``index_R[i]`` with one more token."""
         if self.seen_RV is None:
             return
         if index_R is not None:

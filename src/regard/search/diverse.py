@@ -20,16 +20,16 @@ from regard.search.step import Search, SearchBatch, to_host
 
 @dataclass(frozen=True)
 class Diverse(Search):
-    """``groups`` beams per sentence, which together return ``beam.best`` hypotheses.
+    """Diverse beam search: ``groups`` beams per sentence, which return ``beam.best`` hypotheses.
 
-    At each step the groups select one after the other. A token costs a group ``strength`` for every
-    time that an earlier group has selected it at this step (Hamming diversity), and these penalties
-    add up along a hypothesis. They steer the beams; scores are those of ``beam``. Each group ends
-    by itself, as a beam does.
+    At each step the groups select one after the other. A group pays a penalty of ``strength`` for a
+    token each time an earlier group has selected it at this step (Hamming diversity), and penalties
+    add up along a hypothesis. They rank candidates only; the scores of results follow ``beam``.
+    Each group ends by itself, as a beam does.
 
-    The best hypotheses of all groups are returned before the second best of any, none of them
-    twice, in the order of their scores. One group is the beam itself, and so are many with strength
-    0. The paper's B hypotheses are ``groups * beam.size``.
+    The best hypotheses of all groups are returned before the second best of any, without
+    duplicates, in the order of their scores. One group, or a strength of 0, gives the beam itself.
+    The paper's B hypotheses are ``groups * beam.size``.
     """
 
     beam: Beam
@@ -53,19 +53,17 @@ class Diverse(Search):
 
     @property
     def formula(self) -> str:
-        """The score in use; n is the number of tokens, EOS included."""
+        """Formula of the score; n is the number of tokens, EOS included."""
         return self.beam.formula
 
     def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
-        hypotheses = GroupedBeams(self).search(batch.repeated(self.groups))
-        groups = (
-            hypotheses[at : at + self.groups] for at in range(0, len(hypotheses), self.groups)
-        )
-        return [round_robin(group, self.beam.best, self.beam.sort_key) for group in groups]
+        hypotheses, count = GroupedBeams(self).search(batch.repeated(self.groups)), self.groups
+        sentences = (hypotheses[at : at + count] for at in range(0, len(hypotheses), count))
+        return [round_robin(groups, self.beam.best, self.beam.sort_key) for groups in sentences]
 
 
 class GroupedBeams(HostBeam):
-    """The beams of all groups; ``penalty_R`` are the penalties of active hypotheses."""
+    """Beams of all groups; ``penalty_R`` holds the penalties of active hypotheses."""
 
     def __init__(self, diverse: Diverse):
         super().__init__(diverse.beam)
@@ -86,7 +84,9 @@ class GroupedBeams(HostBeam):
             part = rank(penalised, costly_RV, size)
             parts.append(replace(part, parent=rows[part.parent]))
             chosen = np.concatenate(part.select(size, eos))
-            _count(chosen_BV, part.sentence[chosen] // self.groups, part.token[chosen])
+            at = part.sentence[chosen] // self.groups, part.token[chosen]
+            index = tuple(torch.from_numpy(values).to(chosen_BV.device) for values in at)
+            chosen_BV.index_put_(index, chosen_BV.new_ones(()), accumulate=True)
         ranked = concatenate(parts)
         logprob = to_host(logprobs_RV[ranked.parent, ranked.token]).astype(np.float64)
         self.penalty = penalty_R[ranked.parent] + logprob - ranked.logprob
@@ -103,27 +103,24 @@ class GroupedBeams(HostBeam):
 SortKey = Callable[[Hypothesis], tuple[bool, float]]
 
 
-def _count(chosen_BV: Tensor, sentence: np.ndarray, token: np.ndarray) -> None:
-    at = torch.from_numpy(np.stack([sentence, token])).to(chosen_BV.device)
-    chosen_BV.index_put_((at[0], at[1]), chosen_BV.new_ones(()), accumulate=True)
-
-
 def round_robin(
     groups: Sequence[Sequence[Hypothesis]], best: int, sort_key: SortKey
 ) -> list[Hypothesis]:
     """Up to ``best`` hypotheses of the groups: one of every group before a second of any.
 
     A group skips hypotheses that were selected already. If a round has too many, the first by
-    ``sort_key`` are taken.
+    ``sort_key`` are selected.
     """
     left = [iter(group) for group in groups]
-    given: list[Hypothesis] = []
-    while len(given) < best:
+    selected: list[Hypothesis] = []
+    while len(selected) < best:
         offered: list[Hypothesis] = []
         for group in left:
-            known = {(one.tokens, one.finished) for one in given + offered}
-            offered += islice((one for one in group if (one.tokens, one.finished) not in known), 1)
+            seen = {(each.tokens, each.finished) for each in selected + offered}
+            offered += islice(
+                (each for each in group if (each.tokens, each.finished) not in seen), 1
+            )
         if not offered:
             break
-        given += sorted(offered, key=sort_key)[: best - len(given)]
-    return sorted(given, key=sort_key)
+        selected += sorted(offered, key=sort_key)[: best - len(selected)]
+    return sorted(selected, key=sort_key)

@@ -1,7 +1,7 @@
-"""Exact search: the best hypothesis there is, by branch and bound (Stahlberg & Byrne, 2019).
+"""Exact search: the hypothesis with the highest score, by branch and bound.
 
-The paper (arXiv:1908.10090) searches depth first; here hypotheses of one length are expanded
-together, level by level. Bound and result are the same.
+Stahlberg & Byrne (2019, arXiv:1908.10090) search depth first; here hypotheses of one length are
+expanded together, level by level. Bound and result are the same.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,53 +13,50 @@ from torch import Tensor
 
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput
-from regard.search.beam_rules import (
-    Length,
-    check_length_penalty,
-    formula,
-    logprob_to_beat,
-    normalised,
-    rescore,
-)
+from regard.search import beam_rules
+from regard.search.beam_rules import Length, logprob_to_beat, normalised, rescore
 from regard.search.constraints import Repetition
 from regard.search.hypothesis import ActiveHypotheses, Hypothesis
 from regard.search.step import Search, SearchBatch, select_rows, to_host
 
+Optima = list[Hypothesis | None]
+
 
 @dataclass(frozen=True)
 class Exact(Search):
-    """The one finished hypothesis with the highest score, or none.
+    """Exact search: the finished hypothesis with the highest score, or none.
 
-    At each step every prefix stays active that may still lead to a better score than the best so
-    far. So a result is proven, up to rounding. A sentence gets an empty list when more than
-    ``widest`` prefixes would stay active, where the search gives up, or when nothing finishes.
+    At each step every prefix that may still lead to a better score than the best so far stays
+    active, so a result is proven, up to rounding. A sentence gets an empty list if more than
+    ``max_active`` prefixes would stay active, when the search gives up, or if nothing finishes.
 
-    ``known`` has, by sentence id, a hypothesis of another search under the same constraints, as the
-    first bound. It only saves work, the more the better it is. Without a length penalty the bound
-    is tight; with one, every prefix is bounded as if it could grow to the longest n allowed.
+    ``known`` holds, by sentence id, a hypothesis of another search under the same constraints, as
+    the first bound; a good one saves work. Without a length penalty the bound is tight; with one,
+    every prefix is bounded as if it could grow to the longest n allowed.
     """
 
     length: Length = "none"
     alpha: float = 0.6
     no_repeat: int = 0
-    widest: int = 1_000
+    max_active: int = 1_000
     known: Mapping[int, Hypothesis] = field(default_factory=dict, repr=False, hash=False)
 
     def __post_init__(self) -> None:
-        check_length_penalty(self.length, self.alpha)
+        beam_rules.check_length_penalty(self.length, self.alpha)
         check_whole("no_repeat", self.no_repeat, 0)
-        check_whole("widest", self.widest, 1)
+        check_whole("max_active", self.max_active, 1)
 
     def __str__(self) -> str:
         return "exact search"
 
     @property
     def formula(self) -> str:
-        """The score in use; n is the number of tokens, EOS included."""
-        return formula(self.length, self.alpha)
+        """Formula of the score; n is the number of tokens, EOS included."""
+        return beam_rules.formula(self.length, self.alpha)
 
     def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
-        eos, best, alive = batch.constraints.eos, self.first(batch.ids), batch.begin()
+        eos, best = batch.constraints.eos, self.first(batch.ids)
+        alive = batch.initial_hypotheses()
         if eos < 0:
             raise BadInput("exact search needs a vocabulary with an end token")
         given_up_B = np.zeros(len(best), dtype=bool)
@@ -70,7 +67,7 @@ class Exact(Search):
             promising_RV[:, eos] = False
 
             count_R = promising_RV.sum(1).cpu().numpy()
-            given_up_B |= np.bincount(alive.sentence_R, count_R, len(best)) > self.widest
+            given_up_B |= np.bincount(alive.sentence_R, count_R, len(best)) > self.max_active
             promising_RV[given_up_B[alive.sentence_R]] = False
             rows, tokens = at = promising_RV.nonzero(as_tuple=True)
             parents = rows.cpu().numpy()
@@ -78,19 +75,15 @@ class Exact(Search):
             if len(alive):
                 select_rows(batch.state, parents)
         pairs = zip(best, given_up_B, strict=True)
-        return [[] if one is None or given_up else [one] for one, given_up in pairs]
+        return [[] if optimum is None or given_up else [optimum] for optimum, given_up in pairs]
 
-    def first(self, ids: Sequence[int]) -> list[Hypothesis | None]:
-        """The known hypothesis of each sentence, rescored; unfinished ones are no bound."""
-        known = [self.known.get(one) for one in ids]
-        return [
-            rescore([one], self.length, self.alpha)[0] if one and one.finished else None
-            for one in known
-        ]
+    def first(self, ids: Sequence[int]) -> Optima:
+        """Known hypothesis of each sentence, rescored; None if it is unfinished or unknown."""
+        known = (self.known.get(number) for number in ids)
+        length = self.length, self.alpha
+        return [rescore([hyp], *length)[0] if hyp and hyp.finished else None for hyp in known]
 
-    def end(
-        self, alive: ActiveHypotheses, eos: int, logprobs_RV: Tensor, best: list[Hypothesis | None]
-    ) -> None:
+    def end(self, alive: ActiveHypotheses, eos: int, logprobs_RV: Tensor, best: Optima) -> None:
         """Update ``best`` with hypotheses that end here."""
         every_R = np.arange(len(alive))
         ended = alive.grow(every_R, np.full(len(alive), eos), to_host(logprobs_RV[:, eos]))
@@ -102,26 +95,22 @@ class Exact(Search):
                 best[sentence] = ended.hypothesis(row, finished=True, score=score)
 
     def promising(
-        self,
-        alive: ActiveHypotheses,
-        logprobs_RV: Tensor,
-        longest_B: np.ndarray,
-        best: list[Hypothesis | None],
+        self, alive: ActiveHypotheses, logprobs_RV: Tensor, longest_B: np.ndarray, best: Optima
     ) -> Tensor:
-        """Which continuations may still lead to a better score."""
+        """Mask of the continuations that may still lead to a better score."""
         longest_R, score_R = longest_B[alive.sentence_R], _scores(best)[alive.sentence_R]
         needed_R = logprob_to_beat(score_R, longest_R, self.length, self.alpha) - alive.total_R
         needed_R[longest_R == alive.length + 1] = np.inf  # no place is left for EOS
         return logprobs_RV > torch.from_numpy(needed_R).to(logprobs_RV.device)[:, None]
 
 
-def _scores(best: list[Hypothesis | None]) -> np.ndarray:
-    return np.array([-np.inf if one is None else one.score for one in best])
+def _scores(best: Optima) -> np.ndarray:
+    return np.array([-np.inf if hypothesis is None else hypothesis.score for hypothesis in best])
 
 
 @dataclass(frozen=True)
 class SearchErrors:
-    """How often another search missed the optimum, among the sentences where it is proven."""
+    """Search errors of another search, counted over sentences with a proven optimum."""
 
     proven: int
     missed: int
@@ -132,18 +121,14 @@ class SearchErrors:
 def search_errors(
     hypotheses: Sequence[Hypothesis], optima: Sequence[Sequence[Hypothesis]]
 ) -> SearchErrors:
-    """``hypotheses``: one hypothesis per sentence; ``optima``: the results of ``Exact``."""
-    pairs = [(one, best[0]) for one, best in zip(hypotheses, optima, strict=True) if best]
-    missed = [(one, best) for one, best in pairs if _is_missed(one, best)]
-    gaps = [best.score - one.score for one, best in missed if one.finished]
-    return SearchErrors(
-        proven=len(pairs),
-        missed=len(missed),
-        empty=sum(not best.tokens for _, best in pairs),
-        gap=sum(gaps) / len(gaps) if gaps else 0.0,
-    )
-
-
-def _is_missed(one: Hypothesis, best: Hypothesis) -> bool:
-    """Equal tokens whose score is rounded differently are no error."""
-    return not one.finished or (one.tokens != best.tokens and one.score < best.score)
+    """Search errors of ``hypotheses``, one per sentence, against the results of ``Exact``."""
+    pairs = [(hyp, best[0]) for hyp, best in zip(hypotheses, optima, strict=True) if best]
+    # Equal tokens whose score is rounded differently are not an error.
+    missed = [
+        (hyp, best)
+        for hyp, best in pairs
+        if not hyp.finished or (hyp.tokens != best.tokens and hyp.score < best.score)
+    ]
+    gaps = [best.score - hyp.score for hyp, best in missed if hyp.finished]
+    empty, gap = sum(not best.tokens for _, best in pairs), sum(gaps) / max(len(gaps), 1)
+    return SearchErrors(len(pairs), len(missed), empty, gap)

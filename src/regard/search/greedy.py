@@ -8,17 +8,17 @@ import torch
 from torch import Tensor
 
 from regard.search.candidates import topk
-from regard.search.constraints import Repetition, check_repetition
+from regard.search.constraints import check_repetition
 from regard.search.device_rules import DeviceRules
 from regard.search.token_loop import TokenSearch
 
 
 @dataclass(frozen=True)
 class Greedy(TokenSearch):
-    """One hypothesis per sentence; among equally probable tokens the lower id.
+    """Greedy search: one hypothesis per sentence; the lower id of equally probable tokens.
 
-    With ``no_repeat`` no n-gram of that many tokens occurs twice in it and its prompt; a
-    ``repetition_penalty`` changes the distribution, see ``Repetition``.
+    With ``no_repeat`` no n-gram of that many tokens occurs twice in the hypothesis and its prompt;
+    a ``repetition_penalty`` changes the distribution, see ``Repetition``.
     """
 
     no_repeat: int = 0
@@ -34,17 +34,13 @@ class Greedy(TokenSearch):
     def copies(self) -> int:
         return 1
 
-    @property
-    def repetition(self) -> Repetition:
-        return Repetition(self.no_repeat, self.repetition_penalty)
-
     def draws(self, ids: Sequence[int], steps: int) -> np.ndarray:
         return np.zeros((len(ids), steps))
 
     def choose(self, logprobs_RV: Tensor, draws_R: Tensor) -> Tensor:
         return topk(logprobs_RV, 1)[1][:, 0]
 
-    def chances(self, logprobs_RV: Tensor) -> Tensor:
+    def probabilities(self, logprobs_RV: Tensor) -> Tensor:
         chosen_R1 = topk(logprobs_RV, 1)[1]
         return torch.zeros_like(logprobs_RV).scatter(1, chosen_R1, 1.0)
 

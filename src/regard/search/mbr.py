@@ -24,12 +24,12 @@ DRAWS = Sample(count=32)
 
 @dataclass(frozen=True)
 class MinimumRisk(Search):
-    """The ``best`` candidates by their mean utility over the draws of ``sample``: their score.
+    """Minimum-Bayes-risk search: the ``best`` candidates by mean utility over samples, their score.
 
-    Utilities ("chrf" or "bleu") compare texts, which ``decode`` makes of tokens: by default the
-    model that searches, cut at stop strings. Candidates are the samples, or, for a sentence whose
-    id is in ``candidates``, the n-best list of another search. A text that several candidates share
-    is returned once, as the first of them. Samples, and so the result, do not depend on the batch.
+    The utility ("chrf" or "bleu") compares texts, which ``decode`` makes of tokens: by default with
+    the model's tokenizer, truncated at stop strings. Candidates are the draws of ``sample``, or,
+    for a sentence whose id is in ``candidates``, the n-best list of another search. Candidates with
+    the same text are returned once, as the first of them. The result does not depend on the batch.
     """
 
     sample: Sample = DRAWS
@@ -51,7 +51,7 @@ class MinimumRisk(Search):
 
     @property
     def formula(self) -> str:
-        """The score in use."""
+        """Formula of the score."""
         name = {"chrf": "chrF", "bleu": "BLEU"}[self.utility]
         return f"mean sentence {name} over {self.sample.count} samples"
 
@@ -59,24 +59,26 @@ class MinimumRisk(Search):
         return self if self.decode is not None else replace(self, decode=decode)
 
     def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
-        drawn = self.sample.search(batch)
         return [
-            self.ranked(self.candidates.get(one, samples), samples)
-            for one, samples in zip(batch.ids, drawn, strict=True)
+            self.ranked(self.candidates.get(number, samples), samples)
+            for number, samples in zip(batch.ids, self.sample.search(batch), strict=True)
         ]
 
     def ranked(
         self, candidates: Sequence[Hypothesis], samples: Sequence[Hypothesis]
     ) -> list[Hypothesis]:
-        """The ``best`` candidates, highest mean utility first; ties in the order given."""
+        """Best candidates, highest mean utility first; ties keep their order."""
         if (decode := self.decode) is None:
             raise BadInput("minimum Bayes risk compares texts, and there is no tokenizer: decode=")
-        drawn = Counter(decode(one.tokens) for one in samples)
+        counts = Counter(decode(sample.tokens) for sample in samples)
         distinct: dict[str, Hypothesis] = {}
-        for one in candidates:
-            distinct.setdefault(decode(one.tokens), one)
-        utility = UTILITIES[self.utility](list(distinct), list(drawn))
-        mean = utility @ np.array(list(drawn.values())) / len(samples)
-        pairs = zip(distinct.values(), mean.tolist(), strict=True)
-        scored = [replace(one, score=value) for one, value in pairs]
-        return sorted(scored, key=lambda one: -one.score)[: self.best]
+        for candidate in candidates:
+            distinct.setdefault(decode(candidate.tokens), candidate)
+        utility = UTILITIES[self.utility](list(distinct), list(counts))
+        means = utility @ np.array(list(counts.values())) / len(samples)
+        scored = map(
+            lambda candidate, mean: replace(candidate, score=mean),
+            distinct.values(),
+            means.tolist(),
+        )
+        return sorted(scored, key=lambda candidate: -candidate.score)[: self.best]

@@ -20,7 +20,7 @@ from regard.search.candidates import place
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, str) and not any("\ud800" <= one <= "\udfff" for one in value)
+    return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def _is_number(value: object) -> bool:
@@ -46,7 +46,7 @@ FITS: dict[str, Callable[[object], bool]] = {
 
 @dataclass(frozen=True, eq=False)
 class NBestLists:
-    """One entry for each hypothesis; those of a sentence are adjacent, in the order of the file."""
+    """n-best lists: one entry per hypothesis, in the order of the file, grouped by sentence."""
 
     texts: list[str]
     sentence: np.ndarray
@@ -57,22 +57,22 @@ class NBestLists:
 
     @cached_property
     def place(self) -> np.ndarray:
-        """0, 1, 2, ... within each sentence."""
+        """Index of each hypothesis within its sentence, from 0."""
         return place(self.sentence)
 
     @cached_property
     def first(self) -> np.ndarray:
-        """The first hypothesis of each sentence, as an index."""
+        """Index of the first hypothesis of each sentence."""
         return np.flatnonzero(self.place == 0)
 
     @cached_property
     def eligible(self) -> np.ndarray:
-        """Finished hypotheses, and unfinished ones of sentences that have no finished one."""
+        """Mask of finished hypotheses, and of all in sentences without a finished one."""
         any_finished = np.bincount(self.sentence, self.finished) > 0
         return self.finished | ~any_finished[self.sentence]
 
     def ranked_first(self, length: Length, alpha: float, coverage: float = 0.0) -> np.ndarray:
-        """The index of the hypothesis that ``rescore`` ranks first in each sentence."""
+        """Index of the hypothesis that ``rescore`` ranks first in each sentence."""
         check_length_penalty(length, alpha, lowest=-math.inf)
         score = self.logprob / LENGTHS[length][0](np.maximum(self.n, 1), alpha)
         if coverage:
@@ -82,33 +82,28 @@ class NBestLists:
         return self.highest(np.where(self.eligible, score, -np.inf))
 
     def highest(self, value: np.ndarray) -> np.ndarray:
-        """The index of the highest value in each sentence; ties by the order of the file."""
+        """Index of the highest value in each sentence; ties go to the earlier one."""
         table = np.full((len(self.first), self.place.max() + 1), -np.inf)
         table[self.sentence, self.place] = value
         return self.first + table.argmax(axis=1)
 
 
 def read_nbest(path: str | Path) -> NBestLists:
-    """The lists of a file of JSON lines; an error names the line that cannot be used."""
+    """Read the n-best lists of a file of JSON lines; an error names the line."""
     records = list(_records(path))
     if not records:
         raise BadInput(f"{name_of(path)}: no hypotheses")
-
-    def column(name: str) -> list[Any]:
-        return [one[name] for _, one in records]
-
-    return NBestLists(
-        texts=[" ".join(text.split("\n")) for text in column("text")],
-        sentence=np.array(column("line")) - 1,
-        logprob=np.array(column("logprob"), dtype=np.float64),
-        n=np.array(column("n")),
-        finished=np.array(column("finished")),
-        coverage=_coverage(records),
+    names = "line", "logprob", "n", "finished"
+    line, logprob, n, finished = (
+        np.array([record[name] for _, record in records]) for name in names
     )
+    texts = [" ".join(record["text"].split("\n")) for _, record in records]
+    logprob, coverage = logprob.astype(np.float64), _coverage(records)
+    return NBestLists(texts, line - 1, logprob, n, finished, coverage)
 
 
 def _records(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(where, record) of each hypothesis, with checked values."""
+    """Place and checked record of each hypothesis."""
     before = 0
     for number, line in enumerate(read_lines(path), start=1):
         where = f"{name_of(path)}:{number}"
@@ -131,10 +126,10 @@ def _checked(record: JSON, where: str) -> dict[str, Any]:
 
 
 def _coverage(records: list[tuple[str, dict[str, Any]]]) -> np.ndarray | None:
-    """The coverage terms, if there are any; empty translations need none."""
-    if not any("coverage" in one for _, one in records):
+    """Coverage terms, if there are any; empty translations need none."""
+    if not any("coverage" in record for _, record in records):
         return None
-    for where, one in records:
-        if "coverage" not in one and one["n"]:
+    for where, record in records:
+        if "coverage" not in record and record["n"]:
             raise BadInput(f"{where}: 'coverage' is missing, though other lines have it")
-    return np.array([one.get("coverage", 0.0) for _, one in records], dtype=np.float64)
+    return np.array([record.get("coverage", 0.0) for _, record in records], dtype=np.float64)

@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.ground.checks import check_number, check_whole
 from regard.ground.errors import BadInput
 from regard.search.candidates import topk
-from regard.search.constraints import Repetition, check_repetition
+from regard.search.constraints import check_repetition
 from regard.search.token_loop import TokenSearch
 
 MOST = 100_000  # draws for a sentence
@@ -20,7 +20,7 @@ MOST = 100_000  # draws for a sentence
 
 @dataclass(frozen=True)
 class Sample(TokenSearch):
-    """``count`` samples per sentence, the most probable first.
+    """Sampling: ``count`` samples per sentence, the most probable first.
 
     Log-probabilities are divided by the temperature, then limited to the ``top_k`` most probable
     tokens (0: all), then to the fewest whose total probability reaches ``top_p``. Scores are the
@@ -62,45 +62,41 @@ class Sample(TokenSearch):
         return self.count
 
     @property
-    def repetition(self) -> Repetition:
-        return Repetition(self.no_repeat, self.repetition_penalty)
-
-    @property
     def selection(self) -> Self:
         return replace(self, seed=0, count=1)
 
     def draws(self, ids: Sequence[int], steps: int) -> np.ndarray:
-        drawn = [self.uniforms(one, number, steps) for one in ids for number in range(self.count)]
-        return np.array(drawn).reshape(len(drawn), steps)
+        draws = [self.uniforms(id_, number, steps) for id_ in ids for number in range(self.count)]
+        return np.array(draws).reshape(len(draws), steps)
 
     def uniforms(self, sentence: int, number: int, steps: int) -> np.ndarray:
-        """One number in [0, 1) for each step, from a counter-based generator."""
+        """Random number in [0, 1) for each step, from a counter-based generator."""
         bits = np.random.Philox(key=[self.seed, sentence], counter=[0, 0, 0, number])
         return np.random.Generator(bits).random(steps)
 
     def choose(self, logprobs_RV: Tensor, draws_R: Tensor) -> Tensor:
-        chances, index = self._shares(logprobs_RV)
-        passed = chances.cumsum(1)
-        goal_R = draws_R * passed[:, -1]
-        place = torch.searchsorted(passed, goal_R[:, None], right=True)
-        # Where no token is allowed, any will do: its log-probability is -inf.
+        weights, index = self._weights(logprobs_RV)
+        cumulative = weights.cumsum(1)
+        goal_R = draws_R * cumulative[:, -1]
+        place = torch.searchsorted(cumulative, goal_R[:, None], right=True)
+        # If no token is allowed, any token will do: its log-probability is -inf.
         return index.gather(1, place.clamp(max=index.shape[1] - 1))[:, 0]
 
-    def chances(self, logprobs_RV: Tensor) -> Tensor:
-        shares, index = self._shares(logprobs_RV)
-        shares = (shares / shares.sum(1, keepdim=True)).to(logprobs_RV.dtype)
-        return torch.zeros_like(logprobs_RV).scatter(1, index, shares)
+    def probabilities(self, logprobs_RV: Tensor) -> Tensor:
+        weights, index = self._weights(logprobs_RV)
+        weights = (weights / weights.sum(1, keepdim=True)).to(logprobs_RV.dtype)
+        return torch.zeros_like(logprobs_RV).scatter(1, index, weights)
 
-    def _shares(self, logprobs_RV: Tensor) -> tuple[Tensor, Tensor]:
-        """What is drawn from, in proportion, and ids."""
+    def _weights(self, logprobs_RV: Tensor) -> tuple[Tensor, Tensor]:
+        """Unnormalised probabilities of the candidates, and their ids."""
         values, index = self.shortlist(logprobs_RV)
-        shares = torch.softmax(values.double() / self.temperature, dim=1)
+        weights = torch.softmax(values.double() / self.temperature, dim=1)
         if self.top_p < 1:
-            shares = shares.masked_fill(shares.cumsum(1) - shares >= self.top_p, 0)
-        return shares, index
+            weights = weights.masked_fill(weights.cumsum(1) - weights >= self.top_p, 0)
+        return weights, index
 
     def shortlist(self, logprobs_RV: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probabilities and ids to draw from, sorted where the order matters."""
+        """Log-probabilities and ids of the candidates, sorted if the order matters."""
         if self.top_k:
             return topk(logprobs_RV, self.top_k)
         if self.top_p < 1:

@@ -1,4 +1,4 @@
-"""The protocol between decoding and search: a state that gives the next distribution."""
+"""Protocol between decoding and search: a state that returns next-token distributions."""
 
 import math
 from abc import ABC, abstractmethod
@@ -21,7 +21,7 @@ NewSelector = Callable[[int, int, int, torch.device], Selector]
 
 
 class DeviceDecoder(Protocol[Selector]):
-    """A decoder whose ``selector`` chooses the next tokens on the device."""
+    """Decoder whose ``selector`` chooses the next tokens on the device."""
 
     selector: Selector
 
@@ -31,55 +31,54 @@ class DeviceDecoder(Protocol[Selector]):
 
 
 class SearchState(Protocol):
-    """A decoder between two steps: one row for each active hypothesis.
+    """Decoder between two steps: one row for each active hypothesis.
 
     A new state has one row per sentence (source or prompt), and the first tokens fed are BOS or
-    the last tokens of the prompts. Classes that inherit from it need no more than its first four
-    members.
+    the last tokens of the prompts. Subclasses must define the first four members.
     """
 
     @property
     def rows(self) -> int:
-        """R, the active rows."""
+        """Number of active rows, R."""
 
     @property
     def device(self) -> torch.device:
-        """Where tokens and indices must lie."""
+        """Device of tokens and indices."""
 
     def step(self, tokens_R: Tensor) -> Tensor:
-        """Feed one token per row; float32 log-probabilities_RV of the next token.
+        """Feed one token per row; return float32 log-probabilities_RV of the next token.
 
         The search may overwrite the tensor, until the next step.
         """
 
     def select_rows(self, index_R: Tensor) -> None:
-        """Drop, repeat or reorder rows: row i becomes what row ``index_R[i]`` was."""
+        """Drop, repeat or reorder rows: row i becomes a copy of row ``index_R[i]``."""
 
     def attention(self) -> Tensor:
-        """weights_RS of the last step, over the source; NaN beyond a row's own source."""
+        """Attention weights_RS of the last step over the source; NaN at padding."""
         raise BadInput("a coverage penalty needs attention weights, and this model gives none")
 
     def normaliser(self) -> Tensor:
-        """(R,): the logits of the last step minus its log-probabilities; 0 if there are none."""
+        """Logits of the last step minus its log-probabilities, (R,); 0 without logits."""
         return torch.zeros(self.rows, device=self.device)
 
     def graphed(
         self, copies: int, key: Hashable, selector: NewSelector[Selector]
     ) -> "DeviceDecoder[Selector] | None":
-        """A decoder whose steps are CUDA graphs, with ``copies`` rows per sentence; None: none.
+        """Decoder whose steps are CUDA graphs, with ``copies`` rows per sentence, or None.
 
-        ``selector`` makes its token selector, of sentences, steps, vocabulary and device.
+        ``selector(sentences, steps, vocab, device)`` makes its token selector.
         """
         return None
 
 
 StopTest = Callable[[Sequence[int]], bool]
-"""Whether a hypothesis of these tokens ends here, though EOS has not come."""
+"""Test whether a hypothesis of these tokens ends here, without EOS."""
 
 
 @dataclass(frozen=True)
 class SearchBatch:
-    """The sentences of a new state, their constraints, forced prefixes, ids and prompts."""
+    """Sentences of a new state, with constraints, forced prefixes, ids and prompts."""
 
     state: SearchState
     constraints: Constraints
@@ -88,18 +87,23 @@ class SearchBatch:
     prompts: Sequence[Sequence[int]] | None = None
     stop_test: StopTest | None = None
 
+    def __post_init__(self) -> None:
+        for name, values in {"ids": self.ids, "prompts": self.prompts}.items():
+            if values is not None and len(values) != self.state.rows:
+                raise ValueError(f"{len(values)} {name} for {self.state.rows} sentences")
+
     @cached_property
     def longest_B(self) -> np.ndarray:
-        """The most tokens a hypothesis may have."""
+        """Maximum number of tokens of a hypothesis, for each sentence."""
         return self.constraints.longest_of(len(self.ids))
 
     @cached_property
     def forced_BL(self) -> np.ndarray:
-        """The prefixes, -1 where nothing is forced."""
+        """Prefixes as a table, -1 after the end of each."""
         return self.constraints.forced(self.prefixes, len(self.ids))
 
     def repeated(self, copies: int) -> "SearchBatch":
-        """``copies`` of each sentence, one after the other, as rows of the same state."""
+        """Batch with ``copies`` of each sentence, adjacent, as rows of the same state."""
         each = np.repeat(np.arange(len(self.ids)), copies)
         select_rows(self.state, each)
         return replace(
@@ -110,17 +114,16 @@ class SearchBatch:
             prompts=_repeated(self.prompts, copies),
         )
 
-    def begin(self) -> ActiveHypotheses:
+    def initial_hypotheses(self) -> ActiveHypotheses:
         """One empty hypothesis per sentence."""
         if self.prompts is None:
-            return ActiveHypotheses.begin(self.constraints.bos_of(len(self.ids))[:, None])
-        widest = max(map(len, self.prompts), default=0) + 1
-        return ActiveHypotheses.begin(
-            np.array([[-1] * (widest - len(prompt)) + [*prompt] for prompt in self.prompts])
-        )
+            return ActiveHypotheses.initial(self.constraints.bos_of(len(self.ids))[:, None])
+        width = max(map(len, self.prompts), default=0) + 1
+        padded = [[-1] * (width - len(prompt)) + [*prompt] for prompt in self.prompts]
+        return ActiveHypotheses.initial(np.array(padded))
 
     def step(self, alive: ActiveHypotheses, repetition: Repetition) -> Tensor:
-        """Feed the last tokens; log-probabilities_RV of the next, -inf where it is forbidden."""
+        """Feed the last tokens; return log-probabilities_RV, -inf for forbidden tokens."""
         logprobs_RV = feed(self.state, alive.last_R)
         if repetition.penalises:
             logits = (self.state.normaliser(), alive.seen_RL)
@@ -129,31 +132,28 @@ class SearchBatch:
         return logprobs_RV
 
     def stopped(self, rows: ActiveHypotheses) -> np.ndarray:
-        """Which rows end by the stop test."""
+        """Mask of the rows that end by the stop test."""
         if self.stop_test is None:
             return np.zeros(len(rows), dtype=bool)
         return np.array([self.stop_test(row) for row in rows.written_RL.tolist()], dtype=bool)
 
 
 def _repeated(lists: Sequence[Sequence[int]] | None, copies: int) -> list[Sequence[int]] | None:
-    return None if lists is None else [one for one in lists for _ in range(copies)]
+    return None if lists is None else [tokens for tokens in lists for _ in range(copies)]
 
 
 class Search(ABC):
-    """From a state to hypotheses: ``Greedy``, ``Beam``, ``Diverse``, ``Exact``, ``Sample``, …"""
+    """Base class of searches: ``Greedy``, ``Beam``, ``Diverse``, ``Exact``, ``Sample``, …"""
 
     @property
     def needs_attention(self) -> bool:
-        """Whether its states must give attention weights."""
+        """Whether states must record attention weights."""
         return False
 
-    @property
-    def streams(self) -> bool:
-        """Whether it can ``stream``: it does not branch."""
-        return False
+    streams = False  # whether ``stream`` is supported: only without branching
 
     def with_decode(self, decode: Decode | None) -> Self:
-        """The same; if it compares texts, those that ``decode`` makes, unless it has its own."""
+        """Search that compares texts made by ``decode``; itself if it compares none."""
         return self
 
     @torch.inference_mode()
@@ -167,18 +167,19 @@ class Search(ABC):
         prompts: Sequence[Sequence[int]] | None = None,
         stop_test: StopTest | None = None,
     ) -> list[list[Hypothesis]]:
-        """For each sentence its hypotheses, best first.
+        """Hypotheses of each sentence, best first.
 
         ``prefixes`` are the tokens that each sentence's hypotheses must begin with. ``ids`` number
-        the sentences, so that samples do not depend on the batch; by default from 0. The tokens of
-        ``prompts``, which the state has read up to the last, count as repeated. Searches without
-        branching end a hypothesis, unfinished, where ``stop_test`` is true of its tokens.
+        the sentences, so that samples do not depend on the batch; by default from 0. Rules against
+        repetition also read ``prompts``, which the state has read up to the last token. Searches
+        without branching end a hypothesis, unfinished, when ``stop_test`` is true for its tokens.
         """
-        return self.search(_batch(state, constraints, prefixes, ids, prompts, stop_test))
+        ids = range(state.rows) if ids is None else ids
+        return self.search(SearchBatch(state, constraints, prefixes, ids, prompts, stop_test))
 
     @abstractmethod
     def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
-        """See ``__call__``."""
+        """Hypotheses of each sentence of a batch, best first."""
 
     @torch.inference_mode()
     def stream(
@@ -190,18 +191,20 @@ class Search(ABC):
         prompts: Sequence[Sequence[int]] | None = None,
         stop_test: StopTest | None = None,
     ) -> Generator["NextTokens", None, list[list[Hypothesis]]]:
-        """Tokens as they come, if the search does not branch; it returns what a call does."""
-        return (yield from self.steps(_batch(state, constraints, None, ids, prompts, stop_test)))
+        """Yield tokens as they are chosen, if the search does not branch; return the hypotheses."""
+        ids = range(state.rows) if ids is None else ids
+        batch = SearchBatch(state, constraints, None, ids, prompts, stop_test)
+        return (yield from self.steps(batch))
 
     def steps(self, batch: SearchBatch) -> "TokenSteps":
-        """See ``stream``."""
+        """Yield the tokens of each step, as in ``stream``."""
         raise BadInput(f"{type(self).__name__} cannot stream: its tokens are known at its end")
 
 
 class NextTokens(NamedTuple):
-    """One more token of some hypotheses, EOS included; they are numbered by sentence."""
+    """One more token, perhaps EOS, of the hypotheses ``rows``, which are numbered by sentence."""
 
-    numbers: list[int]
+    rows: list[int]
     tokens: list[int]
 
 
@@ -209,7 +212,7 @@ TokenSteps = Generator[NextTokens, None, list[list[Hypothesis]]]
 
 
 def run(steps: TokenSteps) -> list[list[Hypothesis]]:
-    """What a stream returns."""
+    """Run a stream to its end; return its hypotheses."""
     while True:
         try:
             next(steps)
@@ -217,34 +220,19 @@ def run(steps: TokenSteps) -> list[list[Hypothesis]]:
             return end.value
 
 
-def _batch(
-    state: SearchState,
-    constraints: Constraints,
-    prefixes: Sequence[Sequence[int]] | None,
-    ids: Sequence[int] | None,
-    prompts: Sequence[Sequence[int]] | None,
-    stop_test: StopTest | None,
-) -> SearchBatch:
-    ids = range(state.rows) if ids is None else ids
-    for name, given in {"ids": ids, "prompts": ids if prompts is None else prompts}.items():
-        if len(given) != state.rows:
-            raise ValueError(f"{len(given)} {name} for {state.rows} sentences")
-    return SearchBatch(state, constraints, prefixes, ids, prompts, stop_test)
-
-
 def feed(state: SearchState, tokens_R: np.ndarray) -> Tensor:
-    """Step with tokens on the host."""
+    """Step a state with tokens on the host."""
     return state.step(torch.from_numpy(tokens_R).to(state.device))
 
 
 def select_rows(state: SearchState, index_R: np.ndarray) -> None:
-    """Select rows by indices on the host, unless every row stays where it is."""
+    """Select rows of a state by indices on the host, unless nothing changes."""
     if not np.array_equal(index_R, np.arange(state.rows)):
         state.select_rows(torch.from_numpy(index_R).to(state.device))
 
 
 def to_host(logprobs: Tensor) -> np.ndarray:
-    """Log-probabilities on the host; -inf is a forbidden token, NaN raises an error."""
+    """Copy log-probabilities to the host; NaN raises an error, -inf marks a forbidden token."""
     values = logprobs.cpu().numpy()
     if np.isnan(values).any():
         raise FloatingPointError("the model's log-probabilities are not numbers")
@@ -255,24 +243,24 @@ def to_host(logprobs: Tensor) -> np.ndarray:
 def score(
     state: SearchState, targets: Sequence[Sequence[int]], constraints: Constraints
 ) -> list[list[float]]:
-    """For each target the log-probability of each of its tokens, and then of EOS.
+    """Log-probabilities of the tokens of each target, and of EOS.
 
-    Of ``constraints`` only BOS and EOS are read: targets may have any length and any token.
+    Only BOS and EOS of ``constraints`` are used: targets may have any length and any token.
     """
     if len(targets) != state.rows:
         raise ValueError(f"{len(targets)} targets for {state.rows} sentences")
-    wanted_BL = table([[*target, constraints.eos] for target in targets])
-    found_BL = np.zeros(wanted_BL.shape)
+    target_BL = table([[*target, constraints.eos] for target in targets])
+    scores_BL = np.zeros(target_BL.shape)
     sentence_R = np.arange(len(targets))
-    fed_R = constraints.bos_of(len(targets))
-    for at in range(wanted_BL.shape[1]):
-        going = np.flatnonzero(wanted_BL[sentence_R, at] >= 0)
+    last_R = constraints.bos_of(len(targets))
+    for at in range(target_BL.shape[1]):
+        going = np.flatnonzero(target_BL[sentence_R, at] >= 0)
         select_rows(state, going)
         sentence_R = sentence_R[going]
-        logprobs_RV = feed(state, fed_R[going])
-        fed_R = wanted_BL[sentence_R, at]
-        found_BL[sentence_R, at] = to_host(logprobs_RV[np.arange(len(fed_R)), fed_R])
-    return [row[: len(target) + 1].tolist() for row, target in zip(found_BL, targets, strict=True)]
+        logprobs_RV = feed(state, last_R[going])
+        last_R = target_BL[sentence_R, at]
+        scores_BL[sentence_R, at] = to_host(logprobs_RV[np.arange(len(last_R)), last_R])
+    return [row[: len(target) + 1].tolist() for row, target in zip(scores_BL, targets, strict=True)]
 
 
 MEANS = ("mean of probabilities", "mean of log-probabilities")
@@ -280,9 +268,9 @@ MEANS = ("mean of probabilities", "mean of log-probabilities")
 
 @dataclass(frozen=True)
 class Ensemble(SearchState):
-    """States of models with one vocabulary, opened on the same sentences.
+    """Ensemble of states of models with one vocabulary, opened on the same sentences.
 
-    The mean of log-probabilities is normalised again: the geometric mean.
+    The mean of log-probabilities (geometric mean) is normalised again.
     """
 
     states: Sequence[SearchState]

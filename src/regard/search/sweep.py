@@ -1,4 +1,4 @@
-"""Which score ranks n-best lists best: all length and coverage penalties, by BLEU."""
+"""Search over length and coverage penalties: how well each ranks n-best lists, by BLEU."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from regard.search.nbest import NBestLists
 
 @dataclass(frozen=True)
 class Setting:
-    """A length penalty, its exponent, and the weight of the coverage penalty."""
+    """Length penalty, its exponent, and the weight of the coverage penalty."""
 
     length: Length
     alpha: float
@@ -22,12 +22,12 @@ class Setting:
 
     @property
     def formula(self) -> str:
-        """The score; n is the number of tokens, EOS included."""
+        """Formula of the score; n is the number of tokens, EOS included."""
         return formula(self.length, self.alpha, self.coverage)
 
 
 def settings(alphas: Sequence[float], coverages: Iterable[float]) -> list[Setting]:
-    """All combinations, simple ones first; ``none`` and ``mean`` have no exponent."""
+    """All combinations of penalties, simple ones first; ``none`` and ``mean`` have no exponent."""
     rules: list[tuple[Length, float]] = [("none", 0.0), ("mean", 1.0)]
     rules += [("gnmt", alpha) for alpha in alphas] + [("power", alpha) for alpha in alphas]
     return [Setting(*rule, coverage) for coverage in coverages for rule in rules]
@@ -35,7 +35,7 @@ def settings(alphas: Sequence[float], coverages: Iterable[float]) -> list[Settin
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The result of a ranking: the index of one hypothesis per sentence, and its scores."""
+    """Result of a ranking: the index of one hypothesis per sentence, and its scores."""
 
     name: str
     chosen: np.ndarray
@@ -47,7 +47,7 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """n-best lists with the BLEU statistics of every hypothesis, which only have to be summed."""
+    """n-best lists with the BLEU statistics of every hypothesis, which are summed for a corpus."""
 
     stored: NBestLists
     statistics: FloatArray
@@ -60,41 +60,37 @@ class Sweep:
         return cls(stored, segment_statistics(metric, stored.texts, repeated), metric)
 
     def tried(self, settings: Iterable[Setting]) -> list[Outcome]:
-        """The outcome of each setting, the best first; ties in the order given."""
+        """Outcome of each setting, the best first; ties keep their order."""
         outcomes = [
-            self.outcome(one.formula, self.stored.ranked_first(**vars(one)), setting=one)
-            for one in settings
+            self.outcome(each.formula, self.stored.ranked_first(**vars(each)), setting=each)
+            for each in settings
         ]
-        return sorted(outcomes, key=lambda one: -one.score.value)
+        return sorted(outcomes, key=lambda outcome: -outcome.score.value)
 
     def as_stored(self) -> Outcome:
-        """The first of each list."""
+        """Outcome of the first hypothesis of each list."""
         return self.outcome("the first of each list, as stored", self.stored.first)
 
     def oracle(self) -> Outcome:
-        """The hypothesis of each list with the highest sentence BLEU: an upper bound of ranking.
+        """Outcome of the hypotheses with the highest sentence BLEU: an upper bound of ranking.
 
-        Sentence BLEU is smoothed and uses the effective order, as sacreBLEU's.
+        Sentence BLEU is smoothed and uses the effective order, as in sacreBLEU.
         """
         alone = np.array([_sentence_bleu(row) for row in self.statistics])
         return self.outcome("oracle: the highest sentence BLEU", self.stored.highest(alone))
 
     def outcome(
-        self,
-        name: str,
-        chosen: np.ndarray,
-        with_interval: bool = False,
-        setting: Setting | None = None,
+        self, name: str, chosen: np.ndarray, interval: bool = False, setting: Setting | None = None
     ) -> Outcome:
-        """The corpus BLEU of these hypotheses."""
+        """Corpus BLEU of the chosen hypotheses."""
         statistics = self.statistics[chosen]
-        score = scored(self.metric, statistics, with_interval)
+        score = scored(self.metric, statistics, interval)
         mean_n = float(self.stored.n[chosen].mean())
         return Outcome(name, chosen, score, _brevity(statistics), mean_n, setting)
 
-    def with_interval(self, one: Outcome) -> Outcome:
-        """The outcome, its score with a bootstrap interval."""
-        return self.outcome(one.name, one.chosen, True, one.setting)
+    def with_interval(self, outcome: Outcome) -> Outcome:
+        """Outcome with a bootstrap interval of its score."""
+        return self.outcome(outcome.name, outcome.chosen, True, outcome.setting)
 
 
 def _brevity(statistics: FloatArray) -> float:

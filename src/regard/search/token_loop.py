@@ -1,7 +1,7 @@
 """Search without branching: every row selects its next token until it ends.
 
-On the device, in fixed shapes, every step is one CUDA graph and writes its tokens into a table. The
-host reads them a few steps later, passes them on, and ends the search when every row has ended.
+On the device, with fixed shapes, every step is one CUDA graph and writes its tokens into a table.
+The host reads them a few steps later, yields them, and ends the search when every row has ended.
 """
 
 from abc import abstractmethod
@@ -33,46 +33,46 @@ NONE = -1  # in place of a token, of a row that has ended
 
 
 class TokenSearch(Search):
-    """A search that follows ``copies`` hypotheses for each sentence, one token at a time.
+    """Base class of searches that extend ``copies`` hypotheses per sentence token by token.
 
-    They are numbered by sentence. One that cannot be continued is unfinished.
+    Hypotheses are numbered by sentence. A hypothesis that cannot be continued is unfinished.
     """
 
-    @property
-    def streams(self) -> bool:
-        return True
+    streams = True
+    no_repeat: int
+    repetition_penalty: float
 
     @property
     @abstractmethod
     def copies(self) -> int:
-        """Hypotheses of a sentence."""
+        """Number of hypotheses per sentence."""
 
     @property
-    @abstractmethod
     def repetition(self) -> Repetition:
-        """The rules against repetition."""
+        """Rules against repetition."""
+        return Repetition(self.no_repeat, self.repetition_penalty)
 
     @property
     def selection(self) -> Self:
-        """The search without what differs between its batches: the key of a captured graph."""
+        """Search without settings that may differ between batches: the key of a CUDA graph."""
         return self
 
     @abstractmethod
     def draws(self, ids: Sequence[int], steps: int) -> np.ndarray:
-        """(hypotheses, steps): the random numbers of each hypothesis, if it needs any."""
+        """Random numbers (hypotheses, steps) for ``choose``; zeros if the search uses none."""
 
     @abstractmethod
     def choose(self, logprobs_RV: Tensor, draws_R: Tensor) -> Tensor:
-        """The next token of each row; the shapes are fixed by those of the arguments."""
+        """Next token of each row; the shapes depend only on the shapes of the arguments."""
 
     @abstractmethod
-    def chances(self, logprobs_RV: Tensor) -> Tensor:
-        """chances_RV: the probability that ``choose`` takes each token."""
+    def probabilities(self, logprobs_RV: Tensor) -> Tensor:
+        """Probability that ``choose`` selects each token, (R, V)."""
 
     def select(
         self, rules: DeviceRules, logits_RV: Tensor, n: Tensor, draws_R: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The same on the device, in step ``n`` from 0; with the log-probability of the token."""
+        """Log-probability and id of the next token of each row on the device, in step ``n``."""
         logprobs_RV = rules.logprobs(logits_RV, n)
         token_R = self.choose(logprobs_RV, draws_R)
         return logprobs_RV.gather(1, token_R[:, None])[:, 0], token_R
@@ -85,14 +85,14 @@ class TokenSearch(Search):
         return (yield from self._steps_on_host(batch) if on_device is None else on_device)
 
     def _steps_on_host(self, batch: SearchBatch) -> TokenSteps:
-        """``copies`` hypotheses for each sentence, the most probable first."""
+        """Yield the tokens of each step; return ``copies`` hypotheses for each sentence."""
         batch = batch.repeated(self.copies)
-        alive, repetition = batch.begin(), self.repetition
-        drawn = self.draws(batch.ids[:: self.copies], int(batch.longest_B.max(initial=0)))
+        alive, repetition = batch.initial_hypotheses(), self.repetition
+        draws_RL = self.draws(batch.ids[:: self.copies], int(batch.longest_B.max(initial=0)))
         results: dict[int, Hypothesis] = {}
         while len(alive):
             logprobs_RV = batch.step(alive, repetition)
-            draws_R = torch.from_numpy(drawn[alive.sentence_R, alive.length])
+            draws_R = torch.from_numpy(draws_RL[alive.sentence_R, alive.length])
             token_R = self.choose(logprobs_RV, draws_R.to(logprobs_RV.device))
             logprob_R = to_host(logprobs_RV.gather(1, token_R[:, None])[:, 0])
             grown = alive.grow(np.arange(len(alive)), token_R.cpu().numpy(), logprob_R)
@@ -101,8 +101,7 @@ class TokenSearch(Search):
             at_limit = batch.longest_B[grown.sentence_R] == grown.length
             over = stuck | ended | at_limit | batch.stopped(grown)
             for row in np.flatnonzero(over).tolist():
-                last = alive if stuck[row] else grown
-                number = int(alive.sentence_R[row])
+                last, number = alive if stuck[row] else grown, int(alive.sentence_R[row])
                 results[number] = last.hypothesis(row, finished=bool(ended[row]))
             selected = np.flatnonzero(~stuck)
             yield NextTokens(grown.sentence_R[selected].tolist(), grown.last_R[selected].tolist())
@@ -113,14 +112,13 @@ class TokenSearch(Search):
         return by_sentence([results[number] for number in range(len(results))], self.copies)
 
 
-def steps_on_device(search: "TokenSearch", batch: SearchBatch) -> TokenSteps | None:
-    """The steps of a search, every one a CUDA graph; None where that is not possible.
+def steps_on_device(search: TokenSearch, batch: SearchBatch) -> TokenSteps | None:
+    """Steps of a search as CUDA graphs; None if that is not possible.
 
     Prefixes and repeated n-grams need the host.
     """
-    if batch.prefixes is not None or search.repetition.no_repeat:
-        return None
-    if not batch.constraints.has_one_shortest:
+    needs_host = batch.prefixes is not None or search.repetition.no_repeat
+    if needs_host or not batch.constraints.has_one_shortest:
         return None
     constraints = batch.constraints
     key = (search.selection, replace(constraints, bos=0, longest=1))  # these are data of a batch
@@ -130,7 +128,7 @@ def steps_on_device(search: "TokenSearch", batch: SearchBatch) -> TokenSteps | N
 
 
 def _steps(
-    search: "TokenSearch", batch: SearchBatch, decoder: "DeviceDecoder[DeviceTokens]"
+    search: TokenSearch, batch: SearchBatch, decoder: "DeviceDecoder[DeviceTokens]"
 ) -> TokenSteps:
     sentences, steps = len(batch.ids), int(batch.longest_B.max(initial=0))
     decoder.feed(torch.from_numpy(batch.constraints.bos_of(sentences)))
@@ -149,7 +147,7 @@ def _steps(
 
 
 class HostTokens:
-    """What the host knows of the rows: their tokens, and which of them have ended."""
+    """Host-side copy of the tokens of all rows, and the rows that have not ended."""
 
     def __init__(self, batch: SearchBatch, copies: int):
         self.batch, self.longest_R = batch, np.repeat(batch.longest_B, copies).tolist()
@@ -157,13 +155,13 @@ class HostTokens:
         self.live = list(range(len(self.tokens)))
 
     def add(self, latest_R: np.ndarray) -> NextTokens:
-        """One more token of each row that has not ended."""
-        numbers = [row for row in self.live if latest_R[row] != NONE]
-        new = latest_R[numbers].tolist()
-        for row, token in zip(numbers, new, strict=True):
+        """Add one more token to each row that has not ended."""
+        rows = [row for row in self.live if latest_R[row] != NONE]
+        new = latest_R[rows].tolist()
+        for row, token in zip(rows, new, strict=True):
             self.tokens[row].append(token)
-        self.live = [row for row in numbers if not self._has_ended(row)]
-        return NextTokens(numbers, new)
+        self.live = [row for row in rows if not self._has_ended(row)]
+        return NextTokens(rows, new)
 
     def _has_ended(self, row: int) -> bool:
         tokens, test = self.tokens[row], self.batch.stop_test
@@ -171,7 +169,7 @@ class HostTokens:
         return at_end or (test is not None and test(tokens))
 
     def hypotheses(self, logprob_LR: Tensor) -> list[Hypothesis]:
-        """All rows, with the log-probabilities of their tokens."""
+        """Hypotheses of all rows, with the log-probabilities of their tokens."""
         steps = max(map(len, self.tokens), default=0)
         logprob_RL = logprob_LR[:steps, : len(self.tokens)].double().T.cpu().numpy()
         return [self._hypothesis(*pair) for pair in zip(self.tokens, logprob_RL, strict=True)]
@@ -186,11 +184,11 @@ class HostTokens:
 
 
 class DeviceTokens:
-    """A token selector with tables for ``sentences`` × ``copies`` rows and ``capacity`` steps."""
+    """Token selector with tables for ``sentences`` × ``copies`` rows and ``capacity`` steps."""
 
     def __init__(
         self,
-        search: "TokenSearch",
+        search: TokenSearch,
         constraints: Constraints,
         copies: int,
         sentences: int,
@@ -221,7 +219,7 @@ class DeviceTokens:
         self.rules.start(batch.prompts, self.copies)
 
     def select(self, logits_RV: Tensor) -> tuple[Tensor, None]:
-        """The next token of each row, which continues itself."""
+        """Next token of each row; None: rows stay in place."""
         draws_R = self.draws_LR.index_select(0, self.n)[0]
         logprob_R, token_R = self.search.select(self.rules, logits_RV, self.n, draws_R)
         at_limit_R = self.longest_R == self.n + 1

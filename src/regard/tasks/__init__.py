@@ -1,1 +1,1 @@
-"""Floor 4: what people do with a model."""
+"""Floor 5: the tasks that recipes train for, and the components of a model."""

@@ -1,28 +1,31 @@
 """Classification: a text, a pair of texts or an image in, a label out; or several, or a number."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
 
+from regard.data.config import FilesConfig
 from regard.data.datasets.dataset import Dataset
 from regard.data.datasets.memory import BPEDropoutRows
 from regard.data.files.fields import DropCounts
 from regard.data.files.sources import read_pairs
+from regard.data.images.dataset import ImageDataset
 from regard.data.readers.examples import LabelledExample
 from regard.data.readers.glue import GLUE_TASKS
 from regard.ground.config import EMPTY_IS_NONE
 from regard.ground.errors import BadInput
+from regard.ground.reading import RowReading
 from regard.images.processor import ImageProcessor
 from regard.inference.classifier import Classifier
 from regard.metrics.classification import MEASURES, TOP, top_score
+from regard.models.heads import AnyHead
 from regard.models.label_heads import LabelHead
 from regard.models.papers import paper
 from regard.models.papers.deit import DistilledLabelHead
-from regard.models.pools import FirstTokens
+from regard.models.patches import Patches
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.label_distillation import LabelDistillationConfig
 from regard.objectives.labels import ROW_OBJECTIVES
@@ -31,13 +34,13 @@ from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.image_labels import (
     ImagesConfig,
     decoded_examples,
-    image_dataset,
     image_objective,
     make_processor,
     reads_images,
     unread_image_keys,
 )
 from regard.tasks.labels import SCORES, AnyLabelsConfig, ClassWeights, class_weights
+from regard.tasks.plan import Plan
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
@@ -53,10 +56,10 @@ METRICS = {
 
 
 class LabelsConfig(AnyLabelsConfig):
-    """The labels of texts: their names where files write them otherwise, and their weights.
+    """Kind, names and weights of the labels of texts.
 
     A text has "one" label, "several", or a "number". ``weights`` are one per label (default 1), or
-    "balanced": all labels together count the same. F1 is that of the label ``positive``.
+    "balanced": every label has the same total weight. F1 is measured for the label ``positive``.
     """
 
     unread: ClassVar = {
@@ -74,13 +77,13 @@ class LabelsConfig(AnyLabelsConfig):
     """The label of which F1 is measured."""
 
 
-class Classify(EncoderTask):
+class Classify(EncoderTask[LabelledExample, RowReading, Classifier, LabelSet]):
     """The task "classify", for any trunk."""
 
     name = "classify"
     head, predictor_class = LabelHead, Classifier
-    has_bpe_dropout = has_unknown_words = True
-    tables: ClassVar = {
+    drawn = ("dropout", "unknown")
+    own_tables: ClassVar = {
         "text": EncoderTextConfig,
         "images": ImagesConfig,
         "labels": LabelsConfig,
@@ -92,7 +95,12 @@ class Classify(EncoderTask):
     @property
     def labels_config(self) -> LabelsConfig:
         """The table ``labels``."""
-        return self.table(LabelsConfig)
+        return self.tables[LabelsConfig]
+
+    @property
+    def images_config(self) -> ImagesConfig:
+        """The table ``images``."""
+        return self.tables[ImagesConfig]
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -101,53 +109,52 @@ class Classify(EncoderTask):
 
     def unread_keys(self) -> Iterator[str]:
         yield from super().unread_keys()
-        model = self.recipe.model
+        model = self.tables.model
         images = model.start is not None or paper(model.paper).tokenizer == ImageProcessor.name
-        yield from unread_image_keys(self.table(ImagesConfig), images, self.single_label)
+        yield from unread_image_keys(self.images_config, images, self.single_label)
 
-    def tokenizer(self, folder: RunPaths, texts: Callable[[], Iterable[Sentence]]) -> Any:
-        of_paper, facts = self.facts(folder.data)
-        config = self.table(ImagesConfig)
-        if of_paper.tokenizer != ImageProcessor.name:
-            if config.model_fields_set:
-                raise BadInput("images: the model of model.start reads texts")
-            return super().tokenizer(folder, texts)
-        start = self.start(folder.data)
-        return make_processor(config, facts.trunk.embed, start and start.tokenizer)
+    def read_inputs(
+        self, plan: Plan, place: RunPaths, texts: Callable[[], Iterable[Sentence]]
+    ) -> RowReading:
+        config, embed = self.images_config, plan.facts.encoder.embed
+        if embed.reads_images:
+            start = None if plan.start is None else plan.start.tokenizer
+            return make_processor(config, cast(Patches, embed), start)
+        if config.model_fields_set:
+            raise BadInput("images: the model of model.start reads texts")
+        return super().read_inputs(plan, place, texts)
 
-    def make_head(self, dropout: float) -> LabelHead:
-        return LabelHead(1, dropout)
-
-    def with_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
-        if self.distillation is None or not facts.trunk.embed.has_distillation_token:
-            return super().with_heads(facts)
-        return replace(facts, pool=FirstTokens(2), output_heads=(DistilledLabelHead(1),))
+    def heads(self, facts: TrunkWithHeads) -> tuple[AnyHead, ...]:
+        if self.distillation is not None and facts.trunk.embed.has_distillation_token:
+            return (DistilledLabelHead(1),)
+        return (LabelHead(1, facts.trunk.stack.dropout),)
 
     def read(
-        self, files: Any, data: Path, dropped: DropCounts | None = None
+        self, files: FilesConfig, data: Path, dropped: DropCounts | None = None
     ) -> list[LabelledExample]:
         if not files.has_pairs:
             return super().read(files, data, dropped)
-        pairs = read_pairs(files.under(data), self.recipe.data.longest_characters, dropped)
+        pairs = read_pairs(files.under(data), self.tables.data.longest_characters, dropped)
         return [LabelledExample(where, (text,), (label,)) for where, text, label in pairs]
 
     def training_set(
-        self,
-        tokenizer: RowTokenizer,
-        labels: LabelSet,
-        examples: Sequence[LabelledExample],
-        encoded: Sequence[Encoded],
+        self, reading: RowReading, examples: Sequence[LabelledExample], encoded: Sequence[Encoded]
     ) -> Dataset:
-        if reads_images(tokenizer):
-            seed = self.recipe.train.seed
-            return image_dataset(self.table(ImagesConfig), encoded, examples, seed)
-        if not (rate := self.table(EncoderTextConfig).dropout):
-            return super().training_set(tokenizer, labels, examples, encoded)
-        texts = [example.texts for example in examples]
-        return BPEDropoutRows(encoded, texts, tokenizer, rate, self.recipe.train.seed)
+        texts, seed = [example.texts for example in examples], self.tables.seed
+        if reads_images(reading):
+            return ImageDataset(
+                encoded, [image for image, *_ in texts], seed, self.images_config.workers
+            )
+        if not (rate := self.tables[EncoderTextConfig].dropout):
+            return super().training_set(reading, examples, encoded)
+        return BPEDropoutRows(encoded, texts, cast(RowTokenizer, reading), rate, seed)
 
-    def keep_in_memory(self, tokenizer: Any, examples: list[Any]) -> list[Any]:
-        return decoded_examples(self.table(ImagesConfig), tokenizer, examples)
+    def keep_in_memory(
+        self, reading: RowReading, examples: list[LabelledExample]
+    ) -> list[LabelledExample]:
+        if not reads_images(reading):
+            return examples
+        return decoded_examples(self.images_config, cast(ImageProcessor, reading), examples)
 
     def texts(self, example: LabelledExample) -> tuple[str, ...]:
         return example.texts
@@ -156,7 +163,7 @@ class Classify(EncoderTask):
         config = self.labels_config
         names, kind = config.names or {}, LABEL_SETS[config.kind]
         benchmarks = {name.lower(): task for name, task in GLUE_TASKS.items()}
-        benchmark = benchmarks.get(str(self.recipe.data.train.reader).lower())
+        benchmark = benchmarks.get(str(self.tables.data.train.reader).lower())
         labels = None if benchmark is None else kind.of_benchmark(benchmark.labels, names)
         labels = labels or kind.of(chain.from_iterable(map(_labels, examples)), names)
         if config.positive is not None and config.positive not in labels.names:
@@ -167,10 +174,10 @@ class Classify(EncoderTask):
         return labels
 
     def encode(
-        self, tokenizer: RowTokenizer, labels: LabelSet, examples: Sequence[LabelledExample]
+        self, reading: RowReading, labels: LabelSet, examples: Sequence[LabelledExample]
     ) -> list[Encoded]:
-        max_length = self.row_limit(tokenizer, self.row_length(tokenizer))
-        rows = tokenizer.training_rows([_input(example) for example in examples], max_length)
+        max_length = reading.limit(self.row_length(reading))
+        rows = reading.training_rows([_input(example) for example in examples], max_length)
         return [
             (row, labels.encode(_labels(example), example.where))
             for row, example in zip(rows, examples, strict=True)
@@ -180,22 +187,22 @@ class Classify(EncoderTask):
         targets = (target[0] for _, target in encoded)
         weights = class_weights(labels, self.labels_config.weights, targets)
         make = ROW_OBJECTIVES[labels.problem_type]
-        return make(len(labels), self.recipe.train.smoothing, weights)
+        return make(len(labels), self.tables.smoothing, weights)
 
-    def objective_of_inputs(self, labels: Objective, tokenizer: Any) -> Objective:
-        if not reads_images(tokenizer):
+    def objective_of_inputs(self, labels: Objective, reading: RowReading) -> Objective:
+        if not reads_images(reading):
             return labels
-        return image_objective(self.table(ImagesConfig), labels, tokenizer)
+        return image_objective(self.images_config, labels, cast(ImageProcessor, reading))
 
     def teacher_logits(
-        self, teacher: Classifier, tokenizer: RowTokenizer, examples: Sequence[LabelledExample]
+        self, teacher: Classifier, reading: RowReading, examples: Sequence[LabelledExample]
     ) -> list[np.ndarray]:
         logits = teacher.logits([_input(example) for example in examples])
         return [logits_V[None].numpy() for logits_V in logits]
 
     @classmethod
-    def row_limit(cls, tokenizer: RowTokenizer, max_length: int | None) -> int | None:
-        return tokenizer.limit(max_length)
+    def row_limit(cls, reading: RowReading, max_length: int | None) -> int | None:
+        return reading.limit(max_length)
 
     def score(
         self,
@@ -203,9 +210,10 @@ class Classify(EncoderTask):
         examples: Sequence[LabelledExample],
         with_interval: bool = False,
     ) -> TaskScores:
-        """By the kind of labels: accuracy and its like, F1 over all labels, or correlation.
+        """Scores by the kind of labels: accuracy and F1 of classes, F1 over all labels, or
+        correlation.
 
-        Of more than five labels also how often the right one is among the five most probable.
+        If there are more than five labels, also top-5 accuracy.
         """
         labels = predictor.labels
         golds = [labels.gold(_labels(example), example.where) for example in examples]
@@ -216,7 +224,10 @@ class Classify(EncoderTask):
         )
         if not labels.single_label or len(labels) <= TOP:
             return results
-        ranked = [sorted(one.scores, key=one.scores.__getitem__)[::-1] for one in predictions]
+        ranked = [
+            sorted(prediction.scores, key=prediction.scores.__getitem__)[::-1]
+            for prediction in predictions
+        ]
         return results._replace(scores=[*results.scores, top_score(golds, ranked, with_interval)])
 
 

@@ -19,10 +19,9 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import Predictor
 from regard.inference.classifier import SentencePairClassifier
 from regard.inference.component import Component
-from regard.inference.encoder_model import EncoderInput, EncoderModel
+from regard.inference.encoder_model import EncoderInput, EncoderModel, ImageModel
 from regard.inference.fill_mask import FilledText
 from regard.inference.generator import Ending, Generation, Generator
-from regard.inference.image_model import ImageModel
 from regard.inference.model_runner import ModelRunner
 from regard.inference.translator import Translation, Translator
 from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
@@ -81,7 +80,7 @@ def predictor_of(runner: EncoderModel) -> Predictor:
         raise BadInput("this model was trained for no task: there is nothing to predict")
     return SentencePairClassifier(
         runner.model,
-        runner.text,
+        runner.reading,
         SingleLabelSet(head.classes),
         runner.batch_size,
         runner.truncation,
@@ -89,7 +88,7 @@ def predictor_of(runner: EncoderModel) -> Predictor:
 
 
 class Runner:
-    """A model on its device, in its precision, with all that it can do.
+    """A model on its device, in its precision, with a method for each of its components.
 
     At most ``batch_size`` inputs run at once.
     """
@@ -105,7 +104,7 @@ class Runner:
         self.paper: Paper = loaded.paper
         self.facts: ModelFacts = loaded.facts
         self.module: nn.Module = loaded.module
-        self.tokenizer: Tokenizer | None = loaded.tokenizer
+        self.tokenizer = cast(Tokenizer | None, loaded.tokenizer)
         self.labels: LabelSet | None = loaded.labels
         self.notes: dict[str, Any] = loaded.notes
 
@@ -115,7 +114,7 @@ class Runner:
         return next(self.module.parameters()).device
 
     def to(self, device: str | torch.device) -> Self:
-        """Move the model to a device; what was prepared for the device before is dropped."""
+        """Move the model to a device; buffers of the previous device are dropped."""
         place = device_named(str(device))
         if self.precision is not None:
             chosen_precision(self.precision, place)
@@ -125,12 +124,12 @@ class Runner:
 
     @cached_property
     def runner(self) -> ModelRunner:
-        """The model on its device, in its precision: what all methods call."""
+        """The model on its device, in its precision, which all methods call."""
         runner = runner_of(self._loaded).with_limits(self._batch_size)
         return runner if self.precision is None else runner.with_precision(self.precision)
 
     def _limited(self, batch_size: int | None = None, max_length: int | None = None) -> Self:
-        """A copy with those limits that are given."""
+        """A copy with the limits that are not None."""
         return self._with(self.runner.with_limits(batch_size, max_length))
 
     def _with(self, runner: ModelRunner) -> Self:
@@ -161,7 +160,7 @@ class Runner:
         return cast(Generator, self.runner)
 
     def component(self, name: str, **options: Any) -> AnyComponent:
-        """The component of that name: one thing that the model can do, with options."""
+        """The component of that name, with options: one thing that the model can do."""
         if name not in COMPONENTS:
             raise BadInput(f"{shown(name)} is no component{did_you_mean(name, COMPONENTS)}")
         return COMPONENTS[name](self)(**options)
@@ -185,13 +184,14 @@ class Runner:
     def predict(
         self, inputs: Iterable[Any], *, batch_size: int | None = None, max_length: int | None = None
     ) -> list[Any]:
-        """Labels with probabilities, tags, answers or choices, by what the model was tuned for.
+        """Labels with probabilities, tags, answers or choices, depending on the task of fine-
+        tuning.
 
-        Inputs are texts, or pairs of texts; texts, or lists of words, to be tagged; (question,
-        context) to be answered; (text, choices) to be chosen from.
+        A classifier reads texts or pairs of texts, a tagger texts or lists of words; other inputs
+        are pairs (question, context) or (text, choices).
         """
-        given = self.runner.listed(inputs, "inputs")
-        return self._limited(batch_size, max_length).predictor.predict(given)
+        rows = self.runner.listed(inputs, "inputs")
+        return self._limited(batch_size, max_length).predictor.predict(rows)
 
     def fill(
         self,
@@ -202,8 +202,8 @@ class Runner:
         max_length: int | None = None,
     ) -> list[FilledText]:
         """The most probable words for each mask token of each text ([MASK], RoBERTa's <mask>)."""
-        given = listed(texts)
-        return self._limited(batch_size, max_length).encoder.filler(top).predict(given)
+        rows = listed(texts)
+        return self._limited(batch_size, max_length).encoder.filler(top).predict(rows)
 
     def encode(
         self,
@@ -228,7 +228,7 @@ class Runner:
             raise BadInput(f"carry: {self.paper.name} carries no state from text to text")
         read = runner.carried_states if carry else runner.states
         states = read(runner.read(runner.listed(texts)), name)
-        return [_array(one) for one in states] if as_numpy else states
+        return [_array(states_TD) for states_TD in states] if as_numpy else states
 
     def embed(
         self,
@@ -274,7 +274,7 @@ class Runner:
             raise BadInput(f"tape is a Tape, not {shown(tape)}")
         runner = self._limited(batch_size, max_length).runner
         logits = runner.logits(runner.listed(inputs, "inputs"), tape, head)
-        return [_array(one) for one in logits] if as_numpy else logits
+        return [_array(logits_TV) for logits_TV in logits] if as_numpy else logits
 
     def translate(
         self,
@@ -290,8 +290,8 @@ class Runner:
         Unless told otherwise: as the recipe says that trained the model; for a published folder,
         as it was published; else a beam of 5. ``prefixes`` are how translations must begin.
         """
-        given = listed(texts)
-        return self._limited(batch_size, max_length).translator.translate(given, search, prefixes)
+        rows = listed(texts)
+        return self._limited(batch_size, max_length).translator.translate(rows, search, prefixes)
 
     def generate(
         self,
@@ -311,9 +311,9 @@ class Runner:
         what its prompts give alone, and a sample depends on the seed, the number of its prompt and
         its own.
         """
-        given = listed(prompts, "prompts")
+        rows = listed(prompts, "prompts")
         ending = Ending.of(max_new_tokens, min_new_tokens, stop_strings)
-        return self._limited(batch_size, max_length).generator.generate(given, search, ending)
+        return self._limited(batch_size, max_length).generator.generate(rows, search, ending)
 
     def stream(
         self,
@@ -349,8 +349,8 @@ class Runner:
         scores pairs (source, target): the tokens of the target, and its end. The first token has
         no score where nothing stands before it: of ids, and of GPT, whose texts have no separator.
         """
-        given, runner = listed(inputs, "inputs"), self._limited(batch_size).runner
-        return [list(one.logprobs) for one in runner.scorer(window, stride).predict(given)]
+        rows, runner = listed(inputs, "inputs"), self._limited(batch_size).runner
+        return [list(scored.logprobs) for scored in runner.scorer(window, stride).predict(rows)]
 
 
 COMPONENTS: dict[str, Callable[[Runner], Callable[..., AnyComponent]]] = {
@@ -382,17 +382,15 @@ class ComponentSpec:
     def open(self) -> AnyComponent:
         """Read the model; the component runs on its device."""
         device = device_named(self.device)
-        first, *others = (Runner(read_folder(local_folder(one), device)) for one in self.folders)
-        runner = first.runner.with_limits(self.batch_size, self.max_length)
-        if others:
-            members = tuple(other.translator for other in others)
-            runner = replace(
-                first._limited(self.batch_size, self.max_length).translator, others=members
-            )
+        models = [Runner(read_folder(local_folder(folder), device)) for folder in self.folders]
+        first = models[0]._limited(self.batch_size, self.max_length)
+        runner = first.runner
+        if len(models) > 1:
+            members = tuple(model.translator for model in models[1:])
+            runner = replace(first.translator, others=members)
         if self.precision is not None:
             runner = runner.with_precision(self.precision, self.engine)
-        first.__dict__["runner"] = runner
-        return first.component(self.name, **self.options)
+        return first._with(runner).component(self.name, **self.options)
 
     def open_run(self) -> Callable[[Sequence[Any]], list[Any]]:
         """The ``run`` of the component, for a worker process."""

@@ -1,21 +1,23 @@
-"""What the task "classify" does with images: their processor, dataset and objective."""
+"""Images in the task "classify": their table, processor and objective."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, cast
 
 import numpy as np
 from pydantic import Field
 
 from regard.data.images.augment import Augmentation, Mixing
-from regard.data.images.dataset import MOST_KEPT, ImageDataset
+from regard.data.images.dataset import MOST_KEPT
 from regard.data.images.decoding import DecodingPool
 from regard.data.readers.examples import LabelledExample
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
+from regard.ground.reading import Reading
 from regard.images.processor import ImageProcessor, ResizedImage
+from regard.models.patches import Patches
 from regard.objectives.images import ImageLabels
 from regard.objectives.objective import Objective
 
@@ -23,10 +25,10 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class ImagesConfig(Config):
-    """How images are normalised, and what is drawn of them in training.
+    """Normalisation and augmentation of images.
 
-    They are resized to the size that the model reads. Augmentation runs on the device, in the order
-    of the keys.
+    Images are resized to the size that the model reads. Augmentation runs on the device, in the
+    order of the keys.
     """
 
     mean: tuple[float, ...] = (0.5,)
@@ -58,33 +60,35 @@ NORMALISATION = ("mean", "std")
 MIXED = ("mixup", "cutmix")
 
 
-def reads_images(tokenizer: Any) -> bool:
-    """Whether a model with this tokenizer reads images: it is an image processor."""
-    return tokenizer is not None and tokenizer.name == ImageProcessor.name
+def reads_images(reading: Reading) -> bool:
+    """Whether a model reads images: by an image processor."""
+    return reading.name == ImageProcessor.name
 
 
 def unread_image_keys(config: ImagesConfig, images: bool, single: bool) -> Iterator[str]:
-    """The keys of the table that nothing reads: of models of texts, or of several labels."""
-    given = sorted(config.model_fields_set)
+    """Keys of the table that nothing reads, because the model reads texts, or predicts several
+    labels.
+    """
+    keys = sorted(config.model_fields_set)
     if not images:
-        yield from (f"images.{key}" for key in given)
+        yield from (f"images.{key}" for key in keys)
     elif not single:
-        mixed = (key for key in MIXED if key in given)
+        mixed = (key for key in MIXED if key in keys)
         yield from (f"images.{key} where an image has not one label" for key in mixed)
-    if "magnitude" in given and not config.operations:
+    if "magnitude" in keys and not config.operations:
         yield "images.magnitude without images.operations"
 
 
-def make_processor(config: ImagesConfig, embed: Any, start: Any) -> ImageProcessor:
+def make_processor(config: ImagesConfig, embed: Patches, start: Reading | None) -> ImageProcessor:
     """The processor of ``model.start``, or a new one, for images of the size of the model."""
     size, channels = embed.image, embed.channels
     mean, std = (_of_channels(getattr(config, key), channels, key) for key in NORMALISATION)
     if start is None:
         return ImageProcessor(size=size, mean=mean, std=std)
-    for key, given in zip(NORMALISATION, (mean, std), strict=True):
-        if key in config.model_fields_set and given != getattr(start, key):
+    for key, values in zip(NORMALISATION, (mean, std), strict=True):
+        if key in config.model_fields_set and values != getattr(start, key):
             raise BadInput(f"images.{key} follows from model.start: leave it out")
-    return start.at_size(size)
+    return cast(ImageProcessor, start).at_size(size)
 
 
 def _of_channels(values: tuple[float, ...], channels: int, key: str) -> tuple[float, ...]:
@@ -93,20 +97,13 @@ def _of_channels(values: tuple[float, ...], channels: int, key: str) -> tuple[fl
     return tuple(np.broadcast_to(values, channels).tolist())
 
 
-def image_dataset(
-    config: ImagesConfig, encoded: Sequence[Any], examples: Sequence[LabelledExample], seed: int
-) -> ImageDataset:
-    """The training examples, each drawn anew in every epoch."""
-    images = [example.texts[0] for example in examples]
-    return ImageDataset(encoded, images, seed, config.workers)
-
-
 def decoded_examples(
     config: ImagesConfig, processor: ImageProcessor, examples: list[LabelledExample]
 ) -> list[LabelledExample]:
-    """Examples with bytes of the size that the model reads in place of files.
+    """Examples with decoded images in place of files.
 
-    They stay as they are if these bytes are more than ``MOST_KEPT``, or where there are no files.
+    They stay as they are if the images have more than ``MOST_KEPT`` bytes, or if there are no
+    files.
     """
     images = [example.texts[0] for example in examples]
     files = any(isinstance(image, Path) for image in images)
@@ -120,7 +117,9 @@ def decoded_examples(
     ]
 
 
-def image_objective(config: ImagesConfig, labels: Objective, processor: Any) -> ImageLabels:
+def image_objective(
+    config: ImagesConfig, labels: Objective, processor: ImageProcessor
+) -> ImageLabels:
     """The objective over bytes of images."""
     augmentation = Augmentation(
         crop=config.crop,

@@ -1,4 +1,4 @@
-"""What labels of texts and of words share: their table, their weights and their scores."""
+"""Labels of texts and of words: their table, class weights and scores."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -42,9 +42,9 @@ def class_weights(
     *,
     complete: bool = True,
 ) -> tuple[float, ...] | None:
-    """A weight for each class as a recipe asks for it; "balanced": all together count the same.
+    """A weight for each class; "balanced": every class has the same total weight.
 
-    Balanced classes must be ``complete``, or those that do not occur have the weight 1.
+    Balanced classes must be ``complete``, or classes that do not occur have the weight 1.
     """
     if weights is None:
         return None
@@ -57,8 +57,8 @@ def class_weights(
             )
         share = counts.total() / (len(labels) - len(missing))
         return tuple(share / counts[n] if counts[n] else 1.0 for n in range(len(labels)))
-    given = {labels.name(name, "labels.weights"): weight for name, weight in weights.items()}
-    return tuple(given.get(name, 1.0) for name in labels.names)
+    by_name = {labels.name(name, "labels.weights"): weight for name, weight in weights.items()}
+    return tuple(by_name.get(name, 1.0) for name in labels.names)
 
 
 def _score_classes(

@@ -16,7 +16,9 @@ from regard.inference.batch_runner import Predictor, finite, rows_of
 from regard.inference.component import Row
 from regard.inference.inputs import check_pairs
 from regard.metrics.classification import classification_scores
+from regard.models.heads import AnyHead
 from regard.models.label_heads import ChoiceHead
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.labels import MultipleChoice
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.task import TaskScores
@@ -75,21 +77,21 @@ class Chooser(Predictor[Choices, list[PairRow], ChoicePrediction]):
     empty_record: ClassVar = dict.fromkeys(("choice", "text", "probability", "probabilities"))
 
     def rows(self, inputs: Sequence[Choices], keys: Sequence[int]) -> list[ChoiceRow]:
-        given = check_pairs(inputs, "(text, choices)")
-        for number, (text, choices) in enumerate(given, start=1):
+        pairs = check_pairs(inputs, "(text, choices)")
+        for number, (text, choices) in enumerate(pairs, start=1):
             if not isinstance(choices, tuple | list) or not choices:
                 raise BadItem(number, "there are no choices to choose from")
             for one in (text, *choices):
                 check_text(one, number)
-        rows = self.read_pairs([[(text, one) for one in choices] for text, choices in given])
+        rows = self.read_pairs([[(text, one) for one in choices] for text, choices in pairs])
         self.check_segments([own[0].row for own in rows])
         return [
             self.prepared(key, one, own, sum(len(pair.row.tokens) for pair in own))
-            for key, one, own in zip(keys, given, rows, strict=True)
+            for key, one, own in zip(keys, pairs, rows, strict=True)
         ]
 
     def read_pairs(self, inputs: Sequence[Sequence[tuple[str, str]]]) -> list[list[PairRow]]:
-        """The rows of each input: one for each choice, with the text before it."""
+        """The rows of each input: the text with each of its choices."""
         rows = iter(rows_of(self.tokenizer, [*chain(*inputs)], self.max_length))
         return [[PairRow(next(rows), choice) for _, choice in pairs] for pairs in inputs]
 
@@ -109,12 +111,12 @@ class Chooser(Predictor[Choices, list[PairRow], ChoicePrediction]):
             results.append(ChoicePrediction(best, pairs[best].choice, probabilities))
         return results
 
-    def is_cut(self, given: Choices, cost: int) -> bool:
+    def is_cut(self, value: Choices, cost: int) -> bool:
         most = self.max_length
-        return most is not None and self.token_count(given, most) > most
+        return most is not None and self.token_count(value, most) > most
 
-    def row_texts(self, given: Choices) -> list[tuple[str, ...]]:
-        text, choices = given
+    def row_texts(self, value: Choices) -> list[tuple[str, ...]]:
+        text, choices = value
         return [(text, choice) for choice in choices]
 
     def parse(self, line: str, where: str) -> Choices:
@@ -128,26 +130,26 @@ class Chooser(Predictor[Choices, list[PairRow], ChoicePrediction]):
         return field_of(record, "first", str, where), texts
 
 
-class Choose(EncoderTask):
+class Choose(EncoderTask[ChoiceExample, RowTokenizer, Chooser, None]):
     """The task "choose"."""
 
     name = "choose"
     head, predictor_class = ChoiceHead, Chooser
-    tables: ClassVar = {"text": EncoderTextConfig}
+    own_tables: ClassVar = {"text": EncoderTextConfig}
     dev_metrics = test_metrics = ("accuracy",)
 
-    def make_head(self, dropout: float) -> ChoiceHead:
-        return ChoiceHead(dropout)
+    def heads(self, facts: TrunkWithHeads) -> tuple[AnyHead, ...]:
+        return (ChoiceHead(facts.trunk.stack.dropout),)
 
     def texts(self, example: ChoiceExample) -> tuple[str, ...]:
         return tuple(chain.from_iterable(example.choices))
 
     def encode(
-        self, tokenizer: RowTokenizer, labels: None, examples: Sequence[ChoiceExample]
+        self, reading: RowTokenizer, labels: None, examples: Sequence[ChoiceExample]
     ) -> list[Encoded]:
         pairs = [*chain(*(example.choices for example in examples))]
-        rows = iter(rows_of(tokenizer, pairs, self.row_length(tokenizer)))
-        return [([*islice(rows, len(one.choices))], _label(one)) for one in examples]
+        rows = iter(rows_of(reading, pairs, self.row_length(reading)))
+        return [([*islice(rows, len(example.choices))], _label(example)) for example in examples]
 
     def make_objective(self, labels: None, encoded: Sequence[Encoded]) -> MultipleChoice:
         counts = Counter(len(rows) for rows, _ in encoded)
@@ -159,7 +161,7 @@ class Choose(EncoderTask):
     def score(
         self, predictor: Chooser, examples: Sequence[ChoiceExample], with_interval: bool = False
     ) -> TaskScores:
-        results = predictor.choose(predictor.read_pairs([one.choices for one in examples]))
+        results = predictor.choose(predictor.read_pairs([example.choices for example in examples]))
         golds = [str(_label(example)) for example in examples]
         chosen = [str(result.index) for result in results]
         return TaskScores(classification_scores(golds, chosen, with_interval)[:1])

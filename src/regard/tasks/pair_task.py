@@ -1,32 +1,42 @@
-"""What tasks over pairs of texts share: one is read, the other written, and BLEU compares."""
+"""Base class of tasks over pairs of texts: one is read, the other written, and BLEU compares."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from sacrebleu.metrics import CHRF, TER
 from torch import nn
 
-from regard.data.datasets.dataset import Batching
+from regard.data.config import FilesConfig
 from regard.data.datasets.pairs import PairData, PairStore, load_pairs
 from regard.data.files.fields import DropCounts
 from regard.data.files.sources import read_pairs
 from regard.ground.config import Config
+from regard.inference.decoder_model import WrittenText
 from regard.inference.generation_settings import DecodeConfig
 from regard.metrics.bleu import bleu_metric
 from regard.metrics.translation import MetricScore, measured
-from regard.search.beam import Beam
+from regard.objectives.seq2seq import AnswerLM, Seq2Seq
 from regard.tasks.run_paths import RunPaths
-from regard.tasks.task import Prepared, Processes, Task, TaskScores, mean_nll
+from regard.tasks.task import (
+    AnyReading,
+    Prepared,
+    Processes,
+    Task,
+    TaskScores,
+    TrainedModel,
+    mean_nll,
+)
 from regard.text.vocabularies.vocabulary import Vocabulary
 
 Pair = tuple[str, str, str]  # where it stands, and its texts
 
 
 class BLEUConfig(Config):
-    """Which BLEU: sacreBLEU's tokeniser ("none" for text that is tokenised already), and case."""
+    """Tokeniser of sacreBLEU ("none" for text that is tokenised already), and case."""
 
     free_keys = ("tokenize", "lowercase")
     tokenize: str = "13a"
@@ -35,57 +45,50 @@ class BLEUConfig(Config):
     """Ignore case."""
 
 
-class PairTask(Task):
+class PairTask(Task[Pair, AnyReading]):
     """A task whose model reads one text of a pair and writes the other."""
 
     unit, limits_characters = "pairs", True
     test_metrics: ClassVar[tuple[str, ...]] = ("BLEU", "chrF", "TER")
 
-    @property
     @abstractmethod
-    def measure(self) -> BLEUConfig:
-        """The table ``measure``."""
-
-    @abstractmethod
-    def plain_objective(self, prepared: Prepared) -> Any:
-        """What is learned, without label smoothing."""
+    def plain_objective(self, prepared: Prepared[AnyReading]) -> Seq2Seq | AnswerLM:
+        """The training objective without label smoothing."""
 
     @abstractmethod
-    def write(self, model: Any, texts: list[str]) -> list[list[Any]]:
-        """What a loaded model writes for each text, best first."""
+    def write(self, model: TrainedModel, texts: list[str]) -> Sequence[Sequence[WrittenText]]:
+        """Texts that a loaded model writes for each input, best first."""
 
-    @property
-    def search(self) -> Beam:
-        """The search of the table ``decode``."""
-        return self.table(DecodeConfig).search
+    def objective(self, prepared: Prepared[AnyReading]) -> Seq2Seq | AnswerLM:
+        return replace(self.plain_objective(prepared), smoothing=self.tables.smoothing)
 
-    def read(self, files: Any, data: Path, dropped: DropCounts | None = None) -> list[Pair]:
-        return [*read_pairs(files.under(data), self.recipe.data.longest_characters, dropped)]
+    def read(self, files: FilesConfig, data: Path, dropped: DropCounts | None = None) -> list[Pair]:
+        return [*read_pairs(files.under(data), self.tables.data.longest_characters, dropped)]
 
-    def read_train(self, files: Any, folder: RunPaths) -> list[Pair]:
+    def read_train(self, files: FilesConfig, place: RunPaths) -> list[Pair]:
         """The pairs to train on."""
-        pairs = self.read(files, folder.data, folder.dropping())
-        self.recipe.data.train.require(pairs, "train", self.unit)
+        pairs = self.read(files, place.data, place.dropping())
+        self.tables.data.train.require(pairs, "train", self.unit)
         return pairs
 
     def load(
         self,
-        files: Any,
-        folder: RunPaths,
+        files: FilesConfig,
+        place: RunPaths,
         sides: tuple[Vocabulary, Vocabulary],
         dropout: float = 0.0,
     ) -> PairData:
         """All pairs as ids."""
-        given = self.recipe.data
-        store = PairStore(sides, folder.store, given.longest_characters, folder.skip_bad)
-        train, dev = files.under(folder.data), given.dev.held_out or given.dev.under(folder.data)
-        return load_pairs(store, Batching.of(self.recipe), train, dev, dropout)
+        data = self.tables.data
+        store = PairStore(sides, place.store, data.longest_characters, place.skip_bad)
+        train, dev = files.under(place.data), data.dev.held_out or data.dev.under(place.data)
+        return load_pairs(store, self.tables.batching, train, dev, dropout)
 
-    def notes(self) -> dict[str, Any]:
-        return {**super().notes(), "decode": self.table(DecodeConfig).model_dump()}
+    def notes(self) -> dict[str, object]:
+        return {**super().notes(), "decode": self.tables[DecodeConfig].model_dump()}
 
     def evaluate_dev(
-        self, prepared: Prepared, processes: Processes, model: nn.Module
+        self, prepared: Prepared[AnyReading], processes: Processes, model: nn.Module
     ) -> dict[str, float]:
         objective = self.plain_objective(prepared)
         batches = prepared.dataset.dev_batches(objective, processes)
@@ -93,7 +96,7 @@ class PairTask(Task):
         return {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0)))}
 
     def test_scores(
-        self, model: Any, examples: Sequence[Pair], with_interval: bool = False
+        self, model: TrainedModel, examples: Sequence[Pair], with_interval: bool = False
     ) -> TaskScores:
         outputs = self.write(model, [source for _, source, _ in examples])
         hypotheses = [best.text for best, *_ in outputs]
@@ -103,6 +106,7 @@ class PairTask(Task):
         self, hypotheses: list[str], references: list[str], with_interval: bool
     ) -> list[MetricScore]:
         """BLEU, chrF and TER."""
-        tokenize, lowercase = self.measure.tokenize, self.measure.lowercase
+        config = self.tables[BLEUConfig]
+        tokenize, lowercase = config.tokenize, config.lowercase
         metrics = (bleu_metric(tokenize, lowercase), CHRF(lowercase=lowercase), TER())
         return [measured(metric, hypotheses, [references], with_interval) for metric in metrics]

@@ -1,13 +1,14 @@
-"""Answers that stand in a text: the best spans, and whether there is one at all.
+"""Extractive question answering: the best spans of a context, or no answer.
 
-A span scores the sum of the logits of its first and its last token, the lack of an answer those of
-the summary token of a row (Devlin et al., 2018, sections 4.2 and 4.3): the first, XLNet's last.
+The score of a span is the sum of the logits of its first and last token. The score of "no answer"
+is the sum of both logits of the summary token: the first of a row, or the last for XLNet (Devlin et
+al., 2018, sections 4.2 and 4.3).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from heapq import nlargest
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 import torch
 from pydantic import Field
@@ -22,7 +23,9 @@ from regard.inference.component import Row
 from regard.inference.inputs import check_pairs
 from regard.metrics.answers import answer_scores, best_threshold
 from regard.metrics.translation import MetricScore
+from regard.models.heads import AnyHead
 from regard.models.label_heads import SpanHead
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.labels import SpanExtraction
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.task import TaskScores
@@ -38,10 +41,10 @@ CONTEXT, OVERLAP, QUESTION, LONGEST = 384, 128, 64, 30  # tokens: row, overlap, 
 
 
 class AnswersConfig(Config):
-    """Windows over a context: how many tokens two of them share, and how long things may be.
+    """Overlap of windows over a context, limits of lengths, and the threshold of "no answer".
 
-    ``threshold``: a question has no answer if "no answer" scores so much better than the best one;
-    without it, every question is answered.
+    A question has no answer if "no answer" scores more than ``threshold`` above the best span;
+    without a threshold, every question is answered.
     """
 
     stride: int = Field(OVERLAP, ge=0)
@@ -58,7 +61,7 @@ class AnswersConfig(Config):
 class AnswerSpan:
     """Characters ``start`` to ``end`` (exclusive) of the context, and their score.
 
-    The probability is that among all answers given for the question.
+    The probability is relative to all answers given for the question.
     """
 
     text: str
@@ -70,10 +73,10 @@ class AnswerSpan:
 
 @dataclass(frozen=True)
 class AnswerPrediction:
-    """The best answers to a question, best first, and whether to give any.
+    """The best answers to a question, best first, and whether one of them is given.
 
-    ``no_answer`` is by how much "no answer" scores above the best; its probability is 0 where
-    every question is answered.
+    ``no_answer`` is the score of "no answer" minus the score of the best span; its probability is 0
+    if every question is answered.
     """
 
     best: tuple[AnswerSpan, ...]
@@ -83,13 +86,13 @@ class AnswerPrediction:
 
     @property
     def answer(self) -> AnswerSpan | None:
-        """The one to give, if any."""
+        """The answer that is given, or None."""
         none = self.threshold is not None and self.no_answer > self.threshold
         return None if none or not self.best else self.best[0]
 
     @property
     def text(self) -> str:
-        """That of the answer to give; empty if there is none."""
+        """Text of the answer; empty if there is none."""
         return "" if self.answer is None else self.answer.text
 
     @property
@@ -147,7 +150,7 @@ class Answerer(Predictor[Question, list[ContextWindow], AnswerPrediction]):
 
     @property
     def longest_question(self) -> int:
-        """The most tokens of a question that are read."""
+        """The maximum number of tokens of a question."""
         return min(self.question, self.max_length // 4)
 
     def windows(self, question: str, context: str) -> list[ContextWindow]:
@@ -156,9 +159,9 @@ class Answerer(Predictor[Question, list[ContextWindow], AnswerPrediction]):
         overlap = min(self.stride, limit // 3)
         return self.tokenizer.windows(question, context, limit, overlap, self.longest_question)
 
-    def is_cut(self, given: Question, cost: int) -> bool:
+    def is_cut(self, value: Question, cost: int) -> bool:
         most = self.longest_question
-        return token_count(given[:1], self.tokenizer.words, 0, most) > most
+        return token_count(value[:1], self.tokenizer.words, 0, most) > most
 
     @property
     def cut_reason(self) -> str:
@@ -200,7 +203,7 @@ class Answerer(Predictor[Question, list[ContextWindow], AnswerPrediction]):
         )
 
     def _spans(self, window: ContextWindow, logits_LV: Tensor) -> Iterator[tuple[float, int, int]]:
-        """(score, start, end) of what may be an answer in one row, in characters of the context."""
+        """(score, start, end) of the best spans in one row, in characters of the context."""
         size = min(self.best, len(logits_LV))
         (begins, starts), (closes, ends) = (logits_LV[:, i].topk(size) for i in (0, 1))
         inside = torch.tensor([span is not None for span in window.spans])
@@ -217,31 +220,32 @@ class Answerer(Predictor[Question, list[ContextWindow], AnswerPrediction]):
             yield score, begun.start, ended.end
 
 
-class QuestionAnswering(EncoderTask):
+class QuestionAnswering(EncoderTask[QuestionExample, RowTokenizer, Answerer, None]):
     """The task "answer": where the answer to a question stands in a text."""
 
     name = "answer"
     head, predictor_class, default_length = SpanHead, Answerer, CONTEXT
     saved_settings = ("stride", "question", "longest_answer", "threshold")
-    tables: ClassVar = {"text": EncoderTextConfig, "answers": AnswersConfig}
+    own_tables: ClassVar = {"text": EncoderTextConfig, "answers": AnswersConfig}
     dev_metrics = test_metrics = ("exact match", "F1")
 
-    def make_head(self, dropout: float) -> SpanHead:
-        return SpanHead()
+    def heads(self, facts: TrunkWithHeads) -> tuple[AnyHead, ...]:
+        return (SpanHead(),)
 
     def texts(self, example: QuestionExample) -> tuple[str, ...]:
         return example.question, example.context
 
-    def notes(self) -> dict[str, Any]:
-        answers = self.table(AnswersConfig)
+    def notes(self) -> dict[str, object]:
+        answers = self.tables[AnswersConfig]
         settings = answers.stride, answers.question, answers.longest, answers.threshold
         return super().notes() | dict(zip(self.saved_settings, settings, strict=True))
 
     def encode(
-        self, tokenizer: RowTokenizer, labels: None, examples: Sequence[QuestionExample]
+        self, reading: RowTokenizer, labels: None, examples: Sequence[QuestionExample]
     ) -> list[Encoded]:
-        longest = self.row_length(tokenizer)
-        reader: Any = self.predictor(nn.Identity(), tokenizer, None, longest, self.notes())
+        longest = self.row_length(reading)
+        predictor = self.predictor(nn.Identity(), reading, None, longest, self.notes())
+        reader = cast(Answerer, predictor)
         return [
             (window.row, _target(window, example))
             for example in examples
@@ -254,21 +258,21 @@ class QuestionAnswering(EncoderTask):
     def score(
         self, predictor: Answerer, examples: Sequence[QuestionExample], with_interval: bool = False
     ) -> TaskScores:
-        results = predictor.predict([(one.question, one.context) for one in examples])
-        golds = [[answer.text for answer in one.answers] for one in examples]
+        results = predictor.predict([(example.question, example.context) for example in examples])
+        golds = [[answer.text for answer in example.answers] for example in examples]
         scores = answer_scores(golds, [result.text for result in results], with_interval)
         if all(golds):
             return TaskScores(scores)
         best = [result.best[0].text if result.best else "" for result in results]
         thresholds = best_threshold(golds, best, [result.no_answer for result in results])
-        for name, one in thresholds.items():
-            signature = f"questions:{len(golds)}|threshold:{one.value:.4f}"
-            scores.append(MetricScore(f"best {name}", one.score, signature))
+        for name, example in thresholds.items():
+            signature = f"questions:{len(golds)}|threshold:{example.value:.4f}"
+            scores.append(MetricScore(f"best {name}", example.score, signature))
         return TaskScores(scores)
 
 
 def _target(window: ContextWindow, example: QuestionExample) -> tuple[int, int]:
-    """The first and the last token of the answer; the summary token, twice, if it is not here."""
+    """First and last token of the answer, or the summary token twice if the window lacks it."""
     nowhere = (window.summary, window.summary)
     if not example.answers:
         if example.answerable:

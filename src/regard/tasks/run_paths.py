@@ -1,4 +1,4 @@
-"""The folders of a run, and how it reads its data."""
+"""Folders of a run."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ STDIN_COPY = "stdin.txt"  # of a run that trains on standard input
 
 @dataclass(frozen=True)
 class RunPaths:
-    """``data`` holds the files of the recipe, ``out`` everything that is written.
+    """Folders of a run: ``data`` with the files of the recipe, ``out`` with everything it writes.
 
     One process ``leads``: it writes. Models that help to prepare the data run on its ``device``.
     """

@@ -4,7 +4,6 @@ A word is labelled at its first token; other tokens have no target.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Annotated, ClassVar, Literal
 
@@ -17,6 +16,7 @@ from regard.ground.config import EMPTY_IS_NONE
 from regard.ground.errors import BadInput
 from regard.inference.tagger import Tagger, word_windows
 from regard.metrics.entities import entity_scores, entity_table, scheme_tags, to_scheme
+from regard.models.heads import AnyHead
 from regard.models.label_heads import TokenLabelHead, TransitionHead
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.label_distillation import LabelDistillationConfig
@@ -58,12 +58,12 @@ class TagsConfig(AnyLabelsConfig):
         return self
 
 
-class Tag(EncoderTask):
-    """The task "tag", for any trunk. ``EncoderTask`` reads the files and runs the rest."""
+class Tag(EncoderTask[TaggedExample, RowTokenizer, Tagger, LabelSet]):
+    """The task "tag", for any trunk."""
 
     name = "tag"
-    head, predictor_class, has_unknown_words = TokenLabelHead, Tagger, True
-    tables: ClassVar = {
+    head, predictor_class, drawn = TokenLabelHead, Tagger, ("unknown",)
+    own_tables: ClassVar = {
         "text": EncoderTextConfig,
         "labels": TagsConfig,
         "distillation": LabelDistillationConfig,
@@ -74,7 +74,7 @@ class Tag(EncoderTask):
     @property
     def tags_config(self) -> TagsConfig:
         """The table ``[labels]`` of the recipe."""
-        return self.table(TagsConfig)
+        return self.tables[TagsConfig]
 
     def texts(self, example: TaggedExample) -> tuple[Sequence[str]]:
         return (example.words,)
@@ -94,12 +94,12 @@ class Tag(EncoderTask):
             raise BadInput(f"{example.where}: {error}") from None
 
     def _known_tags(self, labels: LabelSet, example: TaggedExample) -> list[str]:
-        """The same; of an entity that the labels do not have, as the file has it."""
+        """Gold tags in the scheme of the recipe; tags of unknown entities are as in the file."""
         pairs = zip(self._tags(example), example.tags, strict=True)
         return [tag if tag in labels else in_file for tag, in_file in pairs]
 
     def encode(
-        self, tokenizer: RowTokenizer, labels: LabelSet, examples: Sequence[TaggedExample]
+        self, reading: RowTokenizer, labels: LabelSet, examples: Sequence[TaggedExample]
     ) -> list[Encoded]:
         targets = [
             np.array(
@@ -112,30 +112,26 @@ class Tag(EncoderTask):
         ]
         encoded: list[Encoded] = []
         sentences = [example.words for example in examples]
-        for number, window in word_windows(tokenizer, sentences, self.row_length(tokenizer)):
+        for number, window in word_windows(reading, sentences, self.row_length(reading)):
             of_tokens = labels.no_targets(len(window.row.tokens))
             of_tokens[window.first_tokens] = targets[number][window.words]
             encoded.append((window.row, of_tokens))
         return encoded
 
     def teacher_logits(
-        self, teacher: Tagger, tokenizer: RowTokenizer, examples: Sequence[TaggedExample]
+        self, teacher: Tagger, reading: RowTokenizer, examples: Sequence[TaggedExample]
     ) -> list[np.ndarray]:
         sentences = [example.words for example in examples]
         logits, of_rows = teacher.logits(sentences), []
-        for number, window in word_windows(tokenizer, sentences, self.row_length(tokenizer)):
+        for number, window in word_windows(reading, sentences, self.row_length(reading)):
             of_tokens = np.zeros((len(window.row.tokens), len(teacher.labels)))
             of_tokens[window.first_tokens] = logits[number][window.words]
             of_rows.append(of_tokens)
         return of_rows
 
-    def make_head(self, dropout: float) -> TokenLabelHead:
-        return TokenLabelHead(1, dropout)
-
-    def with_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
-        facts = super().with_heads(facts)
-        more = (TransitionHead(1),) if self.tags_config.crf else ()
-        return replace(facts, output_heads=(*facts.output_heads, *more))
+    def heads(self, facts: TrunkWithHeads) -> tuple[AnyHead, ...]:
+        head = TokenLabelHead(1, facts.trunk.stack.dropout)
+        return (head, TransitionHead(1)) if self.tags_config.crf else (head,)
 
     def make_objective(self, labels: LabelSet, encoded: Sequence[Encoded]) -> Objective:
         if self.tags_config.crf:
@@ -143,7 +139,7 @@ class Tag(EncoderTask):
         targets = (target for _, of_row in encoded for target in of_row if target != IGNORED)
         weights = class_weights(labels, self.tags_config.weights, targets, complete=False)
         make = TOKEN_OBJECTIVES[labels.problem_type]
-        return make(len(labels), self.recipe.train.smoothing, weights)
+        return make(len(labels), self.tables.smoothing, weights)
 
     def score(
         self, predictor: Tagger, examples: Sequence[TaggedExample], with_interval: bool = False

@@ -1,33 +1,40 @@
-"""Tasks: what a recipe can train a model for. Each is one file, from reading to scores.
+"""Tasks: everything that a recipe can train a model for. Each is one file, from reading to scores.
 
-A task names the tables of a recipe that it reads, makes examples of files, chooses head and
-objective, and scores a model on the development set and on test sets. The training loop knows none
-of them.
+A task names the tables of a recipe that it reads, resolves the model, makes examples of files,
+chooses head and objective, and scores a model on the development set and on test sets. The training
+loop knows no task.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from regard.data.datasets.dataset import ProcessRank
+from regard.data.config import FilesConfig
+from regard.data.datasets.dataset import ProcessRank, TrainingData
 from regard.data.files.fields import DropCounts
 from regard.ground.batch import Batch
 from regard.ground.config import Config
-from regard.ground.errors import BadInput
+from regard.ground.reading import Reading
+from regard.inference.batch_runner import Predictor
+from regard.inference.decoder_model import WrittenText
+from regard.inference.encoder_model import EncoderModel
 from regard.metrics.classification import Confusion
 from regard.metrics.precision_recall import LabelScore
 from regard.metrics.translation import MetricScore
 from regard.models.encoder_decoder import ModelFacts
-from regard.models.paper import Paper
+from regard.objectives.objective import Objective
+from regard.search.step import Search
+from regard.tasks.plan import Plan, Tables
 from regard.tasks.run_paths import STDIN_COPY, RunPaths
 from regard.text.labels import LabelSet
 
-Table = TypeVar("Table", bound=Config)
+Example = TypeVar("Example")
+AnyReading = TypeVar("AnyReading", bound=Reading)
 Computed = TypeVar("Computed")
 
 
@@ -38,46 +45,55 @@ class Processes(ProcessRank, Protocol):
     def from_leader(self, compute: Callable[[], Computed]) -> Computed: ...
 
 
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """What a task has made of its files: a tokenizer, labels if it has any, and a dataset."""
+class TrainedModel(Protocol):
+    """A loaded model that is scored: see ``regard.tasks.components.Runner``."""
 
-    tokenizer: Any
-    labels: LabelSet | None
-    dataset: Any
+    facts: ModelFacts
+    notes: dict[str, object]
+
+    @property
+    def encoder(self) -> EncoderModel: ...
+    @property
+    def predictor(self) -> Predictor: ...
+    def translate(self, texts: list[str], search: Search) -> Sequence[Sequence[WrittenText]]: ...
+    def generate(self, prompts: list[str], search: Search) -> Sequence[Sequence[WrittenText]]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared(Generic[AnyReading]):
+    """Prepared data of a run: a tokenizer or image processor, a dataset, and labels if any."""
+
+    reading: AnyReading
+    dataset: TrainingData
+    labels: LabelSet | None = None
 
 
 class TaskScores(NamedTuple):
-    """Scores on a test set; where there are labels also how well each is found, and, if examples
-    are classified, which are taken for which.
-    """
+    """Scores on a test set, with scores of each label and a confusion matrix for classifiers."""
 
     scores: list[MetricScore]
     of_labels: Sequence[LabelScore] = ()
     confusion: Confusion | None = None
 
 
-class Task(ABC):
+class Task(ABC, Generic[Example, AnyReading]):
     """A task of a recipe.
 
-    ``tables`` are the tables of recipes that it reads beside the common ones, by name. Weights can
-    be chosen by its ``dev_metrics``, and a recipe may expect one of its ``test_metrics``.
+    ``own_tables`` are the tables of recipes that it reads beside the common ones, by name.
+    ``train.metric`` may name one of its ``dev_metrics``, ``expect.metric`` one of its
+    ``test_metrics``.
     """
 
     name: ClassVar[str]
     unit: ClassVar[str] = "examples"  # what its data consists of
-    tables: ClassVar[Mapping[str, type[Config]]] = {}
+    own_tables: ClassVar[Mapping[str, type[Config]]] = {}
     dev_metrics: ClassVar[tuple[str, ...]] = ()
     test_metrics: ClassVar[tuple[str, ...]] = ()
     has_intervals: ClassVar[bool] = False  # whether scores on test sets have intervals by default
     has_ladders: ClassVar[bool] = False  # whether models of it can be compared in one table
 
-    def __init__(self, recipe: Any):
-        self.recipe = recipe
-
-    def table(self, kind: type[Table]) -> Table:
-        """The table of the recipe that has this type."""
-        return self.recipe.table(kind)
+    def __init__(self, tables: Tables):
+        self.tables = tables
 
     @property
     def allows_smoothing(self) -> bool:
@@ -97,57 +113,51 @@ class Task(ABC):
     @property
     def limits_characters(self) -> bool:
         """Whether it refuses texts of more than ``data.longest_characters``."""
-        return bool(self.recipe.data.train.has_pairs)
+        return self.tables.data.train.has_pairs
 
     def unread_keys(self) -> Iterator[str]:
-        """The keys that the recipe sets though nothing reads them, beside its other keys.
+        """Keys that the recipe sets though nothing reads them, given its other keys.
 
-        Each may be followed by the reason: "text.vocab beside model.start".
+        A reason may follow a key: "text.vocab beside model.start".
         """
-        train = self.recipe.train
-        if "smoothing" in train.model_fields_set and train.smoothing and not self.allows_smoothing:
-            yield "train.smoothing"
-        data = self.recipe.data
-        if "longest_characters" in data.model_fields_set and not self.limits_characters:
-            yield "data.longest_characters where files have a reader, or documents"
+        yield from ()
 
     @abstractmethod
-    def facts(self, data: Path) -> tuple[Paper, ModelFacts]:
-        """The model of the recipe, except for what depends on the data."""
+    def resolve(self, data: Path) -> Plan:
+        """The plan of the recipe: its model, except for sizes that depend on the data."""
 
-    def read(self, files: Any, data: Path, dropped: DropCounts | None = None) -> list[Any]:
+    @abstractmethod
+    def read(
+        self, files: FilesConfig, data: Path, dropped: DropCounts | None = None
+    ) -> list[Example]:
         """The examples of files that the recipe names."""
-        return [*files.read(data, self.name, dropped)]
+
+    def read_required(self, name: str, data: Path, dropped: DropCounts | None) -> list[Example]:
+        """The examples of the test set of this name, which must have some."""
+        files = self.tables.data.tests[name]
+        examples = self.read(files, data, dropped)
+        files.require(examples, name, self.unit)
+        return examples
 
     def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
         """The size of each test set; a bad one is refused before anything is written."""
-        sizes = {}
-        for name, files in self.recipe.data.tests.items():
-            examples = self.read(files, data, DropCounts() if skip_bad else None)
-            files.require(examples, name, self.unit)
-            sizes[name] = len(examples)
-        return sizes
+        return {
+            name: len(self.read_required(name, data, DropCounts() if skip_bad else None))
+            for name in self.tables.data.tests
+        }
 
     @abstractmethod
-    def prepare(self, folder: RunPaths) -> Prepared:
+    def prepare(self, plan: Plan, place: RunPaths) -> Prepared[AnyReading]:
         """Tokenizer, labels and examples; the leader writes them, all processes read them."""
 
-    def train_files(self, folder: RunPaths) -> Any:
-        """The files of ``data.train``; standard input is copied: training reads it again."""
-        copy = folder.out / STDIN_COPY
-        return self.recipe.data.train.without_stdin(copy, again=not folder.fresh)
+    def train_files(self, place: RunPaths) -> FilesConfig:
+        """The files of ``data.train``, with a copy of standard input: training reads it again."""
+        copy = place.out / STDIN_COPY
+        return self.tables.data.train.without_stdin(copy, again=not place.fresh)
 
     @abstractmethod
-    def fit(self, facts: Any, prepared: Prepared) -> ModelFacts:
-        """The facts with the sizes that the data decides."""
-
-    def begin(self, model: nn.Module, data: Path, prepared: Prepared) -> tuple[str, ...]:
-        """Take over weights from files of the recipe; returns remarks about them, for people."""
-        return ()
-
-    @abstractmethod
-    def objective(self, prepared: Prepared) -> Any:
-        """What is learned."""
+    def objective(self, prepared: Prepared[AnyReading]) -> Objective:
+        """The training objective."""
 
     def flops(self, facts: ModelFacts, lengths: Sequence[tuple[int, ...]]) -> float:
         """Operations of one step over examples of these lengths."""
@@ -155,23 +165,23 @@ class Task(ABC):
 
     @abstractmethod
     def evaluate_dev(
-        self, prepared: Prepared, processes: Processes, model: nn.Module
+        self, prepared: Prepared[AnyReading], processes: Processes, model: nn.Module
     ) -> dict[str, float]:
         """The loss of the development set, and its metrics by name."""
 
+    @abstractmethod
     def test_scores(
-        self, model: Any, examples: Sequence[Any], with_interval: bool = False
+        self, model: TrainedModel, examples: Sequence[Example], with_interval: bool = False
     ) -> TaskScores:
         """The scores of a loaded model on the examples of a test set."""
-        raise BadInput(f"task {self.name!r} has no test sets")
 
-    def notes(self) -> dict[str, Any]:
-        """What the model must remember of its recipe to be used as it was trained."""
+    def notes(self) -> dict[str, object]:
+        """Settings of the recipe that are saved with the model, because inference needs them."""
         return {}
 
 
 def mean_nll(
-    objective: Any, batches: Iterable[Batch], model: nn.Module, processes: Processes
+    objective: Objective, batches: Iterable[Batch], model: nn.Module, processes: Processes
 ) -> float:
     """The negative log-likelihood of the batches of all processes together."""
     sums = torch.zeros(2, dtype=torch.float64, device=processes.device)

@@ -159,7 +159,7 @@ class Checkpoints:
             raise BadInput(f"{path}: damaged ({name}: {fault['msg']})") from None
         progress, known = state.progress, state.checksums
         written = cast(dict[str, JSON], content["progress"])
-        if absent := sorted({one.name for one in fields(RunProgress)} - written.keys()):
+        if absent := sorted({item.name for item in fields(RunProgress)} - written.keys()):
             raise BadInput(f"{path}: damaged ({absent[0]} is missing)")
         if progress.step != step or progress.best_step > step:
             raise BadInput(f"{path}: damaged (step {progress.step}, best {progress.best_step})")
@@ -192,7 +192,7 @@ class Checkpoints:
         return "; there is no other whole checkpoint to go on from"
 
     def prune(self, keep: Iterable[int]) -> None:
-        """Delete all checkpoints except those of ``keep``."""
+        """Delete all checkpoints except the steps in ``keep``."""
         for step in set(self.steps()) - set(keep):
             doomed = self.place(step).with_name(f".step-{step:08d}.tmp")
             self.place(step).replace(doomed)  # a half-deleted folder is no checkpoint

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from threading import Event, Lock, Thread
 from time import sleep
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -56,7 +56,7 @@ class Rendezvous:
         self._until(lambda: self.store.add(key, 0) >= self.world)
 
     def from_leader(self, compute: Callable[[], Value]) -> Value:
-        """What rank 0 computes; the others wait for it."""
+        """The result of rank 0, for which the other ranks wait."""
         key = self._key()
         if self.rank == 0:
             self.store.set(key, json.dumps(compute()))
@@ -79,7 +79,7 @@ class Rendezvous:
         self.over.set()
 
     def leave_in_turn(self) -> None:
-        """Leave when all is done: rank 0, whose process may hold the store, goes last."""
+        """Leave at the end of the run: rank 0, whose process may hold the store, goes last."""
         if self.rank == 0:
             self._until(lambda: self.store.add(LEFT, 0) >= self.world - 1)
         self.leave()
@@ -137,7 +137,7 @@ class World:
 
     @contextmanager
     def together(self, *endings: type[BaseException]) -> Iterator[None]:
-        """If one rank fails in this block, all end; ``endings`` are no failures."""
+        """End all ranks if one of them fails in this block; ``endings`` are not failures."""
         if self.rendezvous is None:
             yield
             return
@@ -171,10 +171,10 @@ class World:
         return DistributedDataParallel(model, device_ids=ids)
 
     def gradient_sync(self, model: nn.Module, last: bool) -> AbstractContextManager:
-        """Gradients are synchronised with the last slice of a step only."""
-        if isinstance(model, DistributedDataParallel) and not last:
-            return model.no_sync()
-        return nullcontext()
+        """Synchronise gradients with the last slice of a step only."""
+        if last or self.size == 1:
+            return nullcontext()
+        return cast(DistributedDataParallel, model).no_sync()
 
     def all_reduce(self, sums: Tensor) -> Tensor:
         """The sum over all ranks."""

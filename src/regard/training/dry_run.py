@@ -34,7 +34,7 @@ class EpochSize(NamedTuple):
 class DryRun:
     """The sizes of a run; ``seconds`` are the times of its first steps.
 
-    ``remarks`` are about weights that were not drawn.
+    ``remarks`` are about weights that were copied.
     """
 
     sizes: dict[str, int]
@@ -80,10 +80,10 @@ def estimate_run(run: Run) -> DryRun:
         run.sizes,
         run.dropped,
         epoch,
-        tuple(len(one) for one in run.tokenizer.vocabularies),
+        tuple(map(len, run.tokenizer.vocabularies)),
         0 if run.labels is None else len(run.labels.classes),
         count_parameters(job.model),
-        sum(one.numel() for one in job.model.parameters() if one.requires_grad),
+        sum(parameter.numel() for parameter in job.model.parameters() if parameter.requires_grad),
         recipe.train.steps,
         recipe.batches.accumulate,
         precision,
@@ -134,10 +134,10 @@ def time_steps(job: Job) -> tuple[Precision, list[float]]:
 
 
 class NoCheckpoints(Checkpoints):
-    """No checkpoints are written."""
+    """Checkpoints of a dry run: nothing is written."""
 
     def save(self, progress: RunProgress, tensors: Tensors) -> None:
-        """Nothing."""
+        """Write nothing."""
 
     def steps(self) -> list[int]:
         return []

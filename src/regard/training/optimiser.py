@@ -19,7 +19,7 @@ from torch.optim import Adam, Optimizer
 
 from regard.ground.capture import CapturedGraph, capture
 from regard.ground.errors import BadInput, did_you_mean
-from regard.models.trunk import ScalarMix
+from regard.models.features import ScalarMix
 from regard.training.recipe.tables import OptimiserConfig
 
 Schedule = Callable[[int], float]
@@ -35,7 +35,7 @@ Groups = list[dict[str, Any]]
 
 
 def after_warmup(decay: Builder) -> Builder:
-    """A decay, and before it a linear increase from 0 to the peak."""
+    """A schedule with a linear warm-up from 0 to the peak, then this decay."""
 
     @wraps(decay)
     def build(warmup: int, steps: int) -> Schedule:
@@ -90,13 +90,15 @@ SCHEDULES: dict[str, Builder] = {
 
 
 def layer_groups(model: nn.Module) -> list[list[nn.Parameter]]:
-    """The parameters of a model by group, the lowest first.
+    """Parameters of a model by group, the lowest first.
 
-    All embeddings are the lowest group. Every block is a group, those of the target above those of
-    the source; other parameters of a side belong to its last block. Pooling and heads are the
-    highest group. A frozen model that gives features is in none.
+    All embeddings are the lowest group. Every block is a group, target blocks above source blocks;
+    other parameters of a side belong to its last block. Pooling and heads are the highest group. A
+    frozen model that gives features is in no group.
     """
-    named = [(name, one) for name, one in model.named_parameters() if not FROZEN.match(name)]
+    named = [
+        (name, parameter) for name, parameter in model.named_parameters() if not FROZEN.match(name)
+    ]
     blocks = dict.fromkeys(block for name, _ in named if (block := _block(name)) is not None)
     numbers = {block: number for number, block in enumerate(blocks, start=1)}
     last = {side: number for (side, _), number in numbers.items() if side}
@@ -117,7 +119,7 @@ def freeze(model: nn.Module, names: Iterable[str]) -> None:
     """Freeze all parameters whose dotted names contain one of ``names`` as whole parts."""
     every = list(model.named_parameters(remove_duplicate=False))
     for name in names:
-        chosen = [one for full, one in every if f".{name}." in f".{full}."]
+        chosen = [parameter for full, parameter in every if f".{name}." in f".{full}."]
         if not chosen:
             wrong = did_you_mean(name, _parts(full for full, _ in every))
             raise BadInput(f"optimiser.freeze: no weights are called {name!r}{wrong}")
@@ -158,10 +160,10 @@ class ModelOptimiser:
     """The fused optimiser of a recipe over the groups of layers that are not frozen.
 
     A group has ``layer_decay`` times the learning rate of the one above it. With
-    ``unfreeze_every``, only the highest group is trained at first, and one more after every so many
-    steps or each epoch; frozen groups have neither moments nor weight decay. ``lazy``: their
-    gradients are not computed. The gradient of ``mix_penalty`` is added to those of the losses of a
-    step.
+    ``unfreeze_every``, only the highest group is trained at first, and one more after each interval
+    of steps, or each epoch; frozen groups have neither moments nor weight decay. If ``lazy``,
+    gradients of frozen groups are not computed. The gradient of ``mix_penalty`` is added to the
+    gradient of a step.
     """
 
     def __init__(self, model: nn.Module, facts: OptimiserConfig, *, lazy: bool = True):

@@ -38,9 +38,10 @@ class Precision:
 
     @contextmanager
     def tf32_beside_bf16(self) -> Iterator[None]:
-        """Forward and backward passes of a step: beside bf16, products in fp32 may be in TF32.
+        """Allow TF32 for fp32 products of a step in bf16.
 
-        They are those of layers that stay in fp32, such as recurrent ones; cuDNN's are so anyway.
+        These are products of layers that stay in fp32, such as recurrent ones; cuDNN uses TF32
+        anyway.
         """
         matmul = torch.backends.cuda.matmul
         before = matmul.allow_tf32
@@ -81,7 +82,9 @@ def choose(
     if seconds["bf16"] == INFINITE:
         return Precision("fp32", "bf16 fails here")
     best = "bf16" if seconds["bf16"] < MARGIN * seconds["fp32"] else "fp32"
-    shown = ", ".join(f"{kind} {1000 * taken:.0f} ms" for kind, taken in seconds.items())
+    shown = ", ".join(
+        f"{kind} {1000 * seconds_taken:.0f} ms" for kind, seconds_taken in seconds.items()
+    )
     return Precision(best, f"probed: {shown} a batch")
 
 

@@ -20,7 +20,7 @@ EXAMPLES = BUILT_IN / "examples"  # recipes that have not been run to their end,
 
 
 class AboutConfig(Config):
-    """What the recipe is, for people. Its title is the file's name unless it has another."""
+    """Title, source and notes of a recipe; the default title is the file's name."""
 
     free_keys = ("title", "command", "hardware", "minutes")
     title: str = ""
@@ -34,7 +34,7 @@ class AboutConfig(Config):
 
 
 class ExpectConfig(Config):
-    """The score that the test set must reach at the end, and who says so."""
+    """The score that the test set must reach, with its source."""
 
     free_keys = ("metric", "score", "tolerance", "source")
     metric: str = "BLEU"
@@ -48,7 +48,7 @@ class ExpectConfig(Config):
 
 
 def find(name: str) -> Path:
-    """A recipe by file name, or one of those that come with regard by its bare name."""
+    """The path of a recipe, given by file name or, if it comes with regard, by its bare name."""
     path = Path(name)
     if is_there(path) and path.is_file():
         return path
@@ -71,7 +71,7 @@ def is_example(path: Path) -> bool:
 
 
 def read_tables(path: Path) -> dict[str, Any]:
-    """The tables of a recipe file laid over those of the recipe that it is ``like``, unchecked."""
+    """Unchecked tables of a recipe file, merged into the recipe that it is ``like``."""
     content = _merged_tables(path)
     if isinstance(about := content.setdefault("about", {}), dict):
         about.setdefault("title", path.stem)
@@ -85,7 +85,7 @@ def parse_tables(content: str | Mapping[str, object], where: str) -> dict[str, o
 
 
 def _merged_tables(path: Path, above: tuple[Path, ...] = ()) -> dict[str, object]:
-    """``above`` are the files that led here by ``like``."""
+    """Tables of a file; ``above`` are the files that led here by ``like``."""
     try:
         written = read_bytes(path).decode()
     except UnicodeDecodeError as error:
@@ -103,7 +103,7 @@ def _toml(text: str, where: str) -> dict[str, object]:
 def _over_like(
     content: dict[str, object], path: Path, above: tuple[Path, ...] = ()
 ) -> dict[str, object]:
-    """The tables of the recipe at a path, laid over those of the recipe that it is ``like``."""
+    """Tables of the recipe at a path, merged into the recipe that it is ``like``."""
     like = content.pop("like", None)
     if like is None:
         return content
@@ -137,12 +137,12 @@ def _without_scores(content: Any) -> Any:
 
 
 def _table(content: dict[str, object], name: str) -> dict[str, object]:
-    """A table of a recipe; an empty one where there is none, or no table."""
+    """A table of a recipe, or an empty one."""
     return table if isinstance(table := content.get(name), dict) else {}
 
 
 def merged(under: dict[str, object], over: dict[str, object]) -> dict[str, object]:
-    """One recipe laid over another: tables are merged key by key, and ``false`` removes a table."""
+    """One recipe merged into another key by key; ``false`` removes a table."""
     both = {**under, **over}
     for name in under.keys() & over.keys():
         if isinstance(below := under[name], dict) and isinstance(above := over[name], dict):

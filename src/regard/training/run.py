@@ -14,12 +14,14 @@ from regard.data.files.fields import DropCounts
 from regard.ground.device import uninitialised
 from regard.ground.errors import BadInput
 from regard.ground.lock import FolderLock
+from regard.ground.reading import Reading
 from regard.models.embedding import AnyPosition
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import paths
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import check_tokenizer
 from regard.models.paper import Paper, count_parameters
+from regard.tasks.plan import Plan
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared, Task
 from regard.text.labels import LabelSet
@@ -44,7 +46,7 @@ class Run:
     job: Job
     paper: Paper
     facts: ModelFacts
-    tokenizer: Any
+    tokenizer: Reading
     labels: LabelSet | None
     out: Path
     dropped: DropCounts
@@ -58,7 +60,7 @@ class Run:
         return self.out / "model"
 
     def release(self) -> None:
-        """Release its folder, of which nothing is left if it has done no steps."""
+        """Release the folder; if the run has done no steps, its files are removed."""
         if self.lock is not None:
             give_up(self.lock)
 
@@ -89,19 +91,19 @@ def prepare(
 ) -> Run:
     """Prepare a run up to its first step. The leader writes vocabularies and shards, all read them.
 
-    Whatever can be checked is checked before anything is written, and nothing is left of a run that
-    cannot be prepared.
+    Everything is checked before anything is written, and a run that cannot be prepared leaves no
+    files.
     """
     place = RunPaths(data, out, world.is_leader, resume, skip_bad, world.device)
     task = task_of(recipe)
-    paper, facts = task.facts(data)
-    check_model(recipe, facts)
+    plan = task.resolve(data)
+    check_model(recipe, plan.facts)
     again = resume and (out / RECIPE).is_file()
     checked_precision(recipe.train.precision, world.device, "as asked", RESUME if again else CHOOSE)
     tests = task.check_data(data, skip_bad)
     lock = claim(out, recipe, resume=resume) if world.is_leader else None
     try:
-        return _prepared_run(task, paper, facts, place, world, tests, lock, limits)
+        return _prepared_run(recipe, task, plan, place, world, tests, lock, limits)
     except BaseException:
         if lock is not None:
             give_up(lock)
@@ -109,25 +111,26 @@ def prepare(
 
 
 def _prepared_run(
+    recipe: Recipe,
     task: Task,
-    paper: Paper,
-    facts: Any,
+    plan: Plan,
     place: RunPaths,
     world: World,
     tests: dict[str, int],
     lock: FolderLock | None,
     limits: dict[str, Any],
 ) -> Run:
-    recipe = task.recipe
     if recipe.train.deterministic:
         _make_deterministic()
-    prepared = _prepare_leader_first(task, place, world)
-    dataset, facts = prepared.dataset, task.fit(facts, prepared)
+    prepared = _prepare_leader_first(task, plan, place, world)
+    dataset, reading, labels = prepared.dataset, prepared.reading, prepared.labels
+    facts = plan.fit(reading, labels)
     seed_everything(recipe.train.seed, 0)
     model = _built(facts)
-    for saved, _ in facts.models(model).values():
-        check_tokenizer(prepared.tokenizer, prepared.labels, saved, "model")
-    remarks = task.begin(model, place.data, prepared)
+    models = facts.models(model)
+    for saved, _ in models.values():
+        check_tokenizer(reading, labels, saved, "model")
+    remarks = plan.copy_weights(models["model"][1], reading, labels)
     objective = task.objective(prepared)
     sampler, fingerprint = dataset.sampler(objective), dataset.fingerprint
     # Recurrent models are captured where batches are rectangles: parts of streams, or padded rows
@@ -154,8 +157,10 @@ def _prepared_run(
     )
     world.barrier()  # collectives have a time limit, this has none
     sizes = {**dataset.sizes, **tests}
-    read = prepared.tokenizer, prepared.labels
-    return Run(job, paper, facts, *read, place.out, dataset.dropped, task.notes(), sizes, lock)
+    notes = task.notes()
+    return Run(
+        job, plan.paper, facts, reading, labels, place.out, dataset.dropped, notes, sizes, lock
+    )
 
 
 def _make_deterministic() -> None:
@@ -163,11 +168,11 @@ def _make_deterministic() -> None:
     torch.use_deterministic_algorithms(True)
 
 
-def _prepare_leader_first(task: Task, place: RunPaths, world: World) -> Prepared:
+def _prepare_leader_first(task: Task, plan: Plan, place: RunPaths, world: World) -> Prepared:
     """The leader writes what the others then read."""
     if not world.is_leader:
         world.barrier()
-    prepared = task.prepare(place)
+    prepared = task.prepare(plan, place)
     if world.is_leader:
         world.barrier()
     return prepared
@@ -175,7 +180,7 @@ def _prepare_leader_first(task: Task, place: RunPaths, world: World) -> Prepared
 
 def dev_result(task: Task, prepared: Prepared, world: World, model: nn.Module) -> DevResult:
     """The figures of the development set, and the one that selects the best weights."""
-    figures, chosen = task.evaluate_dev(prepared, world, model), task.recipe.train.metric
+    figures, chosen = task.evaluate_dev(prepared, world, model), task.tables.metric
     if chosen not in figures:
         raise BadInput(f"train.metric: {chosen!r} is not measured here: {', '.join(figures)}")
     return DevResult(-figures["loss"] if chosen == "loss" else figures[chosen], figures)

@@ -1,4 +1,4 @@
-"""The folder of a run, given up if the run never begins, and its log, metrics.jsonl."""
+"""The folder of a run: its lock, its recipe, and its log metrics.jsonl."""
 
 import json
 import shutil
@@ -54,7 +54,7 @@ def claim(out: Path, recipe: Recipe, *, resume: bool = False) -> FolderLock:
 
 
 def check_folder(reference: ref[FolderLock]) -> None:
-    """Refuse to go on if the folder of a run was removed, or another put in its place."""
+    """Refuse to continue if the folder of a run was removed or replaced."""
     lock = reference()
     if lock is not None and not (lock.in_place and (lock.folder / RECIPE).is_file()):
         advice = "begin the run again"
@@ -62,10 +62,9 @@ def check_folder(reference: ref[FolderLock]) -> None:
 
 
 def give_up(lock: FolderLock) -> None:
-    """Release the folder of a run; everything in it is removed if the run has done no steps.
+    """Release the folder of a run, and remove its files if the run has done no steps.
 
-    A folder that holds other files as well stays as it is; so does one that another process made
-    in the place of this one.
+    A folder with other files is kept, and so is one that another process put in its place.
     """
     out, names = lock.folder, (*OURS, *OTHERS)
     if lock.in_place and not _has_steps(out) and {path.name for path in out.iterdir()} <= {*names}:
@@ -76,7 +75,7 @@ def give_up(lock: FolderLock) -> None:
 
 
 def _has_steps(out: Path) -> bool:
-    """Whether there are weights of a step, or figures of one."""
+    """Whether the folder has weights or figures of a step."""
     log = out / LOG
     logged = log.is_file() and log.stat().st_size > 0
     return logged or any(_steps(out)) or (out / "model" / CONFIG).exists()

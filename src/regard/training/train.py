@@ -126,19 +126,19 @@ def _name(title: object) -> str:
 
 
 def _data_tables(data: Mapping[str, Any], before: object) -> dict[str, object]:
-    """The table ``data`` with examples in memory; what is said of no file stays as it was."""
+    """The table ``data`` with examples in memory; keys that name no file are kept."""
     before = before if isinstance(before, dict) else {}
-    kept = {key: before[key] for key in ("longest_characters",) if key in before}
+    unchanged = {key: before[key] for key in ("longest_characters",) if key in before}
     for name in data:
         if name not in SPLITS:
             raise BadInput(f"data: no set is called {shown(name)}{did_you_mean(str(name), SPLITS)}")
     if TRAIN not in data:
         raise BadInput("data: give examples under 'train'")
     sets = {
-        name: {"held_out": check_whole("data['dev']", given, 1)}
-        if name == DEV and isinstance(given, int)
-        else MemoryConfig.of(f"data[{name!r}]", listed(given, "examples"))
-        for name, given in data.items()
+        name: {"held_out": check_whole("data['dev']", examples, 1)}
+        if name == DEV and isinstance(examples, int)
+        else MemoryConfig.of(f"data[{name!r}]", listed(examples, "examples"))
+        for name, examples in data.items()
         if name != MORE
     }
     dev = before.get(DEV)
@@ -146,28 +146,31 @@ def _data_tables(data: Mapping[str, Any], before: object) -> dict[str, object]:
         sets[DEV] = dev
     if DEV not in sets:
         raise BadInput("data: give examples under 'dev', or how many of 'train' are held out")
-    return kept | sets | {MORE: _more_tests(data.get(MORE, {}))}
+    return unchanged | sets | {MORE: _more_tests(data.get(MORE, {}))}
 
 
-def _more_tests(given: object) -> dict[str, MemoryConfig]:
-    """Further test sets, which the caller has named."""
-    if not isinstance(given, Mapping):
-        raise BadInput(f"data[{MORE!r}]: give a table of test sets by name, not {shown(given)}")
+def _more_tests(tests: object) -> dict[str, MemoryConfig]:
+    """Further test sets, by the names that the caller gave."""
+    if not isinstance(tests, Mapping):
+        raise BadInput(f"data[{MORE!r}]: give a table of test sets by name, not {shown(tests)}")
     return {
         str(name): MemoryConfig.of(f"data[{MORE!r}][{name!r}]", listed(examples, "examples"))
-        for name, examples in given.items()
+        for name, examples in tests.items()
     }
 
 
 def score_tests(
-    model: Any, recipe: Recipe, data: Path, dropped: Dropped = None, *, with_interval: bool = False
+    model: Runner,
+    recipe: Recipe,
+    data: Path,
+    dropped: Dropped = None,
+    *,
+    with_interval: bool = False,
 ) -> dict[str, TaskScores]:
-    """The scores of a model on each test set, by its name; those of some tasks have intervals."""
+    """The scores of a model on each test set, by its name; scores of some tasks have intervals."""
     task = task_of(recipe)
     interval = with_interval or task.has_intervals
-    scores = {}
-    for name, files in recipe.data.tests.items():
-        examples = task.read(files, data, dropped)
-        files.require(examples, name, task.unit)
-        scores[name] = task.test_scores(model, examples, interval)
-    return scores
+    return {
+        name: task.test_scores(model, task.read_required(name, data, dropped), interval)
+        for name in recipe.data.tests
+    }

@@ -60,21 +60,21 @@ def test_probabilities_are_the_softmax_of_the_model(generator, name):
         ranked = logprobs.argsort(descending=True).tolist()
         numbers = tree.at(step)
         assert [tree.nodes[number].token for number in numbers][:4] == ranked[:4]
-        chances = search.chances(logprobs[None])[0]
+        chances = search.probabilities(logprobs[None])[0]
         for number in numbers:
             node = tree.nodes[number]
             assert node.parent == before and ranked[node.rank - 1] == node.token
             expected = math.exp(logprobs[node.token])
             assert tree.probability(number) == pytest.approx(expected, abs=1e-5)
-            assert tree.chances[number] == pytest.approx(float(chances[node.token]), abs=1e-4)
-            assert tree.chances[number] > 0 or number not in tree.winner
+            assert tree.sampling[number] == pytest.approx(float(chances[node.token]), abs=1e-4)
+            assert tree.sampling[number] > 0 or number not in tree.winner
         assert sum(number in tree.winner for number in numbers) == 1
 
 
 @pytest.mark.parametrize("search", SEARCHES.values())
 def test_chances_are_how_often_a_token_is_chosen(search):
     logprobs = torch.log_softmax(torch.tensor([[2.0, 1.0, 0.5, -1.0, 0.0]]), -1)
-    chances = search.chances(logprobs)[0]
+    chances = search.probabilities(logprobs)[0]
     assert float(chances.sum()) == pytest.approx(1)
     draws = (torch.arange(2_000, dtype=torch.float64) + 0.5) / 2_000
     chosen = search.choose(logprobs.expand(2_000, -1), draws)
@@ -130,5 +130,5 @@ def test_the_verb(folder, tmp_path):
         refused = run(*asked, *option, stdin="a\n", code=2).stderr
         assert "cannot be used with --tree" in refused
     refused = run(*asked, "--html", page, stdin="a\nb\n", code=2).stderr
-    assert "a page is of one prompt" in refused
+    assert "a page shows one prompt" in refused
     assert "needs --tree" in run("generate", folder, "--html", page, stdin="a\n", code=2).stderr

@@ -8,10 +8,11 @@ from regard.ground.errors import BadInput
 from regard.models.facts import change
 from regard.models.formats import Architectures, Constant, HFHead, Key, Presence
 from regard.models.formats.config_map import read_facts, write_config
-from regard.models.heads import MLMHead, NextTokenHead
+from regard.models.heads import NextTokenHead
 from regard.models.label_heads import (
     ChoiceHead,
     LabelHead,
+    MLMHead,
     SentencePairHead,
     SpanHead,
     TokenLabelHead,

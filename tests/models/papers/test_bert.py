@@ -12,10 +12,10 @@ from regard.ground.batch import BatchLimits, TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.models.facts import change, difference, from_json, to_json
-from regard.models.heads import MLMHead
 from regard.models.label_heads import (
     ChoiceHead,
     LabelHead,
+    MLMHead,
     SentencePairHead,
     SpanHead,
     TokenLabelHead,
@@ -133,8 +133,8 @@ def test_a_row_does_not_depend_on_its_neighbours(order):
     outputs = module(packed)
     for place, i in enumerate(order):
         wanted = module(pack_rows([ROWS[i]]))
-        states = packed.layout.split(outputs.states_TD)[place]
-        torch.testing.assert_close(states, wanted.states_TD, **VALUES)
+        states = packed.layout.split(outputs.encoded.states_TD)[place]
+        torch.testing.assert_close(states, wanted.encoded.states_TD, **VALUES)
         pairs, alone = (one.by_head["sentence_pair"] for one in (outputs, wanted))
         torch.testing.assert_close(pairs[place], alone[0])
 
@@ -165,7 +165,7 @@ def test_fill_changes_nothing():
     module = WHOLE.build().eval()
     free, fixed = pack_rows(ROWS), pack_rows(ROWS, BatchLimits(tokens=24, rows=4, longest=6))
     one, other = map(module, (free, fixed))
-    torch.testing.assert_close(one.states_TD, other.states_TD[:9])
+    torch.testing.assert_close(one.encoded.states_TD, other.encoded.states_TD[:9])
     torch.testing.assert_close(one.pooled_BD, other.pooled_BD[:3])
 
 

@@ -75,8 +75,8 @@ def test_the_new_memory_has_no_gradient():
     module, (inputs, every_T) = model(), batch()
     memory = tuple(torch.randn(3, ROWS, MEMORY, 12, requires_grad=True).unbind())
     outputs = module(inputs, positions={HEAD: every_T}, state=memory)
-    assert outputs.by_head[HEAD].requires_grad and len(outputs.state) == len(memory)
-    assert not any(states_BMD.requires_grad for states_BMD in outputs.state)
+    assert outputs.by_head[HEAD].requires_grad and len(outputs.encoded.state) == len(memory)
+    assert not any(states_BMD.requires_grad for states_BMD in outputs.encoded.state)
 
 
 def test_in_both_streams_every_token_sees_the_memory_of_its_row():
@@ -99,10 +99,10 @@ def test_in_both_streams_every_token_sees_the_memory_of_its_row():
 @torch.no_grad()
 def test_predicting_does_not_change_the_content_stream():
     module, (inputs, every_T) = model(), batch()
-    states_TD = module(inputs).states_TD
+    states_TD = module(inputs).encoded.states_TD
     for chosen_N in (every_T, every_T[::4], every_T[:0]):
         both = module(inputs, positions={HEAD: chosen_N})
-        torch.testing.assert_close(both.states_TD, states_TD)
+        torch.testing.assert_close(both.encoded.states_TD, states_TD)
     some_TV = module(inputs, positions={HEAD: every_T[::4]}).by_head[HEAD]
     all_TV = module(inputs, positions={HEAD: every_T}).by_head[HEAD]
     torch.testing.assert_close(some_TV, all_TV[::4])
@@ -133,7 +133,7 @@ def test_one_graph_serves_all_batches_and_agrees():
         found, expected = compiled(inputs, **given), module(inputs, **given)
         logits = expected.by_head[HEAD]  # compiled, there is padding beyond the vocabulary
         torch.testing.assert_close(found.by_head[HEAD][..., : logits.shape[-1]], logits)
-        memory = tuple(one.detach() for one in expected.state)
+        memory = tuple(one.detach() for one in expected.encoded.state)
     assert counter.frame_count == 1
 
 

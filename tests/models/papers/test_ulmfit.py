@@ -53,7 +53,7 @@ def test_three_pooled_states_and_two_blocks():
         module.train()
     for _ in range(2):
         outputs = model(pack(rows))
-        states = Layout.ragged([*map(len, rows)]).split(outputs.states_TD)
+        states = Layout.ragged([*map(len, rows)]).split(outputs.encoded.states_TD)
         pooled_BD = torch.stack([torch.cat([s[-1], s.amax(0), s.mean(0)]) for s in states])
         torch.testing.assert_close(outputs.pooled_BD, pooled_BD)
         torch.testing.assert_close(outputs.by_head["label"], expected(pooled_BD))
@@ -100,11 +100,11 @@ def test_gradients_go_through_the_last_tokens_of_a_row():
     whole, truncated = built(**STILL), built(**STILL, bptt=3)
     longest = ROWS[0]
     outputs = [model.eval()(pack(ROWS)) for model in (whole, truncated)]
-    torch.testing.assert_close(outputs[0].states_TD, outputs[1].states_TD)
+    torch.testing.assert_close(outputs[0].encoded.states_TD, outputs[1].encoded.states_TD)
     read = [model.train()(pack(ROWS)) for model in (whole, truncated)]
     for one, other in zip(read, outputs, strict=True):
-        torch.testing.assert_close(one.states_TD, other.states_TD)
-    early = read[1].states_TD[: len(longest) - 3]
+        torch.testing.assert_close(one.encoded.states_TD, other.encoded.states_TD)
+    early = read[1].encoded.states_TD[: len(longest) - 3]
     assert (
         early.any()
         and not torch.autograd.grad(
@@ -126,7 +126,7 @@ def test_truncated_rows_have_one_draw_of_weight_drop():
     states = []
     for model in (built(**drops), built(**drops, bptt=3)):
         torch.manual_seed(0)
-        states.append(model.train()(pack(ROWS)).states_TD)
+        states.append(model.train()(pack(ROWS)).encoded.states_TD)
     torch.testing.assert_close(*states)
 
 
@@ -134,7 +134,7 @@ def test_a_learned_initial_state_has_the_gradient_of_rows_that_are_not_truncated
     whole, truncated = (built(**STILL, initial="learned", bptt=bptt).train() for bptt in (None, 3))
     gradients = []
     for model in (whole, truncated):
-        states = Layout.ragged([*map(len, ROWS)]).split(model(pack(ROWS)).states_TD)
+        states = Layout.ragged([*map(len, ROWS)]).split(model(pack(ROWS)).encoded.states_TD)
         learned = [*model.trunk.initial.parameters()]
         of_rows = (
             torch.autograd.grad(states[row].sum(), learned, retain_graph=True) for row in (0, 1, 3)

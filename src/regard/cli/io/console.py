@@ -1,4 +1,4 @@
-"""What verbs print: results and tables to standard output, all else to standard error."""
+"""Printing: results and tables go to standard output, messages to standard error."""
 
 import json
 import re
@@ -23,7 +23,7 @@ Row = Sequence[str]
 
 
 class Output(Console):
-    """A console that leaves a closed pipe to the command line to handle."""
+    """Console that raises BrokenPipeError when the reader of its output has closed the pipe."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -34,34 +34,34 @@ ERR = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def complain(message: str) -> None:
-    """An error, in one line on standard error."""
+    """Print an error in one line on standard error."""
     note("regard: " + " ".join(message.split()))
 
 
 def note(message: str) -> None:
-    """A message on standard error; if that cannot be written, it is lost."""
+    """Print a message on standard error; if writing fails, it is lost."""
     with suppress(OSError):
         ERR.print(message, markup=False)
 
 
-def print_json(record: Mapping[str, object]) -> None:
-    """One line of JSON on standard output."""
-    sys.stdout.write(json_line(record))
+def print_json(*records: Mapping[str, object]) -> None:
+    """Print records on standard output, each as a line of JSON."""
+    sys.stdout.writelines(map(json_line, records))
 
 
 def json_line(record: Mapping[str, object]) -> str:
-    """A record as one line of JSON; bytes of file names that are no UTF-8 become escapes."""
+    """A record as one line of JSON; bytes that are not UTF-8 (in file names) are escaped."""
     text = json.dumps(record, ensure_ascii=False) + "\n"
     return text.encode(errors="backslashreplace").decode()
 
 
 def print_line(text: str) -> None:
-    """One line of text on standard output, without markup."""
+    """Print a line of text on standard output, without markup."""
     sys.stdout.write(text + "\n")
 
 
 def check_suffixes(**files: Path | None) -> None:
-    """Refuse a file of an option, by its format, whose name is that of another of these formats."""
+    """Refuse a file name whose suffix belongs to another option: ``--svg page.html``."""
     for format, path in files.items():
         suffix = "" if path is None else path.suffix.lower().removeprefix(".")
         if suffix in files.keys() - {format}:
@@ -69,27 +69,24 @@ def check_suffixes(**files: Path | None) -> None:
 
 
 def write_page(path: Path | None, draw: Callable[[], str]) -> None:
-    """Write a page, a drawing or lines to the file of an option, if it was given.
-
-    Folders on the way to it are made.
-    """
+    """Write a text (HTML, SVG, lines) to a file; without a path, do nothing."""
     write_picture(path, lambda: draw().encode())
 
 
 def write_picture(path: Path | None, draw: Callable[[], bytes]) -> None:
-    """The same of bytes."""
+    """Write bytes to a file, with its parent folders; without a path, do nothing."""
     if path is not None:
         write_bytes(path, draw())
         note(f"wrote {path}")
 
 
 def slug(name: str) -> str:
-    """A name as a folder name."""
+    """Folder name made of a name: lower case, with hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "rung"
 
 
 def cost_line(cost: Mapping[str, float]) -> str:
-    """The cost of training a model, in one line."""
+    """Parameters, FLOPs, tokens and device time of a training run, in one line."""
     return (
         f"cost: {cost['parameters']:,.0f} parameters, {cost['training_flops']:.3g} training FLOPs, "
         f"{cost['tokens']:,.0f} tokens, {cost['device_seconds']:,.0f} device-seconds"
@@ -97,10 +94,9 @@ def cost_line(cost: Mapping[str, float]) -> str:
 
 
 def print_table(columns: Row, rows: Sequence[Row], left: Sequence[int] = (0,)) -> None:
-    """As wide as its cells; in a narrower terminal the headings are stacked, then shortened.
+    """Print a table; columns are aligned right, except those with an index in ``left``.
 
-    Headings with digits are not shortened. Columns are aligned right, except those in ``left``. In
-    a pipe it is plain text.
+    In a terminal that is too narrow, headings are split into lines, then shortened.
     """
     terminal = sys.stdout.isatty()
     for line in table_lines(columns, rows, left, OUT.width if terminal else None):
@@ -113,7 +109,10 @@ def print_table(columns: Row, rows: Sequence[Row], left: Sequence[int] = (0,)) -
 def table_lines(
     columns: Row, rows: Sequence[Row], left: Sequence[int], width: int | None
 ) -> Iterator[Text]:
-    """The lines of a table that should be at most ``width`` characters wide."""
+    """Lines of a table, at most ``width`` characters wide if possible.
+
+    Headings with digits are never shortened.
+    """
     cells = [max((cell_len(row[n]) for row in rows), default=0) for n in range(len(columns))]
     heads = [[column] for column in columns]
     if width is not None and _total(heads, cells) > width:  # words below each other

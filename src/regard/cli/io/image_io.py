@@ -1,4 +1,4 @@
-"""Images as the inputs of a verb: listed lazily, and decoded ahead of the model by processes."""
+"""Images as inputs of a verb: listed lazily, and decoded by processes ahead of the model."""
 
 import os
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from regard.cli.io.line_io import Line, LineSource, Parse
 from regard.data.files.arrivals import Arrivals
@@ -19,32 +19,35 @@ from regard.inside.views.markup import escape_line
 
 if TYPE_CHECKING:
     from regard.api import Model
+    from regard.images.processor import ImageProcessor
+    from regard.inference.encoder_model import ImageModel
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSource(LineSource):
-    """Images by their paths: the file itself, all in a folder, or one on each line of the file.
+    """Images: the file itself, all images of a folder, or a file with a path on each line.
 
-    They are decoded and resized by so many ``workers``, as the ``processor`` of a model says.
+    ``workers`` is the number of processes that decode and resize them for the ``processor``.
     """
 
-    processor: Any
+    processor: "ImageProcessor"
     workers: int
 
     @property
     def is_folder(self) -> bool:
-        """Whether the images are those of a folder."""
         return Path(self.file).is_dir()
 
     @property
     def is_image(self) -> bool:
-        """Whether the file itself is the image."""
         return not self.is_folder and Path(self.file).suffix.lower() in SUFFIXES
 
     def lines(self, arrivals: Arrivals) -> Iterator[bytes]:
         path = Path(self.file)
         if self.is_folder:
-            return map(os.fsencode, _some_files(path))
+            files = image_files(path)
+            if (first := next(files, None)) is None:
+                raise BadInput(f"{path}: no JPEG, PNG or WebP in this folder")
+            return map(os.fsencode, chain([first], files))
         return iter([os.fsencode(path)]) if self.is_image else super().lines(arrivals)
 
     def decoded(self, raw: bytes, where: str) -> str:
@@ -72,18 +75,10 @@ class ImageSource(LineSource):
         return {**super().record(line), "image": line.text or None}
 
 
-def _some_files(folder: Path) -> Iterator[Path]:
-    """The images in a folder, of which there must be one."""
-    files = image_files(folder)
-    if (first := next(files, None)) is None:
-        raise BadInput(f"{folder}: no JPEG, PNG or WebP in this folder")
-    return chain([first], files)
+def _decoded(processor: "ImageProcessor", name: str | None, line: Line) -> Line:
+    """The line with the bytes of its image in a tuple, or with the error of a bad image.
 
-
-def _decoded(processor: Any, name: str | None, line: Line) -> Line:
-    """The line with the bytes of its image in a tuple, or the error of a bad one.
-
-    The error names the image, after its line in the file or folder of that name.
+    The error begins with the line in the file or folder called ``name``, if there is one.
     """
     if line.value is None:
         return line
@@ -97,19 +92,14 @@ def _decoded(processor: Any, name: str | None, line: Line) -> Line:
 def source_for(
     model: "Model", file: str, parse: Parse, *, workers: int | None = None, skip_bad: bool = False
 ) -> LineSource:
-    """How FILE becomes the inputs of a model: a text on each line, or images."""
+    """The inputs of a model: lines of text, or images."""
     if model.facts.encoder.embed.reads_images:
-        runner: Any = model.runner
-        return ImageSource(
-            file,
-            parse,
-            window=runner.batch_size,
-            skip_bad=skip_bad,
-            processor=runner.processor,
-            workers=default_workers() if workers is None else workers,
-        )
+        runner = cast("ImageModel", model.runner)
+        count = default_workers() if workers is None else workers
+        window, processor = runner.batch_size, runner.processor
+        return ImageSource(file, parse, window, skip_bad, processor=processor, workers=count)
     if workers is not None:
         raise BadInput("--workers: this model reads texts; processes decode images")
     if Path(file).is_dir() or Path(file).suffix.lower() in SUFFIXES:
-        raise BadInput(f"{file}: this model reads texts, a line of a file each, and no images")
+        raise BadInput(f"{file}: this model reads texts; name a file with a text on each line")
     return LineSource(file, parse, skip_bad=skip_bad)

@@ -11,27 +11,28 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from regard.cli.io.console import note, print_json, print_line
 from regard.cli.io.output import Command, OutputProgress, output_to
 from regard.cli.options import MAX_TOKENS
 from regard.data.files.arrivals import Arrivals
 from regard.data.files.text_files import decoded, name_of, raw_lines
-from regard.ground.errors import BadInput, BadItem
+from regard.ground.errors import BadInput
 from regard.text.vocabularies.vocabulary import Vocabulary, token_count
 
 if TYPE_CHECKING:
-    from regard.inference.component import Component, Result
-
-    AnyComponent = Component[Any, Any, Any]
+    from regard.tasks.components import AnyComponent
 
 PAUSE = 0.02  # seconds without a line that end a window
 PATIENCE = 0.2  # seconds after which a window takes only lines that have arrived
 WINDOW = 4_096  # lines
-CHARACTERS = 1 << 26  # of the lines of a window, but for the last
+CHARACTERS = 1 << 26  # of a window; the line that exceeds them is its last
+RAISE_LIMIT = "split the line into sentences, or raise --max-length"
 
-Parse = Callable[[str, str], Any]
+Value = TypeVar("Value")
+
+Parse = Callable[[str, str], object]
 """From a line and its place ("file:number") to the input of a model."""
 
 TokenCount = Callable[[Any, int], int]
@@ -39,9 +40,9 @@ TokenCount = Callable[[Any, int], int]
 
 
 class Line(NamedTuple):
-    """A line with its number, and its input or its result; None if the line is empty, or bad.
+    """A line with its number, and its input or its result; None if the line is empty or bad.
 
-    Of a bad one ``error`` says what is wrong, and where.
+    ``error`` is the message of a bad line.
     """
 
     number: int
@@ -76,15 +77,15 @@ class LineSource:
         return decoded(raw, where)
 
     def readable(self, raw: bytes) -> str:
-        """The text of a line that may be bad."""
+        """The text of a line, with replacements for bytes that are not UTF-8."""
         return raw.decode("utf-8", "replace")
 
     def key(self, text: str) -> str:
-        """The part of a line that must be the same where a run is resumed."""
+        """The part of a line that must be unchanged when a run is resumed."""
         return text
 
     def title(self, line: Line) -> str:
-        """Text before the result of a line."""
+        """Text printed before the result of a line."""
         return ""
 
     def record(self, line: Line) -> dict[str, object]:
@@ -92,7 +93,7 @@ class LineSource:
         return {"line": line.number}
 
     def read(self, lines: Iterator[bytes], first: int, arrivals: Arrivals) -> Iterator[Line]:
-        """The lines, parsed, counted from ``first``."""
+        """Parsed lines, numbered from ``first``."""
         return (self._parsed(number, raw) for number, raw in enumerate(lines, first))
 
     def _parsed(self, number: int, raw: bytes) -> Line:
@@ -105,69 +106,40 @@ class LineSource:
 
 
 def unless_empty(parse: Parse) -> Parse:
-    """A parser for which an empty line has no value, and so no result."""
+    """A parser that returns None for an empty line, which then has no result."""
     return lambda line, where: parse(line, where) if line.strip() else None
 
 
 def result_lines(
-    source: LineSource, component: "AnyComponent", progress: OutputProgress | None = None
+    source: LineSource, component: "AnyComponent", progress: OutputProgress
 ) -> Iterator[Line]:
-    """The result of every line, window by window; None for one that is empty, or bad.
+    """Every line with its result, window by window; None for a line that is empty or bad.
 
-    An invalid line raises its error after the results of all lines before it.
+    A bad line is counted and printed; without ``skip_bad`` it raises its error, after the results
+    of all lines before it.
     """
     for window in read_windows(source, progress):
         inputs = [line for line in window if line.value is not None]
-        keys = [line.number - 1 for line in inputs]
-        rows = component.prepare([line.value for line in inputs], keys)
-        bad = [number for number, row in enumerate(rows) if isinstance(row, BadInput)]
-        results = iter(
-            component.results(rows if source.skip_bad or not bad else rows[: bad[0] + 1])
+        rows = component.prepare(
+            [line.value for line in inputs], [line.number - 1 for line in inputs]
         )
+        bad = [number for number, row in enumerate(rows) if isinstance(row, BadInput)]
+        if bad and not source.skip_bad:
+            rows = rows[: bad[0] + 1]
+        results = iter(component.results(rows))
         for line in window:
-            yield line if line.value is None else _with_result(source, line, next(results))
-
-
-def _with_result(source: LineSource, line: Line, result: "Result[Any] | BadItem") -> Line:
-    if not isinstance(result, BadInput):
-        return line._replace(value=result)
-    error = f"{source.name}:{line.number}: {result.reason}"
-    if not source.skip_bad:
-        raise BadInput(error)
-    return line._replace(value=None, error=error)
-
-
-def print_results(
-    source: LineSource,
-    component: "AnyComponent",
-    progress: OutputProgress,
-    *,
-    as_json: bool,
-    **envelope: str,
-) -> str:
-    """Print the results of a file as lines or as JSON, whose records end with the ``envelope``.
-
-    Returns the sums of their figures in words.
-    """
-    sums = Counter[str]()
-    for line in result_lines(source, component, progress):
-        progress.check(line)
-        result = line.value
-        if as_json:
-            records = [component.empty_record] if result is None else component.records(result)
-            cut = {"cut": result and result.cut} if component.reports_cuts else {}
-            end = {**cut, **({} if line.error is None else {"error": line.error}), **envelope}
-            begin = source.record(line) if component.is_numbered else {}
-            for record in records:
-                print_json({**begin, **record, **end})
-        else:
-            for text in [""] if result is None else component.lines(result):
-                print_line(source.title(line) + text)
-        if result is not None:
-            sums.update(component.figures(result))
-            if remark := component.remark(result):
-                note(f"line {line.number}: {remark}")
-    return component.total(sums)
+            if line.value is not None:
+                result = next(results)
+                if isinstance(result, BadInput):
+                    error = f"{source.name}:{line.number}: {result.reason}"
+                    if not source.skip_bad:
+                        raise BadInput(error)
+                    line = line._replace(value=None, error=error)
+                else:
+                    line = line._replace(value=result)
+            if line.error is not None:
+                progress.add_bad(line.error)
+            yield line
 
 
 def run_component(
@@ -177,31 +149,53 @@ def run_component(
     command: Command | None = None,
     *,
     as_json: bool,
+    **envelope: str,
 ) -> None:
-    """Print the results of a file, or write them to ``out``; then what holds of all of them."""
+    """Print the results of a file as lines or as JSON, or write them to ``out``.
+
+    JSON records end with the ``envelope``. Remarks and the sums of figures go to standard error.
+    """
+    sums = Counter[str]()
     with output_to(out, command) as progress:
-        total = print_results(source, component, progress, as_json=as_json)
-    if total:
+        for line in result_lines(source, component, progress):
+            result = line.value
+            if as_json:
+                records = [component.empty_record] if result is None else component.records(result)
+                begin = source.record(line) if component.is_numbered else {}
+                cut = {"cut": result and result.cut} if component.reports_cuts else {}
+                error = {} if line.error is None else {"error": line.error}
+                print_json(*({**begin, **record, **cut, **error, **envelope} for record in records))
+            else:
+                for text in [""] if result is None else component.lines(result):
+                    print_line(source.title(line) + text)
+            if result is not None:
+                sums.update(component.figures(result))
+                if remark := component.remark(result):
+                    note(f"line {line.number}: {remark}")
+    if total := component.total(sums):
         note(total)
     progress.report()
 
 
 def parser_of(component: "AnyComponent", max_length: int | None) -> Parse:
-    """From lines to the inputs of a component; an empty line has none, if it reads no such."""
-    limits = max_length, component.own_limit
-    parse = with_max_length(component.parse, component.token_count, *limits)
+    """Parser of lines for a component, with a maximum length.
+
+    Components that do not read empty lines get None for them.
+    """
+    most = max_length or (MAX_TOKENS if component.own_limit is None else None)
+    parse = with_limit(component.parse, component.token_count, most)
     return parse if component.reads_empty else unless_empty(parse)
 
 
 def read_windows(
     source: LineSource, progress: OutputProgress | None = None
 ) -> Iterator[list[Line]]:
-    """The lines of a file, parsed, as they arrive; those of which there are results are left out.
+    """The lines of a file, parsed, in windows, as they arrive; without those that have results.
 
     Standard output is flushed before more input is waited for. An invalid line raises its error
-    after all lines before it have been yielded, wherever windows end. ``progress`` is told when the
-    next window is asked for, so that results of the last one have been written, unless an error has
-    cut it: where a run goes on, windows are whole.
+    after all lines before it have been yielded. When the next window is requested, the lines of
+    the last one are added to ``progress``, because their results have been written; a window that
+    an error has shortened is not added, so that a resumed run begins with a whole window.
     """
     progress, arrivals = progress or OutputProgress(), Arrivals()
     lines = source.lines(arrivals)
@@ -215,7 +209,7 @@ def read_windows(
             for line in _until_pause(coming, arrivals, source.window):
                 if line.error is not None and not source.skip_bad:
                     raise BadInput(line.error)
-                window.append(line)  # one by one: those before an error are kept
+                window.append(line)  # in a loop: lines before an error are yielded
         except BadInput as bad:
             error = bad
         progress.add(written)
@@ -227,7 +221,7 @@ def read_windows(
 
 
 def _until_pause(lines: Iterator[Line], arrivals: Arrivals, most: int) -> Iterator[Line]:
-    """The next line, and those that follow it without a pause, as far as memory allows."""
+    """The next line, and the lines that follow it without a pause, at most ``CHARACTERS``."""
     begun, characters = monotonic(), 0
     for number in range(most):
         patient = monotonic() - begun < PATIENCE
@@ -240,64 +234,44 @@ def _until_pause(lines: Iterator[Line], arrivals: Arrivals, most: int) -> Iterat
             return
 
 
-def with_max_length(
-    parse: Parse, count: TokenCount, given: int | None, limit: int | None = None
-) -> Parse:
-    """A parser for which an input of more tokens than ``given`` is an error.
-
-    Without ``given``, models without a ``limit`` of their own, by which they truncate or refuse
-    texts, have one here.
-    """
-    most = given or (MAX_TOKENS if limit is None else None)
+def with_limit(
+    parse: Callable[[str, str], Value],
+    count: TokenCount,
+    most: int | None,
+    remedy: str = RAISE_LIMIT,
+) -> Callable[[str, str], Value]:
+    """A parser that refuses inputs of more than ``most`` tokens; None: no limit."""
     if most is None:
         return parse
 
-    def parse_short(line: str, where: str) -> Any:
+    def parse_short(line: str, where: str) -> Value:
         value = parse(line, where)
-        _check_count(count(value, most), most, where)
+        _check_count(count(value, most), most, where, remedy)
         return value
 
     return parse_short
-
-
-def without_cuts(parse: Parse, count: TokenCount, limit: int | None) -> Parse:
-    """A parser for which an input is an error that the model would cut to ``limit`` tokens."""
-    if limit is None:
-        return parse
-
-    def parse_whole(line: str, where: str) -> Any:
-        value = parse(line, where)
-        if (tokens := count(value, limit)) > limit:
-            raise BadInput(f"{where}: {tokens:,} tokens, and the model reads {limit:,}: shorten it")
-        return value
-
-    return parse_whole
 
 
 def check_length(
     texts: Sequence[str], vocabulary: Vocabulary, most: int, where: str, special: int = 1
 ) -> None:
     """Refuse texts that make a row of more than ``most`` tokens, ``special`` ones counted."""
-    _check_count(token_count(texts, vocabulary, special, most), most, where)
+    _check_count(token_count(texts, vocabulary, special, most), most, where, RAISE_LIMIT)
 
 
-def _check_count(count: int, most: int, where: str) -> None:
-    """Attention is quadratic in the number of tokens."""
+def _check_count(count: int, most: int, where: str, remedy: str) -> None:
     if count > most:
-        raise BadInput(
-            f"{where}: {count:,} tokens, more than {most:,}; "
-            "split the line into sentences, or raise --max-length"
-        )
+        raise BadInput(f"{where}: {count:,} tokens, more than {most:,}; {remedy}")
 
 
 def check_argument(text: str, second: str | None = None) -> None:
     """Refuse a text of the command line that is empty or not UTF-8."""
     if not text.strip():
-        raise BadInput("there is no text")
+        raise BadInput("the text is empty")
     if any("\ud800" <= character <= "\udfff" for character in text + (second or "")):
         raise BadInput("the text is not UTF-8")
 
 
 def plain_text(line: str, where: str) -> str:
-    """The line is one text."""
+    """The line itself, as one text."""
     return line

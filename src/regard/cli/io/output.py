@@ -1,8 +1,9 @@
-"""Files of results: written whole or not at all, or kept as they come, so that a run can go on.
+"""Files of results: written whole or not at all, or with ``--resume`` as results come.
 
-With ``--resume`` results stand in FILE.partial until all are there. FILE.partial.json says of how
-many inputs it has results, in how many bytes, and of which run; what follows these bytes is written
-again. Inputs are counted by windows, whose results do not depend on where the run began."""
+With ``--resume``, results are in FILE.partial until the run ends. FILE.partial.json has the number
+of inputs and bytes that are complete, and the command; bytes after these are written again. Inputs
+are counted by windows, whose results do not depend on where a run began.
+"""
 
 import fcntl
 import hashlib
@@ -11,10 +12,11 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import asdict, dataclass
 from io import RawIOBase, TextIOWrapper
 from pathlib import Path
 from time import monotonic
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from typer import Context
 
@@ -33,89 +35,115 @@ from regard.ground.files import (
 )
 from regard.models.folders.hub import local_folder
 
-EVERY = 5.0  # seconds of work that a kill may cost, beside the window that it interrupts
-STATE = {"command": dict, "inputs": int, "bytes": int, "bad": int, "digest": str}
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
-Command = Mapping[str, Any]
-"""What tells a command from others: its verb, its model, its file, its options."""
+EVERY = 5.0  # seconds of work that a kill may cost, beside the window that it interrupts
+RENAMED: dict[str, str] = {"widest": "max_active"}  # options by their names in older files
+
+Command = Mapping[str, object]
+"""What identifies a command: its verb, model, file and options."""
+
+
+@dataclass(frozen=True)
+class OutputState:
+    """Contents of FILE.partial.json: counts of inputs and bytes, and a hash of the inputs."""
+
+    command: Command
+    inputs: int
+    bytes: int
+    bad: int
+    digest: str
+
+    @classmethod
+    def read(cls, path: Path) -> "OutputState":
+        """The state in a file, whose types are checked."""
+        state, kinds = read_json(path), {"inputs": int, "bytes": int, "bad": int}
+        counts = {key: field_of(state, key, kind, str(path)) for key, kind in kinds.items()}
+        digest = field_of(state, "digest", str, str(path))
+        options = field_of(state, "command", dict, str(path)).items()
+        command = {RENAMED.get(str(name), str(name)): value for name, value in options}
+        return cls(command, **counts, digest=digest)
 
 
 def resumable_command(context: Context, *free: str) -> Command | None:
-    """What ``--resume`` goes on with: all options but the ``free`` ones, which change no result.
+    """The command that ``--resume`` continues; None without ``--resume``.
 
-    None without ``--resume``.
+    It has all options but the ``free`` ones, which change no result.
     """
     from regard.ground.device import device_named  # here: it imports torch
 
-    given = {**context.params}
-    model, file, device, out = (given.pop(name) for name in ("model", "file", "device", "out"))
-    if not given.pop("resume"):
+    options = {**context.params}
+    model, file, device, out = (options.pop(name) for name in ("model", "file", "device", "out"))
+    if not options.pop("resume"):
         return None
     if out is None:
-        raise BadInput("--resume: needs --out, the file of results that a run goes on with")
+        raise BadInput("--resume: needs --out FILE, to which the results are written")
     if file == STDIN:
-        raise BadInput("--resume: needs FILE: standard input cannot be read again")
-    models = [digest_folder(local_folder(one)) for one in (model, *(given.get("ensemble") or ()))]
-    command: dict[str, Any] = {"verb": context.info_name, "file": file, "model": models}
-    options = {name: value for name, value in given.items() if name not in free}
-    command |= {"device": device_named(device).type, **options}
-    return json.loads(json.dumps(command, default=str))  # as it is read again
+        raise BadInput("--resume: needs FILE; standard input cannot be read again")
+    folders = (model, *(options.get("ensemble") or ()))
+    command = {
+        "verb": context.info_name,
+        "file": file,
+        "model": [digest_folder(local_folder(folder)) for folder in folders],
+        "device": device_named(device).type,
+        **{name: value for name, value in options.items() if name not in free},
+    }
+    return json.loads(json.dumps(command, default=str))  # as it will be read again
 
 
 class OutputProgress:
-    """How many ``inputs`` have results, and how many of these are ``bad``. Nothing is saved."""
+    """Number of ``inputs`` with results, and of ``bad`` ones among them; kept in memory only."""
 
     def __init__(self) -> None:
         self.inputs, self.bad = 0, 0
 
     def skip(self, keys: Iterable[str]) -> None:
-        """Check the inputs that have results already: there are none."""
+        """Check the inputs that have results already; here there are none."""
 
     def add(self, keys: list[str]) -> None:
         """Count the inputs of a window, whose results have been written."""
         self.inputs += len(keys)
 
-    def check(self, line: Any) -> None:
-        """Name a line that is bad, and count it."""
-        if line.error is not None:
-            note(line.error)
-            self.bad += 1
+    def add_bad(self, error: str) -> None:
+        """Print the error of a bad input, and count it."""
+        note(error)
+        self.bad += 1
 
     def report(self) -> None:
-        """Print how many inputs were bad, if any were."""
+        """Print the number of bad inputs, if there are any."""
         if self.bad:
             note(f"{self.bad:,} of {self.inputs:,} inputs were skipped: they are bad")
 
 
 class SavedProgress(OutputProgress):
-    """The same, saved in a file beside the ``stream`` of results."""
+    """Progress that is saved in a file beside the ``stream`` of results."""
 
     def __init__(self, path: Path, command: Command, stream: BinaryIO):
         super().__init__()
         self.path, self.stream, self._inputs = path, stream, hashlib.sha256()
-        self._saved, self._state = monotonic(), dict[str, Any]()
-        self._note(command)
+        self._saved, self._state = monotonic(), self._current(command)
 
-    def _note(self, command: Command) -> None:
-        counts = {"inputs": self.inputs, "bytes": self.stream.tell(), "bad": self.bad}
-        self._state = {"command": command, **counts, "digest": self._inputs.hexdigest()}
+    def _current(self, command: Command) -> OutputState:
+        digest = self._inputs.hexdigest()
+        return OutputState(command, self.inputs, self.stream.tell(), self.bad, digest)
 
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Go on where another process stopped; what it wrote after that is removed."""
-        command = self._state["command"]
-        if changed := [name for name in command if state["command"].get(name) != command[name]]:
+    def load(self, state: OutputState) -> None:
+        """Continue from a saved state; bytes that were written after it are removed."""
+        command = self._state.command
+        if changed := [name for name in command if state.command.get(name) != command[name]]:
             differs = f"differs in: {', '.join(changed)}"
             raise BadInput(f"{self.path}: was begun by another command ({differs}); remove it")
-        if self.stream.seek(0, os.SEEK_END) < state["bytes"]:
+        if self.stream.seek(0, os.SEEK_END) < state.bytes:
             raise BadInput(f"{self.path}: is shorter than it was; remove it to begin anew")
-        self.stream.seek(state["bytes"])
+        self.stream.seek(state.bytes)
         self.stream.truncate()
-        self.inputs, self.bad, self._state = state["inputs"], state["bad"], {**state}
+        self.inputs, self.bad, self._state = state.inputs, state.bad, state
 
     def skip(self, keys: Iterable[str]) -> None:
         self._hash(keys)
-        if self._inputs.hexdigest() != self._state["digest"]:
-            what = f"the first {self.inputs:,} inputs are not those that it has results of"
+        if self._inputs.hexdigest() != self._state.digest:
+            what = f"has results of other inputs than the first {self.inputs:,} of the file"
             raise BadInput(f"{self.path}: {what}; remove it to begin anew")
 
     def add(self, keys: list[str]) -> None:
@@ -125,14 +153,14 @@ class SavedProgress(OutputProgress):
         self._hash(keys)
         sys.stdout.flush()
         self.stream.flush()
-        self._note(self._state["command"])
+        self._state = self._current(self._state.command)
         if monotonic() - self._saved >= EVERY:
             self.save()
 
     def save(self) -> None:
-        """Write down how far it has come, after the results themselves."""
+        """Write the state, after the results themselves."""
         os.fsync(self.stream.fileno())
-        write_json(_state_of(self.path), self._state)
+        write_json(_state_of(self.path), asdict(self._state))
         self._saved = monotonic()
 
     def _hash(self, keys: Iterable[str]) -> None:
@@ -142,7 +170,7 @@ class SavedProgress(OutputProgress):
 
 @contextmanager
 def output_to(path: Path | None, command: Command | None = None) -> Iterator[OutputProgress]:
-    """What this block prints goes to the file of an option, if it was given."""
+    """Redirect standard output to a file while this block runs; without a path, leave it."""
     if path is None:
         yield OutputProgress()
         return
@@ -157,11 +185,12 @@ def output_to(path: Path | None, command: Command | None = None) -> Iterator[Out
 
 
 class StandardText(RawIOBase):
-    """Bytes of whole lines to a standard output that takes text only, as that of a notebook."""
+    """Binary stream to a standard output that takes only text, as in a notebook."""
 
-    def write(self, data: Any) -> int:
-        sys.stdout.write(bytes(data).decode())
-        return len(data)
+    def write(self, data: "ReadableBuffer") -> int:
+        content = bytes(data)
+        sys.stdout.write(content.decode())
+        return len(content)
 
 
 @contextmanager
@@ -170,8 +199,8 @@ def open_output(
 ) -> Iterator[tuple[BinaryIO, OutputProgress]]:
     """A file of results, written when this block ends, and not at all if it fails.
 
-    With a ``command``, results are kept as they come, and the same one goes on after them. Without
-    a file they go to standard output.
+    With a ``command``, a failed block leaves FILE.partial, which the same command continues.
+    Without a file, results go to standard output.
     """
     if out is None:
         yield cast(BinaryIO, getattr(sys.stdout, "buffer", StandardText())), OutputProgress()
@@ -188,12 +217,14 @@ def open_output(
 def _resuming(out: Path, command: Command) -> Iterator[SavedProgress]:
     partial = out.with_name(f"{out.name}.partial")
     if out.exists() and not partial.exists():
-        raise BadInput(f"{out}: is there already, and no run that was stopped; leave out --resume")
+        raise BadInput(
+            f"{out}: exists, and {partial.name} does not; --resume has no run to continue"
+        )
     with writing(out), making(out.parent), _open_locked(partial) as stream:
         progress = SavedProgress(partial, command, stream)
         if stream.seek(0, os.SEEK_END):
-            progress.load(_read_state(partial))
-            note(f"{partial}: goes on after {progress.inputs:,} inputs")
+            progress.load(OutputState.read(_state_of(partial)))
+            note(f"{partial}: continues after {progress.inputs:,} inputs")
         try:
             progress.save()
             yield progress
@@ -201,7 +232,8 @@ def _resuming(out: Path, command: Command) -> Iterator[SavedProgress]:
         except BaseException:
             progress.save()
             if not progress.inputs:
-                _remove(partial)
+                for path in (partial, _state_of(partial)):
+                    path.unlink(missing_ok=True)
             raise
         synchronise(partial)
         partial.replace(out)
@@ -212,21 +244,8 @@ def _state_of(partial: Path) -> Path:
     return partial.with_name(f"{partial.name}.json")
 
 
-def _remove(partial: Path) -> None:
-    for path in (partial, _state_of(partial)):
-        path.unlink(missing_ok=True)
-
-
-def _read_state(partial: Path) -> dict[str, Any]:
-    path = _state_of(partial)
-    state = read_json(path)
-    for key, kind in STATE.items():
-        field_of(state, key, kind, str(path))
-    return state
-
-
 def _open_locked(path: Path) -> BinaryIO:
-    """A file to read and write, unless another process does; some file systems have no locks."""
+    """Open a file to read and write, locked against other runs if the file system has locks."""
     stream = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -3,55 +3,44 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Context, Option
 
-from regard.cli.io.console import OUT, note, print_json, print_table, write_page
-from regard.cli.options import (
-    DEVICE,
-    HTML,
-    JSON,
-    OUT_FOLDER,
-    QUICK,
-    SEED,
-    STORED_PRECISION,
-    SVG,
-    was_given,
-)
-from regard.ground.errors import BadInput
+from regard.cli import options
+from regard.cli.io.console import note, print_json, print_line, print_table, write_page
 from regard.ground.lock import lock_vacant
-
-OF_MODELS, OF_STUDY = ("html", "svg", "precision"), ("out", "seeds", "quick")
 
 
 def agreement(
-    context: typer.Context,
+    context: Context,
     models: Annotated[
-        list[str] | None, typer.Argument(metavar="[MODEL]...", help="Language models of your own.")
+        list[str] | None, Argument(metavar="[MODEL]...", help="Language models to measure.")
     ] = None,
     sentences: Annotated[
-        int, typer.Option(min=1, help="Sentences of each distance and number of attractors.")
+        int, Option(min=1, help="Number of sentences for each distance and number of attractors.")
     ] = 40,
-    seed: SEED = 1,
-    out: Annotated[Path, OUT_FOLDER] = Path("runs/agreement"),
-    seeds: Annotated[int, typer.Option(min=1, help="Train each language model so often.")] = 1,
-    quick: QUICK = False,
-    html: HTML = None,
-    svg: SVG = None,
-    precision: STORED_PRECISION = None,
-    device: DEVICE = None,
-    as_json: JSON = False,
+    seed: options.SEED = 1,
+    out: Annotated[Path, options.OUT_FOLDER] = Path("runs/agreement"),
+    seeds: Annotated[
+        int, Option(min=1, help="Number of runs of each language model, with different seeds.")
+    ] = 1,
+    quick: options.QUICK = False,
+    html: options.HTML = None,
+    svg: options.SVG = None,
+    precision: options.STORED_PRECISION = None,
+    device: options.DEVICE = None,
+    as_json: options.JSON = False,
 ) -> None:
     """Measure whether language models choose the verb of the subject.
 
     "The key to the cabinets" continues with "is", though "cabinets" is nearer. A model is right if
-    it finds the verb that agrees with the subject more probable than its other form: after the
-    words before it, or, if it is a masked LM, between all others. The table shows how often, by the
-    words between subject and verb and by the nouns of the other number among them (attractors),
-    beside agreement with the nearest noun. Sentences with words that a model does not know are
-    skipped, and counted.
+    the form of the verb that agrees with the subject is more probable than the other form: given
+    the words before it, or, for a masked LM, all other words. The table shows accuracy by the
+    number of words between subject and verb and by the number of attractors among them (nouns of
+    the other number), beside a baseline that agrees with the nearest noun. Sentences with words
+    that a model does not know are skipped, and counted.
 
-    Without MODEL, four language models of one size (RNN, GRU, LSTM, Transformer) learn from text of
-    the same templates, in which sentences are shorter and have other subjects. The table and its
+    Without MODEL, four language models of one size (RNN, GRU, LSTM, Transformer) are trained on
+    sentences of the same templates that are shorter and have other subjects. The table and its
     charts are written to --out.
 
     Example: regard agreement gpt2 runs/awd-lstm-wikitext2/model --html agreement.html
@@ -60,10 +49,10 @@ def agreement(
     from regard.studies.agreement import AgreementTable, score_agreement, study_models
     from regard.studies.agreement_data import agreement_sentences
 
-    unused = OF_STUDY if models else OF_MODELS
-    if names := [f"--{one}" for one in unused if was_given(context, one)]:
-        reason = "cannot be used with MODEL" if models else "needs MODEL"
-        raise BadInput(f"{', '.join(names)}: {reason}")
+    if models:
+        options.refuse(options.flags(context, "out", "seeds", "quick"), "cannot be used with MODEL")
+    else:
+        options.refuse(options.flags(context, "html", "svg", "precision"), "needs MODEL")
     tests = agreement_sentences(sentences, seed)
     if models:
         scores = {}
@@ -77,12 +66,11 @@ def agreement(
         with lock_vacant(out):
             table = study_models(out, tests, device, seeds, quick, note)
     if as_json:
-        for record in table.records():
-            print_json(record)
+        print_json(*table.records())
     else:
         print_table(table.columns, table.rows)
-        for one in table.notes:
-            OUT.print(one, markup=False)
+        for remark in table.notes:
+            print_line(remark)
     write_page(html, table.html)
     write_page(svg, table.svg)
     if not models:

@@ -1,12 +1,12 @@
-"""``regard bleu``: scores of translations, and on request the n-gram tables behind BLEU."""
+"""``regard bleu``: scores of translations, and the n-gram tables behind BLEU."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
+from regard.cli import options
 from regard.cli.io.console import print_json, print_line, print_table
-from regard.cli.options import INTERVAL, JSON, LOWERCASE, TOKENIZE
 from regard.data.files.text_files import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
 
@@ -31,31 +31,28 @@ STEPS = (
 
 def bleu(
     hypotheses: Annotated[
-        str, typer.Argument(metavar="HYP", help="Translations, one per line; - is standard input.")
+        str, Argument(metavar="HYP", help="Translations, one per line; - is standard input.")
     ],
     references: Annotated[
-        list[str], typer.Argument(metavar="REF", help="References with as many lines.")
+        list[str], Argument(metavar="REF", help="Reference files with as many lines as HYP.")
     ],
     shared: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--refs",
             metavar="REF",
-            help="Compare systems: all arguments are translations, and this is a reference; "
-            "repeatable.",
+            help="Reference file; all arguments are then systems to compare; repeatable.",
         ),
     ] = None,
     with_tables: Annotated[
-        bool, typer.Option("--explain", help="Print the n-gram tables behind BLEU.")
+        bool, Option("--explain", help="Print the n-gram tables behind BLEU.")
     ] = False,
-    tokenize: TOKENIZE = "13a",
-    lowercase: LOWERCASE = False,
-    with_chrf: Annotated[bool, typer.Option("--chrf", help="Print chrF too.")] = False,
-    with_ter: Annotated[
-        bool, typer.Option("--ter", help="Print TER too; lower is better.")
-    ] = False,
-    with_interval: INTERVAL = False,
-    as_json: JSON = False,
+    tokenize: options.TOKENIZE = "13a",
+    lowercase: options.LOWERCASE = False,
+    with_chrf: Annotated[bool, Option("--chrf", help="Print chrF too.")] = False,
+    with_ter: Annotated[bool, Option("--ter", help="Print TER too; lower is better.")] = False,
+    with_interval: options.INTERVAL = False,
+    as_json: options.JSON = False,
 ) -> None:
     """Score translations against references: BLEU, chrF and TER.
 
@@ -63,8 +60,8 @@ def bleu(
     number of references, case, tokenizer, smoothing and the version of sacreBLEU.
 
     With --refs REF, two or more systems are compared, each with its interval. The first is the
-    baseline; for the others the two-sided p-value of the difference is printed (paired bootstrap,
-    1000 samples).
+    baseline; each other system has the difference from it, with a two-sided p-value (paired
+    bootstrap, 1000 samples).
 
     Example: regard bleu baseline.de out.de --refs test.de
 
@@ -82,21 +79,21 @@ def bleu(
         metrics.append(TER())
     if shared:
         if with_tables:
-            raise BadInput("--explain describes one system, and --refs compares several")
+            raise BadInput("--explain: cannot be used with --refs, which compares systems")
         _compare([hypotheses, *references], shared, metrics, as_json)
         return
     (lines,), streams = _read([hypotheses], references)
     scores = [measured(metric, lines, streams, with_interval) for metric in metrics]
-    working = None
+    tables = None
     if with_tables:
-        working = explain(lines, streams, tokenize=tokenize, lowercase=lowercase)
+        tables = explain(lines, streams, tokenize=tokenize, lowercase=lowercase)
     if as_json:
-        print_json(_record(scores, working))
+        print_json(_record(scores, tables))
         return
     for score in scores:
         print_line(str(score))
-    if working:
-        _print_working(working)
+    if tables:
+        _print_tables(tables)
 
 
 def _read(systems: list[str], references: list[str]) -> tuple[list[list[str]], list[list[str]]]:
@@ -115,37 +112,35 @@ def _read(systems: list[str], references: list[str]) -> tuple[list[list[str]], l
 def _compare(
     systems: list[str], references: list[str], metrics: "list[Metric]", as_json: bool
 ) -> None:
-    """Every system after the first against the first, the baseline.
-
-    One metric measures both sides of a comparison, so they have one signature.
-    """
+    """Print the scores of all systems, and their differences from the first, the baseline."""
     from regard.metrics.translation import compare
 
-    (baseline, *others), streams = _read(systems, references)
+    (baseline, *outputs), streams = _read(systems, references)
     first, *rest = map(name_of, systems)
-    by_system = [
-        [compare(metric, baseline, lines, streams) for metric in metrics] for lines in others
+    compared = [
+        (name, [compare(metric, baseline, lines, streams) for metric in metrics])
+        for name, lines in zip(rest, outputs, strict=True)
     ]
+    baselines = [comparison.baseline for comparison in compared[0][1]]
     if as_json:
-        records = [
-            {"system": first, "scores": [_score_record(one.baseline) for one in by_system[0]]}
-        ]
-        for name, comparisons in zip(rest, by_system, strict=True):
-            records.append({"system": name, "scores": list(map(_comparison_record, comparisons))})
+        records = [{"system": first, "scores": [*map(_score_record, baselines)]}]
+        for name, comparisons in compared:
+            records.append({"system": name, "scores": [*map(_comparison_record, comparisons)]})
         print_json({"systems": records})
         return
-    for one in by_system[0]:
-        print_line(f"{first}: {one.baseline}")
-    for name, comparisons in zip(rest, by_system, strict=True):
-        for one in comparisons:
-            print_line(f"{name}: {one.system}  {one.difference:+.2f}, p = {one.p_value:.4f}")
+    for score in baselines:
+        print_line(f"{first}: {score}")
+    for name, comparisons in compared:
+        for change in comparisons:
+            difference = f"{change.difference:+.2f}, p = {change.p_value:.4f}"
+            print_line(f"{name}: {change.system}  {difference}")
 
 
-def _record(scores: "list[MetricScore]", working: "Explanation | None") -> dict[str, object]:
+def _record(scores: "list[MetricScore]", tables: "Explanation | None") -> dict[str, object]:
     record: dict[str, object] = {"scores": [_score_record(score) for score in scores]}
-    if working:
-        orders = list(map(_order_record, working.orders, working.precisions))
-        record["explanation"] = {"orders": orders} | {one: getattr(working, one) for one in STEPS}
+    if tables:
+        orders = list(map(_order_record, tables.orders, tables.precisions))
+        record["explanation"] = {"orders": orders, **{key: getattr(tables, key) for key in STEPS}}
     return record
 
 
@@ -154,44 +149,46 @@ def _score_record(score: "MetricScore") -> dict[str, object]:
     return record | ({"interval": score.interval} if score.interval else {})
 
 
-def _comparison_record(one: "Comparison") -> dict[str, object]:
-    return _score_record(one.system) | {"difference": one.difference, "p_value": one.p_value}
+def _comparison_record(comparison: "Comparison") -> dict[str, object]:
+    figures = {"difference": comparison.difference, "p_value": comparison.p_value}
+    return _score_record(comparison.system) | figures
 
 
 def _order_record(order: "NgramOrder", precision: float) -> dict[str, object]:
     ngrams = [
-        {"ngram": " ".join(one.tokens), **{name: getattr(one, name) for name in COUNTS}}
-        for one in order.ngrams
+        {"ngram": " ".join(ngram.tokens), **{name: getattr(ngram, name) for name in COUNTS}}
+        for ngram in order.ngrams
     ]
     sums = {"total": order.total, "clipped": order.clipped, "unclipped": order.unclipped}
     return {"n": order.n, **sums, "precision": precision, "ngrams": ngrams}
 
 
-def _print_working(working: "Explanation") -> None:
+def _print_tables(tables: "Explanation") -> None:
     columns = ("n-gram", *(name.replace("_", " ") for name in COUNTS))
-    for order in working.orders:
+    for order in tables.orders:
         clipped, unclipped = f"{order.clipped}/{order.total}", f"{order.unclipped}/{order.total}"
         print_line(f"\n{order.n}-grams: {clipped} clipped, {unclipped} unclipped")
-        shown = order.ngrams[:ROWS]
-        counts = [[str(getattr(one, name)) for name in COUNTS] for one in shown]
-        texts = [" ".join(one.tokens) for one in shown]
-        print_table(columns, [[text, *row] for text, row in zip(texts, counts, strict=True)])
+        rows = [
+            [" ".join(ngram.tokens), *(str(getattr(ngram, name)) for name in COUNTS)]
+            for ngram in order.ngrams[:ROWS]
+        ]
+        print_table(columns, rows)
         if len(order.ngrams) > ROWS:
             print_line(f"... and {len(order.ngrams) - ROWS} more, rarer ones (all with --json)")
     print_line("")
-    for line in _summary(working):
+    for line in _summary(tables):
         print_line(line)
 
 
-def _summary(working: "Explanation") -> Iterator[str]:
-    unmatched = [str(order.n) for order in working.orders if order.total and not order.clipped]
-    if unmatched and working.orders[0].clipped:
-        yield f"smoothing {working.smoothing}: nothing matched at order {', '.join(unmatched)}"
-    lengths = ", ".join(map(str, working.reference_lengths))
+def _summary(tables: "Explanation") -> Iterator[str]:
+    unmatched = [str(order.n) for order in tables.orders if order.total and not order.clipped]
+    if unmatched and tables.orders[0].clipped:
+        yield f"smoothing {tables.smoothing}: nothing matched at order {', '.join(unmatched)}"
+    lengths = ", ".join(map(str, tables.reference_lengths))
     yield (
-        f"brevity penalty {working.brevity_penalty:.4f}: {working.hypothesis_length} tokens, "
-        f"closest reference {working.closest_length} (references {lengths})"
+        f"brevity penalty {tables.brevity_penalty:.4f}: {tables.hypothesis_length} tokens, "
+        f"closest reference {tables.closest_length} (references {lengths})"
     )
-    product = " · ".join(f"{precision:.4f}" for precision in working.precisions)
-    power = f"1/{len(working.orders)}"
-    yield f"BLEU = 100 · {working.brevity_penalty:.4f} · ({product})^({power}) = {working.bleu:.2f}"
+    product = " · ".join(f"{precision:.4f}" for precision in tables.precisions)
+    power = f"1/{len(tables.orders)}"
+    yield f"BLEU = 100 · {tables.brevity_penalty:.4f} · ({product})^({power}) = {tables.bleu:.2f}"

@@ -1,12 +1,12 @@
-"""``regard convert``: model folders of Hugging Face, of regard, of timm, and ELMo as published."""
+"""``regard convert``: model folders in the formats of regard, Hugging Face, timm and ELMo."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Exit, Option
 
+from regard.cli import options
 from regard.cli.io.console import complain, note
-from regard.cli.options import JSON, MODEL
 from regard.ground.errors import BadInput
 from regard.ground.files import is_empty, replacing_folder
 from regard.models.folders.hub import local_folder
@@ -15,25 +15,24 @@ LIMIT = 1e-5
 
 
 def convert(
-    source: MODEL,
-    target: Annotated[Path, typer.Argument(metavar="DST", help="A folder that does not exist.")],
-    to: Annotated[
-        Literal["hf", "regard", "elmo", "timm"], typer.Option("--to", help="The format to write.")
-    ],
-    check: Annotated[bool, typer.Option("--check", help="Read it back and compare.")] = False,
-    keep_unknown: Annotated[
-        bool, typer.Option("--keep-unknown", help="Keep the tensors of unknown layers.")
+    source: options.MODEL,
+    target: Annotated[Path, Argument(metavar="DST", help="Folder to write; it must not exist.")],
+    to: Annotated[Literal["hf", "regard", "elmo", "timm"], Option("--to", help="Format to write.")],
+    check: Annotated[
+        bool, Option("--check", help="Read the written folder back and compare outputs.")
     ] = False,
-    as_json: JSON = False,
+    keep_unknown: Annotated[
+        bool, Option("--keep-unknown", help="Keep the tensors of unknown layers.")
+    ] = False,
+    as_json: options.JSON = False,
 ) -> None:
     """Convert a model folder to another format.
 
     With --check, the written folder is read back and compared with the original, on random token
-    ids and on text, and with transformers if that is installed: one line for each layer with the
-    largest difference (relative to the largest value of the layer where that is above 1; – where
-    there is no such layer: in transformers, or of heads, which --to elmo leaves out), and one with
-    the number of texts with different token ids. Above 1e-5 nothing is written, and the exit code
-    is 1.
+    ids and on text, and with transformers if it is installed. Each layer has a line with the
+    largest difference, relative to the largest value of the layer if that is above 1; – means that
+    there is no such layer (--to elmo leaves heads out). The last line has the number of texts with
+    different token ids. If a difference is above 1e-5, nothing is written, and the exit code is 1.
 
     With --keep-unknown, tensors of layers that regard does not know (a published model with heads
     of its own) are stored beside the weights and written back by --to hf, bit for bit; otherwise
@@ -45,7 +44,7 @@ def convert(
     from regard.cli.conversion_check import check_conversion
 
     if not is_empty(target):
-        raise BadInput(f"{target}: exists already and is not overwritten")
+        raise BadInput(f"{target}: exists and is not overwritten; name a new folder")
     folder = local_folder(source)
     model = load(folder, "cpu", keep_unknown=keep_unknown)
     with replacing_folder(target) as written:
@@ -54,5 +53,5 @@ def convert(
             worst = check_conversion(model, written, to, folder, keep_unknown, as_json)
             if not worst <= LIMIT:  # NaN fails too
                 complain(f"{target}: not written: differs by {worst:.1e} (limit {LIMIT})")
-                raise typer.Exit(1)
+                raise Exit(1)
     note(f"wrote {target}")

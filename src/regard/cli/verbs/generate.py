@@ -2,51 +2,18 @@
 
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
-import typer
+from typer import Context, Option
 
-from regard.cli.io.console import OUT, complain, note, print_json, print_line, write_page
-from regard.cli.io.line_io import LineSource, parser_of, plain_text, print_results, read_windows
+from regard.cli import options
+from regard.cli.io.console import OUT, complain, print_json, print_line, write_page
+from regard.cli.io.line_io import LineSource, parser_of, plain_text, read_windows, run_component
 from regard.cli.io.output import output_to, resumable_command
-from regard.cli.options import (
-    ALPHA,
-    BATCH_SIZE,
-    BEAM,
-    BEST,
-    CANDIDATES,
-    DEVICE,
-    DIVERSITY,
-    ENGINE,
-    FILE,
-    FINISHED,
-    GROUPS_OF_BEAMS,
-    HTML,
-    JSON,
-    LENGTH,
-    MAX_LENGTH,
-    MODEL,
-    NO_REPEAT,
-    OUT_FILE,
-    OWN,
-    PRECISION,
-    REPETITION_PENALTY,
-    RESUME,
-    SAMPLES,
-    SEED,
-    STOP,
-    TEMPERATURE,
-    TOP_K,
-    TOP_P,
-    UTILITY,
-    WORKERS,
-    was_given,
-)
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
@@ -55,63 +22,62 @@ if TYPE_CHECKING:
     from regard.inference.generator import Generator
     from regard.search.step import Search
 
-BRANCHING = ("beam", "mbr")  # searches whose tokens are known at the end
+BRANCHING = ("beam", "mbr")  # searches that cannot stream
 
 
 def generate(
-    context: typer.Context,
-    model: MODEL,
-    file: FILE = "-",
+    context: Context,
+    model: options.MODEL,
+    file: options.FILE = "-",
     search: Annotated[
         Literal["greedy", "sample", "beam", "mbr"] | None,
-        typer.Option(
-            help="Decoding method; default: the one that other options belong to, else that of "
+        Option(
+            help="Decoding method; default: the method of the other options, else of "
             "generation_config.json, else greedy."
         ),
     ] = None,
     max_new_tokens: Annotated[
-        int | None, typer.Option(help="Generate at most this many tokens.", show_default=OWN)
+        int | None, options.own("--max-new-tokens", "Maximum number of new tokens.")
     ] = None,
-    min_new_tokens: Annotated[
-        int, typer.Option(help="Generate at least this many tokens before the end.")
-    ] = 0,
+    min_new_tokens: Annotated[int, Option(help="Minimum number of new tokens.")] = 0,
     stop_string: Annotated[
         list[str] | None,
-        typer.Option(help="End a text before this string; repeatable. \\n is a line break."),
+        Option(help="End a text before this string; \\n is a line break; repeatable."),
     ] = None,
-    best: BEST = 1,
-    temperature: TEMPERATURE = None,
-    top_k: TOP_K = None,
-    top_p: TOP_P = None,
-    seed: SEED = 0,
-    no_repeat: NO_REPEAT = None,
-    repetition_penalty: REPETITION_PENALTY = None,
-    size: BEAM = None,
-    length: LENGTH = None,
-    alpha: ALPHA = None,
-    finished: FINISHED = None,
-    stop: STOP = None,
-    groups: GROUPS_OF_BEAMS = 1,
-    diversity: DIVERSITY = 0.5,
-    samples: SAMPLES = 32,
-    utility: UTILITY = "chrf",
-    candidates: CANDIDATES = "samples",
+    best: options.BEST = 1,
+    temperature: options.TEMPERATURE = None,
+    top_k: options.TOP_K = None,
+    top_p: options.TOP_P = None,
+    seed: options.SEED = 0,
+    no_repeat: options.NO_REPEAT = None,
+    repetition_penalty: options.REPETITION_PENALTY = None,
+    size: options.BEAM = None,
+    length: options.LENGTH = None,
+    alpha: options.ALPHA = None,
+    finished: options.FINISHED = None,
+    stop: options.STOP = None,
+    groups: options.GROUPS_OF_BEAMS = 1,
+    diversity: options.DIVERSITY = 0.5,
+    samples: options.SAMPLES = 32,
+    utility: options.UTILITY = "chrf",
+    candidates: options.CANDIDATES = "samples",
     stream: Annotated[
-        bool, typer.Option("--stream", help="Print each text while it is generated, as it is.")
+        bool,
+        Option("--stream", help="Print each text while it is generated, with its line breaks."),
     ] = False,
     tree: Annotated[
-        int | None, typer.Option(metavar="N", help="Show the N most probable tokens of every step.")
+        int | None, Option(metavar="N", help="Show the N most probable tokens of each step.")
     ] = None,
-    html: HTML = None,
-    max_length: MAX_LENGTH = None,
-    batch_size: BATCH_SIZE = None,
-    precision: PRECISION = "auto",
-    engine: ENGINE = "auto",
-    workers: WORKERS = None,
-    device: DEVICE = None,
-    out: OUT_FILE = None,
-    resume: RESUME = False,
-    as_json: JSON = False,
+    html: options.HTML = None,
+    max_length: options.MAX_LENGTH = None,
+    batch_size: options.BATCH_SIZE = None,
+    precision: options.PRECISION = "auto",
+    engine: options.ENGINE = "auto",
+    workers: options.WORKERS = None,
+    device: options.DEVICE = None,
+    out: options.OUT_FILE = None,
+    resume: options.RESUME = False,
+    as_json: options.JSON = False,
 ) -> None:
     """Continue prompts, one per line or typed at a terminal.
 
@@ -120,93 +86,86 @@ def generate(
     --best n, each prompt gives n lines, best first.
 
     At a terminal without FILE, prompts are read one by one, and each text is printed while it is
-    generated; Ctrl-C stops a text, Ctrl-D ends. With --stream, the same is done for the lines of a
-    file. Only greedy search and sampling can stream.
+    generated; Ctrl-C stops a text, Ctrl-D ends. --stream does the same for the lines of a file.
+    Only greedy search and sampling can stream.
 
     A model that was trained with a task token reads it after each line, and prints the answer.
 
     A sample depends on --seed, the number of its line and its own number, not on the batch. A
     prompt of more tokens than the model has positions is an error; a text that reaches the last
-    position ends there, which is noted on standard error.
+    position ends there, with a note on standard error.
 
     With --tree, greedy search or one sample is shown step by step: the most probable tokens with
-    their probabilities, the chosen one marked, also as a page (--html) of one prompt.
+    their probabilities, the chosen token marked; --html writes it as a page, for one prompt.
 
-    The default search and limits are those of generation_config.json, else greedy search and 128
-    tokens; an option overrides one setting.
+    The default search and limits come from generation_config.json, else they are greedy search and
+    128 tokens; an option overrides one setting.
 
-    With --out FILE --resume, texts are kept in FILE.partial as they come, 4,096 prompts at a time;
-    if the command was stopped, the same one goes on after them.
+    With --out FILE --resume, texts are written to FILE.partial as they come, 4,096 prompts at a
+    time; if the command was stopped, the same command continues after them.
 
     Example: echo "Once upon a time" | regard generate gpt2 --top-p 0.9 --best 3
     """
     from regard.api import load
     from regard.cli import decode
+    from regard.inference.decoder_model import Method
     from regard.inference.generator import Ending
     from regard.tasks.components import ComponentSpec
 
-    typed = is_typed(file)
-    options = {name for name in decode.KNOWN if was_given(context, name)}
-    name = search or decode.continuation_method(options)
+    given = decode.names_given(context)
+    name = search or decode.continuation_method(given)
     _check_modes(context.params, name)
     if name is not None:
-        decode.check_options(name, context.params, options)
+        decode.check_options(name, context.params, given)
     command = resumable_command(context)
     stops = tuple(string.replace("\\n", "\n") for string in stop_string or [])
     ending = Ending(max_new_tokens, min_new_tokens, stops)
     generator = load(model, device, batch_size=batch_size).generator
-    method = decode.choose_continuation(generator, name, context.params, options)
-    if method.formula:
-        note(f"{method.search}: score = {method.formula}")
-    chosen = dict(zip(("precision", "engine"), generator.choice(precision, engine), strict=True))
+    method = Method(generator.search)
+    if name is not None:
+        method = decode.choose_method(generator, name, context.params, given)
     writer = generator.writer(method, best, ending)
-    with ExitStack() as stack:
-        progress = stack.enter_context(output_to(out, command))
-        spec = ComponentSpec((model,), "generate", {"method": method, "ending": ending})
-        writer = stack.enter_context(decode.ready(writer, chosen, workers, spec))
+    spec = ComponentSpec((model,), "generate", {"method": method, "ending": ending})
+    with decode.ready(writer, spec, precision, engine, workers) as (writer, envelope):
         generator = cast("Generator", writer.model).with_limits(None, max_length)
         if tree is not None:
-            print_trees(generator, method.search, file, tree, html, as_json)
-        elif stream or (typed and not as_json):
-            _answer(replace(writer, model=generator), file, typed, stream)
+            with output_to(out):
+                print_trees(generator, method.search, file, tree, html, as_json)
+        elif stream or (is_typed(file) and not as_json):
+            with output_to(out):
+                _answer(replace(writer, model=generator), file, stream)
         else:
             lines = LineSource(file, parser_of(writer, max_length))
-            print_results(lines, writer, progress, as_json=as_json, **chosen)
+            run_component(lines, writer, out, command, as_json=as_json, **envelope)
 
 
-def _check_modes(given: Mapping[str, Any], method: str | None) -> None:
-    """Refuse what cannot be used with --stream or --tree, which show one text as it comes."""
-    several = {
-        "--resume": given["resume"],
-        "--workers": given["workers"],
-        "--best": given["best"] > 1,
+def _check_modes(values: Mapping[str, object], method: str | None) -> None:
+    """Refuse options that cannot be used with --stream or --tree, which show one text at a time."""
+    flags = {
+        "--resume": values["resume"],
+        "--workers": values["workers"],
+        "--best": values["best"] != 1,
         f"--search {method}": method in BRANCHING,
     }
-    if given["stream"]:
-        _refuse({"--json": given["as_json"], "--out": given["out"], **several}, "--stream")
-    if given["tree"] is not None:
-        _refuse({"--stream": given["stream"], **several}, "--tree")
-    elif given["html"] is not None:
+    if values["stream"]:
+        flags = {"--json": values["as_json"], "--out": values["out"], **flags}
+        options.refuse(flags, "cannot be used with --stream")
+    if values["tree"] is not None:
+        options.refuse({"--stream": values["stream"], **flags}, "cannot be used with --tree")
+    elif values["html"] is not None:
         raise BadInput("--html: needs --tree")
 
 
 def is_typed(file: str) -> bool:
-    """Whether somebody types the lines at a terminal."""
+    """Whether the lines are typed at a terminal."""
     return file == "-" and sys.stdin.isatty()
 
 
-def _refuse(options: Mapping[str, Any], beside: str) -> None:
-    """Refuse options that were given ``beside`` another."""
-    for name, given in options.items():
-        if given:
-            raise BadInput(f"{name}: cannot be used with {beside}")
-
-
-def _answer(writer: "Writer", file: str, typed: bool, must_stream: bool) -> None:
-    """Continue line by line; ``typed`` ones are asked for, and a bad one is not the end."""
-    method, generator = writer.method, cast("Generator", writer.model)
+def _answer(writer: "Writer", file: str, must_stream: bool) -> None:
+    """Continue prompts one by one; at a terminal, errors and Ctrl-C end one text, not the run."""
+    typed, method, generator = is_typed(file), writer.method, cast("Generator", writer.model)
     streams = must_stream or (writer.best == 1 and method.streams)
-    _ask(typed)
+    _show_prompt(typed)
     for (line,) in read_windows(LineSource(file, writer.parse, window=1)):
         number = line.number - 1
         try:
@@ -218,18 +177,17 @@ def _answer(writer: "Writer", file: str, typed: bool, must_stream: bool) -> None
             else:
                 (result,) = writer.stream([line.value], first=number, strict=True)
                 print_line("\n".join(writer.lines(cast("Result[Written]", result))))
-        except BadInput as bad:
+        except (BadInput, KeyboardInterrupt) as error:
             if not typed:
                 raise
-            complain(str(bad))
-        except KeyboardInterrupt:
-            if not typed:
-                raise
-            print_line("")
-        _ask(typed)
+            if isinstance(error, BadInput):
+                complain(str(error))
+            else:
+                print_line("")
+        _show_prompt(typed)
 
 
-def _ask(typed: bool) -> None:
+def _show_prompt(typed: bool) -> None:
     if typed:
         sys.stdout.flush()
         sys.stderr.write("> ")
@@ -244,7 +202,7 @@ def print_trees(
     html: Path | None,
     as_json: bool,
 ) -> None:
-    """The tree of each line; a page is of the only line."""
+    """Print the tree of each line; an HTML page needs a file with one line."""
     from regard.inside.trees.token_tree import record_tokens
     from regard.inside.views.beam_html import token_page
     from regard.inside.views.beam_text import token_lines
@@ -253,7 +211,7 @@ def print_trees(
     if html is not None:
         lines = iter(first := list(islice(lines, 2)))
         if len(first) > 1:
-            raise BadInput("--html: a page is of one prompt, and there are several")
+            raise BadInput("--html: a page shows one prompt, and there are several")
     for (line,) in lines:
         tree = record_tokens(generator, line.text, search, alternatives, line.number - 1)
         write_page(html, partial(token_page, tree))

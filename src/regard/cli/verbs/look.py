@@ -3,22 +3,11 @@
 import re
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
+from regard.cli import options
 from regard.cli.io.console import OUT, check_suffixes, print_json, write_page, write_picture
 from regard.cli.io.line_io import check_argument
-from regard.cli.options import (
-    DEVICE,
-    HEAD,
-    HTML,
-    JSON,
-    LAYER,
-    MODEL,
-    PNG,
-    STORED_PRECISION,
-    SUBWORDS,
-    SVG,
-)
 from regard.ground.errors import BadInput, shown
 
 if TYPE_CHECKING:
@@ -26,71 +15,70 @@ if TYPE_CHECKING:
 
 
 def look(
-    model: MODEL,
+    model: options.MODEL,
     text: Annotated[
         str,
-        typer.Argument(
-            metavar="TEXT", help="A text to translate, to classify or to encode; an image file."
+        Argument(
+            metavar="TEXT", help="Text to translate, to classify or to encode; or an image file."
         ),
     ],
     target: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="TEXT",
-            help="A translation instead of the model's own; the second text of an encoder.",
+            help="Translation to show instead of the model's own; second text of an encoder.",
         ),
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option(
-            "--map", help="cross, encoder or decoder attention.", show_default="the first"
-        ),
+        Option("--map", help="Attention map: cross, encoder or decoder.", show_default="the first"),
     ] = None,
-    layer: LAYER = None,
-    head: HEAD = None,
-    subwords: SUBWORDS = False,
+    layer: options.LAYER = None,
+    head: options.HEAD = None,
+    subwords: options.SUBWORDS = False,
     repeat: Annotated[
-        bool, typer.Option("--repeat", help="Read all tokens twice (causal models).")
+        bool, Option("--repeat", help="Read all tokens twice (causal models).")
     ] = False,
     induction: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--induction",
-            help="Score each head of a causal model: attention to the token after an earlier "
-            "occurrence.",
+            help="Score each head of a causal model as an induction head: attention to the token "
+            "after an earlier occurrence.",
         ),
     ] = False,
     rollout: Annotated[
-        bool, typer.Option("--rollout", help="Attention through all layers, or through --layer.")
+        bool, Option("--rollout", help="Attention rollout through all layers, or up to --layer.")
     ] = False,
     patch: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="ROW,COLUMN",
-            help="The attention of a patch of an image, counted from 0, not of the class token.",
+            help="Patch of an image, counted from 0, whose attention is shown instead of the class "
+            "token's.",
         ),
     ] = None,
-    html: HTML = None,
-    svg: SVG = None,
-    png: PNG = None,
-    precision: STORED_PRECISION = None,
-    device: DEVICE = None,
-    as_json: JSON = False,
+    html: options.HTML = None,
+    svg: options.SVG = None,
+    png: options.PNG = None,
+    precision: options.STORED_PRECISION = None,
+    device: options.DEVICE = None,
+    as_json: options.JSON = False,
 ) -> None:
     """Show the attention weights of a model for one text or image.
 
-    Rows are queries, columns are keys; the mean over layers and heads unless one is chosen. An
-    encoder has one map, self-attention. A classifier with attention pooling has one weight for each
-    word. Classifiers also show the predicted label. --html writes all layers and heads, and opens
-    with the chosen ones.
+    Rows are queries, columns are keys; weights are the mean over layers and heads, unless --layer
+    or --head chooses one. An encoder has one map, self-attention. A classifier with attention
+    pooling has one weight for each word. Classifiers also show the predicted label. --html writes
+    all layers and heads, and opens with the chosen ones.
 
     A causal model has one map too, blank (grey) where a key is later than the query. With
     --induction, heads are scored instead: on a text with repetitions, or with --repeat, an
     induction head attends from a token to the token after its earlier occurrence.
 
-    A model of images is given an image (JPEG, PNG, WebP): the attention of its class token, or of a
-    --patch, to all patches. --png and --svg draw it over the image, with its rollout (heads
-    averaged, identity added, the product of layers); of a --layer, they draw every head.
+    A model of images reads an image (JPEG, PNG, WebP) and shows the attention of its class token,
+    or of a --patch, to all patches. --png and --svg draw it over the image, with its rollout (mean
+    of heads plus identity, multiplied over layers); with --layer, they draw every head.
 
     Example: regard look runs/tour/model "The old man reads a book." --html look.html
     """
@@ -98,18 +86,19 @@ def look(
 
     check_argument(text, target)
     check_suffixes(html=html, svg=svg, png=png)
-    if induction and (target is not None or subwords or rollout or patch):
-        refused = "--target, --subwords, --rollout, --patch"
-        raise BadInput(f"{refused}: cannot be used with --induction")
+    if induction:
+        flags = {"--subwords": subwords, "--rollout": rollout, "--patch": patch}
+        flags["--target"] = target is not None
+        options.refuse(flags, "cannot be used with --induction")
     place = None if patch is None else _row_and_column(patch)
     loaded = load(model, device, precision=precision)
     if induction:
         view: View = loaded.induction(text, repeat=repeat)
     else:
-        options = {"subwords": subwords, "repeat": repeat, "rollout": rollout}
-        view = loaded.look(text, target, **options, patch=place)
+        extra = {"subwords": subwords, "repeat": repeat, "rollout": rollout}
+        view = loaded.look(text, target, **extra, patch=place)
     view = view.choose(kind, layer, head)
-    write_picture(png, view.png)  # first: not every view can be drawn so
+    write_picture(png, view.png)  # first: not every view can be drawn as PNG
     if as_json:
         print_json(view.to_json())
     else:
@@ -119,7 +108,7 @@ def look(
 
 
 def _row_and_column(patch: str) -> tuple[int, int]:
-    """The numbers in "ROW,COLUMN"."""
+    """Numbers of the row and column in "ROW,COLUMN"."""
     match = re.fullmatch(r"\s*(\d{1,6})\s*,\s*(\d{1,6})\s*", patch, re.ASCII)
     if match is None:
         raise BadInput(f"--patch: {shown(patch)} is not ROW,COLUMN, such as 0,3")

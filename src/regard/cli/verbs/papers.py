@@ -1,11 +1,11 @@
-"""``regard papers``: the lineage of papers, their sizes and results, and what changed."""
+"""``regard papers``: papers with their sizes, results and differences."""
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
-from regard.cli.io.console import OUT, print_json, print_table, write_page
-from regard.cli.options import HTML, JSON
+from regard.cli import options
+from regard.cli.io.console import print_json, print_line, print_table, write_page
 from regard.cli.paper_records import (
     PaperRecord,
     Row,
@@ -28,32 +28,31 @@ RIGHT = ("parameters", "in the paper", "score")  # columns of numbers
 def papers(
     models: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="PAPER[:SIZE] PAPER[:SIZE]",
-            help="Two models to compare, or one, with what it builds on; "
-            "a paper alone means its size base.",
+            help="One model, compared with the model it builds on, or two to compare; the default "
+            "size is the paper's base model.",
         ),
     ] = None,
     results: Annotated[
-        bool, typer.Option("--results", help="Print the papers' own results, and ours below them.")
+        bool, Option("--results", help="Print the results in the papers, and ours below them.")
     ] = False,
     path: Annotated[
-        bool,
-        typer.Option("--path", help="Print files and functions of one forward pass, in order."),
+        bool, Option("--path", help="Print files and functions of one forward pass, in order.")
     ] = False,
     train: Annotated[
-        bool, typer.Option("--train", help="With --path: those of a training run of one step.")
+        bool, Option("--train", help="With --path: functions of a training run of one step.")
     ] = False,
     load: Annotated[
-        bool, typer.Option("--load", help="With --path: those of loading a folder, too.")
+        bool, Option("--load", help="With --path: functions of loading a folder, too.")
     ] = False,
-    html: HTML = None,
-    as_json: JSON = False,
+    html: options.HTML = None,
+    as_json: options.JSON = False,
 ) -> None:
     """List papers with parameter counts, show one, or compare two.
 
-    With --results, the papers' own tables and the expected scores of the recipes that come with
-    regard, of all papers or of those that are named; --html writes everything as one page. With
+    With --results, the scores that the papers print and the expected scores of the recipes that
+    come with regard, for all papers or for PAPER; --html writes everything as one page. With
     --path, the files and functions that run from the facts of a model to its output, in order.
 
     Example: regard papers BERT RoBERTa
@@ -61,22 +60,27 @@ def papers(
     names = models or []
     chosen = [find_size(name)[0] for name in names] or [*lineage().values()]
     if (train or load) and not path:
-        raise BadInput("--train and --load need --path")
+        raise BadInput("--train, --load: need --path")
     if path:
         if len(names) != 1 or results or html is not None or (train and load):
-            raise BadInput("--path shows one model: regard papers PAPER --path [--train | --load]")
+            raise BadInput(
+                "--path: shows one model; use regard papers PAPER --path [--train | --load]"
+            )
         from regard.cli.paper_path import path_of
-        from regard.models.papers import paper
+        from regard.models.papers import paper as paper_named
 
-        named = paper(chosen[0].name)
+        named = paper_named(chosen[0].name)
         size = names[0].partition(":")[2] or named.default_size
         _show_path(path_of(named, size, train=train, load=load), as_json)
     elif html is not None:
         if names or results or as_json:
-            raise BadInput("--html writes all papers: it cannot be used with other options")
+            raise BadInput(
+                "--html: writes all papers; it cannot be used with PAPER or other options"
+            )
         write_page(html, lambda: papers_page([*map(section, chosen)]))
     elif results:
-        _show([{"paper": one.name, **row} for one in chosen for row in result_rows(one)], as_json)
+        rows = [{"paper": paper.name, **row} for paper in chosen for row in result_rows(paper)]
+        _show(rows, as_json)
     elif len(names) == 2:
         _show(change_rows(*names), as_json)
     elif len(names) < 2:
@@ -84,10 +88,10 @@ def papers(
         before = chosen[0].after if names else None
         if before is not None:
             if not as_json:
-                OUT.print()
+                print_line("")
             _show(change_rows(before, *names), as_json)
     else:
-        raise BadInput("give at most two models, as PAPER:SIZE")
+        raise BadInput("PAPER: name at most two models, as PAPER:SIZE")
 
 
 def _sizes(paper: PaperRecord) -> list[Row]:
@@ -97,21 +101,19 @@ def _sizes(paper: PaperRecord) -> list[Row]:
 
 def _show(records: list[Row], as_json: bool) -> None:
     if as_json:
-        for record in records:
-            print_json(record)
-        return
-    if not records:
-        OUT.print("nothing differs")
-        return
-    columns = list(records[0])
-    left = [n for n, name in enumerate(columns) if name not in RIGHT]
-    print_table(columns, [[*map(show_value, record.values())] for record in records], left)
+        print_json(*records)
+    elif not records:
+        print_line("nothing differs")
+    else:
+        columns = list(records[0])
+        left = [n for n, name in enumerate(columns) if name not in RIGHT]
+        print_table(columns, [[*map(show_value, record.values())] for record in records], left)
 
 
 def _show_path(steps: list["PathStep"], as_json: bool) -> None:
-    """Functions in the order of their first call; a file is named where it changes."""
+    """Print functions in the order of their first call; a file is named where it changes."""
     if as_json:
-        _show([step._asdict() for step in steps], as_json)
+        print_json(*(step._asdict() for step in steps))
         return
     from regard.inside.forward_path import count_lines
 
@@ -122,4 +124,4 @@ def _show_path(steps: list["PathStep"], as_json: bool) -> None:
     ]
     print_table(["file", "line", "function"], rows, [0, 2])
     files = count_lines(step.file for step in steps)
-    OUT.print(f"{len(files)} files with {sum(files.values()):,} lines, {len(steps)} functions")
+    print_line(f"{len(files)} files with {sum(files.values()):,} lines, {len(steps)} functions")

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument
 
+from regard.cli import options
 from regard.cli.io.console import print_json, print_line, print_table
-from regard.cli.options import JSON
 from regard.training.recipe_files import (
     AboutConfig,
     ExpectConfig,
@@ -18,30 +18,35 @@ from regard.training.recipe_files import (
 
 
 def recipes(
-    name: Annotated[str | None, typer.Argument(help="Print this one.")] = None,
-    as_json: JSON = False,
+    name: Annotated[str | None, Argument(help="Recipe to print.")] = None,
+    as_json: options.JSON = False,
 ) -> None:
     """List the recipes that come with regard, or print one of them.
 
     Examples have not been run to their end, and have no expected score. A printed recipe is a
-    starting point for your own. With --json, the list has the keys that each file sets, and one
-    recipe has every key and default.
+    starting point for your own. With --json, the list has the keys that each file sets; one recipe
+    is printed with every key and default.
 
     Example: regard recipes tour > mine.toml
     """
-    if as_json:
-        _print_records(None if name is None else find(name))
-    elif name is not None:
+    if name is None and as_json:
+        for path in built_in_recipes():
+            print_json({"recipe": path.stem, "example": is_example(path), **read_tables(path)})
+    elif name is None:
+        _print_tables()
+    elif as_json:
+        from regard.training.recipe import read
+
+        print_json(read(find(name)).model_dump(mode="json"))
+    else:
         path = find(name)
         read_tables(path)  # a file that is no TOML is refused
         text = path.read_text(encoding="utf-8")
-        print_line(text.split("\n[expect]")[0].rstrip())  # the score is that of its own data
-    else:
-        _print_tables()
+        print_line(text.split("\n[expect]")[0].rstrip())  # the score holds for its own data only
 
 
 def _print_tables() -> None:
-    """Recipes with their expected scores, then the examples."""
+    """Print recipes with their expected scores, then the examples."""
     columns = ("recipe", "what", "hardware", "minutes", "expected")
     by_kind: dict[bool, list[list[str]]] = {False: [], True: []}
     for path in built_in_recipes():
@@ -49,17 +54,6 @@ def _print_tables() -> None:
     print_table(columns, by_kind[False], left=range(len(columns)))
     print_line("\nexamples, without an expected score")
     print_table(columns[:-1], [row[:-1] for row in by_kind[True]], left=range(len(columns) - 1))
-
-
-def _print_records(path: Path | None) -> None:
-    """One recipe with every key and default, or all by name with the keys of their files."""
-    if path is None:
-        for one in built_in_recipes():
-            print_json({"recipe": one.stem, "example": is_example(one), **read_tables(one)})
-        return
-    from regard.training.recipe import read
-
-    print_json(read(path).model_dump(mode="json"))
 
 
 def _row(path: Path) -> list[str]:

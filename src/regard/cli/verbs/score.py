@@ -1,21 +1,12 @@
-"""``regard score``: log-probabilities of texts, or of given translations."""
+"""``regard score``: log-probabilities of texts, or of translations."""
 
 from collections.abc import Iterator
 from typing import Annotated
 
-import typer
+from typer import Option
 
+from regard.cli import options
 from regard.cli.io.line_io import Line, LineSource, parser_of, run_component
-from regard.cli.options import (
-    BATCH_SIZE,
-    DEVICE,
-    FILE,
-    JSON,
-    MAX_LENGTH,
-    MODEL,
-    OUT_FILE,
-    STORED_PRECISION,
-)
 from regard.data.files.arrivals import Arrivals
 from regard.data.files.fields import filled
 from regard.data.files.text_files import whole_text
@@ -23,37 +14,39 @@ from regard.ground.errors import BadInput
 
 
 def score(
-    model: MODEL,
-    file: FILE = "-",
-    whole: Annotated[
-        bool, typer.Option("--whole", help="The file is one text, not one in each line.")
-    ] = False,
+    model: options.MODEL,
+    file: options.FILE = "-",
+    whole: Annotated[bool, Option("--whole", help="Read the whole file as one text.")] = False,
     window: Annotated[
         int | None,
-        typer.Option(min=2, help="Tokens that are read at once.", show_default="the model's limit"),
+        Option(
+            min=2,
+            help="Number of tokens that the model reads at once.",
+            show_default="the model's limit",
+        ),
     ] = None,
     stride: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=1,
-            help="Tokens from one window of a long text to the next.",
+            help="Number of tokens between the beginnings of two windows of a long text.",
             show_default="half a window",
         ),
     ] = None,
-    max_length: MAX_LENGTH = None,
-    batch_size: BATCH_SIZE = None,
-    precision: STORED_PRECISION = None,
-    device: DEVICE = None,
-    out: OUT_FILE = None,
-    as_json: JSON = False,
+    max_length: options.MAX_LENGTH = None,
+    batch_size: options.BATCH_SIZE = None,
+    precision: options.STORED_PRECISION = None,
+    device: options.DEVICE = None,
+    out: options.OUT_FILE = None,
+    as_json: options.JSON = False,
 ) -> None:
     """Print the log-probability of each text, or translation.
 
     A language model reads a text in each line, a translator a source text, a tab, and its
-    translation. Each token of a text is predicted from those before it (GPT), or from all others
-    if the model is a masked LM. A recurrent model reads a long text in parts and carries its state,
-    so that no token is read twice. Perplexity and bits per byte of all texts are printed at the
-    end; with --json, those of each text and the log-probability of each token.
+    translation. Each token of a text is predicted from the tokens before it (GPT), or from all
+    other tokens (masked LM). A recurrent model reads a long text in parts and carries its state, so
+    that no token is read twice. Perplexity and bits per byte of all texts are printed at the end;
+    --json prints them for each text, with the log-probability of each token.
 
     Example: paste test.en test.de | regard score runs/tour/model
     """
@@ -62,7 +55,7 @@ def score(
     runner = load(model, device, precision=precision, batch_size=batch_size).runner
     component = runner.scorer(window, stride)
     if whole and not component.reads_whole:
-        raise BadInput("--whole cannot be used with a translator, which reads pairs of lines")
+        raise BadInput("--whole: cannot be used with a translator, which reads pairs of lines")
     source = (WholeFile if whole else LineSource)(file, parser_of(component, max_length))
     run_component(source, component, out, as_json=as_json)
 

@@ -1,13 +1,13 @@
-"""``regard similarity``: word vectors on tests of similarity and of analogies."""
+"""``regard similarity``: word vectors, tested on word similarity and analogies."""
 
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
+from regard.cli import options
 from regard.cli.io.console import note, print_json, print_table
-from regard.cli.options import JSON
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
@@ -17,30 +17,33 @@ if TYPE_CHECKING:
 def similarity(
     vectors: Annotated[
         str,
-        typer.Argument(
-            metavar="VECTORS", help="A file of word vectors, or a model: its embedding layer."
+        Argument(
+            metavar="VECTORS",
+            help="File of word vectors, or a model, whose embedding layer is tested.",
         ),
     ],
     tests: Annotated[
         list[str],
-        typer.Argument(metavar="TEST", help="Pairs of words with their similarity, or analogies."),
+        Argument(metavar="TEST", help="File of word pairs with similarities, or of analogies."),
     ],
     words: Annotated[
         int | None,
-        typer.Option(min=1, help="Use the first words of a file only.", show_default="all"),
+        Option(
+            min=1, help="Number of words read, from the beginning of VECTORS.", show_default="all"
+        ),
     ] = None,
-    as_json: JSON = False,
+    as_json: options.JSON = False,
 ) -> None:
     """Score word vectors on word similarity and analogies.
 
     A test of similarity (WordSim-353, SimLex-999) has two words and a number in each line; the
-    score is Spearman's rank correlation with the cosines, in percent. Analogies stand in sections
-    that begin with ": name"; a line "a b c d" counts as right if d is nearest to b - a + c of all
-    other words of the file of vectors (3CosAdd). Pairs and questions with unknown words are left
-    out, and counted. Words are looked up as written, then in lower case.
+    score is Spearman's rank correlation with the cosines, in percent. A test of analogies has
+    sections that begin with ": name"; a line "a b c d" is right if d is nearest to b - a + c among
+    all other words of the vectors (3CosAdd). Pairs and questions with unknown words are skipped,
+    and counted. Words are looked up as written, then in lower case.
 
-    Of a model, a word is the mean of its token vectors, and answers are chosen from the words of
-    the tests.
+    The vector of a word in a model is the mean of its token vectors; answers are chosen among the
+    words of the tests.
 
     Example: regard similarity glove.6B.50d.txt.gz simlex-999.txt questions-words.txt
     """
@@ -51,27 +54,17 @@ def similarity(
     note(f"{vectors}: {len(known):,} words, {known.width} numbers each")
     scores = [score for test in read for score in test.scores(known)]
     if as_json:
-        for score in scores:
-            print_json({**asdict(score), "words": len(known)})
+        print_json(*({**asdict(score), "words": len(known)} for score in scores))
         return
-    print_table(
-        ("test", "metric", "score", "known", "of"),
-        [
-            (
-                one.test,
-                one.metric,
-                "" if one.score is None else f"{one.score:.2f}",
-                f"{one.known:,}",
-                f"{one.total:,}",
-            )
-            for one in scores
-        ],
-        left=(0, 1),
-    )
+    rows = []
+    for score in scores:
+        percent = "" if score.score is None else f"{score.score:.2f}"
+        rows.append((score.test, score.metric, percent, f"{score.known:,}", f"{score.total:,}"))
+    print_table(("test", "metric", "score", "known", "of"), rows, left=(0, 1))
 
 
 def _vectors(source: str, words: set[str], most: int | None) -> "StaticVectors":
-    """The vectors of a file, or of a model's embedding layer for the words of the tests."""
+    """Vectors of a file, or of a model's embedding layer for the words of the tests."""
     from regard.api import load
     from regard.data.files.static_vectors import StaticVectors
     from regard.inside.neighbours import word_vectors
@@ -79,6 +72,8 @@ def _vectors(source: str, words: set[str], most: int | None) -> "StaticVectors":
     if Path(source).is_file():
         return StaticVectors.read(source, most)
     if most is not None:
-        raise BadInput("--words: a model has the words of the tests; only a file has an order")
+        raise BadInput(
+            "--words: needs a file of vectors; of a model, the words of the tests are used"
+        )
     model = load(source, "cpu")
     return word_vectors(model.module, model.tokenizer, sorted(words))

@@ -3,10 +3,10 @@
 from math import floor
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
+from regard.cli import options
 from regard.cli.io.console import note, print_json, print_line, write_page
-from regard.cli.options import INTERVAL, JSON, LOWERCASE, OUT_FILE, TOKENIZE
 from regard.data.files.text_files import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
 
@@ -20,42 +20,42 @@ DEFAULT_COVERAGE = "0:1:0.1"
 
 def sweep(
     nbest: Annotated[
-        str, typer.Argument(metavar="NBEST", help="Output of regard translate --best n --json.")
+        str, Argument(metavar="NBEST", help="Output of regard translate --best n --json.")
     ],
     references: Annotated[
-        list[str], typer.Argument(metavar="REF", help="References, one line per list.")
+        list[str], Argument(metavar="REF", help="Reference files, one line per list.")
     ],
     alpha: Annotated[
-        str, typer.Option(help="Exponents of gnmt and power: from:to:step, or a,b,c.")
+        str, Option(help="Exponents of gnmt and power: from:to:step, or a,b,c.")
     ] = "0:2:0.1",
     coverage: Annotated[
         str | None,
-        typer.Option(
-            help="Weights of the coverage penalty.",
+        Option(
+            help="Weights of the coverage penalty: from:to:step, or a,b,c.",
             show_default=f"{DEFAULT_COVERAGE} if its term was stored",
         ),
     ] = None,
-    top: Annotated[int, typer.Option(min=0, help="Settings printed; 0: all.")] = 10,
-    out: OUT_FILE = None,
+    top: Annotated[int, Option(min=0, help="Number of settings printed; 0: all.")] = 10,
+    out: options.OUT_FILE = None,
     save: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help="Store the best length rule in this model's folder."),
+        Option(metavar="MODEL", help="Store the best length rule in this model's folder."),
     ] = None,
-    with_interval: INTERVAL = False,
-    tokenize: TOKENIZE = "13a",
-    lowercase: LOWERCASE = False,
-    as_json: JSON = False,
+    with_interval: options.INTERVAL = False,
+    tokenize: options.TOKENIZE = "13a",
+    lowercase: options.LOWERCASE = False,
+    as_json: options.JSON = False,
 ) -> None:
     """Re-rank n-best lists by every length rule and coverage weight.
 
-    One search serves all settings: regard translate --best 10 --coverage 0 --json stores what is
-    needed. The table lists the best settings by BLEU, then the stored order, and the oracle: about
-    the highest BLEU that any ranking of these lists could reach. brevity is BLEU's brevity
-    penalty, mean n the mean number of tokens of a translation, EOS included. --out writes the
-    translations that the best setting selects.
+    One search serves all settings: regard translate --best 10 --coverage 0 --json writes NBEST. The
+    table lists the best settings by BLEU, then the stored order, and the oracle: about the highest
+    BLEU that any ranking of these lists could reach. brevity is BLEU's brevity penalty, mean n the
+    mean number of tokens of a translation, EOS included. --out writes the translations that the
+    best setting selects.
 
-    A setting looks better than it is on the sentences it was chosen on: choose on others. With
-    --save, the best length rule without a coverage penalty becomes the model's default.
+    Choose a setting on a dev set: on the sentences on which it was chosen, its BLEU is too high.
+    With --save, the best length rule without a coverage penalty becomes the model's default.
 
     Example: regard sweep nbest.jsonl test.de --alpha 0:1.5:0.25 --out best.de
     """
@@ -83,25 +83,26 @@ def sweep(
     tried = swept.tried(settings(alphas, coverages))
     shown = [*tried[: top or None], swept.as_stored(), swept.oracle()]
     if with_interval:
-        shown = [swept.with_interval(one) for one in shown]
+        shown = [*map(swept.with_interval, shown)]
     write_page(out, lambda: "".join(f"{stored.texts[i]}\n" for i in tried[0].chosen))
     if model is not None and save is not None:
         _save_rule(model, save, tried)
     if as_json:
-        for one in shown:
-            print_json(_record(one))
+        print_json(*map(_record, shown))
     else:
         _print(shown)
     note(f"{len(tried)} settings, {len(stored.texts)} hypotheses of {len(lists)} sentences")
 
 
 def _load_to_save(folder: str) -> "Model":
-    """A model whose default length rule can be changed."""
+    """Load a model whose default length rule can be changed."""
     from regard.api import load
 
     model = load(folder, "cpu")
     if model.translator.generation_config is not None:
-        raise BadInput(f"--save {folder}: generation_config.json decides how it searches")
+        raise BadInput(
+            f"--save {folder}: the search of this model is set by generation_config.json"
+        )
     return model
 
 
@@ -110,8 +111,8 @@ def _save_rule(model: "Model", folder: str, tried: "list[Outcome]") -> None:
     from regard.inference.generation_settings import DecodeConfig
     from regard.search.beam import Beam
 
-    rules = (one.setting for one in tried if one.setting and not one.setting.coverage)
-    best = next(rules, None)
+    settings = (outcome.setting for outcome in tried)
+    best = next((setting for setting in settings if setting and not setting.coverage), None)
     if best is None:
         raise BadInput("--save: no setting without a coverage penalty was tried (--coverage 0)")
     beam = Beam(model.translator.beam.size, length=best.length, alpha=best.alpha)
@@ -123,7 +124,7 @@ def _save_rule(model: "Model", folder: str, tried: "list[Outcome]") -> None:
 def _grid(option: str, text: str) -> list[float]:
     """The numbers in ``from:to:step``, both ends included, or in ``a,b,c``."""
     try:
-        numbers = [float(one) for one in text.replace(":", ",").split(",")]
+        numbers = [float(number) for number in text.replace(":", ",").split(",")]
         if ":" not in text:
             values = numbers
         else:
@@ -132,30 +133,34 @@ def _grid(option: str, text: str) -> list[float]:
             values = [round(start + i * step, 10) for i in range(min(count, MOST + 1))]
     except (ValueError, ZeroDivisionError, OverflowError):
         raise BadInput(f"{option} {text}: neither from:to:step nor numbers a,b,c") from None
-    if not 0 < len(values) <= MOST or not all(abs(one) < 1e6 for one in values):
+    if not 0 < len(values) <= MOST or not all(abs(value) < 1e6 for value in values):
         raise BadInput(f"{option} {text}: needs 1 to {MOST} numbers, each below a million")
     return values
 
 
-def _record(one: "Outcome") -> dict[str, object]:
-    score = one.score
-    record: dict[str, object] = {"choice": one.name}
-    record |= vars(one.setting) if one.setting else {}
-    record |= {score.name: score.value, "signature": score.signature}
-    record |= {"interval": score.interval} if score.interval else {}
-    return record | {"brevity_penalty": one.brevity, "mean_n": one.mean_n}
+def _record(outcome: "Outcome") -> dict[str, object]:
+    score = outcome.score
+    return {
+        "choice": outcome.name,
+        **(vars(outcome.setting) if outcome.setting else {}),
+        score.name: score.value,
+        "signature": score.signature,
+        **({"interval": score.interval} if score.interval else {}),
+        "brevity_penalty": outcome.brevity,
+        "mean_n": outcome.mean_n,
+    }
 
 
 def _print(outcomes: "list[Outcome]") -> None:
-    """A line for each outcome, the signature they share below."""
-    around = [one.score.interval for one in outcomes]
-    values = [f"{one.score.value:.2f}" for one in outcomes]
-    values = [
-        f"{value} [{at.low:.2f}, {at.high:.2f}]" if at else value
-        for value, at in zip(values, around, strict=True)
-    ]
+    """Print a line for each outcome, and their common signature."""
+    values = []
+    for score in (outcome.score for outcome in outcomes):
+        around = score.interval
+        interval = f" [{around.low:.2f}, {around.high:.2f}]" if around else ""
+        values.append(f"{score.value:.2f}{interval}")
     width = max(map(len, values))
     print_line(f"{'BLEU':<{width}}  brevity  mean n  score")
-    for value, one in zip(values, outcomes, strict=True):
-        print_line(f"{value:<{width}}  {one.brevity:7.3f}  {one.mean_n:6.2f}  {one.name}")
+    for value, outcome in zip(values, outcomes, strict=True):
+        figures = f"{outcome.brevity:7.3f}  {outcome.mean_n:6.2f}"
+        print_line(f"{value:<{width}}  {figures}  {outcome.name}")
     print_line(outcomes[0].score.signature)

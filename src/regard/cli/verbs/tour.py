@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Exit
 
-from regard.cli.options import OUT_FOLDER, QUICK
+from regard.cli import options
 
 
-def tour(out: Annotated[Path, OUT_FOLDER] = Path("runs/tour"), quick: QUICK = False) -> None:
+def tour(
+    out: Annotated[Path, options.OUT_FOLDER] = Path("runs/tour"), quick: options.QUICK = False
+) -> None:
     """Train, measure and inspect a small model on a toy language.
 
     A Transformer learns to translate a built-in language on a CPU, in about two minutes. Exits
@@ -19,4 +21,4 @@ def tour(out: Annotated[Path, OUT_FOLDER] = Path("runs/tour"), quick: QUICK = Fa
     from regard.tour.steps import run_tour
 
     if not run_tour(out, quick):
-        raise typer.Exit(1)
+        raise Exit(1)

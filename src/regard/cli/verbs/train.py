@@ -3,47 +3,47 @@
 import re
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import typer
+from typer import Exit, Option
 
-from regard.cli.options import DATA, DEVICE, OUT_FOLDER, RECIPE, RESUME, SKIP_BAD
+from regard.cli import options
 from regard.ground.errors import BadInput
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 def train(
-    recipe: RECIPE,
+    recipe: options.RECIPE,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Change the recipe; repeatable."),
+        Option("--set", metavar="TABLE.KEY=VALUE", help="Change a key of the recipe; repeatable."),
     ] = None,
-    data: DATA = Path(),
-    out: Annotated[Path | None, OUT_FOLDER] = None,
-    resume: RESUME = False,
+    data: options.DATA = Path(),
+    out: Annotated[Path | None, options.OUT_FOLDER] = None,
+    resume: options.RESUME = False,
     budget: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Stop after 90s, 30m, 2h or the like.")
+        str | None, Option(metavar="TIME", help="Maximum training time, such as 90s, 30m or 2h.")
     ] = None,
-    skip_bad: SKIP_BAD = False,
+    skip_bad: options.SKIP_BAD = False,
     deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="Bit-exact on CUDA too; slower.")
+        bool, Option("--deterministic", help="Train bit-exactly on CUDA too; slower.")
     ] = False,
     rung: Annotated[
         list[str] | None,
-        typer.Option("--rung", metavar="NAME", help="Train one rung of a ladder; repeatable."),
+        Option("--rung", metavar="NAME", help="Rung of a ladder to train; repeatable."),
     ] = None,
     seeds: Annotated[
-        int | None,
-        typer.Option(min=2, help="Train so often, from train.seed on; print mean and deviation."),
+        int | None, Option(min=2, help="Number of runs, with seeds train.seed, train.seed + 1, …")
     ] = None,
     trial: Annotated[
         bool,
-        typer.Option(
-            "--dry-run", help="Check everything, time a few steps, print counts; write nothing."
+        Option(
+            "--dry-run",
+            help="Check recipe and data, time a few steps, print counts; write nothing.",
         ),
     ] = False,
-    device: DEVICE = None,
+    device: options.DEVICE = None,
 ) -> None:
     """Train a model by a recipe and check the expected score.
 
@@ -52,11 +52,12 @@ def train(
     --nproc-per-node 2 -m regard train ...
 
     A recipe with rungs is a ladder: all its models are trained and compared in one table; --set
-    changes all of them. Rungs may be trained separately, with --rung; --resume then goes through
-    all of them for the table.
+    changes all of them. --rung trains single rungs; a last run with --resume and without --rung
+    trains the others and prints the table.
 
-    With --seeds, each run has its own folder (seed-1, ...); --resume continues with unfinished
-    runs. The mean is compared with the expected score. A --budget is that of each run.
+    With --seeds, each run has its own folder (seed-1, ...); --resume continues unfinished runs.
+    Means and standard deviations are printed, and the mean is compared with the expected score.
+    --budget holds for each run.
 
     With --dry-run, the recipe, its data and the initial model are read and checked; counts of
     examples, dropped lines, vocabulary, parameters and batches and an estimate of the time are
@@ -78,15 +79,20 @@ def train(
         described = described.only(rung)
     seconds = float("inf") if budget is None else parse_duration(budget)
     world = World.join(device)
-    options: dict[str, Any] = {"data": data, "resume": resume, "skip_bad": skip_bad}
-    options["budget_seconds"] = seconds
-    check = not changes and budget is None  # the expected score is that of the recipe as it is
+    check = not changes and budget is None  # the expected score holds for the unchanged recipe
     folder = out or Path("runs") / path.stem
-    with world.together(typer.Exit):
+    with world.together(Exit):
         if trial:
-            dry_run(described, world, seeds, **options)
+            dry_run(described, world, seeds, data, resume, skip_bad, seconds)
             return
-        train_one = partial(train_run, world=world, **options)
+        train_one = partial(
+            train_run,
+            world=world,
+            resume=resume,
+            data=data,
+            skip_bad=skip_bad,
+            budget_seconds=seconds,
+        )
         if seeds is not None:
             reached = train_seeds(described, seeds, folder, world, train_one, data, check, skip_bad)
         elif described.rung:
@@ -94,14 +100,14 @@ def train(
             ladder = LadderRun(described, folder, world, train_one, data, resume, skip_bad)
             reached = train_ladder(ladder, check, whole)
         else:
-            run = train_run(described, folder, world=world, **options)
+            run = train_one(described, folder)
             reached = not world.is_leader or evaluate_run(run, described, data, check, skip_bad)
     if not reached:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def parse_duration(text: str) -> float:
-    """Seconds in 90s, 30m, 2h or 1.5h."""
+    """Number of seconds in a text such as 90s, 30m, 2h or 1.5h."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
     if not match:
         raise BadInput(f"--budget {text}: not a time such as 90s, 30m or 2h")

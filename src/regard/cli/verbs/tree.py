@@ -1,30 +1,13 @@
-"""``regard tree``: how a beam search went, candidate by candidate."""
+"""``regard tree``: the candidates of a beam search."""
 
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Context, Option
 
+from regard.cli import options
 from regard.cli.io.console import OUT, print_json, write_page
 from regard.cli.io.line_io import check_argument
-from regard.cli.options import (
-    ALPHA,
-    BEAM,
-    COVERAGE,
-    DEVICE,
-    FINISHED,
-    HTML,
-    JSON,
-    LENGTH,
-    MODEL,
-    NO_REPEAT,
-    STOP,
-    STORED_PRECISION,
-    SVG,
-    options_given,
-    was_given,
-)
-from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
     from regard.inside.trees.beam_tree import BeamTree
@@ -33,32 +16,32 @@ SEARCH = ("size", "length", "alpha", "coverage", "finished", "no_repeat", "stop"
 
 
 def tree(
-    context: typer.Context,
-    model: MODEL,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A sentence to translate.")],
-    size: BEAM = None,
-    length: LENGTH = None,
-    alpha: ALPHA = None,
-    coverage: COVERAGE = None,
-    finished: FINISHED = None,
-    no_repeat: NO_REPEAT = None,
-    stop: STOP = None,
+    context: Context,
+    model: options.MODEL,
+    text: Annotated[str, Argument(metavar="TEXT", help="Sentence to translate.")],
+    size: options.BEAM = None,
+    length: options.LENGTH = None,
+    alpha: options.ALPHA = None,
+    coverage: options.COVERAGE = None,
+    finished: options.FINISHED = None,
+    no_repeat: options.NO_REPEAT = None,
+    stop: options.STOP = None,
     pruned: Annotated[
-        int, typer.Option(min=0, help="Pruned candidates printed for each step.")
+        int, Option(min=0, help="Number of pruned candidates printed for each step.")
     ] = 2,
-    html: HTML = None,
-    svg: SVG = None,
-    precision: STORED_PRECISION = None,
-    device: DEVICE = None,
-    as_json: JSON = False,
+    html: options.HTML = None,
+    svg: options.SVG = None,
+    precision: options.STORED_PRECISION = None,
+    device: options.DEVICE = None,
+    as_json: options.JSON = False,
 ) -> None:
     """Show a beam search as a tree, with the reason for every pruning.
 
-    For every candidate of every step: the log-probability of its token, that of all its tokens, by
-    which it is ranked, and its score after length normalisation. Then all finished hypotheses, and
-    which of them other length rules would have chosen.
+    For every candidate of every step: the log-probability of its last token, the sum over all its
+    tokens, by which it is ranked, and its score after length normalisation. Then all finished
+    hypotheses, and the choice of each other length rule.
 
-    The default search is that of the [decode] table of the model's recipe, or that of
+    The default search comes from the [decode] table of the model's recipe, or from
     generation_config.json; an option overrides one setting of it.
 
     Example: regard tree runs/tour/model "The old man reads a book." --beam 3 --html tree.html
@@ -71,12 +54,13 @@ def tree(
     from regard.inside.views.beam_text import tree_lines
 
     check_argument(text)
-    if as_json and was_given(context, "pruned"):
-        raise BadInput("--pruned: cannot be used with --json, which prints all candidates")
+    if as_json:
+        reason = "cannot be used with --json, which prints all candidates"
+        options.refuse(options.flags(context, "pruned"), reason)
     translator = load(model, device).translator
     if precision is not None:
         translator = translator.with_precision(precision, "torch")  # recorded step by step
-    given = options_given(context, SEARCH)
+    given = {name: context.params[name] for name in SEARCH if options.was_given(context, name)}
     beam = replace(base_beam(translator, overridden=bool(given)), **given)
     searched = record_tree(translator, text, beam)
     write_page(html, lambda: tree_page(searched))  # before a closed pipe ends the verb
@@ -89,7 +73,7 @@ def tree(
 
 
 def _record(tree: "BeamTree") -> dict[str, object]:
-    """The tree for JSON; parents and ends are indices into the nodes."""
+    """JSON record of a tree; parents and hypotheses name nodes by index."""
     return {
         "title": tree.title,
         "formula": tree.beam.formula,
@@ -99,16 +83,14 @@ def _record(tree: "BeamTree") -> dict[str, object]:
         ],
         "found": [
             {
-                "text": one.text,
-                "node": one.node,
-                "score": one.hypothesis.score,
-                "logprob": one.hypothesis.logprob,
-                "finished": one.hypothesis.finished,
+                "text": end.text,
+                "node": end.node,
+                **{key: getattr(end.hypothesis, key) for key in ("score", "logprob", "finished")},
             }
-            for one in tree.hypotheses
+            for end in tree.hypotheses
         ],
         "choices": [
-            {"formula": one.formula, "found": one.hypothesis, "score": one.score}
-            for one in tree.choices
+            {"formula": choice.formula, "found": choice.hypothesis, "score": choice.score}
+            for choice in tree.choices
         ],
     }

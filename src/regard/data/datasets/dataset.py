@@ -37,13 +37,6 @@ class Batching:
     seed: int
     mixed: bool = False
 
-    @classmethod
-    def of(cls, recipe: Any) -> "Batching":
-        """Batching by the tables ``batches`` and ``train`` of a recipe."""
-        batches = recipe.batches
-        limits = BatchLimits(batches.tokens, batches.rows, batches.longest)
-        return cls(limits, recipe.train.seed, batches.mixed)
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrainingData(Generic[Item]):

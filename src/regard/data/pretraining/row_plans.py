@@ -93,7 +93,7 @@ class RowPlan:
             tokens[b : b + length] = self.documents.rows[d][a : a + length]
 
 
-class Plan(Protocol):
+class EpochPlan(Protocol):
     """Plan of the rows of an epoch."""
 
     def __len__(self) -> int: ...
@@ -106,7 +106,7 @@ class Plan(Protocol):
         """Read these rows."""
 
 
-PlanRows = Callable[[int], Plan]
+PlanRows = Callable[[int], EpochPlan]
 """Function from an epoch to the plan of its rows."""
 
 

@@ -1,5 +1,5 @@
 """BERT (Devlin et al., 2018, arXiv:1810.04805): a bidirectional encoder, pre-trained with masked LM
-and next-sentence prediction. The small sizes are those of Turc et al. (2019, arXiv:1908.08962).
+and next-sentence prediction. The small sizes are from Turc et al. (2019, arXiv:1908.08962).
 """
 
 from functools import partial
@@ -7,11 +7,11 @@ from functools import partial
 from regard.models.embedding import Learned
 from regard.models.facts import change
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key, LabelCount
-from regard.models.formats.config_map import ACTIVATIONS
-from regard.models.heads import MLMHead
+from regard.models.formats.config_map import ENCODER_KEYS
 from regard.models.label_heads import (
     ChoiceHead,
     LabelHead,
+    MLMHead,
     SentencePairHead,
     SpanHead,
     TokenLabelHead,
@@ -52,13 +52,7 @@ TINY = change(MINI, width=128, depth=2, heads=2, inner=512)
 # The format of Hugging Face: config.json ↔ facts, heads, and names of tensors ↔ ours.
 CONFIG = (
     Key("vocab_size", "vocab"),
-    Key("hidden_size", "width"),
-    Key("num_hidden_layers", "depth"),
-    Key("num_attention_heads", "heads"),
-    Key("intermediate_size", "inner"),
-    Key("hidden_act", "activation", ACTIVATIONS),
-    Key("hidden_dropout_prob", "stack.dropout"),
-    Key("attention_probs_dropout_prob", "attention_dropout"),
+    *ENCODER_KEYS,
     Key("max_position_embeddings", "longest"),
     Key("type_vocab_size", "segments"),
     Key("initializer_range", "init_std"),
@@ -128,15 +122,18 @@ def mlm_output(prefix: str) -> tuple[WeightLine, ...]:
     )
 
 
+LABEL_RULES = (
+    Rule("qa_outputs.*", "heads.span.out.*"),
+    Rule("classifier.*", "heads.label.out.*"),
+    Rule("classifier.*", "heads.token_label.out.*"),
+    Rule("classifier.*", "heads.choice.out.*"),
+)
 HEADS = (
     Rule("cls.predictions.transform.dense.*", "heads.mlm.dense.*"),
     Rule("cls.predictions.transform.LayerNorm.*", "heads.mlm.norm.*"),
     *mlm_output("cls.predictions."),
     Rule("cls.seq_relationship.*", "heads.sentence_pair.out.*"),
-    Rule("qa_outputs.*", "heads.span.out.*"),
-    Rule("classifier.*", "heads.label.out.*"),
-    Rule("classifier.*", "heads.token_label.out.*"),
-    Rule("classifier.*", "heads.choice.out.*"),
+    *LABEL_RULES,
 )
 OLD = tuple(  # names of norms in old files, of later papers too
     (f"{norm}.{before}", f"{norm}.{today}")

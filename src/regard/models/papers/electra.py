@@ -10,7 +10,7 @@ through a dense layer with GELU.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -22,18 +22,13 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.facts import change, values_named
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
 from regard.models.formats.config_map import ACTIVATIONS, Config, ConfigRow, Names
-from regard.models.heads import MLMHead
-from regard.models.label_heads import ChoiceHead, LabelHead, LinearHead
+from regard.models.label_heads import ChoiceHead, LabelHead, LinearHead, MLMHead
 from regard.models.paper import Paper
 from regard.models.papers import bert
 from regard.models.pools import FirstToken
 from regard.models.trunk import Trunk
-from regard.models.trunk_with_heads import (
-    NO_POSITIONS,
-    Outputs,
-    TrunkWithHeads,
-    TrunkWithHeadsModule,
-)
+from regard.models.trunk_with_heads import NO_POSITIONS, TrunkWithHeads, TrunkWithHeadsModule
+from regard.parts.attention import EncoderOutput
 from regard.text.families.wordpiece import WordPiece
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Alias, Rule, WeightMap
@@ -41,7 +36,7 @@ from regard.weights import Alias, Rule, WeightMap
 
 @dataclass(frozen=True)
 class ReplacedTokenHead(LinearHead):
-    """Whether a token was replaced by another (Clark et al., 2020): one logit."""
+    """One logit for each token: was it replaced (Clark et al., 2020)?"""
 
     name: ClassVar[str] = "replaced_token"
     outputs: ClassVar[int] = 1  # type: ignore[misc]
@@ -51,8 +46,68 @@ class ReplacedTokenHead(LinearHead):
 GENERATOR_HEAD, DISCRIMINATOR_HEAD = "mlm", "replaced_token"
 
 
+@dataclass(frozen=True)
+class Joint:
+    """A generator that replaces tokens and a discriminator that detects them.
+
+    They share the vectors of tokens, positions and segments; the generator samples with a softmax
+    of this ``temperature``.
+    """
+
+    in_rectangles: ClassVar[bool] = False
+    discriminator: TrunkWithHeads
+    generator: TrunkWithHeads
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.discriminator.trunk.token_width != self.generator.trunk.token_width:
+            raise BadInput("embedding_size: generator and discriminator must have the same")
+
+    @property
+    def encoder(self) -> Trunk:
+        """The trunk of the discriminator."""
+        return self.discriminator.trunk
+
+    @property
+    def eager(self) -> bool:
+        """Whether the models are neither compiled nor captured."""
+        return self.discriminator.eager or self.generator.eager
+
+    def build(self) -> "JointModule":
+        """The module with new weights."""
+        return JointModule(
+            discriminator=self.discriminator.build(),
+            generator=self.generator.build(),
+            temperature=self.temperature,
+            tied=self.generator.head(GENERATOR_HEAD).tied,
+        )
+
+    def models(self, module: "JointModule") -> dict[str, tuple[TrunkWithHeads, nn.Module]]:
+        """The models to save, by folder."""
+        return {
+            "model": (self.discriminator, module.discriminator),
+            "generator": (self.generator, module.generator),
+        }
+
+    def training_flops(
+        self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int] = NO_POSITIONS
+    ) -> float:
+        """Floating-point operations of one training step of both models."""
+        both = (self.generator, self.discriminator)
+        return sum(model.training_flops(lengths, positions) for model in both)
+
+
+class JointOutputs(NamedTuple):
+    """Outputs of the discriminator, with the logits of the generator, and the tokens it read."""
+
+    encoded: EncoderOutput
+    pooled_BD: Tensor | None
+    by_head: dict[str, Tensor]
+    tokens_T: Tensor
+
+
 class JointModule(nn.Module):
-    """The generator fills masked tokens, and the discriminator reads what it wrote.
+    """The generator fills masked tokens; the discriminator reads the result.
 
     Both share the vectors of tokens, positions and segments and the norm of their sum.
     """
@@ -74,18 +129,13 @@ class JointModule(nn.Module):
             head: nn.Module = generator.heads[GENERATOR_HEAD]
             head.out.weight = discriminator.trunk.embed.token.weight  # type: ignore[union-attr]
 
-    @property
-    def main(self) -> TrunkWithHeadsModule:
-        """The model for which the other one is trained."""
-        return self.discriminator
-
     def forward(
         self, inputs: PackedTokens, *, positions: Mapping[str, Tensor], tape: NullTape = NULL_TAPE
-    ) -> Outputs:
-        """The outputs of the discriminator, the logits of the generator, and the tokens sampled.
+    ) -> JointOutputs:
+        """The outputs of the discriminator, the logits of the generator, and the tokens it wrote.
 
-        ``positions`` of the head of the discriminator say for each token which of the generator's
-        samples replaces it; -1: none.
+        ``positions`` of the discriminator's head have, for each token, the index of the sample that
+        replaces it; -1: none.
         """
         masked = {GENERATOR_HEAD: positions[GENERATOR_HEAD]}
         generated = self.generator(inputs, positions=masked, tape=tape.under("generator"))
@@ -94,75 +144,20 @@ class JointModule(nn.Module):
         tokens_T = torch.where(
             number_T < 0, inputs.tokens_T, F.pad(sampled_N, (1, 0))[number_T + 1]
         )
-        others = {
-            head: at
-            for head, at in positions.items()
-            if head not in (GENERATOR_HEAD, DISCRIMINATOR_HEAD)
-        }
+        own = {GENERATOR_HEAD, DISCRIMINATOR_HEAD}
+        rest = {head: at for head, at in positions.items() if head not in own}
         outputs = self.discriminator(
-            replace(inputs, tokens_T=tokens_T), positions=others, tape=tape.under("discriminator")
+            replace(inputs, tokens_T=tokens_T), positions=rest, tape=tape.under("discriminator")
         )
         by_head = {**outputs.by_head, **generated.by_head}
-        return outputs._replace(by_head=by_head, tokens_T=tokens_T)
+        return JointOutputs(outputs.encoded, outputs.pooled_BD, by_head, tokens_T)
 
 
 @torch.no_grad()
 def sample(logits_NV: Tensor, temperature: float = 1.0) -> Tensor:
-    """A token from each softmax: the largest logit after Gumbel noise. It has no gradient."""
+    """Sample a token from each softmax, as the largest logit after Gumbel noise; no gradient."""
     scaled_NV = logits_NV.float() / temperature
     return (scaled_NV - (-torch.rand_like(scaled_NV).log()).log()).argmax(-1)
-
-
-@dataclass(frozen=True)
-class Joint:
-    """A generator that replaces tokens and a discriminator that detects them.
-
-    They share the vectors of tokens, positions and segments; the generator samples with a softmax
-    of this ``temperature``.
-    """
-
-    in_rectangles: ClassVar[bool] = False
-    discriminator: TrunkWithHeads
-    generator: TrunkWithHeads
-    temperature: float = 1.0
-
-    def __post_init__(self) -> None:
-        one, other = (model.trunk for model in (self.discriminator, self.generator))
-        if one.token_width != other.token_width:
-            raise BadInput("embedding_size: a generator and its discriminator share token vectors")
-
-    @property
-    def trunk(self) -> Trunk:
-        """The trunk of the discriminator."""
-        return self.discriminator.trunk
-
-    @property
-    def eager(self) -> bool:
-        """Whether they are neither compiled nor captured."""
-        return self.discriminator.eager or self.generator.eager
-
-    def build(self) -> JointModule:
-        """The module of these facts, with new weights."""
-        return JointModule(
-            discriminator=self.discriminator.build(),
-            generator=self.generator.build(),
-            temperature=self.temperature,
-            tied=self.generator.head(GENERATOR_HEAD).tied,
-        )
-
-    def models(self, module: JointModule) -> dict[str, tuple[TrunkWithHeads, nn.Module]]:
-        """What is saved, by folder."""
-        return {
-            "model": (self.discriminator, module.discriminator),
-            "generator": (self.generator, module.generator),
-        }
-
-    def training_flops(
-        self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int] = NO_POSITIONS
-    ) -> float:
-        """Operations of one step of both."""
-        both = (self.generator, self.discriminator)
-        return sum(one.training_flops(lengths, positions) for one in both)
 
 
 BASE = change(bert.BASE, pool=None)
@@ -174,11 +169,10 @@ LARGE_GENERATOR = change(LARGE, width=256, heads=4, inner=1_024, embedding_size=
 FIRST = FirstToken(dense=False)
 
 
-@dataclass(frozen=True)
 class EmbeddingSize(ConfigRow):
-    """The size of token vectors; there is a projection if it is not the width of the stack."""
+    """The size of token vectors; if it is not the width, there is a projection."""
 
-    key: str = "embedding_size"
+    key = "embedding_size"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         size, width = config.get(self.key, 128), config.get("hidden_size", SMALL.trunk.width)
@@ -191,35 +185,31 @@ class EmbeddingSize(ConfigRow):
 
 # The format of Hugging Face: config.json ↔ facts.
 CONFIG = (*bert.CONFIG, EmbeddingSize())
-MLM = HFHead(
-    MLMHead(dense_activation="gelu"),
-    tensors="generator_predictions.",
-    config_map=bert.MLM.config_map,
-)
+MLM = HFHead(MLMHead(dense_activation="gelu"), "generator_predictions.", bert.MLM.config_map)
 REPLACED_TOKEN = HFHead(
     ReplacedTokenHead(),
-    tensors="discriminator_predictions.",
-    config_map=(Key("hidden_act", "dense", ACTIVATIONS),),
+    "discriminator_predictions.",
+    (Key("hidden_act", "dense", ACTIVATIONS),),
     from_stack={"dense": "activation"},
 )
 LABEL = HFHead(
     LabelHead(2, dropout=0.1, dense="gelu"),
-    tensors="classifier.dense.",
-    config_map=bert.LABEL.config_map,
+    "classifier.dense.",
+    bert.LABEL.config_map,
     from_stack=bert.STACK_DROPOUT,
     pool=FIRST,
 )
 TOKEN_LABEL = HFHead(
     bert.TOKEN_LABEL.head,
-    tensors="classifier.weight",
-    config_map=bert.TOKEN_LABEL.config_map,
+    "classifier.weight",
+    bert.TOKEN_LABEL.config_map,
     from_stack=bert.STACK_DROPOUT,
     unless="sequence_summary.",
 )
 CHOICE = HFHead(
     ChoiceHead(dropout=0.1, dense="gelu", last_only=True),
-    tensors="sequence_summary.",
-    config_map=(
+    "sequence_summary.",
+    (
         Key("summary_last_dropout", "dropout"),
         Key("summary_activation", "dense", ACTIVATIONS),
         Constant("summary_type", "first"),

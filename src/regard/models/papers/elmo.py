@@ -18,7 +18,7 @@ from regard.models.facts import above_zero, at_least, change, share
 from regard.models.heads import AnyHead, VocabularyLinear
 from regard.models.macs import MACs
 from regard.models.paper import Paper
-from regard.models.trunk import AnyStack, Trunk
+from regard.models.trunk import AnyStack, StackModule, Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
@@ -26,69 +26,9 @@ from regard.parts.recurrent.projected_lstm import ProjectedBiLSTM, State
 from regard.parts.recurrent.rnn import without_autocast
 
 
-class BiLMModule(nn.Module):
-    """A forward and a backward language model over the same word vectors.
-
-    A state is [forward; backward]; that of layer 0 is the word vector twice. With ``residual``,
-    layers from the second on add to their input. Dropout falls on the input of every layer and on
-    the last states.
-
-    Where tokens come in pairs, (T, 2, …), the directions read a text each, from its beginning: the
-    second is the text of the backward one, in the order in which it reads.
-    """
-
-    attends = capturable = False
-
-    def __init__(self, stack: "BiLMStack", embed: AnyEmbedding):
-        super().__init__()
-        clips = {"cell_clip": stack.cell_clip, "projection_clip": stack.projection_clip}
-        layers = [
-            ProjectedBiLSTM(stack.width, stack.width, stack.cells, **clips)
-            for _ in range(stack.depth)
-        ]
-        self.embed = embed.build(stack.input_width, 0.0)
-        self.blocks = nn.ModuleList(layers)
-        self.residual, self.dropout = stack.residual, Dropout(stack.dropout)
-
-    def new_state(self, rows: int) -> tuple[State, ...]:
-        """The state of rows of which nothing is read."""
-        return tuple(cast(ProjectedBiLSTM, layer).new_state(rows) for layer in self.blocks)
-
-    def forward(
-        self,
-        tokens_T: Tensor,
-        layout: Layout,
-        *,
-        state: tuple[State, ...] | None = None,
-        tape: NullTape = NULL_TAPE,
-    ) -> EncoderOutput:
-        """A state for every word; ``state`` is that after the rows before these."""
-        in_pairs = tokens_T.ndim == 2 + len(self.embed.ids_per_token)
-        x_TD = tape("embed.output", self._vectors(tokens_T, layout, in_pairs=in_pairs))
-        ends = []
-        with without_autocast(x_TD):
-            for number, layer in enumerate(self.blocks):
-                given_TD = self.dropout(x_TD)
-                before = None if state is None else state[number]
-                states_TD, end = layer(given_TD, layout, before, in_reading_order=in_pairs)
-                x_TD = given_TD + states_TD if number and self.residual else states_TD
-                x_TD = tape.under("blocks").under(number)("output", x_TD)
-                ends.append(end)
-        states_TD = tape("output", self.dropout(x_TD))
-        return EncoderOutput(states_TD, layout, state=tuple(ends))
-
-    def _vectors(self, tokens_T: Tensor, layout: Layout, *, in_pairs: bool) -> Tensor:
-        """The word vector that each direction reads, side by side."""
-        vectors_TD = self.embed(tokens_T.flatten(0, 1) if in_pairs else tokens_T, layout)
-        vectors_TD = vectors_TD.to(next(self.blocks.parameters()).dtype)
-        if in_pairs:
-            return vectors_TD.view(len(tokens_T), -1)
-        return torch.cat([vectors_TD, vectors_TD], dim=-1)
-
-
 @dataclass(frozen=True)
 class BiLMStack(AnyStack):
-    """N LSTM layers in each direction, whose states of ``cells`` are projected to ``width``.
+    """N LSTM layers in each direction, of ``cells`` whose states are projected to ``width``.
 
     Both directions read the same word vectors, and the state of a word is [forward; backward]
     (Peters et al., 2018). Memory and projections are clipped to ±``cell_clip`` and
@@ -108,11 +48,9 @@ class BiLMStack(AnyStack):
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("width", "cells", "depth"):
-            at_least(1, name, getattr(self, name))
-        for name in ("cell_clip", "projection_clip"):
-            above_zero(name, getattr(self, name))
-        share("dropout", self.dropout)
+        at_least(1, self, "width", "cells", "depth")
+        above_zero(self, "cell_clip", "projection_clip")
+        share(self, "dropout")
 
     @property
     def output_width(self) -> int:
@@ -122,7 +60,7 @@ class BiLMStack(AnyStack):
     def state_widths(self) -> tuple[int, ...]:
         return (self.output_width,) * (1 + self.depth)
 
-    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> BiLMModule:
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> "BiLMModule":
         return BiLMModule(self, embed)
 
     def macs(self, source: AnyStack | None = None) -> MACs:
@@ -130,9 +68,67 @@ class BiLMStack(AnyStack):
         return MACs(2 * self.depth * layer)
 
 
+class BiLMModule(StackModule):
+    """A forward and a backward language model over the same word vectors.
+
+    A state is [forward; backward]; layer 0 is the word vector twice. With ``residual``, layers from
+    the second on add to their input. Dropout is applied to the input of every layer and to the last
+    states.
+
+    If tokens come in pairs, (T, 2, …), each direction reads its own text from the beginning: the
+    second token is the backward model's, in its reading order.
+    """
+
+    def __init__(self, stack: BiLMStack, embed: AnyEmbedding):
+        super().__init__()
+        clips = {"cell_clip": stack.cell_clip, "projection_clip": stack.projection_clip}
+        layers = [
+            ProjectedBiLSTM(stack.width, stack.width, stack.cells, **clips)
+            for _ in range(stack.depth)
+        ]
+        self.embed = embed.build(stack.input_width, 0.0)
+        self.blocks = nn.ModuleList(layers)
+        self.residual, self.dropout = stack.residual, Dropout(stack.dropout)
+
+    def new_state(self, rows: int) -> tuple[State, ...]:
+        """The state of rows that have read nothing."""
+        return tuple(cast(ProjectedBiLSTM, layer).new_state(rows) for layer in self.blocks)
+
+    def forward(
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        *,
+        state: tuple[State, ...] | None = None,
+        tape: NullTape = NULL_TAPE,
+    ) -> EncoderOutput:
+        """A state for every word; ``state`` is the state after the preceding rows."""
+        in_pairs = tokens_T.ndim == 2 + len(self.embed.ids_per_token)
+        x_TD = tape("embed.output", self._vectors(tokens_T, layout, in_pairs=in_pairs))
+        ends = []
+        with without_autocast(x_TD):
+            for number, layer in enumerate(self.blocks):
+                given_TD = self.dropout(x_TD)
+                before = None if state is None else state[number]
+                states_TD, end = layer(given_TD, layout, before, flipped=in_pairs)
+                x_TD = given_TD + states_TD if number and self.residual else states_TD
+                x_TD = tape.under("blocks").under(number)("output", x_TD)
+                ends.append(end)
+        states_TD = tape("output", self.dropout(x_TD))
+        return EncoderOutput(states_TD, layout, state=tuple(ends))
+
+    def _vectors(self, tokens_T: Tensor, layout: Layout, *, in_pairs: bool) -> Tensor:
+        """The word vectors that the two directions read, concatenated."""
+        vectors_TD = self.embed(tokens_T.flatten(0, 1) if in_pairs else tokens_T, layout)
+        vectors_TD = vectors_TD.to(next(self.blocks.parameters()).dtype)
+        if in_pairs:
+            return vectors_TD.view(len(tokens_T), -1)
+        return torch.cat([vectors_TD, vectors_TD], dim=-1)
+
+
 @dataclass(frozen=True)
 class BiLMHead(AnyHead):
-    """The next word from the forward half of a state, and the one before from the backward half.
+    """The next word from the forward half of a state, the word before from the backward half.
 
     Both directions share the vectors of ``words`` words (Peters et al., 2018).
     """
@@ -141,7 +137,7 @@ class BiLMHead(AnyHead):
     words: int = 793_471
 
     def __post_init__(self) -> None:
-        at_least(1, "words", self.words)
+        at_least(1, self, "words")
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "BiLMHeadModule":
         return BiLMHeadModule(self, width // 2)
@@ -169,7 +165,6 @@ ORIGINAL = TrunkWithHeads(
 )
 MEDIUM = change(ORIGINAL, width=256, cells=2_048, highways=1)
 SMALL = change(ORIGINAL, width=128, cells=1_024, highways=1)
-
 PAPER = Paper(
     name="ELMo",
     year=2018,

@@ -6,14 +6,14 @@ translators (Tiedemann and Thottingal, 2020) are published as Hugging Face's ``M
 
 import json
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
 
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
-from regard.models.embedding import Sinusoid
+from regard.ground.reading import Reading
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.facts import change, values_named
 from regard.models.formats.config_map import (
@@ -28,13 +28,14 @@ from regard.models.formats.config_map import (
 )
 from regard.models.formats.hf_format import HFExtras, HFFormat
 from regard.models.paper import Paper
+from regard.models.positions import Sinusoid
 from regard.models.tokens import Tokens
 from regard.models.transformer import Stack
 from regard.models.trunk import Trunk
 from regard.parts.attend import causal
 from regard.parts.relative_score import sinusoid
-from regard.text.tokenizers.list import Tokenizer
 from regard.text.tokenizers.marian import SOURCE, TARGET, VOCAB, MarianTokenizer
+from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 from regard.weights import Alias, Derived, Join, Passthrough, Reshape, Rule, WeightMap
 
 LONGEST = 512  # max_length of folders made here, as those of OPUS-MT have
@@ -60,7 +61,7 @@ IDS = {"pad_token_id": 58_100, "decoder_start_token_id": 58_100, "eos_token_id":
 
 
 class Ties(ConfigRow):
-    """Which embeddings are tied, in two keys."""
+    """The tied embeddings, in two keys."""
 
     key = f"{SHARE}, {TIE}"
     ties: ClassVar = {"all": (True, True), "target": (False, True), "none": (False, False)}
@@ -114,7 +115,7 @@ CONFIG = (
 
 
 def layer(theirs: str, ours: str) -> tuple[Rule, ...]:
-    """What a layer of the encoder and one of the decoder have in common."""
+    """The rules for the tensors that encoder and decoder layers share."""
     return (
         Rule(theirs + "self_attn.{q,k,v}_proj.*", ours + "attention.qkv.*", (Join((1, 1, 1)),)),
         Rule(theirs + "self_attn.out_proj.*", ours + "attention.o.*"),
@@ -126,7 +127,7 @@ def layer(theirs: str, ours: str) -> tuple[Rule, ...]:
 
 
 def sinusoids(shape: torch.Size) -> Tensor:
-    """The table of positions of that shape."""
+    """The table of position vectors of that shape."""
     length, width = shape if len(shape) == 2 else (0, 0)
     return sinusoid(torch.arange(length), width, halves=True)
 
@@ -158,9 +159,9 @@ WEIGHTS = WeightMap(
 
 
 class MarianFormat(HFFormat):
-    """Folders whose special tokens are named by config.json."""
+    """The format of Marian, whose config.json names the special tokens."""
 
-    def load_tokenizer(self, folder: Path, config: Config) -> Tokenizer | None:
+    def load_tokenizer(self, folder: Path, config: Config) -> Reading | None:
         if not any((folder / name).exists() for name in (SOURCE, TARGET, VOCAB)):
             return None
         given = {**IDS, **config}
@@ -185,12 +186,13 @@ class MarianFormat(HFFormat):
                 raise BadInput(f"config.json: the {name} token is {number!r}, no id of {vocab}")
         return ids
 
-    def new_extras(self, tokenizer: Tokenizer | None) -> HFExtras:
-        if tokenizer is None or SOURCE not in tokenizer.FILES:
-            kind = "no" if tokenizer is None else f"a {tokenizer.vocabularies[0].kind}"
+    def new_extras(self, tokenizer: Reading | None) -> HFExtras:
+        own = cast(TranslationTokenizer | None, tokenizer)
+        if own is None or SOURCE not in own.FILES:
+            kind = "no" if own is None else f"a {own.source.kind}"
             needs = "a Marian folder needs SentencePiece models"
             raise BadInput(f"{needs}; this translator has {kind} vocabulary")
-        target = tokenizer.vocabularies[-1]
+        target = own.target
         ids = {
             "pad_token_id": target.pad,
             "eos_token_id": target.eos,

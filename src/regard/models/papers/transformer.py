@@ -1,13 +1,13 @@
 """The Transformer (Vaswani et al., 2017, arXiv:1706.03762): a translator of attention alone.
 
-An encoder that sees everyone, a decoder that sees what it has written and looks at the source.
+The encoder attends to all tokens; the decoder to its earlier tokens and to the source.
 """
 
-from regard.models.embedding import Sinusoid
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.facts import change
 from regard.models.paper import Paper
 from regard.models.papers.marian import HF
+from regard.models.positions import Sinusoid
 from regard.models.tokens import Tokens
 from regard.models.transformer import Stack
 from regard.models.trunk import Trunk

@@ -1,4 +1,4 @@
-"""Compile the C++ decoder for this machine, once; the library is cached."""
+"""Compilation of the C++ decoder for this machine, once; the library is cached."""
 
 import atexit
 import ctypes
@@ -19,23 +19,23 @@ from regard.ground import machine
 FOLDER = Path(__file__).parent
 SOURCE = FOLDER / "decoder.cpp"
 # gcc's early scheduling, on for ARM, moves loads so far ahead that sums lose their registers.
-# Loops with comparisons of floats are vectorised only where these do not trap.
+# gcc vectorises loops that compare floats only if comparisons do not trap.
 OPTIMISED = ("-O3", "-fno-schedule-insns", "-fno-trapping-math")
 FLAGS = (*OPTIMISED, "-std=c++17", "-fopenmp", "-fPIC", "-shared")
-# Where instructions are hidden, the code is compiled for those that are left.
+# Targets if REGARD_HIDE hides instructions.
 HIDDEN = {"avx2": "-march=x86-64-v3", machine.GENERIC: "-march=x86-64-v2"}
 SECONDS = 120  # timeout of the compiler
 
 
 def library() -> ctypes.CDLL:
-    """The compiled decoder, where it can be compiled."""
+    """Compiled decoder; ``failure`` must be None."""
     result = _result()
     assert isinstance(result, ctypes.CDLL), result
     return result
 
 
 def failure() -> str | None:
-    """Why the decoder cannot be compiled (the compiler's first error); None if it can."""
+    """Reason why the decoder cannot be compiled (the compiler's first error); None if it can."""
     result = _result()
     return result if isinstance(result, str) else None
 
@@ -70,7 +70,7 @@ def _compiled(compiler: str) -> Path:
 
 
 def _key(compiler: str) -> str:
-    """A digest of source, compiler and machine: if one of them changes, it is compiled again."""
+    """Digest of source, compiler and machine: if one of them changes, the key does."""
     version = subprocess.run([compiler, "--version"], capture_output=True, timeout=SECONDS).stdout
     abilities = " ".join(sorted(machine.cpu_flags())) or platform.processor()
     sources = (path.read_bytes() for path in sorted(FOLDER.glob("*.[ch]*")))
@@ -79,7 +79,7 @@ def _key(compiler: str) -> str:
 
 
 def compiler_flags() -> tuple[str, ...]:
-    """For the best instruction set that the machine has and that is not hidden."""
+    """Compiler flags for the best instruction set that the machine has and that is not hidden."""
     if not machine.hidden().intersection(("avx512", "avx2")):
         return (*FLAGS, "-march=native", *(() if machine.has("amx") else ("-DNO_AMX",)))
     return (*FLAGS, HIDDEN.get(machine.instruction_set(), "-march=native"))
@@ -90,7 +90,7 @@ def _digest(content: bytes) -> str:
 
 
 def cache_folder() -> Path:
-    """The first of the usual folders that is private to this user, else a temporary folder."""
+    """Cache folder: the first usual one that is private to this user, else a temporary one."""
     for place in _places():
         try:
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -116,9 +116,9 @@ def is_private(path: Path) -> bool:
 
 
 def _places() -> Iterator[Path]:
-    given = Path(os.environ.get("XDG_CACHE_HOME") or ".")
-    if given.is_absolute():  # the standard ignores relative paths
-        yield given / "regard"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or ".")
+    if cache.is_absolute():  # the standard ignores relative paths
+        yield cache / "regard"
     with suppress(RuntimeError):  # this user may have no home
         yield Path.home() / ".cache" / "regard"
     yield Path(tempfile.gettempdir()) / f"regard-{os.getuid()}"

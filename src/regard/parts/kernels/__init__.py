@@ -1,4 +1,4 @@
 """Kernels that compute ``attend`` faster, one file each, with one interface: ``fits`` and ``run``.
 
-They take dot-product scores under window masks only; ``attend`` computes the rest.
+They support dot-product scores with window masks only; ``attend`` computes all others.
 """

@@ -1,4 +1,4 @@
-"""Ragged rows with free shapes (CPU): buckets of neighbouring rows, padded within each bucket.
+"""Ragged rows on a CPU: buckets of neighbouring rows, padded within each bucket.
 
 Neighbouring rows share a bucket as long as their padding costs less than another call, so that rows
 sorted by length need almost no padding.
@@ -13,13 +13,12 @@ from regard.ground.layout import Layout
 from regard.ground.sized_cache import SizedCache
 from regard.parts.kernels.call import AttentionCall, fused_rows
 
-# One more call to the kernel costs about as much as this many padded query-key pairs.
-CALL = 1024
-MOST_TOKENS = 1 << 17  # of buckets that are kept: some megabytes
+CALL = 1024  # padded query-key pairs that cost about as much as one more call of the kernel
+MOST_TOKENS = 1 << 17  # of cached buckets: some megabytes
 
 
 def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
-    """Packed rows whose lengths are known on the host; the mask is the same within a bucket."""
+    """Whether rows are packed, their lengths known on the host, and masks the same by bucket."""
     known = call.queries.lengths is not None and call.keys.lengths is not None
     return known and call.aligned and not call.keys.padded
 
@@ -29,21 +28,16 @@ def run(call: AttentionCall, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Ten
     queries, keys = call.queries, call.keys
     assert queries.lengths is not None and keys.lengths is not None
     buckets = cut_into_buckets(queries.lengths, keys.lengths, str(q_THK.device))
-    q_buckets = q_THK.split([g.queries.tokens for g in buckets])
-    sizes = [g.keys.tokens for g in buckets]
-    attended = [
-        fused_rows(call, g.queries, g.keys, q, k, v)
-        for g, q, k, v in zip(
-            buckets, q_buckets, k_THK.split(sizes), v_THK.split(sizes), strict=True
-        )
-    ]
-    if not attended:  # no rows: an empty tensor through which gradients flow
+    if not buckets:  # no rows: an empty tensor through which gradients flow
         return torch.einsum("thk,shk,shv->thv", q_THK, k_THK, v_THK)
-    return torch.cat(attended)
+    q = q_THK.split([bucket.queries.tokens for bucket in buckets])
+    k, v = (x.split([bucket.keys.tokens for bucket in buckets]) for x in (k_THK, v_THK))
+    parts = zip(buckets, q, k, v, strict=True)
+    return torch.cat([fused_rows(call, *bucket, *qkv) for bucket, *qkv in parts])
 
 
 class RowBucket(NamedTuple):
-    """Neighbouring rows with layouts of their own, which are even if their lengths agree."""
+    """Layouts of neighbouring rows, which are even if their lengths agree."""
 
     queries: Layout
     keys: Layout
@@ -58,10 +52,8 @@ def _cut_into_buckets(
     longest_q = longest_k = real = 0
     for q, k in zip(query_lengths, key_lengths, strict=True):
         padded = (len(rows) + 1) * max(longest_q, q) * max(longest_k, k)
-        alike = not rows or (k == 0) == (
-            rows[0][1] == 0
-        )  # rows without keys have buckets of their own
-        if not alike or padded - (real + q * k) > CALL:
+        mixed = bool(rows) and (k == 0) != (rows[0][1] == 0)  # rows without keys stay apart
+        if mixed or padded - (real + q * k) > CALL:
             buckets.append(_as_bucket(rows, device))
             rows, longest_q, longest_k, real = [], 0, 0, 0
         rows.append((q, k))
@@ -80,7 +72,7 @@ def _as_bucket(rows: list[tuple[int, int]], device: str) -> RowBucket:
 
 
 def _as_layout(lengths: tuple[int, ...], device: str) -> Layout:
-    """A layout for training and inference: its tensors are no inference tensors."""
+    """Layout for training and inference: its tensors are not inference tensors."""
     with torch.inference_mode(False):
         if len(set(lengths)) == 1:
             return Layout.rectangle(len(lengths), lengths[0], device)

@@ -23,7 +23,7 @@ ON_CUDA = [
 
 @dataclass(frozen=True, eq=False)
 class AttentionCall:
-    """All arguments of one attention except the tensors."""
+    """Arguments of one call of attention, without the tensors."""
 
     score: Callable[..., Tensor]
     queries: Layout
@@ -33,12 +33,12 @@ class AttentionCall:
 
     @property
     def plain(self) -> bool:
-        """Whether it is a dot product under a window mask, as fused kernels need."""
+        """Whether the score is a dot product under a window mask, as fused kernels need."""
         return isinstance(self.score, Dot) and isinstance(self.mask, WindowMask)
 
     @property
     def aligned(self) -> bool:
-        """Whether the mask is the same by index as by position."""
+        """Whether indices within rows give the same mask as positions."""
         same = self.queries is self.keys and self.queries.start is not None
         return self.unlimited or same
 
@@ -53,21 +53,28 @@ class AttentionCall:
 
     @property
     def limits(self) -> tuple[int | None, int | None]:
-        """How many keys to its left and right a query may attend to; ``None``: all of them."""
+        """Number of keys to the left and right that a query may attend to; None: no limit."""
         mask = full if self.unlimited else self.mask
         assert isinstance(mask, WindowMask)
         return mask.left, mask.right
 
+    @property
+    def packed(self) -> bool:
+        """Whether keys are packed and not empty, and the mask is a window around each query."""
+        some = self.queries.longest > 0 and self.keys.longest > 0
+        window = all(limit is None or limit >= 0 for limit in self.limits)
+        return self.aligned and not self.keys.padded and some and window
+
     def scale(self, size: int) -> float:
-        """The factor on q·k."""
+        """Factor on q·k."""
         assert isinstance(self.score, Dot)
         return self.score.scale(size)
 
 
 def fused(call: AttentionCall, q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, **mask) -> Tensor:
-    """torch's attention on padded rows, (B, L, H, K) in and out.
+    """torch's ``scaled_dot_product_attention`` on padded rows, (B, L, H, K) in and out.
 
-    On a CPU it runs in fp32: bf16 is slower there, several times in the backward pass, even where
+    On a CPU it runs in fp32: bf16 is slower there, several times in the backward pass, even if
     matrix products in bf16 are faster.
     """
     if k_BSHK.shape[1] == 0:
@@ -97,7 +104,7 @@ def is_bias(mask: object) -> bool:
 def fused_masked(
     call: AttentionCall, q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, allowed_BLS: Tensor
 ) -> Tensor:
-    """``fused`` under a boolean mask; a query without any allowed key gets zeros."""
+    """``fused`` with a boolean mask; a query without any allowed key gets zeros."""
     empty_BL = ~allowed_BLS.any(-1)
     mask = (allowed_BLS | empty_BL[:, :, None])[:, None]
     attended = fused(call, q_BLHK, k_BSHK, v_BSHK, attn_mask=mask)
@@ -105,7 +112,7 @@ def fused_masked(
 
 
 def fused_rows(call: AttentionCall, queries: Layout, keys: Layout, *qkv_THK: Tensor) -> Tensor:
-    """``fused`` on packed rows, padded, with a mask only where one is needed."""
+    """``fused`` on packed rows, which are padded, with a mask only if one is needed."""
     q, k, v = (layout.pad(x) for layout, x in zip((queries, keys, keys), qkv_THK, strict=True))
     if call.unlimited and keys.full:
         return queries.pack(fused(call, q, k, v))

@@ -1,4 +1,4 @@
-"""One query per row against keys in a fixed buffer: a step of decoding on CUDA.
+"""Attention of one query per row to keys in a fixed buffer: a decoding step on CUDA.
 
 Row r's key at position s lies in row ``owners_RS[r, s]`` of the buffer: a beam that reorders rows
 rewrites this small table and moves no keys. Rows of one sentence share one copy of its source.
@@ -18,88 +18,53 @@ BLOCK, WARPS = 128, 4  # keys of a program at a time, and its warps
 
 
 def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
-    """One query per row, keys in a shared buffer of earlier tokens, so that causal is full."""
+    """Whether there is one query per row, and keys of earlier tokens in a shared buffer."""
     one_each = call.queries.even and call.queries.longest == 1
+    # Keys are of earlier tokens, so the causal mask allows all of them.
     return call.keys.owners_BS is not None and one_each and call.mask in (full, causal)
 
 
 def run(call: AttentionCall, q_RHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor) -> Tensor:
-    """Each row reads only its own positions of the buffer."""
+    """Attention of each row to its own positions of the buffer."""
     keys = call.keys
     assert keys.owners_BS is not None
-    scale = call.scale(q_RHK.shape[-1])
-    return one_query(q_RHK, k_BSHK, v_BSHK, keys.owners_BS, keys.lengths_B, scale)
-
-
-def one_query(
-    q_RHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, owners_RS: Tensor, length_R: Tensor, scale: float
-) -> Tensor:
-    """Attention of each row to its first ``length_R`` keys, (R, H, K)."""
-    if triton is None or not q_RHK.is_cuda:
-        return plain(q_RHK, k_BSHK, v_BSHK, owners_RS, length_R, scale)
-    return _launch(q_RHK, k_BSHK, v_BSHK, owners_RS, length_R, scale)
+    settings = keys.owners_BS, keys.lengths_B, call.scale(q_RHK.shape[-1])
+    on_gpu = triton is not None and q_RHK.is_cuda
+    return (_launch if on_gpu else plain)(q_RHK, k_BSHK, v_BSHK, *settings)
 
 
 def write_and_attend(
-    q_RHK: Tensor,
-    k_RHK: Tensor,
-    v_RHK: Tensor,
-    k_RSHK: Tensor,
-    v_RSHK: Tensor,
-    position_R: Tensor,
-    owners_RS: Tensor,
-    length_R: Tensor,
-    scale: float,
-) -> Tensor:
-    """``write``, then ``one_query``, in one launch; a row owns the position that it writes."""
+    q_RHK: Tensor, k_RHK: Tensor, v_RHK: Tensor, k_RSHK: Tensor, v_RSHK: Tensor,
+    position_R: Tensor, owners_RS: Tensor, length_R: Tensor, scale: float,
+) -> Tensor:  # fmt: skip
+    """``write``, then attention to all keys, in one launch; a row owns the position it writes."""
     if triton is None or not q_RHK.is_cuda:
         write(k_RSHK, v_RSHK, k_RHK, v_RHK, position_R)
-        return one_query(q_RHK, k_RSHK, v_RSHK, owners_RS, length_R, scale)
+        return plain(q_RHK, k_RSHK, v_RSHK, owners_RS, length_R, scale)
     return _launch(q_RHK, k_RSHK, v_RSHK, owners_RS, length_R, scale, (k_RHK, v_RHK, position_R))
 
 
 def _launch(
-    q_RHK: Tensor,
-    k_BSHK: Tensor,
-    v_BSHK: Tensor,
-    owners_RS: Tensor,
-    length_R: Tensor,
-    scale: float,
-    new: tuple[Tensor, Tensor, Tensor] | None = None,
-) -> Tensor:
-    """One program per row and head; ``new`` are keys, values and where rows write them."""
+    q_RHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, owners_RS: Tensor, length_R: Tensor,
+    scale: float, new: tuple[Tensor, Tensor, Tensor] | None = None,
+) -> Tensor:  # fmt: skip
+    """Launch one program per row and head; ``new`` holds keys and values to write, and where."""
     (R, H, K), V = q_RHK.shape, v_BSHK.shape[-1]
     attended_RHK = torch.empty((R, H, V), dtype=q_RHK.dtype, device=q_RHK.device)
     k_RHK, v_RHK, position_R = new or (q_RHK, q_RHK, length_R)
-    _one_query[(R, H)](
-        q_RHK,
-        k_BSHK,
-        v_BSHK,
-        owners_RS,
-        length_R,
-        attended_RHK,
-        k_RHK,
-        v_RHK,
-        position_R,
-        scale,
-        *(q_RHK.stride(0), q_RHK.stride(1)),
-        k_BSHK.shape[1],
-        *(owners_RS.stride(0), owners_RS.stride(1)),
-        *(k_RHK.stride(0), k_RHK.stride(1), v_RHK.stride(0), v_RHK.stride(1)),
-        H,
-        *(K, V, triton.next_power_of_2(K), triton.next_power_of_2(V)),
-        BLOCK,
-        writes=new is not None,
-        num_warps=WARPS,
-        **start_settings(new is not None, q_RHK.device),
-    )
+    tensors = q_RHK, k_BSHK, v_BSHK, owners_RS, length_R, attended_RHK, k_RHK, v_RHK, position_R
+    strides = *q_RHK.stride()[:2], k_BSHK.shape[1], *owners_RS.stride()
+    strides += *k_RHK.stride()[:2], *v_RHK.stride()[:2]
+    sizes = H, K, V, triton.next_power_of_2(K), triton.next_power_of_2(V), BLOCK
+    settings = {"num_warps": WARPS, **start_settings(new is not None, q_RHK.device)}
+    _one_query[(R, H)](*tensors, scale, *strides, *sizes, writes=new is not None, **settings)
     return attended_RHK
 
 
 def plain(
     q_RHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, owners_RS: Tensor, length_R: Tensor, scale: float
 ) -> Tensor:
-    """The step without Triton."""
+    """Attention of each row to its first ``length_R`` keys, (R, H, K), without Triton."""
     positions_S = torch.arange(k_BSHK.shape[1], device=q_RHK.device)
     k, v = k_BSHK[owners_RS.long(), positions_S], v_BSHK[owners_RS.long(), positions_S]
     scores_RHS = torch.einsum("rhk,rshk->rhs", q_RHK.float() * scale, k.float())
@@ -116,27 +81,16 @@ def write(k_RSHK: Tensor, v_RSHK: Tensor, k_RHK: Tensor, v_RHK: Tensor, position
             buffer_RSHK.scatter_(1, index, new_RHK[:, None])
         return
     R, H, K = k_RHK.shape
-    steps = (k_RHK.stride(0), k_RHK.stride(1), v_RHK.stride(0), v_RHK.stride(1))
-    wide = triton.next_power_of_2(H * K)
-    tensors = k_RSHK, v_RSHK, k_RHK, v_RHK, position_R
-    _write[(R,)](*tensors, *steps, k_RSHK.shape[1], H * K, K, wide)
+    strides = *k_RHK.stride()[:2], *v_RHK.stride()[:2]
+    sizes = k_RSHK.shape[1], H * K, K, triton.next_power_of_2(H * K)
+    _write[(R,)](k_RSHK, v_RSHK, k_RHK, v_RHK, position_R, *strides, *sizes)
 
 
-def _kernel_write(
-    k_out,
-    v_out,
-    k_in,
-    v_in,
-    positions,
-    k_row,
-    k_head,
-    v_row,
-    v_head,
-    capacity,
-    size,
-    key: "tl.constexpr",
-    wide: "tl.constexpr",
-):
+@jit
+def _write(
+    k_out, v_out, k_in, v_in, positions, k_row, k_head, v_row, v_head, capacity, size,
+    key: "tl.constexpr", wide: "tl.constexpr",
+):  # fmt: skip
     """One program per row."""
     row, part = tl.program_id(0), tl.arange(0, wide)
     mask, head, column = part < size, part // key, part % key
@@ -147,35 +101,14 @@ def _kernel_write(
     tl.store(v_out + offsets, v, mask=mask)
 
 
-def _kernel(
-    q_in,
-    k_in,
-    v_in,
-    owners,
-    lengths,
-    out,
-    k_new,
-    v_new,
-    positions,
-    scale,
-    q_row,
-    q_head,
-    capacity,
-    owners_row,
-    owners_position,
-    k_row,
-    k_head,
-    v_row,
-    v_head,
-    heads,
-    key: "tl.constexpr",
-    value: "tl.constexpr",
-    key_wide: "tl.constexpr",
-    value_wide: "tl.constexpr",
-    block: "tl.constexpr",
-    writes: "tl.constexpr",
+@jit
+def _one_query(
+    q_in, k_in, v_in, owners, lengths, out, k_new, v_new, positions, scale, q_row, q_head,
+    capacity, owners_row, owners_position, k_row, k_head, v_row, v_head, heads,
+    key: "tl.constexpr", value: "tl.constexpr", key_wide: "tl.constexpr",
+    value_wide: "tl.constexpr", block: "tl.constexpr", writes: "tl.constexpr",
     early: "tl.constexpr",
-):
+):  # fmt: skip
     """One program per row and head: a running softmax over blocks of keys."""
     if early:
         tl.extra.cuda.gdc_launch_dependents()
@@ -200,16 +133,11 @@ def _kernel(
         mask = position < length
         owner = tl.load(owners + row * owners_row + position * owners_position, mask=mask, other=0)
         offsets = (owner.to(tl.int64) * capacity + position) * heads + head
-        k = tl.load(
-            k_in + offsets[:, None] * key + in_key[None, :],
-            mask=mask[:, None] & (in_key < key)[None, :],
-            other=0.0,
-        )
-        v = tl.load(
-            v_in + offsets[:, None] * value + in_value[None, :],
-            mask=mask[:, None] & (in_value < value)[None, :],
-            other=0.0,
-        )
+        k_mask, v_mask = (in_key < key)[None, :], (in_value < value)[None, :]
+        k_at = k_in + offsets[:, None] * key + in_key[None, :]
+        v_at = v_in + offsets[:, None] * value + in_value[None, :]
+        k = tl.load(k_at, mask=mask[:, None] & k_mask, other=0.0)
+        v = tl.load(v_at, mask=mask[:, None] & v_mask, other=0.0)
         score = tl.where(mask, tl.sum(k.to(tl.float32) * q[None, :], 1), float("-inf"))
         higher = tl.maximum(top, tl.max(score, 0))
         weight, shrink = tl.exp(score - higher), tl.exp(top - higher)
@@ -218,6 +146,3 @@ def _kernel(
         top = higher
     attended = (mean / total).to(out.dtype.element_ty)
     tl.store(out + (row * heads + head) * value + in_value, attended, mask=in_value < value)
-
-
-_one_query, _write = jit(_kernel), jit(_kernel_write)

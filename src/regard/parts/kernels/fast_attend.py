@@ -1,4 +1,4 @@
-"""The choice of a kernel: ``attend``, computed by the fastest one that fits."""
+"""Choice of a kernel: ``attend``, computed by the fastest kernel that fits."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ KERNELS = (decode_step, dense, packed_dropout, varlen, bucketed)
 
 
 def choose(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> Callable[..., Tensor] | None:
-    """The first kernel that fits, or ``None``."""
+    """First kernel that fits, or None."""
     if not call.plain:
         return None
     return next((kernel.run for kernel in KERNELS if kernel.fits(call, q_THK, v_THK)), None)

@@ -1,11 +1,11 @@
-"""A linear layer for few rows on CUDA, with all that surrounds it in a block, in one launch.
+"""A linear layer for few rows on CUDA, fused with norm, activation and residual.
 
-y = residual + act(LayerNorm(x) Wᵀ + b). A step of decoding reads every weight once for a handful of
-rows: what it costs is launches and the latency of memory, not arithmetic. So every program computes
+y = residual + act(LayerNorm(x) Wᵀ + b) in one launch. A decoding step reads every weight once for a
+handful of rows; launches and memory latency dominate, not arithmetic. So every program computes
 the norm of all rows itself, and reads the weights of a few outputs only.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -21,24 +21,25 @@ try:
 except ImportError:  # torch's CPU builds come without it
     triton = None
 
-ROWS = 16  # the most rows: those of one product of tensor cores
-WIDEST = 16_384  # the most inputs
+ROWS = 16  # most rows: one tensor-core product
+WIDEST = 16_384  # most inputs
 HALVES = (torch.bfloat16, torch.float16)
 NAMES = {function: name for name, function in ACTIVATIONS.items()}
+Kernel = Mapping[tuple[int, ...], Callable[..., object]]  # launched as kernel[grid](*arguments)
 
-PROGRAMS = 360, 100  # at least so many, of one row and of several, if there are enough outputs
+PROGRAMS = 360, 100  # least number, for one row and for several, if there are enough outputs
 AT_ONCE = 16_384  # weights of a program that has one row
-LINE = 64  # weights of a line of the cache
-CHUNK = 512  # inputs of each row, of which moments are computed at once
+LINE = 64  # weights in a cache line
+CHUNK = 512  # inputs of each row whose mean and variance are summed at once
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """How the work is divided; it changes the time, and results only by rounding.
+    """Division of the work into programs; it changes the time, and results only by rounding.
 
-    A program computes ``outputs``. With several rows its warps read ``inputs`` each at a time,
-    ``stages`` times before the first are used; with one row they read all at once. ``early``
-    programs start, and read or prefetch weights, before the kernel in front of them has ended.
+    A program computes ``outputs``. With several rows each of its warps reads ``inputs`` at a time
+    in a pipeline of ``stages``; with one row they read all at once. ``early`` programs start, and
+    read or prefetch weights, before the previous kernel has ended.
     """
 
     outputs: int
@@ -49,24 +50,17 @@ class Tiling:
 
 
 def tiling_of(rows: int, inputs: int, outputs: int) -> Tiling:
-    """The tiling for these sizes; it depends on whether there are several rows, not on how many."""
-    of_one_row, of_several = PROGRAMS
+    """Tiling for these sizes; the same for any number of rows above one."""
+    programs, least, block = PROGRAMS[rows > 1], 8, 64
     if rows == 1:
-        most = min(16, max(1, AT_ONCE // triton.next_power_of_2(inputs)))
-        return Tiling(_block(outputs, of_one_row, 1, most))
-    return Tiling(_block(outputs, of_several, 8, 64))
-
-
-def _block(outputs: int, programs: int, least: int, most: int) -> int:
-    """The largest power of two with which there are so many programs."""
-    block = most
+        least, block = 1, min(16, max(1, AT_ONCE // triton.next_power_of_2(inputs)))
     while block > least and outputs < block * programs:
         block //= 2
-    return block
+    return Tiling(block)
 
 
 def fits(layer: nn.Linear, rows: int) -> bool:
-    """Few rows, and weights in half precision on CUDA, if Triton is there."""
+    """Whether rows are few, weights are in half precision on CUDA, and Triton is installed."""
     weight = layer.weight
     small = rows <= ROWS and layer.in_features <= WIDEST and weight.numel() < 2**31
     return triton is not None and small and weight.is_cuda and weight.dtype in HALVES
@@ -87,34 +81,11 @@ def linear(
     there are several rows, but not on how many or on what is in them.
     """
     if triton is None or not x_RD.is_cuda:
-        return plain(x_RD, layer, norm, activation, residual_RF)
-    name = None if activation is None else NAMES[activation]
-    tiling = tiling or tiling_of(len(x_RD), layer.in_features, layer.out_features)
-    return _launch(x_RD, layer, norm, name, residual_RF, tiling)
-
-
-def plain(
-    x_RD: Tensor,
-    layer: nn.Linear,
-    norm: nn.LayerNorm | None,
-    activation: Callable[[Tensor], Tensor] | None,
-    residual_RF: Tensor | None,
-) -> Tensor:
-    """The product without Triton."""
-    y_RF = layer(x_RD if norm is None else norm(x_RD))
-    y_RF = y_RF if activation is None else activation(y_RF)
-    return y_RF if residual_RF is None else residual_RF + y_RF
-
-
-def _launch(
-    x_RD: Tensor,
-    layer: nn.Linear,
-    norm: nn.LayerNorm | None,
-    activation: str | None,
-    residual_RF: Tensor | None,
-    tiling: Tiling,
-) -> Tensor:
+        y_RF = layer(x_RD if norm is None else norm(x_RD))
+        y_RF = y_RF if activation is None else activation(y_RF)
+        return y_RF if residual_RF is None else residual_RF + y_RF
     (rows, inputs), outputs = x_RD.shape, layer.out_features
+    tiling = tiling or tiling_of(rows, inputs, outputs)
     gain_D, shift_D = (None, None) if norm is None else (norm.weight, norm.bias)
     y_RF = torch.empty((rows, outputs), dtype=x_RD.dtype, device=x_RD.device)
     optional = {"bias": layer.bias, "gain": gain_D, "shift": shift_D, "residual": residual_RF}
@@ -122,7 +93,7 @@ def _launch(
         **{name: y_RF if tensor is None else tensor for name, tensor in optional.items()},
         **{f"has_{name}": tensor is not None for name, tensor in optional.items()},
         "eps": 0.0 if norm is None else norm.eps,
-        "activation": activation,
+        "activation": None if activation is None else NAMES[activation],
         "block": tiling.outputs,
         "num_warps": tiling.warps,
         **start_settings(tiling.early, x_RD.device),
@@ -140,8 +111,17 @@ def _launch(
 
 
 def jit(kernel: Callable[..., object]) -> Any:
-    """Compiled by Triton where that is installed."""
+    """Kernel compiled by Triton, if Triton is installed."""
     return kernel if triton is None else triton.jit(kernel)
+
+
+@jit
+def hash_bits(x, seed):
+    """32 random bits for each number (the last steps of murmur3)."""
+    x = x.to(tl.uint32) * 0x9E3779B1 + seed
+    x = (x ^ (x >> 16)) * 0x85EBCA6B
+    x = (x ^ (x >> 13)) * 0xC2B2AE35
+    return x ^ (x >> 16)
 
 
 @jit
@@ -163,7 +143,7 @@ def _act(y, activation: "tl.constexpr"):
 
 @jit
 def _prefetch(pointers):
-    """Read lines into the L2 cache; nothing waits for them."""
+    """Prefetch cache lines into L2, without waiting."""
     code: tl.constexpr = "prefetch.global.L2 [$1]; mov.b32 $0, 0;"
     addresses = pointers.to(tl.int64)
     tl.inline_asm_elementwise(code, "=r,l", [addresses], dtype=tl.int32, is_pure=False, pack=1)
@@ -171,35 +151,18 @@ def _prefetch(pointers):
 
 @jit
 def _one_row(
-    x_in,
-    weight,
-    out,
-    inputs,
-    outputs,
-    bias,
-    gain,
-    shift,
-    residual,
-    eps,
-    wide: "tl.constexpr",
-    has_bias: "tl.constexpr",
-    has_gain: "tl.constexpr",
-    has_shift: "tl.constexpr",
-    has_residual: "tl.constexpr",
-    activation: "tl.constexpr",
-    block: "tl.constexpr",
+    x_in, weight, out, inputs, outputs, bias, gain, shift, residual, eps, wide: "tl.constexpr",
+    has_bias: "tl.constexpr", has_gain: "tl.constexpr", has_shift: "tl.constexpr",
+    has_residual: "tl.constexpr", activation: "tl.constexpr", block: "tl.constexpr",
     early: "tl.constexpr",
-):
+):  # fmt: skip
     """One program per block of outputs; it reads all its weights first, then the row."""
     if early:
         tl.extra.cuda.gdc_launch_dependents()
     in_index, out_index = tl.arange(0, wide), tl.program_id(0) * block + tl.arange(0, block)
     in_mask, out_mask = in_index < inputs, out_index < outputs
-    w = tl.load(
-        weight + out_index[:, None] * inputs + in_index[None, :],
-        mask=out_mask[:, None] & in_mask[None, :],
-        other=0.0,
-    )
+    w_mask = out_mask[:, None] & in_mask[None, :]
+    w = tl.load(weight + out_index[:, None] * inputs + in_index[None, :], mask=w_mask, other=0.0)
     if has_gain:
         g = tl.load(gain + in_index, mask=in_mask, other=0.0).to(tl.float32)
     if has_shift:
@@ -228,32 +191,12 @@ def _one_row(
 
 @jit
 def _several_rows(
-    x_in,
-    weight,
-    out,
-    inputs,
-    outputs,
-    rows,
-    stride,
-    bias,
-    gain,
-    shift,
-    residual,
-    eps,
-    row_count: "tl.constexpr",
-    chunk: "tl.constexpr",
-    has_bias: "tl.constexpr",
-    has_gain: "tl.constexpr",
-    has_shift: "tl.constexpr",
-    has_residual: "tl.constexpr",
-    activation: "tl.constexpr",
-    block: "tl.constexpr",
-    early: "tl.constexpr",
-    parts: "tl.constexpr",
-    depth: "tl.constexpr",
-    lines: "tl.constexpr",
-    line: "tl.constexpr",
-):
+    x_in, weight, out, inputs, outputs, rows, stride, bias, gain, shift, residual, eps,
+    row_count: "tl.constexpr", chunk: "tl.constexpr", has_bias: "tl.constexpr",
+    has_gain: "tl.constexpr", has_shift: "tl.constexpr", has_residual: "tl.constexpr",
+    activation: "tl.constexpr", block: "tl.constexpr", early: "tl.constexpr",
+    parts: "tl.constexpr", depth: "tl.constexpr", lines: "tl.constexpr", line: "tl.constexpr",
+):  # fmt: skip
     """One program per block of outputs; each warp multiplies its own part of the inputs."""
     if early:
         tl.extra.cuda.gdc_launch_dependents()
@@ -264,27 +207,22 @@ def _several_rows(
     if has_bias:
         b = tl.load(bias + out_index, mask=out_mask, other=0.0).to(tl.float32)
     if early:
-        line_start = tl.minimum(tl.arange(0, lines) * line, inputs - 1)
-        _prefetch(
-            weight + tl.minimum(out_index, outputs - 1)[:, None] * inputs + line_start[None, :]
-        )
+        line_start = tl.minimum(tl.arange(0, lines) * line, inputs - 1)[None, :]
+        _prefetch(weight + tl.minimum(out_index, outputs - 1)[:, None] * inputs + line_start)
         tl.extra.cuda.gdc_wait()
     if has_residual:
         r = tl.load(residual + offsets, mask=tile_mask, other=0.0).to(tl.float32)
     if has_gain:
+        x_row, columns = x_in + row[:, None] * stride, tl.arange(0, chunk)[None, :]
         total = tl.zeros([row_count, chunk], tl.float32)
         for start in range(0, inputs, chunk):
-            in_index = start + tl.arange(0, chunk)
-            in_mask = row_mask[:, None] & (in_index < inputs)[None, :]
-            total += tl.load(
-                x_in + row[:, None] * stride + in_index[None, :], mask=in_mask, other=0.0
-            )
+            in_mask = row_mask[:, None] & (start + columns < inputs)
+            total += tl.load(x_row + start + columns, mask=in_mask, other=0.0)
         mean = tl.sum(total, 1) / inputs
         total = tl.zeros([row_count, chunk], tl.float32)
         for start in range(0, inputs, chunk):
-            in_index = start + tl.arange(0, chunk)
-            in_mask = row_mask[:, None] & (in_index < inputs)[None, :]
-            x = tl.load(x_in + row[:, None] * stride + in_index[None, :], mask=in_mask, other=0.0)
+            in_mask = row_mask[:, None] & (start + columns < inputs)
+            x = tl.load(x_row + start + columns, mask=in_mask, other=0.0)
             x = tl.where(in_mask, x.to(tl.float32) - mean[:, None], 0.0)
             total += x * x
         scale = tl.rsqrt(tl.sum(total, 1) / inputs + eps)
@@ -293,16 +231,12 @@ def _several_rows(
     for start in range(0, inputs, parts * depth):
         in_index = start + part
         in_mask = in_index < inputs
-        w = tl.load(
-            weight + out_index[None, None, :] * inputs + in_index[:, :, None],
-            mask=out_mask[None, None, :] & in_mask[:, :, None],
-            other=0.0,
-        )
-        x = tl.load(
-            x_in + row[None, :, None] * stride + in_index[:, None, :],
-            mask=row_mask[None, :, None] & in_mask[:, None, :],
-            other=0.0,
-        )
+        w_mask = out_mask[None, None, :] & in_mask[:, :, None]
+        w_at = weight + out_index[None, None, :] * inputs + in_index[:, :, None]
+        w = tl.load(w_at, mask=w_mask, other=0.0)
+        x_mask = row_mask[None, :, None] & in_mask[:, None, :]
+        x_at = x_in + row[None, :, None] * stride + in_index[:, None, :]
+        x = tl.load(x_at, mask=x_mask, other=0.0)
         if has_gain:
             g = tl.load(gain + in_index, mask=in_mask, other=0.0).to(tl.float32)
             y = (x.to(tl.float32) - mean[None, :, None]) * scale[None, :, None] * g[:, None, :]
@@ -319,9 +253,9 @@ def _several_rows(
     tl.store(out + offsets, y.to(out.dtype.element_ty), mask=tile_mask)
 
 
-# Programmatic dependent launch, from Hopper on: a kernel starts before the one in front of it has
-# ended, and reads meanwhile what no earlier kernel writes (weights). It waits for all earlier ones
-# before it reads or writes anything else.
+# Programmatic dependent launch, from Hopper on: a kernel starts before the previous one has ended
+# and reads weights, which no earlier kernel writes. It waits for all earlier kernels before it
+# reads or writes anything else.
 try:
     HAS_WAIT = hasattr(tl.extra.cuda, "gdc_wait")
 except (NameError, AttributeError):
@@ -329,7 +263,7 @@ except (NameError, AttributeError):
 
 
 def start_settings(early: bool, device: torch.device) -> dict[str, bool]:
-    """Arguments of a launch: whether it starts early, if the device can do that."""
+    """Launch arguments for an early start, if the device supports it."""
     if early and can_start_early(device):
         return {"early": True, "launch_pdl": True}
     return {"early": False}
@@ -337,5 +271,5 @@ def start_settings(early: bool, device: torch.device) -> dict[str, bool]:
 
 @cache
 def can_start_early(device: torch.device) -> bool:
-    """Whether the device and Triton have it."""
+    """Whether the device and Triton support programmatic dependent launch."""
     return HAS_WAIT and device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)

@@ -1,140 +1,95 @@
-"""Attention with dropout on CUDA in half precision, on packed tokens, in tiles (Dao et al., 2022).
+"""Flash attention with attention dropout, on packed tokens in half precision on CUDA.
 
-Flash attention on packed tokens, as torch has it, cannot drop attention weights. Here a weight is
-dropped by one product, which is cheap to draw again in the backward pass: that of two odd 32-bit
-hashes, one of its query and head, the other of its key.
+torch's flash attention on packed tokens has no dropout. These kernels (Dao et al., 2022) drop a
+weight if the product of two odd 32-bit hashes, one of its query and head and one of its key, is
+below a threshold: the backward pass recomputes the product at little cost.
 """
 
 import torch
 from torch import Tensor
 
 from regard.parts.kernels.call import AttentionCall
-from regard.parts.kernels.few_rows import HALVES, jit, triton
+from regard.parts.kernels.few_rows import HALVES, Kernel, hash_bits, jit, triton
 
 if triton is not None:
     import triton.language as tl
 
-SIZES = (16, 32, 64, 128)  # of a head
-UNLIMITED = 2**30  # of a window: more than any row has tokens
+SIZES = (16, 32, 64, 128)  # head sizes that the kernels support
+UNLIMITED = 2**30  # window limit beyond the length of any row
 LOG2_E = 1.4426950408889634
-LARGE_HEAD = 128  # which leaves room for small tiles only
+LARGE_HEAD = 128  # head size that leaves room for small tiles only
 Pair = tuple[Tensor, Tensor]
 Triple = tuple[Tensor, Tensor, Tensor]
 
 
 def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
-    """Attention dropout in half precision on CUDA, if Triton is there."""
+    """Whether this is attention with dropout in half precision on CUDA, and Triton is installed."""
     return (
         triton is not None
         and q_THK.is_cuda
         and q_THK.dtype in HALVES
         and 0 < call.dropout < 1
-        and call.aligned
-        and not call.keys.padded
+        and call.packed
         and not call.queries.padded
-        and call.queries.longest > 0
-        and call.keys.longest > 0
-        and all(limit is None or limit >= 0 for limit in call.limits)
         and q_THK.shape[-1] == v_THK.shape[-1]
         and q_THK.shape[-1] in SIZES
     )
 
 
 def run(call: AttentionCall, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Tensor:
-    """No padding; empty rows are skipped."""
+    """Attention on packed tokens; empty rows are skipped."""
     seed = torch.randint(1 << 31, (1,), device=q_THK.device)
     left, right = (UNLIMITED if limit is None else limit for limit in call.limits)
     queries, keys = call.queries, call.keys
-    attended_THK, _ = attention(
-        q_THK,
-        k_THK,
-        v_THK,
-        torch.stack((queries.offsets[:-1], queries.offsets.diff())),  # padding attends, too
-        torch.stack((keys.offsets[:-1], keys.lengths_B)),
-        seed,
-        [queries.longest, keys.longest, left, right],
-        queries.full and keys.full,
-        call.scale(q_THK.shape[-1]),
-        call.dropout,
-    )
-    return attended_THK
+    queries_2B = torch.stack((queries.offsets[:-1], queries.offsets.diff()))  # with padding
+    keys_2B = torch.stack((keys.offsets[:-1], keys.lengths_B))
+    sizes, full = [queries.longest, keys.longest, left, right], queries.full and keys.full
+    settings = sizes, full, call.scale(q_THK.shape[-1]), call.dropout
+    return attention(q_THK, k_THK, v_THK, queries_2B, keys_2B, seed, *settings)[0]
 
 
 @torch.library.custom_op("regard::packed_attention_with_dropout", mutates_args=())
 def attention(
-    q_THK: Tensor,
-    k_SHK: Tensor,
-    v_SHK: Tensor,
-    queries_2B: Tensor,
-    keys_2B: Tensor,
-    seed: Tensor,
-    sizes: list[int],
-    full: bool,
-    scale: float,
-    dropout: float,
-) -> Pair:
-    """The values that each query attends to, and log2 of the sum of its softmax, (T, H).
+    q_THK: Tensor, k_SHK: Tensor, v_SHK: Tensor, queries_2B: Tensor, keys_2B: Tensor,
+    seed: Tensor, sizes: list[int], full: bool, scale: float, dropout: float,
+) -> Pair:  # fmt: skip
+    """Weighted mean of the values for each query, and log2 of the sum of its softmax, (T, H).
 
-    ``queries_2B`` and ``keys_2B`` are the first token of each row and how many there are.
-    ``sizes`` are the longest rows of queries and of keys, and how many keys to its left and right
-    a query may attend to. With ``full`` every token belongs to a row, and all rows are as long as
-    the longest; otherwise tokens that belong to no row get zeros.
+    ``queries_2B`` and ``keys_2B`` hold the first token and the length of each row. ``sizes`` are
+    the longest row of queries, the longest row of keys, and the limits of the window to the left
+    and right. With ``full`` every token belongs to a row, and all rows are as long as the longest;
+    otherwise tokens that belong to no row get zeros.
     """
-    tokens, heads, size = q_THK.shape
     (out_THK,) = _results(full, q_THK)
-    log_sum_TH = torch.empty((tokens, heads), device=q_THK.device)
-    tile = _tile(sizes[0], size, of_queries=True)
-    settings = _settings(size, sizes, full, scale, dropout, tile)
-    grid = triton.cdiv(sizes[0], tile["query_tile"]), queries_2B.shape[1] * heads
-    given, strides = _strided(q_THK, k_SHK, v_SHK)
-    _forward[grid](
-        *given, queries_2B, keys_2B, seed, out_THK, log_sum_TH, *strides, heads, **settings, **tile
-    )
+    log_sum_TH = torch.empty(q_THK.shape[:2], device=q_THK.device)
+    tensors = queries_2B, keys_2B, seed, out_THK, log_sum_TH
+    _launch(_forward, _dense(q_THK, k_SHK, v_SHK), tensors, sizes, full, scale, dropout)
     return out_THK, log_sum_TH
 
 
 @torch.library.custom_op("regard::packed_attention_with_dropout_backward", mutates_args=())
 def attention_backward(
-    gradient_THK: Tensor,
-    out_THK: Tensor,
-    log_sum_TH: Tensor,
-    q_THK: Tensor,
-    k_SHK: Tensor,
-    v_SHK: Tensor,
-    queries_2B: Tensor,
-    keys_2B: Tensor,
-    seed: Tensor,
-    sizes: list[int],
-    full: bool,
-    scale: float,
-    dropout: float,
-) -> Triple:
-    """The gradients of the first three arguments of ``attention``."""
-    heads, size = q_THK.shape[1:]
+    gradient_THK: Tensor, out_THK: Tensor, log_sum_TH: Tensor, q_THK: Tensor, k_SHK: Tensor,
+    v_SHK: Tensor, queries_2B: Tensor, keys_2B: Tensor, seed: Tensor, sizes: list[int],
+    full: bool, scale: float, dropout: float,
+) -> Triple:  # fmt: skip
+    """Gradients of the first three arguments of ``attention``."""
     dq_THK, dk_SHK, dv_SHK = _results(full, q_THK, k_SHK, v_SHK)
     gradient_THK, product_TH = gradient_THK.contiguous(), torch.empty_like(log_sum_TH)
-    given, strides = _strided(q_THK, k_SHK, v_SHK)
-    given = *given, queries_2B, keys_2B, seed, gradient_THK, log_sum_TH, product_TH
-    rows = queries_2B.shape[1] * heads
-    tile = _tile(sizes[0], size, of_queries=True)
-    settings = _settings(size, sizes, full, scale, dropout, tile)
-    grid = triton.cdiv(sizes[0], tile["query_tile"]), rows
-    _backward_of_queries[grid](*given, out_THK, dq_THK, *strides, heads, **settings, **tile)
-    tile = _tile(sizes[1], size, of_queries=False)
-    settings = _settings(size, sizes, full, scale, dropout, tile)
-    grid = triton.cdiv(sizes[1], tile["key_tile"]), rows
-    _backward_of_keys[grid](*given, dk_SHK, dv_SHK, *strides, heads, **settings, **tile)
+    qkv, settings = _dense(q_THK, k_SHK, v_SHK), (sizes, full, scale, dropout)
+    tensors = queries_2B, keys_2B, seed, gradient_THK, log_sum_TH, product_TH
+    _launch(_backward_of_queries, qkv, (*tensors, out_THK, dq_THK), *settings)
+    _launch(_backward_of_keys, qkv, (*tensors, dk_SHK, dv_SHK), *settings, by_keys=True)
     return dq_THK, dk_SHK, dv_SHK
 
 
 @attention.register_fake
-def _(q_THK, *_others):
-    tokens, heads, _ = q_THK.shape
-    return q_THK.new_empty(q_THK.shape), q_THK.new_empty((tokens, heads), dtype=torch.float32)
+def _(q_THK, *_):
+    return q_THK.new_empty(q_THK.shape), q_THK.new_empty(q_THK.shape[:2], dtype=torch.float32)
 
 
 @attention_backward.register_fake
-def _(_gradient, _out, _log_sum, q_THK, k_SHK, v_SHK, *_others):
+def _(_gradient, _out, _log_sum, q_THK, k_SHK, v_SHK, *_):
     return tuple(x.new_empty(x.shape) for x in (q_THK, k_SHK, v_SHK))
 
 
@@ -152,74 +107,59 @@ attention.register_autograd(_gradients, setup_context=_save)
 
 
 def _results(full: bool, *like: Tensor) -> list[Tensor]:
-    """Tensors for kernels to write; what they do not write, as no row has these tokens, is 0."""
+    """Result tensors; zeros unless the kernels write every token."""
     make = torch.empty if full else torch.zeros
     return [make(x.shape, dtype=x.dtype, device=x.device) for x in like]
 
 
-def _strided(*tensors: Tensor) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-    """Tensors whose heads lie one after another, and how far apart their tokens are."""
+def _dense(*tensors: Tensor) -> list[Tensor]:
+    """Tensors whose heads lie one after another."""
     size = tensors[0].shape[-1]
-    dense = tuple(x if x.stride()[1:] == (size, 1) else x.contiguous() for x in tensors)
-    return dense, tuple(x.stride(0) for x in dense)
+    return [x if x.stride()[1:] == (size, 1) else x.contiguous() for x in tensors]
 
 
-def _settings(
-    size: int, sizes: list[int], full: bool, scale: float, dropout: float, tile: dict[str, int]
-) -> dict[str, float]:
-    """Numbers that all kernels read; a weight is dropped if its product is below ``dropped``."""
+def _launch(
+    kernel: Kernel, qkv: list[Tensor], tensors: tuple[Tensor, ...], sizes: list[int], full: bool,
+    scale: float, dropout: float, *, by_keys: bool = False,
+) -> None:  # fmt: skip
+    """Launch one program per row, head and tile of queries, or ``by_keys`` of keys."""
     longest_query, longest_key, left, right = sizes
-    whole = longest_query % tile["query_tile"] == 0 == longest_key % tile["key_tile"]
-    return {
-        "left": left,
-        "right": right,
-        "dropped": int(dropout * (2**32 - 1)),
-        "scale": scale,
-        "log2_scale": scale * LOG2_E,
-        "larger": 1 / (1 - dropout),
-        "ragged": not (full and whole),
-        "windowed": min(left, right) < UNLIMITED,
-        "size": size,
-    }
-
-
-def _tile(longest: int, size: int, *, of_queries: bool) -> dict[str, int]:
-    """How many queries and keys are read at once (the fastest of those tried on an H200)."""
-    wide = of_queries and longest > 64 and size < LARGE_HEAD
-    return {
-        "query_tile": 128 if wide else 64,
-        "key_tile": 64,
-        "num_warps": 4,
-        "num_stages": 3 if size < LARGE_HEAD else 2,
-    }
+    heads, size = qkv[0].shape[1:]
+    # The fastest tiles of those tried on an H200.
+    query_tile = 128 if not by_keys and longest_query > 64 and size < LARGE_HEAD else 64
+    tiles = triton.cdiv(longest_key, 64) if by_keys else triton.cdiv(longest_query, query_tile)
+    numbers = left, right, int(dropout * (2**32 - 1)), scale, scale * LOG2_E, 1 / (1 - dropout)
+    ragged = not (full and longest_query % query_tile == 0 == longest_key % 64)
+    shape = ragged, min(left, right) < UNLIMITED, size, query_tile, 64
+    strides, stages = (x.stride(0) for x in qkv), 3 if size < LARGE_HEAD else 2
+    kernel[tiles, tensors[0].shape[1] * heads](
+        *qkv, *tensors, *strides, heads, *numbers, *shape, num_warps=4, num_stages=stages
+    )
 
 
 @jit
 def _odd_hash(x, seed):
-    """An odd random number of 32 bits for each number (the last steps of murmur3)."""
-    x = x.to(tl.uint32) * 0x9E3779B1 + seed
-    x = (x ^ (x >> 16)) * 0x85EBCA6B
-    x = (x ^ (x >> 13)) * 0xC2B2AE35
-    return (x ^ (x >> 16)) | 1
+    """Odd 32-bit hash of each number."""
+    return hash_bits(x, seed) | 1
 
 
 @jit
 def _query_hash(token, head, heads, seed):
-    """The hash of a query and a head."""
+    """Odd hash of a query and a head."""
     return _odd_hash(token * heads + head, seed ^ 0x5BD1E995)
 
 
 @jit
 def _is_kept(rows, columns, dropped):
-    """Which pairs dropout keeps."""
+    """Mask of the pairs that dropout keeps."""
     return rows[:, None] * columns[None, :] >= dropped.to(tl.uint32)
 
 
 @jit
 def _allow(scores, query, key, keys, left, right, ragged: "tl.constexpr", windowed: "tl.constexpr"):
-    """The scores of a tile, -inf at keys beyond the row and the window.
+    """Scores of a tile, -inf at keys beyond the row and the window.
 
-    Whichever of ``query`` and ``key`` has its numbers in columns comes with an axis in front.
+    ``query`` and ``key`` are numbers along the axes of the tile, one of them with a leading axis.
     """
     if ragged:
         scores = tl.where(key < keys, scores, float("-inf"))
@@ -231,13 +171,13 @@ def _allow(scores, query, key, keys, left, right, ragged: "tl.constexpr", window
 
 @jit
 def _pointers(tensor, token, stride, h, size: "tl.constexpr"):
-    """Where the vectors of one head are, a token in each row."""
+    """Pointers to the vectors of one head, a token in each row."""
     return tensor + token[:, None] * stride + h * size + tl.arange(0, size)[None, :]
 
 
 @jit
 def _load(tensor, token, in_row, stride, h, size: "tl.constexpr", ragged: "tl.constexpr"):
-    """The vectors of one head, a token in each row; 0 beyond the row of the batch."""
+    """Vectors of one head, a token in each row; 0 beyond the row of the batch."""
     pointers = _pointers(tensor, token, stride, h, size)
     return tl.load(pointers, mask=in_row[:, None], other=0.0) if ragged else tl.load(pointers)
 
@@ -250,9 +190,12 @@ def _store(tensor, token, in_row, stride, h, vectors, size: "tl.constexpr"):
 
 
 @jit
-def _row_of(rows_2B, b, rows):
-    """The first token of a row, and its length."""
-    return tl.load(rows_2B + b).to(tl.int64), tl.load(rows_2B + rows + b).to(tl.int32)
+def _program(queries_2B, keys_2B, heads):
+    """Head of a program, then the first token and length of its queries, and of its keys."""
+    b, h, rows = tl.program_id(1) // heads, tl.program_id(1) % heads, tl.num_programs(1) // heads
+    first_query, queries = tl.load(queries_2B + b).to(tl.int64), tl.load(queries_2B + rows + b)
+    first_key, keys = tl.load(keys_2B + b).to(tl.int64), tl.load(keys_2B + rows + b)
+    return h, first_query, queries.to(tl.int32), first_key, keys.to(tl.int32)
 
 
 @jit
@@ -263,10 +206,7 @@ def _forward(
     query_tile: "tl.constexpr", key_tile: "tl.constexpr",
 ):  # fmt: skip
     """One program per tile of queries of a head."""
-    b, h = tl.program_id(1) // heads, tl.program_id(1) % heads
-    rows = tl.num_programs(1) // heads
-    first_query, queries = _row_of(queries_2B, b, rows)
-    first_key, keys = _row_of(keys_2B, b, rows)
+    h, first_query, queries, first_key, keys = _program(queries_2B, keys_2B, heads)
     begin = tl.program_id(0) * query_tile
     if begin >= queries:
         return
@@ -311,14 +251,11 @@ def _backward_of_queries(
     ragged: "tl.constexpr", windowed: "tl.constexpr", size: "tl.constexpr",
     query_tile: "tl.constexpr", key_tile: "tl.constexpr",
 ):  # fmt: skip
-    """The gradients of queries: a program per tile of queries of a head.
+    """Gradients of queries: a program per tile of queries of a head.
 
     ``product`` is the sum of outputs times their gradients, divided by ``larger``.
     """
-    b, h = tl.program_id(1) // heads, tl.program_id(1) % heads
-    rows = tl.num_programs(1) // heads
-    first_query, queries = _row_of(queries_2B, b, rows)
-    first_key, keys = _row_of(keys_2B, b, rows)
+    h, first_query, queries, first_key, keys = _program(queries_2B, keys_2B, heads)
     begin = tl.program_id(0) * query_tile
     if begin >= queries:
         return
@@ -357,11 +294,8 @@ def _backward_of_keys(
     ragged: "tl.constexpr", windowed: "tl.constexpr", size: "tl.constexpr",
     query_tile: "tl.constexpr", key_tile: "tl.constexpr",
 ):  # fmt: skip
-    """The gradients of keys and values: a program per tile of keys of a head."""
-    b, h = tl.program_id(1) // heads, tl.program_id(1) % heads
-    rows = tl.num_programs(1) // heads
-    first_query, queries = _row_of(queries_2B, b, rows)
-    first_key, keys = _row_of(keys_2B, b, rows)
+    """Gradients of keys and values: a program per tile of keys of a head."""
+    h, first_query, queries, first_key, keys = _program(queries_2B, keys_2B, heads)
     begin = tl.program_id(0) * key_tile
     if begin >= keys:
         return

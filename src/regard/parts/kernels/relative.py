@@ -1,101 +1,75 @@
 """XLNet's attention on CUDA, in tiles of queries and keys (Dao et al., 2022).
 
-The score of a query and a key is q·k + its score by distance + its score by segment. In memory are
-the scores of every query by distance, and their gradient, but no other table of all pairs.
+The score of a query and a key is q·k + a score by distance + a score by segment. The scores by
+distance of every query and their gradient are in memory, but no other table of all pairs.
 """
 
 import torch
 from torch import Tensor
 
-from regard.parts.kernels.few_rows import HALVES, jit, triton
+from regard.parts.kernels.few_rows import HALVES, Kernel, hash_bits, jit, triton
 
 if triton is not None:
     import triton.language as tl
 
-SIZES = (16, 32, 64, 128)  # of a head
+SIZES = (16, 32, 64, 128)  # head sizes that the kernels support
 NEVER = 2**31 - 1  # the order of padding
 TILE = {"query_tile": 64, "key_tile": 64, "num_warps": 4, "num_stages": 1}
 Gradients = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
 def fits(q: Tensor, k: Tensor) -> bool:
-    """Heads of a usual size in half precision on CUDA, if Triton is there."""
+    """Whether heads have a usual size in half precision on CUDA, and Triton is installed."""
     usual = q.shape[-1] in SIZES and q.numel() > 0 and k.numel() > 0
     return triton is not None and usual and q.is_cuda and k.dtype in HALVES
 
 
 @torch.library.custom_op("regard::relative_attention", mutates_args=())
 def attention(
-    q_BLHK: Tensor,
-    k_BSHK: Tensor,
-    v_BSHK: Tensor,
-    by_distance_BHLP: Tensor,
-    by_segment_2BHL: Tensor,
-    queries_3BL: Tensor,
-    keys_2BS: Tensor,
-    seed: Tensor,
-    dropout: float,
-) -> tuple[Tensor, Tensor]:
-    """The values that each query attends to, (B, L, H, K), and the log of its softmax's sum.
+    q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, by_distance_BHLP: Tensor,
+    by_segment_2BHL: Tensor, queries_3BL: Tensor, keys_2BS: Tensor, seed: Tensor, dropout: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Weighted mean of the values for each query, (B, L, H, K), and log of the softmax's sum.
 
-    ``queries`` are (limit, column, segment) of each query and ``keys`` (order, segment) of each
-    key. A query attends to keys with an order below its limit. Its scores by distance of all keys
-    stand one after another from its column on. The two scores ``by_segment`` are for keys in the
-    query's segment, and for others.
+    ``queries_3BL`` holds (limit, column, segment) of each query and ``keys_2BS`` (order, segment)
+    of each key. A query attends to keys with an order below its limit. Its scores by distance, one
+    per key, begin at its column. ``by_segment_2BHL`` holds the score of keys in the query's segment
+    and the score of keys in other segments.
     """
-    out_BLHK = torch.empty(q_BLHK.shape, dtype=v_BSHK.dtype, device=v_BSHK.device)
-    batch, length, heads, _ = q_BLHK.shape
-    log_sum_BHL = torch.empty((batch, heads, length), device=v_BSHK.device)
+    out_BLHK, log_sum_BHL = _empty_results(q_BLHK, v_BSHK)
     tensors, sizes = _dense(q_BLHK, k_BSHK, v_BSHK, by_distance_BHLP, by_segment_2BHL)
-    grid = triton.cdiv(length, TILE["query_tile"]), batch * heads
-    given = *tensors, queries_3BL, keys_2BS, seed
-    _forward[grid](*given, out_BLHK, log_sum_BHL, **sizes, **_dropout(dropout), **TILE)
+    tensors += queries_3BL, keys_2BS, seed, out_BLHK, log_sum_BHL
+    _launch(_forward, tensors, sizes, dropout, sizes["length"])
     return out_BLHK, log_sum_BHL
 
 
 @torch.library.custom_op("regard::relative_attention_backward", mutates_args=())
 def attention_backward(
-    gradient_BLHK: Tensor,
-    out_BLHK: Tensor,
-    log_sum_BHL: Tensor,
-    q_BLHK: Tensor,
-    k_BSHK: Tensor,
-    v_BSHK: Tensor,
-    by_distance_BHLP: Tensor,
-    by_segment_2BHL: Tensor,
-    queries_3BL: Tensor,
-    keys_2BS: Tensor,
-    seed: Tensor,
-    dropout: float,
-) -> Gradients:
-    """The gradients of the first five arguments of ``attention``."""
-    (batch, length, heads, _), keys = q_BLHK.shape, k_BSHK.shape[1]
+    gradient_BLHK: Tensor, out_BLHK: Tensor, log_sum_BHL: Tensor, q_BLHK: Tensor, k_BSHK: Tensor,
+    v_BSHK: Tensor, by_distance_BHLP: Tensor, by_segment_2BHL: Tensor, queries_3BL: Tensor,
+    keys_2BS: Tensor, seed: Tensor, dropout: float,
+) -> Gradients:  # fmt: skip
+    """Gradients of the first five arguments of ``attention``."""
     tensors, sizes = _dense(q_BLHK, k_BSHK, v_BSHK, by_distance_BHLP, by_segment_2BHL)
     results = _empty_gradients(q_BLHK, k_BSHK, v_BSHK, by_distance_BHLP, by_segment_2BHL)
     dq, dk, dv, d_distance, d_segment = results
     d_distance.zero_()
-    gradient_BLHK = gradient_BLHK.contiguous()
     product_BHL = torch.empty_like(log_sum_BHL)  # of outputs and their gradients
-    given = *tensors, queries_3BL, keys_2BS, seed, gradient_BLHK, log_sum_BHL, product_BHL
-    of_queries, of_keys = (out_BLHK, dq, d_distance, d_segment), (dk, dv)
-    settings = sizes | _dropout(dropout)
-    grid = triton.cdiv(length, TILE["query_tile"]), batch * heads
-    _backward_of_queries[grid](*given, *of_queries, **settings, **TILE)
-    grid = triton.cdiv(keys, TILE["key_tile"]), batch * heads
-    _backward_of_keys[grid](*given, *of_keys, **settings, **TILE)
+    tensors += queries_3BL, keys_2BS, seed, gradient_BLHK.contiguous(), log_sum_BHL, product_BHL
+    of_queries = *tensors, out_BLHK, dq, d_distance, d_segment
+    _launch(_backward_of_queries, of_queries, sizes, dropout, sizes["length"])
+    _launch(_backward_of_keys, (*tensors, dk, dv), sizes, dropout, sizes["keys"])
     return results
 
 
 @attention.register_fake
-def _(q_BLHK, k_BSHK, v_BSHK, *_others):
-    batch, length, heads, _ = q_BLHK.shape
-    log_sum_BHL = v_BSHK.new_empty((batch, heads, length), dtype=torch.float32)
-    return v_BSHK.new_empty(q_BLHK.shape), log_sum_BHL
+def _(q_BLHK, k_BSHK, v_BSHK, *_):
+    return _empty_results(q_BLHK, v_BSHK)
 
 
 @attention_backward.register_fake
-def _(_gradient, _out, _log_sum, *given):
-    return _empty_gradients(*given[:5])
+def _(_gradient, _out, _log_sum, *inputs):
+    return _empty_gradients(*inputs[:5])
 
 
 def _save(ctx, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
@@ -111,16 +85,21 @@ def _gradients(ctx, gradient_BLHK: Tensor, _: Tensor | None) -> tuple[Tensor | N
 attention.register_autograd(_gradients, setup_context=_save)
 
 
+def _empty_results(q_BLHK: Tensor, v_BSHK: Tensor) -> tuple[Tensor, Tensor]:
+    batch, length, heads, _ = q_BLHK.shape
+    log_sum_BHL = v_BSHK.new_empty((batch, heads, length), dtype=torch.float32)
+    return v_BSHK.new_empty(q_BLHK.shape), log_sum_BHL
+
+
 def _empty_gradients(
     q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, by_distance_BHLP: Tensor, by_segment: Tensor
 ) -> Gradients:
-    given = q_BLHK, k_BSHK, v_BSHK, by_segment
-    dq, dk, dv, d_segment = (x.new_empty(x.shape) for x in given)
+    dq, dk, dv, d_segment = (x.new_empty(x.shape) for x in (q_BLHK, k_BSHK, v_BSHK, by_segment))
     return dq, dk, dv, torch.empty_like(_dense_rows(by_distance_BHLP)), d_segment
 
 
 def _dense_rows(x_BHLP: Tensor) -> Tensor:
-    """Without gaps: the heads of each row one after another, or the rows of each head."""
+    """Tensor without gaps: the heads of each row one after another, or the rows of each head."""
     dense = x_BHLP.is_contiguous() or x_BHLP.transpose(0, 1).is_contiguous()
     return x_BHLP if dense else x_BHLP.contiguous()
 
@@ -128,7 +107,7 @@ def _dense_rows(x_BHLP: Tensor) -> Tensor:
 def _dense(
     q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, by_distance_BHLP: Tensor, by_segment: Tensor
 ) -> tuple[tuple[Tensor, ...], dict[str, int]]:
-    """The tensors in an order that kernels can read, and their sizes."""
+    """Tensors in an order that the kernels can read, and their sizes."""
     (batch, length, heads, size), keys = q_BLHK.shape, k_BSHK.shape[1]
     row = k_BSHK.stride(1)  # keys and values may be parts of one tensor
     if not k_BSHK.stride() == v_BSHK.stride() == (keys * row, row, size, 1):
@@ -141,31 +120,29 @@ def _dense(
     return tensors, sizes
 
 
-def _dropout(share: float) -> dict[str, float]:
-    """Weights whose random 32 bits are below ``dropped`` are dropped, others made larger."""
-    larger = 1 / (1 - share) if share < 1 else 0.0
-    return {"dropped": int(share * (2**32 - 1)), "larger": larger, "drops": share > 0}
+def _launch(
+    kernel: Kernel, tensors: tuple[Tensor, ...], sizes: dict[str, int], rate: float, longest: int
+) -> None:
+    """Launch one program per row, head and tile of the ``longest`` row of queries or of keys.
 
-
-@jit
-def _hash(x, seed):
-    """32 random bits of a number (the last steps of murmur3)."""
-    x = x.to(tl.uint32) * 0x9E3779B1 + seed
-    x = (x ^ (x >> 16)) * 0x85EBCA6B
-    x = (x ^ (x >> 13)) * 0xC2B2AE35
-    return x ^ (x >> 16)
+    Weights whose 32 random bits are below ``dropped`` are dropped, the rest is scaled up.
+    """
+    larger = 1 / (1 - rate) if rate < 1 else 0.0
+    dropout = {"dropped": int(rate * (2**32 - 1)), "larger": larger, "drops": rate > 0}
+    grid = triton.cdiv(longest, TILE["query_tile"]), sizes["batch"] * sizes["heads"]
+    kernel[grid](*tensors, **sizes, **dropout, **TILE)
 
 
 @jit
 def _is_kept(row_bits, key_bits, dropped):
-    """Which pairs dropout keeps."""
+    """Mask of the pairs that dropout keeps."""
     x = (row_bits[:, None] ^ key_bits[None, :]) * 0x85EBCA6B
     return (x ^ (x >> 15)) * 0xC2B2AE35 >= dropped.to(tl.uint32)
 
 
 @jit
 def _scores(q, k, distance, key, order, key_segment, limit, segment, same, other):
-    """The scores of a tile, -inf where a query may not attend."""
+    """Scores of a tile, -inf where a query may not attend; and whether segments are the same."""
     allowed = order[None, :] < limit[:, None]
     by_distance = tl.load(distance[:, None] + key[None, :], mask=allowed, other=0.0)
     in_same = segment[:, None] == key_segment[None, :]
@@ -179,7 +156,7 @@ def _of_queries(
     queries, by_distance, by_segment, b, h, row, row_mask, batch, heads, length, columns,
     batch_stride, head_stride,
 ):  # fmt: skip
-    """Of a tile of queries: limits, scores by distance, segments, scores by segment."""
+    """Limits, offsets into scores by distance, segments and scores by segment of some queries."""
     index = b * length + row
     limit = tl.load(queries + index, mask=row_mask, other=-2147483648)
     column = tl.load(queries + batch * length + index, mask=row_mask, other=0)
@@ -194,7 +171,7 @@ def _of_queries(
 
 @jit
 def _of_keys(keys_2BS, b, key, key_mask, batch, keys):
-    """Of a tile of keys: orders and segments."""
+    """Orders and segments of a tile of keys."""
     index = b * keys + key
     order = tl.load(keys_2BS + index, mask=key_mask, other=2147483647)
     return order, tl.load(keys_2BS + batch * keys + index, mask=key_mask, other=0)
@@ -218,7 +195,7 @@ def _forward(
         batch_stride, head_stride,
     )  # fmt: skip
     seed, pair = tl.load(seed_in).to(tl.uint32), tl.program_id(1) * length + row
-    row_bits = _hash(pair, seed ^ 0x5BD1E995)
+    row_bits = hash_bits(pair, seed ^ 0x5BD1E995)
     highest = tl.full([query_tile], float("-inf"), tl.float32)
     total = tl.zeros([query_tile], tl.float32)
     sums = tl.zeros([query_tile, size], tl.float32)
@@ -236,7 +213,7 @@ def _forward(
         shrink = tl.exp(highest - base)
         total = total * shrink + tl.sum(weights, 1)
         if drops:
-            keep_mask = _is_kept(row_bits, _hash(key, seed), dropped)
+            keep_mask = _is_kept(row_bits, hash_bits(key, seed), dropped)
             weights = tl.where(keep_mask, weights * larger, 0.0)
         v = tl.load(v_in + kv_offsets, mask=(key < keys)[:, None], other=0.0)
         sums = tl.dot(weights.to(v.dtype), v, sums * shrink[:, None])
@@ -257,7 +234,7 @@ def _backward_of_queries(
     size: "tl.constexpr", drops: "tl.constexpr",
     query_tile: "tl.constexpr", key_tile: "tl.constexpr",
 ):  # fmt: skip
-    """The gradients of queries and of scores by distance and segment: a program per tile."""
+    """Gradients of queries and of scores by distance and segment: a program per tile."""
     b, h = tl.program_id(1) // heads, tl.program_id(1) % heads
     row, inner = tl.program_id(0) * query_tile + tl.arange(0, query_tile), tl.arange(0, size)
     row_mask = row < length
@@ -269,7 +246,7 @@ def _backward_of_queries(
         batch_stride, head_stride,
     )  # fmt: skip
     seed, pair = tl.load(seed_in).to(tl.uint32), tl.program_id(1) * length + row
-    row_bits = _hash(pair, seed ^ 0x5BD1E995)
+    row_bits = hash_bits(pair, seed ^ 0x5BD1E995)
     log_total = tl.load(log_sum + pair, mask=row_mask, other=float("inf"))
     attended = tl.load(out + q_offsets, mask=row_mask[:, None], other=0.0)
     mean = tl.sum(do.to(tl.float32) * attended.to(tl.float32), 1)
@@ -288,7 +265,7 @@ def _backward_of_queries(
         weights = tl.exp(scores - log_total[:, None])
         d_weights = tl.dot(do, tl.trans(v))
         if drops:
-            keep_mask = _is_kept(row_bits, _hash(key, seed), dropped)
+            keep_mask = _is_kept(row_bits, hash_bits(key, seed), dropped)
             d_weights = tl.where(keep_mask, d_weights * larger, 0.0)
         d_scores = weights * (d_weights - mean[:, None])
         d_same += tl.sum(tl.where(in_same, d_scores, 0.0), 1)
@@ -312,7 +289,7 @@ def _backward_of_keys(
     size: "tl.constexpr", drops: "tl.constexpr",
     query_tile: "tl.constexpr", key_tile: "tl.constexpr",
 ):  # fmt: skip
-    """The gradients of keys and values: a program per tile of keys of a head."""
+    """Gradients of keys and values: a program per tile of keys of a head."""
     b, h = tl.program_id(1) // heads, tl.program_id(1) % heads
     key, inner = tl.program_id(0) * key_tile + tl.arange(0, key_tile), tl.arange(0, size)
     key_mask = key < keys
@@ -321,7 +298,7 @@ def _backward_of_keys(
     k = tl.load(k_in + kv_offsets, mask=key_mask[:, None], other=0.0)
     v = tl.load(v_in + kv_offsets, mask=key_mask[:, None], other=0.0)
     seed = tl.load(seed_in).to(tl.uint32)
-    key_bits = _hash(key, seed)
+    key_bits = hash_bits(key, seed)
     dk, dv = tl.zeros([key_tile, size], tl.float32), tl.zeros([key_tile, size], tl.float32)
     for start in range(0, length, query_tile):
         row = start + tl.arange(0, query_tile)
@@ -342,7 +319,7 @@ def _backward_of_keys(
         weights = tl.exp(scores - log_total[:, None])
         d_weights = tl.dot(do, tl.trans(v))
         if drops:
-            keep_mask = _is_kept(_hash(pair, seed ^ 0x5BD1E995), key_bits, dropped)
+            keep_mask = _is_kept(hash_bits(pair, seed ^ 0x5BD1E995), key_bits, dropped)
             d_weights = tl.where(keep_mask, d_weights * larger, 0.0)
             used = tl.where(keep_mask, weights * larger, 0.0)
         else:

@@ -2,17 +2,17 @@
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from regard.ground.machine import has
 from regard.parts.kernels.call import AttentionCall
+from regard.parts.kernels.few_rows import HALVES
 
 LARGEST_HEAD = 256
 
 
 def _flash() -> Callable[..., Tensor] | None:
-    """torch's kernel, if it has one; not imported without a GPU, as that takes a second."""
+    """torch's kernel, if there is one; the import takes a second, so it needs a GPU."""
     if not has("cuda"):
         return None
     try:
@@ -26,34 +26,22 @@ FLASH = _flash()
 
 
 def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
-    """Half precision, keys and values of one size, no attention dropout, window limits >= 0."""
+    """Whether inputs are in half precision with equal sizes, no dropout and window limits >= 0."""
     return (
         FLASH is not None
         and q_THK.is_cuda
-        and q_THK.dtype in (torch.bfloat16, torch.float16)
+        and q_THK.dtype in HALVES
         and call.dropout == 0
-        and call.aligned
-        and not call.keys.padded
-        and call.queries.longest > 0
-        and call.keys.longest > 0
-        and all(limit is None or limit >= 0 for limit in call.limits)
+        and call.packed
         and q_THK.shape[-1] == v_THK.shape[-1] <= LARGEST_HEAD
         and q_THK.shape[-1] % 8 == 0
     )
 
 
 def run(call: AttentionCall, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Tensor:
-    """No padding; empty rows are skipped."""
-    left, right = call.limits
+    """Attention on packed tokens; empty rows are skipped."""
     assert FLASH is not None
-    return FLASH(
-        q_THK,
-        k_THK,
-        v_THK,
-        call.queries.offsets,
-        call.keys.offsets,
-        call.queries.longest,
-        call.keys.longest,
-        scale=call.scale(q_THK.shape[-1]),
-        window_size=(-1 if left is None else left, -1 if right is None else right),
-    )
+    offsets = call.queries.offsets, call.keys.offsets
+    sizes = call.queries.longest, call.keys.longest
+    scale, window = call.scale(q_THK.shape[-1]), [-1 if n is None else n for n in call.limits]
+    return FLASH(q_THK, k_THK, v_THK, *offsets, *sizes, scale=scale, window_size=tuple(window))

@@ -20,7 +20,7 @@ LAYERS: dict[str, Callable[[nn.Linear], nn.Module]] = {
 
 
 def convert(module: nn.Module, kind: str, *, but_for: Collection[nn.Module] = ()) -> nn.Module:
-    """A copy for inference whose linear layers run in ``kind``: "int8", "fp32" or "bf16".
+    """Copy for inference whose linear layers run in ``kind``: "int8", "fp32" or "bf16".
 
     Everything else, including embeddings, is shared with ``module``; a head tied to an embedding
     becomes a layer of its own. Layers in ``but_for`` are not converted. ``describe_products`` names
@@ -46,9 +46,9 @@ def convert(module: nn.Module, kind: str, *, but_for: Collection[nn.Module] = ()
 
 
 def in_precision(module: nn.Module, kind: str, *, but_for: Collection[nn.Module] = ()) -> nn.Module:
-    """A model for inference only, in "fp32", "bf16" or (on a CPU) "int8"; or "auto".
+    """Model for inference only, in "fp32", "bf16", "int8" (on a CPU) or "auto".
 
-    That is bf16 on a GPU that has it, else fp32.
+    "auto" is bf16 on a GPU that has it, else fp32.
     """
     if products_in_use(module) is not None:
         raise BadInput(f"precision {kind}: the model has been converted already")
@@ -60,7 +60,7 @@ def in_precision(module: nn.Module, kind: str, *, but_for: Collection[nn.Module]
 
 
 def chosen_precision(kind: str, device: torch.device) -> str:
-    """The precision that ``kind`` means on a device; BadInput if the device does not have it."""
+    """Precision that ``kind`` means on a device; BadInput if the device does not support it."""
     on_cpu = device.type == "cpu"
     chosen = {"auto": "bf16" if not on_cpu and has_bf16(device) else "fp32"}.get(kind, kind)
     if on_cpu:
@@ -71,13 +71,13 @@ def chosen_precision(kind: str, device: torch.device) -> str:
 
 
 def products_in_use(module: nn.Module) -> str | None:
-    """Which products a model converted by ``convert`` uses, in words; else None."""
+    """Description of the matrix products of a converted model; None for other models."""
     types = {type(layer) for layer in module.modules()}
     return next((describe_products(kind) for kind, layer in LAYERS.items() if layer in types), None)
 
 
 def describe_products(kind: str) -> str:
-    """Which products this machine uses for a precision, in words; BadInput if it has none."""
+    """Description of this machine's matrix products in a precision; BadInput if unsupported."""
     described = PRODUCTS.get(kind)
     if described is None:
         raise BadInput(f"a precision is {', '.join(LAYERS)} or auto, not {kind!r}")

@@ -1,4 +1,4 @@
-"""Linear layers in 8 bits: y = 2^e c (q · w) + b, with the same bits for a row in any batch.
+"""Linear layers in 8 bits: y = 2^e c (q · w) + b; the result of a row does not depend on its batch.
 
 Each column of weights has a scale c. Each row of activations has a power of two: multiplying by it
 is exact, before or after the product, and so are sums of integers.
@@ -23,24 +23,24 @@ ZERO = 128  # the byte of the integer 0
 STEPS = 128  # of a row from 0 to its power of two
 FEW = 16  # rows up to which fbgemm is faster than oneDNN, in most shapes of a Transformer
 EXACT = 1_024  # columns whose products, at most 128 · 127 each, add up to less than 2^24
-# In these bounds no float on the way leaves its normal range. Other rows take the general path.
+# Within these bounds no intermediate float leaves its normal range. Other rows take the slow path.
 LEAST, MOST = 2.0**-64, 2.0**64
 LEAST_COLUMN = 2.0**-50
-# Where these products, which encoders use too, are faster than torch's own in fp32. BERT-base read
-# 3,626 tokens a second in int8 and 1,290 in fp32 with amx (two cores of a Xeon, 2026-11-15, by
-# bench/encoder_cpu.py). Without VNNI they are products of floats, or slow: Neoverse N1 gave 102
-# tokens a second in int8 and 356 in fp32.
+# Instruction sets on which these products are faster than torch's in fp32, also for encoders:
+# BERT-base read 3,626 tokens a second in int8 and 1,290 in fp32 with amx (two cores of a Xeon,
+# 2026-11-15, by bench/encoder_cpu.py). Without VNNI they are products of floats, or slow: Neoverse
+# N1 gave 102 tokens a second in int8 and 356 in fp32.
 FAST = ("amx", "avx512-vnni")
 
 
 def powers(x_TD: Tensor) -> Tensor:
-    """For each row the power of two above its entries; NaN if one of them is not finite."""
+    """Power of two above the entries of each row; NaN if one of them is not finite."""
     largest_T1 = x_TD.abs().amax(-1, keepdim=True).clamp_min_(LEAST)
     return largest_T1 / torch.frexp(largest_T1).mantissa
 
 
 def integers(x_TD: Tensor, powers_T1: Tensor) -> Tensor:
-    """The rows as int8, rounded half to even after adding 128, as unsigned bytes are."""
+    """Rows as int8, rounded half to even after adding 128, as unsigned bytes are."""
     steps_T1 = powers_T1.reciprocal().mul_(STEPS)
     bytes_TD = torch.addcmul(_zeros(x_TD.shape[1]), x_TD, steps_T1).round_()
     return bytes_TD.sub_(ZERO).clamp_max_(127).char()
@@ -52,7 +52,7 @@ def _zeros(width: int) -> Tensor:
 
 
 class Product(ABC):
-    """A matrix product with packed weights, exact for integers (checked by ``is_exact``)."""
+    """Matrix product with packed weights, exact for integers (checked by ``is_exact``)."""
 
     name: str
     needs: str | None = None  # instructions without which it is not exact, or slow
@@ -60,19 +60,19 @@ class Product(ABC):
 
     @abstractmethod
     def __init__(self, weight_FD: Tensor, scale_F: Tensor):
-        """From int8 weights and the scale of each column of the result."""
+        """Pack int8 weights, with the scale of each column of the result."""
 
     @abstractmethod
     def __call__(self, x_TD: Tensor, powers_T1: Tensor) -> Tensor:
-        """Sums of integers times scale_F / STEPS, in float32, not yet times the rows' powers."""
+        """Sums of integers times scale_F / STEPS, in float32, without the powers of rows."""
 
     def one_row(self, x_1D: Tensor, exponent: int) -> Tensor:
-        """The same for a single row, times its power."""
+        """Product of a single row, with its power."""
         raise NotImplementedError
 
 
 class Fbgemm(Product):
-    """Least overhead: it quantises activations itself. Exact with VNNI."""
+    """Product with the least overhead: it quantises activations itself. Exact with VNNI."""
 
     name = "fbgemm"
     needs = "vnni"
@@ -94,7 +94,7 @@ class Fbgemm(Product):
 
 
 class OneDnn(Product):
-    """Fastest with many rows, by AMX; without AMX a plain loop, a thousand times slower."""
+    """Product that is fastest with many rows, by AMX; a thousand times slower without AMX."""
 
     name = "oneDNN"
     needs = "amx"
@@ -113,7 +113,7 @@ class OneDnn(Product):
 
 
 class Floats(Product):
-    """For other machines: integers as float32, whose sums are exact over ``EXACT`` columns."""
+    """Product for any machine: integers as float32, whose sums are exact over ``EXACT`` columns."""
 
     name = "torch, as floats"
 
@@ -123,10 +123,10 @@ class Floats(Product):
 
     def __call__(self, x_TD: Tensor, powers_T1: Tensor) -> Tensor:
         parts = integers(x_TD, powers_T1).float().split(EXACT, 1)
-        first_TF, *others = map(F.linear, parts, self.weights)
-        for other_TF in others:
-            first_TF = first_TF.int() + other_TF.int()
-        return first_TF.float() * self.scale_F
+        total_TF, *products = map(F.linear, parts, self.weights)
+        for product_TF in products:
+            total_TF = total_TF.int() + product_TF.int()
+        return total_TF.float() * self.scale_F
 
 
 class Int8Linear(InferenceLinear):
@@ -161,14 +161,14 @@ def is_fast() -> bool:
 
 
 def quantised(weight_FD: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights as int8, and the scale of each column of the result."""
+    """Quantise weights to int8, with the scale of each column of the result."""
     scale_F = (weight_FD.abs().amax(1) / 127).clamp_min_(LEAST_COLUMN)
     return (weight_FD / scale_F[:, None]).round_().char(), scale_F
 
 
 @lru_cache
 def products() -> tuple[type[Product], type[Product]]:
-    """The products for few rows and for many, among those that are exact on this machine."""
+    """Product classes for few rows and for many, among those that are exact on this machine."""
     exact = [product for product in (Fbgemm, OneDnn, Floats) if is_exact(product)]
     if not exact:
         raise BadInput("int8: this torch on this machine has no exact product of 8-bit integers")
@@ -176,7 +176,7 @@ def products() -> tuple[type[Product], type[Product]]:
 
 
 def is_exact(product: type[Product]) -> bool:
-    """Whether a product can be used here and equals sums of integers in the hardest cases.
+    """Whether a product runs on this machine and equals sums of integers in the hardest cases.
 
     Without VNNI, instructions add pairs of products in 16 bits, which 255 · 127 overflows.
     """
@@ -198,9 +198,7 @@ def is_exact(product: type[Product]) -> bool:
     try:
         multiply = product(weight_FD, scale_F)
         alone_TF = torch.cat([multiply(x_TD[i : i + 1], powers_T1[:1]) for i in range(len(x_TD))])
-        return torch.equal(multiply(x_TD, powers_T1), expected_TF) and torch.equal(
-            alone_TF, expected_TF
-        )
+        return all(torch.equal(y, expected_TF) for y in (alone_TF, multiply(x_TD, powers_T1)))
     except ABSENT:
         return False
 

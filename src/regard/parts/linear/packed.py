@@ -1,4 +1,4 @@
-"""Linear layers for inference, in float32 and bfloat16, with weights as oneDNN reads them."""
+"""Linear layers for inference, in float32 and bfloat16, with weights packed for oneDNN."""
 
 from functools import lru_cache
 from typing import NoReturn
@@ -11,12 +11,12 @@ from regard.ground.machine import has
 
 WIDE = 8  # outputs per input, as in the output layer
 FEW, FEW_WIDE = 8, 1  # rows up to which torch's own product is the faster one
-# A torch without the operator, or on a machine it was not written for, raises one of these.
+# Errors of a torch that lacks the operator, or does not support it on this machine.
 ABSENT = (AttributeError, NotImplementedError, RuntimeError)
 
 
 class InferenceLinear(nn.Module):
-    """Weights packed for one kind of product; an ``nn.Linear`` is what is trained and saved."""
+    """Base class of linear layers with packed weights, for inference; they cannot be saved."""
 
     def __init__(self, linear: nn.Linear):
         super().__init__()
@@ -36,7 +36,7 @@ class InferenceLinear(nn.Module):
 class PackedLinear(InferenceLinear):
     """``nn.Linear`` in float32, with packed weights for many rows.
 
-    Wide layers have them transposed for a single row, which takes up to a quarter less time.
+    Wide layers have transposed weights for a single row, which takes up to a quarter less time.
     """
 
     def __init__(self, linear: nn.Linear):
@@ -82,7 +82,7 @@ def can_pack(dtype: torch.dtype) -> bool:
 
 @lru_cache
 def _packs(dtype: torch.dtype) -> bool:
-    """By a trial product."""
+    """Whether a trial product succeeds."""
     x = torch.eye(16, dtype=dtype)
     try:
         return torch.equal(multiplied(x, packed(x), None), x)

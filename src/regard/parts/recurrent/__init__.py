@@ -1,1 +1,1 @@
-"""Recurrent layers, and what a recurrent decoder needs beside them."""
+"""Recurrent layers, and the other parts of recurrent decoders."""

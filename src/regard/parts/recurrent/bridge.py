@@ -12,10 +12,10 @@ from regard.parts.recurrent.rnn import PARTS, State
 
 
 class Bridge(nn.Module):
-    """The initial state of every layer of the decoder.
+    """Initial state of every layer of the decoder.
 
-    "copy": the final state of the same layer of the encoder (Sutskever et al., 2014). The others
-    are tanh(W·summary), where the summary is a final state of the top layer ("last", of both
+    "copy": the final state of the same layer of the encoder (Sutskever et al., 2014). The other
+    kinds are tanh(W·summary), where the summary is a final state of the top layer ("last", of both
     directions if it has two; "backward", of the backward direction: Bahdanau et al., 2014) or the
     "mean" of its states. With ``summarises`` every step gets c = tanh(V·summary), and the initial
     states are computed from c (Cho et al., 2014).
@@ -29,44 +29,40 @@ class Bridge(nn.Module):
         self.kind = KINDS[kind]
         size = source // self.kind.directions
         self.summary = nn.Linear(size, width) if summarises else None
-        given = width if summarises else size
-        self.begin = None
+        self.begin = None  # a key of state dicts
         if not self.kind.copies:
-            self.begin = nn.Linear(given, depth * self.parts * width)
+            self.begin = nn.Linear(width if summarises else size, depth * self.parts * width)
 
     def forward(self, source: EncoderOutput) -> tuple[list[State], Tensor | None]:
-        """The initial states, and c if there is one."""
+        """Initial states, and c if there is one."""
         context_BD = None
         if self.summary is not None:
             context_BD = torch.tanh(self.summary(self.kind.summarise(source)))
         if self.begin is None:
-            return self._copied(source), context_BD
-        given_BD = self.kind.summarise(source) if context_BD is None else context_BD
-        begun = torch.tanh(self.begin(given_BD)).chunk(self.depth * self.parts, dim=-1)
-        layers = range(0, len(begun), self.parts)
-        return [tuple(begun[at : at + self.parts]) for at in layers], context_BD
-
-    def _copied(self, source: EncoderOutput) -> list[State]:
-        ends = source.ends or [(last_state(source),)] * self.depth
-        return [_filled(state, self.parts) for state in ends]
+            ends = source.ends or [(last_state(source),)] * self.depth
+            return [_filled(state, self.parts) for state in ends], context_BD
+        inputs_BD = self.kind.summarise(source) if context_BD is None else context_BD
+        tensors = torch.tanh(self.begin(inputs_BD)).chunk(self.depth * self.parts, dim=-1)
+        layers = range(0, len(tensors), self.parts)
+        return [tuple(tensors[at : at + self.parts]) for at in layers], context_BD
 
 
 def mean_state(source: EncoderOutput) -> Tensor:
-    """The mean of the states of every row; zeros for a row without tokens."""
+    """Mean of the states of every row; zeros for a row without tokens."""
     layout = source.layout
     padded_BLD = layout.pad(source.states_TD).masked_fill(~layout.real_BL[:, :, None], 0)
     return padded_BLD.sum(1) / layout.lengths_B.clamp(min=1)[:, None]
 
 
 def backward_state(source: EncoderOutput) -> Tensor:
-    """The final state of the backward direction of the top layer."""
+    """Final state of the backward direction of the top layer."""
     return last_state(source).chunk(2, dim=-1)[1]
 
 
 def last_state(source: EncoderOutput) -> Tensor:
-    """The final state of the top layer, else the state of the last token; zeros for empty rows.
+    """Final state of the top layer, else the state of the last token; zeros for empty rows.
 
-    Of a bidirectional encoder, the final states of both directions.
+    A bidirectional encoder has the final states of both directions.
     """
     if source.ends:
         return source.ends[-1][0]
@@ -78,15 +74,12 @@ def last_state(source: EncoderOutput) -> Tensor:
 
 
 def _filled(state: State, parts: int) -> State:
-    """Without the memory cell if the decoder has none; with a zero cell if only it has one."""
+    """State with ``parts`` tensors: without the encoder's memory cell, or with one of zeros."""
     return state[:parts] if len(state) >= parts else (*state, torch.zeros_like(state[0]))
 
 
 class BridgeKind(NamedTuple):
-    """How a source is summarised; ``directions`` of an encoder of which the summary reads one.
-
-    One that ``copies`` takes the final state of each layer as it is.
-    """
+    """Summary of a source: one of ``directions`` of the encoder, or ``copies`` of final states."""
 
     summarise: Callable[[EncoderOutput], Tensor]
     directions: int = 1

@@ -14,9 +14,9 @@ State = tuple[Tensor, Tensor]  # h (B, 2, width) and c (B, 2, cells) of both dir
 
 
 class ProjectedBiLSTM(nn.Module):
-    """One layer: ``cells`` numbers in the memory of a direction, ``width`` in its state.
+    """Layer with ``cells`` memory cells and a state of ``width`` in each direction.
 
-    Gates are in the order of TensorFlow, i, g, f, o, and 1 is added to those that forget.
+    Gates are in TensorFlow's order, i, g, f, o, and 1 is added to forget gates.
     """
 
     def __init__(
@@ -38,25 +38,20 @@ class ProjectedBiLSTM(nn.Module):
             nn.init.xavier_uniform_(weight.detach())
 
     def new_state(self, rows: int) -> State:
-        """The state of rows that have read nothing: zeros."""
+        """Initial state: zeros."""
         sizes = (self.width, self.cells)
         return tuple(self.bias.new_zeros(rows, 2, size) for size in sizes)  # type: ignore[return-value]
 
     def forward(
-        self,
-        x_TD: Tensor,
-        layout: Layout,
-        state: State | None = None,
-        *,
-        in_reading_order: bool = False,
+        self, x_TD: Tensor, layout: Layout, state: State | None = None, *, flipped: bool = False
     ) -> tuple[Tensor, State]:
-        """States [forward; backward] of tokens whose inputs are halves like these; the last state.
+        """States [forward; backward] of tokens with inputs [forward; backward]; the final state.
 
-        The backward direction reads a row from its end, and its last state is that of the first
-        token; or the second halves are those of another text, already ``in_reading_order``: then
-        both directions read from the beginning.
+        The backward direction reads a row from its end, so its final state belongs to the first
+        token. If the backward inputs are ``flipped`` already, both directions read from the
+        beginning.
         """
-        by_direction = _unchanged if in_reading_order else _by_direction
+        by_direction = _unchanged if flipped else _by_direction
         x_2LBD = by_direction(layout.pad(x_TD).unflatten(-1, (2, -1)).permute(2, 1, 0, 3))
         real_2LB = None if layout.full else by_direction(layout.real_BL.T.expand(2, -1, -1))
         inputs, rows = x_2LBD.shape[-1], layout.rows
@@ -77,7 +72,7 @@ class ProjectedBiLSTM(nn.Module):
         return layout.pack(out_BLD), (h_2BD.transpose(0, 1), c_2BF.transpose(0, 1))
 
     def _nothing(self, x_2LBD: Tensor) -> Tensor:
-        """The states of no tokens, through which gradients flow."""
+        """States of a batch without tokens, through which gradients flow."""
         zero = sum((weight.sum() for weight in self.parameters()), start=x_2LBD.sum())
         return zero.expand(*x_2LBD.shape[:-1], self.width)
 
@@ -98,5 +93,5 @@ def _unchanged(x_2L: Tensor) -> Tensor:
 
 
 def _by_direction(x_2L: Tensor) -> Tensor:
-    """The second half in the other order of time; undone by the same."""
+    """Tensor with the backward direction reversed in time; its own inverse."""
     return torch.stack([x_2L[0], x_2L[1].flip(0)])

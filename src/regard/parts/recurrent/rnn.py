@@ -2,9 +2,8 @@
 
 All tokens of a batch run in torch's fused kernels, in time-major order and without padding; single
 steps run in torch's cells, with the same weights. Either lengths are known on the host, or rows are
-padded to a rectangle, which can be captured; these layers are not compiled. They run in the
-precision of their weights under autocast: torch would run them in fp16, and errors of a state
-accumulate over time.
+padded to a rectangle, which can be captured; these layers are not compiled. Under autocast they run
+in the precision of their weights: errors of an fp16 state would accumulate over time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,27 +34,21 @@ NOTHING: Mapping[int, Never] = MappingProxyType({})
 
 
 def without_autocast(x: Tensor) -> AbstractContextManager:
-    """A context without autocast, for recurrent layers."""
+    """Context without autocast, for recurrent layers."""
     if not torch.amp.is_autocast_available(x.device.type):
         return nullcontext()
     return torch.autocast(x.device.type, enabled=False)
 
 
 class RNNLayer(nn.Module):
-    """One layer in one direction or "both", whose states are [forward; backward].
+    """Recurrent layer in one direction or "both", with states [forward; backward].
 
-    In training, ``weight_drop`` of the weights from state to state are zero, the same ones for all
+    In training, ``weight_drop`` is the dropout rate of the recurrent weights, with one mask for all
     tokens of a call (Merity et al., 2017, section 2), or of all calls with the same ``weights``.
     """
 
     def __init__(
-        self,
-        cell: str,
-        inputs: int,
-        width: int,
-        *,
-        reads: str = "forward",
-        weight_drop: float = 0.0,
+        self, cell: str, inputs: int, width: int, reads: str = "forward", weight_drop: float = 0.0
     ):
         super().__init__()
         self.cell, self.width = cell, width
@@ -75,9 +68,9 @@ class RNNLayer(nn.Module):
         begin: State | None = None,
         weights: Sequence[Weights] | None = None,
     ) -> tuple[Tensor, State]:
-        """States of all tokens, and final states (of empty rows the initial ones, or zeros).
+        """States of all tokens, and final states; empty rows keep the initial state, or zeros.
 
-        ``weights`` are those of ``drawn_weights``, by default new ones.
+        ``weights`` are a result of ``drawn_weights``, by default a new one.
         """
         weights = self.drawn_weights() if weights is None else weights
         # Padding before a row keeps the c of an LSTM, and its h only where both are zero.
@@ -103,7 +96,7 @@ class RNNLayer(nn.Module):
         )
 
     def drawn_weights(self) -> list[Weights]:
-        """The weights of each direction, in training with those from state to state dropped."""
+        """Weights of each direction, with dropout on recurrent weights in training."""
         return [
             (inputs, self.weight_drop(states), *biases)
             for inputs, states, *biases in self.kernel.all_weights
@@ -112,14 +105,14 @@ class RNNLayer(nn.Module):
     def _rectangle(
         self, x_TD: Tensor, layout: Layout, begin: State, weights: Sequence[Weights]
     ) -> tuple[Tensor, State]:
-        """States and final states of full rows, whose order need not change."""
+        """States and final states of full rows, which need no reordering."""
         out_LBD, ends = self._run(layout.pad(x_TD).transpose(0, 1), begin, weights)
         return layout.pack(out_LBD.transpose(0, 1)), ends
 
     def _padded_rectangle(
         self, x_TD: Tensor, layout: Layout, begin: State, weights: Sequence[Weights]
     ) -> tuple[Tensor, State]:
-        """States and final states of padded rows, whose lengths only the device knows."""
+        """States and final states of padded rows, with lengths on the device."""
         x_LBD, padding_LB = layout.pad(x_TD).transpose(0, 1), ~layout.real_BL.T
         if self.backward_only:
             x_LBD, padding_LB = x_LBD.flip(0), padding_LB.flip(0)
@@ -142,44 +135,39 @@ class RNNLayer(nn.Module):
         alive: Tensor | None = None,
         padding_LB: Tensor | None = None,
     ) -> tuple[Tensor, State]:
-        """The fused kernel over (L, B, D), or time-major tokens of ``alive`` rows at each time."""
+        """Run the fused kernel on (L, B, D), or on time-major tokens with ``alive`` rows a time."""
+        parts = (part.unflatten(1, (-1, self.width)).transpose(0, 1) for part in begin)
+        state, pads = tuple(part.contiguous() for part in parts), x.is_cuda and self.training
+        rows = {"alive": alive, "padding_LB": padding_LB}
+        multiple = ALIGNED if pads else 1
         out, ends = run_fused(
-            self.cell,
-            x,
-            tuple(self._to_kernel(part) for part in begin),
-            weights,
-            alive=alive,
-            padding_LB=padding_LB,
-            training=self.training,
-            multiple=ALIGNED if x.is_cuda and self.training else 1,
+            self.cell, x, state, weights, **rows, training=self.training, multiple=multiple
         )
         return out, tuple(part.transpose(0, 1).flatten(1) for part in ends)
 
     def step(self, x_RD: Tensor, state: State) -> State:
-        """One more token in every row; only for forward layers."""
-        given = state if self.cell == "lstm" else state[0]
-        return _as_tuple(STEPS[self.cell](x_RD, given, *self.kernel.all_weights[0]))
+        """State after one more token in every row; only for forward layers."""
+        return self._cell(x_RD, state, self.kernel.all_weights[0])
 
-    def _to_kernel(self, part_RD: Tensor) -> Tensor:
-        """(directions, rows, width)."""
-        return part_RD.unflatten(1, (-1, self.width)).transpose(0, 1).contiguous()
+    def _cell(self, x_RD: Tensor, state: State, weights: Sequence[Tensor]) -> State:
+        after = STEPS[self.cell](x_RD, state if self.cell == "lstm" else state[0], *weights)
+        return after if isinstance(after, tuple) else (after,)
 
     def _nothing(self, x_TD: Tensor, begin: State) -> Tensor:
         """Zeros for a batch without tokens, through which gradients flow."""
         ways = []
         for way, weights in enumerate(self.kernel.all_weights):
             state = tuple(part[:0, way * self.width :][:, : self.width] for part in begin)
-            given = state if self.cell == "lstm" else state[0]
-            ways.append(_as_tuple(STEPS[self.cell](x_TD[:0], given, *weights))[0])
+            ways.append(self._cell(x_TD[:0], state, weights)[0])
         return F.pad(torch.cat(ways, dim=1), (0, 0, 0, len(x_TD)))
 
 
 class RNNStack(nn.Module):
-    """Stacked layers; with ``residual``, from the second on each adds to its input.
+    """Stack of recurrent layers; with ``residual``, layers above the first add to their input.
 
-    ``joined`` says how many features join the input of a layer above the first, by its number.
-    Dropout between layers is not that of torch's kernel, whose draws on CUDA do not follow the seed
-    of a step.
+    ``joined`` gives the number of features that are concatenated to the input of a layer above the
+    first, by its number. Dropout between layers is not left to torch's kernel, whose draws on CUDA
+    do not follow the seed of a step.
     """
 
     def __init__(
@@ -210,14 +198,14 @@ class RNNStack(nn.Module):
         joined: Mapping[int, Tensor] = NOTHING,
         tape: NullTape = NULL_TAPE,
     ) -> tuple[Tensor, list[State]]:
-        """The states of the top layer, and the final states of all layers."""
+        """States of the top layer, and final states of all layers."""
         ends, x_TD = [], x_TD.to(self.dtype)
         with without_autocast(x_TD):
             for number, layer in enumerate(self.layers):
-                given_TD = self.dropout(x_TD) if number else x_TD
+                inputs_TD = self.dropout(x_TD) if number else x_TD
                 if number in joined:
-                    given_TD = torch.cat([given_TD, joined[number].to(given_TD.dtype)], dim=-1)
-                states_TD, end = layer(given_TD, layout, None if begin is None else begin[number])
+                    inputs_TD = torch.cat([inputs_TD, joined[number].to(x_TD.dtype)], dim=-1)
+                states_TD, end = layer(inputs_TD, layout, None if begin is None else begin[number])
                 x_TD = x_TD + states_TD if number and self.residual else states_TD
                 x_TD = tape.under(number)("output", x_TD)
                 ends.append(end)
@@ -225,11 +213,11 @@ class RNNStack(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """The precision of its weights."""
+        """Precision of the weights."""
         return next(self.parameters()).dtype
 
     def step(self, x_RD: Tensor, states: Sequence[State]) -> tuple[Tensor, list[State]]:
-        """The states after one more token in every row."""
+        """Output of the top layer, and states of all layers, after one more token in every row."""
         after = []
         for number, state in enumerate(states):
             layer = cast(RNNLayer, self.layers[number])
@@ -237,7 +225,3 @@ class RNNStack(nn.Module):
             x_RD = x_RD + state[0] if number and self.residual else state[0]
             after.append(state)
         return x_RD, after
-
-
-def _as_tuple(state: Tensor | State) -> State:
-    return state if isinstance(state, tuple) else (state,)

@@ -17,7 +17,7 @@ from regard.parts.relative_score import RelativeDot
 
 
 def _alike(score: Callable[[int], Score]) -> Callable[..., Score]:
-    """A score of queries and keys of the same size."""
+    """Builder of a score whose queries and keys have the same size."""
 
     def build(query: int, key: int, inner: int, positions: int) -> Score:
         if query != key:
@@ -27,26 +27,17 @@ def _alike(score: Callable[[int], Score]) -> Callable[..., Score]:
     return build
 
 
-def _additive(query: int, key: int, inner: int, positions: int) -> Score:
-    return Additive(query, key, inner)
-
-
-def _general(query: int, key: int, inner: int, positions: int) -> Score:
-    return Bilinear(query, key)
-
-
 SCORES: dict[str, Callable[..., Score]] = {
-    "additive": _additive,
-    "concat": _additive,  # as Luong et al. call it
+    "additive": lambda query, key, inner, positions: Additive(query, key, inner),
     "dot": _alike(lambda size: Dot()),
     "scaled-dot": _alike(lambda size: ScaledDot()),
-    "general": _general,  # likewise
-    "bilinear": _general,
+    "bilinear": lambda query, key, inner, positions: Bilinear(query, key),
     "cosine": _alike(lambda size: Cosine()),
     "location": lambda query, key, inner, positions: Location(query, positions),
     "relative": _alike(lambda size: RelativeDot(size, 1, size)),
 }
-"""By name, from the sizes of query and key, of the additive score's inside, and positions."""
+"""Scores by name, built from the sizes of query, key and additive layer, and from positions."""
+SCORES |= {"concat": SCORES["additive"], "general": SCORES["bilinear"]}  # as in Luong et al.
 
 
 class SourceKeyValues(NamedTuple):
@@ -57,7 +48,7 @@ class SourceKeyValues(NamedTuple):
     layout: Layout
 
     def ordered(self, order_B: Tensor) -> "SourceKeyValues":
-        """The keys and values of the rows in another order."""
+        """Keys and values with rows in another order."""
         layout = self.layout
         lengths_B = None if layout.full else layout.lengths_B[order_B]
         size = (layout.rows, layout.longest, self.k.device)
@@ -65,45 +56,43 @@ class SourceKeyValues(NamedTuple):
         return SourceKeyValues(gather_rows(self.k, order_B), gather_rows(self.v, order_B), moved)
 
     def first(self, rows: int) -> "SourceKeyValues":
-        """The first rows."""
+        """Keys and values of the first rows."""
         if rows == self.layout.rows:
             return self
         return SourceKeyValues(self.k[:rows], self.v[:rows], self.layout.first(rows))
 
 
 class RNNAttention(nn.Module):
-    """One head, without projections except those of the score: c = Σ_i α_i h_i."""
+    """Attention with one head, projected only by its score: c = Σ_i α_i h_i."""
 
     def __init__(self, query: int, source: int, score: str, *, inner: int, positions: int):
         super().__init__()
         self.score = SCORES[score](query, source, inner, positions)
 
     def keys(self, source: EncoderOutput) -> SourceKeyValues:
-        """What does not depend on the query, in the layout of the source."""
+        """Keys and values, in the layout of the source."""
         v_THK = source.states_TD[:, None]
         return SourceKeyValues(self.score.keyed(v_THK), v_THK, source.layout)
 
     def source_key_values(
         self, source: EncoderOutput | None, cache: LayerKVCache | None
     ) -> SourceKeyValues:
-        """The padded keys and values, from the cache if it has them."""
-        keeper = LayerKVCache(0, 0) if cache is None else cache
-        if keeper.source is None:
-            assert source is not None
-            keeper.store_source(*self.keys(source))
-        assert keeper.source is not None
-        return SourceKeyValues(*keeper.source)
+        """Padded keys and values, from the cache or computed."""
+        cache = LayerKVCache(0, 0) if cache is None else cache
+        if cache.source is not None:
+            return SourceKeyValues(*cache.source)
+        assert source is not None
+        return SourceKeyValues(*cache.store_source(*self.keys(source)))
 
     def forward(
         self, q_TD: Tensor, queries: Layout, keys: SourceKeyValues, *, tape: NullTape = NULL_TAPE
     ) -> Tensor:
-        """The context of each query."""
+        """Context of each query."""
         k, v, layout = keys
-        given = self.score if isinstance(self.score, Dot) else self.score.between
-        recorded = tape.wants("scores", "weights")  # which kernels do not give
+        score = self.score if isinstance(self.score, Dot) else self.score.between
+        recorded = tape.wants("scores", "weights")  # which kernels do not return
         run = partial(attend, tape=tape) if recorded else fast_attend
-        attended = run(given, q_TD[:, None], k, v, queries=queries, keys=layout)
-        return attended[:, 0]
+        return run(score, q_TD[:, None], k, v, queries=queries, keys=layout)[:, 0]
 
 
 class Attentional(nn.Module):
@@ -118,7 +107,7 @@ class Attentional(nn.Module):
 
 
 class Maxout(nn.Module):
-    """The maximum of each pair of Wx + b (Goodfellow et al., 2013), ``size`` outputs."""
+    """Maximum of each pair of outputs of Wx + b (Goodfellow et al., 2013), ``size`` outputs."""
 
     def __init__(self, inputs: int, size: int):
         super().__init__()

@@ -1,7 +1,7 @@
-"""The state of a recurrent decoder in buffers that never change, so that a step can be captured.
+"""State of a recurrent decoder in fixed buffers, for decoding steps captured as CUDA graphs.
 
-The keys and values of a source are there for every row, and stay where they are when a beam
-reorders the rows of a sentence: only states are moved.
+Every row has the keys and values of its source. When a beam reorders the rows of a sentence, only
+states are moved.
 """
 
 from dataclasses import replace
@@ -15,13 +15,12 @@ from regard.parts.kv_cache import DecoderState, KeyValues, PromptRNNState, RNNSt
 
 
 class StaticRNNState:
-    """``copies`` rows for each of ``sentences``, and what each carries from step to step.
+    """Fixed state: ``copies`` rows for each of ``sentences``.
 
-    A state has ``rows(index)`` and its ``tensors``. A source has at most ``source_longest`` tokens;
-    0 where there is none.
+    A source has at most ``source_longest`` tokens (0: no source).
     """
 
-    reads_fixed_prompts = False  # only the host can order ragged rows by time
+    reads_fixed_prompts = False  # only the host can sort ragged rows by length
 
     def __init__(
         self, sentences: int, copies: int, capacity: int, source_longest: int, device: torch.device
@@ -42,7 +41,7 @@ class StaticRNNState:
 
     @property
     def current(self) -> Any:
-        """The state of all rows, in the buffers."""
+        """State of all rows, in the buffers."""
         return self._current
 
     @current.setter
@@ -51,22 +50,22 @@ class StaticRNNState:
 
     @property
     def source(self) -> KeyValues:
-        """Keys and values of the source, in a layout that has cached nothing of an earlier one."""
+        """Keys and values of the source, in a layout without cached properties."""
         k, v = self.of_source
         return k, v, replace(self.keys)
 
     def start(self, state: DecoderState) -> None:
-        """Rows without tokens, in the ``state`` of their sentences."""
+        """Start without tokens, in the initial ``state`` of each sentence."""
         self.positions_R.zero_()
         self.write_sentences(state)
 
     def start_after(self, lengths_B: Tensor) -> None:
-        """Sentences have prompts of these lengths, which have been read."""
+        """Start after prompts of these lengths, which have been read."""
         self.positions_R.zero_()
         self.positions_R[: len(lengths_B) * self.copies] = lengths_B.repeat_interleave(self.copies)
 
     def write_sentences(self, state: DecoderState) -> None:
-        """The rows of the first sentences are in the ``state`` of each."""
+        """Write the ``state`` of the first sentences into all of their rows."""
         sentences = len(state.tensors[0])
         state = state.rows(self.sentence_R[: sentences * self.copies])
         if self._current is None:
@@ -74,11 +73,11 @@ class StaticRNNState:
         self._write(state)
 
     def for_prompts(self, rows: int) -> PromptRNNState:
-        """What a decoder reads prompts with: the state after them is written here."""
+        """Cache for reading prompts; the state after them is written here."""
         return PromptRNNState(rows, self.write_sentences)
 
     def write_source(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> None:
-        """The keys and values of a source, whose rows are the sentences."""
+        """Write the keys and values of a source, which has one row per sentence."""
         rows = [layout.pad(new)[self.sentence_R] for new in (k_THK, v_THK)]
         if not self.of_source:
             self.of_source = rows
@@ -87,37 +86,37 @@ class StaticRNNState:
         self.keys.lengths_B.copy_(layout.lengths_B[self.sentence_R])
 
     def under(self, number: int) -> "StaticRNNState":
-        """The part that belongs to one layer: there is one that attends."""
+        """Cache of one layer: only one layer attends."""
         return self
 
     def advance(self, layout: Layout) -> None:
-        """One more token in every row; what layouts have cached is outdated."""
+        """Count one more token in every row."""
         self.positions_R.add_(1).clamp_(max=self.capacity - 1)
         self.forget()
 
     def forget(self) -> None:
-        """Drop what layouts have cached of the rows."""
+        """Drop cached properties of layouts, whose positions have changed."""
         self.queries = replace(self.queries)
 
     def select_rows(self, index_R: Tensor) -> None:
-        """Row i becomes what row ``index_R[i]`` of its sentence was."""
+        """Copy the state of row ``index_R[i]`` to row i, of the same sentence."""
         self._write(self._current.rows(index_R))
 
     def _write(self, state: DecoderState) -> None:
-        """Into the first rows of the buffers."""
+        """Write a state into the first rows of the buffers."""
         for buffer, new in zip(self._current.tensors, state.tensors, strict=True):
             buffer[: len(new)].copy_(new)
 
 
 class StatefulDecoder(nn.Module):
-    """A decoder that carries its own state, and no keys and values, from step to step."""
+    """Base class of decoders whose cache is a recurrent state, not keys and values."""
 
     def new_cache(self, rows: int, capacity: int) -> RNNState:
-        """For its state between two steps."""
+        """Cache for the state between two steps."""
         return RNNState(rows, capacity)
 
     def new_static_cache(
         self, sentences: int, copies: int, capacity: int, source_longest: int, device: torch.device
     ) -> StaticRNNState:
-        """A cache in fixed buffers, for steps that are captured."""
+        """Cache in fixed buffers, for captured steps."""
         return StaticRNNState(sentences, copies, capacity, source_longest, device)

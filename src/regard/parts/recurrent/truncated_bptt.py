@@ -1,7 +1,7 @@
 """Truncated backpropagation through time: gradients through the last tokens of long rows only.
 
-What is before them is read as well, and its state is handed on; so texts of any length are learned
-from in a fixed amount of memory (BPT3C: Howard & Ruder, 2018, arXiv:1801.06146, section 3.3).
+Earlier tokens are read without gradients, and pass on their state, so texts of any length need a
+fixed amount of memory (BPT3C: Howard & Ruder, 2018, arXiv:1801.06146, section 3.3).
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from regard.parts.recurrent.rnn import RNNLayer, State
 
 @dataclass(frozen=True, eq=False)
 class TruncatedRows:
-    """Which tokens of a batch are the last ones of their rows, and which come before them."""
+    """Tokens of a batch, split into the last ones of each row (``late``) and the ``early`` rest."""
 
     early_T: Tensor
     early: Layout
@@ -24,7 +24,7 @@ class TruncatedRows:
 
     @classmethod
     def of(cls, layout: Layout, bptt: int) -> "TruncatedRows":
-        """The last ``bptt`` tokens of each row, and those before them."""
+        """Split a layout before the last ``bptt`` tokens of each row."""
         device, lengths = layout.positions_T.device, layout.known_lengths
         before = [max(0, length - bptt) for length in lengths]
         places_T = torch.arange(layout.tokens, device=device) - layout.offsets[layout.rows_T]
@@ -38,9 +38,9 @@ class TruncatedRows:
         return cls(early_T, early, late_T, late)
 
     def run(self, layer: RNNLayer, x_TD: Tensor, begin: State) -> tuple[Tensor, State]:
-        """The states of a layer with one draw of weights; those of early tokens have no gradient.
+        """States of a layer with one draw of weights, without gradients for early tokens.
 
-        Rows without early tokens go on from ``begin``, which may be learned.
+        Rows without early tokens start from ``begin``, which may be learned.
         """
         weights = layer.drawn_weights()
         with torch.no_grad():

@@ -12,6 +12,7 @@ import numpy as np
 
 from regard.ground.batch import Ids, TokenRow
 from regard.ground.errors import BadInput
+from regard.ground.reading import RowReading
 from regard.text.templates import TEXTS, ContextWindow, RowBuilder, Template
 from regard.text.token_labels import LabelledInput, LabelledRow, RowWithWords, TokenLabels
 from regard.text.vocabularies.lexicon import BEGIN, END, Lexicon, WholeWords
@@ -56,14 +57,10 @@ class Spelling(ABC):
         """Write the files; returns further settings for ``load``."""
 
 
-class RowTokenizer(ABC):
-    """Tokenizer with one vocabulary; config.json has its ``name``."""
+class RowTokenizer(RowReading):
+    """Base class of tokenizers with one vocabulary."""
 
-    name: ClassVar[str]
-    FILES: ClassVar[tuple[str, ...]]
-    inner: ClassVar[slice] = slice(None)  # the tokens of a row whose states callers get
     words: Subwords
-    longest: int | None = None  # the most tokens of a row, if its files say so
 
     @property
     @abstractmethod
@@ -85,12 +82,10 @@ class RowTokenizer(ABC):
 
     @property
     def special_ids(self) -> dict[str, int]:
-        """The ids that a config.json has, by role."""
         return {"pad_token": self.pad}
 
     @property
     def vocabularies(self) -> tuple[Subwords, ...]:
-        """The vocabularies: one."""
         return (self.words,)
 
     @property
@@ -98,12 +93,7 @@ class RowTokenizer(ABC):
         """Spelling of words for a model that uses this one's states as features."""
         raise BadInput("features need ELMo or a translator; this model is neither")
 
-    def of_side(self, side: str) -> "RowTokenizer":
-        """The tokenizer of one side of the model: itself."""
-        return self
-
     def check(self, known: Mapping[str, int], summaries: Collection[str | None]) -> None:
-        """Refuse a model with too few ids, or with a pool at another place than the class token."""
         check_sizes({"tokens": len(self.words)}, known)
         if (summary := self.template.template.summary) not in summaries:
             here, expected = summary or "nowhere", " or ".join(at or "nowhere" for at in summaries)
@@ -123,12 +113,10 @@ class RowTokenizer(ABC):
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The facts of a model that follow from the vocabulary."""
         return {"vocab": len(self.words)}
 
-    def texts_of(self, value: object) -> tuple[str, ...]:
-        """The texts of an input: one or two."""
-        return one_or_two_texts(value, 1)
+    def texts_of(self, given: object) -> tuple[str, ...]:
+        return one_or_two_texts(given, 1)
 
     def parse(self, line: str, where: str) -> str | tuple[str, str]:
         """The text in a line of a file, or two with a tab between them."""
@@ -140,12 +128,6 @@ class RowTokenizer(ABC):
         ids = iter(self.words.encode_all([*chain(*texts)]))
         rows = [[next(ids) for _ in row] for row in texts]
         return [self.row(row[0], row[1] if len(row) == 2 else None, max_length) for row in rows]
-
-    def training_rows(
-        self, inputs: Sequence[object], max_length: int | None = None
-    ) -> list[TokenRow]:
-        """Rows of training examples."""
-        return self.rows(inputs, max_length)
 
     def row(self, a: Ids, b: Ids | None = None, longest: int | None = None) -> TokenRow:
         """A row of one text or two; the longer text is truncated first."""
@@ -195,10 +177,6 @@ class RowTokenizer(ABC):
     def decode(self, ids: Ids) -> str:
         """Plain text; special tokens are left out."""
         return self.words.decode(np.asarray(ids, dtype=int).tolist())
-
-    @abstractmethod
-    def save(self, folder: Path) -> None:
-        """Write the files of the tokenizer."""
 
 
 class WholeWordTokenizer(RowTokenizer):

@@ -9,6 +9,7 @@ from typing import ClassVar, cast
 
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
+from regard.ground.reading import Reading
 from regard.text.token_labels import LabelledInput, LabelledRow, RowWithWords, TokenLabels
 from regard.text.tokenizers.row_tokenizer import PlainTokenizer
 from regard.text.tokenizers.word_tokenizer import WordPieces
@@ -24,7 +25,7 @@ OTHERS = ("source.spm", "target.spm")  # of another tokenizer, once in the same 
 
 
 @dataclass(frozen=True)
-class TranslationTokenizer:
+class TranslationTokenizer(Reading):
     """Tokenizer with the vocabularies of source and target."""
 
     name: ClassVar = "translation"
@@ -63,12 +64,14 @@ class TranslationTokenizer:
         return self.target.pad
 
     @property
+    def sizes(self) -> dict[str, int]:
+        return {"source.vocab": len(self.source), "target.vocab": len(self.target)}
+
+    @property
     def special_ids(self) -> dict[str, int]:
-        """The ids that a config.json has, by role."""
         return {"pad_token": self.pad}
 
     def check(self, known: Mapping[str, int], summaries: Collection[str | None]) -> None:
-        """Refuse a model that does not know every id."""
         first, ids = self.target.bos, known.get("target tokens", 0)
         if not 0 <= first < ids:
             raise BadInput(f"texts begin with {first}, the model knows {ids} ids")
@@ -96,7 +99,6 @@ class TranslationTokenizer:
         return RowWithWords.of_text(text, cut, TokenRow.of((*cut.ids, self.target.eos)))
 
     def label_all(self, first: str, second: str) -> list[LabelledInput]:
-        """Labelled rows of the pair."""
         return [self.label(first, second)]
 
     def save(self, folder: Path) -> None:

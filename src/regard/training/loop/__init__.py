@@ -10,7 +10,7 @@ __all__ = ["Job", "seed_everything", "train"]
 
 
 def train(job: Job, *, resume: bool = False) -> Iterator[Event]:
-    """Run a job to its end, yielding what happens."""
+    """Run a job to its end, yielding events."""
     run = Trainer(job)
     yield run.start(resume)
     if run.progress.step == 0:

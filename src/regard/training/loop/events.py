@@ -1,4 +1,4 @@
-"""What the loop is given, and what it tells: the job of a run, and its events."""
+"""The job of a run, and the events that the loop yields."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ REASONS = {
 
 @dataclass(frozen=True)
 class DevResult:
-    """What the development set says. ``value`` is better when higher; ``figures`` are shown."""
+    """Result on the development set. ``value`` is better when higher; ``figures`` are shown."""
 
     value: float
     figures: dict[str, float]
@@ -35,26 +35,26 @@ class DevResult:
 
 @dataclass(frozen=True)
 class Event:
-    """Something happened when the run was at ``progress``."""
+    """Base class of events of a run, with its progress."""
 
     is_last: ClassVar[bool] = False
     progress: RunProgress
 
     @property
     def figures(self) -> dict[str, str | float]:
-        """What is logged: the type of event, the step, and numbers by name."""
+        """Logged values: the type of event, the step, and numbers by name."""
         return {}
 
     def lines(self, steps: int) -> list[str]:
-        """What is printed; ``steps`` is the length of the run."""
+        """Printed lines; ``steps`` is the length of the run."""
         return []
 
 
 @dataclass(frozen=True)
 class StartEvent(Event):
-    """The first event: where the run begins, and what differs from how it ran before.
+    """The first event: where the run begins, and which settings changed since its last checkpoint.
 
-    ``remarks`` are about weights that were not drawn.
+    ``remarks`` are about weights that were copied.
     """
 
     precision: Precision
@@ -75,10 +75,10 @@ class StartEvent(Event):
 
 @dataclass(frozen=True)
 class ReportEvent(Event):
-    """Means over the steps since the last report; ``rate`` is the learning rate of the last one.
+    """Means over the steps since the last report; ``rate`` is the learning rate of the last step.
 
-    Tokens are those of the examples, special ones included, and no padding; ``fill`` is their share
-    of ``batches.tokens``. A dataset of images has them ``counted`` in place of tokens.
+    Tokens include special tokens and no padding; ``fill`` is their share of ``batches.tokens``.
+    ``counted`` is the unit: a dataset of images counts images.
     """
 
     loss: float
@@ -137,7 +137,7 @@ class SaveEvent(Event):
 
 @dataclass(frozen=True)
 class ScoreEvent(Event):
-    """The trained model, which is written, was scored on a test set."""
+    """The trained model was scored on a test set."""
 
     test_set: str
     scores: tuple[MetricScore, ...]
@@ -158,7 +158,7 @@ class EndEvent(Event):
 
 
 def duration(seconds: float) -> str:
-    """1h02m, 3m20s or 45s."""
+    """A duration as text: 1h02m, 3m20s or 45s."""
     whole = round(seconds)
     hours, minutes = whole // 3600, whole % 3600 // 60
     if hours:
@@ -168,13 +168,13 @@ def duration(seconds: float) -> str:
 
 @dataclass
 class Job:
-    """Everything a run consists of.
+    """All parts of a run.
 
     ``flops`` counts the operations of a step over examples of these lengths. An ``eager`` model is
-    neither compiled nor captured; the batches of one ``in_rectangles`` are padded on CUDA, and its
-    steps captured by shape. ``data`` describes the training data in short,
-    ``split_data`` the same where development examples are held out of it; ``remarks`` are about the
-    first weights. ``check_folder`` is called before the leader writes.
+    neither compiled nor captured; batches of a model ``in_rectangles`` are padded on CUDA, and its
+    steps captured by shape. ``data`` is a fingerprint of the training data, ``split_data`` the same
+    if development examples are held out of it; ``remarks`` are about copied weights.
+    ``check_folder`` is called before the leader writes.
     """
 
     recipe: Recipe

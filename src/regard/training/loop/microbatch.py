@@ -24,7 +24,7 @@ Scale = float | np.ndarray
 
 
 class StepResult(NamedTuple):
-    """Sums over a batch, and the state that an objective over streams carries on."""
+    """Sums over a batch, and the next state of an objective over streams."""
 
     loss: Tensor
     nll: Tensor
@@ -32,7 +32,7 @@ class StepResult(NamedTuple):
 
 
 class EagerStep:
-    """Adds the gradient of ``scale`` times the loss; the result has none, nor has its state."""
+    """Forward and backward of ``scale`` times the loss; returns detached sums."""
 
     def __init__(self, forward: Forward, precision: Callable[[], AbstractContextManager]):
         self.forward, self.precision = forward, precision
@@ -72,7 +72,7 @@ class GraphedStep:
 
     def __call__(self, batch: Batch, scale: Tensor | Scale) -> StepResult:
         new = tensors_in(batch)
-        shapes = tuple(one.shape for one in new)
+        shapes = tuple(tensor.shape for tensor in new)
         self.seen[shapes] += 1
         if shapes not in self.graphs:
             if self.seen[shapes] < self.capture_at or len(self.graphs) >= self.most_graphs:
@@ -81,8 +81,8 @@ class GraphedStep:
         captured = self.graphs[shapes]
         if captured is None:
             return self.eager(batch, scale)
-        for old, one in zip(tensors_in(captured.batch), new, strict=True):
-            old.copy_(one, non_blocking=True)
+        for old, tensor in zip(tensors_in(captured.batch), new, strict=True):
+            old.copy_(tensor, non_blocking=True)
         if captured.scale.ndim:
             captured.scale.copy_(as_tensor(scale), non_blocking=True)
         else:
@@ -93,10 +93,10 @@ class GraphedStep:
     def _capture(self, batch: Batch, scale: Tensor) -> StepGraph | None:
         """Compile and warm up on another stream, then capture.
 
-        Gradients, buffers and random numbers are afterwards as they were before.
+        Gradients, buffers and random state are restored.
         """
         batch = map_tensors(Tensor.clone, batch)  # later batches are copied into it
-        parameters = [one for one in self.model.parameters() if one.requires_grad]
+        parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         for parameter in parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
@@ -121,7 +121,7 @@ class GraphedStep:
 
 @contextmanager
 def unchanged_buffers(model: nn.Module) -> Iterator[None]:
-    """After this block, buffers such as the running means of batch norm are as they were."""
+    """Restore buffers, such as the running means of batch norm, after this block."""
     before = [buffer.clone() for buffer in model.buffers()]
     try:
         yield
@@ -138,8 +138,8 @@ def gradients_added_at_once(parameters: Sequence[nn.Parameter]) -> Iterator[None
         parameter.grad = None
     try:
         yield
-        changed = [parameter for parameter in parameters if parameter.grad is not None]
-        torch._foreach_add_([earlier[one] for one in changed], [one.grad for one in changed])  # type: ignore[misc]
+        changed = [(earlier[p], p.grad) for p in parameters if p.grad is not None]
+        torch._foreach_add_(*map(list, zip(*changed, strict=True)))
     finally:
         for parameter, gradient in earlier.items():
             parameter.grad = gradient
@@ -150,8 +150,9 @@ def fixed_shape(
 ) -> BatchLimits:
     """The shape of a batch on CUDA, or of one of the ``splits`` slices of a batch.
 
-    It has the recipe's tokens, or the smallest multiple of ``pad_to_multiple`` that holds examples
-    of these lengths. Tokens are not divided by ``splits``, as long rows may fall into one slice.
+    The shape has the recipe's tokens, or the smallest multiple of ``pad_to_multiple`` that holds
+    examples of these lengths. Tokens are not divided by ``splits``, as long rows may fall into one
+    slice.
     """
     tokens, multiple = limits.tokens, limits.pad_to_multiple
     if multiple:
@@ -166,5 +167,5 @@ def rectangle(limits: BatchConfig, splits: int = 1) -> RectangleLimits:
 
 
 def as_tensor(scale: Tensor | Scale, device: torch.device | str = "cpu") -> Tensor:
-    """The scale of each part of a loss."""
+    """The scale of each part of a loss as a tensor."""
     return torch.as_tensor(scale, dtype=torch.float32).to(device)

@@ -1,9 +1,9 @@
-"""What a run writes into its checkpoints, and how it goes on from the last one.
+"""Checkpoints of a run, and how it resumes from the last one.
 
-State is carried from batch to batch of the same streams, and into checkpoints. An objective over
-streams gives the ``initial_state`` of a model and a number of streams: a tree of tensors
-(``ground/pytree.py``) whose first axis are the streams. It finds its state in the batch, and
-returns the next one beside the losses; it is carried without its gradient.
+An objective over streams carries state from batch to batch, and into checkpoints. It gives the
+``initial_state`` for a model and a number of streams: a tree of tensors (``ground/pytree.py``)
+whose first axis is the stream. It reads its state from the batch and returns the next one beside
+the losses, without a gradient.
 """
 
 from typing import cast
@@ -38,11 +38,11 @@ class CarriedState:
         self.tree = self.initial
 
     def restart(self) -> None:
-        """As at the beginning of the streams."""
+        """Reset to the state at the beginning of the streams."""
         self.tree = self.initial
 
     def update(self, tree: object) -> None:
-        """Take over the state after a batch."""
+        """Set the state after a batch."""
         self.tree = tree
 
     def gather(self) -> dict[str, Tensor]:
@@ -53,7 +53,7 @@ class CarriedState:
         }
 
     def load(self, tensors: dict[str, Tensor], where: str) -> None:
-        """The inverse: take the states of this process's streams."""
+        """Load the states of this process's streams from a checkpoint."""
         expected = [(tensor.shape, tensor.dtype) for tensor in tensors_in(self.initial)]
         states = [tensors[str(number)] for number in range(len(tensors)) if str(number) in tensors]
         own = [tensor[self.own] if tensor.ndim else tensor for tensor in states]
@@ -64,7 +64,7 @@ class CarriedState:
 
 
 def _interleave(parts: list[Tensor]) -> Tensor:
-    """Stream i is that of process i % size."""
+    """States of all streams; process ``i % size`` has stream i."""
     return torch.stack(parts, dim=1).flatten(0, 1)
 
 
@@ -85,7 +85,7 @@ class RunStore:
         self.world.barrier()
 
     def prune(self, progress: RunProgress) -> None:
-        """Keep the last two checkpoints, those to be averaged and the best."""
+        """Keep the last two checkpoints, the checkpoints to be averaged and the best."""
         if not self.world.is_leader:
             return
         train, steps = self.job.recipe.train, self.checkpoints.steps()
@@ -94,7 +94,9 @@ class RunStore:
         self.checkpoints.sweep()
 
     def restore(self) -> tuple[RunProgress, Precision, tuple[str, ...]] | None:
-        """Load the last checkpoint, if there is one; and say which settings differ from then."""
+        """Load the last checkpoint, if there is one; returns also the settings that differ from
+        then.
+        """
         steps = self.checkpoints.steps()
         if not steps:
             return None
@@ -116,14 +118,14 @@ class RunStore:
         return progress, precision, differences
 
     def _check_split(self, before: str, where: str) -> None:
-        """Refuse data of which other examples would be held out: some have been trained on."""
+        """Refuse data that would hold out other examples: some were trained on."""
         if not before.startswith(self.job.split_data):
             change = f"the training data was {before}, is {self.job.data}"
             advice = "other examples would be held out (data.dev.held_out); begin another run"
             raise BadInput(f"{where}: {change}: {advice}")
 
     def settings(self) -> dict[str, object]:
-        """What must stay the same for a resumed run to be the same, bit for bit."""
+        """Settings that must be equal for a resumed run to be bit-exact."""
         device = self.world.device
         return {
             "torch": torch.__version__,

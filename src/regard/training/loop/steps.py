@@ -32,7 +32,7 @@ class StepRows:
     """One step: the slices of this process, the lengths of all rows, and the cursor after it.
 
     ``weight`` is the weight of all targets of the step. If weights are only known after reading, it
-    is that of this process's rows, and ``partial``.
+    is the weight of this process's rows, and ``partial`` is set.
     """
 
     cursor: Cursor
@@ -43,7 +43,7 @@ class StepRows:
 
 
 def read_steps(job: Job, start: Cursor) -> Iterator[StepRows]:
-    """Endless steps from ``start`` on, some of them ahead of time."""
+    """Endless steps from ``start`` on; slow datasets are read ahead."""
     steps, ahead = _steps(job, start), job.sampler.dataset.ahead
     return read_ahead(steps, ahead) if ahead else steps
 
@@ -72,10 +72,10 @@ def _step(job: Job, drawn: list[tuple[Cursor, SampledBatch]]) -> StepRows:
 
 
 def share(world: World, batches: int, splits: int) -> list[tuple[int, int, slice]]:
-    """The slices of this process: a number that seeds its random draws, its batch, and its rows.
+    """The slices of this process: a number that seeds dropout, a batch, and its rows.
 
-    Where the batches of a step can be dealt out whole they are, and dropout is that of one process.
-    Rows are sorted by length, so slices of every n-th row are alike.
+    If the batches of a step can be divided among processes whole, dropout is the same as in one
+    process. Rows are sorted by length, so slices of every n-th row have similar lengths.
     """
     return [
         (number, number // splits, slice(number % splits, None, splits))
@@ -84,14 +84,14 @@ def share(world: World, batches: int, splits: int) -> list[tuple[int, int, slice
 
 
 def _weight(job: Job, examples: Sequence[tuple], batches: Sequence[SampledBatch]) -> np.ndarray:
-    """The weight of examples; where there are none, zeros in the form of another's weight."""
+    """The weight of examples; without examples, zeros of the same shape."""
     if examples:
         return np.array([job.objective.weight(example) for example in examples]).sum(axis=0)
     return np.zeros_like(job.objective.weight(batches[0].read(slice(1))[0]), dtype=np.float64)
 
 
 def read_ahead(items: Iterator[Item], count: int) -> Iterator[Item]:
-    """The items, up to ``count`` of them computed ahead of time by a thread."""
+    """Items of an iterator, up to ``count`` of them computed ahead of time by a thread."""
     pool = ThreadPoolExecutor(1)
     waiting: deque[Future[Item]] = deque()
     try:

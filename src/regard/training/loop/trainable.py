@@ -60,13 +60,13 @@ class TrainableModel:
 
     @property
     def compiles(self) -> bool:
-        """Whether the forward pass is compiled: where there is one shape."""
+        """Whether the forward pass is compiled: if there is one shape of batch."""
         several = self.job.in_rectangles or self.recipe.batches.pad_to_multiple
         return self.fixed and self.recipe.train.compile and not several
 
     @property
     def captures(self) -> bool:
-        """Whether steps are replayed: where shapes are fixed, unless something forbids it."""
+        """Whether steps are captured as CUDA graphs: if shapes are fixed."""
         return self.fixed and self._replayable
 
     @property
@@ -75,7 +75,7 @@ class TrainableModel:
         return alone and recipe.optimiser.has_moments and not recipe.train.deterministic
 
     def open(self, precision: Precision) -> None:
-        """Get ready for steps in this precision."""
+        """Prepare for steps in this precision."""
         self.precision = precision
         self.wrapped = self.world.wrap(self.model)
         forward = torch.compile(self._forward) if self.compiles else self._forward
@@ -84,7 +84,7 @@ class TrainableModel:
         self.run_batch = GraphedStep(eager, self.model, **few) if self.captures else eager
 
     def probe(self, precision: Precision, examples: Sequence[tuple], state: object) -> None:
-        """A step without an update, on examples of its own: new shapes cost what they cost."""
+        """Run a step without an update, on its own examples, to time a precision."""
         self.precision = precision
         self.model.train()
         batch = replace(self.job.objective.collate(examples), state=state)
@@ -101,7 +101,7 @@ class TrainableModel:
     def run_slice(
         self, examples: Sequence[tuple], scale: Scale | Tensor, state: object, *, last: bool
     ) -> StepResult:
-        """Add the gradient of ``scale`` times the loss; processes share it after the ``last``."""
+        """Add the gradient of ``scale`` times the loss; processes sum it after the ``last``."""
         batch = replace(self._collate(examples).to(self.world.device), state=state)
         synchronised = self.world.gradient_sync(self.wrapped, last=last)
         with synchronised, self.precision.tf32_beside_bf16():
@@ -128,7 +128,7 @@ class TrainableModel:
 
     @contextmanager
     def evaluated(self) -> Iterator[None]:
-        """For a while the model is in evaluation, with averaged weights where there are any."""
+        """Evaluation mode for a block, with averaged weights if there are any."""
         self.model.eval()
         own = {}
         if self.average is not None:
@@ -143,17 +143,17 @@ class TrainableModel:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The files of its tensors in a checkpoint."""
+        """Names of the checkpoint files of its tensors."""
         return ("model", "optimiser", *(() if self.average is None else ("average",)))
 
     def tensors(self) -> Tensors:
-        """What a checkpoint holds of it."""
+        """Weights, moments and average, as a checkpoint holds them."""
         moments = optimiser_tensors(self.model, self.optimiser.optimiser)
         average = {} if self.average is None else {"average": self.average.weights}
         return {"model": self.weights, "optimiser": moments, **average}
 
     def load(self, tensors: Tensors, where: str) -> None:
-        """Continue from the tensors of a checkpoint."""
+        """Load the tensors of a checkpoint."""
         load_weights(self.model, tensors["model"], where)
         moments = f"{where}/optimiser.safetensors"
         load_optimiser(self.model, self.optimiser.optimiser, tensors["optimiser"], moments)
@@ -166,9 +166,9 @@ class TrainableModel:
         return self.job.objective(self.wrapped, batch)
 
     def _collate(self, examples: Sequence[tuple]) -> Batch:
-        """Free shapes on a CPU; on CUDA one fixed shape, or rectangles of a few.
+        """Collate a batch: free shapes on a CPU; on CUDA one fixed shape, or a few rectangles.
 
-        Parts of streams are rectangles with any limits, and are not padded.
+        Chunks of streams are rectangles with any limits, and are not padded.
         """
         objective, limits = self.job.objective, self.recipe.batches
         if not self.fixed:
@@ -209,13 +209,14 @@ class MovingAverage:
         _mix(self.weights, weights, 1 - min(self.decay, (1 + step) / (10 + step)))
 
     def judge(self, values: Sequence[float], step: int) -> None:
-        """Do nothing: the average does not depend on the development set."""
+        """Ignore the development set."""
 
 
 class TriggeredAverage:
     """The mean of the weights after each step from ``since`` on; before, the weights themselves.
 
-    It begins after an evaluation that is worse than the best one more than ``interval`` before it.
+    Averaging begins after an evaluation that is worse than the best one more than ``interval``
+    evaluations before it.
     """
 
     def __init__(self, weights: Weights, interval: int):
@@ -227,7 +228,7 @@ class TriggeredAverage:
         _mix(self.weights, weights, 1 / (step - self.since) if self.since else 1.0)
 
     def judge(self, values: Sequence[float], step: int) -> None:
-        """Take note of the results of all evaluations, of which higher ones are better."""
+        """Begin to average if the values of all evaluations (higher is better) stop improving."""
         *earlier, last = values
         before = earlier[: -self.interval]
         if not self.since and before and last < max(before):
@@ -238,7 +239,7 @@ Average = MovingAverage | TriggeredAverage
 
 
 def average_of(recipe: Recipe, weights: Weights) -> Average | None:
-    """The average that a recipe keeps, if it keeps one."""
+    """The average of weights that a recipe asks for, or None."""
     if interval := recipe.optimiser.trigger:
         return TriggeredAverage(weights, interval)
     return MovingAverage(weights, recipe.train.ema) if recipe.train.ema else None

@@ -26,7 +26,7 @@ from regard.training.precision import Precision
 
 @dataclass
 class RunningTotals:
-    """Sums on the device; reading them waits for it."""
+    """Sums on the device; reading them synchronises with the device."""
 
     losses: Tensor  # losses and likelihoods, of each part of the objective
     values: Tensor  # gradient norm, first bad step
@@ -38,17 +38,17 @@ class RunningTotals:
 
     @classmethod
     def zeros(cls, device: torch.device) -> "RunningTotals":
-        """Zeros."""
+        """Totals of no steps."""
         losses = torch.zeros(2, 1, dtype=torch.float64, device=device)
         return cls(losses, losses[:, 0].clone(), torch.zeros(1, dtype=torch.float64))
 
     @classmethod
-    def stored(cls, kept: PendingTotals, world: World, where: str) -> "RunningTotals":
+    def stored(cls, pending: PendingTotals, world: World, where: str) -> "RunningTotals":
         """The totals of a checkpoint; for another number of ranks, the leader gets the sum."""
         try:
-            losses = torch.tensor(kept.losses, dtype=torch.float64)
-            values = torch.tensor(kept.values, dtype=torch.float64, device=world.device)
-            weight = torch.tensor(kept.weight, dtype=torch.float64)
+            losses = torch.tensor(pending.losses, dtype=torch.float64)
+            values = torch.tensor(pending.values, dtype=torch.float64, device=world.device)
+            weight = torch.tensor(pending.weight, dtype=torch.float64)
             _, kinds, parts = losses.shape
             if (kinds, len(values)) != (2, 2) or len(weight) != parts:
                 raise ValueError
@@ -58,8 +58,10 @@ class RunningTotals:
             own = losses[world.rank]
         else:
             own = losses.sum(0) if world.is_leader else torch.zeros_like(losses[0])
-        began = monotonic() - kept.seconds
-        return cls(own.to(world.device), values, weight, kept.tokens, kept.steps, kept.room, began)
+        began = monotonic() - pending.seconds
+        return cls(
+            own.to(world.device), values, weight, pending.tokens, pending.steps, pending.room, began
+        )
 
     def add(self, loss: Tensor, nll: Tensor) -> None:
         """Add the sums of a batch."""
@@ -73,7 +75,7 @@ class RunningTotals:
         self.values[1] = torch.where(first, float(number), self.values[1])
 
     def count(self, weight: np.ndarray | Tensor, tokens: int, room: int) -> None:
-        """Count a step: its weight, its tokens, and the most tokens that its batches can hold."""
+        """Count a step: its weight, its tokens, and the capacity of its batches in tokens."""
         added = torch.as_tensor(weight, dtype=torch.float64)
         self.weight = self.weight.to(added.device) + added
         self.tokens += tokens
@@ -87,7 +89,9 @@ class RunningTotals:
         return loss, nll
 
     def to_store(self, world: World) -> PendingTotals | None:
-        """The sums of every rank for a checkpoint; None if there are no steps since a report."""
+        """The sums of every rank for a checkpoint; None if there are no steps since the last
+        report.
+        """
         if not self.steps:
             return None
         each = self.losses.new_zeros(world.size, *self.losses.shape)
@@ -183,7 +187,7 @@ class Trainer:
 
     def report(self) -> ReportEvent:
         """Means since the last report; a loss that is not finite raises an error."""
-        totals, taken = self.totals, monotonic() - self.totals.began
+        totals, elapsed = self.totals, monotonic() - self.totals.began
         loss, nll = totals.means(self.world)
         norm, bad = totals.values.tolist()
         if bad or not isfinite(loss):
@@ -194,7 +198,7 @@ class Trainer:
             )
         done = self.progress.step
         left = min(
-            taken / totals.steps * (self.recipe.train.steps - done),
+            elapsed / totals.steps * (self.recipe.train.steps - done),
             max(0.0, self.job.budget_seconds - (monotonic() - self.began)),
         )
         event = ReportEvent(
@@ -203,7 +207,7 @@ class Trainer:
             nll=nll,
             rate=self.rate,
             gradient=norm / totals.steps,
-            tokens_per_second=totals.tokens / taken,
+            tokens_per_second=totals.tokens / elapsed,
             seconds_left=left,
             fill=totals.tokens / totals.room,
             counted=self.job.sampler.dataset.counted,
@@ -228,7 +232,7 @@ class Trainer:
         return DevEvent(self.progress, result, best)
 
     def _judge_average(self, value: float) -> None:
-        """Average the weights from here on, if they wait for the development set and it says so."""
+        """Let the average decide by the development set whether to begin."""
         if (average := self.trainable.average) is None:
             return
         values = [*self.progress.dev_values, value]
@@ -266,7 +270,7 @@ class Trainer:
             self.report()
 
     def _resumed_totals(self) -> RunningTotals:
-        """The totals that a checkpoint holds of steps that were not reported yet, or zeros."""
+        """The totals of unreported steps in a checkpoint, or zeros."""
         stored, step = self.progress.unreported, self.progress.step
         if stored is None:
             return RunningTotals.zeros(self.world.device)

@@ -1,12 +1,12 @@
-"""Recipes: a training run as a typed, closed TOML file that says which score to expect.
+"""Recipes: a training run as a typed, closed TOML file with its expected score.
 
-A recipe has the tables that all runs need, and those of its task.
+A recipe has the common tables of all runs and the tables of its task.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import Field, PrivateAttr, ValidationError, create_model, model_validator
 
@@ -15,17 +15,16 @@ from regard.ground.config import Config
 from regard.ground.errors import BadInput, did_you_mean
 from regard.models.config import ModelConfig
 from regard.tasks.components import TASKS
+from regard.tasks.plan import Tables
 from regard.tasks.task import Task
 from regard.training.recipe.errors import Fault, faults_of, refusal, without_unknown
 from regard.training.recipe.overrides import Settings, lay_over, parse_settings
 from regard.training.recipe.tables import OptimiserConfig, RungConfig, TrainConfig
 from regard.training.recipe_files import AboutConfig, ExpectConfig, merged, read_tables
 
-Table = TypeVar("Table", bound=Config)
-
 
 class Recipe(Config):
-    """Everything that decides a run; with rungs, several runs on the same data.
+    """All settings of a run; with rungs, of several runs on the same data.
 
     Each task has a class of recipes, which adds its tables: see ``recipe_class``.
     """
@@ -53,19 +52,23 @@ class Recipe(Config):
 
     @property
     def by_default(self) -> tuple[str, ...]:
-        """The tables that are not written in it, and follow from its model."""
+        """Tables that the recipe does not have, and that follow from its model."""
         return self._by_default
 
-    def table(self, kind: type[Table]) -> Table:
-        """The table of the task that has this type."""
-        tables = TASKS[self.task].tables
-        return getattr(self, next(name for name, table in tables.items() if table is kind))
+    @property
+    def tables(self) -> Tables:
+        """The tables that its task reads."""
+        train = self.train
+        own = tuple(getattr(self, name) for name in TASKS[self.task].own_tables)
+        settings = train.seed, train.smoothing, train.metric
+        return Tables(self.data, self.model, self.batches, *settings, own, self.by_default)
 
     @model_validator(mode="after")
     def _is_read(self) -> "Recipe":
-        """What nothing would read is refused."""
+        """Refuse keys that nothing reads."""
         task = task_of(self)
-        faults = [_unusable(key, self.task) for key in task.unread_keys()]
+        keys = [*self._unread_keys(task), *task.unread_keys()]
+        faults = [_unusable(key, self.task) for key in keys]
         if self.rung and not task.has_ladders:
             faults.append(_unusable("rung", self.task))
         if self.data.links is not None and not self.rung:
@@ -80,8 +83,16 @@ class Recipe(Config):
             raise ValueError("\n".join(faults))
         return self
 
+    def _unread_keys(self, task: Task) -> Iterator[str]:
+        """The keys of common tables that the task does not read."""
+        train, data = self.train.model_fields_set, self.data.model_fields_set
+        if "smoothing" in train and self.train.smoothing and not task.allows_smoothing:
+            yield "train.smoothing"
+        if "longest_characters" in data and not task.limits_characters:
+            yield "data.longest_characters where files have a reader, or documents"
+
     def only(self, names: Iterable[str]) -> "Recipe":
-        """The ladder with no other rungs than these."""
+        """The ladder with these rungs only."""
         known = [rung.name for rung in self.rung]
         if not known:
             raise BadInput("this recipe is no ladder: it has no rungs to choose from")
@@ -107,14 +118,14 @@ def recipe_class(task: str) -> type[Recipe]:
     """The recipes of a task, with its tables."""
     tables: Any = {
         name: (table, Field(default_factory=table.default))
-        for name, table in TASKS[task].tables.items()
+        for name, table in TASKS[task].own_tables.items()
     }
     return create_model(f"{task.capitalize()}Recipe", __base__=Recipe, **tables)
 
 
 def task_of(recipe: Recipe) -> Task:
     """The task of a recipe."""
-    return TASKS[recipe.task](recipe)
+    return TASKS[recipe.task](recipe.tables)
 
 
 def read(path: Path, settings: Settings = ()) -> Recipe:
@@ -137,7 +148,7 @@ def make_recipe(content: dict[str, object], where: str, settings: Settings = ())
         lay_over(content, override, recipe_class(task))
     model = content.get("model")
     by_default = []
-    for name, table in TASKS[task].tables.items():
+    for name, table in TASKS[task].own_tables.items():
         keys = table.default_keys(model if isinstance(model, dict) else {})
         if keys and name not in content:
             content[name] = keys
@@ -163,12 +174,12 @@ def make_recipe(content: dict[str, object], where: str, settings: Settings = ())
 
 
 def _faults(error: ValidationError, task: str) -> list[Fault]:
-    others = [recipe_class(name) for name in TASKS]
-    return faults_of(error, recipe_class(task), others, lambda key: _unusable(key, task))
+    recipes = [recipe_class(name) for name in TASKS]
+    return faults_of(error, recipe_class(task), recipes, lambda key: _unusable(key, task))
 
 
 def _all_faults(error: ValidationError, content: dict[str, object], task: str) -> list[Fault]:
-    """Those of the keys, and those that show when unknown keys are left out."""
+    """Faults of keys, and faults that show once unknown keys are left out."""
     faults, known = _faults(error, task), without_unknown(content, error)
     try:
         recipe_class(task).model_validate(known)
@@ -183,7 +194,7 @@ def _unusable(key: str, task: str) -> str:
 
 
 def _unmeasured(key: str, value: str, task: Task, known: tuple[str, ...]) -> list[str]:
-    """What is wrong with a metric, if it is none of those that are known, or not measured."""
+    """A fault if the metric is unknown to the task, or not measured with these keys."""
     if value not in known:
         correct = did_you_mean(value, list(known))
         return [f"{key}: {value!r} is no measure of task {task.name!r}{correct}"]

@@ -1,11 +1,11 @@
-"""What is wrong with a recipe, in the words of those who write one."""
+"""Faults of a recipe as messages that name the key and the remedy."""
 
 import re
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import reduce
 from operator import getitem
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -45,13 +45,13 @@ Fault = tuple[str, str]
 def faults_of(
     error: ValidationError,
     recipe: type[BaseModel],
-    others: Sequence[type[BaseModel]],
+    other_recipes: Sequence[type[BaseModel]],
     unusable: Callable[[str], str],
 ) -> list[Fault]:
-    """Every key that is wrong; of a value that fits none of several kinds, what each would be.
+    """Every faulty key with its message; a value that fits no type of a union gets one message.
 
-    What is wrong with the recipe as a whole stands on lines that begin with a key. A key that is
-    one of ``others``, recipes of another task, is ``unusable`` here.
+    Faults of the recipe as a whole are lines that begin with a key. A key of the recipes of other
+    tasks is ``unusable`` here.
     """
     faults: dict[str, str] = {}
     for fault in error.errors():
@@ -63,28 +63,34 @@ def faults_of(
             faults |= {WORD.match(line)[0]: line for line in lines}  # type: ignore[index]
         else:
             unknown = fault["type"] == "extra_forbidden"
-            elsewhere = unknown and any(place[-1] in _keys(place[:-1], one) for one in others)
+            elsewhere = unknown and any(
+                place[-1] in _keys(place[:-1], kind) for kind in other_recipes
+            )
             name = ".".join(place)
             message = unusable(name) if elsewhere else _message(fault, place, recipe)
             faults[name] = _either(faults[name], message) if name in faults else message
     return list(faults.items())
 
 
-def _either(one: str, another: str) -> str:
-    """Two kinds of values that would do, in one message; else the first."""
-    key, _, kind = one.partition(SHOULD)
+def _either(first: str, another: str) -> str:
+    """One message for two accepted types of a value; the first if they cannot be joined."""
+    key, _, kind = first.partition(SHOULD)
     other = another.partition(SHOULD)[2].rpartition(GIVEN)[0]
     if not (kind and other):
-        return one
+        return first
     kind, _, value = kind.rpartition(GIVEN)
     return f"{key}{SHOULD}{kind}, or {other}{GIVEN}{value}"
 
 
 def refusal(where: str, faults: Sequence[Fault], settings: Sequence[str]) -> BadInput:
-    """All faults in one line; those of a setting name it."""
+    """All faults in one line; faults of a setting name the setting."""
     messages = []
     for name, fault in faults:
-        matches = [one for one in settings if f"{name}.".startswith(f"{one.partition('=')[0]}.")]
+        matches = [
+            setting
+            for setting in settings
+            if f"{name}.".startswith(f"{setting.partition('=')[0]}.")
+        ]
         messages.append(f"{SETTING}{shorten(matches[-1])}: {fault}" if matches else fault)
     if len(messages) > 1:
         numbered = (f"{number}. {fault}" for number, fault in enumerate(messages, start=1))
@@ -93,7 +99,7 @@ def refusal(where: str, faults: Sequence[Fault], settings: Sequence[str]) -> Bad
 
 
 def with_new_names(stored: dict[str, JSON]) -> dict[str, JSON]:
-    """A stored recipe, whose keys may have their names of before."""
+    """A stored recipe with the current names of its keys."""
     renamed = dict(stored)
     for old, new in RENAMED.items():
         (table, key), (_, name) = old.split("."), new.split(".")
@@ -104,7 +110,7 @@ def with_new_names(stored: dict[str, JSON]) -> dict[str, JSON]:
 
 
 def check_removal(path: list[str], content: dict[str, object], recipe: type[BaseModel]) -> None:
-    """Refuse to remove a key that neither this recipe has nor any other of its task."""
+    """Refuse to remove a key that no recipe of the task has."""
     *tables, key = path
     name, keys, own = ".".join(path), _keys(tables, recipe), _own_keys(tables, content)
     if key not in (*keys, *own):
@@ -138,8 +144,8 @@ def _message(fault: ErrorDetails, place: list[str], recipe: type[BaseModel]) -> 
         return f"{name} is missing"
     shapes = SHAPES if name not in TABLES else {**SHAPES, "dict_type": TABLES[name]}
     message = shapes.get(fault["type"], fault["msg"].removeprefix("Value error, "))
-    given = "" if isinstance(fault["input"], dict) else f"{GIVEN}{shown(fault['input'])})"
-    return f"{name}: {UNREADABLE.sub('', message)}{given}"
+    shown_value = "" if isinstance(fault["input"], dict) else f"{GIVEN}{shown(fault['input'])})"
+    return f"{name}: {UNREADABLE.sub('', message)}{shown_value}"
 
 
 def _keys(tables: list[str], kind: type[BaseModel]) -> list[str]:
@@ -149,7 +155,7 @@ def _keys(tables: list[str], kind: type[BaseModel]) -> list[str]:
         if table not in kind.model_fields:
             return []
         annotation = kind.model_fields[table].annotation
-        choices = getattr(annotation, "__args__", (annotation,))
+        choices = get_args(annotation) or (annotation,)
         tables_of = [c for c in choices if isinstance(c, type) and issubclass(c, BaseModel)]
         if not tables_of:
             return []

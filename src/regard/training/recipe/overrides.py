@@ -1,4 +1,4 @@
-"""Settings that are laid over a recipe: ``table.key=value``, or a table of names and values."""
+"""Settings that override keys of a recipe: ``table.key=value``, or a table of names and values."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,9 @@ Settings = Sequence[str] | Mapping[str, object]
 
 
 class Override(NamedTuple):
-    """The dotted name of a key, its value, and how the caller wrote both.
+    """The dotted name of a key, its value, and both as the caller wrote them.
 
-    Without a value (None), the recipe is read as if it did not have the key.
+    A value of None removes the key from the recipe.
     """
 
     name: str
@@ -26,19 +26,19 @@ class Override(NamedTuple):
 
     @property
     def table(self) -> str:
-        """The table of the recipe that it is about."""
+        """The table that the key belongs to."""
         return self.name.partition(".")[0]
 
     @property
     def path(self) -> list[str]:
-        """Its tables, and its key in the last; facts have dotted names of their own."""
+        """Names of the tables, then the key; a fact keeps its dotted name."""
         if self.name.startswith(FACTS):
             return [*FACTS.split(".")[:-1], self.name.removeprefix(FACTS)]
         return self.name.split(".")
 
     @property
     def removes(self) -> bool:
-        """Whether the recipe is read without the key, or without a table above all others."""
+        """Whether the key, or a whole table, is removed."""
         return self.value is None or "." not in self.name
 
 
@@ -50,7 +50,7 @@ def parse_settings(settings: Settings) -> list[Override]:
 
 
 def lay_over(content: dict[str, object], override: Override, recipe: type[BaseModel]) -> None:
-    """Change the content of a recipe; of a ladder all rungs, whatever they say themselves.
+    """Override a key in the content of a recipe; of a ladder in all rungs.
 
     A table that is ``false`` is removed, and so is a key without a value, if recipes have it.
     """

@@ -13,12 +13,12 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class OptimiserConfig(Config):
-    """How weights follow gradients.
+    """Optimiser, learning-rate schedule, freezing.
 
-    A model has levels: embeddings, blocks, heads (``regard.training.optimiser``).
-    Each learns at ``layer_decay`` times the rate of the one above it. With ``unfreeze_every``, the
-    highest learns first, and one more after every so many steps or each epoch. What is called by a
-    name in ``freeze``, such as "embed", "blocks.0" or "trunk", does not learn at all.
+    A model has levels: embeddings, blocks, heads (``regard.training.optimiser``). Each learns at
+    ``layer_decay`` times the rate of the one above it. With ``unfreeze_every``, the highest learns
+    first, and one more after each interval. Parts named in ``freeze``, such as "embed", "blocks.0"
+    or "trunk", are not trained.
     """
 
     kind: Literal["adam", "adamw", "sgd", "nt-asgd"] = "adam"
@@ -87,7 +87,7 @@ class OptimiserConfig(Config):
 
 
 class TrainConfig(Config):
-    """How long, how exact, how often to look, what to keep."""
+    """Length of training, precision, evaluation and checkpoints."""
 
     free_keys = ("steps", "report_every", "patience")
     steps: int = Field(ge=1)
@@ -118,7 +118,7 @@ class TrainConfig(Config):
     """Compile the forward pass where shapes are fixed (CUDA)."""
 
     def regular(self, steps: Iterable[int]) -> list[int]:
-        """Of these checkpoints those due by the clock: not of a stop, nor of a new best."""
+        """The regular checkpoints among these steps, without those of a stop or of a new best."""
         return [step for step in steps if step and step % self.checkpoint_every == 0]
 
     @model_validator(mode="after")
@@ -129,7 +129,7 @@ class TrainConfig(Config):
 
 
 class RungConfig(Config):
-    """One model of a ladder: what differs from the recipe it stands in."""
+    """One model of a ladder: its differences from the recipe."""
 
     name: str = Field(min_length=1)
     """The name of the model in the table."""

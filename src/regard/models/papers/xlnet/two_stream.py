@@ -14,39 +14,185 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.attention_site import AttentionSite
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of, share
-from regard.models.heads import Inputs, NextTokenHead, read_queries
+from regard.models.heads import Inputs, NextTokenHead
 from regard.models.macs import MACs
-from regard.models.trunk import AnyStack
+from regard.models.trunk import AnyStack, StackModule
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.attend import Mask, attend, earlier, earlier_or_itself, full
-from regard.parts.attention import EncoderOutput, Heads, HeadsModule, fused_linear
+from regard.parts.attention import Heads, HeadsModule, fused_linear
 from regard.parts.block import Mlp, Residual
 from regard.parts.dropout import Dropout
 from regard.parts.kernels import relative
 from regard.parts.relative_score import Distances, RelativeSegmentDot, distances_between
 
 BEFORE_ALL = -(1 << 30)  # the order of memory
+
+
 # Names on the tape: the attention of a stream, and its output.
 CONTENT, QUERY = "attention", "query_attention"
 OUTPUTS = {CONTENT: "output", QUERY: "query_output"}
 Memory = Sequence[Tensor]
-"""The states of earlier tokens before each layer, (B, M, D): the segment before this one."""
+"""The states of the preceding tokens before each layer, (B, M, D)."""
+
+
+@dataclass(frozen=True)
+class TwoStreamStack(AnyStack):
+    """N equal layers over a content stream and, where tokens are predicted, a query stream.
+
+    Attention scores distances and segments, and projections have no biases (Yang et al., 2019).
+    ``dropout`` is applied to embeddings, sinusoids of distances, both sublayers and their inside,
+    and the last states. All rows of a batch share the mask of the sinusoids, as in Transformer-XL;
+    the authors' code draws one for each row.
+    """
+
+    attends: ClassVar[bool] = True
+    has_queries: ClassVar[bool] = True
+    segments: ClassVar[int] = 3  # two texts and the class token
+    width: int
+    depth: int
+    heads: int
+    inner: int
+    activation: str = "gelu"
+    eps: float = 1e-12
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        at_least(1, self, "width", "depth", "heads", "inner")
+        share(self, "dropout", "attention_dropout")
+        one_of(ACTIVATIONS, "activation", self.activation)
+
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> "TwoStreamModule":
+        return TwoStreamModule(self, embed)
+
+    def macs(self, source: AnyStack | None = None) -> MACs:
+        own = 4 * self.width * self.width + 2 * self.width * self.inner
+        return MACs(self.depth * own, own_pair=self.depth * 4 * self.width)
+
+    def query_macs(self) -> MACs:
+        whole = self.macs()
+        return whole._replace(token=whole.token - self.depth * 2 * self.width * self.width)
+
+    def self_attention(self, side: str) -> AttentionSite:
+        heads = (self.heads,) * self.depth
+        return AttentionSite(side, "self", heads, f"{side}.blocks.{{layer}}.attention")
 
 
 class Stream(NamedTuple):
-    """What attends: the layout and the mask of a stream, and its name on the tape of a block."""
+    """A stream of queries: its name on the tape of a block, its layout and its mask."""
 
     name: str
     layout: Layout
     mask: Mask
 
 
+class TwoStreamOutput(NamedTuple):
+    """An ``EncoderOutput`` with the states of predicted tokens, in the query stream."""
+
+    states_TD: Tensor
+    layout: Layout
+    ends: None = None
+    state: Memory | None = None
+    undropped_TD: None = None
+    queries_ND: Tensor | None = None
+
+
+class TwoStreamModule(StackModule):
+    """An embedding and layers that compute a content stream and a query stream."""
+
+    attends = True
+
+    def __init__(self, stack: TwoStreamStack, embed: AnyEmbedding):
+        super().__init__()
+        self.embed = embed.build(stack.input_width, stack.dropout, stack.eps)
+        blocks = [TwoStreamBlock(stack) for _ in range(stack.depth)]
+        self.width = stack.width
+        self.query_embed = nn.Embedding(1, self.width)  # where every query state begins
+        self.blocks = nn.ModuleList(blocks)
+        self.dropout = Dropout(stack.dropout)
+
+    def new_memory(self, rows: int, size: int) -> tuple[Tensor, ...]:
+        """The memory of streams that have read nothing: zeros, as in the code of the paper."""
+        weight = self.embed.token.weight
+        return tuple(weight.new_zeros(rows, size, self.width) for _ in self.blocks)
+
+    def forward(
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        *,
+        predicted_N: Tensor | None = None,
+        state: Memory | None = None,
+        tape: NullTape = NULL_TAPE,
+    ) -> TwoStreamOutput:
+        """States of all tokens, query states of the predicted tokens, and the new memory.
+
+        ``predicted_N`` are positions in the batch, the same number for each row. Without
+        ``layout.orders_T``, all tokens see each other.
+        """
+        x_ND = tape("embed.output", self.embed(tokens_T, layout))
+        count = 0 if predicted_N is None else len(predicted_N)
+        begin_ND = self.query_embed.weight.expand(count, -1)  # without any, with a gradient of zero
+        x_ND = torch.cat([x_ND, self.dropout(begin_ND).to(x_ND.dtype)])
+        ordered = layout.orders_T is not None
+        streams = [Stream(CONTENT, layout, earlier_or_itself if ordered else full)]
+        if predicted_N is not None:
+            chosen = _layout_of(predicted_N, layout)
+            streams.append(Stream(QUERY, chosen, earlier if ordered else full))
+        keys = layout if state is None else _after_memory(layout, state[0].shape[1])
+        distances = distances_between(layout, keys, self.width)
+        distances = distances._replace(vectors=self.dropout(distances.vectors))
+        later = []
+        for number, block in enumerate(self.blocks):
+            before_BMD = None if state is None else state[number]
+            if before_BMD is not None:
+                later.append(_remember(before_BMD, x_ND[: layout.tokens], layout))
+            inner = tape.under("blocks").under(number)
+            x_ND = block(x_ND, streams, keys, before_BMD, distances, tape=inner)
+        states_TD, *queries = _split(self.dropout(x_ND), streams)
+        return TwoStreamOutput(
+            tape("output", states_TD),
+            layout,
+            queries_ND=queries[0] if queries else None,
+            state=tuple(later) if later else None,
+        )
+
+
+class TwoStreamBlock(nn.Module):
+    """One layer: attention and a feed-forward sublayer, shared by both streams."""
+
+    def __init__(self, stack: TwoStreamStack):
+        super().__init__()
+        width, dropout = stack.width, stack.dropout
+        self.attention = TwoStreamAttention(stack)
+        self.mlp = Mlp(width, stack.inner, activation=stack.activation, dropout=dropout)
+        self.attention_residual = Residual(width, eps=stack.eps, dropout=dropout)
+        self.mlp_residual = Residual(width, eps=stack.eps, dropout=dropout)
+
+    def forward(
+        self,
+        x_ND: Tensor,
+        streams: Sequence[Stream],
+        keys: Layout,
+        memory_BMD: Tensor | None,
+        distances: Distances,
+        *,
+        tape: NullTape = NULL_TAPE,
+    ) -> Tensor:
+        def attend_to_content(x: Tensor) -> Tensor:
+            return self.attention(x, streams, keys, memory_BMD, distances, tape)
+
+        x_ND = self.mlp_residual(self.attention_residual(x_ND, attend_to_content), self.mlp)
+        parts = zip(streams, _split(x_ND, streams), strict=True)
+        return torch.cat([tape(OUTPUTS[stream.name], part) for stream, part in parts])
+
+
 class TwoStreamAttention(HeadsModule):
-    """Attention of both streams, laid end to end, to the memory and the content stream."""
+    """Attention of both streams, concatenated, to the memory and the content stream."""
 
     score: RelativeSegmentDot
 
-    def __init__(self, stack: "TwoStreamStack"):
+    def __init__(self, stack: TwoStreamStack):
         width, heads = stack.width, Heads.of(stack.width, stack.heads)
         score = RelativeSegmentDot(width, heads.count, heads.key)
         super().__init__(heads, score, stack.attention_dropout)
@@ -87,9 +233,9 @@ class TwoStreamAttention(HeadsModule):
         distances: Distances,
         tape: NullTape,
     ) -> Tensor:
-        """What one stream attends to: in tiles where there is a kernel for that.
+        """The attention output of one stream, by the tiled kernel where it applies.
 
-        Keys and values are packed, or padded after a memory, as their layout says.
+        Keys and values are packed or, after a memory, padded.
         """
         dropout, start = self.dropout if self.training else 0.0, keys.start
         in_tiles = relative.fits(q_THK, k) and not tape.wants("scores", "weights")
@@ -119,103 +265,13 @@ class TwoStreamAttention(HeadsModule):
         )
 
 
-class TwoStreamBlock(nn.Module):
-    """One layer: attention and a feed-forward sublayer, the same for both streams."""
-
-    def __init__(self, stack: "TwoStreamStack"):
-        super().__init__()
-        width, dropout = stack.width, stack.dropout
-        self.attention = TwoStreamAttention(stack)
-        self.mlp = Mlp(width, stack.inner, activation=stack.activation, dropout=dropout)
-        self.attention_residual = Residual(width, eps=stack.eps, dropout=dropout)
-        self.mlp_residual = Residual(width, eps=stack.eps, dropout=dropout)
-
-    def forward(
-        self,
-        x_ND: Tensor,
-        streams: Sequence[Stream],
-        keys: Layout,
-        memory_BMD: Tensor | None,
-        distances: Distances,
-        *,
-        tape: NullTape = NULL_TAPE,
-    ) -> Tensor:
-        def attend_to_content(x: Tensor) -> Tensor:
-            return self.attention(x, streams, keys, memory_BMD, distances, tape)
-
-        x_ND = self.mlp_residual(self.attention_residual(x_ND, attend_to_content), self.mlp)
-        parts = zip(streams, _split(x_ND, streams), strict=True)
-        return torch.cat([tape(OUTPUTS[stream.name], part) for stream, part in parts])
-
-
-class TwoStreamModule(nn.Module):
-    """Tokens in, one state per token out, and one per predicted token where there are any."""
-
-    attends, capturable = True, False
-
-    def __init__(self, stack: "TwoStreamStack", embed: AnyEmbedding):
-        super().__init__()
-        self.embed = embed.build(stack.input_width, stack.dropout, stack.eps)
-        blocks = [TwoStreamBlock(stack) for _ in range(stack.depth)]
-        self.width = stack.width
-        self.query_embed = nn.Embedding(1, self.width)  # where every query state begins
-        self.blocks = nn.ModuleList(blocks)
-        self.dropout = Dropout(stack.dropout)
-
-    def new_memory(self, rows: int, size: int) -> tuple[Tensor, ...]:
-        """The memory of streams that have read nothing: zeros, as in the code of the paper."""
-        weight = self.embed.token.weight
-        return tuple(weight.new_zeros(rows, size, self.width) for _ in self.blocks)
-
-    def forward(
-        self,
-        tokens_T: Tensor,
-        layout: Layout,
-        *,
-        predicted_N: Tensor | None = None,
-        state: Memory | None = None,
-        tape: NullTape = NULL_TAPE,
-    ) -> EncoderOutput:
-        """States of all tokens, of the ``predicted`` ones in the query stream, and the new memory.
-
-        Every row has as many predicted tokens; they are counted in the batch, row by row. Without
-        ``layout.orders_T``, all tokens see each other.
-        """
-        x_ND = tape("embed.output", self.embed(tokens_T, layout))
-        count = 0 if predicted_N is None else len(predicted_N)
-        begin_ND = self.query_embed.weight.expand(count, -1)  # without any, with a gradient of zero
-        x_ND = torch.cat([x_ND, self.dropout(begin_ND).to(x_ND.dtype)])
-        ordered = layout.orders_T is not None
-        streams = [Stream(CONTENT, layout, earlier_or_itself if ordered else full)]
-        if predicted_N is not None:
-            chosen = _layout_of(predicted_N, layout)
-            streams.append(Stream(QUERY, chosen, earlier if ordered else full))
-        keys = layout if state is None else _after_memory(layout, state[0].shape[1])
-        distances = distances_between(layout, keys, self.width)
-        distances = distances._replace(vectors=self.dropout(distances.vectors))
-        later = []
-        for number, block in enumerate(self.blocks):
-            before_BMD = None if state is None else state[number]
-            if before_BMD is not None:
-                later.append(_remember(before_BMD, x_ND[: layout.tokens], layout))
-            inner = tape.under("blocks").under(number)
-            x_ND = block(x_ND, streams, keys, before_BMD, distances, tape=inner)
-        states_TD, *queries = _split(self.dropout(x_ND), streams)
-        return EncoderOutput(
-            tape("output", states_TD),
-            layout,
-            queries_ND=queries[0] if queries else None,
-            state=tuple(later) if later else None,
-        )
-
-
 def _split(x: Tensor, streams: Sequence[Stream]) -> Sequence[Tensor]:
-    """The part of each stream."""
+    """The parts of a tensor that belong to each stream."""
     return x.split([stream.layout.tokens for stream in streams])
 
 
 def _layout_of(predicted_N: Tensor, layout: Layout) -> Layout:
-    """The predicted tokens as rows of their own, at the positions that they have in their rows."""
+    """The layout of the predicted tokens, as rows with the positions of their tokens."""
     size, rest = divmod(len(predicted_N), max(1, layout.rows))
     if rest:
         raise ValueError(f"{len(predicted_N)} predicted tokens are not {layout.rows} equal rows")
@@ -230,9 +286,9 @@ def _layout_of(predicted_N: Tensor, layout: Layout) -> Layout:
 
 
 def _pairs(stream: Stream, keys: Layout, column: int) -> tuple[Tensor, Tensor]:
-    """What ``relative.attention`` compares of queries and keys, (3, B, L) and (2, B, S).
+    """Limits, columns, segments of queries, (3, B, L); orders and segments of keys, (2, B, S).
 
-    ``column`` is that of the first key for a query at position 0.
+    ``column`` is the column of the first key for a query at position 0.
     """
 
     def padded(layout: Layout, values_T: Tensor | None) -> Tensor:
@@ -249,8 +305,8 @@ def _pairs(stream: Stream, keys: Layout, column: int) -> tuple[Tensor, Tensor]:
 
 
 def _after_memory(layout: Layout, size: int) -> Layout:
-    """Rows of the memory and the tokens after it. The memory has segment 0, as in the paper's code,
-    and comes first in every order."""
+    """The layout of rows with the memory before their tokens. The memory has segment 0, as in the
+    paper's code, and comes first in every order."""
     assert layout.start is not None
 
     def with_memory(values_T: Tensor | None, fill: int) -> Tensor | None:
@@ -274,7 +330,7 @@ def _after_memory(layout: Layout, size: int) -> Layout:
 
 
 def _remember(memory_BMD: Tensor, x_TD: Tensor, layout: Layout) -> Tensor:
-    """The last states of each row, as many as before."""
+    """The new memory: the last states of each row, in the same number."""
     size, own_BLD = memory_BMD.shape[1], layout.pad(x_TD).to(memory_BMD.dtype)
     all_BSD = torch.cat([memory_BMD, own_BLD], dim=1).detach()
     if layout.full:
@@ -283,57 +339,18 @@ def _remember(memory_BMD: Tensor, x_TD: Tensor, layout: Layout) -> Tensor:
     return all_BSD.gather(1, at_BM[:, :, None].expand(-1, -1, x_TD.shape[-1]))
 
 
-@dataclass(frozen=True)
-class TwoStreamStack(AnyStack):
-    """N equal layers over a content stream and, where tokens are predicted, a query stream.
-
-    Attention scores distances and segments, and projections have no biases (Yang et al., 2019).
-    ``dropout`` falls on all but attention weights: embeddings, sinusoids of distances, both
-    sublayers and their inside, and the last states. All rows of a batch share the mask of the
-    sinusoids, as in Transformer-XL; the authors' code draws one for each row.
-    """
-
-    attends: ClassVar[bool] = True
-    has_queries: ClassVar[bool] = True
-    segments: ClassVar[int] = 3  # two texts and the class token
-    width: int
-    depth: int
-    heads: int
-    inner: int
-    activation: str = "gelu"
-    eps: float = 1e-12
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-
-    def __post_init__(self) -> None:
-        for name in ("width", "depth", "heads", "inner"):
-            at_least(1, name, getattr(self, name))
-        for name in ("dropout", "attention_dropout"):
-            share(name, getattr(self, name))
-        one_of(ACTIVATIONS, "activation", self.activation)
-
-    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> TwoStreamModule:
-        return TwoStreamModule(self, embed)
-
-    def macs(self, source: AnyStack | None = None) -> MACs:
-        own = 4 * self.width * self.width + 2 * self.width * self.inner
-        return MACs(self.depth * own, own_pair=self.depth * 4 * self.width)
-
-    def query_macs(self) -> MACs:
-        whole = self.macs()
-        return whole._replace(token=whole.token - self.depth * 2 * self.width * self.width)
-
-    def self_attention(self, side: str) -> AttentionSite:
-        heads = (self.heads,) * self.depth
-        return AttentionSite(side, "self", heads, f"{side}.blocks.{{layer}}.attention")
+def read_queries(encoded: TwoStreamOutput, pooled_BD: Tensor | None, at: Tensor | None) -> Inputs:
+    """The query states at the given positions; without positions, the states of all tokens."""
+    return (encoded.states_TD if at is None else encoded.queries_ND,)
 
 
 @dataclass(frozen=True)
 class PermutationLMHead(NextTokenHead):
-    """The token at a position, from its query state (Yang et al., 2019); without any predicted
+    """The token at a position, from its query state (Yang et al., 2019); without predicted
     positions, from the content states of all tokens.
     """
 
     name: ClassVar[str] = "permutation_lm"
     read: ClassVar[Callable[..., Inputs]] = staticmethod(read_queries)
+    reads_queries: ClassVar[bool] = True
     bias: bool = True
