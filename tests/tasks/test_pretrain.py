@@ -342,8 +342,8 @@ def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
         (["data.train.documents=-"], "not from standard input"),
         (["data.dev.held_out=24"], "24 of 24 leaves nothing"),
         (["data.test.documents=animals.txt"], "data.test cannot be used"),
-        (["data.train.csv=x.csv"], "documents stand alone"),
-        (["data.dev.key=story"], "a key is for documents"),
+        (["data.train.csv=x.csv"], "without other keys"),
+        (["data.dev.key=story"], "key: only documents"),
         (["text.kind=bpe"], "text.kind cannot be used as 'bpe' with model.paper"),
         (["batches.longest=64"], "64 tokens, and the encoder knows 32 positions"),
         (

@@ -1,6 +1,6 @@
 """Sentence-level chrF and BLEU of all pairs of texts at once.
 
-Scores are those of sacreBLEU's ``sentence_score``, but n-grams of each text are counted only once.
+Scores equal sacreBLEU's ``sentence_score``, but n-grams of each text are counted only once.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
-"""The words of a text, the unit of alignments and attention maps; and texts that callers give.
+"""Words of a text, the unit of alignments and attention maps; checks of the caller's texts.
 
-What is wrong with a text of a caller is ``BadItem``, with its number.
+An error in a text is ``BadItem``, with the number of the input.
 """
 
 import re
@@ -85,7 +85,7 @@ def words(text: str) -> list[str]:
 
 
 def words_of(sentence: Sentence) -> Sequence[str]:
-    """The words of a text, or those that are given."""
+    """The words of a text, or of a list of words."""
     return words(sentence) if isinstance(sentence, str) else sentence
 
 
