@@ -54,11 +54,7 @@ MAX_LENGTH = Annotated[
 PRETOKENISED = Annotated[bool, Option("--pretokenised", help="Split words at white space only.")]
 POOL = Annotated[
     Literal["mean", "max", "first", "pooled"] | None,
-    Option(
-        "--pool",
-        help="Pooling of token states.",
-        show_default="the folder's, else mean; images: class token",
-    ),
+    Option("--pool", help="Pooling of token states; default: as stored, else mean or class token."),
 ]
 
 # Device, precision and speed.
@@ -122,10 +118,7 @@ ALPHA = Annotated[
 ]
 COVERAGE = Annotated[
     float | None,
-    Option(
-        "--coverage",
-        help="Weight of the coverage penalty; if given, even as 0, hypotheses store their penalty.",
-    ),
+    Option("--coverage", help="Weight of the coverage penalty; if given, even 0, it is stored."),
 ]
 FINISHED = Annotated[
     int | None, Option("--finished", help="Number of finished hypotheses that ends a search.")

@@ -61,8 +61,8 @@ class OutputState:
         state, kinds = read_json(path), {"inputs": int, "bytes": int, "bad": int}
         counts = {key: field_of(state, key, kind, str(path)) for key, kind in kinds.items()}
         digest = field_of(state, "digest", str, str(path))
-        options = field_of(state, "command", dict, str(path)).items()
-        command = {RENAMED.get(name, name): value for name, value in options}
+        stored: Command = field_of(state, "command", dict, str(path))
+        command = {RENAMED.get(name, name): value for name, value in stored.items()}
         return cls(command, **counts, digest=digest)
 
 

@@ -39,9 +39,7 @@ def bleu(
     shared: Annotated[
         list[str] | None,
         Option(
-            "--refs",
-            metavar="REF",
-            help="Reference file; all arguments are then systems to compare; repeatable.",
+            "--refs", metavar="REF", help="Reference to compare several systems with; repeatable."
         ),
     ] = None,
     with_tables: Annotated[

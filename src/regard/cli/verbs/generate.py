@@ -32,8 +32,7 @@ def generate(
     search: Annotated[
         Literal["greedy", "sample", "beam", "mbr"] | None,
         Option(
-            help="Decoding method; default: the method of the other options, else of "
-            "generation_config.json, else greedy."
+            help="Decoding method; default: by other options, generation_config.json or greedy."
         ),
     ] = None,
     max_new_tokens: Annotated[

@@ -39,16 +39,12 @@ def neighbours(
     file: options.FILE = "-",
     texts: Annotated[
         list[str] | None,
-        Option(
-            TEXT, metavar="TEXT", help="Text with the word, instead of lines of FILE; repeatable."
-        ),
+        Option(TEXT, metavar="TEXT", help="Text with the word, instead of FILE; repeatable."),
     ] = None,
     vectors: Annotated[
         Path | None,
         Option(
-            metavar="FILE",
-            help="File of word vectors: GloVe, word2vec.",
-            show_default="the model's embedding layer, over the words of FILE",
+            metavar="FILE", help="Word vectors (GloVe, word2vec); default: the embedding layer."
         ),
     ] = None,
     top: Annotated[int, Option(min=1, help="Number of neighbours.")] = 5,

@@ -30,8 +30,7 @@ def papers(
         list[str] | None,
         Argument(
             metavar="PAPER[:SIZE] PAPER[:SIZE]",
-            help="One model, compared with the model it builds on, or two to compare; the default "
-            "size is the paper's base model.",
+            help="Model to compare with the model it builds on, or two.",
         ),
     ] = None,
     results: Annotated[

@@ -31,8 +31,7 @@ def sweep(
     coverage: Annotated[
         str | None,
         Option(
-            help="Weights of the coverage penalty: from:to:step, or a,b,c.",
-            show_default=f"{DEFAULT_COVERAGE} if its term was stored",
+            help=f"Weights of the coverage penalty; default: {DEFAULT_COVERAGE} if it was stored."
         ),
     ] = None,
     top: Annotated[int, Option(min=0, help="Number of settings printed; 0: all.")] = 10,

@@ -29,10 +29,7 @@ def translate(
     ] = None,
     search: Annotated[
         Literal["beam", "greedy", "sample", "mbr", "exact", "published"] | None,
-        Option(
-            help="Decoding method; default: published (generation_config.json) if present, "
-            "else beam."
-        ),
+        Option(help="Decoding method; default: generation_config.json if present, else beam."),
     ] = None,
     size: options.BEAM = None,
     best: options.BEST = 1,
@@ -57,9 +54,7 @@ def translate(
     candidates: options.CANDIDATES = "samples",
     prefix: Annotated[
         str | None,
-        Option(
-            metavar="FILE", help="File with the forced beginning of each translation, one per line."
-        ),
+        Option(metavar="FILE", help="File of forced beginnings of translations, one per line."),
     ] = None,
     max_length: options.MAX_LENGTH = None,
     batch_size: options.BATCH_SIZE = None,
