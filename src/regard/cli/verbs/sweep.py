@@ -30,9 +30,7 @@ def sweep(
     ] = "0:2:0.1",
     coverage: Annotated[
         str | None,
-        Option(
-            help=f"Weights of the coverage penalty; default: {DEFAULT_COVERAGE} if it was stored."
-        ),
+        Option(help=f"Weights of the coverage penalty; default: {DEFAULT_COVERAGE} if stored."),
     ] = None,
     top: Annotated[int, Option(min=0, help="Number of settings printed; 0: all.")] = 10,
     out: options.OUT_FILE = None,
@@ -99,9 +97,7 @@ def _load_to_save(folder: str) -> "Model":
 
     model = load(folder, "cpu")
     if model.translator.generation_config is not None:
-        raise BadInput(
-            f"--save {folder}: the search of this model is set by generation_config.json"
-        )
+        raise BadInput(f"--save {folder}: generation_config.json sets the search of this model")
     return model
 
 
