@@ -180,12 +180,12 @@ def was_given(context: Context, name: str) -> bool:
 
 
 def flags(context: Context, *names: str) -> dict[str, bool]:
-    """Flags of options by name, and whether each was given on the command line."""
+    """Flags of the named options, and whether each was given on the command line."""
     by_name = {option.name: option.opts[0] for option in context.command.params}
     return {by_name[name]: was_given(context, name) for name in names}
 
 
 def refuse(options: Mapping[str, object], reason: str) -> None:
-    """Refuse those options, by flag, that have a value."""
+    """Refuse options that have a value; ``options`` maps flags to values."""
     if used := [flag for flag, value in options.items() if value]:
         raise BadInput(f"{', '.join(used)}: {reason}")

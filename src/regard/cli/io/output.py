@@ -69,7 +69,7 @@ class OutputState:
 def resumable_command(context: Context, *free: str) -> Command | None:
     """The command that ``--resume`` continues; None without ``--resume``.
 
-    It has all options but the ``free`` ones, which change no result.
+    All options belong to the command, except the ``free`` ones, which change no result.
     """
     from regard.ground.device import device_named  # here: it imports torch
 
@@ -113,7 +113,7 @@ class OutputProgress:
     def report(self) -> None:
         """Print the number of bad inputs, if there are any."""
         if self.bad:
-            note(f"{self.bad:,} of {self.inputs:,} inputs were skipped: they are bad")
+            note(f"{self.bad:,} of {self.inputs:,} inputs are bad and were skipped")
 
 
 class SavedProgress(OutputProgress):

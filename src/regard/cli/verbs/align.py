@@ -89,7 +89,7 @@ def align(
     spans = None if subwords else words
     pairs = read_fast_align(source) if target is None else read_text_pairs(Lines((source, target)))
     if choose and not pairs:
-        raise BadInput("--choose agreement: there are no pairs")
+        raise BadInput("--choose agreement: SRC has no pairs")
     golds = None if gold is None else read_gold_links(gold, base or 0, pairs, words)
     models = [
         load(folder, device, precision=precision, batch_size=batch_size)

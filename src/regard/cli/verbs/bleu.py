@@ -91,7 +91,7 @@ def _read(systems: list[str], references: list[str]) -> tuple[list[list[str]], l
 
     paths = [*systems, *references]
     if paths.count(STDIN) > 1:
-        raise BadInput("standard input can only be read once")
+        raise BadInput("-: standard input can only be read once; name files instead")
     texts = [list(read_lines(path)) for path in paths]
     outputs, streams = texts[: len(systems)], texts[len(systems) :]
     for system, lines in zip(systems, outputs, strict=True):

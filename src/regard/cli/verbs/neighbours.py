@@ -170,7 +170,7 @@ def print_image_neighbours(
     query_parts = [*read(queries)]
     paths = [path for paths, _ in query_parts for path in paths]
     if not paths:
-        raise BadInput(f"{queries}: no images")
+        raise BadInput(f"{queries}: has no images")
     vectors_BD = np.concatenate([vectors_ND for _, vectors_ND in query_parts])
     for path, matches in zip(paths, nearest(paths, vectors_BD, read(file), top), strict=True):
         if as_json:

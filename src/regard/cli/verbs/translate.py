@@ -101,14 +101,14 @@ def translate(
     from regard.cli import decode
     from regard.tasks.components import ComponentSpec
 
-    given = decode.names_given(context)
-    decode.check_options(decode.method_name(search), context.params, given)
+    overrides = decode.names_given(context)
+    decode.check_options(decode.method_name(search), context.params, overrides)
     if resume and prefix is not None:
         raise BadInput("--resume: cannot be used with --prefix")
     command = resumable_command(context)
     folders = (model, *(ensemble or ()))
     translator = decode.load_ensemble(folders, device, batch_size)
-    method = decode.choose_method(translator, search, context.params, given)
+    method = decode.choose_method(translator, search, context.params, overrides)
     spec = ComponentSpec(folders, "translate", {"method": method})
     opened = decode.ready(translator.writer(method, best), spec, precision, engine, workers)
     with opened as (writer, envelope):
