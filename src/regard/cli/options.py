@@ -59,7 +59,7 @@ POOL = Annotated[
 
 # Device, precision and speed.
 DEVICE = Annotated[
-    str | None, Option("--device", help="cpu or cuda; default: the GPU if there is one.")
+    str | None, Option("--device", help="Device, cpu or cuda; default: the GPU if there is one.")
 ]
 _PRECISION = "Number format of weights; auto is bf16 on a GPU and fp32 on a CPU; int8 is for CPUs."
 PRECISION = Annotated[Precision, Option("--precision", help=_PRECISION)]
@@ -118,7 +118,9 @@ ALPHA = Annotated[
 ]
 COVERAGE = Annotated[
     float | None,
-    Option("--coverage", help="Weight of the coverage penalty; if given, even 0, it is stored."),
+    Option(
+        "--coverage", help="Weight of the coverage penalty; any value, even 0, adds it to JSON."
+    ),
 ]
 FINISHED = Annotated[
     int | None, Option("--finished", help="Number of finished hypotheses that ends a search.")
