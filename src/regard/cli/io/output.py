@@ -113,7 +113,7 @@ class OutputProgress:
     def report(self) -> None:
         """Print the number of bad inputs, if there are any."""
         if self.bad:
-            note(f"{self.bad:,} of {self.inputs:,} inputs are bad and were skipped")
+            note(f"{self.bad:,} of {self.inputs:,} inputs were skipped because they are bad")
 
 
 class SavedProgress(OutputProgress):
