@@ -95,7 +95,7 @@ def test_nothing_to_agree_on_is_reported_in_one_line(model, tmp_path):
     empty = (tmp_path / "empty", tmp_path / "empty")
     assert run("align", model, *empty).stdout == ""
     done = run("align", model, *empty, "--reverse-model", model, "--choose", "agreement", code=2)
-    assert done.stderr == "regard: --choose agreement: there are no pairs\n"
+    assert done.stderr == "regard: --choose agreement: SRC has no pairs\n"
 
 
 def test_gold_links_count_from_0_or_1(model, files):

@@ -109,7 +109,7 @@ def test_standard_input_and_several_references(small_run, nbest):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--alpha", "0:1"), "--alpha 0:1: neither from:to:step nor numbers a,b,c"),
+        (("--alpha", "0:1"), "--alpha 0:1: give from:to:step or a,b,c"),
         (("--alpha", "much"), "--alpha much: neither"),
         (("--alpha", "0:1:0"), "--alpha 0:1:0: neither"),
         (("--alpha", "1:0:0.5"), "needs 1 to 10000 numbers"),

@@ -29,7 +29,7 @@ def check_conversion(
     hf_folder = next((folder for folder in (written, source) if _is_hugging_face(folder)), None)
     reread = load(written, "cpu", keep_unknown=keep_unknown)
     if hf_folder is not None and not hf_reference.is_installed():
-        note("transformers is not installed: compared without it")
+        note("transformers is not installed: the check compares without it")
         hf_folder = None
     left_out = model.facts.head_names if to in WITHOUT_HEADS else ()
     if left_out:

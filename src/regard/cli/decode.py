@@ -42,22 +42,23 @@ def names_given(context: Context) -> set[str]:
     return {name for name in KNOWN if was_given(context, name)}
 
 
-def continuation_method(given: set[str]) -> str | None:
+def continuation_method(overrides: set[str]) -> str | None:
     """Name of the first method of ``generate`` that has all options; None without options."""
     methods = ("greedy", "sample", "beam", "mbr")
-    return next((name for name in methods if given <= OPTIONS[name]), "sample") if given else None
+    fitting = (name for name in methods if overrides <= OPTIONS[name])
+    return next(fitting, "sample") if overrides else None
 
 
 def choose_method(
-    model: DecoderModel, name: str | None, options: Options, given: set[str]
+    model: DecoderModel, name: str | None, options: Options, overrides: set[str]
 ) -> Method:
-    """The decoding method of ``--search``; options that are not ``given`` are the model's own."""
+    """The decoding method of ``--search``: the model's own settings with ``overrides``."""
     if name == "published" and model.generation_config is None:
         raise BadInput("--search published: the model has no generation_config.json; use beam")
-    own = base_beam(model, overridden=bool(given) or name not in (None, "published"))
+    own = base_beam(model, overridden=bool(overrides) or name not in (None, "published"))
     method = method_name(name)
-    check_options(method, options, given)
-    return _build_method(method, own, model.sampling, options, given)
+    check_options(method, options, overrides)
+    return _build_method(method, own, model.sampling, options, overrides)
 
 
 def method_name(search: str | None) -> str:
@@ -66,10 +67,10 @@ def method_name(search: str | None) -> str:
 
 
 def _build_method(
-    name: str, own: Beam, sampling: Sample, options: Options, given: set[str]
+    name: str, own: Beam, sampling: Sample, options: Options, overrides: set[str]
 ) -> Method:
     of_beam = {*BEAM, "best"} if name == "beam" else BEAM
-    beam = replace(own, **{key: options[key] for key in of_beam & given})
+    beam = replace(own, **{key: options[key] for key in of_beam & overrides})
     match name:
         case "beam" if options["groups"] != 1:
             return Method(Diverse(beam, options["groups"], options["diversity"]), beam.formula)
@@ -81,7 +82,7 @@ def _build_method(
             return Method(Greedy(beam.no_repeat, beam.repetition_penalty))
     draws = replace(
         sampling,
-        **{key: options[key] for key in SAMPLING & given},
+        **{key: options[key] for key in SAMPLING & overrides},
         count=options["samples" if name == "mbr" else "best"],
         no_repeat=beam.no_repeat,
         repetition_penalty=beam.repetition_penalty,
@@ -110,18 +111,20 @@ def base_beam(model: DecoderModel, *, overridden: bool) -> Beam:
         return model.beam
 
 
-def check_options(method: str, options: Options, given: set[str]) -> None:
+def check_options(method: str, options: Options, overrides: set[str]) -> None:
     """Refuse options that the method does not use, and values that are wrong for every model."""
-    unused = sorted(NAMES.get(key, f"--{key.replace('_', '-')}") for key in given - OPTIONS[method])
-    refuse(dict.fromkeys(unused, True), f"cannot be used with --search {method}")
-    if "diversity" in given and options["groups"] == 1:
+    unused = overrides - OPTIONS[method]
+    flags = sorted(NAMES.get(name, f"--{name.replace('_', '-')}") for name in unused)
+    refuse(dict.fromkeys(flags, True), f"cannot be used with --search {method}")
+    if "diversity" in overrides and options["groups"] == 1:
         raise BadInput("--diversity: needs --groups of at least 2")
-    if method == "mbr" and options["candidates"] != "beam" and {"size", "length", "alpha"} & given:
+    of_beam = {"size", "length", "alpha"} & overrides
+    if method == "mbr" and options["candidates"] != "beam" and of_beam:
         raise BadInput(
             "--beam, --length and --alpha: cannot be used with options of sampling "
             "(except with --search mbr --candidates beam)"
         )
-    alone = given - {"length", "alpha", "stop"}  # these depend on settings of the model
+    alone = overrides - {"length", "alpha", "stop"}  # these depend on settings of the model
     _build_method(method, Beam(), Sample(), options, alone)
 
 
@@ -129,8 +132,8 @@ def load_ensemble(
     folders: Sequence[str], device: str | None, batch_size: int | None = None
 ) -> Translator:
     """The translator of the first folder, with the other folders' models as an ensemble."""
-    first, *others = (load(name, device, batch_size=batch_size).translator for name in folders)
-    return replace(first, others=tuple(others))
+    first, *members = (load(name, device, batch_size=batch_size).translator for name in folders)
+    return replace(first, others=tuple(members))
 
 
 @contextmanager

@@ -54,16 +54,12 @@ MAX_LENGTH = Annotated[
 PRETOKENISED = Annotated[bool, Option("--pretokenised", help="Split words at white space only.")]
 POOL = Annotated[
     Literal["mean", "max", "first", "pooled"] | None,
-    Option(
-        "--pool",
-        help="Pooling of token states.",
-        show_default="the folder's, else mean; images: class token",
-    ),
+    Option("--pool", help="Pooling of token states; default: as stored, else mean or class token."),
 ]
 
 # Device, precision and speed.
 DEVICE = Annotated[
-    str | None, Option("--device", help="cpu or cuda; default: the GPU if there is one.")
+    str | None, Option("--device", help="Device, cpu or cuda; default: the GPU if there is one.")
 ]
 _PRECISION = "Number format of weights; auto is bf16 on a GPU and fp32 on a CPU; int8 is for CPUs."
 PRECISION = Annotated[Precision, Option("--precision", help=_PRECISION)]
@@ -123,8 +119,7 @@ ALPHA = Annotated[
 COVERAGE = Annotated[
     float | None,
     Option(
-        "--coverage",
-        help="Weight of the coverage penalty; if given, even as 0, hypotheses store their penalty.",
+        "--coverage", help="Weight of the coverage penalty; any value, even 0, adds it to JSON."
     ),
 ]
 FINISHED = Annotated[
@@ -187,12 +182,12 @@ def was_given(context: Context, name: str) -> bool:
 
 
 def flags(context: Context, *names: str) -> dict[str, bool]:
-    """Flags of options by name, and whether each was given on the command line."""
+    """Flags of the named options, and whether each was given on the command line."""
     by_name = {option.name: option.opts[0] for option in context.command.params}
     return {by_name[name]: was_given(context, name) for name in names}
 
 
 def refuse(options: Mapping[str, object], reason: str) -> None:
-    """Refuse those options, by flag, that have a value."""
+    """Refuse options that have a value; ``options`` maps flags to values."""
     if used := [flag for flag, value in options.items() if value]:
         raise BadInput(f"{', '.join(used)}: {reason}")

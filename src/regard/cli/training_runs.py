@@ -61,7 +61,7 @@ def train_run(
         end = run_loop(run, resume=resume)
     if end.reason == "request":
         if world.is_leader:
-            note("--resume continues")
+            note("stopped; the same command with --resume continues")
         raise Exit(128 + (signals or [signal.SIGTERM])[0])  # or another rank was signalled
     if world.is_leader:
         weights = run.finish(end.progress)
@@ -217,7 +217,7 @@ def train_seeds(
         {**vars(spread), "mean": spread.mean, "deviation": spread.deviation} for spread in spreads
     ]
     write_json(folder / "seeds.json", {"seeds": seeds, "measures": metrics, "cost": total})
-    note(f"{folder / 'seeds.json'}: the same as JSON")
+    note(f"{folder / 'seeds.json'}: the same table as JSON")
     means = [MetricScore(spread.name, spread.mean, "") for spread in spreads if spread.of == "test"]
     return not check or recipe.expect is None or check_expected(recipe.expect, means)
 
@@ -286,7 +286,7 @@ def dry_run(
 def _count_lines(
     recipe: Recipe, trial: DryRun, world: World, budget_seconds: float
 ) -> Iterator[tuple[str, str]]:
-    """Pairs of a label and its figures."""
+    """Lines of a dry run, as pairs (label, figures)."""
     sizes = ", ".join(f"{name} {count:,}" for name, count in trial.sizes.items())
     yield task_of(recipe).unit, sizes
     yield "dropped", str(trial.dropped)

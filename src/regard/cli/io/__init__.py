@@ -1,1 +1,1 @@
-"""What verbs read and write: lines, images, tables, files of results."""
+"""Input and output of verbs: lines, images, tables, files of results."""

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import zip_longest
+from math import inf
 from pathlib import Path
 
 from rich.cells import cell_len
@@ -115,14 +116,17 @@ def table_lines(
     """
     cells = [max((cell_len(row[n]) for row in rows), default=0) for n in range(len(columns))]
     heads = [[column] for column in columns]
-    if width is not None and _total(heads, cells) > width:  # words below each other
+    sizes = _sizes(heads, cells)
+    most = inf if width is None else width - GAP * (len(columns) - 1)
+    if sum(sizes) > most:  # words below each other
         heads = [column.split() for column in columns]
-    if width is not None and _total(heads, cells) > width:
+        sizes = _sizes(heads, cells)
+    if sum(sizes) > most:
         heads = [
             [word if any(map(str.isdigit, word)) else clip(word, max(size, LEAST)) for word in head]
             for head, size in zip(heads, cells, strict=True)
         ]
-    sizes = _sizes(heads, cells)
+        sizes = _sizes(heads, cells)
     stacked = zip_longest(*(reversed(head) for head in heads), fillvalue="")
     for words in reversed(list(stacked)):
         yield Text(_line(words, sizes, left), "bold")
@@ -140,7 +144,3 @@ def _line(row: Row, sizes: Sequence[int], left: Sequence[int]) -> str:
 
 def _sizes(heads: Sequence[Row], cells: Sequence[int]) -> list[int]:
     return [max([size, *map(cell_len, head)]) for head, size in zip(heads, cells, strict=True)]
-
-
-def _total(heads: Sequence[Row], cells: Sequence[int]) -> int:
-    return sum(_sizes(heads, cells)) + GAP * (len(cells) - 1)

@@ -61,15 +61,15 @@ class OutputState:
         state, kinds = read_json(path), {"inputs": int, "bytes": int, "bad": int}
         counts = {key: field_of(state, key, kind, str(path)) for key, kind in kinds.items()}
         digest = field_of(state, "digest", str, str(path))
-        options = field_of(state, "command", dict, str(path)).items()
-        command = {RENAMED.get(str(name), str(name)): value for name, value in options}
+        stored: Command = field_of(state, "command", dict, str(path))
+        command = {RENAMED.get(name, name): value for name, value in stored.items()}
         return cls(command, **counts, digest=digest)
 
 
 def resumable_command(context: Context, *free: str) -> Command | None:
     """The command that ``--resume`` continues; None without ``--resume``.
 
-    It has all options but the ``free`` ones, which change no result.
+    All options belong to the command, except the ``free`` ones, which change no result.
     """
     from regard.ground.device import device_named  # here: it imports torch
 
@@ -113,7 +113,7 @@ class OutputProgress:
     def report(self) -> None:
         """Print the number of bad inputs, if there are any."""
         if self.bad:
-            note(f"{self.bad:,} of {self.inputs:,} inputs were skipped: they are bad")
+            note(f"{self.bad:,} of {self.inputs:,} inputs were skipped because they are bad")
 
 
 class SavedProgress(OutputProgress):

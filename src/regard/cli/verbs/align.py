@@ -17,10 +17,7 @@ from regard.text.words import spaced_spans, word_spans
 def align(
     model: options.MODEL,
     source: Annotated[
-        str,
-        Argument(
-            metavar="SRC", help="Source sentences, one per line; or lines 'source ||| target'."
-        ),
+        str, Argument(metavar="SRC", help="Source sentences, one per line; or 'source ||| target'.")
     ],
     target: Annotated[
         str | None, Argument(metavar="TGT", help="Translations of SRC, line by line.")
@@ -55,10 +52,7 @@ def align(
     head: options.HEAD = None,
     shifted: Annotated[
         bool | None,
-        Option(
-            "--shifted/--plain",
-            help="Decoder step of a word: the step that reads it, or that predicts it.",
-        ),
+        Option("--shifted/--plain", help="Use the decoder step that reads a word, or predicts it."),
     ] = None,
     max_length: options.MAX_LENGTH = None,
     batch_size: options.BATCH_SIZE = None,
@@ -95,7 +89,7 @@ def align(
     spans = None if subwords else words
     pairs = read_fast_align(source) if target is None else read_text_pairs(Lines((source, target)))
     if choose and not pairs:
-        raise BadInput("--choose agreement: there are no pairs")
+        raise BadInput("--choose agreement: SRC has no pairs")
     golds = None if gold is None else read_gold_links(gold, base or 0, pairs, words)
     models = [
         load(folder, device, precision=precision, batch_size=batch_size)

@@ -1,6 +1,5 @@
 """``regard bleu``: scores of translations, and the n-gram tables behind BLEU."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
@@ -18,15 +17,8 @@ if TYPE_CHECKING:
 
 ROWS = 20
 COUNTS = ("count", "in_references", "clipped", "unclipped")  # of an n-gram
-STEPS = (
-    "weight",
-    "smoothing",
-    "hypothesis_length",
-    "reference_lengths",
-    "closest_length",
-    "brevity_penalty",
-    "bleu",
-)
+LENGTHS = ("hypothesis_length", "reference_lengths", "closest_length")
+STEPS = ("weight", "smoothing", *LENGTHS, "brevity_penalty", "bleu")
 
 
 def bleu(
@@ -39,9 +31,7 @@ def bleu(
     shared: Annotated[
         list[str] | None,
         Option(
-            "--refs",
-            metavar="REF",
-            help="Reference file; all arguments are then systems to compare; repeatable.",
+            "--refs", metavar="REF", help="Reference to compare several systems with; repeatable."
         ),
     ] = None,
     with_tables: Annotated[
@@ -101,7 +91,7 @@ def _read(systems: list[str], references: list[str]) -> tuple[list[list[str]], l
 
     paths = [*systems, *references]
     if paths.count(STDIN) > 1:
-        raise BadInput("standard input can only be read once")
+        raise BadInput("-: standard input can only be read once; name files instead")
     texts = [list(read_lines(path)) for path in paths]
     outputs, streams = texts[: len(systems)], texts[len(systems) :]
     for system, lines in zip(systems, outputs, strict=True):
@@ -176,19 +166,14 @@ def _print_tables(tables: "Explanation") -> None:
         if len(order.ngrams) > ROWS:
             print_line(f"... and {len(order.ngrams) - ROWS} more, rarer ones (all with --json)")
     print_line("")
-    for line in _summary(tables):
-        print_line(line)
-
-
-def _summary(tables: "Explanation") -> Iterator[str]:
     unmatched = [str(order.n) for order in tables.orders if order.total and not order.clipped]
     if unmatched and tables.orders[0].clipped:
-        yield f"smoothing {tables.smoothing}: nothing matched at order {', '.join(unmatched)}"
+        orders = ", ".join(unmatched)
+        print_line(f"smoothing {tables.smoothing}: nothing matched at order {orders}")
     lengths = ", ".join(map(str, tables.reference_lengths))
-    yield (
-        f"brevity penalty {tables.brevity_penalty:.4f}: {tables.hypothesis_length} tokens, "
-        f"closest reference {tables.closest_length} (references {lengths})"
-    )
+    closest = f"closest reference {tables.closest_length} (references {lengths})"
+    penalty = f"{tables.brevity_penalty:.4f}"
+    print_line(f"brevity penalty {penalty}: {tables.hypothesis_length} tokens, {closest}")
     product = " · ".join(f"{precision:.4f}" for precision in tables.precisions)
     power = f"1/{len(tables.orders)}"
-    yield f"BLEU = 100 · {tables.brevity_penalty:.4f} · ({product})^({power}) = {tables.bleu:.2f}"
+    print_line(f"BLEU = 100 · {penalty} · ({product})^({power}) = {tables.bleu:.2f}")

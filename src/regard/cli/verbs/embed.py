@@ -23,11 +23,7 @@ def embed(
     pool: options.POOL = None,
     normalise: Annotated[
         bool | None,
-        Option(
-            "--normalise/--no-normalise",
-            help="Scale vectors to length 1.",
-            show_default="the folder's, else no",
-        ),
+        Option("--normalise/--no-normalise", help="Scale vectors to length 1; default: as stored."),
     ] = None,
     max_length: options.MAX_LENGTH = None,
     batch_size: options.BATCH_SIZE = None,

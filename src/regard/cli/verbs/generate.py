@@ -32,8 +32,7 @@ def generate(
     search: Annotated[
         Literal["greedy", "sample", "beam", "mbr"] | None,
         Option(
-            help="Decoding method; default: the method of the other options, else of "
-            "generation_config.json, else greedy."
+            help="Decoding method; default: by other options, generation_config.json or greedy."
         ),
     ] = None,
     max_new_tokens: Annotated[
@@ -112,18 +111,18 @@ def generate(
     from regard.inference.generator import Ending
     from regard.tasks.components import ComponentSpec
 
-    given = decode.names_given(context)
-    name = search or decode.continuation_method(given)
+    overrides = decode.names_given(context)
+    name = search or decode.continuation_method(overrides)
     _check_modes(context.params, name)
     if name is not None:
-        decode.check_options(name, context.params, given)
+        decode.check_options(name, context.params, overrides)
     command = resumable_command(context)
     stops = tuple(string.replace("\\n", "\n") for string in stop_string or [])
     ending = Ending(max_new_tokens, min_new_tokens, stops)
     generator = load(model, device, batch_size=batch_size).generator
     method = Method(generator.search)
     if name is not None:
-        method = decode.choose_method(generator, name, context.params, given)
+        method = decode.choose_method(generator, name, context.params, overrides)
     writer = generator.writer(method, best, ending)
     spec = ComponentSpec((model,), "generate", {"method": method, "ending": ending})
     with decode.ready(writer, spec, precision, engine, workers) as (writer, envelope):

@@ -18,15 +18,13 @@ def look(
     model: options.MODEL,
     text: Annotated[
         str,
-        Argument(
-            metavar="TEXT", help="Text to translate, to classify or to encode; or an image file."
-        ),
+        Argument(metavar="TEXT", help="Text to translate, classify or encode; or an image file."),
     ],
     target: Annotated[
         str | None,
         Option(
             metavar="TEXT",
-            help="Translation to show instead of the model's own; second text of an encoder.",
+            help="Translation to show, not the model's own; second text of an encoder.",
         ),
     ] = None,
     kind: Annotated[
@@ -40,12 +38,7 @@ def look(
         bool, Option("--repeat", help="Read all tokens twice (causal models).")
     ] = False,
     induction: Annotated[
-        bool,
-        Option(
-            "--induction",
-            help="Score each head of a causal model as an induction head: attention to the token "
-            "after an earlier occurrence.",
-        ),
+        bool, Option("--induction", help="Score each head of a causal model as an induction head.")
     ] = False,
     rollout: Annotated[
         bool, Option("--rollout", help="Attention rollout through all layers, or up to --layer.")
@@ -53,9 +46,7 @@ def look(
     patch: Annotated[
         str | None,
         Option(
-            metavar="ROW,COLUMN",
-            help="Patch of an image, counted from 0, whose attention is shown instead of the class "
-            "token's.",
+            metavar="ROW,COLUMN", help="Patch of an image whose attention is shown, counted from 0."
         ),
     ] = None,
     html: options.HTML = None,

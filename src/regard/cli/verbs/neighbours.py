@@ -39,17 +39,11 @@ def neighbours(
     file: options.FILE = "-",
     texts: Annotated[
         list[str] | None,
-        Option(
-            TEXT, metavar="TEXT", help="Text with the word, instead of lines of FILE; repeatable."
-        ),
+        Option(TEXT, metavar="TEXT", help="Text with the word, instead of FILE; repeatable."),
     ] = None,
     vectors: Annotated[
         Path | None,
-        Option(
-            metavar="FILE",
-            help="File of word vectors: GloVe, word2vec.",
-            show_default="the model's embedding layer, over the words of FILE",
-        ),
+        Option(metavar="FILE", help="Word vectors (GloVe); default: the embedding layer."),
     ] = None,
     top: Annotated[int, Option(min=1, help="Number of neighbours.")] = 5,
     occurrences: Annotated[int, Option(min=1, help="Number of occurrences of the word.")] = 5,
@@ -139,9 +133,7 @@ def _record(
     return {
         **_place(query),
         "static": [{"word": word, "cosine": round(cosine, 6)} for word, cosine in static],
-        "contextual": [
-            {**_place(match.item), "cosine": round(match.cosine, 6)} for match in nearest
-        ],
+        "contextual": [{**_place(near.item), "cosine": round(near.cosine, 6)} for near in nearest],
     }
 
 
@@ -157,8 +149,8 @@ def _print_query(
     print_line(escape_line(f"{where}: {query}"))
     left = [(word, f"{cosine:.3f}") for word, cosine in static]
     right = [
-        (match.item.word, f"{match.cosine:.3f}", f"{match.item.line or TEXT}: {match.item}")
-        for match in nearest
+        (near.item.word, f"{near.cosine:.3f}", f"{near.item.line or TEXT}: {near.item}")
+        for near in nearest
     ]
     rows = [
         [escape_line(cell) for cell in (*(first or NOTHING[:2]), *(second or NOTHING))]
@@ -180,17 +172,17 @@ def print_image_neighbours(
     query_parts = [*read(queries)]
     paths = [path for paths, _ in query_parts for path in paths]
     if not paths:
-        raise BadInput(f"{queries}: no images")
+        raise BadInput(f"{queries}: has no images")
     vectors_BD = np.concatenate([vectors_ND for _, vectors_ND in query_parts])
     for path, matches in zip(paths, nearest(paths, vectors_BD, read(file), top), strict=True):
         if as_json:
             images = [
-                {"image": str(match.item), "cosine": round(match.cosine, 6)} for match in matches
+                {"image": str(near.item), "cosine": round(near.cosine, 6)} for near in matches
             ]
             print_json({"image": str(path), "neighbours": images})
         else:
             print_line(escape_line(str(path)))
-            rows = [(f"{match.cosine:.3f}", escape_line(str(match.item))) for match in matches]
+            rows = [(f"{near.cosine:.3f}", escape_line(str(near.item))) for near in matches]
             print_table(("cosine", "image"), rows, left=(1,))
             print_line("")
 

@@ -4,18 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from regard.cli import options
+from regard.cli import options, paper_records
 from regard.cli.io.console import print_json, print_line, print_table, write_page
-from regard.cli.paper_records import (
-    PaperRecord,
-    Row,
-    change_rows,
-    find_size,
-    lineage,
-    result_rows,
-    section,
-    size_rows,
-)
+from regard.cli.paper_records import Row, change_rows, result_rows, size_rows
 from regard.ground.errors import BadInput
 from regard.inside.views.papers_html import papers_page, show_value
 
@@ -30,8 +21,7 @@ def papers(
         list[str] | None,
         Argument(
             metavar="PAPER[:SIZE] PAPER[:SIZE]",
-            help="One model, compared with the model it builds on, or two to compare; the default "
-            "size is the paper's base model.",
+            help="Model to compare with the model it builds on, or two.",
         ),
     ] = None,
     results: Annotated[
@@ -58,14 +48,13 @@ def papers(
     Example: regard papers BERT RoBERTa
     """
     names = models or []
-    chosen = [find_size(name)[0] for name in names] or [*lineage().values()]
-    if (train or load) and not path:
-        raise BadInput("--train, --load: need --path")
+    chosen = [paper_records.find_size(name)[0] for name in names]
+    chosen = chosen or [*paper_records.lineage().values()]
+    if not path:
+        options.refuse({"--train": train, "--load": load}, "needs --path")
     if path:
         if len(names) != 1 or results or html is not None or (train and load):
-            raise BadInput(
-                "--path: shows one model; use regard papers PAPER --path [--train | --load]"
-            )
+            raise BadInput("--path: needs one model: regard papers PAPER --path [--train | --load]")
         from regard.cli.paper_path import path_of
         from regard.models.papers import paper as paper_named
 
@@ -74,17 +63,20 @@ def papers(
         _show_path(path_of(named, size, train=train, load=load), as_json)
     elif html is not None:
         if names or results or as_json:
-            raise BadInput(
-                "--html: writes all papers; it cannot be used with PAPER or other options"
-            )
-        write_page(html, lambda: papers_page([*map(section, chosen)]))
+            raise BadInput("--html: writes all papers; use it without PAPER and other options")
+        write_page(html, lambda: papers_page([*map(paper_records.section, chosen)]))
     elif results:
-        rows = [{"paper": paper.name, **row} for paper in chosen for row in result_rows(paper)]
-        _show(rows, as_json)
+        scores = [{"paper": paper.name, **row} for paper in chosen for row in result_rows(paper)]
+        _show(scores, as_json)
     elif len(names) == 2:
         _show(change_rows(*names), as_json)
     elif len(names) < 2:
-        _show([row for paper in chosen for row in _sizes(paper)], as_json)
+        rows: list[Row] = [
+            {"paper": paper.name, "year": paper.year, "arxiv": paper.arxiv or "", **row}
+            for paper in chosen
+            for row in size_rows(paper)
+        ]
+        _show(rows, as_json)
         before = chosen[0].after if names else None
         if before is not None:
             if not as_json:
@@ -92,11 +84,6 @@ def papers(
             _show(change_rows(before, *names), as_json)
     else:
         raise BadInput("PAPER: name at most two models, as PAPER:SIZE")
-
-
-def _sizes(paper: PaperRecord) -> list[Row]:
-    about: Row = {"paper": paper.name, "year": paper.year, "arxiv": paper.arxiv or ""}
-    return [{**about, **row} for row in size_rows(paper)]
 
 
 def _show(records: list[Row], as_json: bool) -> None:

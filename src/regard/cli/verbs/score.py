@@ -18,20 +18,11 @@ def score(
     file: options.FILE = "-",
     whole: Annotated[bool, Option("--whole", help="Read the whole file as one text.")] = False,
     window: Annotated[
-        int | None,
-        Option(
-            min=2,
-            help="Number of tokens that the model reads at once.",
-            show_default="the model's limit",
-        ),
+        int | None, Option(min=2, help="Number of tokens read at once; default: the model's limit.")
     ] = None,
     stride: Annotated[
         int | None,
-        Option(
-            min=1,
-            help="Number of tokens between the beginnings of two windows of a long text.",
-            show_default="half a window",
-        ),
+        Option(min=1, help="Number of tokens from window to window; default: half a window."),
     ] = None,
     max_length: options.MAX_LENGTH = None,
     batch_size: options.BATCH_SIZE = None,

@@ -17,20 +17,14 @@ if TYPE_CHECKING:
 def similarity(
     vectors: Annotated[
         str,
-        Argument(
-            metavar="VECTORS",
-            help="File of word vectors, or a model, whose embedding layer is tested.",
-        ),
+        Argument(metavar="VECTORS", help="File of word vectors, or a model (its embedding layer)."),
     ],
     tests: Annotated[
         list[str],
         Argument(metavar="TEST", help="File of word pairs with similarities, or of analogies."),
     ],
     words: Annotated[
-        int | None,
-        Option(
-            min=1, help="Number of words read, from the beginning of VECTORS.", show_default="all"
-        ),
+        int | None, Option(min=1, help="Number of words read from VECTORS; default: all.")
     ] = None,
     as_json: options.JSON = False,
 ) -> None:

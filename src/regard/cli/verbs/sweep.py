@@ -30,10 +30,7 @@ def sweep(
     ] = "0:2:0.1",
     coverage: Annotated[
         str | None,
-        Option(
-            help="Weights of the coverage penalty: from:to:step, or a,b,c.",
-            show_default=f"{DEFAULT_COVERAGE} if its term was stored",
-        ),
+        Option(help=f"Weights of the coverage penalty; default: {DEFAULT_COVERAGE} if stored."),
     ] = None,
     top: Annotated[int, Option(min=0, help="Number of settings printed; 0: all.")] = 10,
     out: options.OUT_FILE = None,
@@ -65,7 +62,7 @@ def sweep(
     from regard.search.sweep import Sweep, settings
 
     if [nbest, *references].count(STDIN) > 1:
-        raise BadInput("standard input can only be read once")
+        raise BadInput("-: standard input can only be read once; name files instead")
     alphas = _grid("--alpha", alpha)
     model = None if save is None else _load_to_save(save)
     stored = read_nbest(nbest)
@@ -80,18 +77,18 @@ def sweep(
         raise BadInput(f"--coverage {coverage}: {wrong}")
 
     swept = Sweep.of(stored, streams, bleu_metric(tokenize, lowercase))
-    tried = swept.tried(settings(alphas, coverages))
-    shown = [*tried[: top or None], swept.as_stored(), swept.oracle()]
+    outcomes = swept.tried(settings(alphas, coverages))
+    shown = [*outcomes[: top or None], swept.as_stored(), swept.oracle()]
     if with_interval:
         shown = [*map(swept.with_interval, shown)]
-    write_page(out, lambda: "".join(f"{stored.texts[i]}\n" for i in tried[0].chosen))
+    write_page(out, lambda: "".join(f"{stored.texts[i]}\n" for i in outcomes[0].chosen))
     if model is not None and save is not None:
-        _save_rule(model, save, tried)
+        _save_rule(model, save, outcomes)
     if as_json:
         print_json(*map(_record, shown))
     else:
         _print(shown)
-    note(f"{len(tried)} settings, {len(stored.texts)} hypotheses of {len(lists)} sentences")
+    note(f"{len(outcomes)} settings, {len(stored.texts)} hypotheses of {len(lists)} sentences")
 
 
 def _load_to_save(folder: str) -> "Model":
@@ -100,18 +97,16 @@ def _load_to_save(folder: str) -> "Model":
 
     model = load(folder, "cpu")
     if model.translator.generation_config is not None:
-        raise BadInput(
-            f"--save {folder}: the search of this model is set by generation_config.json"
-        )
+        raise BadInput(f"--save {folder}: generation_config.json sets the search of this model")
     return model
 
 
-def _save_rule(model: "Model", folder: str, tried: "list[Outcome]") -> None:
+def _save_rule(model: "Model", folder: str, outcomes: "list[Outcome]") -> None:
     """Make the best rule without a coverage penalty the model's default; its beam size stays."""
     from regard.inference.generation_settings import DecodeConfig
     from regard.search.beam import Beam
 
-    settings = (outcome.setting for outcome in tried)
+    settings = (outcome.setting for outcome in outcomes)
     best = next((setting for setting in settings if setting and not setting.coverage), None)
     if best is None:
         raise BadInput("--save: no setting without a coverage penalty was tried (--coverage 0)")
@@ -132,7 +127,7 @@ def _grid(option: str, text: str) -> list[float]:
             count = floor((end - start) / step + 1e-6) + 1
             values = [round(start + i * step, 10) for i in range(min(count, MOST + 1))]
     except (ValueError, ZeroDivisionError, OverflowError):
-        raise BadInput(f"{option} {text}: neither from:to:step nor numbers a,b,c") from None
+        raise BadInput(f"{option} {text}: give from:to:step or a,b,c") from None
     if not 0 < len(values) <= MOST or not all(abs(value) < 1e6 for value in values):
         raise BadInput(f"{option} {text}: needs 1 to {MOST} numbers, each below a million")
     return values

@@ -37,11 +37,7 @@ def train(
         int | None, Option(min=2, help="Number of runs, with seeds train.seed, train.seed + 1, …")
     ] = None,
     trial: Annotated[
-        bool,
-        Option(
-            "--dry-run",
-            help="Check recipe and data, time a few steps, print counts; write nothing.",
-        ),
+        bool, Option("--dry-run", help="Check recipe and data, time a few steps; write nothing.")
     ] = False,
     device: options.DEVICE = None,
 ) -> None:

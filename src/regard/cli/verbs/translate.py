@@ -29,10 +29,7 @@ def translate(
     ] = None,
     search: Annotated[
         Literal["beam", "greedy", "sample", "mbr", "exact", "published"] | None,
-        Option(
-            help="Decoding method; default: published (generation_config.json) if present, "
-            "else beam."
-        ),
+        Option(help="Decoding method; default: generation_config.json if present, else beam."),
     ] = None,
     size: options.BEAM = None,
     best: options.BEST = 1,
@@ -57,9 +54,7 @@ def translate(
     candidates: options.CANDIDATES = "samples",
     prefix: Annotated[
         str | None,
-        Option(
-            metavar="FILE", help="File with the forced beginning of each translation, one per line."
-        ),
+        Option(metavar="FILE", help="File of forced beginnings of translations, one per line."),
     ] = None,
     max_length: options.MAX_LENGTH = None,
     batch_size: options.BATCH_SIZE = None,
@@ -106,14 +101,14 @@ def translate(
     from regard.cli import decode
     from regard.tasks.components import ComponentSpec
 
-    given = decode.names_given(context)
-    decode.check_options(decode.method_name(search), context.params, given)
+    overrides = decode.names_given(context)
+    decode.check_options(decode.method_name(search), context.params, overrides)
     if resume and prefix is not None:
         raise BadInput("--resume: cannot be used with --prefix")
     command = resumable_command(context)
     folders = (model, *(ensemble or ()))
     translator = decode.load_ensemble(folders, device, batch_size)
-    method = decode.choose_method(translator, search, context.params, given)
+    method = decode.choose_method(translator, search, context.params, overrides)
     spec = ComponentSpec(folders, "translate", {"method": method})
     opened = decode.ready(translator.writer(method, best), spec, precision, engine, workers)
     with opened as (writer, envelope):

@@ -60,8 +60,8 @@ def tree(
     translator = load(model, device).translator
     if precision is not None:
         translator = translator.with_precision(precision, "torch")  # recorded step by step
-    given = {name: context.params[name] for name in SEARCH if options.was_given(context, name)}
-    beam = replace(base_beam(translator, overridden=bool(given)), **given)
+    overrides = {name: context.params[name] for name in SEARCH if options.was_given(context, name)}
+    beam = replace(base_beam(translator, overridden=bool(overrides)), **overrides)
     searched = record_tree(translator, text, beam)
     write_page(html, lambda: tree_page(searched))  # before a closed pipe ends the verb
     write_page(svg, BeamDrawing(searched).svg)
