@@ -92,8 +92,7 @@ class Tape(NullTape):
     def batches(self) -> Iterator[Callable[[], "Tape"]]:
         """Yield a function that returns the tape of the next batch of a run.
 
-        Afterwards ``records`` has the values of all batches, concatenated; a pattern that matches
-        no value raises ``BadInput``.
+        Afterwards ``records`` has the values of all batches; a pattern must match some value.
         """
         parts: list[Tape] = []
 
