@@ -84,11 +84,8 @@ def load_tokenizer(family: str, folder: Path) -> RowTokenizer | None:
 def unread_settings(family: str, config: EncoderTextConfig) -> Iterator[str]:
     """The keys of the recipe table ``text`` that a family does not read."""
     every = (family,) if family in LEARNED else tuple(each.kind for each in FAMILIES)
-    kinds = [
-        kind
-        for kind in every
-        if family in (kind, {RawWords.kind: WordLevel.name}.get(kind, family))
-    ]
+    only = {RawWords.kind: WordLevel.name}  # kinds that one family has
+    kinds = [kind for kind in every if family in (kind, only.get(kind, family))]
     if family != PLAIN and config.kind not in (None, *kinds):
         yield "kind"
     unread = UNREAD.get(family, ("normalise", "dropout", "unknown"))
