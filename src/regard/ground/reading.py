@@ -8,7 +8,7 @@ from typing import ClassVar, Never
 from regard.ground.batch import ImageRow, TokenRow
 from regard.ground.errors import BadInput
 
-NO_TEXT = "this model reads images, no texts"
+NO_TEXT = "this model reads images, not texts"
 
 
 class Reading(ABC):

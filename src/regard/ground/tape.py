@@ -90,11 +90,9 @@ class Tape(NullTape):
 
     @contextmanager
     def batches(self) -> Iterator[Callable[[], "Tape"]]:
-        """Yield a function that returns the tape of the next batch; afterwards ``records`` has all.
+        """Yield a function that returns the tape of the next batch of a run.
 
-        The values of all batches are concatenated in their order.
-
-        A pattern that matches no value raises ``BadInput``.
+        Afterwards ``records`` has the values of all batches; a pattern must match some value.
         """
         parts: list[Tape] = []
 

@@ -80,8 +80,10 @@ def decode_picture(
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 image = library.open(io.BytesIO(content), formats=FORMATS)
-                _check_size(image)
-                stack.enter_context(_budget.reserved(math.prod(image.size)))
+                if (pixels := math.prod(image.size)) > MOST_PIXELS:
+                    size = "{:,} × {:,}".format(*image.size)
+                    raise BadInput(f"{size} pixels, more than {MOST_PIXELS:,} in all")
+                stack.enter_context(_budget.reserved(pixels))
                 shape = _reduce(image, target)
                 picture = as_rgb(image)
                 picture.load()
@@ -111,12 +113,6 @@ def share_budget(budget: PixelBudget) -> None:
     """Set the budget of this process."""
     global _budget
     _budget = budget
-
-
-def _check_size(image: "Image") -> None:
-    width, height = image.size
-    if width * height > MOST_PIXELS:
-        raise BadInput(f"{width:,} × {height:,} pixels, more than {MOST_PIXELS:,} in all")
 
 
 def _reduce(image: "Image", target: Callable[[Size], Size] | None) -> Size:

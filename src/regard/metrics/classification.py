@@ -139,10 +139,9 @@ def class_table(golds: Sequence[str], predicted: Sequence[str]) -> list[LabelSco
     table = []
     for number, label in enumerate(classes):
         row, sums = counts[number], (counts[number, number], *_margins(counts, number))
-        counted = zip(classes, row.astype(int).tolist(), strict=True)
+        counted = zip(classes, map(int, row), strict=True)
         confused = [(name, count) for name, count in counted if count and name != label]
-        confused.sort(key=lambda pair: -pair[1])
-        table.append(label_score(label, sums, tuple(confused)))
+        table.append(label_score(label, sums, tuple(sorted(confused, key=lambda pair: -pair[1]))))
     return table
 
 

@@ -86,9 +86,8 @@ class LabelSet(ABC):
 
     def order_in(self, other: "LabelSet | None") -> list[int] | None:
         """The index of each label in ``other``; None if the sets differ."""
-        if other is None or other.problem_type != self.problem_type:
-            return None
-        if {*other.names} != {*self.names}:
+        alike = other is not None and other.problem_type == self.problem_type
+        if other is None or not alike or {*other.names} != {*self.names}:
             return None
         return [other.names.index(name) for name in self.names]
 

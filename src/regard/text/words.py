@@ -116,10 +116,7 @@ def one_or_two_texts(value: object, number: int) -> tuple[str, ...]:
 
 def text_or_pair(line: str, where: str) -> str | tuple[str, str]:
     """The text in a line, or the two texts with a tab between them."""
-    match line.split("\t"):
-        case [text]:
-            return text
-        case [first, second]:
-            return first, second
-        case texts:
-            raise BadInput(f"{where}: {len(texts)} texts between tabs; give one or two")
+    texts = line.split("\t")
+    if len(texts) > 2:
+        raise BadInput(f"{where}: {len(texts)} texts between tabs; give one or two")
+    return texts[0] if len(texts) == 1 else (texts[0], texts[1])

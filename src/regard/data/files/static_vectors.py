@@ -150,11 +150,7 @@ def _text_entries(path: str | Path, header: Header | None) -> Iterator[Entry]:
         except ValueError:
             raise BadInput(f"{where}: not a word and its numbers") from None
         yield where, " ".join(columns[:-width]), vector
-    _check_count(path, number - first + 1, header)
-
-
-def _check_count(path: str | Path, count: int, header: Header | None) -> None:
-    if header is not None and header.words != count:
+    if header is not None and header.words != (count := number - first + 1):
         raise BadInput(f"{path}: {count} words, and its first line says {header.words}")
 
 

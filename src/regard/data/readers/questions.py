@@ -16,7 +16,7 @@ from regard.ground.errors import BadInput
 from regard.ground.files import JSON
 
 NUMBERS = ("0", "1", "2", "3")
-LETTERS = ("A", "B", "C", "D")
+LETTERS, SUFFIXES = ("A", "B", "C", "D"), (".txt", ".gz", ".xz")
 
 _BLANK = re.compile("_+")
 
@@ -41,8 +41,7 @@ def race(path: Path, dropped: Dropped = None) -> Iterator[ChoiceExample]:
     """
     files = [path]
     if path.is_dir():
-        suffixes = (".txt", ".gz", ".xz")
-        files = sorted(file for file in path.rglob("*.txt*") if file.suffix in suffixes)
+        files = sorted(file for file in path.rglob("*.txt*") if file.suffix in SUFFIXES)
     if not files:
         raise BadInput(f"{path}: no .txt files in this folder")
     for file in files:

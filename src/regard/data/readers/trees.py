@@ -81,9 +81,5 @@ def _take(
         brackets.append(Bracket(column, start=len(words)))
         unclosed.append(brackets[-1])
     else:
-        words.append(_unescaped(text))
+        words.append(ESCAPES.get(text.upper(), text).replace("\\/", "/").replace("\\*", "*"))
     return ""
-
-
-def _unescaped(word: str) -> str:
-    return ESCAPES.get(word.upper(), word).replace("\\/", "/").replace("\\*", "*")

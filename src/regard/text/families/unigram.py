@@ -142,13 +142,12 @@ def _model(scores: Iterable[tuple[str, float]], path: Path) -> Vocab:
 
 
 def _are_scored(pieces: JSON) -> TypeGuard[list[tuple[str, float]]]:
-    def is_scored(entry: JSON) -> bool:
+    for entry in pieces if isinstance(pieces, list) else [None]:
         match entry:
             case [str(), int() | float()]:
-                return True
+                continue
         return False
-
-    return isinstance(pieces, list) and all(map(is_scored, pieces))
+    return True
 
 
 def _charsmap(content: Mapping[str, JSON], path: Path) -> bytes:

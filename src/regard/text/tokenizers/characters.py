@@ -83,10 +83,9 @@ class CharacterVocabulary(WholeWords, Spelling):
 
     def _read(self, row: int | np.ndarray) -> str:
         ids = np.ravel(row).tolist()
-        for number, name in ((SENTENCE_BEGINS, BEGIN), (SENTENCE_ENDS, END)):
-            if number in ids:
-                return name
-        return bytes(i for i in ids if i < 256).decode(errors="replace")
+        frames = ((SENTENCE_BEGINS, BEGIN), (SENTENCE_ENDS, END))
+        text = bytes(i for i in ids if i < 256).decode(errors="replace")
+        return next((name for number, name in frames if number in ids), text)
 
 
 @dataclass(frozen=True)

@@ -39,10 +39,6 @@ UNREAD: dict[str, tuple[str, ...]] = {
 """Keys of the table ``text`` that a family does not read; others: the default below."""
 
 
-WHOLE_WORDS = {RawWords.kind: WordLevel.name}
-"""Kinds that only one family has."""
-
-
 def family_of(of_paper: str, config: EncoderTextConfig) -> str:
     """The family of the paper; a recipe may replace plain subwords by whole words."""
     whole_words = of_paper == PLAIN and config.kind == WordTokenizer.name
@@ -88,7 +84,8 @@ def load_tokenizer(family: str, folder: Path) -> RowTokenizer | None:
 def unread_settings(family: str, config: EncoderTextConfig) -> Iterator[str]:
     """The keys of the recipe table ``text`` that a family does not read."""
     every = (family,) if family in LEARNED else tuple(each.kind for each in FAMILIES)
-    kinds = [kind for kind in every if family in (kind, WHOLE_WORDS.get(kind, family))]
+    only = {RawWords.kind: WordLevel.name}  # kinds that one family has
+    kinds = [kind for kind in every if family in (kind, only.get(kind, family))]
     if family != PLAIN and config.kind not in (None, *kinds):
         yield "kind"
     unread = UNREAD.get(family, ("normalise", "dropout", "unknown"))
