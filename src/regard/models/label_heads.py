@@ -24,8 +24,7 @@ def read_spans(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | No
 class MLMHead(AnyHead):
     """The token at a position (Devlin et al., 2018): dense layer, activation, norm, output layer.
 
-    ``tied``: the output layer shares the token vectors of the embedding, whose size the dense layer
-    has. ``dense_activation`` is by default the activation of the stack.
+    ``tied``: it shares the token vectors. ``dense_activation``: default, the stack's activation.
     """
 
     name: ClassVar[str] = "mlm"
@@ -100,25 +99,28 @@ class LinearHeadModule(nn.Module):
         return self.out(self.dropout(states_ND))
 
 
+class RowHead(LinearHead):
+    """Base class of linear heads over the pooled states of rows."""
+
+    per_row: ClassVar[bool] = True
+    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
+
+
 @dataclass(frozen=True)
-class SentencePairHead(LinearHead):
+class SentencePairHead(RowHead):
     """Two classes for a row of two texts: does the second follow the first?"""
 
     name: ClassVar[str] = "sentence_pair"
     logits_order: ClassVar[int | None] = 1
     classes: ClassVar[tuple[str, str]] = ("IsNext", "NotNext")
-    per_row: ClassVar[bool] = True
-    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
     outputs: ClassVar[int] = 2  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class LabelHead(LinearHead):
+class LabelHead(RowHead):
     """Labels, or numbers, of whole rows."""
 
     name: ClassVar[str] = "label"
-    per_row: ClassVar[bool] = True
-    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
     outputs: int
     dropout: float = 0.0
     dense: str | None = None
@@ -165,13 +167,11 @@ class TransitionHeadModule(nn.Module):
 
 
 @dataclass(frozen=True)
-class ChoiceHead(LinearHead):
+class ChoiceHead(RowHead):
     """A score for each row, by which choices are compared."""
 
     name: ClassVar[str] = "choice"
     logits_order: ClassVar[int | None] = 1
-    per_row: ClassVar[bool] = True
-    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
     outputs: ClassVar[int] = 1  # type: ignore[misc]
     dropout: float = 0.0
     dense: str | None = None

@@ -72,9 +72,8 @@ class Tokens(AnyEmbedding):
         return SpelledEmbedding(words, self.characters.build(self._beside, rate))
 
     def macs(self, width: int) -> int:
-        own, filters = width - self._beside, self.characters
-        characters = 0 if filters is None else filters.macs(self._beside)
-        return characters + (0 if self.embedding_size is None else self.embedding_size * own)
+        characters = 0 if self.characters is None else self.characters.macs(self._beside)
+        return characters + (self.embedding_size or 0) * (width - self._beside)
 
 
 class Embedding(EmbeddingModule):

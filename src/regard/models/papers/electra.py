@@ -146,9 +146,8 @@ class JointModule(nn.Module):
         )
         own = {GENERATOR_HEAD, DISCRIMINATOR_HEAD}
         rest = {head: at for head, at in positions.items() if head not in own}
-        outputs = self.discriminator(
-            replace(inputs, tokens_T=tokens_T), positions=rest, tape=tape.under("discriminator")
-        )
+        replaced, tape = replace(inputs, tokens_T=tokens_T), tape.under("discriminator")
+        outputs = self.discriminator(replaced, positions=rest, tape=tape)
         by_head = {**outputs.by_head, **generated.by_head}
         return JointOutputs(outputs.encoded, outputs.pooled_BD, by_head, tokens_T)
 
