@@ -46,6 +46,14 @@ class EncoderTokenizer(TokenizerFiles, RowTokenizer):
         return self._id("unk_token")
 
     @property
+    def cls(self) -> int:
+        return self._id("cls_token")
+
+    @property
+    def sep(self) -> int:
+        return self._id("sep_token")
+
+    @property
     def mask(self) -> int:
         return self._id("mask_token")
 
