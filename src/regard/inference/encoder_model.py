@@ -93,7 +93,8 @@ class EncoderModel(ModelRunner):
 
     def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
         notes = self.notes.get("embedding") or {}
-        if not isinstance(notes, dict) or not isinstance(notes.get("longest"), int | None):
+        longest = notes.get("longest") if isinstance(notes, dict) else ""
+        if longest is not None and not isinstance(longest, int):
             raise BadInput(f"config.json: notes.embedding does not describe a pool ({notes})")
         if pool is None and "hinders" in notes:
             raise BadInput(f"{notes['hinders']}; choose a pool")

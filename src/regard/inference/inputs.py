@@ -138,6 +138,5 @@ def check_search(search: object) -> Search:
 
 def ran_out_of_memory(error: BaseException) -> bool:
     """Whether an error of torch or numpy means out of memory."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in NO_MEMORY)
+    named = any(sign in str(error) for sign in NO_MEMORY)
+    return named or isinstance(error, MemoryError | torch.OutOfMemoryError)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import permutations
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
@@ -192,9 +192,9 @@ def encoder_decoder_facts(config: ModelConfig, *, joint: bool) -> tuple[Paper, E
 
 def _encoder_decoder(name: str) -> EncoderDecoder:
     facts = sized(name)
-    if not isinstance(facts, EncoderDecoder):
+    if facts.sides != EncoderDecoder.sides:
         raise BadInput(f"model.paper: {name} is not an encoder-decoder, which this task needs")
-    return facts
+    return cast(EncoderDecoder, facts)
 
 
 def trunk_facts(
@@ -212,10 +212,11 @@ def trunk_facts(
     config.check_changes(decided)
     if config.target is not None:
         raise BadInput("model.target: models of this task have no decoder; remove the key")
-    facts = sized(config.name) if start is None else start.facts
-    if not isinstance(facts, TrunkWithHeads):
+    known = sized(config.name) if start is None else start.facts
+    if known.sides != TrunkWithHeads.sides:
         name = config.paper if config.start is None else config.start.folder
         raise BadInput(f"model.paper: {name} is an encoder-decoder; this task needs an encoder")
+    facts = cast(TrunkWithHeads, known)
     if start is None and config.source is not None:
         facts = replace(facts, trunk=sized(config.source).encoder)
     depth = facts.trunk.stack.depth

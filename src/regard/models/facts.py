@@ -219,15 +219,15 @@ def from_json(data: object, kinds: Mapping[str, type], where: str) -> Any:
     """The facts that ``to_json`` wrote, of the classes ``kinds``; errors name ``where``."""
     if not isinstance(data, dict):
         raise BadInput(f"{where}: {data!r} is not an object with the facts of a model")
-    kind = kinds.get(str(data.get("is")))
-    if kind is None:
+    facts_class = kinds.get(str(data.get("is")))
+    if facts_class is None:
         raise BadInput(f"{where}: facts of unknown class {data.get('is')!r}")
     values = {name: _value(value, kinds, where) for name, value in data.items() if name != "is"}
     try:
-        for field in fields(kind):
+        for field in fields(facts_class):
             if field.name in values:
-                check_type(kind, field.name, values[field.name])
-        return kind(**values)
+                check_type(facts_class, field.name, values[field.name])
+        return facts_class(**values)
     except (TypeError, BadInput) as error:
         raise BadInput(f"{where}: {error}") from None
 

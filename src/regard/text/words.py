@@ -63,13 +63,13 @@ def word_spans(text: str) -> list[Span]:
 
 def _belongs(character: str, before: str) -> bool:
     """Whether a match that begins with ``character`` continues the word before it."""
-    kind = category(character)
-    if kind[0] == "M":
+    letter_class = category(character)
+    if letter_class[0] == "M":
         return True
     unspaced = [_IS_UNSPACED(letter) is not None for letter in (before, character)]
     if all(unspaced):
-        return before in _STACKING or character in _AM or kind == "Lm"
-    return not any(unspaced) and category(before)[0] == "M" and kind[0] in "LN"
+        return before in _STACKING or character in _AM or letter_class == "Lm"
+    return not any(unspaced) and category(before)[0] == "M" and letter_class[0] in "LN"
 
 
 def spaced_spans(text: str) -> list[Span]:

@@ -143,12 +143,12 @@ class World:
             return
         try:
             yield
-        except BaseException as error:
-            if not isinstance(error, endings):
-                self.rendezvous.fail(error)
-                raise  # the process group stays open: closing it may wait for the others
+        except endings:
             self.leave()
             raise
+        except BaseException as error:
+            self.rendezvous.fail(error)
+            raise  # the process group stays open: closing it may wait for the others
         self.rendezvous.leave_in_turn()
         self.leave()
 

@@ -1,18 +1,18 @@
 """Dry runs: sizes of the data and of the model, and an estimate of the time; nothing is kept."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from statistics import median
 from time import monotonic
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from regard.data.files.fields import DropCounts
 from regard.data.sampler import BatchSampler
 from regard.models.paper import count_parameters
 from regard.training.checkpoint import Checkpoints, RunProgress
 from regard.training.loop import Job, train
-from regard.training.loop.events import ReportEvent, StartEvent
+from regard.training.loop.events import Event, ReportEvent, StartEvent
 from regard.training.loop.trainable import Tensors
 from regard.training.precision import Precision
 from regard.training.run import Run
@@ -120,11 +120,9 @@ def time_steps(job: Job) -> tuple[Precision, list[float]]:
         checkpoints=NoCheckpoints(job.checkpoints.folder),
     )
     most, seconds = min(MOST, settings.steps), list[float]()
-    with closing(train(tried)) as events:  # type: ignore[type-var]
-        last = monotonic()
+    with closing(cast(Generator[Event, None, None], train(tried))) as events:
+        precision, last = cast(StartEvent, next(events)).precision, monotonic()
         for event in events:
-            if isinstance(event, StartEvent):
-                precision = event.precision
             if isinstance(event, ReportEvent):
                 seconds.append(monotonic() - last)
                 if len(seconds) == most or (len(seconds) > 1 and sum(seconds) > ENOUGH):

@@ -43,13 +43,13 @@ def read(
 
     A bad example is an error with file and line; with `dropped`, it is left out and counted.
     """
-    if task not in READERS:
+    if (readers := READERS.get(task)) is None:
         raise BadInput(f"unknown task {task!r}{did_you_mean(task, list(READERS))}")
-    name = next((name for name in READERS[task] if name.lower() == reader.lower()), None)
+    name = next((name for name in readers if name.lower() == reader.lower()), None)
     if name is None:
-        wrong = did_you_mean(reader, list(READERS[task]))
+        wrong = did_you_mean(reader, list(readers))
         raise BadInput(f"no reader for task {task!r} is called {reader!r}{wrong}")
-    chosen = READERS[task][name]
+    chosen = readers[name]
     return chosen(Path(path), dropped=dropped, **_checked(chosen, name, options))
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import cast
 
 from regard.ground import machine
 
@@ -29,9 +30,7 @@ SECONDS = 120  # timeout of the compiler
 
 def library() -> ctypes.CDLL:
     """Compiled decoder; ``failure`` must be None."""
-    result = _result()
-    assert isinstance(result, ctypes.CDLL), result
-    return result
+    return cast(ctypes.CDLL, _result())
 
 
 def failure() -> str | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -54,8 +54,7 @@ class AttentionCall:
     @property
     def limits(self) -> tuple[int | None, int | None]:
         """Number of keys to the left and right that a query may attend to; None: no limit."""
-        mask = full if self.unlimited else self.mask
-        assert isinstance(mask, WindowMask)
+        mask = full if self.unlimited else cast(WindowMask, self.mask)
         return mask.left, mask.right
 
     @property
@@ -67,8 +66,7 @@ class AttentionCall:
 
     def scale(self, size: int) -> float:
         """Factor on q·k."""
-        assert isinstance(self.score, Dot)
-        return self.score.scale(size)
+        return cast(Dot, self.score).scale(size)
 
 
 def fused(call: AttentionCall, q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, **mask) -> Tensor:

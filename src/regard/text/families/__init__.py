@@ -15,7 +15,7 @@ FAMILIES: tuple[TokenizerFamily, ...] = (
 
 def family_of_kind(kind: str | None, of_paper: str) -> str:
     """The family of a paper, or one of ``kind`` with the class token at the same place."""
-    if kind is None:
+    if not kind:
         return of_paper
     summaries = {family.name: family.template.summary for family in FAMILIES}
     same_kind = (family.name for family in FAMILIES if family.kind == kind)

@@ -139,10 +139,9 @@ def train_encoder_tokenizer(
     The family's special tokens come first in the vocabulary, ``special_tokens`` last.
     """
     families = {family.name: family for family in FAMILIES}
-    if kind not in families:
+    if (family := families.get(kind)) is None:
         *names, last = (name for name in families if name in KINDS)
         raise BadInput(f"text.kind: encoders learn {', '.join(names)} or {last}, not {kind!r}")
-    family = families[kind]
     reserved = [*family.special_tokens.values(), *special_tokens]
     if vocab < len(reserved):
         raise BadInput(f"text.vocab: a vocabulary of {vocab} has no room for {', '.join(reserved)}")
