@@ -86,7 +86,7 @@ def test_a_closed_pipe_ends_it_quietly_and_files_are_written(model, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((" ",), "no text"),
+        ((" ",), "the text is empty"),
         (("dog", "--beam", 0), "size of a beam must be at least 1, not 0"),
         (("dog", "--alpha", "nan"), "alpha must be"),
     ],

@@ -222,7 +222,7 @@ def test_look(model, tmp_path):
     assert "no map called 'nose'" in run("look", model, "dog", "--map", "nose", code=2).stderr
     assert "no such head" in run("look", model, "dog", "--head", 9, code=2).stderr
     assert "no layer 9; there are 0 to 1" in run("look", model, "dog", "--layer", 9, code=2).stderr
-    assert "no text" in run("look", model, " ", code=2).stderr
+    assert "the text is empty" in run("look", model, " ", code=2).stderr
 
 
 def test_papers():
