@@ -270,9 +270,9 @@ def test_folders_that_are_none_are_refused(owl_run, tmp_path):
     model = regard.load(owl_run / "run" / "model", "cpu")
     (tmp_path / "file").write_text("mine")
     for folder in (None, 5):
-        with pytest.raises(BadInput, match="a folder is named by"):
+        with pytest.raises(BadInput, match="folder: give a str or a Path"):
             regard.load(folder)
-        with pytest.raises(BadInput, match="a folder is named by"):
+        with pytest.raises(BadInput, match="folder: give a str or a Path"):
             model.save(folder)
     with pytest.raises(BadInput, match="is a file, not a folder"):
         model.save(tmp_path / "file", overwrite=True)

@@ -8,7 +8,7 @@ import regard
 from closeness import LARGE
 from regard import BadInput, Tape, without_head
 from regard.ground.batch import BatchLimits
-from regard.inference import batch_runner, translator
+from regard.inference import batch_runner, component, translator
 from regard.models.facts import change, paths
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.label_heads import LabelHead, MLMHead, SentencePairHead
@@ -45,7 +45,7 @@ def inputs(family: str, count: int) -> list:
 
 def few_at_once(monkeypatch) -> None:
     monkeypatch.setattr(batch_runner, "TOKENS", 40)
-    monkeypatch.setattr(translator, "TOKENS", 40)
+    monkeypatch.setattr(component, "TOKENS", 40)
     for module in (batch_runner, translator):
         monkeypatch.setattr(module, "RECORDED", BatchLimits(40, 3, 40))
 

@@ -144,7 +144,7 @@ def test_a_captured_step_is_the_eager_one(rows):
     model = language_model("cuda", torch.bfloat16, **ODD)
     device = torch.device("cuda")
     selector = NextNumber(torch.zeros(rows, dtype=torch.long, device=device), ODD["vocab"])
-    decoder = GraphedDecoder(model, selector, rows, 1, CAPACITY, 0, device)
+    decoder = GraphedDecoder(model, selector, (rows, 1, CAPACITY, 0), device)
     selector.tokens_R = decoder.tokens_R
     assert fused_blocks(decoder.stepped) == ODD["depth"] and fused_blocks(model) == 0
     decoder.start(None, None)

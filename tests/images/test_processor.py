@@ -284,7 +284,7 @@ def test_a_configuration_that_says_nothing_sensible_is_refused(config, tmp_path)
             {"crop_size": {"shortest_edge": 8, "longest_edge": 9}},
             "not shortest_edge and longest_edge",
         ),
-        ({"size": [32, 32, 3]}, r"size: \[32, 32, 3\] is no number of pixels"),
+        ({"size": [32, 32, 3]}, r"size: \[32, 32, 3\] is not a number of pixels"),
         ({"resample": "bicubic"}, r"resample is 'bicubic', not one of 0 \(nearest\)"),
         ({"resample": None}, "resample is null, and do_resize needs it"),
         ({"rescale_factor": float("nan")}, "rescale_factor: finite numbers"),
@@ -336,7 +336,7 @@ def test_the_longer_side_has_a_limit_as_in_transformers(edges):
 
 
 def test_a_crop_must_fit():
-    with pytest.raises(BadInput, match="no middle of 40 × 40"):
+    with pytest.raises(BadInput, match="smaller than its crop of 40 × 40"):
         ImageProcessor(size=None, crop=(40, 40)).resized(RGB)
 
 

@@ -58,7 +58,7 @@ def test_ways_of_pooling():
     assert one.embed([]).shape == (0, 16)
     with pytest.raises(BadInput, match="pool is mean, max, first or pooled, not 'median'"):
         one.embed(TEXTS, "median")
-    with pytest.raises(BadInput, match="no layer for it"):
+    with pytest.raises(BadInput, match="this model has no pool"):
         model("words").embed(TEXTS, "pooled")
 
 

@@ -326,7 +326,7 @@ def test_one_prompt_is_no_list(model):
 def test_a_stream_is_one_text_of_a_search_without_branches(model):
     with pytest.raises(BadInput, match="Beam cannot stream"):
         list(model.stream("The", Beam(2)))
-    with pytest.raises(BadInput, match="ask for one sample"):
+    with pytest.raises(BadInput, match="set the number of samples to 1"):
         list(model.stream("The", Sample(count=2)))
 
 

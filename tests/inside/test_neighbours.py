@@ -45,7 +45,7 @@ def slow_words(model: Model, layer: int) -> list[tuple[int, str, np.ndarray]]:
 @pytest.mark.parametrize("layer", [-1, 1])
 @pytest.mark.parametrize("at_once", [1, 256])
 def test_neighbours_have_the_largest_cosines(monkeypatch, layer, at_once):
-    monkeypatch.setattr(neighbours, "TEXTS", at_once)
+    monkeypatch.setattr(neighbours, "AT_ONCE", at_once)
     model = small_bert("states")
     reader, words = reader_of(model, layer), slow_words(model, layer)
     found = list(reader.find("storm", LINES, 9))
@@ -53,7 +53,8 @@ def test_neighbours_have_the_largest_cosines(monkeypatch, layer, at_once):
     assert [(one.line, one.word) for one, _ in found] == [words[n][:2] for n in at]
     queries_BD = np.stack([vector for _, vector in found])
     np.testing.assert_allclose(queries_BD, [words[n][2] for n in at], atol=1e-5)
-    nearest = reader.nearest([one for one, _ in found], queries_BD, LINES, 4)
+    words_found = [one for one, _ in found]
+    nearest = neighbours.nearest(words_found, queries_BD, reader.read(LINES), 4)
     for n, of_query in zip(at, nearest, strict=True):
         others = [
             (float(words[n][2] @ vector), *rest) for *rest, vector in words[:n] + words[n + 1 :]

@@ -99,5 +99,5 @@ def test_groups_that_make_no_sense_are_refused(changes, message):
 
 def test_a_file_of_few_tensors_may_hold_many_layers_that_share_them():
     check_depth(change(SHARED, depth=24), 23, "here")
-    with pytest.raises(BadInput, match="here: 24 layers are said to be in 23 tensors"):
+    with pytest.raises(BadInput, match="here: 24 layers, but the file has only 23 tensors"):
         check_depth(change(SMALL, depth=24), 23, "here")

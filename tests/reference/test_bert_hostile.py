@@ -283,7 +283,7 @@ def test_all_that_does_not_fit_is_in_one_line(copy):
         ({"num_attention_heads": 5}, "is not divisible by 5 heads"),
         ({"num_hidden_layers": 3}, "missing: bert.encoder.layer.2.attention.self.query.weight"),
         ({"num_hidden_layers": 1}, "unknown: bert.encoder.layer.1."),
-        ({"num_hidden_layers": 10**9}, "1000000000 layers are said to be in 41 tensors"),
+        ({"num_hidden_layers": 10**9}, "1000000000 layers, but the file has only 41 tensors"),
         ({"hidden_size": 24}, "bert.embeddings.LayerNorm.bias is [12], not [24]"),
         ({"vocab_size": 10**12}, "not [1000000000000, 12]"),
         ({"max_position_embeddings": 17}, "position_embeddings.weight is [16, 12], not [17, 12]"),

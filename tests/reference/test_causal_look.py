@@ -99,7 +99,7 @@ def test_xlnet_sees_all_and_nothing_is_masked(tmp_path):
     assert view.maps[0].name == "encoder" and view.maps[0].allowed is None
     assert "masked" not in view.text(60) and '"allowed":null' in view.html()
     for ask in (lambda: model.look("a", repeat=True), lambda: model.induction("a b a b")):
-        with pytest.raises(BadInput, match="no causal model"):
+        with pytest.raises(BadInput, match="not causal"):
             ask()
 
 

@@ -219,7 +219,7 @@ def test_a_start_is_fitted_to_another_resolution(positions):
     torch.testing.assert_close(
         model(given).encoded.states_TD, start.module(given).encoded.states_TD, **CLOSE
     )
-    with pytest.raises(BadInput, match=r"projection.weight there does not fit"):
+    with pytest.raises(BadInput, match=r"projection.weight does not fit"):
         copy_start(start, change(before, patch_size=2).build())
 
 

@@ -17,26 +17,26 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 391,
-    "lines": 56_030,
-    "lines of code": 34_888,
+    "files": 390,
+    "lines": 54_850,
+    "lines of code": 33_861,
     "files under 40 lines": 6,
     "basenames used twice": 29,
-    "Any": 188,
-    "cast(Any": 3,
+    "Any": 141,
+    "cast(Any": 2,
     "aliases of Any": 0,
     "type: ignore": 36,
     "circles of imports": 0,
     "modules in circles": 0,
-    "choices by kind": 66,
+    "choices by kind": 65,
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
-    "GPT-2": (14, 2_450),
-    "BERT": (15, 2_838),
-    "ViT": (15, 3_029),
-    "Bahdanau": (16, 3_210),
-    "XLNet": (15, 3_008),
+    "GPT-2": (14, 2_420),
+    "BERT": (15, 2_812),
+    "ViT": (15, 3_015),
+    "Bahdanau": (15, 3_044),
+    "XLNet": (14, 2_834),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
 SLACK = 0.02

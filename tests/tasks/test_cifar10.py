@@ -107,7 +107,9 @@ def test_the_model_is_tuned_at_another_resolution(folder):
     with pytest.raises(regard.BadInput, match=r"images\.mean follows from model\.start"):
         prepared("cifar10-48", folder, other, "other")
     other = {**SMALL, "model.start": str(start), "model.change.positions": "learned"}
-    with pytest.raises(regard.BadInput, match=r"trunk\.embed\.position\.weight is not there"):
+    with pytest.raises(
+        regard.BadInput, match=r"trunk\.embed\.position\.weight is missing in the folder"
+    ):
         prepared("cifar10-48", folder, other, "other")
     other = {**SMALL, "model.start": str(start), "model.paper": "deit"}
     with pytest.raises(regard.BadInput, match="holds a model of ViT, not of DeiT"):

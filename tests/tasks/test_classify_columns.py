@@ -183,11 +183,11 @@ def test_the_trunk_can_be_a_transformer(corpus, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["model.paper=transformer"], "model: transformer is no encoder"),
+        (["model.paper=transformer"], "model.paper: transformer is an encoder-decoder"),
         (["model.paper=lin", "model.size=huge"], "no size 'huge'"),
         (["model.change.outputs=4"], "follows from the labels"),
         (["model.change.trunk.vocab=4"], "follows from text.vocab"),
-        (["model.target=transformer:base"], "model.target: a model of this task has a source only"),
+        (["model.target=transformer:base"], "model.target: models of this task have no decoder"),
         (["model.change.score=dott"], "did you mean 'dot'"),
         (["data.test.columns=[0, 'lable']"], "no column 'lable'"),
     ],
@@ -235,7 +235,7 @@ def test_a_translation_recipe_needs_a_translator(corpus, tmp_path):
     text = (corpus / "owls.toml").read_text().replace('task = "classify"', "")
     text = text.split("[labels]")[0] + "[model]" + text.split("[model]")[1]
     (tmp_path / "wrong.toml").write_text(text.replace('metric = "accuracy"', ""))
-    with pytest.raises(BadInput, match="model: lin:laptop is no encoder-decoder"):
+    with pytest.raises(BadInput, match=r"model\.paper: lin:laptop is not an encoder-decoder"):
         prepare(read(tmp_path / "wrong.toml"), tmp_path / "run", ALONE, data=corpus)
 
 

@@ -76,17 +76,15 @@ def test_words_are_read_as_in_the_text(translator):
     count = len(vocabulary.encode("dog"))
     assert spelled[0].tolist() == [*(i + 1 for i in ids[:count]), *[0] * (3 - count)]
     assert spelled[1].tolist() == [i + 1 for i in ids[count : count + 3]]
-    assert pieces.end[0] == vocabulary.eos + 1 and not pieces.begin.any()
+    assert pieces.eos[0] == vocabulary.eos + 1 and not pieces.bos.any()
     assert pieces.spell([]).shape == (0, 3) and spelled.dtype == np.int32
 
 
 def test_what_gives_no_features_is_refused(recipe, tmp_path):
     elsewhere = {**recipe["model"], "features": str(write_start(tmp_path / "bert"))}
     said = refused({**recipe, "model": elsewhere}, tmp_path)
-    assert (
-        said == "model.features: features come from ELMo or from a translator, and this is neither"
-    )
-    with pytest.raises(BadInput, match="say how many"):
+    assert said == "model.features: features need ELMo or a translator; this model is neither"
+    with pytest.raises(BadInput, match="set their number"):
         Features(cove.MT_LSTM.source, layers="top")
-    with pytest.raises(BadInput, match="knows too few positions"):
+    with pytest.raises(BadInput, match="learned positions limit the pieces"):
         Features(gehring.BASE.source, pieces=8)

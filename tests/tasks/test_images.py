@@ -82,11 +82,11 @@ def test_an_image_does_not_depend_on_the_others(model):
 
 def test_what_reads_texts_is_refused(model):
     for call in (lambda: model.fill(["left"]), lambda: model.score(["left"])):
-        with pytest.raises(BadInput, match="reads images, no texts"):
+        with pytest.raises(BadInput, match="reads images, not texts"):
             call()
     with pytest.raises(BadInput, match="cannot be read"):
         model.predict(["no such file.png"])
-    with pytest.raises(BadInput, match="is no image"):
+    with pytest.raises(BadInput, match="is not an image"):
         model.predict([np.zeros((8, 8))])
 
 

@@ -342,11 +342,14 @@ def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
         (["data.train.documents=-"], "not from standard input"),
         (["data.dev.held_out=24"], "24 of 24 leaves nothing"),
         (["data.test.documents=animals.txt"], "data.test cannot be used"),
-        (["data.train.csv=x.csv"], "documents stand alone"),
-        (["data.dev.key=story"], "a key is for documents"),
+        (["data.train.csv=x.csv"], "without other keys"),
+        (["data.dev.key=story"], "key: only documents"),
         (["text.kind=bpe"], "text.kind cannot be used as 'bpe' with model.paper"),
         (["batches.longest=64"], "64 tokens, and the encoder knows 32 positions"),
-        (["model.paper=transformer", "model.size=base"], "is no encoder"),
+        (
+            ["model.paper=transformer", "model.size=base"],
+            "is an encoder-decoder; this task needs an encoder",
+        ),
         (["model.change.vocab=9"], "model.change.vocab follows"),
         (
             ["model.change.segments=1"],
@@ -357,7 +360,7 @@ def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
             ["objective.span-boundary.rate=0.15"],
             "train the same head; choose one; BERT's own objectives",
         ),
-        (["model.target=cho:base"], "model.target: a model of this task has a source only"),
+        (["model.target=cho:base"], "model.target: models of this task have no decoder"),
         (
             ["model.paper=lin", "model.size=last", "model.change={}", FULL],
             "the tokenizer of Lin has no special tokens to mask by",

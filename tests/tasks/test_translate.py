@@ -108,7 +108,7 @@ def test_an_ensemble_of_a_model_with_itself_is_the_model(translator, texts):
             assert [one.text for one in found] == [one.text for one in expected]
             scores = [one.score for one in expected]
             assert [one.score for one in found] == pytest.approx(scores, abs=1e-4)
-    with pytest.raises(BadInput, match="scored by one model"):
+    with pytest.raises(BadInput, match="use a single model"):
         twice.scorer().predict([("dog", "dog")])
 
 

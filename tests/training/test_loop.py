@@ -292,7 +292,10 @@ def test_settings_that_differ_are_reported(corpus, tmp_path):
         (["model.change.heads=two"], "^model.change.heads: heads of Stack is int"),
         (["model.change.activation=swush"], "^model.change.activation: no activation"),
         (["model.change.attention_dropout=1.5"], "attention_dropout is a share"),
-        (["model.change.cross=false"], "cross: the target attends to a source"),
+        (
+            ["model.change.cross=false"],
+            "only the target stack, and always the target stack, sets cross",
+        ),
         (
             ["batches.longest=300"],
             r"^batches\.longest: a row of 300 tokens does not fit into a batch of \d+ \(batches",

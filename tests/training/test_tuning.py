@@ -359,12 +359,12 @@ def test_all_metrics_are_reported_whichever_chooses_the_weights(corpora, tmp_pat
         (
             "one",
             ["model.paper=transformer", "model.size=base", "model.change={}"],
-            "transformer is no encoder",
+            "transformer is an encoder-decoder",
         ),
         (
             "one",
             ["model.target=transformer:base"],
-            "model.target: a model of this task has a source",
+            "model.target: models of this task have no decoder",
         ),
         ("one", ["model.change.vocab=4"], "model.change.vocab follows from text.vocab"),
         ("one", ["train.metric=bleu"], "no measure of task 'classify'"),
@@ -404,7 +404,7 @@ def test_layers_of_a_start_are_not_dropped_in_silence(corpora, start, tmp_path, 
 
 
 def test_a_start_that_does_not_fit_is_reported(corpora, start, tmp_path):
-    with pytest.raises(BadInput, match=r"model\.start: trunk\.\S+ there does not fit"):
+    with pytest.raises(BadInput, match=r"model\.start: trunk\.\S+ does not fit"):
         prepared(corpora("one"), tmp_path / "a", *begun(start, "model.change={width=32}"))
 
 

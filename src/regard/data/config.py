@@ -1,4 +1,4 @@
-"""The recipe tables ``data`` and ``batches``: files of examples, and the size of batches."""
+"""Recipe tables ``data`` and ``batches``: files of examples, and the size of batches."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from pathlib import Path
@@ -24,7 +24,7 @@ PAIRS = ({"source", "target"}, {"headings"}, *({"columns", kind} for kind in TAB
 
 
 class FilesConfig(Config):
-    """The files of a set of examples, in one of three forms.
+    """Files of a set of examples, in one of three forms.
 
     Pairs: two files (``source`` and ``target``), or one ``table``, ``csv`` or ``jsonl`` file and
     two ``columns`` of it, or sections and their ``headings``. ``spaced`` names two languages whose
@@ -32,7 +32,7 @@ class FilesConfig(Config):
     in ``regard.data.readers`` and the reader's ``options``. Documents for pre-training: a folder of
     texts, JSON lines with the text under ``key`` (default "text"), or a file with one sentence per
     line and an empty line after each document; or a running ``text``. For dev only, ``held_out``
-    takes so many examples from the training set.
+    takes that number of examples from the training set.
     """
 
     source: str | None = None
@@ -56,15 +56,15 @@ class FilesConfig(Config):
     documents: str | None = None
     """Documents to pre-train on."""
     text: str | None = None
-    """A running text to pre-train on, whose empty lines count as others do."""
+    """A running text to pre-train on; empty lines are part of it."""
     key: str | None = None
     """The key of the text in JSON lines of documents."""
     held_out: int | None = Field(None, ge=1)
-    """For dev: so many examples are taken out of train."""
+    """For dev: the number of examples to take out of train."""
     columns: tuple[int | str, int | str] | None = None
     """The two columns of a table, by number (from 0) or by name in its first line."""
     spaced: tuple[str, str] | None = None
-    """The two languages by whose rules words are separated before alignment."""
+    """The two languages (english, french) whose rules separate words, for alignment."""
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> "FilesConfig":
@@ -72,20 +72,20 @@ class FilesConfig(Config):
         return self
 
     def check(self) -> None:
-        """Refuse files of several kinds, or of none."""
+        """Refuse keys of several kinds of files, or of none."""
         keys = {key for key, value in self if value not in (None, {})}
         if keys & {"documents", "text"}:
             if keys not in ({"documents"}, {"documents", "key"}, {"text"}):
-                raise ValueError("documents stand alone, and so does a text")
+                raise ValueError("give documents (and their key) or a text, without other keys")
             if STDIN in (self.documents, self.text):
                 raise ValueError("documents are read several times: not from standard input")
         elif "key" in keys:
-            raise ValueError("a key is for documents")
+            raise ValueError("key: only documents in JSON lines have a key")
         elif keys & {"file", "reader", "options"}:
             if not keys >= {"file", "reader"}:
                 raise ValueError("give a file together with its reader")
             if keys - {"file", "reader", "options"}:
-                raise ValueError("a file with a reader stands alone")
+                raise ValueError("give a file, its reader and options without other keys")
         elif "held_out" in keys:
             if keys != {"held_out"}:
                 raise ValueError("held_out takes examples from train: name no file beside it")
@@ -101,28 +101,28 @@ class FilesConfig(Config):
         for language in self.spaced or ():
             if language not in LANGUAGES:
                 wrong = did_you_mean(language, list(LANGUAGES))
-                raise ValueError(f"words of {language!r} cannot be set apart{wrong}")
+                raise ValueError(f"spaced: no rules separate words of {language!r}{wrong}")
 
     @property
     def names(self) -> str:
-        """The files that it names, for messages."""
+        """The names of the files, for messages."""
         keys = ("source", "target", *TABLES, "headings", "file", "documents", "text")
         return " and ".join(name for key in keys if (name := getattr(self, key)) is not None)
 
     def require(self, examples: Sized, name: str, unit: str) -> None:
-        """Refuse the set of this name, ``data.name``, if it has no examples."""
+        """Refuse the set ``data.name`` if it has no examples."""
         if not len(examples):
             raise BadInput(f"data.{name}: no {unit} in {self.names}")
 
     @property
     def has_pairs(self) -> bool:
-        """Whether it names files of pairs."""
+        """Whether the files hold pairs."""
         return not (self.held_out or self.file or self.documents or self.text)
 
     def without_stdin(self, copy: Path, *, again: bool) -> "FilesConfig":
-        """The files with a copy of standard input, which can be read only once.
+        """Replace standard input, which can be read only once, by a copy.
 
-        Where it is read ``again``, a copy that is there is not written anew.
+        With ``again``, an existing copy is used.
         """
         known = ("source", "target", *TABLES, "headings")
         keys = [key for key in known if getattr(self, key) == STDIN]
@@ -131,13 +131,13 @@ class FilesConfig(Config):
         return self.model_copy(update=dict.fromkeys(keys, str(copy.absolute())))
 
     def read(self, root: Path, task: str, dropped: Dropped) -> Iterator[Example]:
-        """The examples of a task, from the file under the data root."""
+        """Read the examples of a task from the file under the data root."""
         if self.file is None or self.reader is None:
             raise BadInput("this task reads a file by a reader: give both (data.*.file, .reader)")
         return read(task, self.reader, root / self.file, dropped, **self.options)
 
     def collection(self, root: Path) -> DocumentSource:
-        """The documents, or the text, under the data root."""
+        """The source of documents, or of the text, under the data root."""
         if self.text is not None:
             return TextFile(str(root / self.text))
         if self.documents is None:
@@ -145,14 +145,14 @@ class FilesConfig(Config):
         return document_source(str(root / self.documents), self.key)
 
     def under(self, root: Path) -> Source:
-        """The files of pairs, under the data root."""
+        """The source of pairs, under the data root."""
 
         def place(name: str | None) -> str:
             return STDIN if name == STDIN else str(root / str(name))
 
         spaced = self.spaced or ()
         if self.held_out:
-            raise BadInput("examples held out of data.train lie in no file of their own")
+            raise BadInput("data.dev.held_out: held-out examples have no file of their own")
         if self.file is not None:
             raise BadInput(f"{self.file}: files with a reader are for encoders (model.paper)")
         if (path := self.documents or self.text) is not None:
@@ -166,7 +166,7 @@ class FilesConfig(Config):
 
 
 class MemoryConfig(FilesConfig):
-    """Examples in memory. ``fingerprint`` says what they are: a resumed run must have the same."""
+    """Examples in memory; a resumed run must have the same ``fingerprint``."""
 
     fingerprint: str
     examples: MemoryExamples = Field(exclude=True, repr=False)
@@ -175,12 +175,12 @@ class MemoryConfig(FilesConfig):
 
     @classmethod
     def of(cls, name: str, values: Iterable[object]) -> "MemoryConfig":
-        """Examples under a name for messages."""
+        """Config of examples, with a name for messages."""
         examples = MemoryExamples(name, [*values])
         return cls(fingerprint=examples.fingerprint, examples=examples)
 
     def check(self) -> None:
-        """There are no files."""
+        """Check nothing: there are no files."""
 
     @property
     def names(self) -> str:
@@ -210,12 +210,12 @@ class LinksConfig(Config):
 
 
 class DataConfig(Config):
-    """The files of the training set (standard input is possible), the dev set and the test sets."""
+    """Files of the training set (or standard input), the dev set and the test sets."""
 
     train: FilesConfig
     """The examples to train on."""
     dev: FilesConfig
-    """The examples to choose weights by."""
+    """The examples to choose the best weights by."""
     test: FilesConfig | None = None
     """The examples to score the trained model on."""
     more_tests: dict[str, FilesConfig] = Field(default_factory=dict)
@@ -223,7 +223,7 @@ class DataConfig(Config):
     links: LinksConfig | None = None
     """Gold word links, for the alignment error rate of a ladder."""
     longest_characters: int = Field(5_000, ge=1)
-    """Longer texts are bad lines: an error, or left out where bad lines are."""
+    """The most characters of a text; a longer text is a bad line: an error, or left out."""
 
     @property
     def tests(self) -> dict[str, FilesConfig]:
@@ -241,7 +241,7 @@ class DataConfig(Config):
 
 
 class BatchConfig(Config):
-    """The size of batches: ``tokens``, ``rows`` and the ``longest`` row, on either side of a pair.
+    """Size of batches: ``tokens``, ``rows`` and the ``longest`` row, on either side of a pair.
 
     A step has ``accumulate`` batches. ``mixed`` batches take rows in random order, others rows of
     similar length. On CUDA a batch is padded to ``tokens``, or to the next multiple of
@@ -259,7 +259,7 @@ class BatchConfig(Config):
     mixed: bool = False
     """Rows of all lengths in a batch, not rows of similar length."""
     pad_to_multiple: int = Field(0, ge=0)
-    """On CUDA, batches are padded to a multiple of so many tokens; 0: to `tokens`."""
+    """On CUDA, batches are padded to a multiple of this number of tokens; 0: to `tokens`."""
 
     @model_validator(mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""The order of training examples, a function of (seed, epoch): a run stores a cursor, no state.
+"""Order of training examples, a function of (seed, epoch): a run stores only a cursor.
 
 A Feistel network with cycle walking (Black & Rogaway, 2002) evaluates a permutation of range(n)
 point by point, so that a run resumes at the cost of one window.
@@ -97,34 +97,34 @@ class Dataset(Generic[Item]):
 
     @property
     def fingerprint(self) -> str:
-        """The content in short: a resumed run says whether it has changed."""
+        """Digest of the content: a resumed run compares it."""
         raise NotImplementedError
 
     def read(self, epoch: int, indices: np.ndarray) -> Sequence[Item]:
-        """These examples."""
+        """Read these examples."""
         raise NotImplementedError
 
     def lengths(self, objective: Collator, epoch: int, indices: np.ndarray) -> np.ndarray | None:
-        """Those that an objective gives the examples; None where only reading tells.
+        """The lengths of examples by an objective; None if they are known only after reading.
 
-        Where lengths and weights are known, a process reads no rows but its own.
+        If lengths and weights are known, a process reads its own rows only.
         """
         return None
 
     def weights(self, objective: Collator, epoch: int, indices: np.ndarray) -> np.ndarray | None:
-        """The same of weights."""
+        """The weights of examples by an objective; None if they are known only after reading."""
         return None
 
     def sampler(
         self, objective: Collator, limits: BatchLimits, seed: int, mixed: bool, dropped: DropCounts
     ) -> "BatchSampler[Item]":
-        """Endless batches of its examples."""
+        """Sampler of endless batches of the examples."""
         return Sampler(self, objective, limits, seed, mixed, dropped=dropped)
 
 
 @dataclass(frozen=True, eq=False)
 class SampledBatch(Generic[Item]):
-    """The rows of a batch, longest first: `lengths` of each side, special tokens included.
+    """Rows of a batch, longest first: `lengths` of each side, special tokens included.
 
     Examples are read on request; they are already there if only reading tells their lengths. A
     batch that `begins` restarts its streams.
@@ -153,30 +153,30 @@ class SampledBatch(Generic[Item]):
 
 @dataclass(frozen=True, eq=False)
 class BatchSampler(Generic[Item]):
-    """Endless batches of a dataset; what is left out is counted in ``dropped``."""
+    """Base class of endless batches of a dataset; ``dropped`` counts examples left out."""
 
     dataset: Dataset[Item]
     dropped: DropCounts = field(default_factory=DropCounts, kw_only=True)
 
     @property
     def streams(self) -> int:
-        """Rows of every batch, if each carries on a row of the batch before."""
+        """The number of streams, if each row carries on a row of the batch before, else 0."""
         return 0
 
     def uncounted(self) -> Self:
-        """The batches, with a drop count of their own."""
+        """Copy of the sampler with its own counts of dropped examples."""
         return replace(self, dropped=DropCounts())
 
     def rate_share(self, lengths: np.ndarray) -> float:
-        """The share of the learning rate of a step over rows of these lengths."""
+        """The factor of the learning rate for rows of these lengths."""
         return 1.0
 
     def splits(self, batches: int, processes: int) -> int:
-        """Slices per batch of a step, such that all processes get equally many slices."""
+        """The number of slices per batch, such that all processes get the same number."""
         return processes // gcd(batches, processes)
 
     def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch[Item]]]:
-        """Each batch from `start` on, and the cursor after it."""
+        """Yield each batch from `start` on, with the cursor after it."""
         raise NotImplementedError
 
 
@@ -234,7 +234,7 @@ class Sampler(BatchSampler[Item]):
         return [batch(short[batches[number]]) for number in order]
 
     def _measure(self, epoch: int, indices: np.ndarray) -> tuple[np.ndarray, Sequence[Item] | None]:
-        """Lengths of these examples, and the examples if reading was necessary."""
+        """Lengths of these examples, and the examples if they had to be read."""
         lengths = self.dataset.lengths(self.objective, epoch, indices)
         if lengths is not None:
             return lengths, None
@@ -243,7 +243,7 @@ class Sampler(BatchSampler[Item]):
 
 
 class Streams(Dataset[Item]):
-    """A dataset of ``rows`` streams, of which each has as many ``chunks``.
+    """Base class of datasets of ``rows`` streams of ``chunks`` chunks each.
 
     Example i is a chunk of stream i % `rows`.
     """
@@ -252,19 +252,19 @@ class Streams(Dataset[Item]):
 
     @property
     def chunks(self) -> int:
-        """Chunks of each stream."""
+        """The number of chunks of each stream in the first epoch."""
         raise NotImplementedError
 
     def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> np.ndarray:
         raise NotImplementedError
 
     def chunks_in(self, epoch: int) -> int:
-        """The same of an epoch, where epochs differ."""
+        """The number of chunks of each stream in an epoch."""
         return self.chunks
 
     @property
     def full_rate(self) -> float | None:
-        """The length of chunks that are learned at the full rate, if it depends on the length."""
+        """The length of chunks with the full learning rate; None: any length."""
         return None
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Tokenised text in memory-mapped files, which are used again as long as they are current.
+"""Tokenised text in memory-mapped files, which are reused while they are current.
 
 Rows lie end to end in NAME.bin; NAME.idx holds their offsets, NAME.json sizes and checksums.
 """
@@ -35,14 +35,14 @@ BLOCK = 1 << 24  # elements whose checksum is taken at once
 
 
 class Chunk(NamedTuple):
-    """Rows of every side. If it ``is_open``, the last row of each goes on in the next chunk."""
+    """Rows of every side; if ``is_open``, the last row of each continues in the next chunk."""
 
     sides: Sequence[Sequence[Ids]]
     is_open: bool = False
 
 
 class TokenShard:
-    """Rows of ids on disk; opening reads the index only, `shard[i]` is row i, read-only."""
+    """Rows of ids on disk; opening reads only the index, `shard[i]` is row i, read-only."""
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
@@ -91,7 +91,7 @@ class TokenShard:
 
 @dataclass(frozen=True)
 class TokenShardPair:
-    """Both sides of the same examples: `pairs[i]` is (source, target)."""
+    """Shards of both sides of the same examples: `pairs[i]` is (source, target)."""
 
     source: TokenShard
     target: TokenShard
@@ -128,9 +128,9 @@ def store_rows(
     encode: Callable[[DropCounts], Iterator[Chunk]],
     dropped: Dropped,
 ) -> TokenShardPair:
-    """Two ``sides``, rows of ids below a limit each, in PATH.SIDE; PATH.json says what they are of.
+    """Store two ``sides`` of rows, with ids below a limit each, in PATH.SIDE; see PATH.json.
 
-    They are encoded anew if the files of ``source`` or ``settings`` have changed. Standard input
+    Rows are encoded anew if the files of ``source`` or ``settings`` have changed. Standard input
     cannot be compared, so it is always read. What is left out is counted in ``dropped``.
     """
     origin = {**source.origin, **settings, "skip_bad": dropped is not None}
@@ -180,7 +180,7 @@ def write_staged(
 
 
 class _Staged:
-    """Rows that are being written, under temporary names until `publish`."""
+    """Shard that is being written, under temporary names until `publish`."""
 
     def __init__(self, path: Path, vocab: int):
         self.path, self.vocab = path, vocab
@@ -233,7 +233,7 @@ def chunks_of(items: Iterable[Item]) -> Iterator[list[Item]]:
 
 
 def encode_chunk(encode: Encode, texts: list[str]) -> Sequence[Ids]:
-    """A row for every text."""
+    """Encode texts; returns a row for every text."""
     rows = encode(texts)
     if len(rows) != len(texts):
         raise ValueError("the encoder gave fewer or more rows than it was given texts")

@@ -128,11 +128,9 @@ class CppEngine(Engine):
 
     def _layer(self, block: Block) -> _Layer:
         attention, mlp = block.attention, block.mlp
+        first, last = block.attention_residual.norm, block.mlp_residual.norm
         linears = {"qkv": attention.qkv, "o": attention.o, "up": mlp.up, "down": mlp.down}
-        norms = {
-            "attention_norm": block.attention_residual.norm,
-            "mlp_norm": block.mlp_residual.norm,
-        }
+        norms = {"attention_norm": first, "mlp_norm": last}
         if block.decodes:
             linears |= {"cross_q": block.cross.q, "cross_o": block.cross.o}
             norms["cross_norm"] = block.cross_residual.norm

@@ -40,12 +40,13 @@ class TokenSelector(Protocol):
 
 
 Selector = TypeVar("Selector", bound=TokenSelector)
+Sizes = tuple[int, int, int, int]
 
 
 class GraphedCall:
     """Function of fixed tensors, called eagerly at first, then replayed as one CUDA graph.
 
-    It stays eager on a CPU, or if its capture fails.
+    The call stays eager on a CPU, or if the capture fails.
     """
 
     def __init__(self, function: Callable[[], None], device: torch.device, name: str):
@@ -66,23 +67,15 @@ class GraphedCall:
 
 
 class GraphedDecoder(Generic[Selector]):
-    """Decoder with buffers for ``sentences`` × ``copies`` rows, and a token selector.
+    """Decoder with fixed buffers, and a token selector.
 
-    A source has at most ``source_longest`` tokens (0: no source).
+    ``sizes`` are the number of sentences, copies of each, tokens of a row, and tokens of a source
+    (0: no source).
     """
 
-    def __init__(
-        self,
-        model: Decodable,
-        selector: Selector,
-        sentences: int,
-        copies: int,
-        capacity: int,
-        source_longest: int,
-        device: torch.device,
-    ):
+    def __init__(self, model: Decodable, selector: Selector, sizes: Sizes, device: torch.device):
         self.model, self.selector = model, selector
-        sizes = sentences, copies, capacity, source_longest
+        sentences, _, _, source_longest = sizes
         self.cache = model.decoder.new_static_cache(*sizes, device)
         self.stepped = for_few_rows(model, self.cache)  # the model that a step runs
         self.source_BS = torch.zeros(sentences, source_longest, dtype=torch.long, device=device)
@@ -191,7 +184,9 @@ class CudaGraphEngine(Engine):
     def open(
         self, model: Decodable, source: PackedTokens | None, prompts: Prompts | None, capacity: int
     ) -> DecodingState:
-        return GraphDecodingState(self, model, source, prompts, capacity)
+        state = GraphDecodingState(model, source, prompts, capacity)
+        state.engine = self
+        return state
 
 
 class GraphDecodingState(DecodingState):
@@ -200,16 +195,7 @@ class GraphDecodingState(DecodingState):
     Other searches step it by torch's operators.
     """
 
-    def __init__(
-        self,
-        engine: CudaGraphEngine,
-        model: Decodable,
-        source: PackedTokens | None,
-        prompts: Prompts | None,
-        capacity: int,
-    ):
-        self.engine, self.prompts = engine, prompts
-        super().__init__(model, source, prompts, capacity)
+    engine: CudaGraphEngine
 
     def graphed(
         self, copies: int, key: Hashable, selector: Callable[..., Selector]
@@ -231,7 +217,7 @@ class GraphDecodingState(DecodingState):
         def build() -> GraphedDecoder[Selector]:
             vocab = cast(nn.Linear, self.model.output).out_features
             selects = selector(sentences, capacity, vocab, self.device)
-            return GraphedDecoder(self.model, selects, *sizes, self.device)
+            return GraphedDecoder(self.model, selects, sizes, self.device)
 
         made_for = (self.model, next(self.model.parameters()).dtype)
         decoder = self.engine.get((*made_for, key, *sizes), build)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.ground.batch import Ids, PackedTokens, pack
 from regard.ground.errors import BadInput
-from regard.ground.tape import NULL_TAPE, Tape
+from regard.ground.tape import Tape
 from regard.models.attention_site import require_cross_attention
 from regard.models.encoder_decoder import EncoderDecoderModule
 from regard.models.trunk_with_heads import TrunkWithHeadsModule
@@ -58,7 +58,7 @@ class DecodingState:
         attention: bool = False,
     ):
         rows, self.device = rows_of(source, prompts)
-        self.model, self.inputs = model, source
+        self.model, self.inputs, self.prompts = model, source, prompts
         self.cache = model.decoder.new_cache(rows, capacity)
         self.recorded: str | None = None
         if attention:
@@ -81,10 +81,14 @@ class DecodingState:
         """Feed one token per row; return log-probabilities of the next token."""
         self._read_prompts()
         layout = self.cache.next_layout(self.device)
-        tape = NULL_TAPE if self.recorded is None else Tape(self.recorded)
-        logits_RV = self.model.decode(tokens_R, layout, self.source, cache=self.cache, tape=tape)
-        if self.recorded is not None and isinstance(tape, Tape):
-            self._weights_RS = self._recorded_weights(tape.records[self.recorded])
+        if self.recorded is None:
+            logits_RV = self.model.decode(tokens_R, layout, self.source, cache=self.cache)
+        else:
+            tape, site = Tape(self.recorded), self.recorded
+            logits_RV = self.model.decode(
+                tokens_R, layout, self.source, cache=self.cache, tape=tape
+            )
+            self._weights_RS = self._recorded_weights(tape.records[site])
         return self._logprobs(logits_RV.float())
 
     def select_rows(self, index_R: Tensor) -> None:

@@ -17,7 +17,7 @@ IGNORED = -100  # a target that no loss counts
 
 @dataclass(frozen=True, eq=False)
 class PackedTokens(TensorTree):
-    """Tokens of several rows, end to end, with their layout; ``real`` of them are no padding."""
+    """Tokens of several rows, end to end, with their layout; the first ``real`` are not padding."""
 
     tokens_T: Tensor
     layout: Layout
@@ -78,11 +78,11 @@ Limits = BatchLimits | None
 
 @dataclass(frozen=True)
 class RectangleLimits(BatchLimits):
-    """Every batch is a rectangle of padded rows, on either side.
+    """Limits of batches that are rectangles of padded rows, on either side.
 
-    Its sides are rounded up to multiples, also beyond ``rows`` and ``longest``: so there are few
-    shapes, each of which can be captured. It is for models that read token after token: packed
-    rows would all have to be as long as the longest of the corpus.
+    The number of rows and their length are rounded up to multiples, also beyond ``rows`` and
+    ``longest``: so there are few shapes, each of which can be captured. Recurrent models need
+    this: packed rows would all have to be as long as the longest of the corpus.
     """
 
     row_multiple: int = 32
@@ -115,7 +115,7 @@ Ids = Sequence[int] | np.ndarray
 
 
 class TokenRow(NamedTuple):
-    """One input row of an encoder: tokens, and the segment (first or second text) of each.
+    """Input row of an encoder: tokens, and the segment (first or second text) of each.
 
     ``orders``: the place of each token in a factorization order, for permutation masks.
     """
@@ -131,13 +131,13 @@ class TokenRow(NamedTuple):
 
     @staticmethod
     def pack(rows: Sequence["TokenRow"], limits: Limits = None) -> PackedTokens:
-        """Rows of this kind end to end."""
+        """Pack rows end to end."""
         return pack_rows(rows, limits)
 
 
 @dataclass(frozen=True, eq=False)
 class ImageRow:
-    """One input image, which is one token: ``read`` gives its numbers, (C, H, W).
+    """Input image, which is one token: ``read`` gives its pixel values (C, H, W).
 
     ``key`` decides how it is augmented.
     """
@@ -149,13 +149,13 @@ class ImageRow:
 
     @staticmethod
     def pack(rows: Sequence["ImageRow"], limits: Limits = None) -> PackedTokens:
-        """Images of one shape."""
+        """Pack images of one shape."""
         images = torch.from_numpy(read_images(rows))
         return pack_images(images, limits, [row.key for row in rows])
 
 
 def read_images(rows: Sequence[ImageRow]) -> np.ndarray:
-    """(B, C, H, W): the numbers of images of one shape."""
+    """Pixel values (B, C, H, W) of images of one shape."""
     read = [row.read() for row in rows]
     if len({pixels.shape for pixels in read}) > 1:
         raise BadInput("images of several sizes cannot be read together: read one at a time")
@@ -171,7 +171,7 @@ class SpecialIds:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of special tokens added to a row."""
         return (self.first is not None) + (self.last is not None)
 
 
@@ -186,7 +186,7 @@ def pack(
     padding: int = 0,
     special_ids: SpecialIds = NO_SPECIAL_IDS,
 ) -> PackedTokens:
-    """Rows laid end to end; with ``limits``, padded to their fixed shape."""
+    """Pack rows end to end; with ``limits``, padded to their fixed shape."""
     tokens_T = pack_ids(rows, limits, padding, special_ids)
     lengths = [len(row) + special_ids.count for row in rows]
     layout = Layout.ragged(lengths) if limits is None else limits.layout(lengths)
@@ -201,7 +201,7 @@ def pack_rows(
     even: bool = False,
     ordered: bool = False,
 ) -> PackedTokens:
-    """``pack`` for rows with segments, and orders if they are ``ordered``; those of padding are 0.
+    """Pack rows with segments, and with orders if ``ordered``; both are 0 at padding.
 
     With ``even``, full rows that leave nothing to pad become a rectangle, for which there are
     faster kernels; batches of one set of limits then have two shapes.
@@ -215,7 +215,7 @@ def pack_rows(
 
 
 def pack_texts(texts: Sequence[Text], limits: Limits = None) -> PackedTokens:
-    """Rows end to end, or images; ids alone have segment 0."""
+    """Pack rows, or images; rows of ids alone have segment 0."""
     rows: list[Any] = [as_row(text) for text in texts]
     return (rows[0] if rows else EMPTY_ROW).pack(rows, limits)
 
@@ -233,7 +233,7 @@ def pack_ids(
 ) -> Tensor:
     """Ids laid end to end in one tensor; with ``limits``, followed by ``padding``. See ``pack``.
 
-    A token has one id, or as many ids as every other: a row of them.
+    A token has one id, or as many as every other token.
     """
     lengths = [len(row) + special_ids.count for row in rows]
     ends = np.cumsum(np.array(lengths, dtype=np.int64))
@@ -274,7 +274,7 @@ def pack_images(images: Tensor, limits: Limits = None, keys: Ids | None = None) 
 
 @dataclass(frozen=True, eq=False)
 class SourceTarget(TensorTree):
-    """What an encoder-decoder reads: the source, and the target so far."""
+    """Input of an encoder-decoder: the source, and the target so far."""
 
     source: PackedTokens
     target: PackedTokens
@@ -291,7 +291,7 @@ class Batch(TensorTree):
 
     ``positions`` are the tokens that a head reads, where it does not read all. ``weight`` counts
     the targets that are not ``IGNORED``, each as ``weights`` of its head say, default 1. ``state``
-    is what an objective over streams carries on from the batch before: a tree of tensors.
+    is a tree of tensors that an objective over streams carries on from the batch before.
     """
 
     inputs: Any  # PackedTokens or SourceTarget

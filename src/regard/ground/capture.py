@@ -29,7 +29,7 @@ MODE = "thread_local"
 
 
 class _Captures:
-    """One capture at a time; graphs that were dropped, until none is under way."""
+    """Lock for one capture at a time, and graphs to destroy after it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -40,7 +40,7 @@ class _Captures:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """No other capture, no garbage collection and no destruction of a graph in this block."""
+        """Block without another capture, garbage collection or destruction of a graph."""
         gc.collect()
         try:
             with self.lock:

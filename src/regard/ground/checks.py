@@ -35,15 +35,15 @@ def check_number(name: str, value: object) -> None:
         raise BadInput(f"{name} must be a number, not {shown(value)}")
 
 
-def listed(inputs: Iterable[Item], of: str = "texts", one: str = "text") -> list[Item]:
-    """Inputs as a list, read once; a single text is refused, for it would count as its letters.
+def listed(inputs: Iterable[Item], kinds: str = "texts", text: str = "text") -> list[Item]:
+    """List of inputs; a single text is refused, because it would be read as its letters.
 
-    ``one`` is what a text stands for: itself, or the path of an image.
+    ``kinds`` and ``text`` are the words for inputs and for a single string in messages.
     """
     if isinstance(inputs, str | bytes):
-        raise BadInput(f"give a list of {one}s, not one {one}")
+        raise BadInput(f"give a list of {text}s, not one {text}")
     if isinstance(inputs, Mapping) or not isinstance(inputs, Iterable):
-        raise BadInput(f"give a list of {of}, not {shown(inputs)}")
+        raise BadInput(f"give a list of {kinds}, not {shown(inputs)}")
     if getattr(inputs, "ndim", None) == 0:  # of an array or a tensor
-        raise BadInput(f"give a list of {of}, not one number")
+        raise BadInput(f"give a list of {kinds}, not one number")
     return list(inputs)

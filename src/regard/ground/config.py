@@ -1,4 +1,4 @@
-"""Tables of recipes: each is defined beside the code that reads it."""
+"""Base class of the tables of a recipe; each is defined beside the code that reads it."""
 
 from collections.abc import Collection, Mapping
 from typing import ClassVar, Self
@@ -9,7 +9,7 @@ EMPTY_IS_NONE = AfterValidator(lambda name: name or None)  # TOML has no word fo
 
 
 class Config(BaseModel):
-    """A table of a recipe: unknown keys and infinite numbers are errors, values do not change.
+    """Table of a recipe: immutable; unknown keys and infinite numbers are errors.
 
     A run that is resumed may change ``free_keys``: they do not decide its weights.
     """
@@ -19,10 +19,10 @@ class Config(BaseModel):
 
     @classmethod
     def default_keys(cls, model: Mapping[str, object]) -> Mapping[str, object]:
-        """The keys of the table in a recipe without it, which has this table ``model``."""
+        """Default keys of this table, from the recipe's table ``model``."""
         return {}
 
     @classmethod
     def default(cls) -> Self:
-        """The table of a recipe that does not have it."""
+        """The table with its default keys."""
         return cls.model_validate(cls.default_keys({}))

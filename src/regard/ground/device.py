@@ -16,13 +16,13 @@ DRAWS = {Tensor.normal_, Tensor.uniform_, init.normal_, init.uniform_, init.kaim
 
 @contextmanager
 def uninitialised(device: torch.device | str) -> Iterator[None]:
-    """Modules built here are on that device, and their random weights are never drawn."""
+    """Block in which modules are built on a device without drawing random weights."""
     with torch.device(device), _NoDraws():
         yield
 
 
 class _NoDraws(TorchFunctionMode):
-    """On the meta device a draw takes milliseconds, on others a time that grows with the model."""
+    """Mode without random draws, which take milliseconds even on the meta device."""
 
     def __torch_function__(
         self,
@@ -38,7 +38,7 @@ class _NoDraws(TorchFunctionMode):
 
 
 def device_named(name: str | None, local: int = 0) -> torch.device:
-    """``cpu``, ``cuda`` (number ``local``) or ``cuda:1``; default: the GPU if there is one."""
+    """Device ``cpu``, ``cuda`` (number ``local``) or ``cuda:1``; default: a GPU if there is any."""
     cuda = has("cuda")
     try:
         device = torch.device(name or ("cuda" if cuda else "cpu"))

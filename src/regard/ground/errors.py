@@ -12,7 +12,7 @@ _VALUE = re.compile(r"\S{257,}")
 
 
 class BadInput(ValueError):
-    """An input is wrong: a file, an option, a recipe, an argument.
+    """Error in an input: a file, an option, a recipe, an argument.
 
     The message is one line that says what is wrong and where. The command line prints it and exits
     with code 2; nothing is half-written when it is raised. Very long values in a message are
@@ -24,7 +24,7 @@ class BadInput(ValueError):
 
 
 class BadItem(BadInput):
-    """One of several inputs is wrong: ``number`` says which, ``reason`` says why.
+    """Error in one of several inputs: ``number`` says which, ``reason`` says why.
 
     A caller that knows where the input came from names that place in place of the number.
     """

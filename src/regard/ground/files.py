@@ -22,7 +22,7 @@ LARGEST = 256 << 20  # bytes of a file that is read into memory as a whole
 
 
 def check_name(path: Path | str) -> None:
-    """Refuse a name that no file can have, for which the system has no error."""
+    """Refuse a name with a NUL character, for which the system has no error."""
     if "\0" in str(path):
         raise BadInput(f"{path}: no file has a name with a NUL character")
 
@@ -36,8 +36,8 @@ def status_of(path: Path | str) -> os.stat_result:
 def is_there(path: Path | str) -> bool:
     """Whether there is a file or folder of this name; a name that is no path is refused.
 
-    Unlike ``Path.exists``, it reports what forbids to look (a name too long, links in a circle, no
-    permission) as a path that cannot be read.
+    Unlike ``Path.exists``, it reports a name that is too long, circular links and missing
+    permissions as a path that cannot be read.
     """
     with reading(path):
         try:
@@ -66,12 +66,12 @@ def resolved(path: Path) -> Path:
     try:
         return path.resolve()
     except (OSError, RuntimeError):  # the latter until Python 3.12
-        raise BadInput(f"{path}: its links lead nowhere, or in a circle") from None
+        raise BadInput(f"{path}: its links lead nowhere or are circular") from None
 
 
 @contextmanager
 def making(folder: Path) -> Iterator[None]:
-    """Make a folder and those above it where there are none; if this block fails, they go again."""
+    """Make a folder and its parents where they are missing; remove them if this block fails."""
     above = (folder, *folder.parents)
     new = [path for path in above if not path.exists()]
     if file := next((path for path in above if path.is_file()), None):
@@ -88,7 +88,7 @@ def making(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path to write to, which replaces ``path`` if the block ends without an error.
+    """Yield a temporary path, which replaces ``path`` if the block ends without an error.
 
     A symbolic link keeps its target; a device or a pipe is written directly. The file gets the
     mode of the umask.

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: how they end a command, before it has begun and while it runs.
+"""Handling of Ctrl-C, SIGTERM and SIGHUP, before a command has begun and while it runs.
 
 While libraries are loaded an exception may be swallowed by one of them, and there is nothing to
 clean up. A verb that runs ends by an exception, so that it removes its temporary files.
@@ -13,7 +13,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Terminated(SystemExit):
-    """SIGTERM or SIGHUP has ended a verb; its code is the one that shells give."""
+    """Exit after SIGTERM or SIGHUP, with the exit code that shells give."""
 
     code: int
 

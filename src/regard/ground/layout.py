@@ -93,7 +93,7 @@ class TimeMajor:
     def of(
         cls, lengths: Sequence[int], starts: Sequence[int], tokens: int, device: torch.device
     ) -> "TimeMajor":
-        """For rows of these lengths, whose first tokens are at ``starts`` of the packed tokens."""
+        """Time-major order of rows with these lengths and ``starts`` in the packed tokens."""
         length_B, start_B = np.array(lengths, dtype=np.int64), np.array(starts, dtype=np.int64)
         order_B = np.argsort(-length_B, kind="stable")
         time_L1 = np.arange(length_B.max(initial=0))[:, None]
@@ -114,15 +114,15 @@ class TimeMajor:
 
     @property
     def order_R(self) -> Tensor:
-        """Those rows, longest first."""
+        """The rows that have tokens, longest first."""
         return self.order_B[: self.rows]
 
     def from_packed(self, x: Tensor, *, backward: bool = False) -> Tensor:
-        """Packed tokens to time-major order."""
+        """Convert packed tokens to time-major order."""
         return gather_rows(x, self.backward_T if backward else self.forward_T)
 
     def to_packed(self, x: Tensor, *, backward: bool = False) -> Tensor:
-        """Time-major order to packed tokens; padding is zeros."""
+        """Convert time-major order to packed tokens; padding is zeros."""
         return scatter_rows(x, self.backward_T if backward else self.forward_T, self.tokens)
 
 
@@ -153,7 +153,7 @@ class Layout(TensorTree):
 
     @classmethod
     def ragged(cls, lengths: Sequence[int], device: torch.device | str = "cpu") -> "Layout":
-        """Rows of the given lengths, end to end, with shapes free."""
+        """Layout of rows of these lengths, end to end, with free shapes."""
         lengths_B = torch.tensor(lengths, dtype=torch.int32, device=device)
         ends_B = lengths_B.cumsum(0, dtype=torch.int32)
         offsets = torch.cat([lengths_B.new_zeros(1), ends_B])
@@ -173,7 +173,7 @@ class Layout(TensorTree):
         lengths_B: Tensor | None = None,
         padded: bool = False,
     ) -> "Layout":
-        """``rows`` × ``length`` tokens from position ``start``, padded beyond ``lengths_B``."""
+        """Layout of ``rows`` × ``length`` tokens from ``start`` on, padded beyond ``lengths_B``."""
         full = lengths_B is None
         if lengths_B is None:
             lengths_B = torch.full((rows,), length, dtype=torch.int32, device=device)
@@ -196,7 +196,7 @@ class Layout(TensorTree):
 
     @property
     def full(self) -> bool:
-        """Whether it is a rectangle without padding."""
+        """Whether the layout is a rectangle without padding."""
         return self.even and self.lengths is not None
 
     @lazy
@@ -215,7 +215,7 @@ class Layout(TensorTree):
 
     @lazy
     def real_BL(self) -> Tensor:
-        """Which places of the padded rectangle hold a token."""
+        """Mask of the places of the padded rectangle that hold a token."""
         places = torch.arange(self.longest, device=self.lengths_B.device)
         return places < self.lengths_B[:, None]
 
@@ -227,7 +227,7 @@ class Layout(TensorTree):
 
     @lazy
     def empty_B(self) -> Tensor:
-        """Which rows have no tokens."""
+        """Mask of the rows without tokens."""
         return self.lengths_B == 0
 
     @lazy
@@ -262,7 +262,7 @@ class Layout(TensorTree):
         return replace(self, start=self.start + places, positions_T=self.positions_T + places)
 
     def pad(self, x: Tensor) -> Tensor:
-        """Packed (T, …) to padded (B, L, …); padding is zeros."""
+        """Convert packed (T, …) to padded (B, L, …); padding is zeros."""
         if self.owners_BS is not None and x.dim() > 1:
             return x[self.owners_BS.long(), torch.arange(self.longest, device=x.device)]
         if self.padded and x.dim() > 1:
@@ -272,7 +272,7 @@ class Layout(TensorTree):
         return x.view(self.rows, self.longest, *x.shape[1:])
 
     def pack(self, x: Tensor) -> Tensor:
-        """Padded (B, L, …) to packed (T, …)."""
+        """Convert padded (B, L, …) to packed (T, …)."""
         x = x.reshape(self.rows * self.longest, *x.shape[2:])
         return x if self.even else gather_rows(x, self.slots_T)
 

@@ -16,7 +16,7 @@ LOCK = "run.lock"
 
 
 class FolderLock:
-    """Held to the end of the outermost ``with`` block, or without one as long as this object lives.
+    """Lock held to the end of the outermost ``with`` block, or as long as this object lives.
 
     The system releases it when the process ends or is killed. The lock file stays, unless
     the lock is discarded; its presence means nothing. ``held`` is false where the file system has
@@ -41,7 +41,7 @@ class FolderLock:
 
     @property
     def in_place(self) -> bool:
-        """Whether it is open and its file still in the folder: neither was removed or replaced."""
+        """Whether the lock is open and its file still in the folder."""
         with suppress(OSError):
             file = os.fstat(self._handle) if self._close.alive else None
             return file is not None and os.path.samestat(file, (self.folder / LOCK).stat())
@@ -110,8 +110,8 @@ def lock_vacant(folder: Path) -> FolderLock:
 def is_vacant(folder: Path) -> bool:
     """Whether a folder does not exist, or contains nothing but a lock file and temporary files.
 
-    Those are left by a process that was killed during its first write; who holds the lock may sweep
-    them.
+    A process that was killed during its first write leaves such files; the holder of the lock may
+    remove them.
     """
     if not folder.exists():
         return True

@@ -41,7 +41,7 @@ HIDEABLE = tuple(_SWITCHES)
 
 
 class InstructionSet(NamedTuple):
-    """A processor has it if it has all these ``flags`` and nothing that it ``needs`` is hidden."""
+    """Instruction set: needs all ``flags``, and none of ``needs`` may be hidden."""
 
     name: str
     flags: tuple[str, ...]
@@ -118,7 +118,7 @@ def hidden() -> frozenset[str]:
 
 
 def tell_torch(environment: MutableMapping[str, str]) -> None:
-    """Set the switches of torch's libraries, also for what is hidden.
+    """Set environment variables of torch's libraries, also for hidden capabilities.
 
     ``hidden`` refuses unknown names. The package does this when it is imported, before torch is.
     """
@@ -174,7 +174,7 @@ def _has_cuda() -> bool:
 
 
 def _cpu_has_bf16() -> bool:
-    """Asks oneDNN, which has the fast products; a trial product would change torch's settings."""
+    """Ask oneDNN, which has the fast products; a trial product would change torch's settings."""
     import torch
 
     if not torch.backends.mkldnn.is_available():

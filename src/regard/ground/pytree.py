@@ -1,7 +1,7 @@
 """Nested values that hold tensors: dataclasses, tuples and dicts, walked in one order.
 
 Batches and carried states are such values. A container of any other type is an error: a tensor in
-it would not be moved with the others, and a replayed CUDA graph would read that of the first batch.
+it would not be moved, and a replayed CUDA graph would read the tensor of the first batch.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ CONSTANTS = (bool, int, float, str, np.generic)
 
 
 def map_tensors(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
-    """A tree with ``function`` of each tensor; dicts in the order of their sorted keys.
+    """Apply ``function`` to each tensor of a tree; dicts in the order of their sorted keys.
 
     Dataclasses are built anew, without the values that they have cached.
     """
@@ -51,20 +51,20 @@ def tensors_in(tree: object) -> list[Tensor]:
 
 
 def without_caches(tree: Tree) -> Tree:
-    """A tree of the tensors in new objects, which have cached nothing computed from them."""
+    """Copy of a tree with the same tensors, without values cached in its objects."""
     return map_tensors(lambda tensor: tensor, tree)
 
 
 def move_tensor(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """A copy on ``device`` that does not wait for what the device is doing."""
+    """Copy to ``device`` that does not wait for the device."""
     if torch.device(device).type == "cuda" and tensor.device.type == "cpu":
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)
 
 
 class TensorTree:
-    """A dataclass of tensors and of other trees."""
+    """Base class of dataclasses of tensors and of other trees."""
 
     def to(self, device: torch.device | str) -> Self:
-        """The values on ``device``."""
+        """Copy of the tree on ``device``."""
         return map_tensors(lambda tensor: move_tensor(tensor, device), self)

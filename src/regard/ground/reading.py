@@ -8,7 +8,7 @@ from typing import ClassVar, Never
 from regard.ground.batch import ImageRow, TokenRow
 from regard.ground.errors import BadInput
 
-NO_TEXT = "this model reads images, no texts"
+NO_TEXT = "this model reads images, not texts"
 
 
 class Reading(ABC):
@@ -54,6 +54,11 @@ class Reading(ABC):
     @abstractmethod
     def save(self, folder: Path) -> None:
         """Write its files."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, folder: Path) -> "Reading | None":
+        """The files of a folder, as ``save`` wrote them."""
 
 
 class RowReading(Reading):

@@ -15,10 +15,10 @@ ENTRY = 64  # an entry counts for this much at least
 
 
 class SizedCache(Generic[Value]):
-    """The values of ``compute`` for the arguments used last, of ``most`` in all.
+    """Cache of ``compute``: the values for the arguments used last, of at most ``most`` in size.
 
-    ``size`` is that of the value for some arguments, such as its tokens. The newest value stays,
-    whatever its size.
+    ``size`` gives the size of a value from its arguments. The newest value stays, whatever its
+    size.
     """
 
     def __init__(self, compute: Callable[..., Value], size: Callable[..., int], most: int):

@@ -19,7 +19,7 @@ Edit = Callable[[str, Tensor], Tensor]
 
 
 class NullTape:
-    """Records nothing, changes nothing."""
+    """Tape that records nothing and changes nothing."""
 
     live = False
 
@@ -36,16 +36,16 @@ class NullTape:
 
     @contextmanager
     def batches(self) -> Iterator[Callable[[], "NullTape"]]:
-        """For a run of several batches: yields a function that returns the tape of the next one."""
+        """Yield a function that returns the tape of the next batch of a run."""
         yield lambda: self
 
 
 class Tape(NullTape):
-    """Records values whose full name matches a pattern, and edits those that match another.
+    """Tape that records values whose full name matches a pattern, and edits values by pattern.
 
     ``Tape("*.cross.weights")`` records; ``Tape(edits={"source.blocks.3.*.weights": edit})``
     edits, where ``edit(name, value)`` is a pure function. Edits come first, so that a record is
-    the value the model used. Patterns are those of the shell (``*``, ``?``, ``[…]``). ``records``
+    the value the model used. Patterns are shell patterns (``*``, ``?``, ``[…]``). ``records``
     has the values by name, ``names`` the names of all values that could have been recorded.
 
     In a run of several batches (``batches``) an edit gets the values of one batch at a time, with
@@ -90,9 +90,9 @@ class Tape(NullTape):
 
     @contextmanager
     def batches(self) -> Iterator[Callable[[], "Tape"]]:
-        """At the end, ``records`` has the values of all batches, concatenated in their order.
+        """Yield a function that returns the tape of the next batch of a run.
 
-        A pattern that matches no value raises ``BadInput``.
+        Afterwards ``records`` has the values of all batches; a pattern must match some value.
         """
         parts: list[Tape] = []
 

@@ -1,4 +1,4 @@
-"""Images from files, by Pillow: JPEG, PNG and WebP as RGB bytes (H, W, 3).
+"""Decoding of image files by Pillow: JPEG, PNG and WebP to RGB bytes (H, W, 3).
 
 A photograph is turned as its EXIF data says, grey becomes three equal channels, and transparent
 pixels are laid over white. A damaged file, or one that would unpack to an enormous picture, is
@@ -69,9 +69,9 @@ def decode_image(content: bytes, where: str) -> np.ndarray:
 def decode_picture(
     content: bytes, where: str, target: Callable[[Size], Size] | None = None
 ) -> Iterator[tuple["Image", Size]]:
-    """A picture of Pillow in three channels, and the height and width of the file.
+    """Yield a Pillow image in three channels, and the height and width of the file.
 
-    ``target`` tells the size that it is resized to next: a JPEG of more than ``LARGE`` pixels is
+    ``target`` gives the size to which it will be resized: a JPEG of more than ``LARGE`` pixels is
     decoded at a half, a quarter or an eighth of its size, if that is ``ENOUGH`` times the target.
     """
     library = pillow()
@@ -80,8 +80,10 @@ def decode_picture(
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 image = library.open(io.BytesIO(content), formats=FORMATS)
-                _check_size(image)
-                stack.enter_context(_budget.reserved(math.prod(image.size)))
+                if (pixels := math.prod(image.size)) > MOST_PIXELS:
+                    size = "{:,} × {:,}".format(*image.size)
+                    raise BadInput(f"{size} pixels, more than {MOST_PIXELS:,} in all")
+                stack.enter_context(_budget.reserved(pixels))
                 shape = _reduce(image, target)
                 picture = as_rgb(image)
                 picture.load()
@@ -96,11 +98,11 @@ def decode_picture(
 
 
 class PixelBudget:
-    """How many pixels may be decoded at once; here, where one image is decoded at a time, any."""
+    """Limit of the pixels that are decoded at once; none where one image is decoded at a time."""
 
     @contextmanager
     def reserved(self, pixels: int) -> Iterator[None]:
-        """Wait until so many more pixels fit, and hold them during this block."""
+        """Wait until this number of pixels fits, and reserve them during the block."""
         yield
 
 
@@ -108,15 +110,9 @@ _budget = PixelBudget()
 
 
 def share_budget(budget: PixelBudget) -> None:
-    """Decode under this budget from now on, in this process."""
+    """Set the budget of this process."""
     global _budget
     _budget = budget
-
-
-def _check_size(image: "Image") -> None:
-    width, height = image.size
-    if width * height > MOST_PIXELS:
-        raise BadInput(f"{width:,} × {height:,} pixels, more than {MOST_PIXELS:,} in all")
 
 
 def _reduce(image: "Image", target: Callable[[Size], Size] | None) -> Size:
@@ -131,7 +127,7 @@ def _reduce(image: "Image", target: Callable[[Size], Size] | None) -> Size:
 
 
 def as_rgb(image: "Image") -> "Image":
-    """A picture of Pillow, upright, in three channels."""
+    """Convert a Pillow image to an upright one in three channels."""
     from PIL import ImageOps
 
     deep_modes = (*DEEP_GREY, "I") if image.format == "PNG" else DEEP_GREY  # older Pillow's 16 bits
@@ -148,7 +144,7 @@ def as_rgb(image: "Image") -> "Image":
 
 
 def as_grey(picture: "Image") -> "Image":
-    """A picture in colour as one channel."""
+    """Convert a colour image to one channel."""
 
     def grey(strip: "Image") -> "Image":
         return pillow().fromarray(np.rint(np.asarray(strip) @ GREY).astype(np.uint8))
@@ -157,7 +153,7 @@ def as_grey(picture: "Image") -> "Image":
 
 
 def _by_strips(image: "Image", mode: str, convert: Callable[["Image"], "Image"]) -> "Image":
-    """A picture in another mode, converted a few rows at a time: a step may take much memory."""
+    """Convert an image a few rows at a time, because a conversion may take much memory."""
     width, height = image.size
     converted, rows = pillow().new(mode, image.size), max(1, STRIP // max(1, width))
     for top in range(0, height, rows):
@@ -167,7 +163,7 @@ def _by_strips(image: "Image", mode: str, convert: Callable[["Image"], "Image"])
 
 
 def _high_bytes(strip: "Image") -> np.ndarray:
-    """Numbers of 16 bits as bytes."""
+    """Convert numbers of 16 bits to bytes."""
     deep = np.asarray(strip, dtype=np.float64) / 257.0
     return np.clip(np.rint(deep), 0, 255).astype(np.uint8)
 

@@ -1,5 +1,6 @@
-"""How a model reads images: resized, perhaps cropped, and normalised, as preprocessor_config.json
-says. The same numbers as those of ``ViTImageProcessor`` with Pillow.
+"""Image processor: resizes, crops and normalises images by a preprocessor_config.json.
+
+Pixel values equal ``ViTImageProcessor``'s with Pillow.
 """
 
 import math
@@ -44,15 +45,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ImageProcessor(RowReading):
-    """Images as the numbers that a model reads.
+    """Processor that turns images into the pixel values of a model.
 
-    They are resized to ``size``, height and width (one number is the length of the shorter side,
+    Images are resized to ``size``, height and width (one number is the length of the shorter side,
     or less where the longer one would have more than ``longest_edge``), by the filter ``resample``
-    of Pillow; then their middle of the size ``crop`` is taken, of which
-    ``crop_offset`` says how half a pixel is rounded: "floor" as ``transformers`` does, "round" (to
-    the even number) as torchvision and ``timm`` do. Bytes are multiplied by ``scale``; then the
-    ``mean`` of each channel is subtracted, and the result divided by ``std``. There is one channel,
-    grey, or three.
+    of Pillow; then the centre is cropped to ``crop``, where ``crop_offset`` says how half a pixel
+    is rounded: "floor" as ``transformers`` does, "round" (to the even number) as torchvision and
+    ``timm`` do. Bytes are multiplied by ``scale``; then the ``mean`` of each channel is subtracted,
+    and the result divided by ``std``. There is one channel, grey, or three.
     """
 
     name: ClassVar[str] = "images"
@@ -84,19 +84,19 @@ class ImageProcessor(RowReading):
 
     @property
     def channels(self) -> int:
-        """Of the images that a model reads."""
+        """Number of channels of the model's images."""
         return len(self.mean)
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Channels, height and width of what a model reads."""
+        """Channels, height and width of the model's images."""
         size = self.crop or self.size
         if size is None or isinstance(size, int):
-            raise BadInput("preprocessor_config.json: images keep their own height or width")
+            raise BadInput("preprocessor_config.json: the size of images is not fixed")
         return (self.channels, *size)
 
     def at_size(self, image: Size) -> "ImageProcessor":
-        """A processor for images of another size: what is cropped keeps its share."""
+        """Processor for images of another size, with the same crop ratio."""
         if self.crop is None:
             return replace(self, size=image)
         height, width = (side / edge for side, edge in zip(image, self.crop, strict=True))
@@ -118,7 +118,7 @@ class ImageProcessor(RowReading):
         return Path(line)
 
     def rows(self, images: Sequence["ImageInput"], max_length: int | None = None) -> list[ImageRow]:
-        """Images as the numbers that a model reads.
+        """Rows of images, with normalised pixel values.
 
         An image is a path, a picture of Pillow, bytes (H, W, C) or (H, W) in an array (the last of
         two or four channels is opacity), or an array or tensor of floats (C, H, W), which are used
@@ -130,7 +130,7 @@ class ImageProcessor(RowReading):
     def training_rows(
         self, images: Sequence["ImageInput"], max_length: int | None = None
     ) -> list[ImageRow]:
-        """Images as bytes of the right size, which are augmented and normalised on the device."""
+        """Rows of images as bytes, which are augmented and normalised on the device."""
         return [ImageRow(partial(self.resized, image)) for image in images]
 
     def _read(self, image: "ImageInput", number: int) -> np.ndarray:
@@ -145,7 +145,7 @@ class ImageProcessor(RowReading):
             raise BadItem(number, str(error)) from None
 
     def normalised(self, pixels_CHW: np.ndarray) -> np.ndarray:
-        """Bytes as the numbers that a model reads."""
+        """Normalised pixel values of bytes."""
         values_CHW = np.empty(pixels_CHW.shape, np.float32)
         for values_HW, pixels_HW, table in zip(values_CHW, pixels_CHW, self._tables, strict=True):
             np.take(table, pixels_HW, out=values_HW, mode="clip")
@@ -153,19 +153,19 @@ class ImageProcessor(RowReading):
 
     @cached_property
     def _tables(self) -> np.ndarray:
-        """(C, 256): the number of each byte, by its channel."""
+        """Pixel value of each byte, by channel (C, 256)."""
         values = (np.arange(256, dtype=np.float64) * self.scale).astype(np.float32)
         mean, std = (np.array(column, np.float32)[:, None] for column in (self.mean, self.std))
         return (values - mean) / std
 
     def denormalised(self, values_CHW: np.ndarray) -> np.ndarray:
-        """The numbers that a model reads as bytes (H, W, C), for people."""
+        """Bytes (H, W, C) of normalised pixel values, for display."""
         mean, std = (np.array(column)[:, None, None] for column in (self.mean, self.std))
         bytes_CHW = np.rint((values_CHW * std + mean) / self.scale)
         return np.clip(bytes_CHW, 0, 255).astype(np.uint8).transpose(1, 2, 0)
 
     def resized(self, image: "ImageInput") -> np.ndarray:
-        """An image as bytes (C, H, W) of the size that a model reads."""
+        """Bytes (C, H, W) of an image in the model's size."""
         if isinstance(image, ResizedImage):
             return image.pixels_CHW
         if isinstance(image, str | Path):
@@ -181,7 +181,7 @@ class ImageProcessor(RowReading):
         return np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
     def _of_picture(self, picture: "Image", shape: Size) -> np.ndarray:
-        """Bytes (H, W, C) of a picture of Pillow, resized as an image of this shape would be."""
+        """Bytes (H, W, C) of a Pillow image, resized by the rule for an image of this shape."""
         if self.channels == 1 and picture.mode == "RGB":
             picture = as_grey(picture)
         if self.channels == 3 and picture.mode == "L":
@@ -239,13 +239,13 @@ class ImageProcessor(RowReading):
 
     @classmethod
     def load(cls, folder: Path) -> "ImageProcessor | None":
-        """The processor of a folder, if it has one."""
+        """Read the processor of a folder; None if it has none."""
         path = folder / FILE
         return cls.of_config(read_json(path), str(path)) if path.exists() else None
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any], where: str) -> "ImageProcessor":
-        """What a preprocessor_config.json says."""
+        """Processor of a preprocessor_config.json."""
         if any(str(config.get(key)).startswith("DeiT") for key in TYPE_KEYS):
             config = {**DEIT, **config}
         if wrong := next((key for key in REFUSED if config.get(key)), None):
@@ -276,18 +276,15 @@ class ImageProcessor(RowReading):
             raise BadInput(f"{where}: {error}") from None
 
 
-def _edges(given: object) -> dict[str, int]:
-    """The lengths of sides by their names, as configurations spell them; of no size there are none.
-
-    A number is that of both sides of a square.
-    """
-    if given is None:
+def _edges(size: object) -> dict[str, int]:
+    """Edge lengths by their names in a configuration; a number is both edges of a square."""
+    if size is None:
         return {}
-    if isinstance(given, list) and len(given) == 2:
-        given = dict(zip(("height", "width"), given, strict=True))
-    if not isinstance(given, Mapping):
-        return dict.fromkeys(("height", "width"), _edge(given))
-    edges = {key: _edge(value) for key, value in given.items() if value is not None}
+    if isinstance(size, list) and len(size) == 2:
+        size = dict(zip(("height", "width"), size, strict=True))
+    if not isinstance(size, Mapping):
+        return dict.fromkeys(("height", "width"), _edge(size))
+    edges = {key: _edge(value) for key, value in size.items() if value is not None}
     if not edges:
         raise BadInput(NO_SIZE.format("nothing"))
     return edges
@@ -306,13 +303,13 @@ def _size(edges: Mapping[str, int]) -> Size | int | None:
 
 def _normalisation(config: Mapping[str, Any]) -> list[list[float]]:
     """Mean and standard deviation of each channel; one number stands for all channels."""
-    given = [config.get(key, 0.5) for key in ("image_mean", "image_std")]
-    channels = max(np.size(value) if np.ndim(value) else 0 for value in given) or 3
-    return [value if np.ndim(value) else [value] * channels for value in given]
+    values = [config.get(key, 0.5) for key in ("image_mean", "image_std")]
+    channels = max(np.size(value) if np.ndim(value) else 0 for value in values) or 3
+    return [value if np.ndim(value) else [value] * channels for value in values]
 
 
 def _size_config(size: Size | int | None, longest: int | None = None) -> dict[str, int] | None:
-    """The same as configurations spell it."""
+    """Edge lengths by their names in a configuration."""
     if size is None:
         return None
     if isinstance(size, int):
@@ -326,18 +323,18 @@ def _square(size: Size | int | None) -> Size | None:
 
 def _edge(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 65_536:
-        raise BadInput(f"size: {shown(value)} is no number of pixels")
+        raise BadInput(f"size: {shown(value)} is not a number of pixels from 1 to 65,536")
     return value
 
 
 def _array(tensor: Tensor) -> np.ndarray:
-    """A tensor of any device and precision; numpy has no bfloat16."""
+    """Array of a tensor of any device and precision; numpy has no bfloat16."""
     values = tensor.float() if tensor.is_floating_point() else tensor
     return values.numpy(force=True)
 
 
 def _finite(values_CHW: np.ndarray) -> np.ndarray:
-    """The numbers of an image, of which there must be some."""
+    """Return pixel values; refuse an empty image and values that are not finite."""
     if not values_CHW.size:
         raise BadInput(f"{shown(values_CHW)} has no pixels")
     if not np.isfinite(values_CHW).all():
@@ -350,15 +347,16 @@ def _bytes(image: object) -> np.ndarray:
     array = np.asarray(image)
     array = array[..., None] if array.ndim == 2 else array
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] not in CHANNELS:
-        raise BadInput(f"{shown(image)} is no image: neither a path nor bytes (H, W, C)")
+        raise BadInput(f"{shown(image)} is not an image: give a path or bytes (H, W, C)")
     if not array.size:
         raise BadInput(f"{shown(image)} has no pixels")
     return array
 
 
 def _middle(pixels: np.ndarray, crop: Size, offset: Callable[[int], int]) -> np.ndarray:
-    if any(here < there for here, there in zip(pixels.shape, crop, strict=False)):
+    rest = [size - edge for size, edge in zip(pixels.shape, crop, strict=False)]
+    if min(rest) < 0:
         sizes = " × ".join(map(str, pixels.shape[:2])), " × ".join(map(str, crop))
-        raise BadInput(f"an image of {sizes[0]} pixels has no middle of {sizes[1]}")
-    top, left = (offset(here - there) for here, there in zip(pixels.shape, crop, strict=False))
+        raise BadInput(f"an image of {sizes[0]} pixels is smaller than its crop of {sizes[1]}")
+    top, left = map(offset, rest)
     return pixels[top : top + crop[0], left : left + crop[1]]

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import ClassVar, NamedTuple, Self
 
 from torch import nn
 
@@ -59,7 +59,7 @@ class WrittenText:
 
     @property
     def remarks(self) -> dict[str, str]:
-        """Keys of the record of this text, beside those of its hypothesis."""
+        """Additional keys of the record of this text."""
         return {}
 
 
@@ -71,20 +71,16 @@ class Written(NamedTuple):
 
 
 class DecoderModel(ModelRunner):
-    """Base class of translators and generators.
-
-    ``generation_config`` (default search and constraints, by the rules of transformers) comes from
-    the published folder; ``decode_config`` is the table ``[decode]`` of the training recipe.
-    ``engine`` runs the decoding steps.
-    """
+    """Base class of translators and generators; ``engine`` runs the decoding steps."""
 
     verb: ClassVar[str]
+    batch_tokens: ClassVar[int]  # the maximum of a batch
     engine: Engine
 
     @property
     @abstractmethod
     def generation_config(self) -> Mapping[str, object] | None:
-        """The generation_config.json of the folder."""
+        """The generation_config.json of the folder: search and constraints of transformers."""
 
     @property
     @abstractmethod
@@ -120,9 +116,9 @@ class DecoderModel(ModelRunner):
         """The beam search whose settings command-line options override."""
 
     @property
-    @abstractmethod
     def limits(self) -> BatchLimits:
         """The maximum numbers of tokens and rows of a batch."""
+        return BatchLimits(self.batch_tokens, self.batch_size, self.batch_tokens)
 
     @abstractmethod
     def rows(self, requests: Sequence[Request], keys: Sequence[int]) -> list[WriterRow]:
@@ -163,7 +159,7 @@ class DecoderModel(ModelRunner):
             steps = decoding.build_engine(engine, self.model, kind)
             packed = steps.packed_layers if kind == "fp32" else packed
         model = in_precision(self.model, kind, but_for=packed)
-        return replace(cast(Any, self), model=model, engine=steps)
+        return self._replaced(model=model, engine=steps)
 
     @property
     def description(self) -> str:
@@ -235,7 +231,7 @@ class ExactSearch(Method):
     def remark(self, written: Written) -> str:
         if written.errors is None or written.errors.proven:
             return ""
-        return f"not proven, more than {self.max_active} prefixes are active (--max-active)"
+        return f"not proven, more than {self.max_active} prefixes are active (max_active)"
 
     def total(self, sums: Mapping[str, float]) -> str:
         proven, gaps = sums.get("proven", 0), sums.get("gaps", 0) or 1

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ class Reader(Protocol):
     def truncation(self) -> int | None: ...
     @property
     def position_limit(self) -> int | None: ...
-    def parse(self, line: str, where: str) -> Any: ...
+    def parse(self, line: str, where: str) -> object: ...
     def token_count(self, given: Any, most: int) -> int: ...
 
 
@@ -73,7 +73,7 @@ class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
         return self.runner.truncation or self.runner.position_limit
 
     def parse(self, line: str, where: str) -> EncoderInput:
-        return self.runner.parse(line, where)
+        return cast(EncoderInput, self.runner.parse(line, where))
 
     def token_count(self, given: EncoderInput, most: int) -> int:
         return self.runner.token_count(given, most)

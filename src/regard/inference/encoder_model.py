@@ -24,8 +24,7 @@ from regard.inference.inputs import InputLimits, token_ids
 from regard.inference.model_runner import ModelRunner
 from regard.inference.score_text import WINDOW, StreamScorer, TextScorer
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.heads import read_spans
-from regard.models.label_heads import MLMHead
+from regard.models.label_heads import MLMHead, read_spans
 from regard.models.patches import PatchEmbedding, Patches
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.parts.linear.convert import in_precision

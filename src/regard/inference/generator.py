@@ -10,7 +10,7 @@ import torch
 
 from regard import decoding
 from regard.decoding import EAGER, Engine, Prompts
-from regard.ground.batch import BatchLimits, Ids
+from regard.ground.batch import Ids
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, BadItem
 from regard.inference.component import Row
@@ -40,7 +40,6 @@ from regard.text.task_prompt import PromptConfig, TaskPrompt
 from regard.text.tokenizers.ids_only import MISSING
 from regard.text.vocabularies.vocabulary import Vocabulary
 
-TOKENS = 16_384  # the maximum of a batch, prompts and continuations
 NEW_TOKENS = 128  # the default maximum after a prompt
 TOP_K = 50  # the default of transformers, for generation settings with do_sample
 
@@ -97,6 +96,7 @@ class Generator(DecoderModel, EncoderModel):
     """A causal trunk with a next-token head, which encodes and generates text."""
 
     verb = "generate"
+    batch_tokens = 16_384  # prompts and continuations
     batch_size: int = 64
     id_vocabulary: Vocabulary | None = None  # if there is no tokenizer
     engine: Engine = EAGER
@@ -217,10 +217,6 @@ class Generator(DecoderModel, EncoderModel):
     ) -> Writer:
         writer = super().writer(method, best)
         return writer if ending is None else replace(writer, model=replace(self, ending=ending))
-
-    @property
-    def limits(self) -> BatchLimits:
-        return BatchLimits(TOKENS, self.batch_size, TOKENS)
 
     def rows(self, requests: Sequence[Request], keys: Sequence[int]) -> list[WriterRow]:
         prompts = self.read_prompts([request.text for request in requests])

@@ -67,7 +67,9 @@ class InputLimits:
         first = np.reshape(ids, (len(ids), -1))[:, :1]  # before those of characters
         if not 0 <= (least := first.min()) <= (most := first.max()) < self.vocab:
             wrong = least if least < 0 else most
-            reason = f"token id {wrong} is not below the size of the vocabulary, {self.vocab}"
+            reason = (
+                f"token id {wrong} is not in the vocabulary, whose ids are 0 to {self.vocab - 1}"
+            )
             raise BadItem(number, reason)
 
 

@@ -53,7 +53,10 @@ class ModelRunner(BatchRunner):
         """A copy with other limits; None keeps a limit."""
         changes = {"batch_size": batch_size, "max_length": max_length}
         limits = {name: check_whole(name, n, 1) for name, n in changes.items() if n is not None}
-        return replace(cast(Any, self), **limits) if limits else self
+        return self._replaced(**limits) if limits else self
+
+    def _replaced(self, **changes: object) -> Self:
+        return replace(cast(Any, self), **changes)  # all models are dataclasses
 
     def parse(self, line: str, where: str) -> object:
         """The text, or the pair of texts, in a line of a file."""

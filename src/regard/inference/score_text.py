@@ -314,11 +314,9 @@ class TextScorer(Scorer[Content]):
         """The log-probabilities of the targets of each row."""
         batches = self.batches([scored.row for scored in rows])
         return in_order(
-            (chosen, self._of_batch(batch, [rows[i] for i in chosen])) for chosen, batch in batches
+            (chosen, self.of_encoded(self.model.encode(batch), batch, [rows[i] for i in chosen]))
+            for chosen, batch in batches
         )
-
-    def _of_batch(self, batch: PackedTokens, rows: Sequence[ScoredRow]) -> Sequence[Tensor]:
-        return self.of_encoded(self.model.encode(batch), batch, rows)
 
     def of_encoded(
         self, encoded: EncoderOutput, batch: PackedTokens, rows: Sequence[ScoredRow]

@@ -128,15 +128,15 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
         for number, window in word_windows(self.tokenizer, sentences, self.max_length):
             windows[number].append(window)
         return [
-            Row(key, given, TaggerRows(*text, own), sum(len(one.row.tokens) for one in own))
+            Row(key, given, TaggerRows(*text, own), sum(len(w.row.tokens) for w in own))
             for key, given, text, own in zip(keys, inputs, texts, windows, strict=True)
         ]
 
     def values(self, rows: Sequence[TaggerRow]) -> list[TaggedText]:
-        windows = [(number, one) for number, row in enumerate(rows) for one in row.data.windows]
+        windows = [(number, w) for number, row in enumerate(rows) for w in row.data.windows]
         logits = self._window_logits(windows, [len(row.data.spans) for row in rows])
         return [
-            TaggedText(row.data.text, self._tag_words(row.data.text, row.data.spans, values))
+            _tagged(row.data, values)
             for row, values in zip(rows, self._values(logits), strict=True)
         ]
 
@@ -188,14 +188,6 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
             logits[number][window.words] = logits_LV[window.first_tokens]
         return logits
 
-    def _tag_words(
-        self, text: str, spans: Sequence[Span], values: Iterable[WordValue]
-    ) -> tuple[TaggedWord, ...]:
-        return tuple(
-            TaggedWord(text[start:end], start, end, *value)
-            for (start, end), value in zip(spans, values, strict=True)
-        )
-
     def parse(self, line: str, where: str) -> str:
         return line
 
@@ -219,6 +211,12 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
             raise BadInput("entities cannot be printed: the tags of this model mark no entities")
         find_words = spaced_spans if pretokenised else self.find_words
         return replace(self, find_words=find_words, prints_entities=entities)
+
+
+def _tagged(data: TaggerRows, values: Iterable[WordValue]) -> TaggedText:
+    pairs = zip(data.spans, values, strict=True)
+    words = ((data.text[start:end], start, end, *value) for (start, end), value in pairs)
+    return TaggedText(data.text, tuple(TaggedWord(*word) for word in words))
 
 
 def word_windows(

@@ -17,7 +17,7 @@ from regard.data.files.fields import field_of, filled
 from regard.data.files.sources import Table
 from regard.data.packing import inference_batches
 from regard.decoding import EAGER, Engine
-from regard.ground.batch import Batch, BatchLimits, Ids, SourceTarget, as_row, pack
+from regard.ground.batch import Batch, Ids, SourceTarget, as_row, pack
 from regard.ground.errors import BadInput, shown
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import RECORDED, ModelRow, in_order
@@ -50,12 +50,10 @@ from regard.objectives.seq2seq import Seq2Seq
 from regard.parts.linear.convert import products_in_use
 from regard.search.beam import Beam
 from regard.search.constraints import Constraints
-from regard.search.hypothesis import Hypothesis
 from regard.search.step import Ensemble, Search, SearchState
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 from regard.text.vocabularies.vocabulary import Vocabulary, token_count
 
-TOKENS = 4_096  # the maximum of source tokens of a batch
 COLUMNS = Table("-", (0, 1))  # columns of pairs of texts
 IdsRow = Row[Scored, tuple[list[int], list[int]]]
 GROWTH, MARGIN = 2, 10  # a translation has at most 2n + 10 tokens
@@ -74,6 +72,7 @@ class Translator(DecoderModel):
     """
 
     verb = "translate"
+    batch_tokens = 4_096  # of the source
     model: Any  # an EncoderDecoderModule
     tokenizer: TranslationTokenizer
     batch_size: int = 64
@@ -146,10 +145,6 @@ class Translator(DecoderModel):
         others = tuple(other.with_precision(kind, engine) for other in self.others)
         return replace(super().with_precision(kind, engine), others=others)
 
-    @property
-    def limits(self) -> BatchLimits:
-        return BatchLimits(TOKENS, self.batch_size, TOKENS)
-
     def translate(
         self,
         texts: Iterable[str | Ids],
@@ -179,7 +174,8 @@ class Translator(DecoderModel):
         rows = []
         for key, request, ids in zip(keys, requests, sources, strict=True):
             data = WriterData([*ids], None if request.prefix is None else next(prefixes))
-            group = "empty" if _is_empty(request.text) else data.prefix is None
+            blank = isinstance(request.text, str) and not request.text.strip()
+            group = "empty" if blank else data.prefix is None
             rows.append(Row(key, request, data, len(ids[0]), group=group))
         return rows
 
@@ -234,7 +230,8 @@ class Translator(DecoderModel):
             state = Ensemble(states) if self.others else states[0]
             search, keys = search.with_decode(self.vocabulary.decode), [row.key for row in rows]
             nbests = search(state, limits, prefixes, keys)
-        return [[self._as_text(hypothesis) for hypothesis in nbest] for nbest in nbests]
+        decode = self.vocabulary.decode
+        return [[Translation(decode(h.tokens), h.score, h) for h in nbest] for nbest in nbests]
 
     def _limits(self, ids: list[list[int]], prefixes: list[list[int]] | None) -> Constraints:
         """Constraints on translations; the limit of learned positions applies."""
@@ -256,11 +253,6 @@ class Translator(DecoderModel):
             capacity=capacity,
             engine=self.engine,
             attention=attention,
-        )
-
-    def _as_text(self, hypothesis: Hypothesis) -> Translation:
-        return Translation(
-            self.tokenizer.target.decode(hypothesis.tokens), hypothesis.score, hypothesis
         )
 
     def scorer(self, window: int | None = None, stride: int | None = None) -> "PairScorer":
@@ -292,16 +284,12 @@ class Translator(DecoderModel):
     ) -> Iterator[tuple[list[int], Batch]]:
         """Batches of pairs with their indices; with a live tape in the given order."""
         lengths = np.array([(len(source), len(target) + 1) for source, target in examples])
-        limits = RECORDED if tape.live else BatchLimits(TOKENS, self.batch_size, TOKENS)
+        limits = RECORDED if tape.live else self.limits
         for chosen in inference_batches(lengths.reshape(-1, 2), limits, sort=not tape.live):
             batch = self.objective.collate([examples[i] for i in chosen])
             sources = pack([examples[i][0] for i in chosen])  # which already have EOS
             inputs = replace(batch.inputs, source=sources)
             yield chosen, replace(batch, inputs=inputs).to(self.device)
-
-
-def _is_empty(text: str | Ids) -> bool:
-    return isinstance(text, str) and not text.strip()
 
 
 @dataclass(frozen=True, eq=False)

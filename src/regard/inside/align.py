@@ -27,11 +27,12 @@ from regard.text.words import Spans, word_spans
 
 TOKENS, ROWS = 2_048, 32  # per batch: recorded weights are large
 WINDOW = 512  # pairs whose weights are in memory at once
+SHARES = (1.0, 0.9, 0.7, 0.5)  # tried by choose_method
 
 
 @dataclass(frozen=True)
 class AlignmentMethod:
-    """How links are extracted from the cross-attention of a model.
+    """Method of extracting links from the cross-attention of a model.
 
     ``head`` None averages the heads of ``layer``. ``shifted`` uses the decoder step whose input is
     the target token, instead of the step that predicts it. A target word is linked to every source
@@ -50,15 +51,14 @@ class AlignmentMethod:
     def noted(
         cls, notes: Mapping[str, Any], cross_attention: AttentionSite | None
     ) -> "AlignmentMethod":
-        """The method that the notes of a model describe; by default that of its last layer."""
+        """Method in the notes of a model; by default the last layer."""
         last = require_cross_attention(cross_attention).layers - 1
         fields = notes.get("alignment") or {"layer": last}
         try:
             return cls(**fields)
         except TypeError:
-            raise BadInput(
-                f"config.json: notes.alignment is no alignment method ({fields})"
-            ) from None
+            reason = f"notes.alignment is no alignment method ({fields})"
+            raise BadInput(f"config.json: {reason}") from None
 
     def __str__(self) -> str:
         heads = "mean of heads" if self.head is None else f"head {self.head}"
@@ -71,7 +71,7 @@ class AlignmentMethod:
 
 
 class PairAttention(NamedTuple):
-    """The cross-attention of one sentence pair, and the tokens of every word on both sides.
+    """Cross-attention of one sentence pair, and the tokens of every word on both sides.
 
     ``layers`` holds a (heads, target tokens + 1, source tokens) array per layer: the decoder reads
     BOS y1 … yn and predicts y1 … yn EOS. ``target`` groups the positions of y1 … yn from zero.
@@ -83,47 +83,38 @@ class PairAttention(NamedTuple):
 
 
 def extract_links(pair: PairAttention, method: AlignmentMethod) -> Links:
-    """The links of one sentence pair."""
+    """Links of one sentence pair."""
     return select_links(word_attention(pair, method), method)
 
 
 def choose_method(
-    pairs: Sequence[PairAttention],
-    golds: Sequence[GoldLinks],
-    shares: Sequence[float] = (1.0, 0.9, 0.7, 0.5),
+    pairs: Sequence[PairAttention], golds: Sequence[GoldLinks], shares: Sequence[float] = SHARES
 ) -> tuple[AlignmentMethod, AlignmentScore]:
-    """The method with the lowest alignment error rate on these sentences (a development set).
+    """Method with the lowest alignment error rate on these sentences (a development set).
 
     Tries every layer (the mean of its heads), plain and shifted, every share, with and without
-    spurious words; among equal scores the first, simplest method wins.
+    spurious words; ties go to the first, simplest method.
     """
     if not pairs:
         raise ValueError("no sentence pairs to choose an alignment method on")
-    scored = _score_methods(pairs, golds, shares)
-    return min(scored, key=lambda method_and_score: method_and_score[1].aer)
-
-
-def _score_methods(
-    pairs: Sequence[PairAttention], golds: Sequence[GoldLinks], shares: Sequence[float]
-) -> Iterator[tuple[AlignmentMethod, AlignmentScore]]:
+    scored: list[tuple[AlignmentMethod, AlignmentScore]] = []
     for simplest in candidate_methods(pairs[0]):
         weights = [word_attention(pair, simplest) for pair in pairs]
         for share, spurious in product(shares, (False, True)):
             method = replace(simplest, share=share, spurious=spurious)
             hypotheses = [select_links(weights_LS, method) for weights_LS in weights]
-            yield method, alignment_error_rate(hypotheses, golds)
+            scored.append((method, alignment_error_rate(hypotheses, golds)))
+    return min(scored, key=lambda method_and_score: method_and_score[1].aer)
 
 
 def candidate_methods(pair: PairAttention) -> list[AlignmentMethod]:
-    """Every layer, plain and shifted; each target word is linked to its largest weight."""
-    layers = range(len(pair.layers))
-    return [
-        AlignmentMethod(layer, shifted=shifted) for layer, shifted in product(layers, (False, True))
-    ]
+    """Methods of every layer, plain and shifted, that link each target word to its argmax."""
+    settings = product(range(len(pair.layers)), (False, True))
+    return [AlignmentMethod(layer, shifted=shifted) for layer, shifted in settings]
 
 
 def word_attention(pair: PairAttention, method: AlignmentMethod) -> np.ndarray:
-    """(target words, source words); a row sums to the share of the weight that lies on words."""
+    """Attention (target words, source words); weight outside of words is left out."""
     weights_HLS = pair.layers[method.layer]
     weights_LS = weights_HLS.mean(axis=0) if method.head is None else weights_HLS[method.head]
     rows_LS = weights_LS[1:] if method.shifted else weights_LS[:-1]
@@ -131,7 +122,7 @@ def word_attention(pair: PairAttention, method: AlignmentMethod) -> np.ndarray:
 
 
 def select_links(weights_LS: np.ndarray, method: AlignmentMethod) -> Links:
-    """The links of (target words, source words), by the share and spurious rule of ``method``."""
+    """Links from attention (target words, source words), by ``share`` and ``spurious``."""
     peak_L1 = weights_LS.max(axis=1, keepdims=True, initial=0.0)
     linked_LS = (weights_LS >= method.share * peak_L1) & (peak_L1 > 0)
     if method.spurious:
@@ -140,7 +131,7 @@ def select_links(weights_LS: np.ndarray, method: AlignmentMethod) -> Links:
 
 
 class AgreeingMethods(NamedTuple):
-    """An alignment method for each direction, and the share of links they have in common (0-1)."""
+    """Alignment method for each direction, and the share of links they have in common (0-1)."""
 
     forward: AlignmentMethod
     backward: AlignmentMethod
@@ -152,18 +143,17 @@ def choose_agreeing_methods(
 ) -> AgreeingMethods:
     """The two methods that agree most, of all layers, plain and shifted; no gold is needed.
 
-    Two models that were trained independently have little in common but the alignment, so where
-    they agree most they are likely to be right (Chen et al., 2020, arXiv:2004.14837, choose their
-    layers this way). The share is 2 |A ∩ B| / (|A| + |B|) over all pairs; among equal shares the
-    first, simplest methods win.
+    Two independently trained models have little in common but the alignment, so they are likely to
+    be right where they agree (Chen et al., 2020, arXiv:2004.14837, choose layers this way). The
+    share is 2 |A ∩ B| / (|A| + |B|) over all pairs; ties go to the first, simplest methods.
     """
     if not forward or len(forward) != len(backward):
         raise ValueError(f"{len(forward)} pairs forward, {len(backward)} backward")
     ours, theirs = candidate_methods(forward[0]), candidate_methods(backward[0])
-    forward_links = np.stack([_link_indicators(forward, method, flip=False) for method in ours])
-    backward_links = np.stack([_link_indicators(backward, method, flip=True) for method in theirs])
-    total = forward_links.sum(axis=1)[:, None] + backward_links.sum(axis=1)
-    share = 2 * (forward_links @ backward_links.T) / np.maximum(total, 1)
+    ours_MP = np.stack([_link_indicators(forward, method, flip=False) for method in ours])
+    theirs_MP = np.stack([_link_indicators(backward, method, flip=True) for method in theirs])
+    total = ours_MP.sum(axis=1)[:, None] + theirs_MP.sum(axis=1)
+    share = 2 * (ours_MP @ theirs_MP.T) / np.maximum(total, 1)
     best = np.unravel_index(share.argmax(), share.shape)
     return AgreeingMethods(ours[best[0]], theirs[best[1]], float(share[best]))
 
@@ -173,8 +163,8 @@ def multiply_directions(
 ) -> tuple[Links, Links]:
     """Links of both directions, (source, target) each, from the product of their weights.
 
-    The product is large only for pairs of words to which both directions give weight, so each
-    direction is corrected by the other.
+    The product is large only if both directions give weight to a pair of words, so each direction
+    corrects the other.
     """
     product_LS = word_attention(forward, ours) * word_attention(backward, theirs).T
     ours, theirs = (replace(method, spurious=False) for method in (ours, theirs))
@@ -184,7 +174,7 @@ def multiply_directions(
 def _link_indicators(
     pairs: Sequence[PairAttention], method: AlignmentMethod, flip: bool
 ) -> np.ndarray:
-    """1 for every linked pair of words, 0 for every other, of all sentences end to end."""
+    """Vector over all pairs of words of all sentences: 1 if they are linked, else 0."""
     cells = []
     for pair in pairs:
         linked = np.zeros((len(pair.source), len(pair.target)), dtype=np.float32)
@@ -196,7 +186,7 @@ def _link_indicators(
 
 @dataclass(frozen=True, eq=False)
 class PairRecord:
-    """One pair in subwords, and its cross-attention, (heads, queries, keys) for each layer."""
+    """Sentence pair in subwords, with its cross-attention, (heads, queries, keys) per layer."""
 
     texts: tuple[str, str]
     source: Segmentation
@@ -204,7 +194,7 @@ class PairRecord:
     layers: list[np.ndarray]
 
     def attention(self, spans: Spans | None = word_spans) -> PairAttention:
-        """The cross-attention for alignment: by words, or by tokens without ``spans``."""
+        """Cross-attention for alignment: by words, or by tokens without ``spans``."""
         source, target = (
             [[token] for token in range(len(cut.ids))]
             if spans is None
@@ -214,20 +204,18 @@ class PairRecord:
         return PairAttention(self.layers, target, source)
 
 
-def record(
-    translator: Translator, pairs: Sequence[tuple[str, str]], first: int = 1
-) -> Iterator[PairRecord]:
-    """Run the model once on each pair and record its cross-attention, in the order given.
+TextPairs = Sequence[tuple[str, str]]
+
+
+def record(translator: Translator, pairs: TextPairs, first: int = 1) -> Iterator[PairRecord]:
+    """Run the model once on each pair and record its cross-attention, in order.
 
     Error messages count pairs from ``first``.
     """
-    model = cast(EncoderDecoderModule, translator.model)
+    model, objective = cast(EncoderDecoderModule, translator.model), translator.objective
     names = require_cross_attention(model.cross_attention).weights
-    cut = [
-        (translator.tokenizer.source.segment(source), translator.tokenizer.target.segment(target))
-        for source, target in pairs
-    ]
-    objective = translator.objective
+    segment = translator.tokenizer.source.segment, translator.tokenizer.target.segment
+    cut = [(segment[0](source), segment[1](target)) for source, target in pairs]
     examples = [(source.ids, target.ids) for source, target in cut]
     translator.check_ids(examples, first)
     lengths = np.array([objective.length(example) for example in examples]).reshape(-1, 2)
@@ -247,12 +235,9 @@ def record(
 
 
 def align(
-    translator: Translator,
-    pairs: Sequence[tuple[str, str]],
-    method: AlignmentMethod,
-    spans: Spans | None = word_spans,
+    model: Translator, pairs: TextPairs, method: AlignmentMethod, spans: Spans | None = word_spans
 ) -> Iterator[Links]:
     """Links between the words of each pair (without ``spans``: its tokens), by cross-attention."""
     for start in range(0, len(pairs), WINDOW):
-        for pair in record(translator, pairs[start : start + WINDOW], first=start + 1):
+        for pair in record(model, pairs[start : start + WINDOW], first=start + 1):
             yield extract_links(pair.attention(spans), method)

@@ -33,11 +33,11 @@ from regard.objectives.list import OBJECTIVES
 PACKAGE = Path(__file__).parents[1]
 FUNCTION = 1  # CO_OPTIMIZED: the code of a function, not of a module or class
 COMPREHENSIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
-SMALL = {"vocab": 64, "depth": 2}  # what makes a model slow, and no other path
+SMALL = {"vocab": 64, "depth": 2}  # sizes that change the time, but not the path
 
 
 class PathStep(NamedTuple):
-    """A function of the package, by its file under ``regard`` and its first line."""
+    """Function of the package: its file under ``regard``, and its first line."""
 
     file: str
     line: int
@@ -45,21 +45,21 @@ class PathStep(NamedTuple):
 
 
 def small_facts(paper: Paper, size: str) -> ModelFacts:
-    """A size of a paper with few layers and tokens."""
+    """Facts of a size of a paper, with few layers and tokens."""
     facts = paper.sizes[size]
     known = {path.split(".")[-1] for path, value in paths(facts) if isinstance(value, int)}
     return change(facts, **{name: value for name, value in SMALL.items() if name in known})
 
 
 def forward_path(paper: Paper, size: str) -> list[PathStep]:
-    """The functions that fit heads to a trunk, build the model and run one forward pass."""
+    """Functions that fit heads to a trunk, build the model and run one forward pass."""
     facts = small_facts(paper, size)
     fit, forward = _fit_heads(paper, size, facts), _forward(facts)
     return trace(lambda: forward(fit().build().eval()))
 
 
 def load_path(paper: Paper, size: str) -> list[PathStep]:
-    """The functions that read a folder, of Hugging Face where it can be, and run one forward."""
+    """Functions that read a folder, if possible of Hugging Face, and run one forward pass."""
     facts = _fit_heads(paper, size, small_facts(paper, size))()
     forward, loaded = _forward(facts), LoadedModel(paper, facts, facts.build())
     with TemporaryDirectory() as place:
@@ -72,17 +72,16 @@ def load_path(paper: Paper, size: str) -> list[PathStep]:
 
 
 def _fit_heads(paper: Paper, size: str, facts: ModelFacts) -> Callable[[], ModelFacts]:
-    """A function that gives a trunk the heads of its objectives, or a label head."""
+    """Function that gives a trunk the heads of its objectives, or a label head."""
     if facts.head_names:  # of an encoder-decoder
         return lambda: facts
     trunk = cast(TrunkWithHeads, facts)
     heads: list[AnyHead] = []
     for name, keys in paper.pretraining_of(size).items():
         objective = OBJECTIVES[name]
-        needed = {
-            key for key, field in objective.config.model_fields.items() if field.is_required()
-        }
-        config = objective.config.model_construct(None, **dict.fromkeys(needed), **keys)
+        fields = objective.config.model_fields.items()
+        required = {key for key, field in fields if field.is_required()}
+        config = objective.config.model_construct(None, **dict.fromkeys(required), **keys)
         heads += objective.from_config(config, 0.0).make_heads()
     if not heads and (trunk.pool or any(form.pool for form in paper.heads)):
         heads = [LabelHead(2)]
@@ -90,7 +89,7 @@ def _fit_heads(paper: Paper, size: str, facts: ModelFacts) -> Callable[[], Model
 
 
 def _forward(facts: ModelFacts) -> Callable[[nn.Module], object]:
-    """A forward pass over one random example, with all attention weights on a tape."""
+    """Forward pass over one random example, with all attention weights on a tape."""
     _, example, *_ = random_examples(facts)
     inputs = facts.inputs(*(pack_texts([example[side]]) for side in facts.sides))
 
@@ -102,7 +101,7 @@ def _forward(facts: ModelFacts) -> Callable[[nn.Module], object]:
 
 
 def trace(run: Callable[[], object]) -> list[PathStep]:
-    """The functions of the package that a call runs, each once."""
+    """Functions of the package that a call runs, each once."""
     steps: dict[PathStep, None] = {}
     bodies: list[FrameType] = []  # modules that are being imported
     root = f"{PACKAGE}/"
@@ -128,6 +127,6 @@ def trace(run: Callable[[], object]) -> list[PathStep]:
 
 
 def count_lines(files: Iterable[str]) -> dict[str, int]:
-    """The lines of each file of a path, by its name; the order stays."""
+    """Number of lines of each file of a path, by its name, in order."""
     names = dict.fromkeys(files)
     return {name: len((PACKAGE / name).read_text("utf-8").splitlines()) for name in names}

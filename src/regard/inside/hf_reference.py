@@ -1,4 +1,4 @@
-"""The outputs of ``transformers`` for the same ids, if it is installed; see ``parity``."""
+"""Outputs of ``transformers`` for the same ids, if it is installed; see ``parity``."""
 
 import warnings
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ from regard.models.encoder_decoder import ModelFacts
 
 
 class HFSide(NamedTuple):
-    """The names of ``transformers`` for the inputs and hidden states of one side of a model."""
+    """Names in ``transformers`` of the inputs and hidden states of one side of a model."""
 
     ids: str
     segments: str | None
@@ -34,7 +34,7 @@ HEADS = {
     "seq_relationship_logits": "sentence_pair",  # BERT
     "sop_logits": "sentence_pair",  # ALBERT
 }
-ONE_PER_TOKEN = ("replaced_token",)  # heads with one logit, which has no axis of its own
+ONE_PER_TOKEN = ("replaced_token",)  # heads with one logit, whose outputs have no last axis
 
 
 def is_installed() -> bool:
@@ -43,24 +43,22 @@ def is_installed() -> bool:
 
 
 def load_model(folder: Path, architecture: str) -> Any:
-    """The model of a folder as ``transformers`` loads it, in float32."""
+    """Load the model of a folder with ``transformers``, in float32."""
     import transformers
 
     with _quiet():
-        model = getattr(transformers, architecture).from_pretrained(
-            folder, dtype=torch.float32, local_files_only=True
-        )
-    return model.eval()
+        load = getattr(transformers, architecture).from_pretrained
+        return load(folder, dtype=torch.float32, local_files_only=True).eval()
 
 
 def padding_ids(model: Any) -> set[int]:
-    """The id of padding, if it has one: it does not read that as a token."""
+    """Padding id of a model, if it has one: the model does not read it as a token."""
     return {model.config.to_dict().get("pad_token_id")} - {None}
 
 
 @torch.no_grad()
 def layer_outputs(model: Any, facts: ModelFacts, examples: Iterable[Example]) -> LayerOutputs:
-    """The output of every layer of its model for every example."""
+    """Output of every layer of a ``transformers`` model for every example."""
     outputs: LayerOutputs = {}
     for example in examples:
         for layer, value in _layers(model, facts, example).items():
@@ -75,7 +73,7 @@ def _layers(model: Any, facts: ModelFacts, example: Example) -> dict[str, Tensor
         side, stack = SIDES[name], getattr(facts, name).stack
         names = ["embedding", *(f"block {number + 1}" for number in range(stack.depth))]
         if stack.final_norm and torch.equal(output[side.states][-1], trunk.last_hidden_state):
-            names[-1] = "final norm"  # most models give their last states after it only
+            names[-1] = "final norm"  # most models return their last states after it only
         states = zip(names, output[side.states], strict=True)
         layers |= {f"{side.prefix}{layer}": x for layer, x in states}
         if stack.final_norm:
@@ -92,7 +90,7 @@ def _layers(model: Any, facts: ModelFacts, example: Example) -> dict[str, Tensor
 
 
 def _run(model: Any, inputs: dict[str, Tensor]) -> tuple[Any, Any]:
-    """All outputs, and those of its trunk, of which models with heads give less."""
+    """Outputs of a model, and of its trunk, which has outputs that models with heads leave out."""
     trunk_outputs = list[Any]()
     hook = model.base_model.register_forward_hook(lambda *call: trunk_outputs.append(call[-1]))
     try:
@@ -118,7 +116,7 @@ def _inputs(facts: ModelFacts, example: Example) -> dict[str, Tensor]:
 
 
 def text_examples(folder: Path, facts: ModelFacts, texts: Texts) -> list[Example]:
-    """Pairs of texts as the tokenizer of ``transformers`` gives them to a model."""
+    """Pairs of texts, tokenised by ``transformers``."""
     from transformers import AutoConfig, AutoTokenizer
 
     with _quiet():
@@ -132,15 +130,14 @@ def text_examples(folder: Path, facts: ModelFacts, texts: Texts) -> list[Example
 
 
 def _trunk_rows(tokenizer: Any, config: Any, first: str, second: str) -> list[Example]:
-    """The first text alone, and both."""
-    encodings = [
-        tokenizer(*texts, return_token_type_ids=True) for texts in ((first,), (first, second))
-    ]
-    return [{"trunk": TokenRow(one.input_ids, one.token_type_ids)} for one in encodings]
+    """Rows of the first text alone, and of both."""
+    inputs = (first,), (first, second)
+    encodings = [tokenizer(*texts, return_token_type_ids=True) for texts in inputs]
+    return [{"trunk": TokenRow(each.input_ids, each.token_type_ids)} for each in encodings]
 
 
 def _pair_rows(tokenizer: Any, config: Any, first: str, second: str) -> list[Example]:
-    """A source, and a target from its first token to the last but one."""
+    """Rows of a source, and of a target without its last token."""
     source, target = tokenizer(first).input_ids, tokenizer(text_target=second).input_ids
     rows = {"source": source, "target": [config.decoder_start_token_id, *target[:-1]]}
     return [{side: TokenRow(ids, [0] * len(ids)) for side, ids in rows.items()}]
@@ -153,7 +150,7 @@ ROWS: dict[tuple[str, ...], Callable[..., list[Example]]] = {
 
 
 def _quiet() -> warnings.catch_warnings:
-    """Without progress bars and warnings about optional packages."""
+    """Context without progress bars and warnings about optional packages."""
     from transformers.utils import logging
 
     logging.set_verbosity_error()

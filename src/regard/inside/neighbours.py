@@ -1,8 +1,8 @@
 """Nearest neighbours by cosine, of static vectors and of words in context (Peters et al., 2018).
 
-Vectors come in parts, of which only the nearest are kept. The embedding layer of a model gives
-static vectors of words. A word in context is the mean of the states of its tokens; neighbours are
-the words of all texts whose states have the largest cosines with it.
+Vectors are read in parts, of which only the nearest are stored. The embedding layer of a model
+holds static vectors of words. The vector of a word in context is the mean of the states of its
+tokens; its neighbours are the words of all texts whose vectors have the largest cosines with it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,18 +24,19 @@ from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.list import Tokenizer
 from regard.text.vocabularies.vocabulary import Vocabulary
 
-AT_ONCE = 256  # inputs that are read at once
-
+AT_ONCE = 256  # inputs or texts in memory
+TOKENS = 1 << 14  # looked up at once
+AROUND = 6  # words shown before and after a word
 Item = TypeVar("Item")
 Part = tuple[Sequence[Item], np.ndarray]
 """Items, and their vectors of length 1, (items, width)."""
-TOKENS = 1 << 14  # looked up at once
-TEXTS = 256  # read at once
-AROUND = 6  # words shown before and after a word
+
+
+Inputs = Iterable[object]
 
 
 class Neighbour(NamedTuple, Generic[Item]):
-    """An item, and its cosine with a query."""
+    """Item, and its cosine with a query."""
 
     cosine: float
     item: Item
@@ -44,45 +45,42 @@ class Neighbour(NamedTuple, Generic[Item]):
 def nearest(
     queries: Sequence[object], queries_BD: np.ndarray, parts: Iterable[Part[Item]], top: int
 ) -> list[list[Neighbour[Item]]]:
-    """The ``top`` items of all parts for each query, best first, without the query itself."""
+    """Best ``top`` items of all parts for each query, without the query itself."""
     best: list[list[Neighbour[Item]]] = [[] for _ in queries]
     for items, vectors_ND in parts:
         cosines_BN = queries_BD @ vectors_ND.T
         for number, (query, cosines_N) in enumerate(zip(queries, cosines_BN, strict=True)):
             order = np.argsort(-cosines_N, kind="stable")
-            others = islice((n for n in order if items[n] != query), top)
-            new = [Neighbour(float(cosines_N[n]), items[n]) for n in others]
-            best[number] = sorted([*best[number], *new], key=lambda one: -one.cosine)[:top]
+            indices = islice((n for n in order if items[n] != query), top)
+            new = [Neighbour(float(cosines_N[n]), items[n]) for n in indices]
+            ranked = sorted([*best[number], *new], key=lambda neighbour: -neighbour.cosine)
+            best[number] = ranked[:top]
     return best
 
 
 def neighbours(
-    model: Any,
-    queries: Iterable[object],
-    inputs: Iterable[object],
-    top: int = 5,
-    pool: str | None = None,
+    model: Any, queries: Inputs, inputs: Inputs, top: int = 5, pool: str | None = None
 ) -> list[list[Neighbour[int]]]:
     """The ``top`` inputs nearest to each query, best first, by the cosine of their vectors.
 
-    Queries and inputs are what ``Model.embed`` reads with this ``pool``: images, or texts. The item
-    of a neighbour is the number of an input, counted from 0. Inputs may be any iterable: a few are
-    in memory at once.
+    Queries and inputs are texts or images, as ``Model.embed`` reads them with this ``pool``. The
+    item of a neighbour is the index of an input. Inputs may be any iterable: a few are in memory
+    at once.
     """
     check_whole("top", top, 1)
-    given = listed(queries, "queries")
+    queries = listed(queries, "queries")
     inputs = inputs if isinstance(inputs, Iterator) else listed(inputs, "inputs")
     parts = vectors_in_parts(model, zip(count(), inputs, strict=False), pool)
-    return nearest([None] * len(given), _vectors(model, given, pool), parts, top)
+    return nearest([None] * len(queries), _vectors(model, queries, pool), parts, top)
 
 
 def vectors_in_parts(
     model: Any, items: Iterable[tuple[Item, object]], pool: str | None
 ) -> Iterator[Part[Item]]:
     """Items and the vectors of their inputs, from pairs (item, input)."""
-    coming = iter(items)
-    while some := list(islice(coming, AT_ONCE)):
-        yield [item for item, _ in some], _vectors(model, [one for _, one in some], pool)
+    pairs = iter(items)
+    while part := list(islice(pairs, AT_ONCE)):
+        yield [item for item, _ in part], _vectors(model, [each for _, each in part], pool)
 
 
 def _vectors(model: Any, inputs: list[object], pool: str | None) -> np.ndarray:
@@ -93,15 +91,15 @@ def _vectors(model: Any, inputs: list[object], pool: str | None) -> np.ndarray:
 def word_vectors(
     module: nn.Module, tokenizer: Tokenizer | None, words: Iterable[str]
 ) -> StaticVectors:
-    """The mean of the token vectors of each word, as it is read inside a text.
+    """Mean of the token vectors of each word, tokenised as inside a text.
 
     Words with an unknown token have no vector.
     """
     vocabulary = require_tokenizer(tokenizer).vocabularies[0]
     tokens = {
-        word: read
+        word: ids
         for word in dict.fromkeys(words)
-        if not vocabulary.unknown(word) and len(read := _tokens(vocabulary, word))
+        if not vocabulary.unknown(word) and len(ids := _tokens(vocabulary, word))
     }
     if not tokens:
         raise BadInput("the model knows none of these words")
@@ -117,14 +115,14 @@ def word_vectors(
 
 
 def _tokens(vocabulary: Vocabulary, word: str) -> np.ndarray:
-    """Those of a word after another: in some vocabularies, not those of a text's beginning."""
+    """Token ids of a word that follows another: some vocabularies differ at the start of a text."""
     cut = vocabulary.segment(f"{word} {word}")
     second = [number for number, span in enumerate(cut.spans) if span.end > len(word)]
     return np.asarray(cut.ids)[second]
 
 
 class LineOfText(NamedTuple):
-    """A text, and the number of its line in the file; 0 if it stands in none."""
+    """Text, and the number of its line in a file; 0 without a file."""
 
     number: int
     text: str
@@ -132,7 +130,7 @@ class LineOfText(NamedTuple):
 
 @dataclass(frozen=True)
 class WordInContext:
-    """A word of a line: ``words[place]``."""
+    """Word of a line: ``words[place]``."""
 
     line: int
     words: tuple[str, ...]
@@ -146,13 +144,13 @@ class WordInContext:
     def __str__(self) -> str:
         first, last = max(0, self.place - AROUND), self.place + 1 + AROUND
         before, after = self.words[first : self.place], self.words[self.place + 1 : last]
-        begun, ended = ["…"] * (first > 0), ["…"] * (last < len(self.words))
-        return " ".join([*begun, *before, f"[{self.word}]", *after, *ended])
+        left, right = ["…"] * (first > 0), ["…"] * (last < len(self.words))
+        return " ".join([*left, *before, f"[{self.word}]", *after, *right])
 
 
 @dataclass(frozen=True, eq=False)
 class ContextualWords:
-    """Reads texts with a model: each word, and its vector at the layer of a tape ``path``."""
+    """Reader of texts with a model: each word, and its vector at the layer of a tape ``path``."""
 
     runner: ModelRunner
     tokenizer: Tokenizer
@@ -160,13 +158,13 @@ class ContextualWords:
 
     def read(self, lines: Iterable[LineOfText]) -> Iterator[tuple[list[WordInContext], np.ndarray]]:
         """Words and their vectors of length 1, a few texts at once; punctuation is left out."""
-        coming = iter(lines)
-        while some := list(islice(coming, TEXTS)):
-            read = [(line.number, self.tokenizer.read_words(line.text)) for line in some]
-            read = [(number, row) for number, row in read if row.words]
+        texts = iter(lines)
+        while part := list(islice(texts, AT_ONCE)):
+            rows = [(line.number, self.tokenizer.read_words(line.text)) for line in part]
+            rows = [(number, row) for number, row in rows if row.words]
             words, vectors = list[WordInContext](), list[torch.Tensor]()
-            states = self.runner.states([row.row for _, row in read], self.path)
-            for (number, row), states_TD in zip(read, states, strict=True):
+            states = self.runner.states([row.row for _, row in rows], self.path)
+            for (number, row), states_TD in zip(rows, states, strict=True):
                 for place, (word, group) in enumerate(zip(row.words, row.groups, strict=True)):
                     if any(map(str.isalnum, word)):
                         words.append(WordInContext(number, row.words, place))
@@ -180,7 +178,7 @@ class ContextualWords:
     def find(
         self, word: str, lines: Sequence[LineOfText], most: int
     ) -> Iterator[tuple[WordInContext, np.ndarray]]:
-        """The first ``most`` occurrences of a word, in capitals or not, with their vectors."""
+        """First ``most`` occurrences of a word, ignoring case, with their vectors."""
         query = word.lower()
         with_word = (line for line in lines if query in line.text.lower())
         matches = (
@@ -191,22 +189,9 @@ class ContextualWords:
         )
         return islice(matches, most)
 
-    def nearest(
-        self,
-        queries: Sequence[WordInContext],
-        queries_BD: np.ndarray,
-        lines: Iterable[LineOfText],
-        top: int,
-    ) -> list[list[Neighbour]]:
-        """The ``top`` words of all lines for each query, best first, without the query itself.
-
-        Vectors of a few texts are in memory at once.
-        """
-        return nearest(queries, queries_BD, self.read(lines), top)
-
 
 def static_neighbours(vectors: StaticVectors, word: str, top: int) -> list[tuple[str, float]]:
-    """The ``top`` words by cosine with the vector of a word, none if it has no vector."""
+    """Best ``top`` words by cosine with the vector of a word; empty if it has no vector."""
     if (number := vectors.index_of(word)) is None:
         return []
     same = [n for n, other in enumerate(vectors.words) if other.lower() == word.lower()]

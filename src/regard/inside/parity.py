@@ -1,4 +1,4 @@
-"""Parity of two models: the same ids, or images, through both, compared layer by layer.
+"""Parity of two models: the outputs of all layers for the same ids, or images.
 
 An example is one input of a model: a row for each of its sides, "trunk", or "source" and "target".
 """
@@ -24,7 +24,7 @@ LENGTHS = (1, 6, 13, 24)
 
 @torch.no_grad()
 def layer_outputs(model: nn.Module, facts: ModelFacts, examples: Iterable[Example]) -> LayerOutputs:
-    """The output of every layer for every example."""
+    """Output of every layer for every example."""
     outputs: LayerOutputs = {layer: [] for layer in facts.layer_paths}
     for example in examples:
         tape = Tape(*facts.layer_paths.values())
@@ -37,7 +37,7 @@ def layer_outputs(model: nn.Module, facts: ModelFacts, examples: Iterable[Exampl
 
 
 def largest_differences(ours: LayerOutputs, theirs: LayerOutputs) -> dict[str, float]:
-    """The largest difference of each layer that both have, relative to its largest value if > 1."""
+    """Largest difference of each layer that both have, relative to its largest value if > 1."""
     differences = {}
     for layer in ours.keys() & theirs.keys():
         x_TD, y_TD = torch.cat(ours[layer]), torch.cat(theirs[layer])
@@ -46,13 +46,13 @@ def largest_differences(ours: LayerOutputs, theirs: LayerOutputs) -> dict[str, f
 
 
 def count_differing_rows(ours: Sequence[Example], theirs: Sequence[Example]) -> int:
-    """How many rows have different ids or segments."""
+    """Number of rows with different ids or segments."""
     pairs = zip(ours, theirs, strict=True)
     return sum(_as_lists(a[side]) != _as_lists(b[side]) for a, b in pairs for side in a)
 
 
 def random_examples(facts: ModelFacts, without: Collection[int] = ()) -> Iterator[Example]:
-    """Random ids of the vocabulary ``without`` some of them, or images; the same at every call."""
+    """Random ids of the vocabulary ``without`` some, or random images; the same at every call."""
     generator = torch.Generator().manual_seed(0)
 
     def draw(ids: Sequence[int], *shape: int) -> list[Any]:
@@ -79,7 +79,7 @@ def random_examples(facts: ModelFacts, without: Collection[int] = ()) -> Iterato
 
 
 def text_examples(tokenizer: Tokenizer, texts: Texts) -> list[Example]:
-    """Pairs of texts in every way that a model reads them."""
+    """Pairs of texts as rows, in every way that a model reads them."""
     return [
         {side: labelled.row for side, labelled in rows.items()}
         for pair in texts
@@ -88,7 +88,7 @@ def text_examples(tokenizer: Tokenizer, texts: Texts) -> list[Example]:
 
 
 def truncate(example: Example, facts: ModelFacts) -> Example:
-    """An example with rows that are not longer than the model can read."""
+    """Example with rows truncated to what the model can read."""
     limits = {side: getattr(facts, side).embed.limit for side in example}
     return {
         side: TokenRow(row.tokens[: limits[side]], row.segments[: limits[side]])
@@ -97,7 +97,7 @@ def truncate(example: Example, facts: ModelFacts) -> Example:
 
 
 def without_unread_segments(example: Example, facts: ModelFacts) -> Example:
-    """An example with segments of 0 where the model does not tell them apart."""
+    """Example with segments of 0 if the model has no segment embeddings."""
     return {
         side: row if getattr(facts, side).segments else TokenRow(row.tokens, [0] * len(row.tokens))
         for side, row in example.items()

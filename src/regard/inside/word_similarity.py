@@ -1,8 +1,8 @@
-"""Tests of static word vectors: similarity as people judge it, and analogies.
+"""Tests of static word vectors: word similarity and analogies.
 
-Similarity (WordSim-353, SimLex-999): the rank correlation of the cosines of pairs of words with the
-judgements of people. Analogies (Mikolov et al., 2013, arXiv:1301.3781): "a is to b as c is to d" is
-right if d is the word nearest to b - a + c but for these three, with vectors of length 1 (3CosAdd).
+Similarity (WordSim-353, SimLex-999): the rank correlation of the cosines of word pairs with human
+judgements. Analogies (Mikolov et al., 2013, arXiv:1301.3781): "a is to b as c is to d" is right if
+d is the nearest word to b - a + c, these three excluded, with vectors of length 1 (3CosAdd).
 """
 
 from collections.abc import Iterator
@@ -25,17 +25,17 @@ SECTION = ":"  # begins the line that names a section
 
 @dataclass(frozen=True)
 class WordScore:
-    """A score in percent; ``known`` of ``total`` pairs or questions have vectors for all words."""
+    """Score in percent; ``known`` of ``total`` pairs or questions have vectors for all words."""
 
     test: str
     metric: str
-    score: float | None  # None: undefined, as of too few that are known
+    score: float | None  # None: undefined, with too few known pairs or questions
     known: int
     total: int
 
 
 class WordPair(NamedTuple):
-    """Two words, and how similar they are for people."""
+    """Two words, and their similarity as judged by people."""
 
     first: str
     second: str
@@ -43,7 +43,7 @@ class WordPair(NamedTuple):
 
 
 class Analogy(NamedTuple):
-    """Words of "a is to b as c is to d"."""
+    """Analogy "a is to b as c is to d"."""
 
     a: str
     b: str
@@ -53,20 +53,20 @@ class Analogy(NamedTuple):
 
 @dataclass(frozen=True)
 class WordPairs:
-    """A test of similarity."""
+    """Test of word similarity."""
 
     name: str
     pairs: tuple[WordPair, ...]
 
     @property
     def words(self) -> set[str]:
-        """All that occur in it."""
+        """All words of the test."""
         return {word for pair in self.pairs for word in pair[:2]}
 
     def scores(self, vectors: StaticVectors) -> list[WordScore]:
         """Spearman's correlation over the pairs whose words have vectors.
 
-        Equal judgements, or cosines, have none.
+        The correlation is undefined if all judgements, or all cosines, are equal.
         """
         known = [pair for pair in self.pairs if pair.first in vectors and pair.second in vectors]
         sides = ([pair.first for pair in known], [pair.second for pair in known])
@@ -80,37 +80,32 @@ class WordPairs:
 
 @dataclass(frozen=True)
 class Analogies:
-    """A test of analogies, by section."""
+    """Test of analogies, by section."""
 
     name: str
     sections: dict[str, tuple[Analogy, ...]]
 
     @property
     def words(self) -> set[str]:
-        """All that occur in it."""
+        """All words of the test."""
         return {*chain.from_iterable(chain.from_iterable(self.sections.values()))}
 
     def scores(self, vectors: StaticVectors) -> list[WordScore]:
-        """The accuracy of each section, and of all, over the questions whose words have vectors."""
+        """Accuracy of each section, and of all, over the questions whose words have vectors."""
         results = {name: self._results(vectors, each) for name, each in self.sections.items()}
         results[TOTAL] = [*chain.from_iterable(results.values())]
         totals = {name: len(each) for name, each in self.sections.items()}
         totals[TOTAL] = sum(totals.values())
-        return [
-            WordScore(
-                f"{self.name}: {name}",
-                "accuracy",
-                100 * sum(right) / len(right) if right else None,
-                len(right),
-                totals[name],
-            )
-            for name, right in results.items()
-        ]
+        scores = []
+        for name, right in results.items():
+            test, score = f"{self.name}: {name}", 100 * sum(right) / len(right) if right else None
+            scores.append(WordScore(test, "accuracy", score, len(right), totals[name]))
+        return scores
 
     @staticmethod
     def _results(vectors: StaticVectors, questions: tuple[Analogy, ...]) -> list[bool]:
-        """Whether each question is answered right, where all its words have vectors."""
-        rows = [[*vectors.indices_of(one).values()] for one in questions]
+        """Whether each question is answered right, among those whose words have vectors."""
+        rows = [[*vectors.indices_of(question).values()] for question in questions]
         numbers_NC = np.array([row for row in rows if len(row) == 4], dtype=int).reshape(-1, 4)
         a_ND, b_ND, c_ND = (vectors.unit(column) for column in numbers_NC.T[:3])
         nearest = vectors.nearest(b_ND - a_ND + c_ND, numbers_NC[:, :3], top=1)
@@ -121,7 +116,7 @@ class Analogies:
 
 
 def read_word_test(path: str | Path) -> WordPairs | Analogies:
-    """Pairs of words with a number, or sections of questions, whose names begin with a colon."""
+    """Read word pairs with a similarity, or analogies by section (": name" lines)."""
     lines = [(f"{path}:{n}", line) for n, line in enumerate(read_lines(path), 1) if line.strip()]
     if not lines:
         raise BadInput(f"{path}: has no words")

@@ -1,6 +1,6 @@
 """Word alignments: file formats, alignment error rate and symmetrisation.
 
-A link (i, j) joins source word i and target word j, both counted from 0. The error rate is that of
+A link (i, j) joins source word i and target word j, both counted from 0. The error rate follows
 Och & Ney (2003). Two directional alignments are symmetrised as in Och & Ney (2003) and Koehn et al.
 (2003): their intersection has high precision, their union high recall, and the grow heuristics
 extend the intersection towards the union.
@@ -24,7 +24,7 @@ _BESIDE = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
 @dataclass(frozen=True)
 class GoldLinks:
-    """Gold links: sure ones, and possible ones, which include the sure ones."""
+    """Gold links of a pair: sure links, and possible links, which include the sure ones."""
 
     sure: Links
     possible: Links
@@ -109,7 +109,7 @@ def groups(links: Links) -> list[tuple[frozenset[int], frozenset[int]]]:
 
 
 def link_types(links: Links, source_length: int, target_length: int) -> Counter[str]:
-    """Counts of link groups by shape, and of unlinked and fertile words (Brown et al., 1993).
+    """Count link groups by shape, and unlinked and fertile words (Brown et al., 1993).
 
     ``1-1``, ``1-n`` (one source word), ``n-1`` (one target word) and ``n-m`` count groups;
     ``spurious`` target words and ``unaligned`` source words have no link; ``fertile`` source words
@@ -160,7 +160,7 @@ def symmetrised(forward: Links, backward: Links, how: str) -> Links:
 
 
 class _Grown:
-    """Links, and the linked words."""
+    """Growing alignment: its links, and the words that they link."""
 
     def __init__(self, links: Links):
         self.links = set(links)

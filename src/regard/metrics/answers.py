@@ -34,12 +34,12 @@ class Threshold(NamedTuple):
 
 
 def normalised(answer: str) -> str:
-    """Lower-cased, without punctuation and articles, words separated by one space."""
+    """Normalise an answer: lower case, single spaces, no punctuation and articles."""
     return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_NO_PUNCTUATION)).split())
 
 
 def exact_match(gold: str, predicted: str) -> float:
-    """1 if both are equal after normalisation, else 0."""
+    """Exact match: 1 if both are equal after normalisation, else 0."""
     return float(normalised(gold) == normalised(predicted))
 
 

@@ -39,7 +39,7 @@ def bleu(
 def bleu_metric(
     tokenize: str = "13a", lowercase: bool = False, smoothing: Smoothing = "exp"
 ) -> BLEU:
-    """sacreBLEU's metric; an unknown or missing tokeniser is a ``BadInput``."""
+    """BLEU of sacreBLEU; an unknown or missing tokeniser is a ``BadInput``."""
     if tokenize not in TOKENIZERS:
         raise BadInput(f"unknown tokeniser {tokenize!r}{did_you_mean(tokenize, TOKENIZERS)}")
     forced = tokenize == "none"  # sacreBLEU then has no reason to warn of tokenised text

@@ -21,7 +21,7 @@ Measure = Callable[[FloatArray], float]
 
 
 class Mistake(NamedTuple):
-    """How often examples of one class were predicted as another, and the share of all of them."""
+    """Number of examples of one class predicted as another, and their share of the class."""
 
     gold: str
     predicted: str
@@ -41,14 +41,14 @@ class Confusion(NamedTuple):
         return self.counts / np.maximum(self.counts.sum(axis=1, keepdims=True), 1)
 
     def mistakes(self) -> list[Mistake]:
-        """All that occur, the most frequent first."""
+        """All mistakes, the most frequent first."""
         names, shares = self.classes, self.shares
         mistakes = [
             Mistake(names[row], names[column], int(self.counts[row, column]), shares[row, column])
             for row, column in np.argwhere(self.counts)
             if row != column
         ]
-        return sorted(mistakes, key=lambda one: (-one.number, -one.share))
+        return sorted(mistakes, key=lambda mistake: (-mistake.number, -mistake.share))
 
 
 def classification_scores(
@@ -75,7 +75,7 @@ def classification_scores(
 def top_score(
     golds: Sequence[str], ranked: Sequence[Sequence[str]], with_interval: bool = False
 ) -> MetricScore:
-    """How often the gold class is among the ``TOP`` most probable ones; ``ranked``: best first."""
+    """Share of examples whose gold class is among the ``TOP`` first of ``ranked``."""
     check_counts(golds, ranked)
     pairs = zip(golds, ranked, strict=True)
     hits_N2 = np.array([[gold in classes[:TOP], 1] for gold, classes in pairs], dtype=np.float64)
@@ -110,7 +110,7 @@ def check_counts(golds: Sized, predicted: Sized) -> None:
 def share_scores(
     measures: Mapping[str, Measure], statistics: FloatArray, signature: str, with_interval: bool
 ) -> list[MetricScore]:
-    """The scores of measures that are functions of the column sums, with a row per example."""
+    """Scores in percent of measures of the column sums of ``statistics``, a row per example."""
     sums = statistics.sum(axis=0)
     scores = []
     for name, measure in measures.items():
@@ -120,7 +120,7 @@ def share_scores(
 
 
 def in_percent(name: str, share: float, signature: str, drawn: FloatArray | None) -> MetricScore:
-    """A fraction as a score in percent; ``drawn`` are its resampled values, if there are any."""
+    """Score in percent of a fraction; ``drawn`` are its resampled values, or None."""
     if drawn is None:
         return MetricScore(name, 100 * share, signature)
     signature = f"{signature}|bs:{SAMPLES}|seed:{SEED}"
@@ -139,8 +139,9 @@ def class_table(golds: Sequence[str], predicted: Sequence[str]) -> list[LabelSco
     table = []
     for number, label in enumerate(classes):
         row, sums = counts[number], (counts[number, number], *_margins(counts, number))
-        others = [(one, int(n)) for one, n in zip(classes, row, strict=True) if n and one != label]
-        table.append(label_score(label, sums, tuple(sorted(others, key=lambda one: -one[1]))))
+        counted = zip(classes, map(int, row), strict=True)
+        confused = [(name, count) for name, count in counted if count and name != label]
+        table.append(label_score(label, sums, tuple(sorted(confused, key=lambda pair: -pair[1]))))
     return table
 
 
@@ -162,7 +163,7 @@ def f1_of_class(counts: FloatArray, number: int) -> float:
 
 
 def _margins(counts: FloatArray, number: int) -> tuple[float, float]:
-    """How often a class is gold, and how often it is predicted."""
+    """Number of times that a class is gold, and that it is predicted."""
     return float(counts[number].sum()), float(counts[:, number].sum())
 
 
@@ -210,4 +211,4 @@ def _cells(
     classes = sorted({*golds, *predicted, *known})
     number = {name: i for i, name in enumerate(classes)}
     pairs = zip(golds, predicted, strict=True)
-    return classes, np.array([number[one] * len(classes) + number[two] for one, two in pairs])
+    return classes, np.array([number[gold] * len(classes) + number[name] for gold, name in pairs])

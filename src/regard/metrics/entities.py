@@ -1,7 +1,7 @@
 """Entity spans from tags such as B-PER, and their F1 as in the CoNLL-2003 scorer.
 
-Tags of all schemes are read by the same rules, which also cover invalid sequences: those of that
-scorer for B and I, extended to E (L) and S (U).
+Tags of all schemes are read by the rules of that scorer for B and I, extended to E (L) and S (U);
+they also cover invalid sequences.
 """
 
 from collections import Counter
@@ -78,7 +78,7 @@ def tags_of(entities: Iterable[EntitySpan], words: int, scheme: str) -> list[str
 
 
 def scheme_tags(tags: Iterable[str], scheme: str) -> set[str]:
-    """Every tag that ``scheme`` has for the labels of these tags, and that of outside words."""
+    """All tags of ``scheme`` for the labels of these tags, and the tag of outside words."""
     labels = {label for _, label in map(_parsed, tags) if label is not None}
     marks = {"B", *SCHEMES[scheme]}  # IOB1 has B too, where entities touch
     return {OUTSIDE, *(_written(mark, label) for mark in marks for label in labels)}

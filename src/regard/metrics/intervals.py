@@ -1,7 +1,7 @@
 """Bootstrap confidence intervals and significance tests of corpus scores (Koehn, 2004).
 
 Segments are resampled with replacement; only their statistics (match counts, lengths) are summed
-again. Samples are those of sacreBLEU for the same seed.
+again. Samples equal sacreBLEU's for the same seed.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
 """Sentence-level chrF and BLEU of all pairs of texts at once.
 
-Scores are those of sacreBLEU's ``sentence_score``, but n-grams of each text are counted only once.
+Scores equal sacreBLEU's ``sentence_score``, but n-grams of each text are counted only once.
 """
 
 from collections import Counter
@@ -36,7 +36,8 @@ def bleu_of_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> np.nd
 
     As sentence BLEU in sacreBLEU: 13a tokens, exponential smoothing, effective order.
     """
-    ours, theirs = ([_tokens(text) for text in texts] for texts in (hypotheses, references))
+    cut, both = _bleu().tokenizer, (hypotheses, references)
+    ours, theirs = ([cut(text.rstrip()).split() for text in texts] for texts in both)
     shape = len(ours), len(theirs)
     logs, orders, halved, any_match = (np.zeros(shape) for _ in range(4))
     for n in range(1, WORDS + 1):
@@ -89,10 +90,6 @@ def _numbered(grams: Iterable[Hashable]) -> Iterator[Hashable]:
     for gram in grams:
         seen[gram] += 1
         yield gram, seen[gram]
-
-
-def _tokens(text: str) -> list[str]:
-    return _bleu().tokenizer(text.rstrip()).split()
 
 
 @lru_cache(maxsize=1)

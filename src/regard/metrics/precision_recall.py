@@ -45,7 +45,7 @@ def recall(sums: FloatArray) -> float:
 
 
 def f1(sums: FloatArray) -> float:
-    """The harmonic mean of both; 0 without gold and predicted items."""
+    """The harmonic mean of precision and recall; 0 without gold and predicted items."""
     right, golden, named = sums
     return float(2 * right / (golden + named)) if golden + named else 0.0
 

@@ -18,7 +18,7 @@ Correlation = Callable[[FloatArray, FloatArray], float]
 def regression_scores(
     golds: Sequence[float], predicted: Sequence[float], with_interval: bool = False
 ) -> list[MetricScore]:
-    """Both correlations, in percent."""
+    """Pearson and Spearman correlation, in percent."""
     golds_N, predicted_N = _finite("label", golds), _finite("prediction", predicted)
     check_counts(golds, predicted)
     if not len(golds):

@@ -56,7 +56,7 @@ class Comparison:
 
     @property
     def difference(self) -> float:
-        """The score of the system minus that of the baseline."""
+        """The score of the system minus the score of the baseline."""
         return self.system.value - self.baseline.value
 
 

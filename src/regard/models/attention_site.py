@@ -1,4 +1,4 @@
-"""Where a model attends: its attention layers, by side and kind."""
+"""Attention sites: the attention layers of a model, by side and kind."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class AttentionSite:
 
     @property
     def name(self) -> str:
-        """What its attention map is called: "encoder", "decoder", "cross" or "pool"."""
+        """The name of the attention map: "encoder", "decoder", "cross" or "pool"."""
         return MAP_NAMES.get((self.kind, self.causal), self.kind)
 
     @property
@@ -51,7 +51,7 @@ class AttentionSite:
 
     @property
     def weights(self) -> tuple[str, ...]:
-        """The tape name of the weights of each layer, of shape (rows, heads, queries, keys)."""
+        """The tape paths of the weights of each layer, of shape (rows, heads, queries, keys)."""
         paths = (self.tape_path.format(layer=number) for number in range(self.layers))
         return tuple(f"{path}.weights" for path in paths)
 
@@ -64,7 +64,7 @@ def require_causal(sites: Iterable[AttentionSite]) -> AttentionSite:
             return site
     if not known:
         raise BadInput("this model has no attention to show")
-    raise BadInput("this is no causal model: its attention is not only to earlier tokens")
+    raise BadInput("this model is not causal: tokens attend to later tokens")
 
 
 def require_cross_attention(site: AttentionSite | None) -> AttentionSite:

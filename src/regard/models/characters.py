@@ -12,17 +12,17 @@ from regard.models.facts import at_least, one_of
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.dropout import Dropout
 
-WORDS = 1_024  # at once, without gradients: a character has as many numbers as there are filters
+WORDS = 1_024  # words at once without gradients, to save memory: each character has all filters
 
 
 @dataclass(frozen=True)
 class Characters(AnyEmbedding):
-    """Words by their characters: convolutions, highway layers, a projection (ELMo's).
+    """Word vectors from characters: convolutions, highway layers and a projection (ELMo's).
 
-    A token is the ids of ``longest`` characters, each a vector of ``character_size``. ``filters``
-    are (characters that one reads, number of such filters). ``vocab`` counts bytes and the ids that
-    begin and end sentences and words, and fill words up. Words that are not ``projected`` have as
-    many numbers as there are filters.
+    A token is the ids of ``longest`` characters, each embedded in ``character_size`` numbers.
+    ``filters`` are pairs (characters a filter reads, number of such filters). ``vocab`` counts
+    bytes and the ids of word and sentence boundaries and padding. If not ``projected``, the size of
+    a word vector is the number of filters.
     """
 
     filters: tuple[tuple[int, int], ...]
@@ -75,10 +75,10 @@ class Characters(AnyEmbedding):
 
 
 class CharacterEmbedding(EmbeddingModule):
-    """The vector of a word from the vectors of its characters, as many for every word.
+    """The vector of a word, from a fixed number of characters.
 
-    The largest output of each filter in the word goes through an activation, highway layers and a
-    projection to ``width`` numbers, if it is projected.
+    The maximum of each filter over the word goes through an activation, highway layers and, if
+    projected, a linear layer to ``width`` numbers.
     """
 
     def __init__(self, words: Characters, width: int, dropout: float):

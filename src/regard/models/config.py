@@ -1,4 +1,4 @@
-"""The table of recipes that describes a model: its facts, and the weights it starts with."""
+"""The recipe table [model]: the facts of a model, and the weights it starts from."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -24,7 +24,7 @@ Optional = Annotated[str | None, AfterValidator(lambda name: name or None)]
 
 
 def _with_tuples(changes: dict[str, object]) -> dict[str, object]:
-    """Facts hold tuples, and TOML has lists: ELMo's filters."""
+    """Changes with tuples in place of TOML's lists, as facts hold tuples (ELMo's filters)."""
 
     def frozen(value: object) -> object:
         return tuple(map(frozen, value)) if isinstance(value, list) else value
@@ -33,18 +33,17 @@ def _with_tuples(changes: dict[str, object]) -> dict[str, object]:
 
 
 class StartConfig(Config):
-    """A folder to start from: all of its model, or with ``parts`` some weights of it.
+    """A folder to start from: the whole model, or with ``parts`` some of its weights.
 
-    A model that takes parts has facts of its own, and may be of another paper. A part is named as
-    its weights are in the folder: "trunk", "source.layers", "target.embed.token". Every weight of
-    ours must have one of theirs, of the same shape, and the reverse. Token vectors come with the
-    tokenizer of the folder.
+    With parts, the recipe has its own facts and may name another paper. A part has the
+    name of its weights: "trunk", "source.layers", "target.embed.token". The weights of both parts
+    must have the same names and shapes. Token vectors come with the tokenizer of the folder.
     """
 
     folder: str
     """A model folder, here or under the data root, or an id of the Hugging Face hub."""
     parts: dict[str, str] = Field(default_factory=dict)
-    """Our parts, each with the part of that folder's model that it begins with:
+    """Parts of the new model, each with the part of the folder's model that initialises it:
     `{ "trunk.embed" = "source.embed" }`."""
 
     @field_validator("parts")
@@ -57,14 +56,14 @@ class StartConfig(Config):
 
     @classmethod
     def given(cls, start: object) -> object:
-        """The folder of a whole model may stand alone; "scratch" is none."""
+        """The table of a ``start`` that is only the name of a folder; None for "scratch"."""
         if start in SCRATCH:
             return None
         return {"folder": start} if isinstance(start, str) else start
 
     @property
     def token_side(self) -> str | None:
-        """The side of the folder's model that gives token vectors, whose tokenizer comes along."""
+        """The side of the folder's model whose token vectors and tokenizer are used, if any."""
         for part, other in (self.parts or {"trunk": "trunk"}).items():
             ours = f"{part}."
             if any(ours.startswith(name) or name.startswith(ours) for name in TOKEN_VECTORS):
@@ -75,45 +74,43 @@ class StartConfig(Config):
 class ModelConfig(Config):
     """A paper, one of its sizes, and the facts that differ.
 
-    ``source`` or ``target`` takes that side from another, "PAPER:SIZE": a recurrent encoder under a
-    Transformer's decoder, say. The paper is then the recurrent one. A model with one side has a
-    source only: its trunk. With ``start``, a folder (here or under the data root), an encoder
-    begins with the facts, the vocabulary and the weights of that folder; "scratch" (or "") is none.
-    Of its layers, ``layers`` are taken over, in this order. A table ``start`` can name parts of
-    that model instead.
+    ``source`` or ``target`` takes that side from another "PAPER:SIZE", such as a recurrent encoder
+    under the decoder of a Transformer; a model with one side has a source only. With ``start``, an
+    encoder begins with the facts, the vocabulary and the weights of a folder, of whose layers
+    ``layers`` are used, in this order; a table ``start`` names parts of the model instead.
     """
 
     paper: str = "transformer"
     """A paper of `regard papers`."""
     size: Optional = None
-    """One of its sizes; by default "base", or the first."""
+    """A size of the paper; default: "base", or the first."""
     start: Annotated[StartConfig | None, BeforeValidator(StartConfig.given)] = None
     """A model folder (a string) whose facts, vocabulary and weights the run starts with, or a table
     that names parts of it."""
     vocabulary: Literal["start", "text"] = "start"
-    """That of `start`, or one learned from the texts, as `[text]` says: tokens that `start` knows
-    keep their vectors, others begin with the mean of all."""
+    """The vocabulary of `start`, or one learned from the texts by `[text]`: tokens that `start`
+    knows keep their vectors, others begin with the mean of all vectors."""
     layers: (
         Literal["all", "every second"] | Annotated[tuple[LayerNumber, ...], Field(min_length=1)]
     ) = "all"
-    """The layers of `start` that are taken over, from 0, as in `[0, 2, 4]`, or "every second"."""
+    """The layers of `start` that are used, counted from 0: `[0, 2, 4]`, or "every second"."""
     source: Optional = None
     """Take the encoder from another model, "PAPER:SIZE"."""
     target: Optional = None
     """Take the decoder from another model, "PAPER:SIZE"."""
     features: Optional = None
-    """A folder of an ELMo model, or of a translator, whose layers are features of words; it is not
+    """The folder of an ELMo model or a translator whose layers are features of words; it is not
     trained. Needs `text.kind = "words"`."""
     features_at: Literal["input", "output", "both"] | Annotated[int, Field(ge=1)] | None = None
-    """Where features are: beside word vectors ("input"), beside the states of the trunk ("output"),
-    both, or beside the states after a layer (1 is the first); by default as in the paper, or
-    "input"."""
+    """Where features are added: beside word vectors ("input"), beside the states of the trunk
+    ("output"), both, or beside the states after a layer (1 is the first); default: as in the paper,
+    or "input"."""
     features_layers: Literal["all", "top"] | None = None
-    """All layers of that model, mixed by learned weights, or its top layer; by default as in the
-    paper, or all."""
+    """All layers of the feature model, mixed by learned weights, or its top layer; default: as in
+    the paper, or all."""
     vectors: Optional = None
-    """A file of word vectors (GloVe, word2vec; text or binary) that words begin with; words that
-    it does not have are drawn at random. Needs `text.kind = "words"`."""
+    """A file of word vectors (GloVe, word2vec; text or binary) that initialise the embedding; other
+    words are initialised at random. Needs `text.kind = "words"`."""
     change: Annotated[dict[str, object], AfterValidator(_with_tuples)] = Field(default_factory=dict)
     """Facts that differ from the size: `depth = 3`, `"source.depth" = 6`."""
 
@@ -126,7 +123,7 @@ class ModelConfig(Config):
                 )
         for key in ("features_at", "features_layers") if self.features is None else ():
             if key in self.model_fields_set:
-                raise ValueError(f"{key} is for features: set that as well")
+                raise ValueError(f"{key} is for features: set model.features as well")
         has_words = self.start is not None and self.start.token_side is not None
         for key in ("features", "vectors") if has_words else ():
             if getattr(self, key) is not None:
@@ -140,12 +137,12 @@ class ModelConfig(Config):
 
     @property
     def starts_whole(self) -> bool:
-        """Whether the model is that of a folder, and not one that takes parts of it."""
+        """Whether the run starts from the whole model of a folder."""
         return self.start is not None and not self.start.parts
 
     @property
     def learns_vocabulary(self) -> bool:
-        """Whether the vocabulary of ``start`` is replaced by one of the texts."""
+        """Whether the vocabulary of ``start`` is replaced by one learned from the texts."""
         return self.vocabulary == "text"
 
     @property
@@ -154,7 +151,7 @@ class ModelConfig(Config):
         return self.paper if self.size is None else f"{self.paper}:{self.size}"
 
     def changed(self, facts: Facts, names: Iterable[str]) -> Facts:
-        """The facts with those changes; a wrong one is named as in the recipe."""
+        """The facts with the changes of these names; errors name the key of the recipe."""
         changes = {name: self.change[name] for name in names}
         try:
             return change(facts, **changes)
@@ -163,7 +160,7 @@ class ModelConfig(Config):
             raise BadInput(f"{'.'.join(['model.change', *wrong[:1]])}: {error}") from None
 
     def check_changes(self, decided: Mapping[str, str]) -> None:
-        """Refuse changes of facts that something else decides: ``decided`` says what."""
+        """Refuse changes of facts that other keys decide; ``decided`` names these."""
         for name in self.change:
             if (fact := name.split(".")[-1]) in decided:
                 raise BadInput(f"model.change.{name} follows from {decided[fact]}")
@@ -178,7 +175,7 @@ def _fault(facts: object, changes: Mapping[str, object]) -> str:
 
 
 def encoder_decoder_facts(config: ModelConfig, *, joint: bool) -> tuple[Paper, EncoderDecoder]:
-    """The encoder-decoder of a recipe, but for the sizes of its vocabularies."""
+    """The paper and the encoder-decoder of a recipe, before its vocabularies are known."""
     config.check_changes({"vocab": "text.vocab: set that"})
     facts = _encoder_decoder(config.name)
     if config.source is not None:
@@ -196,7 +193,7 @@ def encoder_decoder_facts(config: ModelConfig, *, joint: bool) -> tuple[Paper, E
 def _encoder_decoder(name: str) -> EncoderDecoder:
     facts = sized(name)
     if not isinstance(facts, EncoderDecoder):
-        raise BadInput(f"model: {name} is no encoder-decoder")
+        raise BadInput(f"model.paper: {name} is not an encoder-decoder, which this task needs")
     return facts
 
 
@@ -206,28 +203,28 @@ def trunk_facts(
     with_heads: Callable[[TrunkWithHeads], TrunkWithHeads],
     decided: Mapping[str, str],
 ) -> tuple[Paper, TrunkWithHeads]:
-    """The trunk of a recipe with the heads of a task, but for what depends on the data.
+    """The paper and the model of a recipe with the heads of a task, before the data are known.
 
-    ``with_heads`` replaces the heads, which follow the trunk as changed: a dropout that the recipe
-    names is that of the trunk, and of heads only as their paper says. ``decided`` are the facts
-    that the recipe cannot change, and what decides them.
+    ``with_heads`` replaces the heads after the trunk is changed, so that a changed dropout reaches
+    heads only if their paper says so. ``decided`` are facts that the recipe cannot change, with the
+    keys that decide them.
     """
     config.check_changes(decided)
     if config.target is not None:
-        raise BadInput("model.target: a model of this task has a source only")
+        raise BadInput("model.target: models of this task have no decoder; remove the key")
     facts = sized(config.name) if start is None else start.facts
     if not isinstance(facts, TrunkWithHeads):
         name = config.paper if config.start is None else config.start.folder
-        raise BadInput(f"model: {name} is no encoder")
+        raise BadInput(f"model.paper: {name} is an encoder-decoder; this task needs an encoder")
     if start is None and config.source is not None:
         facts = replace(facts, trunk=sized(config.source).encoder)
     depth = facts.trunk.stack.depth
     in_trunk = [name for name in config.change if values_named(facts.trunk, name)]
-    others = [name for name in config.change if name not in in_trunk]
+    in_heads = [name for name in config.change if name not in in_trunk]
     facts = with_heads(config.changed(facts, in_trunk))
     if "pool" in config.change and facts.pool is None:
         raise BadInput("model.change.pool: no head of this task reads whole rows")
-    facts = config.changed(facts, others)
+    facts = config.changed(facts, in_heads)
     if start is not None and (less := facts.trunk.stack.depth) < depth:
         fault = f"a depth of {less} would drop layers of model.start, which has {depth}"
         raise BadInput(f"model.change: {fault}; model.layers chooses them")

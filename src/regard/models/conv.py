@@ -41,7 +41,7 @@ class ConvEncoderFacts(AnyStack):
 
 
 class ConvEncoderModule(StackModule):
-    """An embedding, and convolutions over it."""
+    """An embedding and convolutional layers."""
 
     capturable = True
 

@@ -64,39 +64,39 @@ class LearnedPositions(nn.Embedding):
 
 
 class AnyEmbedding:
-    """Base class of embeddings, with the defaults of one without positions and segments."""
+    """Base class of embeddings; by default without positions and segments."""
 
     reads_images: ClassVar[bool] = False
-    vocab: int = 0  # how many ids it knows
+    vocab: int = 0  # the number of token ids
     position: AnyPosition | None = None
     segments: int = 0
     embedding_size: int | None = None
-    prefix_tokens: int | None = None  # before each row; None: those of the tokenizer
-    joined: Mapping[int, int] = MappingProxyType({})  # sizes of features, by the layer they join
+    prefix_tokens: int | None = None  # learned vectors before the patches; None: no patches
+    joined: Mapping[int, int] = MappingProxyType({})  # sizes of features at inputs of layers
 
     @property
     def has_distillation_token(self) -> bool:
-        """Whether the second token of a row is one that learns from a teacher."""
+        """Whether the second token of a row is DeiT's distillation token."""
         return False
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many it knows of what tokenizers count."""
+        """The number of ids, under the names that tokenizers use."""
         return {"tokens": self.vocab}
 
     @property
     def limit(self) -> int | None:
-        """The most tokens of a row, where positions are learned."""
+        """The maximum number of tokens of a row; None: no limit."""
         return None if self.position is None else self.position.limit
 
     @property
     def ids_per_token(self) -> tuple[int, ...]:
-        """The shape of the ids of a token: one id, or the ids of its characters."""
+        """The shape of the ids of a token: () for one id, (n,) for n ids of its characters."""
         return ()
 
     @property
     def characters_per_word(self) -> int:
-        """How many characters of a word it reads; 0 if it reads none."""
+        """The number of characters that are read of a word; 0: none."""
         return 0
 
     @property
@@ -105,11 +105,11 @@ class AnyEmbedding:
         return 0
 
     def vectors(self, length: int) -> int:
-        """The number of vectors of a row of ``length`` tokens: by default one for each token."""
+        """The number of vectors of a row of ``length`` tokens; default: one for each token."""
         return length
 
     def build(self, width: int, dropout: float, eps: float = 1e-5) -> "EmbeddingModule":
-        """The embedding for a stack that reads vectors of that size."""
+        """The module for a stack that reads vectors of size ``width``."""
         raise NotImplementedError
 
     def macs(self, width: int) -> int:
@@ -120,15 +120,15 @@ class AnyEmbedding:
 class EmbeddingModule(nn.Module):
     """Base class of the modules of embeddings, with defaults."""
 
-    position_limit: int | None = None  # the most tokens of a row, if positions are learned
+    position_limit: int | None = None  # the maximum number of tokens of a row
     segments: int = 0
     ids_per_token: tuple[int, ...] = ()
     token: Any  # the vectors of ids: an nn.Embedding, or None of images
-    scale: float = 1.0  # what these are multiplied by where they are read
+    scale: float = 1.0  # the factor on token vectors
 
     @property
     def vocab(self) -> int:
-        """How many ids have vectors."""
+        """The number of ids with vectors."""
         return self.token.num_embeddings
 
     def static(self, tokens: Tensor) -> Tensor:
@@ -136,9 +136,9 @@ class EmbeddingModule(nn.Module):
         return self.token(tokens)
 
     def layout_of(self, tokens: Tensor, layout: Layout) -> Layout:
-        """The layout of its vectors: by default one for each token."""
+        """The layout of the vectors; default: one vector for each token."""
         return layout
 
     def resampled(self, other: "EmbeddingModule") -> dict[str, Tensor]:
-        """The weights that another embedding of its kind has in another shape, in that shape."""
+        """Weights resized for another embedding of the same class: position grids of images."""
         return {}

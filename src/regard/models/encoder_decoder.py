@@ -31,10 +31,10 @@ TIES = ("all", "target", "none")
 
 @dataclass(frozen=True)
 class EncoderDecoder:
-    """A model that reads a source and writes a target.
+    """A model that reads a source and generates a target.
 
     ``tie``: "all" shares source, target and output embeddings, "target" the last two, "none" none.
-    ``head_bias`` adds a number to the logit of every token.
+    ``head_bias`` adds a bias to the logit of every token.
     """
 
     sides: ClassVar[tuple[str, ...]] = ("source", "target")
@@ -49,7 +49,9 @@ class EncoderDecoder:
     def __post_init__(self) -> None:
         one_of(TIES, "tie", self.tie)
         if self.source.stack.decodes or not self.target.stack.decodes:
-            raise BadInput("cross: the target attends to a source, and only the target may")
+            raise BadInput(
+                "cross: only the target stack, and always the target stack, sets cross = true"
+            )
 
     @property
     def encoder(self) -> Trunk:
@@ -78,7 +80,7 @@ class EncoderDecoder:
 
     @property
     def summaries(self) -> Summaries:
-        """Summary tokens may stand anywhere, as there is no pool."""
+        """The places where a summary token may stand: any, as there is no pool."""
         return ANYWHERE
 
     @property
@@ -90,7 +92,7 @@ class EncoderDecoder:
 
     @property
     def cross_attention(self) -> AttentionSite | None:
-        """The attention of the target to the source, if there is any."""
+        """The attention of the target to the source, or None."""
         return self.target.stack.cross_attention("target")
 
     @property
@@ -105,7 +107,7 @@ class EncoderDecoder:
         return SourceTarget(source, target)
 
     def build(self) -> "EncoderDecoderModule":
-        """The module of these facts, with new weights."""
+        """The module with new weights."""
         return EncoderDecoderModule(self)
 
     def models(self, module: nn.Module) -> dict[str, tuple["EncoderDecoder", nn.Module]]:
@@ -133,9 +135,9 @@ class EncoderDecoder:
 
 
 class EncoderDecoderModule(nn.Module):
-    """Source and target sides, and the layer of logits."""
+    """The modules of source and target, and the output layer."""
 
-    pool = None  # it translates, and has no pooled state
+    pool = None
     reads_last_layer = True
 
     def __init__(self, facts: EncoderDecoder):
@@ -165,7 +167,7 @@ class EncoderDecoderModule(nn.Module):
 
     @property
     def decoder(self) -> Any:
-        """The side that writes."""
+        """The side that generates text."""
         return self.target
 
     @property
@@ -190,7 +192,7 @@ class EncoderDecoderModule(nn.Module):
         return Outputs(decoded, None, {NEXT_TOKEN: logits})
 
     def encode(self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE) -> EncoderOutput:
-        """The source as the decoder sees it."""
+        """The encoded source, which the decoder reads."""
         return self.source(inputs.tokens_T, inputs.layout, tape=tape.under("source"))
 
     def decode(

@@ -66,30 +66,29 @@ def _hints(kind: type) -> dict[str, object]:
 
 def _fits(value: object, expected: object) -> bool:
     if get_origin(expected) in (Union, UnionType):
-        return any(_fits(value, one) for one in get_args(expected))
+        return any(_fits(value, kind) for kind in get_args(expected))
     if get_origin(expected) is tuple:
         member = get_args(expected)[0]
-        return isinstance(value, tuple) and all(_fits(one, member) for one in value)
+        return isinstance(value, tuple) and all(_fits(item, member) for item in value)
     if isinstance(value, bool):
         return expected is bool
     return isinstance(value, cast(type, expected)) or (isinstance(value, int) and expected is float)
 
 
 def change(facts: Facts, **changes: object) -> Facts:
-    """Facts with other values of the named fields, wherever these stand.
+    """Facts with other values of the named fields, at any depth.
 
-    ``change(BASE, depth=2)`` changes every stack of an encoder-decoder; ``**{"source.depth": 12}``
-    only one. A position or a pool, whose field has ``NAMED`` values, may be given by its name; one
-    of that kind stays as it is. All changes are made at once, in any order; where two name one
-    field, the later one wins.
+    ``change(BASE, depth=2)`` changes every stack of an encoder-decoder, ``**{"source.depth": 12}``
+    only one. A field with ``NAMED`` values (position, pool) also takes a name; a value of that
+    class stays as it is. All changes are made at once; if two name one field, the later one wins.
     """
-    known, given, tables = dict(paths(facts)), dict[str, object](), dict(_named_fields(facts))
+    known, values, tables = dict(paths(facts)), dict[str, object](), dict(_named_fields(facts))
 
     def value_named(name: str, now: object) -> object:
         return _value_named(name, changes[name], now, tables)
 
     def replaces_parts(name: str) -> bool:
-        """Whether a value with fields of its own comes or goes: other changes may name those."""
+        """Whether a change replaces a value with fields, which other changes may name."""
         now = [known[path] for path in _matches(known, name)]
         return any(is_dataclass(value) for old in now for value in (old, value_named(name, old)))
 
@@ -99,38 +98,38 @@ def change(facts: Facts, **changes: object) -> Facts:
             names = sorted({path.split(".")[-1] for path in known})
             raise BadInput(f"no fact is called {name!r}{did_you_mean(name, names)}")
         new = {path: value_named(name, known[path]) for path in matches}
-        given |= new
+        values |= new
         moves = any(_children(known[path]) or _children(new[path]) for path in matches)
-        known = dict(paths(facts, given=given)) if moves else known | new
-    return _rebuild(facts, given)
+        known = dict(paths(facts, values=values)) if moves else known | new
+    return _rebuild(facts, values)
 
 
 def paths(
-    facts: object, prefix: str = "", given: Mapping[str, object] = MappingProxyType({})
+    facts: object, prefix: str = "", values: Mapping[str, object] = MappingProxyType({})
 ) -> list[tuple[str, object]]:
-    """Every field with its dotted path; values with fields of their own come after these.
+    """Every field with its dotted path; the fields of a nested value come before the value.
 
-    Named values in a tuple, such as heads, have their names in the path. Values in ``given`` stand
-    in for those of the facts.
+    Members of tuples that have a name, such as heads, have it in the path. Values in ``values``
+    replace values of the facts.
     """
     listed: list[tuple[str, object]] = []
     for name, own in _children(facts):
         path = prefix + name
-        value = given.get(path, own)
-        listed += paths(value, f"{path}.", given)
+        value = values.get(path, own)
+        listed += paths(value, f"{path}.", values)
         listed.append((path, value))
     return listed
 
 
 def difference(one: object, other: object) -> dict[str, tuple[object, object]]:
-    """The fields in which two facts differ: path to (this, that); ``None`` where one has none."""
-    here, there = _leaves(one), _leaves(other)
-    pairs = {path: (here.get(path), there.get(path)) for path in {**here, **there}}
+    """Paths of the fields in which two facts differ → both values; None: no such field."""
+    old, new = _leaves(one), _leaves(other)
+    pairs = {path: (old.get(path), new.get(path)) for path in {**old, **new}}
     return {path: both for path, both in pairs.items() if both[0] != both[1]}
 
 
 def values_named(facts: object, name: str) -> list[Any]:
-    """The values that a name means in ``change``; none where there is no such field."""
+    """The values of all fields that a name means in ``change``."""
     known = dict(paths(facts))
     return [known[path] for path in _matches(known, name)]
 
@@ -153,13 +152,13 @@ def _leaves(facts: object) -> dict[str, object]:
 
 
 def _matches(known: Mapping[str, object], name: str) -> list[str]:
-    """The paths that a name means: all that end in it, else those it abbreviates."""
+    """The paths that a name means: those that end in it, else those it abbreviates."""
     ending = [path for path in known if path == name or path.endswith("." + name)]
     return ending or [path for path in known if "." in name and _abbreviates(name, path)]
 
 
 def _abbreviates(name: str, path: str) -> bool:
-    """ "source.depth" names "source.stack.depth": the first and last steps, others left out."""
+    """Whether a name has the first and last steps of a path: source.depth, source.stack.depth."""
     steps, named = path.split("."), name.split(".")
     return steps[-1] == named[-1] and steps[: len(named) - 1] == named[:-1]
 
@@ -176,7 +175,7 @@ def _named_fields(facts: object) -> Iterator[tuple[str, Mapping[str, object]]]:
 def _value_named(
     name: str, value: object, now: object, tables: Mapping[str, Mapping[str, object]]
 ) -> object:
-    """The value that a name stands for in such a field; any other value as it is."""
+    """The value for a name in a field with ``NAMED`` values; other values are unchanged."""
     field = name.rpartition(".")[2]
     if field not in tables or value is None or is_dataclass(value):
         return value
@@ -185,15 +184,15 @@ def _value_named(
     return now if type(now) is type(new) else new
 
 
-def _rebuild(facts: Facts, given: Mapping[str, object], prefix: str = "") -> Facts:
-    """The facts with these values, by their paths; every part is made once, inner ones first."""
+def _rebuild(facts: Facts, values: Mapping[str, object], prefix: str = "") -> Facts:
+    """The facts with the values of these paths; inner values are rebuilt first."""
     changed = {}
     for name, before in _children(facts):
         path = prefix + name
-        value = given.get(path, before)
-        if _children(value) and any(other.startswith(f"{path}.") for other in given):
-            value = _rebuild(value, given, f"{path}.")
-        if is_dataclass(facts) and (path in given or value is not before):
+        value = values.get(path, before)
+        if _children(value) and any(other.startswith(f"{path}.") for other in values):
+            value = _rebuild(value, values, f"{path}.")
+        if is_dataclass(facts) and (path in values or value is not before):
             check_type(type(facts), name, value)
         if value is not before:
             changed[name] = value
@@ -217,18 +216,18 @@ def to_json(value: object) -> object:
 
 
 def from_json(data: object, kinds: Mapping[str, type], where: str) -> Any:
-    """The facts that ``to_json`` wrote, of classes by name; errors name ``where``."""
+    """The facts that ``to_json`` wrote, of the classes ``kinds``; errors name ``where``."""
     if not isinstance(data, dict):
-        raise BadInput(f"{where}: {data!r} is not a set of facts")
+        raise BadInput(f"{where}: {data!r} is not an object with the facts of a model")
     kind = kinds.get(str(data.get("is")))
     if kind is None:
-        raise BadInput(f"{where}: facts of unknown kind {data.get('is')!r}")
-    given = {name: _value(value, kinds, where) for name, value in data.items() if name != "is"}
+        raise BadInput(f"{where}: facts of unknown class {data.get('is')!r}")
+    values = {name: _value(value, kinds, where) for name, value in data.items() if name != "is"}
     try:
         for field in fields(kind):
-            if field.name in given:
-                check_type(kind, field.name, given[field.name])
-        return kind(**given)
+            if field.name in values:
+                check_type(kind, field.name, values[field.name])
+        return kind(**values)
     except (TypeError, BadInput) as error:
         raise BadInput(f"{where}: {error}") from None
 

@@ -27,11 +27,11 @@ LAYERS = ("all", "top")
 class Features(AnyFeatures):
     """The layers of a frozen model as features of words (Peters et al., 2018, section 3.3).
 
-    They stand beside the word vectors that a stack reads (``at`` "input"), beside its states
-    ("output") or both, or beside the states after layer ``at`` (Peters et al., 2017). "all"
-    ``layers`` are mixed, at each place by weights of its own, or the "top" one is used. ``dropout``
-    falls on them. A model whose tokens are pieces, such as a translator's encoder, reads the first
-    ``pieces`` of a word, whose states are averaged (McCann et al., 2017).
+    Features are added beside the word vectors (``at`` "input"), beside the last states ("output")
+    or both, or beside the states after layer ``at`` (Peters et al., 2017). "all" ``layers`` are
+    mixed, with weights for each place, or the "top" one is used. A model of subwords, such as the
+    encoder of a translator, reads the first ``pieces`` of a word and averages their states (McCann
+    et al., 2017).
     """
 
     model: Trunk
@@ -47,9 +47,11 @@ class Features(AnyFeatures):
         share(self, "feature_dropout")
         at_least(1, self, "pieces")
         if not self.model.ids_per_token and self.pieces is None:
-            raise BadInput("features: the model reads pieces of words: say how many (pieces)")
+            raise BadInput("features: the model reads pieces of words: set their number (pieces)")
         if not self.model.ids_per_token and self.model.embed.limit is not None:
-            raise BadInput("features: the model knows too few positions for the pieces of any row")
+            raise BadInput(
+                "features: learned positions limit the pieces of a row; use another model"
+            )
         if self.layers == "all" and not self.model.stack.layers_alike:
             raise BadInput(
                 'features: layers of different sizes cannot be mixed; set features_layers = "top"'
@@ -61,7 +63,7 @@ class Features(AnyFeatures):
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Where they stand: "input", "output" or "between" layers."""
+        """The places of the features: "input", "output" or "between" layers."""
         return PLACES.get(str(self.at), (BETWEEN,))
 
     @property
@@ -82,7 +84,7 @@ class Features(AnyFeatures):
 
 @dataclass(frozen=True)
 class FeatureTokens(AnyEmbedding):
-    """The word vectors of a stack beside whose vectors there are ``size`` features."""
+    """The embedding of words with room for ``size`` features beside each vector."""
 
     words: AnyEmbedding
     ids: int
@@ -100,10 +102,10 @@ class FeatureTokens(AnyEmbedding):
 
 
 class FeaturedTrunk(StackModule):
-    """A trunk over words, with features at its "input", its "output" or "between" its layers.
+    """A trunk over words with features at its "input", its "output" or "between" its layers.
 
-    Each place has a mixture of its own, which ``dropout`` falls on; features between layers join
-    the input of the layers of these numbers.
+    Each place has its own mixture of layers, with dropout; ``joined`` are the layers whose input
+    features join.
     """
 
     def __init__(
@@ -132,10 +134,10 @@ class FeaturedTrunk(StackModule):
         """A state for every word; ``more`` are arguments that only some trunks have."""
         layers = self.frozen(tokens_TC[:, 1:], layout)
         mixed = {place: self.dropout(mix(layers)) for place, mix in self.mixes.items()}
-        given = WordsWithFeatures(self.embed.word_ids(tokens_TC), mixed.get("input"))
+        words = WordsWithFeatures(self.embed.word_ids(tokens_TC), mixed.get("input"))
         if self.joined:
             more["joined"] = dict.fromkeys(self.joined, mixed["between"])
-        encoded = self.inner(given, layout, tape=tape, **more)
+        encoded = self.inner(words, layout, tape=tape, **more)
         if "output" not in mixed:
             return encoded
         parts = [encoded.states_TD, mixed["output"].to(encoded.states_TD.dtype)]
@@ -144,14 +146,14 @@ class FeaturedTrunk(StackModule):
 
 
 class FrozenLayers(nn.Module):
-    """A trunk that is never trained: the states of its ``layers``, by their paths."""
+    """A frozen trunk that returns the states of ``layers``, named by tape paths."""
 
     def __init__(self, trunk: StackModule, layers: list[str]):
         super().__init__()
         self.trunk, self.layers = trunk.requires_grad_(False).eval(), layers
 
     def train(self, mode: bool = True) -> "FrozenLayers":
-        """Stay in evaluation mode: a frozen trunk has no dropout in training either."""
+        """Stay in evaluation mode: a frozen trunk has no dropout."""
         return super().train(False)
 
     @torch.no_grad()
@@ -162,9 +164,9 @@ class FrozenLayers(nn.Module):
 
 
 class FrozenPieceLayers(FrozenLayers):
-    """Frozen layers of a trunk whose tokens are pieces of words: the mean over each word's pieces.
+    """Frozen layers of a trunk of subwords: the mean over the pieces of each word.
 
-    Ids are one higher than those of the trunk, and 0 is no piece. A word without pieces has zeros.
+    Piece ids are shifted by one, so that 0 is padding. A word without pieces has zeros.
     """
 
     @torch.no_grad()
@@ -187,7 +189,7 @@ def _mean_of_words(states_ND: Tensor, real_TC: Tensor) -> Tensor:
 
 
 class WordsWithFeatures(NamedTuple):
-    """The ids of words (and of their characters), and features, if the embedding has any."""
+    """The ids of words (and of their characters), and the features at the input, if any."""
 
     tokens: Tensor
     features_TD: Tensor | None
@@ -197,21 +199,21 @@ class FeatureEmbedding(ExtendedEmbedding):
     """[x; features]: the vectors of words and their features, side by side."""
 
     def word_ids(self, tokens_TC: Tensor) -> Tensor:
-        """The ids that vectors of words are read by: of each word, perhaps of its characters."""
+        """The ids that the word embedding reads: of words, perhaps with their characters."""
         return tokens_TC if self.words.ids_per_token else tokens_TC[:, 0]
 
     def static(self, tokens_TC: Tensor) -> Tensor:
         return self.words.static(self.word_ids(tokens_TC))
 
-    def forward(self, given: WordsWithFeatures, layout: Layout) -> Tensor:
-        x_TD = self.words(given.tokens, layout)
-        if given.features_TD is None:
+    def forward(self, inputs: WordsWithFeatures, layout: Layout) -> Tensor:
+        x_TD = self.words(inputs.tokens, layout)
+        if inputs.features_TD is None:
             return x_TD
-        return torch.cat([x_TD, given.features_TD.to(x_TD.dtype)], dim=-1)
+        return torch.cat([x_TD, inputs.features_TD.to(x_TD.dtype)], dim=-1)
 
 
 class ScalarMix(nn.Module):
-    """γ Σ_j softmax(w)_j h_j over the states of ``layers`` layers; at first their mean."""
+    """γ Σ_j softmax(w)_j h_j over the states h_j of several layers; initially their mean."""
 
     def __init__(self, layers: int):
         super().__init__()
@@ -230,9 +232,9 @@ class ScalarMix(nn.Module):
 
 
 class LayerTape(NullTape):
-    """Hands values on to another tape, and keeps those called "output" for the model itself.
+    """A tape that passes values on to another tape and keeps the outputs of layers.
 
-    ``outputs`` has them by their path under the module that this tape was made for.
+    ``outputs`` has the values called "output", by their path under the module.
     """
 
     def __init__(self, tape: NullTape, path: str = "", outputs: dict[str, Tensor] | None = None):

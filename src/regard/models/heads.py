@@ -1,4 +1,4 @@
-"""Heads: the base class, and those that name tokens; label_heads.py has the others."""
+"""Heads: the base class, the forms that papers give them, and the next-token head."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,17 +14,12 @@ from regard.models.trunk import AnyStack, Trunk
 from regard.parts.attention import EncoderOutput
 
 ALIGNED = 64
-Inputs = tuple[Tensor | Layout | None, ...] | None  # of the module of a head; None: it does not run
+Inputs = tuple[Tensor | Layout | None, ...] | None  # of a head's module; None: it does not run
 
 
 def read_tokens(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | None) -> Inputs:
-    """The states of the tokens at the given positions, by default of all tokens."""
+    """The states of the tokens at the given positions; default: of all tokens."""
     return (encoded.states_TD if at is None else encoded.states_TD[at],)
-
-
-def read_spans(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | None) -> Inputs:
-    """All states, and positions around and in spans; nothing without positions."""
-    return None if at is None else (encoded.states_TD, at)
 
 
 def read_rows(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | None) -> Inputs:
@@ -36,13 +31,12 @@ def read_rows(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | Non
 class AnyHead:
     """Base class of heads, with defaults.
 
-    A head's ``name`` stands in state dicts, tape paths and outputs. Its module is called with what
-    ``read`` gives, from the states of tokens, the pooled states of rows (heads ``per_row``) and the
-    positions that the head predicts; a head that ``reads_queries`` needs a stack that computes
-    states of predicted tokens. A head with several output layers predicts the mean of their logits;
-    outputs have the logits of each layer, (count, N, V), under ``layers_name``. A head that
-    ``names_tokens`` needs a trunk with a vocabulary. With an ``eager`` head, a model is neither
-    compiled nor captured, and no rows fill its batches up.
+    ``name`` is the name of a head in state dicts, tape paths and outputs. ``read`` selects the
+    inputs of its module: states of tokens at positions, or pooled states (``per_row``); a head that
+    ``reads_queries`` reads the query stream of a stack. A head with several output layers predicts
+    the mean of their logits; outputs have the logits of each, (count, N, V), as ``layers_name``. A
+    head that ``names_tokens`` needs a vocabulary. With an ``eager`` head, a model is neither
+    compiled nor captured, and its batches are not padded.
     """
 
     name: ClassVar[str]
@@ -52,33 +46,27 @@ class AnyHead:
     layers_name: ClassVar[str] = ""
     names_tokens: ClassVar[bool] = False
     eager: ClassVar[bool] = False
-    logits_order: ClassVar[int | None] = 0  # the lowest gives a model's logits; None: none
+    logits_order: ClassVar[int | None] = 0  # the head with the lowest is the default; None: never
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> nn.Module:
-        """The module over that trunk, whose token vectors it may share.
-
-        It reads states of tokens, or of rows, of size ``width``.
-        """
+        """The module over states of size ``width``; it may share the token vectors of the trunk."""
         raise NotImplementedError
 
     def macs(self, trunk: Trunk, width: int) -> int:
-        """MACs for each row or token that it reads."""
+        """MACs for each row or token that the head reads."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class PaperHead:
-    """A head in the form that a paper has, and the ``pool`` under it, if that is not the model's.
-
-    ``from_stack``: its fields that have the values of the stack, by their names there.
-    """
+    """A head in a paper's form, perhaps with its own ``pool`` or fields copied ``from_stack``."""
 
     head: AnyHead
     pool: AnyPool | None = field(default=None, kw_only=True)
     from_stack: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     def fit(self, head: AnyHead, stack: AnyStack) -> AnyHead:
-        """The form with as many outputs as a ``head`` has, over states of a stack."""
+        """The paper's form with the number of outputs of a ``head``, for a stack."""
         changes = {name: getattr(stack, theirs) for name, theirs in self.from_stack.items()}
         changes |= {name: value for name, value in vars(head).items() if name == "outputs"}
         return replace(self.head, **changes) if changes else self.head
@@ -86,10 +74,7 @@ class PaperHead:
 
 @dataclass(frozen=True)
 class NextTokenHead(AnyHead):
-    """The next token, by a vector for each token of the vocabulary.
-
-    ``tied``: these are the token vectors of the embedding. ``bias`` adds one number per token.
-    """
+    """The next token, by an output layer that shares the token vectors if ``tied``."""
 
     name: ClassVar[str] = "next_token"
     names_tokens: ClassVar[bool] = True
@@ -111,10 +96,8 @@ class NextTokenHead(AnyHead):
 class VocabularyLinear(nn.Linear):
     """A logit for each token of the vocabulary.
 
-    Compiled, and in training on CUDA, the vocabulary is padded to a multiple of ``ALIGNED`` by
-    tokens with a logit of -inf: in half precision the fast products of CUDA, also those of the
-    gradients, need rows of a multiple of 16 bytes. The weights are those of the vocabulary, and so
-    are the logits of an exported model.
+    Compiled, and in training on CUDA, logits of -inf pad the vocabulary to a multiple of
+    ``ALIGNED``: the fast half-precision matrix products of CUDA need rows of multiples of 16 bytes.
     """
 
     def forward(self, states_ND: Tensor) -> Tensor:
@@ -128,7 +111,7 @@ class VocabularyLinear(nn.Linear):
 
 
 def tie(output: nn.Linear, tokens: nn.Embedding) -> None:
-    """Share the token vectors with the output layer."""
+    """Share the token vectors with an output layer."""
     if output.weight.shape != tokens.weight.shape:
         raise ValueError("output and token vectors can be tied only if their shapes agree")
     output.weight = tokens.weight

@@ -11,15 +11,20 @@ from regard.models.facts import at_least, one_of, share
 from regard.models.heads import AnyHead, Inputs, read_rows, tie
 from regard.models.trunk import Trunk
 from regard.parts.activation import ACTIVATIONS
+from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
+
+
+def read_spans(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | None) -> Inputs:
+    """All states, and the given positions of tokens and their context; without any, nothing."""
+    return None if at is None else (encoded.states_TD, at)
 
 
 @dataclass(frozen=True)
 class MLMHead(AnyHead):
-    """The token at a position (Devlin et al., 2018): dense, activation, norm, token vectors.
+    """The token at a position (Devlin et al., 2018): dense layer, activation, norm, output layer.
 
-    ``tied``: these are the token vectors of the embedding. ``dense_activation`` is by default the
-    activation of the stack. The dense layer gives as many numbers as a token vector has.
+    ``tied``: it shares the token vectors. ``dense_activation``: default, the stack's activation.
     """
 
     name: ClassVar[str] = "mlm"
@@ -52,11 +57,10 @@ class MLMHeadModule(nn.Module):
 
 
 class LinearHead(AnyHead):
-    """One linear layer with ``outputs``; ``dropout`` falls on its input.
+    """Base class of heads of one linear layer with ``outputs``, and ``dropout`` on its input.
 
-    With ``dense``, an activation such as "tanh", a dense layer comes before it (RoBERTa's form),
-    with dropout as well unless it falls on the input of the ``last_only`` (DistilBERT's form).
-    ``bias`` adds a number to each output.
+    With ``dense``, an activation such as "tanh", a dense layer comes before it (RoBERTa), also with
+    dropout, unless ``last_only`` (DistilBERT).
     """
 
     outputs: int
@@ -95,25 +99,28 @@ class LinearHeadModule(nn.Module):
         return self.out(self.dropout(states_ND))
 
 
+class RowHead(LinearHead):
+    """Base class of linear heads over the pooled states of rows."""
+
+    per_row: ClassVar[bool] = True
+    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
+
+
 @dataclass(frozen=True)
-class SentencePairHead(LinearHead):
-    """Whether the second text of a row belongs behind the first: two classes."""
+class SentencePairHead(RowHead):
+    """Two classes for a row of two texts: does the second follow the first?"""
 
     name: ClassVar[str] = "sentence_pair"
     logits_order: ClassVar[int | None] = 1
     classes: ClassVar[tuple[str, str]] = ("IsNext", "NotNext")
-    per_row: ClassVar[bool] = True
-    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
     outputs: ClassVar[int] = 2  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class LabelHead(LinearHead):
+class LabelHead(RowHead):
     """Labels, or numbers, of whole rows."""
 
     name: ClassVar[str] = "label"
-    per_row: ClassVar[bool] = True
-    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
     outputs: int
     dropout: float = 0.0
     dense: str | None = None
@@ -132,7 +139,7 @@ class TokenLabelHead(LinearHead):
 
 @dataclass(frozen=True)
 class TransitionHead(AnyHead):
-    """Scores of a CRF: of a label after another, at the beginning and at the end of a row."""
+    """The transition scores of a CRF between labels, and at both ends of a row."""
 
     name: ClassVar[str] = "transition"
     logits_order: ClassVar[int | None] = None
@@ -160,13 +167,11 @@ class TransitionHeadModule(nn.Module):
 
 
 @dataclass(frozen=True)
-class ChoiceHead(LinearHead):
-    """One number for each row, by which choices are compared."""
+class ChoiceHead(RowHead):
+    """A score for each row, by which choices are compared."""
 
     name: ClassVar[str] = "choice"
     logits_order: ClassVar[int | None] = 1
-    per_row: ClassVar[bool] = True
-    read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
     outputs: ClassVar[int] = 1  # type: ignore[misc]
     dropout: float = 0.0
     dense: str | None = None
@@ -175,7 +180,7 @@ class ChoiceHead(LinearHead):
 
 @dataclass(frozen=True)
 class SpanHead(LinearHead):
-    """How well a span begins, and how well it ends, at each token."""
+    """Scores of each token as the first and as the last token of a span."""
 
     name: ClassVar[str] = "span"
     outputs: ClassVar[int] = 2  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""What a forward pass costs, in multiply-accumulate operations."""
+"""Multiply-accumulate operations (MACs) of a forward pass."""
 
 from typing import NamedTuple
 
@@ -6,11 +6,10 @@ FORWARD_AND_BACKWARD = 6.0  # per MAC: multiply and add, once forward and twice 
 
 
 class MACs(NamedTuple):
-    """Multiply-accumulate operations of one side of a model, by what they are made for.
+    """MACs of one side of a model for each ``token``, ``row`` and pair of tokens (``own_pair``).
 
-    ``token``: each of its tokens; ``source_token``: each token of its source; ``row``: each row;
-    ``own_pair``: each pair of its own tokens; ``cross_pair``: each of its tokens with each token of
-    its source.
+    Of a decoder also for each ``source_token``, and each pair of a token and a source token
+    (``cross_pair``).
     """
 
     token: int
@@ -23,7 +22,7 @@ class MACs(NamedTuple):
 def score_macs(
     score: str, query: int, key: int, inner: int, positions: int
 ) -> tuple[int, int, int]:
-    """MACs of a score, from its sizes: for each query, each key, and each pair of them."""
+    """MACs of an attention score for each query, each key, and each pair of them."""
     return {
         "additive": (query * inner, key * inner, inner),
         "concat": (query * inner, key * inner, inner),

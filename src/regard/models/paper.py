@@ -86,12 +86,15 @@ class Paper:
         names = (form for form in self.heads if form.head.name == head.name)
         return next(chain(classes, names, (PaperHead(head),)))
 
-    @staticmethod
-    @cache
-    def parameters(facts: ModelFacts) -> int:
+    def parameters(self, facts: ModelFacts) -> int:
         """The number of parameters of a model of these facts, tied ones counted once."""
-        with uninitialised("meta"):
-            return count_parameters(facts.build())
+        return _parameters_of(facts)
+
+
+@cache
+def _parameters_of(facts: ModelFacts) -> int:
+    with uninitialised("meta"):
+        return count_parameters(facts.build())
 
 
 def count_parameters(model: nn.Module) -> int:

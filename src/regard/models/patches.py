@@ -1,7 +1,7 @@
 """Images as patches (Dosovitskiy et al., 2020)."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -15,76 +15,7 @@ from regard.parts.dropout import Dropout
 
 Grid = tuple[int, int]  # rows and columns of patches
 BASE = 10_000.0  # of sinusoids
-
-
-def resample_positions(weight_PD: Tensor, prefix: int, before: Grid, after: Grid) -> Tensor:
-    """Position vectors of one grid for another, by bicubic interpolation; a prefix keeps its own.
-
-    This is how a model reads images of another size than those it was trained on (section 3.2).
-    """
-    if before == after:
-        return weight_PD
-    own_PD, grid_PD = weight_PD[:prefix], weight_PD[prefix:]
-    grid_DHW = grid_PD.T.unflatten(1, before).float()
-    (resampled_DHW,) = F.interpolate(grid_DHW[None], after, mode="bicubic", align_corners=False)
-    return torch.cat([own_PD, resampled_DHW.flatten(1).T.to(weight_PD.dtype)])
-
-
-class LearnedGrid(nn.Embedding):
-    """One trained vector for each place of the prefix and of the grid, row by row."""
-
-    def __init__(self, grid: Grid, prefix: int, width: int):
-        super().__init__(prefix + grid[0] * grid[1], width)
-        self.grid, self.prefix = grid, prefix
-
-    def forward(self, grid: Grid) -> Tensor:  # type: ignore[override]
-        """(prefix + patches, D)."""
-        return resample_positions(self.weight, self.prefix, self.grid, grid)
-
-    def resampled(self, other: "LearnedGrid") -> dict[str, Tensor]:
-        """The vectors for the grid of the other."""
-        return {"position.weight": self(other.grid)}
-
-
-def sinusoid_grid(grid: Grid, width: int, device: torch.device | None = None) -> Tensor:
-    """(patches, D): sine and cosine of x, then of y, each of a quarter of the width."""
-    quarter = width // 4
-    powers = torch.arange(quarter, dtype=torch.float64, device=device) / max(1, quarter - 1)
-    places = (torch.arange(size, dtype=torch.float64, device=device) for size in grid)
-    y_P, x_P = torch.cartesian_prod(*places).T
-    angles = [at_P[:, None] * BASE**-powers for at_P in (x_P, y_P)]
-    waves = [wave for angle in angles for wave in (angle.sin(), angle.cos())]
-    return torch.cat(waves, 1).float()
-
-
-class SinusoidGrid(nn.Module):
-    """Fixed sinusoids of columns and rows, and nothing for the prefix (Beyer et al., 2022,
-    arXiv:2205.01580). Those of its own grid are computed once.
-    """
-
-    vectors_PD: Tensor
-
-    def __init__(self, grid: Grid, prefix: int, width: int):
-        super().__init__()
-        self.grid, self.prefix, self.width = grid, prefix, width
-        self.register_buffer("vectors_PD", self._vectors(grid), persistent=False)
-
-    def forward(self, grid: Grid) -> Tensor:
-        """(prefix + patches, D)."""
-        if grid == self.grid:
-            return self.vectors_PD
-        return self._vectors(grid, self.vectors_PD.device)
-
-    def _vectors(self, grid: Grid, device: torch.device | None = None) -> Tensor:
-        return F.pad(sinusoid_grid(grid, self.width, device), (0, 0, self.prefix, 0))
-
-    def resampled(self, other: "SinusoidGrid") -> dict[str, Tensor]:
-        """There are no weights."""
-        return {}
-
-
 PREFIX_NAMES = ("class", "distillation")
-GRID_POSITIONS = {"learned": LearnedGrid, "sinusoid": SinusoidGrid}
 
 
 @dataclass(frozen=True)
@@ -144,7 +75,7 @@ class Patches(AnyEmbedding):
 
     @property
     def prefix_names(self) -> tuple[str, ...]:
-        """The tokens before the patches, by name."""
+        """The names of the tokens before the patches."""
         more = (f"token {number}" for number in range(len(PREFIX_NAMES), self.prefix_tokens))
         return (*PREFIX_NAMES[: self.prefix_tokens], *more)
 
@@ -165,10 +96,10 @@ class Patches(AnyEmbedding):
 
 
 class PatchEmbedding(EmbeddingModule):
-    """Each image of a batch becomes some learned vectors and one vector for each patch.
+    """Learned prefix vectors, and a vector for each patch of an image.
 
-    Patches are the pixels of all channels, flattened, through one linear layer; positions are
-    added to both, and dropout falls on the sum. Images may have any size that patches fill.
+    A patch is the pixels of all channels, flattened, through one linear layer; positions are added,
+    then dropout. Images may have any size that is a multiple of the patch size.
     """
 
     token = None
@@ -178,7 +109,7 @@ class PatchEmbedding(EmbeddingModule):
         super().__init__()
         self.patch, self.channels = patches.patch, patches.channels
         prefix, normed = patches.prefix_tokens, patches.normed
-        position: Any = GRID_POSITIONS[patches.positions](patches.grid, prefix, width)
+        position = GRID_POSITIONS[patches.positions](patches.grid, prefix, width)
         self.projection = nn.Linear(patches.macs(1), width, bias=not normed)
         self.prefix = nn.Embedding(prefix, width) if prefix else None
         self.position = position
@@ -191,7 +122,7 @@ class PatchEmbedding(EmbeddingModule):
         return Layout.rectangle(len(pixels_BCHW), prefix + rows * columns, pixels_BCHW.device)
 
     def resampled(self, other: EmbeddingModule) -> dict[str, Tensor]:
-        return self.position.resampled(cast(PatchEmbedding, other).position)
+        return self.position.resampled(cast(PatchEmbedding, other).position.grid)
 
     def forward(self, pixels_BCHW: Tensor, layout: Layout) -> Tensor:
         if pixels_BCHW.dtype == torch.uint8:
@@ -221,6 +152,78 @@ class PatchEmbedding(EmbeddingModule):
         """(B, patches, numbers of a patch): by channel, row and column."""
         parts = pixels_BCHW.unflatten(3, (grid[1], -1)).unflatten(2, (grid[0], -1))
         return parts.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+
+
+class LearnedGrid(nn.Embedding):
+    """A learned vector for each place of the prefix and of the grid, row by row."""
+
+    def __init__(self, grid: Grid, prefix: int, width: int):
+        super().__init__(prefix + grid[0] * grid[1], width)
+        self.grid, self.prefix = grid, prefix
+
+    def forward(self, grid: Grid) -> Tensor:  # type: ignore[override]
+        """Position vectors, (prefix + patches, D)."""
+        return resample_positions(self.weight, self.prefix, self.grid, grid)
+
+    def resampled(self, grid: Grid) -> dict[str, Tensor]:
+        """The vectors resized to another grid, by the name of the weight."""
+        return {"position.weight": self(grid)}
+
+
+class SinusoidGrid(nn.Module):
+    """Fixed sinusoids of columns and rows, and zeros for the prefix (Beyer et al., 2022,
+    arXiv:2205.01580). The sinusoids of the model's own grid are computed once.
+    """
+
+    vectors_PD: Tensor
+
+    def __init__(self, grid: Grid, prefix: int, width: int):
+        super().__init__()
+        self.grid, self.prefix, self.width = grid, prefix, width
+        self.register_buffer("vectors_PD", self._vectors(grid), persistent=False)
+
+    def forward(self, grid: Grid) -> Tensor:
+        """Position vectors, (prefix + patches, D)."""
+        if grid == self.grid:
+            return self.vectors_PD
+        return self._vectors(grid, self.vectors_PD.device)
+
+    def _vectors(self, grid: Grid, device: torch.device | None = None) -> Tensor:
+        return F.pad(sinusoid_grid(grid, self.width, device), (0, 0, self.prefix, 0))
+
+    def resampled(self, grid: Grid) -> dict[str, Tensor]:
+        """Nothing: sinusoids are no weights."""
+        return {}
+
+
+GRID_POSITIONS: dict[str, type[LearnedGrid | SinusoidGrid]] = {
+    "learned": LearnedGrid,
+    "sinusoid": SinusoidGrid,
+}
+
+
+def resample_positions(weight_PD: Tensor, prefix: int, before: Grid, after: Grid) -> Tensor:
+    """Position vectors of a grid, resized to another by bicubic interpolation; the prefix is kept.
+
+    A model so reads images of other sizes than in training (section 3.2).
+    """
+    if before == after:
+        return weight_PD
+    own_PD, grid_PD = weight_PD[:prefix], weight_PD[prefix:]
+    grid_DHW = grid_PD.T.unflatten(1, before).float()
+    (resampled_DHW,) = F.interpolate(grid_DHW[None], after, mode="bicubic", align_corners=False)
+    return torch.cat([own_PD, resampled_DHW.flatten(1).T.to(weight_PD.dtype)])
+
+
+def sinusoid_grid(grid: Grid, width: int, device: torch.device | None = None) -> Tensor:
+    """(patches, D): sines and cosines of x, then of y; each is a quarter of the width."""
+    quarter = width // 4
+    powers = torch.arange(quarter, dtype=torch.float64, device=device) / max(1, quarter - 1)
+    places = (torch.arange(size, dtype=torch.float64, device=device) for size in grid)
+    y_P, x_P = torch.cartesian_prod(*places).T
+    angles = [at_P[:, None] * BASE**-powers for at_P in (x_P, y_P)]
+    waves = [wave for angle in angles for wave in (angle.sin(), angle.cos())]
+    return torch.cat(waves, 1).float()
 
 
 def _sides(size: int | tuple[int, int]) -> tuple[int, int]:

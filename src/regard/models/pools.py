@@ -23,7 +23,7 @@ QUERIES = ("learned", "zeros", "mean")
 
 
 Summaries = tuple[str | None, ...]
-"""Where the template of a tokenizer may put the summary token; None is for "nowhere"."""
+"""The places where a tokenizer may put the summary token; None: no summary token."""
 ANYWHERE: Summaries = ("first", "last", None)
 
 
@@ -34,15 +34,15 @@ class AnyPool:
 
     @property
     def first_read(self) -> int | None:
-        """How many first tokens of a row it reads; None: others, or all."""
+        """The number of first tokens of a row that it reads; None: other or all tokens."""
         return None
 
     def build(self, width: int) -> nn.Module:
-        """The module for states of that size."""
+        """The module for states of size ``width``."""
         raise NotImplementedError
 
     def output_width(self, width: int) -> int:
-        """The size of its output for states of that size."""
+        """The size of the output for states of size ``width``."""
         return width
 
     def macs(self, width: int) -> MACs:
@@ -56,7 +56,7 @@ class AnyPool:
 
 @dataclass(frozen=True)
 class FirstToken(AnyPool):
-    """The first token's state; if ``dense``, through a layer tanh(W h + b) (BERT's pooler)."""
+    """The state of the first token; if ``dense``, through a layer tanh(W h + b) (BERT's pooler)."""
 
     summaries: ClassVar[Summaries] = ("first",)
     dense: bool = True
@@ -74,7 +74,7 @@ class FirstToken(AnyPool):
 
 @dataclass(frozen=True)
 class FirstTokens(AnyPool):
-    """The states of the first ``count`` tokens, side by side (DeiT's class and distillation)."""
+    """The states of the first ``count`` tokens, concatenated (DeiT's class and distillation)."""
 
     summaries: ClassVar[Summaries] = ("first",)
     count: int = 2
@@ -95,7 +95,7 @@ class FirstTokens(AnyPool):
 
 @dataclass(frozen=True)
 class LastToken(AnyPool):
-    """The final state of a recurrent trunk, else the last token's state."""
+    """The final state of a recurrent trunk, else the state of the last token."""
 
     summaries: ClassVar[Summaries] = ("last", None)
 
@@ -113,7 +113,7 @@ class MeanPool(AnyPool):
 
 @dataclass(frozen=True)
 class ConcatPool(AnyPool):
-    """[h_T; max over t of h_t; mean of h_t], side by side (Howard & Ruder, 2018, section 3.3)."""
+    """[h_T; max over t of h_t; mean of h_t], concatenated (Howard & Ruder, 2018, section 3.3)."""
 
     summaries: ClassVar[Summaries] = ("last", None)
 
@@ -128,8 +128,8 @@ class ConcatPool(AnyPool):
 class AttentionPool(AnyPool):
     """Σ_i α_i h_i, where α is the softmax of a ``score`` of one query with all states.
 
-    The ``query`` is "learned", "zeros" (a dot product then gives the mean of the states) or "mean",
-    that of the states. ``inner`` and ``positions`` are as in ``CrossAttentionFacts``.
+    The ``query`` is "learned", "zeros" (with a dot product: the mean of the states) or "mean" (the
+    mean of the states). ``inner`` and ``positions`` are as in ``CrossAttentionFacts``.
     """
 
     score: str = "additive"
@@ -170,16 +170,16 @@ class FirstTokenModule(nn.Module):
         self.dense = nn.Linear(width, width) if pool.dense else None
 
     def forward(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
-        """(B, D); any state for a row without tokens."""
+        """(B, D); undefined for empty rows."""
         first_BD = first_states(encoded, 1)
         return first_BD if self.dense is None else torch.tanh(self.dense(first_BD))
 
 
 def first_states(encoded: EncoderOutput, count: int) -> Tensor:
-    """(B, count · D): the states of the first tokens of each row, side by side."""
+    """(B, count · D): the states of the first tokens of each row, concatenated."""
     states_TD, layout = encoded.states_TD, encoded.layout
     if layout.full and layout.longest >= count:
-        return layout.pad(states_TD)[:, :count].flatten(1)  # whose gradient is no scatter
+        return layout.pad(states_TD)[:, :count].flatten(1)  # its gradient needs no scatter
     if not len(states_TD):
         states_TD = F.pad(states_TD, (0, 0, 0, 1))
     starts_B, last = layout.offsets[:-1].long(), len(states_TD) - 1
@@ -188,19 +188,19 @@ def first_states(encoded: EncoderOutput, count: int) -> Tensor:
 
 
 class PlainPoolModule(nn.Module):
-    """A pool without weights: a function from the states of rows to one vector for each."""
+    """A pool without weights: a function from the states of rows to a vector for each row."""
 
     def __init__(self, pool: Callable[[EncoderOutput], Tensor]):
         super().__init__()
         self.pool = pool
 
     def forward(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
-        """(B, D); zeros for a row without tokens."""
+        """(B, D); zeros for empty rows."""
         return self.pool(encoded)
 
 
 class AttentionPoolModule(nn.Module):
-    """Attention of one query for each row to the states, which are keys and values."""
+    """Attention of one query per row to the states of the row."""
 
     def __init__(self, pool: AttentionPool, width: int):
         super().__init__()
@@ -211,10 +211,9 @@ class AttentionPoolModule(nn.Module):
         self.attention = RNNAttention(width, width, pool.score, **sizes)
 
     def forward(self, source: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
-        """(B, D): zeros for a row without tokens."""
-        rows, device = source.layout.rows, source.states_TD.device
-        one_each = Layout.rectangle(rows, 1, device)
-        return self.attention(self._query(source), one_each, self.attention.keys(source), tape=tape)
+        """(B, D): zeros for empty rows."""
+        queries = Layout.rectangle(source.layout.rows, 1, source.states_TD.device)
+        return self.attention(self._query(source), queries, self.attention.keys(source), tape=tape)
 
     def _query(self, source: EncoderOutput) -> Tensor:
         states_TD, layout = source.states_TD, source.layout
@@ -226,16 +225,16 @@ class AttentionPoolModule(nn.Module):
 
 
 def max_state(source: EncoderOutput) -> Tensor:
-    """The maximum of the states of every row, number by number; zeros for a row without tokens."""
+    """The maximum over the states of every row, by dimension; zeros for empty rows."""
     layout = source.layout
     padded_BLD = layout.pad(source.states_TD).masked_fill(~layout.real_BL[:, :, None], -torch.inf)
     if not layout.longest:
-        padded_BLD = F.pad(padded_BLD, (0, 0, 0, 1))  # with gradients, of zero
+        padded_BLD = F.pad(padded_BLD, (0, 0, 0, 1))  # with zero gradients
     return padded_BLD.amax(1).masked_fill(layout.empty_B[:, None], 0)
 
 
 def concat_states(source: EncoderOutput) -> Tensor:
-    """(B, 3 D): the last state, the maximum and the mean of all, before the last dropout."""
+    """(B, 3 D): the last state, the maximum and the mean of all states before dropout."""
     if source.undropped_TD is not None:
         source = source._replace(states_TD=source.undropped_TD)
     return torch.cat([last_state(source), max_state(source), mean_state(source)], dim=-1)

@@ -38,10 +38,10 @@ GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 
 @dataclass(frozen=True)
 class AnyRNN(AnyStack):
-    """Layers of one cell ("rnn", "gru", "lstm") with states of size ``width``.
+    """Base class of recurrent stacks; the ``cell`` is "rnn", "gru" or "lstm".
 
-    ``embedding`` is the size of token vectors. ``dropout`` falls on embeddings, between layers and
-    on the output.
+    ``embedding`` is the size of token vectors. ``dropout`` is applied to embeddings, between layers
+    and to the output.
     """
 
     eager: ClassVar[bool] = True
@@ -85,7 +85,7 @@ class AnyRNN(AnyStack):
         )
 
     def _gate_macs(self, inputs: int, directions: int = 1) -> int:
-        """All gates; a layer above the first reads both directions of the one below."""
+        """MACs of all gates; layers above the first read both directions of the layer below."""
         above = (self.depth - 1) * (directions * self.width + self.width)
         return directions * GATES[self.cell] * self.width * (inputs + self.width + above)
 
@@ -124,7 +124,7 @@ class RNNEncoderFacts(AnyRNN):
 
 
 class RNNEncoderModule(StackModule):
-    """An embedding, and recurrent layers over it."""
+    """An embedding and recurrent layers."""
 
     def __init__(self, facts: RNNEncoderFacts, embed: AnyEmbedding):
         super().__init__()
@@ -153,12 +153,11 @@ class RNNEncoderModule(StackModule):
 class CausalRNNFacts(AnyRNN):
     """The recurrent layers of a language model, whose ``initial`` state is "zero" or "learned".
 
-    ``last_width`` is the size of the states of the last layer, default ``width``. ``dropout`` falls
-    on the output, and on the input and between layers unless ``input_dropout`` and
-    ``hidden_dropout`` say otherwise. ``locked``: all tokens of a row have one mask (Gal &
-    Ghahramani, 2016). ``weight_drop`` falls on the weights from state to state (Merity et al.,
-    2017). With ``bptt``, gradients go through the last so many tokens of a row, and those before
-    them are read without (Howard & Ruder, 2018).
+    ``last_width`` is the size of the states of the last layer, default ``width``. ``dropout`` is
+    applied to the output, and to the input and between layers unless ``input_dropout`` and
+    ``hidden_dropout`` are set. ``locked``: all tokens of a row share a mask (Gal & Ghahramani,
+    2016). ``weight_drop`` is applied to the recurrent weights (Merity et al., 2017). With ``bptt``,
+    gradients flow through the last ``bptt`` tokens of a row only (Howard & Ruder, 2018).
     """
 
     carries_state: ClassVar[bool] = True
@@ -202,22 +201,22 @@ class CausalRNNFacts(AnyRNN):
 
 
 class RNNDecoderState(NamedTuple):
-    """What a decoder carries: the state of each layer, and the vector that every step is told.
+    """The state of a decoder: of each layer, and a vector that every step reads, or None.
 
-    That is h̃ of the step before (input feeding) or the source in one vector, if there is any.
+    The vector is h̃ of the last step (input feeding) or a summary of the source.
     """
 
     states: Sequence[State]
     told_RD: Tensor | None
 
     def rows(self, index: Tensor | slice) -> "RNNDecoderState":
-        """Some of the rows, or all in another order."""
+        """The rows of an index, in its order."""
         states = [tuple(part[index] for part in state) for state in self.states]
         return RNNDecoderState(states, None if self.told_RD is None else self.told_RD[index])
 
     @classmethod
     def join(cls, parts: "Sequence[RNNDecoderState]") -> "RNNDecoderState":
-        """The rows of several states, one after the other."""
+        """The rows of several states, concatenated."""
         layers = zip(*(part.states for part in parts), strict=True)
         states = [tuple(map(torch.cat, zip(*layer, strict=True))) for layer in layers]
         told = [part.told_RD for part in parts if part.told_RD is not None]
@@ -225,7 +224,7 @@ class RNNDecoderState(NamedTuple):
 
     @property
     def tensors(self) -> list[Tensor]:
-        """All of it, in one order."""
+        """All tensors, in a fixed order."""
         told = [] if self.told_RD is None else [self.told_RD]
         return [*(part for state in self.states for part in state), *told]
 
@@ -236,9 +235,9 @@ class RNNDecoderState(NamedTuple):
 
 
 class CarriedRNNState(NamedTuple):
-    """The state of each layer, and which rows begin a text: ``begins_B1`` is 1 for those, else 0.
+    """The state of each layer; ``begins_B1`` is 1 for rows at the beginning of a text, else 0.
 
-    The states of rows that begin are zeros: a learned initial state is added to them.
+    The states of such rows are zeros, to which a learned initial state is added.
     """
 
     begins_B1: Tensor
@@ -246,7 +245,7 @@ class CarriedRNNState(NamedTuple):
 
 
 class CausalRNNModule(StatefulDecoder, StackModule):
-    """An embedding, and recurrent layers over it, each with dropout before it."""
+    """An embedding and recurrent layers, with dropout before each layer."""
 
     capturable = True
 
@@ -279,7 +278,7 @@ class CausalRNNModule(StatefulDecoder, StackModule):
         return CarriedRNNState(weight.new_ones(rows, 1), tuple(zeros))
 
     def start(self, cache: StaticRNNState, source: None) -> None:
-        """The state before the first token."""
+        """Fill a cache with the state before the first token."""
         cache.start(RNNDecoderState(self._initial(self.new_state(cache.sentences)), None))
 
     def forward(
@@ -292,7 +291,7 @@ class CausalRNNModule(StatefulDecoder, StackModule):
         cache: RNNState | None = None,
         tape: NullTape = NULL_TAPE,
     ) -> EncoderOutput:
-        """A state for every token, from ``state`` on or the state in the cache."""
+        """A state for every token, starting from ``state`` or from the cached state."""
         x_TD = tape("embed.output", self.embed(tokens_T, layout))
         with without_autocast(x_TD):
             x_TD = self.input_dropout(x_TD.to(self.dtype), layout)
@@ -338,7 +337,7 @@ class CausalRNNModule(StatefulDecoder, StackModule):
         return self._initial(self.new_state(layout.rows) if state is None else state)
 
     def _initial(self, state: CarriedRNNState) -> Sequence[State]:
-        """With the learned state where a text begins, if there is one."""
+        """The states of all rows, with the learned initial state, if any, where a text begins."""
         return state.layers if self.initial is None else self.initial(state)
 
 
@@ -352,7 +351,7 @@ class InitialState(nn.Module):
         )
 
     def forward(self, state: CarriedRNNState) -> tuple[State, ...]:
-        """The states of all rows, with this one where a text begins."""
+        """The states of all rows, with the learned state where a text begins."""
         pairs = zip(state.layers, self.layers, strict=True)
         return tuple(
             tuple(

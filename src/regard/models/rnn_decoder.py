@@ -36,7 +36,7 @@ TIMINGS = ("previous", "current")
 
 @dataclass(frozen=True)
 class CrossAttentionFacts:
-    """How a recurrent decoder attends to its source.
+    """The attention of a recurrent decoder to its source.
 
     ``timing`` "previous": the previous state is the query, and the context enters the next state
     (Bahdanau et al., 2014). "current": the current state is the query, and the context joins it in
@@ -151,9 +151,9 @@ class RNNDecoderFacts(AnyRNN):
 
 
 class RNNDecoderModule(StatefulDecoder, StackModule):
-    """An embedding, recurrent layers over it that start from the bridge, and the readout.
+    """An embedding, recurrent layers that start from the bridge, attention and readout.
 
-    ``cross`` attends to the source: before the state, unless its context is to ``combine`` with it.
+    ``cross`` attends to the source before each state, or after it if there is ``combine``.
     """
 
     capturable = True
@@ -180,7 +180,7 @@ class RNNDecoderModule(StatefulDecoder, StackModule):
         self.dropout = Dropout(facts.dropout)
 
     def start(self, cache: StaticRNNState, source: EncoderOutput) -> None:
-        """The state before the first token, and the keys and values of the source."""
+        """Fill a cache with the first state and the keys and values of the source."""
         cache.start(self._first(source))
         if self.cross is not None:
             with without_autocast(source.states_TD):
@@ -195,7 +195,7 @@ class RNNDecoderModule(StatefulDecoder, StackModule):
         cache: RNNState | None = None,
         tape: NullTape = NULL_TAPE,
     ) -> EncoderOutput:
-        """The state that the next token is read from, for every token of the target."""
+        """The state from which the next token is predicted, for every target token."""
         x_TD = tape("embed.output", self.embed(tokens_T, layout))
         now = self._begin(source, cache)
         if cache is not None or self.attends_before or self.input_feeding:
@@ -206,8 +206,8 @@ class RNNDecoderModule(StatefulDecoder, StackModule):
             assert source is not None
             states_TD, seen_TD = self._at_once(x_TD, layout, now, source, tape)
         if self.maxout is not None:
-            given = [one for one in (states_TD, x_TD, seen_TD) if one is not None]
-            states_TD = self.maxout(torch.cat(given, dim=-1))
+            parts = [part for part in (states_TD, x_TD, seen_TD) if part is not None]
+            states_TD = self.maxout(torch.cat(parts, dim=-1))
         return EncoderOutput(tape("output", self.dropout(states_TD)), layout)
 
     def _begin(self, source: EncoderOutput | None, cache: RNNState | None) -> RNNDecoderState:
@@ -232,7 +232,7 @@ class RNNDecoderModule(StatefulDecoder, StackModule):
         source: EncoderOutput,
         tape: NullTape,
     ) -> tuple[Tensor, Tensor | None]:
-        """All tokens in one call: a state (or h̃) for each, and the one vector all were told."""
+        """All tokens in one call: a state (or h̃) for each, and the vector that every step reads."""
         told_TD = None if now.told_RD is None else now.told_RD[layout.rows_T]
         if told_TD is not None:
             x_TD = torch.cat([x_TD, told_TD], dim=-1)
@@ -252,10 +252,7 @@ class RNNDecoderModule(StatefulDecoder, StackModule):
         cache: RNNState | None,
         tape: NullTape,
     ) -> tuple[Tensor, Tensor | None]:
-        """The states step by step; ragged rows that have ended leave from the end of the order.
-
-        Rows of a rectangle go on into its padding: with a cache they have none.
-        """
+        """The states step by step; ragged rows leave at their end, rectangles have padding."""
         steps, keys = _steps(x_TD, layout), None
         if self.cross is not None:
             read = None if source is None else source.to(self.layers.dtype)
@@ -296,13 +293,13 @@ class RNNDecoderModule(StatefulDecoder, StackModule):
         queries: Layout,
         tape: NullTape,
     ) -> tuple[Tensor, Tensor | None, RNNDecoderState]:
-        """The next state (or h̃), what of the source maxout reads with it, and what goes on."""
+        """The next state (or h̃), the source vector for maxout, and the state to carry on."""
         told_RD = seen_RD = now.told_RD
-        given = [x_RD] if told_RD is None else [x_RD, told_RD]
+        inputs = [x_RD] if told_RD is None else [x_RD, told_RD]
         if self.attends_before and self.cross is not None and keys is not None:
             seen_RD = self.cross(now.states[-1][0], queries, keys, tape=tape)
-            given.append(seen_RD)
-        state_RD, states = self.layers.step(torch.cat(given, dim=-1), now.states)
+            inputs.append(seen_RD)
+        state_RD, states = self.layers.step(torch.cat(inputs, dim=-1), now.states)
         if self.combine is not None and self.cross is not None and keys is not None:
             state_RD = self.combine(state_RD, self.cross(state_RD, queries, keys, tape=tape))
             seen_RD = None  # h̃ has it already
@@ -314,7 +311,7 @@ class RNNDecoderModule(StatefulDecoder, StackModule):
 
 
 class Steps(NamedTuple):
-    """The inputs of each time, of rows in an ``order``, and how outputs are packed again."""
+    """The inputs of each time step, with rows in an ``order``, and the packing of outputs."""
 
     order_B: Tensor
     inputs: Sequence[Tensor]
@@ -322,7 +319,7 @@ class Steps(NamedTuple):
 
 
 def _steps(x_TD: Tensor, layout: Layout) -> Steps:
-    """All rows of a rectangle at every time, padding too; of ragged rows those that go on."""
+    """The time steps: all rows of a rectangle, padding too; of ragged rows those that go on."""
     if layout.even and layout.longest:
         order_B = torch.arange(layout.rows, device=x_TD.device)
         inputs = layout.pad(x_TD).unbind(1)
@@ -336,10 +333,10 @@ def _steps(x_TD: Tensor, layout: Layout) -> Steps:
 
 
 class UnrolledTape:
-    """A tape for a loop over time, where its edits and records see all steps, (B, H, L, S).
+    """A tape for a loop over time, whose edits and records see all steps, (B, H, L, S).
 
-    ``at(t, rows_R)`` takes the value of one step, (R, H, 1, S), of the rows that have one. An edit
-    gets all steps so far, with zeros for later ones, and its result is used for this step: so the
+    ``at(t, rows_R)`` takes the value of one step, (R, H, 1, S), of the rows that have it. An edit
+    gets all steps so far, with zeros for later steps; only its result for this step is used. So the
     same edit works where all steps are computed at once.
     """
 

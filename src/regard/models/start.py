@@ -1,7 +1,4 @@
-"""The folder that a model starts from: read, cut down to some of its layers, and copied.
-
-All of its model is copied, or some parts of it into a model of another paper.
-"""
+"""The model that a run starts from: read, reduced to some layers, copied whole or in parts."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,9 +32,9 @@ BLOCK = re.compile(r"trunk\.blocks\.(\d+)\.")
 
 
 def read_start(config: ModelConfig, data: Path) -> LoadedModel | None:
-    """The model that a recipe starts from, unless it only takes parts of it.
+    """The model that a recipe starts from; None if it starts from scratch or from parts.
 
-    With ``layers`` it has only these; with a ``paper`` that it is not of, it becomes one.
+    With ``layers``, it has only these layers; with another ``paper``, it is converted.
     """
     if config.start is None or config.start.parts:
         return None
@@ -50,12 +47,12 @@ def read_start(config: ModelConfig, data: Path) -> LoadedModel | None:
 
 
 def read_folder(start: StartConfig, data: Path) -> LoadedModel:
-    """The model of a start: a folder here or under the data root, or one of the hub."""
+    """Read the model of a start: a folder, here or under the data root, or a hub id."""
     return read_model("model.start", start.folder, data, hub=True)
 
 
 def read_model(key: str, name: str, data: Path, *, hub: bool = False) -> LoadedModel:
-    """The model that ``key`` of a recipe names: a folder here or under the data root, read once.
+    """Read the model that ``key`` of a recipe names: a folder, here or under the data root.
 
     With ``hub``, the name may also be an id of the Hugging Face hub.
     """
@@ -72,9 +69,9 @@ def read_model(key: str, name: str, data: Path, *, hub: bool = False) -> LoadedM
 
 
 def select_layers(model: LoadedModel, layers: Sequence[int] | str) -> LoadedModel:
-    """The model with these layers and no others, in this order (Sanh et al., 2019, section 3).
+    """The model with these layers only, in this order (Sanh et al., 2019, section 3).
 
-    "every second" are the layers 0, 2, 4 and so on.
+    "every second" selects the layers 0, 2, 4, ….
     """
     stack = model.facts.encoder.stack
     if not stack.attends or stack.blocks != stack.depth:
@@ -89,11 +86,10 @@ def select_layers(model: LoadedModel, layers: Sequence[int] | str) -> LoadedMode
 
 
 def _as_paper(start: LoadedModel, of: Paper, name: str) -> LoadedModel:
-    """A model of a paper that leaves out parts of the start's: DistilBERT of BERT.
+    """The start as a model of a paper that leaves out parts of it: DistilBERT from BERT.
 
-    Both have the same layers, but for dropout, and the same tokenizer; segments, and a pool with
-    its heads, may be left out. Rates of dropout that the start does not set are the paper's. A pool
-    that reads other tokens than the first is kept.
+    Both have the same layers, except dropout, and the same tokenizer; the paper may lack segments,
+    and the pool with its heads. Dropout rates that the start does not set are the paper's.
     """
     ours, theirs = (cast(TrunkWithHeads, sized(key)) for key in (of.key, start.paper.key))
     unlike = difference(ours.encoder.stack, theirs.encoder.stack)
@@ -119,24 +115,24 @@ def _as_paper(start: LoadedModel, of: Paper, name: str) -> LoadedModel:
 
 
 def kept_pool(facts: TrunkWithHeads) -> AnyPool | None:
-    """The pool of a start, if it reads other tokens than the first: then no paper has another."""
+    """The pool of a start, if it does not read first tokens: it replaces a paper's pool."""
     return None if facts.pool is None or facts.pool.first_read else facts.pool
 
 
 def _rebuilt(
     model: LoadedModel, of: Paper, facts: ModelFacts, layers: Sequence[int] | None = None
 ) -> LoadedModel:
-    """A model of these facts with the weights of another, and of its layers those listed."""
+    """A model of these facts with the weights of another, or of the listed layers."""
 
     def original(name: str) -> str:
         if layers is None:
             return name
         return BLOCK.sub(lambda match: f"trunk.blocks.{layers[int(match[1])]}.", name)
 
-    given = weights_of(model.module)
+    old = weights_of(model.module)
     with torch.random.fork_rng(devices=[]):  # the weights of a run are drawn as without a start
         module = facts.build().eval()
-    weights = {name: given[original(name)] for name in weights_of(module)}
+    weights = {name: old[original(name)] for name in weights_of(module)}
     load_weights(module, weights, "model.start")
     labels = model.labels if facts.sizes["labels"] else None
     return replace(
@@ -151,33 +147,31 @@ def copy_start(
     outputs: Sequence[int] | None = None,
     tokens: Sequence[int | None] | None = None,
 ) -> None:
-    """Copy what the start has into a model; what it does not have stays as it was drawn.
+    """Copy the weights of the start into a model; weights that it lacks keep their new values.
 
-    So do the vectors of tokens that the model has beyond those of the start; where the model has
-    another vocabulary, ``tokens`` are the ids of its tokens in that of the start.
-    Of the task's ``head``, the ``outputs`` of the start that mean the same are copied, in this
-    order; with None the head stays as it was drawn.
+    If the model has another vocabulary, ``tokens`` are the start's ids of its tokens. Of the task's
+    ``head``, the given ``outputs`` of the start are copied, in this order; None: no outputs.
     """
-    given = weights_of(start.module)
+    source = weights_of(start.module)
     before, after = (cast(ModelModule, module).encoder.embed for module in (start.module, model))
-    given |= {f"trunk.embed.{name}": one for name, one in before.resampled(after).items()}
+    source |= {f"trunk.embed.{name}": x for name, x in before.resampled(after).items()}
     for name, tensor in weights_of(model).items():
         if head and name.startswith(f"heads.{head}."):
-            if outputs is not None and name in given:  # a head may have taken another form
-                tensor.copy_(given[name][outputs] if ".out." in name else given[name])
-        elif tokens is not None and name in given and BY_TOKEN(name):
-            tensor.copy_(select_tokens(given[name], tokens))
-        elif name in given and given[name].shape == tensor.shape:
-            tensor.copy_(given[name])
-        elif name in given and BY_TOKEN(name) and len(given[name]) < len(tensor):
-            tensor[: len(given[name])].copy_(given[name])
+            if outputs is not None and name in source:  # a head may have taken another form
+                tensor.copy_(source[name][outputs] if ".out." in name else source[name])
+        elif tokens is not None and name in source and BY_TOKEN(name):
+            tensor.copy_(select_tokens(source[name], tokens))
+        elif name in source and source[name].shape == tensor.shape:
+            tensor.copy_(source[name])
+        elif name in source and BY_TOKEN(name) and len(source[name]) < len(tensor):
+            tensor[: len(source[name])].copy_(source[name])
         elif name.startswith("trunk."):
-            fault = "there does not fit" if name in given else "is not there, and is part of"
+            fault = "does not fit" if name in source else "is missing in the folder, but part of"
             raise BadInput(f"model.start: {name} {fault} the model as changed")
 
 
 def select_tokens(vectors: Tensor, tokens: Sequence[int | None]) -> Tensor:
-    """Of the vectors of all tokens, these; for None the mean of all (Howard & Ruder, 2018)."""
+    """The vectors of these tokens; for None the mean of all (Howard & Ruder, 2018)."""
     known = {number: token for number, token in enumerate(tokens) if token is not None}
     selected = vectors.mean(0).repeat(len(tokens), *[1] * (vectors.ndim - 1))
     selected[[*known]] = vectors[[*known.values()]]
@@ -190,40 +184,40 @@ def copy_parts(start: StartConfig, module: nn.Module, model: nn.Module) -> tuple
     ours, theirs = model.state_dict(), module.state_dict()
     for part, other in start.parts.items():
         known = f"the model of {start.folder}"
-        given, taken = _part(theirs, other, known), _part(ours, part, "this model")
+        source, target = _part(theirs, other, known), _part(ours, part, "this model")
         refuse_misfits(
             f"model.start.parts: {part} = {other} of {start.folder}",
-            missing=[f"{other}{name}" for name in taken if name not in given],
-            unknown=[f"{other}{name}" for name in given if name not in taken],
+            missing=[f"{other}{name}" for name in target if name not in source],
+            unknown=[f"{other}{name}" for name in source if name not in target],
             misshapen=[
-                f"{other}{name} is {[*given[name].shape]}, not {[*tensor.shape]}"
-                for name, tensor in taken.items()
-                if name in given and given[name].shape != tensor.shape
+                f"{other}{name} is {[*source[name].shape]}, not {[*tensor.shape]}"
+                for name, tensor in target.items()
+                if name in source and source[name].shape != tensor.shape
             ],
         )
-        for name, tensor in taken.items():
+        for name, tensor in target.items():
             _check_scales((model, f"{part}{name}"), (module, f"{other}{name}"))
-            tensor.copy_(given[name])
+            tensor.copy_(source[name])
     pairs = (f"{part} begins with {other}" for part, other in start.parts.items())
     return (f"{', '.join(pairs)} of {start.folder}",) if start.parts else ()
 
 
 def _check_scales(*weights: tuple[nn.Module, str]) -> None:
-    """Refuse token vectors that the model multiplies by another number than theirs does."""
+    """Refuse token vectors that the two models scale by different factors."""
     names = [name for _, name in weights]
     if all(map(TOKEN_WEIGHT, names)):
         places = ((model, name.removesuffix(".token.weight")) for model, name in weights)
         owners = [cast(EmbeddingModule, model.get_submodule(name)) for model, name in places]
-        here, there = (owner.scale for owner in owners)
-        if here != there:
+        ours, theirs = (owner.scale for owner in owners)
+        if ours != theirs:
             raise BadInput(
-                f"model.start.parts: {names[0]} is multiplied by {here:.4g} where it is read, and "
-                f"{names[1]} by {there:.4g}: set model.change.scaled = {str(there > 1).lower()}"
+                f"model.start.parts: {names[0]} is multiplied by {ours:.4g} where it is read, and "
+                f"{names[1]} by {theirs:.4g}: set model.change.scaled = {str(theirs > 1).lower()}"
             )
 
 
 def _part(weights: Mapping[str, Tensor], part: str, where: str) -> dict[str, Tensor]:
-    """The weights of a part by the rest of their names; one weight may be a part."""
+    """The weights of a part, by the rest of their names; a part may be a single weight."""
     named = {
         name.removeprefix(part): tensor
         for name, tensor in weights.items()
@@ -237,7 +231,7 @@ def _part(weights: Mapping[str, Tensor], part: str, where: str) -> dict[str, Ten
 
 
 def _parts(weights: Mapping[str, Tensor]) -> Iterator[str]:
-    """The names of all parts with weights."""
+    """The names of all modules with weights."""
     for name in weights:
         steps = name.split(".")
         yield from (".".join(steps[:count]) for count in range(1, len(steps)))
@@ -245,5 +239,5 @@ def _parts(weights: Mapping[str, Tensor]) -> Iterator[str]:
 
 @lru_cache(maxsize=2)
 def _read(folder: Path) -> LoadedModel:
-    """Read a folder once: a start and a teacher may be the same."""
+    """Read a folder once, as a start and a teacher may be the same."""
     return folders.read(folder)

@@ -17,14 +17,14 @@ from regard.parts.dropout import Dropout
 
 @dataclass(frozen=True)
 class Tokens(AnyEmbedding):
-    """Token, position and segment vectors, of the width that the stack reads.
+    """The sum of token, position and segment vectors, of the width of the stack.
 
     ``scaled`` multiplies token vectors by √width; ``normed`` adds a layer norm. With
-    ``embedding_size`` all vectors have that size instead, and a linear layer maps their sum to the
-    width of the stack (factorised embeddings: Lan et al., 2019, section 3.1). The dropout on their
-    sum is that of the stack, or else ``embedding_dropout``; ``word_dropout`` drops all vectors of a
-    token in a batch (Gal & Ghahramani, 2016). With ``characters``, tokens are words, and a vector
-    from the characters of each stands beside its own (Ma & Hovy, 2016): they share the width.
+    ``embedding_size``, vectors have that size, and a linear layer maps their sum to the width
+    (factorised embeddings: Lan et al., 2019, section 3.1). ``embedding_dropout`` replaces the
+    stack's dropout on the sum; ``word_dropout`` drops a token everywhere in a batch (Gal &
+    Ghahramani, 2016). With ``characters``, tokens are words, and a part of the width is a vector
+    from their characters (Ma & Hovy, 2016).
     """
 
     vocab: int
@@ -38,12 +38,11 @@ class Tokens(AnyEmbedding):
     characters: Characters | None = None
 
     def __post_init__(self) -> None:
-        at_least(1, self, "vocab")
+        at_least(1, self, "vocab", "embedding_size")
         at_least(0, self, "segments")
-        at_least(1, self, "embedding_size")
         share(self, "embedding_dropout", "word_dropout")
         if self.characters is not None and self.characters.projected:
-            raise BadInput("characters: beside word vectors they are not projected")
+            raise BadInput("characters: set projected = false for characters beside word vectors")
 
     @property
     def ids_per_token(self) -> tuple[int, ...]:
@@ -59,15 +58,13 @@ class Tokens(AnyEmbedding):
 
     @property
     def _beside(self) -> int:
-        """The size of the part of a vector that comes from characters."""
+        """The part of the width that comes from characters."""
         return 0 if self.characters is None else self.characters.all_filters
 
     def build(self, width: int, dropout: float, eps: float = 1e-5) -> EmbeddingModule:
         if (own := width - self._beside) < 1:
-            raise BadInput(
-                f"embedding: {width} numbers, of words and characters, have no room for "
-                f"{self._beside} of characters"
-            )
+            fault = f"{self._beside} numbers of characters leave none for words"
+            raise BadInput(f"embedding is {width}: {fault}")
         rate = dropout if self.embedding_dropout is None else self.embedding_dropout
         words = Embedding(self, own, rate, eps)
         if self.characters is None:
@@ -75,16 +72,12 @@ class Tokens(AnyEmbedding):
         return SpelledEmbedding(words, self.characters.build(self._beside, rate))
 
     def macs(self, width: int) -> int:
-        own, filters = width - self._beside, self.characters
-        characters = 0 if filters is None else filters.macs(self._beside)
-        return characters + (0 if self.embedding_size is None else self.embedding_size * own)
+        characters = 0 if self.characters is None else self.characters.macs(self._beside)
+        return characters + (self.embedding_size or 0) * (width - self._beside)
 
 
 class Embedding(EmbeddingModule):
-    """token (× √d) + position (+ segment), optional layer norm, dropout, optional projection.
-
-    Its output has ``width`` numbers; so have its vectors, unless they have a size of their own.
-    """
+    """token (× √d) + position (+ segment), optional layer norm, dropout, optional projection."""
 
     def __init__(self, tokens: Tokens, width: int, dropout: float, eps: float):
         super().__init__()
@@ -94,7 +87,7 @@ class Embedding(EmbeddingModule):
         nn.init.normal_(self.token.weight, std=1 / math.sqrt(size))
         self.scale = math.sqrt(size) if tokens.scaled else 1.0
         self.position, self.segments = position, tokens.segments
-        self.position_limit = tokens.limit
+        self.position_limit = None if tokens.position is None else tokens.position.limit
         self.segment = nn.Embedding(tokens.segments, size) if tokens.segments else None
         self.norm = nn.LayerNorm(size, eps=eps) if tokens.normed else None
         self.dropout, self.word_dropout = Dropout(dropout), Dropout(tokens.word_dropout)
@@ -120,10 +113,7 @@ class Embedding(EmbeddingModule):
 
 
 def _few(numbers_T: Tensor, vectors_ND: Tensor) -> Tensor:
-    """A lookup in a small table, whose gradient is one sum over tokens for each entry.
-
-    On CUDA an ordinary lookup adds gradients token by token, and thousands wait for one address.
-    """
+    """A lookup in a small table: on CUDA, gradients of an embedding would wait for one another."""
     parts = (
         (numbers_T == number)[:, None] * vector_D
         for number, vector_D in enumerate(vectors_ND.unbind())

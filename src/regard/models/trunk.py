@@ -21,8 +21,8 @@ class AnyStack:
     device; in an encoder-decoder it is captured if it ``takes_rectangles``. Relative positions need
     a stack that ``attends``. A stack that ``has_queries`` computes a second stream of states, of
     predicted tokens; one that ``carries_state`` goes on from row to row of a text (``new_state`` of
-    its module); one that ``joins_features`` reads features between its layers. ``activation`` and
-    ``eps`` are also those of heads on the stack.
+    its module); one that ``joins_features`` reads features between its layers. Heads use
+    ``activation`` and ``eps`` too.
     """
 
     eager: ClassVar[bool] = False
@@ -115,14 +115,10 @@ class AnyStack:
 
 
 class StackModule(nn.Module):
-    """Base class of the modules of stacks: an embedding, and layers over it.
+    """Base class of the modules of stacks: an embedding, and layers over it."""
 
-    ``attends``: the layers are blocks of attention. ``capturable``: decoding with them can be
-    captured in CUDA graphs.
-    """
-
-    attends: bool = False
-    capturable: bool = False
+    attends: bool = False  # the layers are blocks of attention
+    capturable: bool = False  # decoding can be captured in CUDA graphs
     embed: EmbeddingModule
 
     def new_state(self, rows: int) -> object:
@@ -132,7 +128,7 @@ class StackModule(nn.Module):
 
 @dataclass(frozen=True)
 class AnyFeatures:
-    """Base class of features of words: layers of a frozen ``model`` beside those of a trunk."""
+    """Base class of features of words: the layers of a frozen ``model``, beside a trunk's."""
 
     model: "Trunk"
 

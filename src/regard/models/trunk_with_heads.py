@@ -17,7 +17,8 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.attention_site import AttentionSite
 from regard.models.facts import NAMED
 from regard.models.features import LayerTape, ScalarMix
-from regard.models.heads import AnyHead, NextTokenHead, read_rows, read_spans
+from regard.models.heads import AnyHead, NextTokenHead, read_rows
+from regard.models.label_heads import read_spans
 from regard.models.macs import FORWARD_AND_BACKWARD
 from regard.models.pools import ANYWHERE, POOLS, AnyPool, Summaries
 from regard.models.transformer import TransformerModule
@@ -134,7 +135,7 @@ class TrunkWithHeads:
         return replace(self, output_heads=heads)
 
     def build(self) -> "TrunkWithHeadsModule":
-        """The module of these facts, with new weights."""
+        """The module with new weights."""
         prefix, read = self.trunk.embed.prefix_tokens, self.pool and self.pool.first_read
         if prefix is not None and (read or 0) > prefix:
             line = f"pool: it reads {read} of the tokens before the patches"
@@ -230,11 +231,7 @@ class Outputs(NamedTuple):
 
 
 class TrunkWithHeadsModule(nn.Module):
-    """A trunk, a pool of its rows, and heads over the last states or over chosen layers.
-
-    The trunk ``attends`` if it is blocks of attention; decoding is ``capturable`` in CUDA graphs if
-    the trunk has fixed shapes.
-    """
+    """A trunk, a pool of its rows, and heads over the last states or over chosen layers."""
 
     cross_attention = None
 
@@ -249,7 +246,7 @@ class TrunkWithHeadsModule(nn.Module):
         by_name = {head.name: head for head in facts.output_heads}
         self.readers = {name: head.read for name, head in by_name.items()}
         self.layers_of = {name: head.layers_name for name, head in by_name.items()}
-        self.queries = {name for name, head in by_name.items() if head.reads_queries}
+        self.queries = [name for name, head in by_name.items() if head.reads_queries]
         self.trunk, self.pool = trunk, pool
         self.heads = nn.ModuleDict(heads)
         self.mix = ScalarMix(facts.trunk.stack.depth + 1) if facts.mix else None
@@ -264,7 +261,7 @@ class TrunkWithHeadsModule(nn.Module):
 
     @property
     def decoder(self) -> Any:
-        """The side that writes."""
+        """The side that generates text."""
         return self.trunk
 
     @property
@@ -287,8 +284,9 @@ class TrunkWithHeadsModule(nn.Module):
         ``only_read``, a trunk over images may leave out states that neither pool nor heads read.
         """
         more: dict[str, object] = {} if state is None else {"state": state}
-        for name in self.queries & positions.keys():
-            more["predicted_N"] = positions[name]
+        for name in self.queries:
+            if name in positions:
+                more["predicted_N"] = positions[name]
         more |= {"first": self.first} if only_read and not tape.live else {}
         encoded = self.encode(inputs, tape=tape, **more)
         pooled_BD = self.pooled(encoded, tape=tape)

@@ -123,8 +123,8 @@ class BiLM(CausalLM):
         )
         return [*super().dev_sums(outputs, batch), forward, (targets_T != IGNORED).sum()]
 
-    def dev_metrics(self, loss: float, count: float, *others: float) -> dict[str, float]:
-        correct, forward, forward_count = others
+    def dev_metrics(self, loss: float, count: float, *sums: float) -> dict[str, float]:
+        correct, forward, forward_count = sums
         backward, backward_count = loss * count - forward, count - forward_count
         ways = {"forward": (forward, forward_count), "backward": (backward, backward_count)}
         return self.metrics(loss, 100 * correct / count) | {

@@ -192,7 +192,7 @@ class TeacherLoss(RowObjective):
     def dev_sums(self, outputs: Outputs, batch: Batch) -> list[Tensor]:
         return [self.loss(outputs, batch)[1], self.counts(batch).sum()]
 
-    def dev_metrics(self, loss: float, count: float, *others: float) -> dict[str, float]:
+    def dev_metrics(self, loss: float, count: float, *sums: float) -> dict[str, float]:
         return {self.metric: loss}
 
 

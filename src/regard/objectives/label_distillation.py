@@ -98,7 +98,7 @@ class LabelDistillation(Objective[tuple[Row, np.ndarray], np.ndarray], Generic[R
         return self._with_teacher(of_labels, outputs, batch, shares_N, places)
 
     def _of_labels(self, outputs: Outputs) -> Outputs:
-        """The outputs with the logits that learn the labels: those of the first output layer."""
+        """The outputs with the logits of the first output layer, which learns the labels."""
         return outputs._replace(by_head={self.head: self._logits_by_layer(outputs)[0]})
 
     def _logits_by_layer(self, outputs: Outputs) -> Tensor:

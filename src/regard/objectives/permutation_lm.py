@@ -100,10 +100,10 @@ class PermutationLM(RowObjective):
         return len(example.positions[self.head])
 
     def collate_targets(self, batch: RowBatch) -> tuple[Tensor, Tensor]:
-        """The same number of positions for each row, and their tokens.
+        """Equally many positions for each row, and their tokens.
 
-        It is the largest number of a row or, with ``limits``, of the longest possible row. Rows
-        with fewer positions are padded with their first token, which is ignored.
+        Rows are padded, with their first token as ignored position, to the largest number of a row
+        or, with ``limits``, of the longest possible row.
         """
         chosen = batch.positions(self.head)
         size = max(map(len, chosen), default=0)

@@ -134,8 +134,8 @@ class ReplacedTokens(RowObjective):
         counts = (real_T, correct_T, replaced_T, replaced_T & claimed_T, claimed_T)
         return [self.loss(outputs, batch)[1], *(count.sum() for count in counts)]
 
-    def dev_metrics(self, loss: float, count: float, *others: float) -> dict[str, float]:
-        correct, replaced, detected, claimed = others
+    def dev_metrics(self, loss: float, count: float, *sums: float) -> dict[str, float]:
+        correct, replaced, detected, claimed = sums
         return {
             "detection_accuracy": 100 * correct / count,
             "detection_precision": 100 * detected / max(1, claimed),

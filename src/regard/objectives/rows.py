@@ -208,9 +208,9 @@ class RowObjective(Objective[AnnotatedRow, object]):
         correct = outputs.by_head[self.head].argmax(-1) == targets
         return [self.loss(outputs, batch)[1], (targets != IGNORED).sum(), correct.sum()]
 
-    def dev_metrics(self, loss: float, count: float, *others: float) -> dict[str, float]:
+    def dev_metrics(self, loss: float, count: float, *sums: float) -> dict[str, float]:
         """Metrics of the development set, by name, from its mean loss and the other sums."""
-        (correct,) = others
+        (correct,) = sums
         return self.metrics(loss, 100 * correct / count)
 
     def metrics(self, loss: float, accuracy: float) -> dict[str, float]:

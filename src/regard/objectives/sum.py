@@ -187,7 +187,7 @@ class Sum(Objective[AnnotatedRow, object]):
 
     def with_teachers(self, batch: Batch) -> Batch:
         """A batch with the predictions of the teachers among its targets."""
-        predicted = {name: x for one in self.objectives for name, x in one.teach(batch).items()}
+        predicted = {name: x for each in self.objectives for name, x in each.teach(batch).items()}
         return replace(batch, targets={**batch.targets, **predicted}) if predicted else batch
 
     def __call__(self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE) -> tuple:

@@ -96,7 +96,7 @@ class Score(nn.Module):
 
 
 class Dot(Score):
-    """q·k (Luong et al., 2015)."""
+    """Dot-product score q·k (Luong et al., 2015)."""
 
     def scale(self, size: int) -> float:
         """Factor on q·k, for fused kernels."""
@@ -107,14 +107,14 @@ class Dot(Score):
 
 
 class ScaledDot(Dot):
-    """q·k / √K (Vaswani et al., 2017, eq. 1)."""
+    """Scaled dot product q·k / √K (Vaswani et al., 2017, eq. 1)."""
 
     def scale(self, size: int) -> float:
         return 1 / math.sqrt(size)
 
 
 class Cosine(Score):
-    """cosine(q, k): content-based addressing (Graves et al., 2014)."""
+    """Cosine score of q and k: content-based addressing (Graves et al., 2014)."""
 
     def keyed(self, k: Tensor) -> Tensor:
         return F.normalize(k, dim=-1)
@@ -124,7 +124,7 @@ class Cosine(Score):
 
 
 class Additive(Score):
-    """v·tanh(W[k; q]) (Bahdanau et al., 2014); queries and keys may differ in size."""
+    """Additive score v·tanh(W[k; q]) (Bahdanau et al., 2014) of queries and keys of any size."""
 
     def __init__(self, query: int, key: int, inner: int, heads: int = 1):
         super().__init__()
@@ -143,7 +143,7 @@ class Additive(Score):
 
 
 class Bilinear(Score):
-    """qᵀWk, Luong's "general" score; queries and keys may differ in size."""
+    """Bilinear score qᵀWk, Luong's "general"; queries and keys may differ in size."""
 
     def __init__(self, query: int, key: int, heads: int = 1):
         super().__init__()
@@ -157,7 +157,7 @@ class Bilinear(Score):
 
 
 class Location(Score):
-    """W q: scores of positions from the query alone (Luong et al., 2015, eq. 8).
+    """Location score W q: scores of positions from the query alone (Luong et al., 2015, eq. 8).
 
     Keys beyond its number of positions are masked, as in the paper.
     """
@@ -176,7 +176,7 @@ class Location(Score):
 
 
 class DistanceDot(Score):
-    """q·(k + a) / √K with a learned vector a for each distance (Shaw et al., 2018, eq. 4).
+    """Score q·(k + a) / √K with a learned vector a per distance (Shaw et al., 2018, eq. 4).
 
     Distances are signed and clipped to ``farthest``; heads share the vectors. The
     paper's other vectors, added to values, are left out: it finds no gain in them (table 3).

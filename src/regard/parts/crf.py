@@ -6,7 +6,6 @@ row) from each label to the end. Only ``real`` tokens have a label.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,57 +13,48 @@ from torch import Tensor
 from regard.ground.layout import Layout
 
 
-class Transitions(NamedTuple):
-    """Parts of a table of transitions."""
-
-    between_VV: Tensor
-    begin_V: Tensor
-    end_V: Tensor
-
-    @classmethod
-    def of(cls, table: Tensor) -> "Transitions":
-        return cls(table[:-2], table[-2], table[-1])
-
-
 def log_partition(logits_BLV: Tensor, real_BL: Tensor, table: Tensor) -> Tensor:
     """Log of the summed exp scores of all label sequences, for each row (forward algorithm)."""
-    moves, begun_B1 = Transitions.of(table), real_BL.new_zeros(len(real_BL), 1)
+    between_VV, begin_V, end_V = table[:-2], table[-2], table[-1]
+    begun_B1 = real_BL.new_zeros(len(real_BL), 1)
     alpha_BV = logits_BLV[:, :0].sum(1)  # zeros, through which gradients flow
     for time in range(logits_BLV.shape[1]):
-        before_BV = (alpha_BV[:, :, None] + moves.between_VV).logsumexp(1)
-        new_BV = torch.where(begun_B1, before_BV, moves.begin_V) + logits_BLV[:, time]
+        before_BV = (alpha_BV[:, :, None] + between_VV).logsumexp(1)
+        new_BV = torch.where(begun_B1, before_BV, begin_V) + logits_BLV[:, time]
         real_B1 = real_BL[:, time, None]
         alpha_BV, begun_B1 = torch.where(real_B1, new_BV, alpha_BV), begun_B1 | real_B1
-    return torch.where(begun_B1[:, 0], (alpha_BV + moves.end_V).logsumexp(1), 0.0)
+    return torch.where(begun_B1[:, 0], (alpha_BV + end_V).logsumexp(1), 0.0)
 
 
 def path_score(logits_BLV: Tensor, labels_BL: Tensor, real_BL: Tensor, table: Tensor) -> Tensor:
     """Score of the labels of each row; labels of tokens that are not ``real`` are ignored."""
-    moves, begun_B = Transitions.of(table), real_BL.new_zeros(len(real_BL))
+    between_VV, begin_V, end_V = table[:-2], table[-2], table[-1]
+    begun_B = real_BL.new_zeros(len(real_BL))
     score_B, before_B = logits_BLV[:, :0, 0].sum(1), labels_BL.new_zeros(len(labels_BL))
     for time in range(logits_BLV.shape[1]):
         real_B = real_BL[:, time]
         label_B = torch.where(real_B, labels_BL[:, time], 0)
-        move_B = torch.where(begun_B, moves.between_VV[before_B, label_B], moves.begin_V[label_B])
+        move_B = torch.where(begun_B, between_VV[before_B, label_B], begin_V[label_B])
         logit_B = logits_BLV[:, time].gather(1, label_B[:, None])[:, 0]
         score_B = torch.where(real_B, score_B + move_B + logit_B, score_B)
         before_B, begun_B = torch.where(real_B, label_B, before_B), begun_B | real_B
-    return torch.where(begun_B, score_B + moves.end_V[before_B], score_B)
+    return torch.where(begun_B, score_B + end_V[before_B], score_B)
 
 
 @torch.no_grad()
 def viterbi(logits_BLV: Tensor, real_BL: Tensor, table: Tensor) -> Tensor:
     """Label sequence with the highest score for each row, (B, L); undefined where not ``real``."""
-    moves, begun_B1 = Transitions.of(table), real_BL.new_zeros(len(real_BL), 1)
+    between_VV, begin_V, end_V = table[:-2], table[-2], table[-1]
+    begun_B1 = real_BL.new_zeros(len(real_BL), 1)
     best_BV, back = logits_BLV[:, :0].sum(1), list[Tensor]()
     itself_BV = torch.arange(best_BV.shape[1], device=best_BV.device).expand_as(best_BV)
     for time in range(logits_BLV.shape[1]):
-        moved_BV, before_BV = (best_BV[:, :, None] + moves.between_VV).max(1)
-        new_BV = torch.where(begun_B1, moved_BV, moves.begin_V) + logits_BLV[:, time]
+        moved_BV, before_BV = (best_BV[:, :, None] + between_VV).max(1)
+        new_BV = torch.where(begun_B1, moved_BV, begin_V) + logits_BLV[:, time]
         real_B1 = real_BL[:, time, None]
         back.append(torch.where(real_B1 & begun_B1, before_BV, itself_BV))
         best_BV, begun_B1 = torch.where(real_B1, new_BV, best_BV), begun_B1 | real_B1
-    labels = [(best_BV + moves.end_V).argmax(1, keepdim=True)]
+    labels = [(best_BV + end_V).argmax(1, keepdim=True)]
     for before_BV in reversed(back):
         labels.append(before_BV.gather(1, labels[-1]))
     return torch.cat(labels[-2::-1], dim=1) if back else labels[0][:, :0]

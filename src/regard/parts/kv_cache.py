@@ -184,8 +184,8 @@ class KVCache:
 class PromptCache:
     """Cache that passes the keys and values of prompts to ``write(layer, k_THK, v_THK, layout)``.
 
-    It serves static caches, whose buffers are not filled by ``extend``. Prompts attend to
-    themselves, and to the source.
+    Static caches use it, as ``extend`` does not fill their buffers. Prompts attend to themselves,
+    and to the source.
     """
 
     source = None

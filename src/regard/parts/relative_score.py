@@ -17,7 +17,7 @@ from regard.parts.attend import Score, add_scores, position_gaps
 def sinusoid(
     positions_P: Tensor, width: int, base: float = 10_000.0, *, halves: bool = False
 ) -> Tensor:
-    """sin(pos / n^(2i/d)) and cos(pos / n^(2i/d)) (Vaswani et al., 2017, section 3.5).
+    """Sinusoids sin(pos / n^(2i/d)) and cos(pos / n^(2i/d)) (Vaswani et al., 2017, section 3.5).
 
     The paper interleaves them (sin, cos, sin, …); ``halves`` lays all sines before all cosines. The
     angles are float64: with float32 frequencies they are 3e-5 off at position 500.
@@ -56,7 +56,7 @@ def distances_between(queries: Layout, keys: Layout, width: int) -> Distances:
 
 
 class RelativeDot(Score):
-    """((q+u)·k + (q+w)·r) / √K (Dai et al., 2019, eq. 4).
+    """Relative score ((q+u)·k + (q+w)·r) / √K (Dai et al., 2019, eq. 4).
 
     r is a projection of the sinusoid of the distance of q and k; u and w are learned biases for
     content and for distance.

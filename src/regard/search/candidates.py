@@ -62,7 +62,7 @@ def topk_of_logits(logits_RV: Tensor, bias_V: Tensor, count: int) -> tuple[Tenso
 def _highest(
     logits, bias, values, tokens, stride, vocab, count: "tl.constexpr", wide: "tl.constexpr"
 ):
-    """One program per row, which stays in registers."""
+    """Kernel with one program per row, which stays in registers."""
     row, index = tl.program_id(0), tl.arange(0, wide)
     mask = index < vocab
     x = tl.load(logits + row.to(tl.int64) * stride + index, mask=mask, other=float("-inf"))

@@ -36,12 +36,12 @@ class DeviceRules:
     def __init__(
         self,
         constraints: Constraints,
-        rules: Repetition,
+        rule: Repetition,
         rows: int,
         vocab: int,
         device: torch.device,
     ):
-        self.constraints, self.repetition = constraints, rules
+        self.constraints, self.repetition = constraints, rule
         (self.shortest,) = constraints.shortest_of(1).tolist()
         self.bias_V = torch.zeros(vocab, device=device)
         self.bias_V[list(constraints.forbidden)] = -torch.inf
@@ -49,7 +49,7 @@ class DeviceRules:
         self.allowed_end = self.end.clone()
         self.never = torch.full_like(self.end, -torch.inf)
         self.seen_RV: Tensor | None = None
-        if rules.penalises:
+        if rule.penalises:
             self.seen_RV = torch.zeros(rows, vocab, dtype=torch.bool, device=device)
 
     def start(self, prompts: Sequence[Sequence[int]] | None, copies: int) -> None:

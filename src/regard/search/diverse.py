@@ -84,7 +84,9 @@ class GroupedBeams(HostBeam):
             part = rank(penalised, costly_RV, size)
             parts.append(replace(part, parent=rows[part.parent]))
             chosen = np.concatenate(part.select(size, eos))
-            _count(chosen_BV, part.sentence[chosen] // self.groups, part.token[chosen])
+            at = part.sentence[chosen] // self.groups, part.token[chosen]
+            index = tuple(torch.from_numpy(values).to(chosen_BV.device) for values in at)
+            chosen_BV.index_put_(index, chosen_BV.new_ones(()), accumulate=True)
         ranked = concatenate(parts)
         logprob = to_host(logprobs_RV[ranked.parent, ranked.token]).astype(np.float64)
         self.penalty = penalty_R[ranked.parent] + logprob - ranked.logprob
@@ -99,11 +101,6 @@ class GroupedBeams(HostBeam):
 
 
 SortKey = Callable[[Hypothesis], tuple[bool, float]]
-
-
-def _count(chosen_BV: Tensor, sentence: np.ndarray, token: np.ndarray) -> None:
-    at = torch.from_numpy(np.stack([sentence, token])).to(chosen_BV.device)
-    chosen_BV.index_put_((at[0], at[1]), chosen_BV.new_ones(()), accumulate=True)
 
 
 def round_robin(

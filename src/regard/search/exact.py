@@ -19,6 +19,8 @@ from regard.search.constraints import Repetition
 from regard.search.hypothesis import ActiveHypotheses, Hypothesis
 from regard.search.step import Search, SearchBatch, select_rows, to_host
 
+Optima = list[Hypothesis | None]
+
 
 @dataclass(frozen=True)
 class Exact(Search):
@@ -75,15 +77,13 @@ class Exact(Search):
         pairs = zip(best, given_up_B, strict=True)
         return [[] if optimum is None or given_up else [optimum] for optimum, given_up in pairs]
 
-    def first(self, ids: Sequence[int]) -> list[Hypothesis | None]:
+    def first(self, ids: Sequence[int]) -> Optima:
         """Known hypothesis of each sentence, rescored; None if it is unfinished or unknown."""
         known = (self.known.get(number) for number in ids)
         length = self.length, self.alpha
         return [rescore([hyp], *length)[0] if hyp and hyp.finished else None for hyp in known]
 
-    def end(
-        self, alive: ActiveHypotheses, eos: int, logprobs_RV: Tensor, best: list[Hypothesis | None]
-    ) -> None:
+    def end(self, alive: ActiveHypotheses, eos: int, logprobs_RV: Tensor, best: Optima) -> None:
         """Update ``best`` with hypotheses that end here."""
         every_R = np.arange(len(alive))
         ended = alive.grow(every_R, np.full(len(alive), eos), to_host(logprobs_RV[:, eos]))
@@ -95,11 +95,7 @@ class Exact(Search):
                 best[sentence] = ended.hypothesis(row, finished=True, score=score)
 
     def promising(
-        self,
-        alive: ActiveHypotheses,
-        logprobs_RV: Tensor,
-        longest_B: np.ndarray,
-        best: list[Hypothesis | None],
+        self, alive: ActiveHypotheses, logprobs_RV: Tensor, longest_B: np.ndarray, best: Optima
     ) -> Tensor:
         """Mask of the continuations that may still lead to a better score."""
         longest_R, score_R = longest_B[alive.sentence_R], _scores(best)[alive.sentence_R]
@@ -108,7 +104,7 @@ class Exact(Search):
         return logprobs_RV > torch.from_numpy(needed_R).to(logprobs_RV.device)[:, None]
 
 
-def _scores(best: list[Hypothesis | None]) -> np.ndarray:
+def _scores(best: Optima) -> np.ndarray:
     return np.array([-np.inf if hypothesis is None else hypothesis.score for hypothesis in best])
 
 

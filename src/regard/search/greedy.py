@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.search.candidates import topk
-from regard.search.constraints import Repetition, check_repetition
+from regard.search.constraints import check_repetition
 from regard.search.device_rules import DeviceRules
 from regard.search.token_loop import TokenSearch
 
@@ -33,10 +33,6 @@ class Greedy(TokenSearch):
     @property
     def copies(self) -> int:
         return 1
-
-    @property
-    def repetition(self) -> Repetition:
-        return Repetition(self.no_repeat, self.repetition_penalty)
 
     def draws(self, ids: Sequence[int], steps: int) -> np.ndarray:
         return np.zeros((len(ids), steps))

@@ -25,7 +25,7 @@ class Hypothesis:
 class ActiveHypotheses:
     """Table of active hypotheses, one for each row of the state; rows of a sentence are adjacent.
 
-    It is on the host: the operations are many and small, and on a GPU each would cost a launch.
+    The table is on the host: its operations are small, and on a GPU each would cost a launch.
     """
 
     sentence_R: np.ndarray

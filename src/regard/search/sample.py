@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.ground.checks import check_number, check_whole
 from regard.ground.errors import BadInput
 from regard.search.candidates import topk
-from regard.search.constraints import Repetition, check_repetition
+from regard.search.constraints import check_repetition
 from regard.search.token_loop import TokenSearch
 
 MOST = 100_000  # draws for a sentence
@@ -60,10 +60,6 @@ class Sample(TokenSearch):
     @property
     def copies(self) -> int:
         return self.count
-
-    @property
-    def repetition(self) -> Repetition:
-        return Repetition(self.no_repeat, self.repetition_penalty)
 
     @property
     def selection(self) -> Self:

@@ -150,10 +150,7 @@ class Search(ABC):
         """Whether states must record attention weights."""
         return False
 
-    @property
-    def streams(self) -> bool:
-        """Whether ``stream`` is supported: only searches without branching do."""
-        return False
+    streams = False  # whether ``stream`` is supported: only without branching
 
     def with_decode(self, decode: Decode | None) -> Self:
         """Search that compares texts made by ``decode``; itself if it compares none."""

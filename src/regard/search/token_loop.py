@@ -38,9 +38,9 @@ class TokenSearch(Search):
     Hypotheses are numbered by sentence. A hypothesis that cannot be continued is unfinished.
     """
 
-    @property
-    def streams(self) -> bool:
-        return True
+    streams = True
+    no_repeat: int
+    repetition_penalty: float
 
     @property
     @abstractmethod
@@ -48,9 +48,9 @@ class TokenSearch(Search):
         """Number of hypotheses per sentence."""
 
     @property
-    @abstractmethod
     def repetition(self) -> Repetition:
         """Rules against repetition."""
+        return Repetition(self.no_repeat, self.repetition_penalty)
 
     @property
     def selection(self) -> Self:

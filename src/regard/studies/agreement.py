@@ -2,8 +2,8 @@
 
 The verb agrees with the subject, not with the nouns of the other number (attractors) between them
 (Linzen et al., 2016, arXiv:1611.01368). A causal model predicts the verb from the words before it,
-a masked LM from all others (Goldberg, 2019, arXiv:1901.05287). The whole sentences with both forms
-are compared too, by the sum over all tokens. The baseline agrees with the nearest noun.
+a masked LM from all other words (Goldberg, 2019, arXiv:1901.05287). The whole sentences with both
+forms are compared too, by the sum over all tokens. The baseline agrees with the nearest noun.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,11 +14,8 @@ from statistics import mean
 from typing import ClassVar, NamedTuple
 
 from regard import BadInput, Chart, ChartLine, Model, Report, load, spread, train
-from regard.studies.agreement_data import (
-    AgreementSentence,
-    agreement_sentences,
-    make_agreement_text,
-)
+from regard.studies import agreement_data
+from regard.studies.agreement_data import AgreementSentence, agreement_sentences
 
 BASELINE = "nearest noun"
 NAMED = 8  # unknown words in a message
@@ -31,12 +28,12 @@ RECIPES = {
     "LSTM": "agreement-lstm",
     "Transformer": "agreement-gpt",
 }
-LINES = 64  # prefixes that are written for ``regard recency``
+LINES = 64  # prefixes written for ``regard recency``
 QUICK = {"train.steps": 20, "train.evaluate_every": 20, "train.checkpoint_every": 20}
 
 
 class VerbChoice(NamedTuple):
-    """The log-odds of the right form against the other: of the verb, and of the whole sentence."""
+    """Log-odds of the right form against the other: of the verb, and of the whole sentence."""
 
     sentence: AgreementSentence
     verb: float
@@ -45,7 +42,7 @@ class VerbChoice(NamedTuple):
 
 @dataclass(frozen=True)
 class AgreementScores:
-    """The choices of a model; ``skipped`` sentences have words that are ``unknown`` to it."""
+    """Choices of a model; ``skipped`` sentences have words that are ``unknown`` to it."""
 
     choices: tuple[VerbChoice, ...] = field(repr=False)
     skipped: int = 0
@@ -53,16 +50,14 @@ class AgreementScores:
 
     @property
     def kinds(self) -> list[tuple[int, int]]:
-        """(distance, attractors) of all sentences."""
+        """Distance and number of attractors of all sentences, without duplicates."""
         sentences = [choice.sentence for choice in self.choices]
         return sorted({(sentence.distance, sentence.attractors) for sentence in sentences})
 
     def at(self, distance: int, attractors: int | None = None) -> "AgreementScores":
         """Scores of the sentences with this distance, and this number of attractors."""
         return self.where(
-            lambda sentence: (
-                sentence.distance == distance and attractors in (None, sentence.attractors)
-            )
+            lambda test: test.distance == distance and attractors in (None, test.attractors)
         )
 
     def where(self, fits: Callable[[AgreementSentence], bool]) -> "AgreementScores":
@@ -72,17 +67,17 @@ class AgreementScores:
 
     @property
     def accuracy(self) -> float:
-        """How often the verb that agrees with the subject is more probable, in percent."""
+        """Percentage of sentences whose agreeing verb is more probable than its other form."""
         return self._percent(choice.verb > 0 for choice in self.choices)
 
     @property
     def whole_accuracy(self) -> float:
-        """How often the whole sentence with that verb is more probable, in percent."""
+        """Percentage of sentences that are more probable as a whole with that verb."""
         return self._percent(choice.whole > 0 for choice in self.choices)
 
     @property
     def baseline(self) -> float:
-        """The accuracy of agreeing with the nearest noun."""
+        """Accuracy of agreeing with the nearest noun."""
         return self._percent(choice.sentence.nearest_agrees for choice in self.choices)
 
     def _percent(self, right: Iterable[bool]) -> float:
@@ -98,7 +93,7 @@ class AgreementScores:
         return f"{count} are skipped, with words that are unknown to the model: {words}"
 
     def to_json(self) -> dict[str, object]:
-        """All figures, by kind of sentence too."""
+        """Record for JSON: all figures, also by distance and attractors."""
         kinds = [
             {"distance": kind[0], "attractors": kind[1], **self.at(*kind)._figures}
             for kind in self.kinds
@@ -108,12 +103,8 @@ class AgreementScores:
 
     @property
     def _figures(self) -> dict[str, float]:
-        return {
-            "sentences": len(self.choices),
-            "accuracy": self.accuracy,
-            "whole sentence": self.whole_accuracy,
-            BASELINE: self.baseline,
-        }
+        accuracy = {"accuracy": self.accuracy, "whole sentence": self.whole_accuracy}
+        return {"sentences": len(self.choices), **accuracy, BASELINE: self.baseline}
 
 
 def score_agreement(
@@ -127,13 +118,13 @@ def score_agreement(
     if isinstance(sentences, str):
         raise BadInput("give a list of sentences, not one text")
     tests = agreement_sentences() if sentences is None else list(sentences)
-    model.score([])  # a model that predicts no words is refused before its vocabulary is read
+    model.score([])  # refuses a model without a language-model head
     vocabulary, words = model.encoder.text.words, [_words(sentence) for sentence in tests]
     unknown = {word for word in set().union(*words) if vocabulary.unknown(word)}
     known = [test for test, own in zip(tests, words, strict=True) if not own & unknown]
     if not known:
-        named = f" (unknown: {min(unknown)})" if unknown else ""
-        raise BadInput(f"there is no sentence of which the model knows all words{named}")
+        example = f" (unknown: {min(unknown)})" if unknown else ""
+        raise BadInput(f"there is no sentence of which the model knows all words{example}")
     texts = [text for sentence in known for text in (sentence.right, sentence.wrong)]
     scores = zip(vocabulary.encode_all(texts), model.score(texts), strict=True)
     choices = tuple(_choice(sentence, next(scores), next(scores)) for sentence in known)
@@ -149,11 +140,11 @@ def _words(sentence: AgreementSentence) -> set[str]:
 
 
 Scored = tuple[Sequence[int], Sequence[float]]
-"""Token ids of a text, and log-probabilities: of all tokens, or of all but the first."""
+"""Token ids of a text, and log-probabilities of all tokens, or of all but the first."""
 
 
 def _choice(sentence: AgreementSentence, right: Scored, wrong: Scored) -> VerbChoice:
-    """The verb is the tokens that the two texts do not share."""
+    """Log-odds of a sentence; its verb is the tokens that the two texts do not share."""
     (a, right_scores), (b, wrong_scores) = ((ids[-len(own) :], own) for ids, own in (right, wrong))
     before = _shared(a, b)
     after = _shared(a[before:][::-1], b[before:][::-1])
@@ -162,7 +153,7 @@ def _choice(sentence: AgreementSentence, right: Scored, wrong: Scored) -> VerbCh
 
 
 def _shared(first: Sequence[int], second: Sequence[int]) -> int:
-    """Number of tokens that both begin with."""
+    """Length of the longest common prefix."""
     differ = (n for n, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
     return next(differ, min(len(first), len(second)))
 
@@ -176,46 +167,34 @@ class AgreementTable:
 
     @classmethod
     def of(cls, models: Mapping[str, Sequence[AgreementScores]]) -> "AgreementTable":
-        """Models compared on the sentences of which all of them know the words."""
-        scored = [
-            {choice.sentence for choice in scores.choices}
-            for seeds in models.values()
-            for scores in seeds
-        ]
-        common = set.intersection(*scored)
+        """Table of models on the sentences whose words all of them know."""
+        every = [scores for seeds in models.values() for scores in seeds]
+        common = set.intersection(*({each.sentence for each in scores.choices} for scores in every))
         if not common:
             raise BadInput("there is no sentence of which all models know the words")
-        return cls._of_scores(models, lambda scores: scores.where(common.__contains__))
+        return cls(models)._changed(lambda scores: scores.where(common.__contains__))
 
-    @classmethod
-    def _of_scores(
-        cls,
-        models: Mapping[str, Sequence[AgreementScores]],
-        change: Callable[[AgreementScores], AgreementScores],
-    ) -> "AgreementTable":
-        return cls({name: [*map(change, seeds)] for name, seeds in models.items()})
+    def _changed(self, change: Callable[[AgreementScores], AgreementScores]) -> "AgreementTable":
+        models = {name: [*map(change, seeds)] for name, seeds in self.models.items()}
+        return AgreementTable(models)
 
     def at(self, distance: int, attractors: int | None = None) -> "AgreementTable":
         """Table of the sentences with this distance, and this number of attractors."""
-        return self._of_scores(self.models, lambda scores: scores.at(distance, attractors))
+        return self._changed(lambda scores: scores.at(distance, attractors))
 
     @property
     def columns(self) -> list[str]:
-        """The column names of the table."""
+        """Column names of the table."""
         return ["words between", "attractors", "sentences", *self.models, BASELINE]
 
     @property
     def rows(self) -> list[list[str]]:
-        """One row for each distance and number of attractors, and two for all sentences."""
+        """Rows for each distance and number of attractors, and two for all sentences."""
         kinds = [[str(n) for n in kind] + self.at(*kind)._cells for kind in self._first.kinds]
-        whole = [
-            spread([scores.whole_accuracy for scores in seeds]) for seeds in self.models.values()
-        ]
-        return [
-            *kinds,
-            ["all", "", *self._cells],
-            ["whole sentences", "", *self._cells[:1], *whole, ""],
-        ]
+        seeds = self.models.values()
+        whole = [spread([scores.whole_accuracy for scores in each]) for each in seeds]
+        whole = ["whole sentences", "", *self._cells[:1], *whole, ""]
+        return [*kinds, ["all", "", *self._cells], whole]
 
     @property
     def notes(self) -> list[str]:
@@ -237,16 +216,16 @@ class AgreementTable:
 
     @property
     def report(self) -> Report:
-        """The table and both charts."""
+        """Report with the table and both charts."""
         charts = {name: self._chart(name) for name in CHARTS}
         return Report(TITLE, self.columns, self.rows, charts, self.notes)
 
     def svg(self, chart: str = DISTANCE) -> str:
-        """Accuracy by "distance", or by "attractors" at the longest distance."""
+        """Chart of accuracy by "distance", or by "attractors" at the longest distance, as SVG."""
         return self._chart(chart).svg()
 
     def html(self) -> str:
-        """One offline page with the table and both charts."""
+        """HTML page with the table and both charts."""
         return self.report.html()
 
     def _repr_html_(self) -> str:
@@ -261,30 +240,23 @@ class AgreementTable:
         else:
             across = f"attractors among {longest} words between subject and verb"
             parts = {kind[1]: self.at(*kind) for kind in kinds if kind[0] == longest}
-        lines = [
-            ChartLine(
-                name,
-                [
-                    (x, mean(scores.accuracy for scores in part.models[name]))
-                    for x, part in parts.items()
-                ],
-            )
-            for name in self.models
-        ]
-        nearest = ChartLine(BASELINE, [(x, part._first.baseline) for x, part in parts.items()])
-        return Chart(TITLE, across, UP, [(float(x), str(x)) for x in parts], [*lines, nearest])
+        points: dict[str, list[tuple[float, float]]] = {name: [] for name in self.models}
+        for x, part in parts.items():
+            for model, seeds in part.models.items():
+                points[model].append((x, mean(scores.accuracy for scores in seeds)))
+        points[BASELINE] = [(x, part._first.baseline) for x, part in parts.items()]
+        lines = [ChartLine(model, each) for model, each in points.items()]
+        return Chart(TITLE, across, UP, [(float(x), str(x)) for x in parts], lines)
 
     @property
     def _first(self) -> AgreementScores:
-        """Scores of any model: all have the same sentences."""
+        """Scores of one model: all have the same sentences."""
         return next(iter(self.models.values()))[0]
 
     @property
     def _cells(self) -> list[str]:
-        accuracies = [
-            spread([scores.accuracy for scores in seeds]) for seeds in self.models.values()
-        ]
-        first = self._first
+        first, seeds = self._first, self.models.values()
+        accuracies = [spread([scores.accuracy for scores in each]) for each in seeds]
         return [f"{len(first.choices):,}", *accuracies, f"{first.baseline:.1f}"]
 
 
@@ -302,7 +274,7 @@ def study_models(
     called with the score of each model.
     """
     corpus = out / "corpus"
-    make_agreement_text(*((400, 40) if quick else ())).write(corpus)
+    agreement_data.make_agreement_text(*((400, 40) if quick else ())).write(corpus)
     prefixes = "".join(f"{text}\n" for text in _long_prefixes(sentences))
     (corpus / "prefixes.txt").write_text(prefixes, encoding="utf-8")
     models: dict[str, list[AgreementScores]] = {name: [] for name in RECIPES}
@@ -323,7 +295,7 @@ def study_models(
 
 
 def _long_prefixes(sentences: Sequence[AgreementSentence]) -> list[str]:
-    """Some of the longest prefixes, with every number of attractors."""
+    """Sample of the longest prefixes, with every number of attractors."""
     longest = max(sentence.distance for sentence in sentences)
     texts = [sentence.prefix.text for sentence in sentences if sentence.distance == longest]
     return texts[:: -(-len(texts) // LINES)]

@@ -1,18 +1,18 @@
 """Subject–verb agreement data from templates, for classifiers and for language models.
 
 "The key to the cabinets near the door" continues with "is": the verb agrees with the first noun,
-not with the nouns of the other number (attractors) between them (after Linzen et al., 2016). Every
+not with nouns of the other grammatical number (attractors) between them (Linzen et al., 2016). A
 prefix is "The" + noun, followed by any number of "preposition + the + noun"; no noun occurs twice.
 Classifiers predict the verb of a prefix.
 
 "The key to the cabinets is old ." is grammatical, "The key to the cabinets are old ." is not; a
 language model should find the first more probable (Linzen et al., 2016; Marvin & Linzen, 2018).
-Test sentences have subjects of their own. In the training text these are subjects only of sentences
-with one noun, which shows their number, and only with adjectives that no test has. So the text
-has no test sentence, nor the beginning of one with several nouns.
+Subjects of test sentences occur in the training text only as subjects of sentences with one noun,
+which show their number, and only with adjectives that no test has. So the text contains no test
+sentence, nor the prefix of one with several nouns.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -40,7 +40,7 @@ SHORTEST = len(TEST_SUBJECTS) * len(VERB_FORMS) * len(TEST_ADJECTIVES)  # tests 
 
 @dataclass(frozen=True)
 class AgreementPrefix:
-    """A sentence up to its verb, and the numbers of its nouns, the subject first.
+    """Sentence up to its verb, and the grammatical numbers of its nouns, the subject first.
 
     0 is singular, 1 plural.
     """
@@ -55,7 +55,7 @@ class AgreementPrefix:
 
     @property
     def verb(self) -> str:
-        """The verb form that agrees with the subject."""
+        """Verb form that agrees with the subject."""
         return VERBS[self.numbers[0]]
 
     @property
@@ -81,16 +81,15 @@ class AgreementData:
 def make_agreement(
     train: int = 3_000, dev: int = 300, test: int = 300, seed: int = 1
 ) -> AgreementData:
-    """Make sets that share no prefix.
+    """Draw a training, a dev and test sets that share no prefix.
 
-    Training prefixes have no noun or one noun between subject and verb; it may be an attractor.
+    Training prefixes have at most one noun between subject and verb; it may be an attractor.
     Test prefixes have three, of which 0, 1, 2 or 3 are attractors.
     """
     draw, seen, few = Random(seed), set[str](), (0, 1)
     tests = [_some(test, draw, seen, (MOST,), (number,)) for number in range(MOST + 1)]
-    return AgreementData(
-        _some(train, draw, seen, few, few), _some(dev, draw, seen, few, few), tests
-    )
+    training, held_out = (_some(count, draw, seen, few, few) for count in (train, dev))
+    return AgreementData(training, held_out, tests)
 
 
 def long_prefixes(count: int, between: int, seed: int = 1) -> list[AgreementPrefix]:
@@ -102,16 +101,19 @@ def write(sets: AgreementData, folder: Path) -> None:
     """Write train.tsv, dev.tsv, attractors-0.tsv …: a prefix, a tab, its verb."""
     named = {"train": sets.train, "dev": sets.dev}
     named |= {f"attractors-{number}": test for number, test in enumerate(sets.tests)}
-    folder.mkdir(parents=True, exist_ok=True)
     for name, prefixes in named.items():
-        lines = (f"{prefix.text}\t{prefix.verb}\n" for prefix in prefixes)
-        (folder / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
+        _write(folder / f"{name}.tsv", (f"{prefix.text}\t{prefix.verb}\n" for prefix in prefixes))
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(lines), encoding="utf-8")
 
 
 def _some(
     count: int, draw: Random, seen: set[str], between: Sequence[int], attractors: Sequence[int]
 ) -> list[AgreementPrefix]:
-    """New prefixes, half of them with "is", half with "are"."""
+    """Draw new prefixes, half of them with "is", half with "are"."""
     prefixes: list[AgreementPrefix] = []
     while len(prefixes) < count:
         nouns = draw.choice(between)
@@ -127,9 +129,9 @@ def draw_prefix(draw: Random, number: int, between: int, attractors: int) -> Agr
     """Draw a prefix whose subject has this ``number``: 0 singular, 1 plural."""
     numbers = [1 - number] * attractors + [number] * (between - attractors)
     draw.shuffle(numbers)
-    subject, *others = draw.sample(NOUNS, between + 1)
+    subject, *nouns = draw.sample(NOUNS, between + 1)
     words = ["The", subject[number]]
-    for noun, its in zip(others, numbers, strict=True):
+    for noun, its in zip(nouns, numbers, strict=True):
         words += [draw.choice(PREPOSITIONS), "the", noun[its]]
     return AgreementPrefix(" ".join(words), (number, *numbers))
 
@@ -139,7 +141,7 @@ def draw_prefix(draw: Random, number: int, between: int, attractors: int) -> Agr
 
 @dataclass(frozen=True)
 class AgreementSentence:
-    """A sentence around its verb, which has a singular and a plural form."""
+    """Sentence around its verb, which has a singular and a plural form."""
 
     prefix: AgreementPrefix
     verb_forms: tuple[str, str]
@@ -176,26 +178,24 @@ class AgreementSentence:
 
 @dataclass(frozen=True)
 class AgreementText:
-    """Sentences that a language model is trained on."""
+    """Training and dev sentences of a language model."""
 
     train: Sequence[str]
     dev: Sequence[str]
 
     def write(self, folder: Path) -> None:
         """Write train.txt and dev.txt: a sentence is a document, with an empty line after it."""
-        folder.mkdir(parents=True, exist_ok=True)
         for name, sentences in {"train": self.train, "dev": self.dev}.items():
-            text = "".join(f"{sentence}\n\n" for sentence in sentences)
-            (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+            _write(folder / f"{name}.txt", (f"{sentence}\n\n" for sentence in sentences))
 
 
 def make_agreement_text(train: int = 8_000, dev: int = 200, seed: int = 1) -> AgreementText:
-    """Sentences with at most two nouns between subject and verb; none is in both sets."""
-    drawn, held_out = _text(Random(seed)), dict[str, None]()
+    """Draw sentences with at most two nouns between subject and verb; none is in both sets."""
+    sentences, held_out = _text(Random(seed)), dict[str, None]()
     while len(held_out) < dev:
-        held_out[next(drawn)] = None
-    others = (sentence for sentence in drawn if sentence not in held_out)
-    return AgreementText([*islice(others, train)], [*held_out])
+        held_out[next(sentences)] = None
+    rest = (sentence for sentence in sentences if sentence not in held_out)
+    return AgreementText([*islice(rest, train)], [*held_out])
 
 
 def agreement_sentences(each: int = 40, seed: int = 1) -> list[AgreementSentence]:
@@ -208,7 +208,7 @@ def agreement_sentences(each: int = 40, seed: int = 1) -> list[AgreementSentence
 
 
 def _tests(draw: Random, count: int, between: int, attractors: int) -> list[AgreementSentence]:
-    """Different sentences, half of which have a singular subject."""
+    """Draw different sentences, half of them with a singular subject."""
     tests: dict[AgreementSentence, None] = {}
     while len(tests) < count:
         prefix = draw_prefix(draw, len(tests) % 2, between, attractors)

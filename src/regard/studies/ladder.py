@@ -1,4 +1,4 @@
-"""A ladder: models trained on the same data, compared in a table, a chart by length and a page."""
+"""Ladder: models trained on the same data, compared in a table, a chart by length and a page."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -34,7 +34,7 @@ Train = Callable[[Recipe, Path], Run]
 
 @dataclass(frozen=True)
 class LadderResult:
-    """The results of one model; ``aer`` is None without gold links or cross-attention."""
+    """Results of one model; ``aer`` is None without gold links or cross-attention."""
 
     name: str
     score: MetricScore
@@ -44,23 +44,14 @@ class LadderResult:
 
     @property
     def figures(self) -> dict[str, object]:
-        """All results, for JSON."""
-        return {
-            "rung": self.name,
-            self.score.name: self.score.value,
-            "signature": self.score.signature,
-            "by length": [
-                {
-                    "words": [one.shortest, one.longest],
-                    "sentences": one.sentences,
-                    self.score.name: one.score.value,
-                }
-                for one in self.buckets
-            ],
-            "aer": self.aer,
-            "cost": self.cost,
-            "tokens per second": self.speed,
-        }
+        """Record for JSON."""
+        metric, lengths = self.score.name, []
+        for bucket in self.buckets:
+            words = {"words": [bucket.shortest, bucket.longest], "sentences": bucket.sentences}
+            lengths.append({**words, metric: bucket.score.value})
+        score = {metric: self.score.value, "signature": self.score.signature}
+        costs = {"aer": self.aer, "cost": self.cost, "tokens per second": self.speed}
+        return {"rung": self.name, **score, "by length": lengths, **costs}
 
     @property
     def speed(self) -> float:
@@ -68,11 +59,11 @@ class LadderResult:
         return self.cost["tokens"] / max(self.cost["device_seconds"], 1e-9)
 
     def cells(self) -> list[str]:
-        """A row of the table."""
+        """Row of the table."""
         return [
             self.name,
             f"{self.score.value:.1f}",
-            *(f"{one.score.value:.1f}" for one in self.buckets),
+            *(f"{bucket.score.value:.1f}" for bucket in self.buckets),
             "–" if self.aer is None else f"{self.aer:.3f}",
             f"{self.cost['parameters']:,.0f}",
             f"{self.cost['training_flops']:.2g}",
@@ -82,7 +73,7 @@ class LadderResult:
 
 @dataclass(frozen=True)
 class Ladder(HTMLPage):
-    """The results of all models, and the search they were decoded with."""
+    """Results of all models, and the search they were decoded with."""
 
     title: str
     results: Sequence[LadderResult]
@@ -90,17 +81,18 @@ class Ladder(HTMLPage):
 
     @property
     def columns(self) -> list[str]:
-        """The column names of the table."""
-        first, *others = map(str, self.results[0].buckets)
-        buckets = [f"{first} words", *others]
+        """Column names of the table."""
+        first, *rest = map(str, self.results[0].buckets)
+        buckets = [f"{first} words", *rest]
         return ["model", "BLEU", *buckets, "AER", "parameters", "FLOPs", "tokens/s"]
 
     @property
     def notes(self) -> list[str]:
         """Explanations of the columns."""
-        sizes = ", ".join(str(one.sentences) for one in self.results[0].buckets)
+        buckets, score = self.results[0].buckets, self.results[0].score
+        sizes = ", ".join(str(bucket.sentences) for bucket in buckets)
         return [
-            f"{self.results[0].score.name} {self.results[0].score.signature}, {self.search}; "
+            f"{score.name} {score.signature}, {self.search}; "
             f"by number of source words, {sizes} sentences",
             "AER: alignment error rate of the cross-attention, with the method chosen on the "
             "development set; FLOPs of training; tokens per second of training and evaluation",
@@ -117,16 +109,16 @@ class Ladder(HTMLPage):
 
     def _chart(self, title: str) -> Chart:
         ticks = [(bucket.mean, str(bucket)) for bucket in self.results[0].buckets]
-        lines = [
-            ChartLine(result.name, [(one.mean, one.score.value) for one in result.buckets])
-            for result in self.results
-        ]
+        lines = []
+        for result in self.results:
+            points = [(bucket.mean, bucket.score.value) for bucket in result.buckets]
+            lines.append(ChartLine(result.name, points))
         return Chart(title, "source words", "BLEU", ticks, lines)
 
 
 @dataclass(frozen=True)
 class LadderRun:
-    """A ladder, the folder of its runs, the function that trains each, and the data."""
+    """Run of a ladder: its recipe, folder, data, and the function that trains each rung."""
 
     recipe: Recipe
     folder: Path
@@ -143,19 +135,19 @@ class LadderRun:
 
     @property
     def runs(self) -> dict[Path, Recipe]:
-        """The recipe of every rung by the folder of its run."""
+        """Recipe of every rung, by the folder of its run."""
         names = [slug(rung.name) for rung in self.recipe.rung]
         if len(set(names)) < len(names):
             raise BadInput(f"two rungs of the ladder have the same name: {', '.join(names)}")
-        recipes = map(self.recipe.at, self.recipe.rung)
-        return {self.folder / name: one for name, one in zip(names, recipes, strict=True)}
+        folders = [self.folder / name for name in names]
+        return dict(zip(folders, map(self.recipe.at, self.recipe.rung), strict=True))
 
 
 def train_ladder(ladder: LadderRun, check: bool, whole: bool) -> bool:
     """Train every rung in its own folder and print the table.
 
-    The table is written to files if these are the ``whole`` of the rungs. False if the expected
-    scores are to ``check`` and one is not reached.
+    The table is written to files if these are all rungs (``whole``). Returns False if ``check`` is
+    true and an expected score is not reached.
     """
     _check(ladder)
     recipe, world = ladder.recipe, ladder.world
@@ -177,8 +169,8 @@ def train_ladder(ladder: LadderRun, check: bool, whole: bool) -> bool:
     _show(Ladder(recipe.about.title, results, greedy), ladder.folder if whole else None)
     if not check:
         return True
-    expected = [(rung.expect, one) for rung, one in zip(recipe.rung, results, strict=True)]
-    reached = [check_expected(expect, [one.score]) for expect, one in expected if expect]
+    pairs = zip(recipe.rung, results, strict=True)
+    reached = [check_expected(rung.expect, [own.score]) for rung, own in pairs if rung.expect]
     return all(reached)  # all are printed
 
 
@@ -223,36 +215,28 @@ def _check_model(name: str, recipe: Recipe, data: Path) -> None:
 def measure(
     name: str, model: Model, recipe: Recipe, data: Path, dropped: Dropped = None
 ) -> LadderResult:
-    """A trained model on the test set of a recipe."""
+    """Results of a trained model on the test set of a recipe."""
     assert recipe.data.test is not None
     pairs = _pairs(recipe.data.test, recipe, data, dropped)
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
     translations = model.translate(sources, recipe.tables[DecodeConfig].search)
     hypotheses, references = [nbest[0].text for nbest in translations], [targets]
-    how: dict[str, Any] = recipe.tables[MeasureConfig].model_dump(exclude={"dev_sentences"})
+    settings: dict[str, Any] = recipe.tables[MeasureConfig].model_dump(exclude={"dev_sentences"})
     lengths = [len(words(source)) for source in sources]
-    return LadderResult(
-        name,
-        bleu(hypotheses, references, **how),
-        by_length(bleu_metric(**how), hypotheses, references, lengths),
-        _error_rate(model, recipe, data),
-        model.notes["cost"],
-    )
-
-
-def _error_rate(model: Model, recipe: Recipe, data: Path) -> float | None:
-    """Alignment error rate of the attention, read by the best method for the development set."""
-    if recipe.data.links is None or model.facts.cross_attention is None:
-        return None
-    return align_by_best_method(model, *_golds(recipe, data)).aer
+    score = bleu(hypotheses, references, **settings)
+    buckets = by_length(bleu_metric(**settings), hypotheses, references, lengths)
+    aer = None
+    if recipe.data.links is not None and model.facts.cross_attention is not None:
+        aer = align_by_best_method(model, *_golds(recipe, data)).aer
+    return LadderResult(name, score, buckets, aer, model.notes["cost"])
 
 
 def _golds(recipe: Recipe, data: Path) -> list[GoldPairs]:
-    """Pairs and gold links of the development and of the test set."""
-    given = recipe.data
-    assert given.links is not None and given.test is not None
+    """Pairs and gold links of the development set and of the test set."""
+    dev, test, links = recipe.data.dev, recipe.data.test, recipe.data.links
+    assert links is not None and test is not None
     golds = []
-    for files, name in ((given.dev, given.links.dev), (given.test, given.links.test)):
+    for files, name in ((dev, links.dev), (test, links.test)):
         pairs = _pairs(files, recipe, data)
         golds.append((pairs, read_gold_links(data / name, 0, pairs, word_spans)))
     return golds
@@ -265,12 +249,12 @@ def _pairs(files: FilesConfig, recipe: Recipe, data: Path, dropped: Dropped = No
 def _show(ladder: Ladder, folder: Path | None) -> None:
     """Print the table, and write it to a folder."""
     if folder is not None:
-        write_json(folder / "ladder.json", {"rungs": [one.figures for one in ladder.results]})
+        write_json(folder / "ladder.json", {"rungs": [own.figures for own in ladder.results]})
         write_text(folder / "ladder.svg", ladder.svg())
         write_text(folder / "ladder.html", ladder.html())
         note(f"{folder / 'ladder.html'}: the table, and BLEU against length (ladder.svg)")
     else:
         note("not all rungs: ladder.html is written when --resume goes through all of them")
-    print_table(ladder.columns, [one.cells() for one in ladder.results])
-    for one in ladder.notes:
-        OUT.print(one, markup=False)
+    print_table(ladder.columns, [result.cells() for result in ladder.results])
+    for line in ladder.notes:
+        OUT.print(line, markup=False)

@@ -1,4 +1,4 @@
-"""Recency: how far back gradients reach, and how that limits what a classifier learns.
+"""Recency: gradient norms by distance from the last token, and their effect on classifiers.
 
 In a recurrent network the gradient of the final state passes through every state in between and
 shrinks at each (Bengio et al., 1994); with attention it reaches each token directly. The final
@@ -43,11 +43,11 @@ QUICK = ("train.steps=20", "train.evaluate_every=20", "train.checkpoint_every=20
 TEXTS, BETWEEN = 64, 12  # the charts are drawn from 64 prefixes of 38 words
 UNTRAINED, TRAINED = "untrained", "trained"
 Curves = Mapping[str, np.ndarray]
-"""Gradient norms by the name of a line: ``norms[n]`` is for the token n positions from the end."""
+"""Gradient norms by name: ``norms[n]`` is for the token n positions from the end."""
 
 
 def gradient_norms(model: nn.Module, texts: Sequence[Sequence[int]]) -> np.ndarray:
-    """The Frobenius norm of ∂ final / ∂ x_i by the distance of i from the end, mean over texts.
+    """Frobenius norm of ∂ final / ∂ x_i by the distance of i from the end, mean over texts.
 
     The model is a classifier or a language model; x_i is the embedding of token i.
     """
@@ -64,7 +64,7 @@ def gradient_norms(model: nn.Module, texts: Sequence[Sequence[int]]) -> np.ndarr
 
 
 class _Forward(NamedTuple):
-    """The embeddings of a batch, its final states and its layout."""
+    """Embeddings of a batch, its final states and its layout."""
 
     x_TD: Tensor
     final_BD: Tensor
@@ -136,12 +136,12 @@ def compare_models(models: Mapping[str, Model], texts: list[str]) -> tuple[Curve
 
 
 def _readable(model: Model, texts: list[str]) -> list[list[int]]:
-    """The ids of the texts; a model that cannot be measured, or cannot read them, is refused."""
+    """Token ids of the texts; BadInput if the model cannot be measured or cannot read them."""
     encoder = model.encoder
     if encoder.facts.pool is None and not encoder.facts.writes:
-        raise BadInput("this model has no pooled state: recency is that of a classifier or an LM")
+        raise BadInput("this model has no pooled state: recency needs a classifier or a causal LM")
     if encoder.text.template.specials(1):
-        raise BadInput("this classifier reads special tokens: recency is that of words alone")
+        raise BadInput("this classifier reads special tokens: recency needs a model without them")
     rows = [ids for ids in encoder.text.words.encode_all(texts) if ids]
     if not rows:
         raise BadInput("there is no text")
@@ -152,13 +152,13 @@ def _readable(model: Model, texts: list[str]) -> list[list[int]]:
 
 
 def _untrained(model: Model, *key: int) -> nn.Module:
-    """The architecture of a model with the random weights of a key of seeds."""
+    """Module with the architecture of a model and random weights, from a key of seeds."""
     seed_everything(*key)
     return model.facts.build().eval().to(model.device)
 
 
 def distance_records(curves: Curves) -> Iterator[dict[str, object]]:
-    """Gradient norms at each distance, for JSON."""
+    """Records for JSON: gradient norms at each distance."""
     for distance in range(min(map(len, curves.values()))):
         yield {"distance": distance, **{name: norms[distance] for name, norms in curves.items()}}
 
@@ -179,7 +179,7 @@ def distance_table(curves: Curves) -> tuple[list[str], list[list[str]]]:
 
 
 def table_caption(seeds: int) -> str:
-    """Explanation of the figures of the table."""
+    """Explanation of the table."""
     figures = "one seed" if seeds == 1 else f"means of {seeds} seeds ± their standard deviation"
     return (
         "accuracy of choosing is or are after a prefix with three nouns between subject and verb, "
@@ -191,7 +191,7 @@ def table_caption(seeds: int) -> str:
 def study_readers(
     out: Path, device: str | None, seeds: int, quick: bool, note: Callable[[str], None]
 ) -> tuple[Report, list[dict[str, object]]]:
-    """Train four classifiers with each seed: charts and table, and accuracies for JSON.
+    """Train four classifiers with each seed; return charts and table, and records for JSON.
 
     The data, the models, the charts and the page are written to ``out``; ``note`` is called with
     the accuracies of each model.
@@ -219,17 +219,11 @@ def study_readers(
         tests = list(zip(*scores, strict=True))
         rows.append([name, *map(spread, tests), f"{count:,}"])
         records.append({"reader": name, "accuracy by attractors": tests, "parameters": count})
-    title = "How far back a reader hears"
-    report = Report(
-        title,
-        ["reader", "0 attractors", "1", "2", "3", "parameters"],
-        rows,
-        {name: gradient_chart(f"{title}: {name}", curves) for name, curves in charts.items()},
-        (
-            table_caption(seeds),
-            "charts: seed 1, 64 prefixes of 38 words, mean Frobenius norm by distance",
-        ),
-    )
+    title, columns = "How far back a reader hears", ["reader", "0 attractors", "1", "2", "3"]
+    drawn = {name: gradient_chart(f"{title}: {name}", each) for name, each in charts.items()}
+    caption = "charts: seed 1, 64 prefixes of 38 words, mean Frobenius norm by distance"
+    notes = table_caption(seeds), caption
+    report = Report(title, [*columns, "parameters"], rows, drawn, notes)
     for name, chart in report.charts.items():
         (out / f"{name}.svg").write_text(chart.svg(), encoding="utf-8")
     (out / "recency.html").write_text(report.html(), encoding="utf-8")
@@ -238,6 +232,6 @@ def study_readers(
 
 def _accuracy(model: Model, prefixes: Sequence[AgreementPrefix]) -> float:
     """Percentage of prefixes whose verb is predicted."""
-    predictions = model.predict([prefix.text for prefix in prefixes])
-    right = [one.label == prefix.verb for one, prefix in zip(predictions, prefixes, strict=True)]
+    labels = [each.label for each in model.predict([prefix.text for prefix in prefixes])]
+    right = [label == prefix.verb for label, prefix in zip(labels, prefixes, strict=True)]
     return 100 * (sum(right) / len(right))

@@ -1,4 +1,4 @@
-"""The tables of recipes that describe the tokenizer to train."""
+"""Recipe table ``text``: the tokenizer to train."""
 
 from typing import ClassVar, Literal
 
@@ -10,9 +10,9 @@ from regard.text.vocabularies.train_tokenizer import KINDS
 
 
 class TextConfig(Config):
-    """Subwords: kind, size, normal form; ``dropout`` leaves out merges of BPE at training.
+    """Subword vocabulary: kind, size, normalisation, BPE-dropout.
 
-    Without a ``kind``, the task chooses.
+    The task chooses the default ``kind``.
     """
 
     more_kinds: ClassVar[tuple[str, ...]] = ()
@@ -43,7 +43,7 @@ class TextConfig(Config):
 
 
 class TranslationTextConfig(TextConfig):
-    """The subwords of a translator, one ``joint`` vocabulary for both languages or two."""
+    """Subwords of a translator: one ``joint`` vocabulary for both languages, or two."""
 
     kind: str = "bpe"
     """ "bpe" (with byte fallback), "byte-bpe", "unigram" or "wordpiece"."""
@@ -52,7 +52,7 @@ class TranslationTextConfig(TextConfig):
 
 
 class EncoderTextConfig(TextConfig):
-    """The subwords of an encoder that does not begin with a folder (``model.start``)."""
+    """Subwords of an encoder that does not start from a folder (``model.start``)."""
 
     more_kinds: ClassVar[tuple[str, ...]] = ("words",)
     kind: str | None = None

@@ -1,4 +1,4 @@
-"""The text of tokens that follow a prompt: whole, or piece by piece as they come."""
+"""Text of tokens that follow a prompt: whole, or streamed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ BROKEN = "\ufffd"  # in place of a byte that is no whole character, or not yet
 
 
 def check_stop_strings(strings: Sequence[str]) -> None:
-    """Refuse what is no list of texts, and an empty text."""
+    """Refuse stop strings that are not a list of non-empty texts."""
     if isinstance(strings, str) or not all(isinstance(string, str) for string in strings):
         raise BadInput(f"stop strings are a list of texts, not {shown(strings)}")
     if "" in strings:
@@ -21,10 +21,10 @@ def check_stop_strings(strings: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class StopStrings:
-    """Strings at which a text ends; they are no part of it.
+    """Strings at which generated text ends, and which are cut off.
 
-    Called with tokens, it says whether their text contains one, also across tokens. It decodes only
-    the last tokens, and so finds what the newest of them completes.
+    Called with tokens, it returns whether their text contains a stop string. Only the last tokens
+    are decoded, enough for a string that the newest token completes.
     """
 
     decode: Decode
@@ -40,30 +40,30 @@ class StopStrings:
         return any(string in text for string in self.strings)
 
     def text(self, tokens: Sequence[int]) -> str:
-        """The text of tokens before the first of the strings."""
+        """The text of tokens before the first stop string."""
         return self.cut(self.decode(tokens))
 
     def cut(self, text: str) -> str:
-        """The text before the first of the strings."""
+        """The text before the first stop string."""
         starts = [text.find(string) for string in self.strings]
         return text[: min((at for at in starts if at >= 0), default=len(text))]
 
     def settled(self, text: str) -> str:
-        """The text without an end that may be the beginning of one of the strings."""
+        """The text without an end that may be the beginning of a stop string."""
         starts = {string[:length] for string in self.strings for length in range(1, len(string))}
         unsettled = (len(start) for start in starts if text.endswith(start))
         return text[: len(text) - max(unsettled, default=0)]
 
 
 class Continuation:
-    """The text of tokens after a ``prompt``, so that both read as one."""
+    """Decoder of tokens that follow a ``prompt``, with the right space between them."""
 
     def __init__(self, decode: Decode, prompt: Sequence[int] = ()):
         self.decode, self.context = decode, [*prompt[-CONTEXT:]]
         self.before = decode(self.context)
 
     def text(self, tokens: Sequence[int]) -> str:
-        """The text of the tokens alone, with the space before it that the prompt calls for."""
+        """The text of the tokens alone, with a leading space if the prompt needs one."""
         whole = self.decode([*self.context, *tokens])
         if whole.startswith(self.before):
             return whole[len(self.before) :]
@@ -71,10 +71,10 @@ class Continuation:
 
 
 class TextStream:
-    """A continuation that grows by tokens: ``add`` gives the text that nothing can change any more.
+    """Streamed continuation: ``add`` returns the text that later tokens cannot change.
 
-    A character whose bytes have not all come is held back, and so is the beginning of a stop
-    string. All pieces together are the text of all tokens, cut at the first stop string.
+    Incomplete characters and the beginning of a stop string are held back. All pieces together are
+    the text of all tokens, cut at the first stop string.
     """
 
     def __init__(self, continuation: Continuation, stops: StopStrings):
@@ -83,14 +83,14 @@ class TextStream:
         self.sent = ""
 
     def add(self, token: int) -> str:
-        """The new text, perhaps none."""
+        """Add a token; returns the new text, which may be empty."""
         self.tokens.append(token)
         text = self.continuation.text(self.tokens)
         cut = self.stops.cut(text)
         return self._new(self.stops.settled(text.rstrip(BROKEN)) if cut == text else cut)
 
     def end(self) -> str:
-        """What was held back."""
+        """The text that was held back."""
         return self._new(self.stops.cut(self.continuation.text(self.tokens)))
 
     def _new(self, text: str) -> str:

@@ -1,7 +1,6 @@
-"""What a model may answer: one label of several, any number of labels, or numbers.
+"""Label sets: one label of several, any number of labels, or numbers.
 
-A label set is a value of its own, apart from the tokenizer. It says how a target is encoded; what
-the logits of a model mean is decided by the task, which asks for the ``problem_type``.
+A label set encodes the targets of examples. The task interprets the logits, by ``problem_type``.
 """
 
 from abc import ABC, abstractmethod
@@ -37,7 +36,7 @@ class LabelSet(ABC):
 
     @classmethod
     def of(cls, labels: Iterable[str], written: Mapping[str, str]) -> "LabelSet":
-        """The labels that occur, sorted."""
+        """Label set of the labels that occur, sorted."""
         names = sorted({written.get(label.strip(), label.strip()) for label in labels})
         if len(names) < 2:
             raise BadInput(f"there must be two labels or more to tell apart, not {names}")
@@ -45,28 +44,28 @@ class LabelSet(ABC):
 
     @classmethod
     def of_benchmark(cls, names: Sequence[str], written: Mapping[str, str]) -> "LabelSet":
-        """The labels of a benchmark, in its order."""
+        """Label set of a benchmark, in its order."""
         return cls(tuple(written.get(name, name) for name in names), written)
 
     def __len__(self) -> int:
         return len(self.names)
 
     def __contains__(self, label: str) -> bool:
-        """Whether it has a label, as a file writes it."""
+        """Whether a label, as written in a file, is in the set."""
         return self.written.get(label.strip(), label.strip()) in self.names
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The names among which a prediction chooses; none if it is a number."""
+        """The names that can be predicted; none for regression."""
         return self.names
 
     @property
     def first_names(self) -> str:
-        """The names of the labels for a message, or the first of many."""
+        """The names of the labels for a message; of many, the first."""
         return ", ".join([*self.names[:NAMED], *["…"] * (len(self.names) > NAMED)])
 
     def name(self, label: str, where: str = "") -> str:
-        """The name of a label as a file writes it; an unknown label is an error."""
+        """The name of a label as written in a file; an unknown label is an error."""
         name = self.written.get(label.strip(), label.strip())
         if name not in self.names:
             place = where and f"{where}: "
@@ -82,12 +81,13 @@ class LabelSet(ABC):
         """The target for the labels of an example."""
 
     def no_targets(self, count: int) -> np.ndarray:
-        """Targets of ``count`` tokens, none of which counts."""
+        """Targets of ``count`` tokens that the loss ignores."""
         return np.full(count, IGNORED, dtype=np.int64)
 
     def order_in(self, other: "LabelSet | None") -> list[int] | None:
-        """The index in ``other`` of each label; None if they are not the same labels."""
-        if other is None or type(other) is not type(self) or {*other.names} != {*self.names}:
+        """The index of each label in ``other``; None if the sets differ."""
+        alike = other is not None and other.problem_type == self.problem_type
+        if other is None or not alike or {*other.names} != {*self.names}:
             return None
         return [other.names.index(name) for name in self.names]
 
@@ -109,7 +109,7 @@ class LabelSet(ABC):
 
 
 class SingleLabelSet(LabelSet):
-    """Labels of which a text, or a word, has exactly one."""
+    """Labels of single-label classification: a text, or a word, has exactly one."""
 
     kind, problem_type, single_label = "one", "single_label_classification", True
 
@@ -124,7 +124,7 @@ class SingleLabelSet(LabelSet):
 
 
 class MultiLabelSet(LabelSet):
-    """Labels of which a text has any number, or none."""
+    """Labels of multi-label classification: a text has any number, or none."""
 
     kind, problem_type = "several", "multi_label_classification"
 
@@ -141,7 +141,7 @@ class MultiLabelSet(LabelSet):
 
 
 class RegressionSet(LabelSet):
-    """Numbers, each under its name."""
+    """Targets of regression: numbers, each under its name."""
 
     kind, problem_type = "number", "regression"
 
@@ -196,7 +196,7 @@ def load_labels(folder: Path) -> LabelSet | None:
 
 
 def _number_duplicates(names: Mapping[int, str]) -> dict[int, str]:
-    """Labels of one name get their numbers: "crane" is a bird and a machine in ImageNet."""
+    """Add the number to labels of the same name: "crane" is a bird and a machine in ImageNet."""
     counts = Counter(names.values())
     several = {number: f"{name} ({number})" for number, name in names.items() if counts[name] > 1}
     return {**names, **several}
@@ -213,7 +213,7 @@ def _check_agreement(config: Mapping[str, object], names: Mapping[int, str]) -> 
 
 
 def labels_from_config(config: Mapping[str, object]) -> LabelSet:
-    """The labels of a Hugging Face configuration, by number; two where it names none."""
+    """The labels of a Hugging Face configuration, by number; by default two."""
     listed: Any = config.get("id2label")
     if listed is None:
         count = config.get("num_labels") or 2

@@ -1,4 +1,4 @@
-"""The segmentation of a text: which characters each token covers, and to which word it belongs."""
+"""Segmentation of a text: the characters of each token, and the word it belongs to."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class Segmentation:
 
 
 def _overlapped(words: Sequence[Span], spans: Sequence[Span]) -> list[range]:
-    """For each span the indices of the words that it overlaps."""
+    """The indices of the words that each span overlaps."""
     starts, ends = [word.start for word in words], [word.end for word in words]
     return [range(bisect_right(ends, start), bisect_left(starts, end)) for start, end in spans]
 
@@ -34,12 +34,12 @@ def stretched(text: str, spans: Sequence[Span]) -> list[Span]:
 
 
 def touched(text: str, spans: Sequence[Span]) -> list[int | None]:
-    """For each span the index of the first word that it overlaps."""
+    """The index of the first word that each span overlaps."""
     return [overlaps[0] if overlaps else None for overlaps in _overlapped(word_spans(text), spans)]
 
 
 def tokens_of_words(text: str, cut: Segmentation, spans: Spans = word_spans) -> list[list[int]]:
-    """For each word of ``text`` the tokens that overlap it.
+    """The tokens that overlap each word of ``text``.
 
     A token such as "?!" covers more than one word, and then belongs to each of them.
     """

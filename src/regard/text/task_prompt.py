@@ -1,4 +1,4 @@
-"""Task tokens: one between a text and its answer, as in ``text <to-de> translation``."""
+"""Task tokens, which stand between a text and its answer: ``text <to-de> translation``."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from regard.text.vocabularies.subwords import Subwords
 
 
 class PromptConfig(Config):
-    """What stands before an answer: the beginning of a text, and the token of the task."""
+    """Prompt of an answer: a text, truncated, and the token of the task."""
 
     task_token: str = Field("<answer>", pattern=r"^<[A-Za-z][\w-]*>$")
     """A special token of the vocabulary, such as "<to-de>", between text and answer."""
@@ -21,28 +21,28 @@ class PromptConfig(Config):
 
     @classmethod
     def as_trained(cls, notes: object) -> "PromptConfig":
-        """The table of a recipe, as a model remembers it."""
+        """The table in the notes of a trained model."""
         try:
             return cls.model_validate(notes, strict=True)
         except ValidationError:
             raise BadInput(f"config.json: notes.prompt is no prompt: {shown(notes)}") from None
 
     def prompt(self, vocabulary: Subwords) -> "TaskPrompt":
-        """The prompt in ids."""
+        """The prompt with the id of the task token."""
         return TaskPrompt(vocabulary.number(self.task_token), self.longest or None)
 
 
 @dataclass(frozen=True)
 class TaskPrompt:
-    """The ``token`` of a task, and how many tokens of a text stand before it at most."""
+    """Prompt in ids: at most ``longest`` tokens of a text, and the ``token`` of the task."""
 
     token: int
     longest: int | None = None
 
     def row(self, text: Ids) -> np.ndarray:
-        """What a model reads before it writes the answer."""
+        """The row of a text: its tokens, truncated, and the task token."""
         return np.append(np.asarray(text[: self.longest], np.int64), self.token)
 
     def lengths(self, texts_N: np.ndarray) -> np.ndarray:
-        """The tokens of rows whose texts have so many."""
+        """The lengths of rows, from the lengths of their texts."""
         return (texts_N if self.longest is None else np.minimum(texts_N, self.longest)) + 1

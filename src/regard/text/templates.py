@@ -1,4 +1,4 @@
-"""From texts to rows of a model: special tokens around one text or two, segments, truncation.
+"""Rows of a model from texts: special tokens around one text or two, segments, truncation.
 
 A ``Template`` names the parts of a row; a ``RowBuilder`` knows the ids of its special tokens, and
 builds rows of one text, of two, of words, and windows over long texts.
@@ -19,7 +19,7 @@ TEXTS = ("A", "B")
 
 
 class Part(NamedTuple):
-    """A part of a row: a text ("A", "B") or a special token ("cls", "sep"), and its segment."""
+    """Part of a row: a text ("A", "B") or a special token ("cls", "sep"), and its segment."""
 
     name: str
     segment: int = 0
@@ -46,7 +46,7 @@ class Template:
 
     @property
     def summary(self) -> str | None:
-        """Where "cls" stands, from which rows are classified: "first", "last", or None."""
+        """The place of the class token in a row: "first", "last", or None."""
         names = [part.name for part in self.parts(1)]
         return "first" if names[0] == "cls" else "last" if "cls" in names else None
 
@@ -55,7 +55,7 @@ XLNET_TEMPLATE = Template("A sep cls:2", "A sep B:1 sep:1 cls:2")
 
 
 class WordRow(NamedTuple):
-    """A row that holds words of a sentence, which are labelled at their first tokens.
+    """Row of words of a sentence, which are labelled at their first tokens.
 
     ``words`` are the indices, in the sentence, of the words to be read from this row;
     ``first_tokens`` is the position of each in the row.
@@ -67,7 +67,7 @@ class WordRow(NamedTuple):
 
 
 class ContextWindow(NamedTuple):
-    """A row of a question and a part of its context.
+    """Row of a question and a part of its context.
 
     ``spans`` are the characters of the context that each token covers; None for other tokens.
     ``summary`` is the position of the summary token, by default the first.
@@ -80,9 +80,9 @@ class ContextWindow(NamedTuple):
 
 @dataclass(frozen=True)
 class RowFrame:
-    """The special tokens (id, segment) before, between and after the texts of a row.
+    """Special tokens (id, segment) before, between and after the texts of a row.
 
-    ``segments`` are those of the texts.
+    ``segments`` are the segments of the texts.
     """
 
     before: tuple[tuple[int, int], ...]
@@ -98,14 +98,14 @@ class RowFrame:
 
 @dataclass(frozen=True)
 class RowBuilder:
-    """Builds rows by a template; ``special`` are the ids of "cls" and "sep"."""
+    """Builder of rows by a template; ``special`` are the ids of "cls" and "sep"."""
 
     template: Template
     special: Mapping[str, int]
 
     @property
     def separator(self) -> int | None:
-        """The token between documents, if there is one."""
+        """The token between documents, or None."""
         return self.special.get("sep")
 
     def separated(self, document: Sequence[int]) -> list[int]:
@@ -157,7 +157,7 @@ class RowBuilder:
         return TokenRow(tokens, segments.astype(np.int32))
 
     def row_of_words(self, words: Sequence[Sequence[int]], longest: int | None = None) -> WordRow:
-        """One row of words, each given as its token ids; the row is truncated to ``longest``."""
+        """Row of words, each as its token ids, truncated to ``longest``."""
         row = self.row([token for word in words for token in word], longest=longest)
         first, starts = self.text_start("A"), accumulate(map(len, words), initial=0)
         size = len(row.tokens) - self.specials(1)
@@ -197,7 +197,7 @@ class RowBuilder:
     def windows(
         self, question: Ids, context: Ids, spans: Sequence[Span], longest: int, stride: int
     ) -> list[ContextWindow]:
-        """Rows of a question and a part of the context each; neighbours share ``stride`` tokens."""
+        """Rows of a question and a window of the context; neighbours share ``stride`` tokens."""
         room = self._room(longest, self.specials(2) + len(question))
         if len(context) > room <= stride:
             here = f"rows of {longest} with a question of {len(question)}"
@@ -236,7 +236,7 @@ def _shares(first: int, second: int, room: int, only_second: bool) -> tuple[int,
 
 
 def _parts_of_words(starts: Sequence[int], room: int, overlap: int) -> Iterator[tuple[int, int]]:
-    """Windows [begin, end) of whole words that fit; a word that is too long is alone in one."""
+    """Windows [begin, end) of whole words that fit; a word that is too long has its own window."""
     count, begin = len(starts) - 1, 0
     while True:
         end = begin
@@ -249,5 +249,5 @@ def _parts_of_words(starts: Sequence[int], room: int, overlap: int) -> Iterator[
         while following > begin + 1 and starts[end] - starts[following - 1] <= overlap:
             following -= 1
         while starts[end + 1] - starts[following] > room and following < end:
-            following += 1  # or the next stretch would bring no new word
+            following += 1  # or the next window would bring no new word
         begin = following

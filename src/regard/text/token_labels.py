@@ -18,18 +18,18 @@ class TokenLabels(NamedTuple):
 
     @classmethod
     def special(cls, label: str) -> "TokenLabels":
-        """A special token, which counts as a word."""
+        """Labels of a special token, which counts as a word."""
         return cls((label,), (label,), ((0,),))
 
     @classmethod
     def of_text(cls, text: str, cut: Segmentation, subwords: Sequence[str]) -> "TokenLabels":
-        """The tokens of a text; words that share a token are one word."""
+        """Labels of the tokens of a text; words that share a token are one word."""
         words, groups = units(text, cut)
         return cls(tuple(subwords), tuple(words), tuple(map(tuple, groups)))
 
     @classmethod
     def join(cls, *parts: "TokenLabels") -> "TokenLabels":
-        """Several sequences, one after the other."""
+        """Concatenation of the labels of several sequences."""
         subwords: list[str] = []
         groups: list[tuple[int, ...]] = []
         for part in parts:
@@ -41,7 +41,7 @@ class TokenLabels(NamedTuple):
 
 
 class RowWithWords(NamedTuple):
-    """A text as the row that an encoder reads, its words, and the states of the row of each."""
+    """Row of a text for an encoder, its words, and the positions in the row of each word."""
 
     row: TokenRow
     words: tuple[str, ...]
@@ -49,14 +49,14 @@ class RowWithWords(NamedTuple):
 
     @classmethod
     def of_text(cls, text: str, cut: Segmentation, row: TokenRow, first: int = 0) -> "RowWithWords":
-        """The words of a text that have tokens; the ``first`` state is that of its first token."""
+        """Row with the words that have tokens; the text begins at position ``first``."""
         pairs = [pair for pair in zip(*units(text, cut), strict=True) if pair[1]]
         groups = (tuple(first + token for token in group) for _, group in pairs)
         return cls(row, tuple(word for word, _ in pairs), tuple(groups))
 
 
 class LabelledRow(NamedTuple):
-    """A row of tokens, and the labels of its positions as queries and as keys.
+    """Row of tokens, and the labels of its positions as queries and as keys.
 
     They differ in a decoder, where a query has the label of the token that it predicts.
     """
@@ -66,7 +66,7 @@ class LabelledRow(NamedTuple):
     keys: TokenLabels
 
     def repeated(self) -> "LabelledRow":
-        """All tokens twice."""
+        """The row with all tokens repeated once."""
         tokens, segments = ([*ids, *ids] for ids in (self.row.tokens, self.row.segments))
         queries, keys = (TokenLabels.join(side, side) for side in (self.queries, self.keys))
         return LabelledRow(TokenRow(tokens, segments), queries, keys)
@@ -77,7 +77,7 @@ LabelledInput = dict[str, LabelledRow]
 
 
 class LabelledImage(NamedTuple):
-    """An image as a row, and the labels of its positions as queries and as keys.
+    """Image as a row, and the labels of its positions as queries and as keys.
 
     ``pixels_HWC`` are its bytes as the model reads them. Patches lie on a ``grid`` of rows and
     columns, and are called "row,column"; the ``tokens`` of these names come before them.
@@ -90,11 +90,11 @@ class LabelledImage(NamedTuple):
 
     @property
     def queries(self) -> TokenLabels:
-        """The tokens before the patches, and the patches, row by row."""
+        """Labels of the tokens before the patches, and of the patches, row by row."""
         patches = (f"{row},{column}" for row, column in np.ndindex(self.grid))
         return TokenLabels.join(*map(TokenLabels.special, (*self.tokens, *patches)))
 
     @property
     def keys(self) -> TokenLabels:
-        """The same."""
+        """Labels of the keys: equal to the queries."""
         return self.queries

@@ -1,6 +1,6 @@
-"""The words of a text, the unit of alignments and attention maps; and texts that callers give.
+"""Words of a text, the unit of alignments and attention maps; checks of the caller's texts.
 
-What is wrong with a text of a caller is ``BadItem``, with its number.
+An error in a text is ``BadItem``, with the number of the input.
 """
 
 import re
@@ -85,7 +85,7 @@ def words(text: str) -> list[str]:
 
 
 def words_of(sentence: Sentence) -> Sequence[str]:
-    """The words of a text, or those that are given."""
+    """The words of a text, or of a list of words."""
     return words(sentence) if isinstance(sentence, str) else sentence
 
 
@@ -116,10 +116,7 @@ def one_or_two_texts(value: object, number: int) -> tuple[str, ...]:
 
 def text_or_pair(line: str, where: str) -> str | tuple[str, str]:
     """The text in a line, or the two texts with a tab between them."""
-    match line.split("\t"):
-        case [text]:
-            return text
-        case [first, second]:
-            return first, second
-        case texts:
-            raise BadInput(f"{where}: {len(texts)} texts between tabs; give one or two")
+    texts = line.split("\t")
+    if len(texts) > 2:
+        raise BadInput(f"{where}: {len(texts)} texts between tabs; give one or two")
+    return texts[0] if len(texts) == 1 else (texts[0], texts[1])

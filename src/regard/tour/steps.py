@@ -1,4 +1,4 @@
-"""The steps of ``regard tour``: data, training, translation, alignment, attention."""
+"""Steps of ``regard tour``: data, training, translation, alignment, attention."""
 
 import shutil
 from pathlib import Path
@@ -18,14 +18,8 @@ from regard.metrics.alignment import AlignmentScore, GoldLinks
 from regard.metrics.bleu import bleu
 from regard.metrics.translation import MetricScore
 from regard.text.config import TranslationTextConfig
-from regard.tour.toy_language.corpus import (
-    Corpus,
-    SentencePair,
-    corpus,
-    dictionary,
-    word_by_word,
-    write,
-)
+from regard.tour.toy_language import corpus as toy_corpus
+from regard.tour.toy_language.corpus import Corpus, SentencePair
 from regard.training.distributed import World
 from regard.training.loop.events import duration
 from regard.training.recipe import Recipe, read
@@ -41,8 +35,8 @@ SHOWN = 4
 
 
 def run_tour(out: Path, quick: bool) -> bool:
-    """All steps; false if a score is worse than expected."""
-    began = monotonic()
+    """Run all steps; return False if a score is worse than expected."""
+    start = monotonic()
     OUT.print("The tour of regard: a Transformer learns to translate, from random weights.\n")
     recipe = read(find(RECIPE_NAME), QUICK if quick else ())
     with _clear(out, recipe):
@@ -52,19 +46,18 @@ def run_tour(out: Path, quick: bool) -> bool:
         alignment = _align(model, sentences, out)
         _look(model, sentences, out)
     _what_next(out)
-    OUT.print(f"\nThe tour took {duration(monotonic() - began)}.")
+    OUT.print(f"\nThe tour took {duration(monotonic() - start)}.")
     return quick or _as_expected(recipe, translation, alignment)
 
 
 def _as_expected(recipe: Recipe, translation: MetricScore, alignment: AlignmentScore) -> bool:
-    """Whether both scores are as expected; prints the comparisons."""
+    """Compare both scores with the expected ones; print the comparisons."""
     assert recipe.expect is not None
     translated = check_expected(recipe.expect, [translation])
     aligned = alignment.aer <= EXPECTED_AER
-    OUT.print(
-        f"expected: alignment error rate at most {EXPECTED_AER:g}; measured {alignment.aer:.3f}: "
-        f"{'reached' if aligned else 'NOT reached'}"
-    )
+    expected = f"expected: alignment error rate at most {EXPECTED_AER:g}"
+    result = "reached" if aligned else "NOT reached"
+    OUT.print(f"{expected}; measured {alignment.aer:.3f}: {result}")
     return translated and aligned
 
 
@@ -75,8 +68,8 @@ def _step(title: str) -> None:
 
 def _language(out: Path, train: int, held_out: int) -> Corpus:
     _step("1. A toy language")
-    sentences = corpus(train, held_out, held_out)
-    write(sentences, out / "corpus")
+    sentences = toy_corpus.corpus(train, held_out, held_out)
+    toy_corpus.write(sentences, out / "corpus")
     OUT.print(
         f"{train:,} sentence pairs for training, {held_out} for development, {held_out} for "
         f"testing, all different; written to {out / 'corpus'}\n"
@@ -87,30 +80,27 @@ def _language(out: Path, train: int, held_out: int) -> Corpus:
 
 
 def _clear(out: Path, recipe: Recipe) -> FolderLock:
-    """Remove an earlier tour from the folder; anything else in it is an error."""
+    """Remove an earlier tour from the folder, and lock it; anything else in it is an error."""
     lock = lock_folder(out) if _is_tour(out, recipe) else None
-    if lock is not None and _is_tour(out, recipe):  # still, now that it is locked
+    if lock is not None and _is_tour(out, recipe):  # checked again under the lock
         for name in (*OURS, "corpus"):
             shutil.rmtree(out / name, ignore_errors=True)
     return claim(out, recipe)  # the same lock: no other process gets in between
 
 
 def _is_tour(out: Path, recipe: Recipe) -> bool:
-    """Whether it holds a run of this recipe and a corpus, which ``regard train`` does not write."""
+    """Whether a folder has a run of this recipe and a corpus, which ``regard train`` has not."""
     marker, about = out / RECIPE, recipe.about.model_dump(mode="json")
-    corpus_is_there = (out / "corpus").is_dir()
-    return corpus_is_there and marker.is_file() and read_json(marker).get("about") == about
+    has_files = (out / "corpus").is_dir() and marker.is_file()
+    return has_files and read_json(marker).get("about") == about
 
 
 def _train(out: Path, recipe: Recipe) -> Model:
     _step("2. Training")
     run = prepare(recipe, out, World.join("cpu"), data=out / "corpus")
-    parameters = run.paper.parameters(run.facts)
-    OUT.print(
-        f"{recipe.tables[TranslationTextConfig].kind} subwords, "
-        f"{len(run.tokenizer.vocabularies[0]):,} for both languages; "
-        f"a {run.paper.name} of {parameters:,} parameters"
-    )
+    parameters, kind = run.paper.parameters(run.facts), recipe.tables[TranslationTextConfig].kind
+    subwords = f"{kind} subwords, {len(run.tokenizer.vocabularies[0]):,} for both languages"
+    OUT.print(f"{subwords}; a {run.paper.name} of {parameters:,} parameters")
     run.finish(run_loop(run).progress)
     return load(run.model_folder, "cpu")
 
@@ -119,15 +109,15 @@ def _translate(model: Model, recipe: Recipe, sentences: Corpus) -> MetricScore:
     _step("3. Translating the test set")
     search = recipe.tables[DecodeConfig].search
     outputs = model.translate([pair.source for pair in sentences.test], search)
-    translations = [one[0].text for one in outputs]
+    translations = [nbest[0].text for nbest in outputs]
     for pair, text in list(zip(sentences.test, translations, strict=True))[:SHOWN]:
         mark = "✓" if text == pair.target else "✗"
         OUT.print(f"  en  {pair.source}\n  de  {text}  {mark}", markup=False)
         if text != pair.target:
             OUT.print(f"      {pair.target}  (reference)", markup=False)
     references = [[pair.target for pair in sentences.test]]
-    known = dictionary(sentences.train)
-    naive = [word_by_word(pair.source, known) for pair in sentences.test]
+    known = toy_corpus.dictionary(sentences.train)
+    naive = [toy_corpus.word_by_word(pair.source, known) for pair in sentences.test]
     ours, baseline = bleu(translations, references), bleu(naive, references)
     OUT.print(f"\nthis model              {ours}", markup=False)
     OUT.print(f"word-by-word baseline   {baseline}", markup=False)
@@ -140,11 +130,11 @@ def _align(model: Model, sentences: Corpus, out: Path) -> AlignmentScore:
     score = align_by_best_method(model, _with_golds(sentences.dev), _with_golds(sentences.test))
     model.save(out / "model")
     method = model.alignment_method
-    which = "shifted" if method.shifted else "plain"
+    which = f"layer {method.layer} {'shifted' if method.shifted else 'plain'}"
+    parts = f"precision {score.precision:.3f}, recall {score.recall:.3f}"
     OUT.print(
-        f"alignment error rate {score.aer:.3f} (precision {score.precision:.3f}, recall "
-        f"{score.recall:.3f}) on the test set,\nfrom layer {method.layer} {which}, as chosen "
-        f"on the development set"
+        f"alignment error rate {score.aer:.3f} ({parts}) on the test set,\n"
+        f"from {which}, as chosen on the development set"
     )
     return score
 

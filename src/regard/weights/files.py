@@ -38,8 +38,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 def read_pickled(path: Path) -> dict[str, Tensor]:
     """The named tensors of a pytorch_model.bin, by torch's restricted unpickler.
 
-    On a damaged file it raises exceptions of any type. It also warns of pickle protocols that it
-    may not read, in vain: what it does not read is an error.
+    On a damaged file it raises exceptions of any type. Its warnings about pickle protocols are
+    ignored: a protocol that it cannot read is an error.
     """
     check_regular(path)
     try:
@@ -119,9 +119,9 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) ->
 
 
 def misshapen(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> list[str]:
-    """A line for each tensor whose shape is not that of the tensor of its name in ``like``."""
+    """A line for each tensor whose shape differs from the tensor of its name in ``like``."""
     shapes = ((name, [*tensors[name].shape], [*like[name].shape]) for name in tensors)
-    return [f"{name} is {here}, not {there}" for name, here, there in shapes if here != there]
+    return [f"{name} is {shape}, not {right}" for name, shape, right in shapes if shape != right]
 
 
 def refuse_misfits(where: str, advice: str = "", **faults: list[str]) -> None:

@@ -1,7 +1,7 @@
 """Named tensors in HDF5 files, by the optional library h5py.
 
-A file is read as data from a stranger: only under the names that a model expects, only numbers that
-stand in the file itself, and only after names, shapes and types were compared with the model's.
+Files are not trusted: only the names that a model expects are read, only numbers in the file
+itself, and only after names, shapes and types were compared with the model's.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -37,9 +37,9 @@ def describe_hdf5(path: Path, names: Collection[str]) -> dict[str, Tensor]:
     are refused.
     """
     with _opened(path) as file:
-        datasets, others = file.find(names)
+        datasets, further = file.find(names)
         described = {name: file.describe(name, dataset) for name, dataset in datasets.items()}
-    return described | {name: torch.empty(0, device="meta") for name in others}
+    return described | {name: torch.empty(0, device="meta") for name in further}
 
 
 def read_hdf5(path: Path, names: Collection[str]) -> dict[str, Tensor]:
@@ -77,17 +77,17 @@ def write_hdf5(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 @dataclass(frozen=True)
 class _File:
-    """An open file, of which only what is named is opened."""
+    """Open file, in which only named members are opened."""
 
     path: Path
     root: "Group"
     h5py: ModuleType
 
     def find(self, names: Collection[str]) -> tuple[dict[str, "Dataset"], list[str]]:
-        """What has these names, and the names of what else is in their groups."""
+        """Find the datasets of these names, and the names of other members of their groups."""
         paths = [name.split("/")[:-1] for name in names]
         groups = {"/".join(path[:depth]) for path in paths for depth in range(len(path) + 1)}
-        datasets, others = dict[str, "Dataset"](), list[str]()
+        datasets, further = dict[str, "Dataset"](), list[str]()
         for prefix in sorted(groups):
             members = self.group(prefix) or ()
             if len(members) > len(names) + MOST_OTHERS:
@@ -98,8 +98,8 @@ class _File:
                 if name in names:
                     datasets[name] = self._member(self.group(prefix), member, name)
                 elif name not in groups or self.group(name) is None:
-                    others.append(name)
-        return datasets, others
+                    further.append(name)
+        return datasets, further
 
     def group(self, name: str) -> "Group | None":
         """The group of this path, or None if there is no such group."""
@@ -136,7 +136,7 @@ class _File:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[_File]:
-    """The file; what h5py finds wrong with it is reported as wrong input."""
+    """Open a file; errors of h5py become ``BadInput``."""
     check_regular(path)
     h5py = _library(path)
     try:

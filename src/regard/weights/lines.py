@@ -1,4 +1,4 @@
-"""Lines of weight maps: names of tensors in a file, and the parameters of our model they are."""
+"""Lines of weight maps: names of tensors in a file, and of parameters of the model."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ _PARTS = re.compile(r"\{([\w.]+(?:,[\w.]+)+)\}")
 
 @dataclass(frozen=True)
 class WeightLine:
-    """A line of a weight map, for the tensors of a file whose names match the pattern ``file``.
+    """Line of a weight map, for the tensors of a file whose names match the pattern ``file``.
 
     ``{i}`` matches a number, ``*`` the last part of a name ("weight", "bias"); ``{q,k,v}_proj``
     lists several tensors.
@@ -32,22 +32,22 @@ class WeightLine:
         return any(pattern.fullmatch(name) for pattern in _expressions(self.file))
 
     def group(self, name: str) -> "TensorGroup | None":
-        """The group of tensors that our tensor ``name`` belongs to, if this line is about it."""
+        """The group of the model's tensor ``name``; None if this line does not map it."""
         return None
 
     @property
     def other_name_of(self) -> str | None:
-        """Our tensor for which ``file`` is another name."""
+        """The model's tensor for which ``file`` is another name, or None."""
         return None
 
     def fault(self, tensor: Tensor) -> str | None:
-        """What is wrong with a tensor that is to be written back, if anything."""
+        """The fault of a tensor that is to be written back, or None."""
         return None
 
 
 @dataclass(frozen=True)
 class Rule(WeightLine):
-    """Tensors of a file ↔ tensors of ours with the same elements.
+    """Tensors of a file ↔ tensors of the model with the same elements.
 
     ``{i}`` and ``*`` are the same on both sides. ``moves`` (transpose, join, ...) are applied in
     order when a file is read, and undone in reverse order when it is written. A rule applies if the
@@ -67,7 +67,7 @@ class Rule(WeightLine):
 
 @dataclass(frozen=True)
 class Alias(WeightLine):
-    """A second name of a tied tensor: a file may have it besides the name in a rule, or instead.
+    """Second name of a tied tensor: a file may have it besides the name in a rule, or instead.
 
     Both must hold the same bits, unless a ``Passthrough`` has the name too: then this one is not
     used. An alias applies if the model has the tensor, and the name belongs to no rule that applies
@@ -83,7 +83,7 @@ class Alias(WeightLine):
 
 @dataclass(frozen=True)
 class Derived(WeightLine):
-    """A constant table (sinusoidal positions) that a file may store; it must equal its formula."""
+    """Constant table (sinusoidal positions) that a file may store; it must equal its formula."""
 
     passes_through = True
     formula: Callable[[torch.Size], Tensor]
@@ -99,14 +99,14 @@ class Derived(WeightLine):
 
 @dataclass(frozen=True)
 class Passthrough(WeightLine):
-    """A tensor that a file may store and the model does not use: it is written back unchanged."""
+    """Tensor that a file may store and the model does not use: it is written back unchanged."""
 
     passes_through = True
 
 
 @dataclass(frozen=True)
 class TensorGroup:
-    """Tensors of a file and of ours, by their names, and the moves between them."""
+    """Names of tensors in a file and in the model, and the moves between them."""
 
     files: tuple[str, ...]
     ours: tuple[str, ...]
@@ -136,11 +136,11 @@ def _spread(pattern: str) -> list[str]:
 
 @cache
 def _expressions(pattern: str) -> list[re.Pattern[str]]:
-    escaped = (re.escape(one) for one in _spread(pattern))
-    named = (one.replace(r"\{i\}", r"(?P<i>\d+)") for one in escaped)
-    return [re.compile(one.replace(r"\*", r"(?P<rest>[^.]+)")) for one in named]
+    escaped = (re.escape(name) for name in _spread(pattern))
+    numbered = (name.replace(r"\{i\}", r"(?P<i>\d+)") for name in escaped)
+    return [re.compile(name.replace(r"\*", r"(?P<rest>[^.]+)")) for name in numbered]
 
 
 def _filled(pattern: str, values: Mapping[str, str]) -> tuple[str, ...]:
     i, rest = values.get("i", ""), values.get("rest", "")
-    return tuple(one.replace("{i}", i).replace("*", rest) for one in _spread(pattern))
+    return tuple(name.replace("{i}", i).replace("*", rest) for name in _spread(pattern))

@@ -1,6 +1,6 @@
-"""Moves: how the tensors of a file become ours, and back. A move only moves elements.
+"""Moves between the tensors of a file and of the model, which change no elements.
 
-``read`` takes a list of tensors of a file and gives a list of ours; ``write`` undoes it.
+``read`` takes a list of tensors of a file and returns tensors of the model; ``write`` undoes it.
 """
 
 from dataclasses import dataclass
@@ -11,20 +11,20 @@ from torch import Tensor
 
 
 class Move(Protocol):
-    """A reversible step of a rule."""
+    """Reversible step of a rule."""
 
     def read(self, tensors: list[Tensor]) -> list[Tensor]:
-        """From the file to ours."""
+        """Convert tensors of the file to tensors of the model."""
 
     def write(self, tensors: list[Tensor]) -> list[Tensor]:
-        """From ours to the file."""
+        """Convert tensors of the model to tensors of the file."""
 
 
 @dataclass(frozen=True)
 class Transpose:
-    """Axes in another order: ours are these axes of the file's; by default all in reverse.
+    """Permutation of axes: the model has these axes of the file's tensor; default: reversed.
 
-    In reverse a matrix changes rows and columns, and a bias stays as it is.
+    Reversed axes transpose a matrix and leave a bias as it is.
     """
 
     axes: tuple[int, ...] | None = None
@@ -38,7 +38,7 @@ class Transpose:
 
 @dataclass(frozen=True)
 class Reshape:
-    """The same elements in the same order, in the shape that each column has; -1 is the rest."""
+    """Change of shape between ``file`` and ``ours``; -1 is the rest."""
 
     file: tuple[int, ...]
     ours: tuple[int, ...]
@@ -52,7 +52,7 @@ class Reshape:
 
 @dataclass(frozen=True)
 class Split:
-    """A tensor of the file becomes several, with these shares of an axis."""
+    """Split of a tensor of the file into several, with these shares of an axis."""
 
     shares: tuple[int, ...]
     axis: int = 0
@@ -69,7 +69,7 @@ class Split:
 
 
 class Join(Split):
-    """Several tensors of the file become one, each with its share of an axis."""
+    """Concatenation of several tensors of the file, each with its share of an axis."""
 
     read, write = Split.write, Split.read
 

@@ -1,4 +1,4 @@
-"""Weight maps: names of tensors in a file ↔ names in our models, for reading and writing.
+"""Weight maps: names of tensors in a file ↔ names in a model, for reading and writing.
 
 A line only moves elements, so writing what was read gives the same bits. A map is total: tensors of
 the file or of the model that no line names are an error that lists them.
@@ -19,12 +19,12 @@ KEEP_ADVICE = "they can be kept beside the weights (keep_unknown)"
 DELETE_ADVICE = "this format keeps nothing beside the weights: delete them from a copy of the file"
 MISFITS = ("missing", "unknown", "doubled", "misshapen", "mistyped", "unequal")
 Misfits = dict[str, list[str]]
-"""What does not fit, by why it does not."""
+"""Names of tensors that do not fit, by reason."""
 
 
 @dataclass(frozen=True, eq=False)
 class Extras:
-    """What a file says beyond our weights, so that it can be written as it was."""
+    """Content of a file beyond the model's weights, to write it as it was."""
 
     bare: bool = False  # names have no prefix
     tied: tuple[str, ...] = ()  # of the names of tied tensors, those that are used
@@ -33,13 +33,13 @@ class Extras:
     dtypes: Mapping[str, torch.dtype] = field(default_factory=dict)  # by our names
 
     def in_file_precision(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Our tensors as precise as they were in the file."""
-        return {name: one.to(self.dtypes.get(name, one.dtype)) for name, one in ours.items()}
+        """The model's tensors in the precision of the file."""
+        return {name: ours[name].to(self.dtypes.get(name, ours[name].dtype)) for name in ours}
 
 
 @dataclass(frozen=True)
 class WeightMap:
-    """The lines for all tensors of a model.
+    """Lines for all tensors of a model.
 
     In the file, the names of ``lines`` start with ``prefix`` (a file may omit it everywhere), those
     of ``unprefixed`` do not. ``old`` are suffixes of older files → suffixes of today; a file uses
@@ -59,10 +59,10 @@ class WeightMap:
         keep_unknown: bool = False,
         advice: str = KEEP_ADVICE,
     ) -> tuple[dict[str, Tensor], Extras]:
-        """The file's tensors under our names, as ``expected`` has them, and what else it says.
+        """The file's tensors under the names of ``expected``, and its further content.
 
-        With ``keep_unknown``, tensors whose names are in no line are only given back.
-        ``advice`` ends the error if nothing else is wrong than such tensors.
+        With ``keep_unknown``, tensors whose names are in no line are returned in the extras.
+        ``advice`` ends the error if such tensors are the only fault.
         """
         groups = self._groups(expected, where)
         misfits: Misfits = {kind: [] for kind in MISFITS}
@@ -81,22 +81,22 @@ class WeightMap:
         dtypes = {name: tensor.dtype for name, tensor in ours.items()}
         return ours, Extras(bare, tied, old, kept, dtypes)
 
-    def write(self, ours: Mapping[str, Tensor], beside: Extras) -> dict[str, Tensor]:
-        """Our tensors, and what was beside them, under the file's names."""
-        file: dict[str, Tensor] = dict(beside.kept)
-        ours = beside.in_file_precision(ours)
+    def write(self, ours: Mapping[str, Tensor], extras: Extras) -> dict[str, Tensor]:
+        """The model's tensors and the extras, under the file's names."""
+        file: dict[str, Tensor] = dict(extras.kept)
+        ours = extras.in_file_precision(ours)
         groups = self._groups(ours, "the model")
         names = self._names(groups)
         for group in groups:
             for first, part in group.write(ours).items():
-                used = [name for name in names.get(first, ()) if name in beside.tied]
+                used = [name for name in names.get(first, ()) if name in extras.tied]
                 for name in used or [first]:
                     file[name] = part.clone(memory_format=torch.contiguous_format)
-        if beside.bare:
+        if extras.bare:
             file = {name.removeprefix(self.prefix): tensor for name, tensor in file.items()}
-        if beside.old:
+        if extras.old:
             before = {name: _respelled(name, self._back) for name in file}
-            old = {*(beside.old if isinstance(beside.old, tuple) else before.values())}
+            old = {*(extras.old if isinstance(extras.old, tuple) else before.values())}
             file = {before[name] if before[name] in old else name: file[name] for name in file}
         return file
 
@@ -110,13 +110,13 @@ class WeightMap:
         return tuple((new, before) for before, new in self.old)
 
     def _full(self, name: str) -> str:
-        """A name of a file without prefixes as the lines have it."""
+        """Full name, as in the lines, of a name without prefix."""
         return name if any(line.fits(name) for line in self.unprefixed) else self.prefix + name
 
     def _named_as_today(
         self, file: Mapping[str, Tensor], misfits: Misfits
     ) -> tuple[dict[str, Tensor], bool, bool | tuple[str, ...]]:
-        """The file's tensors under the names of the lines; ``bare`` and ``old`` of the extras."""
+        """The file's tensors under the names of the lines; the extras ``bare`` and ``old``."""
         now = {name: _respelled(name, self.old) for name in file}
         old = tuple(name for name, new in now.items() if name != new)
         before = {name: _respelled(name, self._back) for name in file}
@@ -130,7 +130,7 @@ class WeightMap:
         return {full[name]: tensor for name, tensor in file.items()}, bare, spelling
 
     def _groups(self, ours: Mapping[str, Tensor], where: str) -> list[TensorGroup]:
-        """The groups of all tensors of ours, in their order."""
+        """The groups of all tensors of the model, in their order."""
         groups: dict[TensorGroup, None] = {}
         named: set[str] = set()
         for name in ours:
@@ -143,22 +143,22 @@ class WeightMap:
         return list(groups)
 
     def _names(self, groups: Iterable[TensorGroup]) -> dict[str, list[str]]:
-        """The names under which a file may hold a tensor that has several, by the first."""
+        """All names of each tensor that has several in a file, by its first name."""
         pairs = (zip(group.ours, group.files, strict=False) for group in groups)
         firsts = dict(chain.from_iterable(pairs))
-        taken = {name for group in groups for name in group.files}
+        used = {name for group in groups for name in group.files}
         names: dict[str, list[str]] = {}
         for line in self._all:
             first = firsts.get(line.other_name_of or "")
-            if first is not None and line.file not in taken:
-                taken.add(line.file)
+            if first is not None and line.file not in used:
+                used.add(line.file)
                 names.setdefault(first, [first]).append(line.file)
         return names
 
     def _tied(
         self, rest: dict[str, Tensor], groups: Iterable[TensorGroup], misfits: Misfits
     ) -> tuple[str, ...]:
-        """The names of tied tensors; afterwards ``rest`` has each only under its first name."""
+        """The names of tied tensors; removes all but the first name of each from ``rest``."""
         tied: list[str] = []
         loose = {line.file for line in self._all if line.passes_through}
         for first, several in self._names(groups).items():
@@ -175,7 +175,7 @@ class WeightMap:
         return tuple(tied)
 
     def _kept(self, rest: Mapping[str, Tensor], misfits: Misfits) -> dict[str, Tensor]:
-        """Of what no rule took: what is to be given back."""
+        """The tensors that no rule reads and that are written back."""
         kept = {}
         for name, tensor in rest.items():
             for line in self._all:
@@ -187,9 +187,8 @@ class WeightMap:
 
 
 def _respelled(name: str, spellings: tuple[tuple[str, str], ...]) -> str:
-    return next(
-        (name.removesuffix(one) + other for one, other in spellings if name.endswith(one)), name
-    )
+    matches = (name.removesuffix(old) + new for old, new in spellings if name.endswith(old))
+    return next(matches, name)
 
 
 def _read_groups(
@@ -220,8 +219,8 @@ def _mistyped(parts: Mapping[str, Tensor]) -> list[str]:
     return [f"{name} is {wrong[name]}, not {expected}".replace("torch.", "") for name in wrong]
 
 
-def _same_bits(one: Tensor, other: Tensor) -> bool:
-    if one.shape != other.shape or one.dtype != other.dtype:
+def _same_bits(first: Tensor, second: Tensor) -> bool:
+    if first.shape != second.shape or first.dtype != second.dtype:
         return False
-    bits = [tensor.reshape(-1).contiguous().view(torch.uint8) for tensor in (one, other)]
+    bits = [tensor.reshape(-1).contiguous().view(torch.uint8) for tensor in (first, second)]
     return torch.equal(*bits)

@@ -117,7 +117,7 @@ def test_archives_hold_arrays(tmp_path):
     for options, reason in (
         ({"images": "pixels"}, "no array is called 'pixels'"),
         ({"labels": "y_bad"}, "5 images and 3 labels"),
-        ({"images": "y_train"}, "is no array of images"),
+        ({"images": "y_train"}, "is not an array of images"),
         ({"labels": "y_names"}, r"labels are whole numbers \(options.names\), not <U3"),
         ({"images": "x_flat"}, r"images \[0, 4\] have no pixels"),
         ({"names": ["cat"]}, "labels from 0 to 1, and 1 names"),
@@ -155,7 +155,7 @@ def test_idx_files_are_those_of_mnist(packed, tmp_path):
     with pytest.raises(BadInput, match="numbers are not"):
         classify("idx", path)
     path.write_bytes(pack(b"\0\0\x0d\3"))
-    with pytest.raises(BadInput, match="no idx file of bytes with 3 axes"):
+    with pytest.raises(BadInput, match="not an idx file of bytes with 3 axes"):
         classify("idx", path)
     path.write_bytes(pack(idx(grey)))
     with pytest.raises(BadInput, match=r"options\.labels"):

@@ -13,8 +13,8 @@ from rich.console import Console
 from regard.ground.errors import BadInput
 from regard.inside.attention.attention_map import AttentionMap
 from regard.inside.attention.attention_view import AttentionView
-from regard.inside.views.attention_svg import CELL, draw_attention
 from regard.inside.views.attention_text import heat_map, shade_cell
+from regard.inside.views.matrix_svg import CELL, draw_attention
 
 SVG = "{http://www.w3.org/2000/svg}"
 LABELS = st.lists(st.text(max_size=30), min_size=1, max_size=40)

@@ -185,7 +185,7 @@ def test_what_is_not_there_is_refused(view, model):
     for option in ({"target": "x"}, {"subwords": True}, {"repeat": True}):
         with pytest.raises(BadInput, match=f"{next(iter(option))} cannot be used with an image"):
             model.look(PIXELS, **option)
-    with pytest.raises(BadInput, match="no causal model"):
+    with pytest.raises(BadInput, match="not causal"):
         model.induction("text")
     with pytest.raises(BadInput, match="not finite"):
         model.look(np.full((3, 8, 12), np.nan))

@@ -66,8 +66,8 @@ def test_probabilities_are_the_softmax_of_the_model(generator, name):
             assert node.parent == before and ranked[node.rank - 1] == node.token
             expected = math.exp(logprobs[node.token])
             assert tree.probability(number) == pytest.approx(expected, abs=1e-5)
-            assert tree.chances[number] == pytest.approx(float(chances[node.token]), abs=1e-4)
-            assert tree.chances[number] > 0 or number not in tree.winner
+            assert tree.sampling[number] == pytest.approx(float(chances[node.token]), abs=1e-4)
+            assert tree.sampling[number] > 0 or number not in tree.winner
         assert sum(number in tree.winner for number in numbers) == 1
 
 

@@ -277,5 +277,5 @@ def test_special_tokens_are_named_in_either_file(copy):
 
 def test_without_the_library_it_says_what_to_install(copy, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
-    with pytest.raises(BadInput, match=r"source\.spm: to read it, install sentencepiece"):
+    with pytest.raises(BadInput, match=r"source\.spm: reading it needs the library sentencepiece"):
         MarianTokenizer.load(copy)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 EVERY = 5.0  # seconds of work that a kill may cost, beside the window that it interrupts
-RENAMED = {"widest": "max_active"}  # options by their names in older files
+RENAMED: dict[str, str] = {"widest": "max_active"}  # options by their names in older files
 
 Command = Mapping[str, object]
 """What identifies a command: its verb, model, file and options."""

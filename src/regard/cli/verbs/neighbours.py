@@ -71,6 +71,7 @@ def neighbours(
     Example: regard neighbours runs/bert/model bank text.en --vectors glove.6B.50d.txt.gz
     """
     from regard.api import load
+    from regard.inside import neighbours as inside
     from regard.inside.neighbours import ContextualWords, LineOfText, static_neighbours
     from regard.text.tokenizers.ids_only import require_tokenizer
 
@@ -99,7 +100,8 @@ def neighbours(
     if not matches:
         raise BadInput(f"{TEXT if texts else name}: the word {word!r} does not occur")
     queries = [query for query, _ in matches]
-    nearest = reader.nearest(queries, np.stack([vector for _, vector in matches]), lines, top)
+    vectors_BD = np.stack([vector for _, vector in matches])
+    nearest = inside.nearest(queries, vectors_BD, reader.read(lines), top)
     static = static_neighbours(_static(loaded, vectors, word, lines), word, top)
     if not static:
         note(f"{word}: has no static vector")

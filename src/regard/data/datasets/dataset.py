@@ -1,4 +1,4 @@
-"""What a run learns from: a dataset of training examples, and development examples beside it."""
+"""Data of a training run: a dataset of training examples, and development examples."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ SPLIT_KEY = (0, 0)  # what is held out is the same for every seed
 
 
 class ProcessRank(Protocol):
-    """Which of several processes this one is."""
+    """Rank of this process among several, and its device."""
 
     @property
     def rank(self) -> int: ...
@@ -31,7 +31,7 @@ class ProcessRank(Protocol):
 
 @dataclass(frozen=True)
 class Batching:
-    """How training examples are put into batches; ``mixed``: without sorting them by length."""
+    """Limits, seed and order of training batches; ``mixed``: not sorted by length."""
 
     limits: BatchLimits
     seed: int
@@ -40,10 +40,10 @@ class Batching:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrainingData(Generic[Item]):
-    """Training examples, and encoded development examples; ``sizes`` count them as they were read.
+    """Training examples and encoded development examples; ``sizes`` count the examples read.
 
-    ``dev_examples`` are the latter as they were read, ``dropped`` counts what was left out. With
-    ``dev_streams``, encoded examples are the chunks of so many streams, in order.
+    ``dev_examples`` are the development examples before encoding, ``dropped`` counts bad examples.
+    If ``dev_streams`` is not 0, ``dev`` holds the chunks of that many streams, in order.
     """
 
     batching: Batching
@@ -65,33 +65,27 @@ class TrainingData(Generic[Item]):
         return self.train.sampler(objective, how.limits, how.seed, how.mixed, self.dropped)
 
     def dev_batches(self, objective: Collator[Item], processes: ProcessRank) -> Iterator[Batch]:
-        """The batches of this process; those of all processes hold every example once."""
+        """Development batches of this process; all processes together read every example once."""
         if self.dev_streams:
-            yield from self._dev_chunks(objective, processes)
-            return
-        lengths = np.array([objective.length(example) for example in self.dev])
-        tokens, rows = self.batching.limits.tokens, self.batching.limits.rows
-        batches = inference_batches(lengths, BatchLimits(tokens, rows, tokens))
-        for chosen in batches[processes.rank :: processes.size]:
-            yield self._collate(objective, chosen).to(processes.device)
+            own = self.own_streams(processes)
+            starts = range(0, len(self.dev), self.dev_streams) if own else ()
+            batches = [[start + i for i in own] for start in starts]  # the next chunk of each
+        else:
+            lengths = np.array([objective.length(example) for example in self.dev])
+            tokens, rows = self.batching.limits.tokens, self.batching.limits.rows
+            every = inference_batches(lengths, BatchLimits(tokens, rows, tokens))
+            batches = every[processes.rank :: processes.size]
+        for indices in batches:
+            examples = objective.gather([self.dev[i] for i in indices])
+            yield objective.collate(examples).to(processes.device)
 
     def own_streams(self, processes: ProcessRank) -> range:
         """The development streams that this process reads."""
         return range(self.dev_streams)[processes.rank :: processes.size]
 
-    def _dev_chunks(self, objective: Collator[Item], processes: ProcessRank) -> Iterator[Batch]:
-        """The next chunk of each stream."""
-        own = self.own_streams(processes)
-        for start in range(0, len(self.dev), self.dev_streams) if own else ():
-            chosen = [start + i for i in own]
-            yield self._collate(objective, chosen).to(processes.device)
-
-    def _collate(self, objective: Collator[Item], chosen: Sequence[int]) -> Batch:
-        return objective.collate(objective.gather([self.dev[i] for i in chosen]))
-
 
 def held_out_indices(count: int, held_out: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which of ``count`` examples are trained on, and which are held out, in random order."""
+    """Indices of the training examples and of the held-out examples, in random order."""
     if held_out >= count:
         raise BadInput(f"data.dev.held_out: {held_out:,} of {count:,} leaves nothing to learn")
     order_N = shuffled(np.arange(count), count, SPLIT_KEY)

@@ -1,4 +1,4 @@
-"""Rows of documents, with targets drawn anew in each epoch; as streams, rows or running text."""
+"""Datasets of documents, whose targets are drawn anew in each epoch; as rows or streams."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ Annotate = Callable[[Sequence[Passage], np.ndarray, tuple[int, ...]], list[Item]
 
 @dataclass(frozen=True, eq=False)
 class DocumentDataset(Dataset[Item]):
-    """The rows of ``plan(epoch)``; their targets follow from (seed, epoch, number) alone.
+    """Dataset of the rows of ``plan(epoch)``; targets depend on (seed, epoch, index) alone.
 
     All epochs have as many rows as the first one. The rows of a plan with more or fewer are spread
     over these numbers: some are skipped, or read twice.
@@ -37,7 +37,7 @@ class DocumentDataset(Dataset[Item]):
 
     @cached_property
     def planned(self) -> PlanRows:
-        """``plan``, with a cache of one epoch."""
+        """The function ``plan`` with a cache of one epoch."""
         return lru_cache(maxsize=1)(self.plan)
 
     @cached_property
@@ -71,7 +71,7 @@ class DocumentDataset(Dataset[Item]):
 
 @dataclass(frozen=True, eq=False)
 class DocumentStreams(Streams[Item]):
-    """The rows of a dataset of documents as streams."""
+    """Base class of datasets that read documents as streams."""
 
     ahead: ClassVar[int] = DocumentDataset.ahead
     dataset: DocumentDataset[Item]
@@ -83,11 +83,11 @@ class DocumentStreams(Streams[Item]):
 
 
 class RowStreams(DocumentStreams[Item]):
-    """All rows, in order, cut into as many streams as a batch has rows; the rest is not read."""
+    """Streams of all rows, in order, as many as a batch has rows; the rest is not read."""
 
     @classmethod
     def of(cls, dataset: DocumentDataset[Item], limits: BatchLimits) -> "RowStreams[Item]":
-        """As many streams as a batch has room for."""
+        """As many streams as fit into a batch."""
         rows = min(limits.rows, limits.tokens // limits.longest)
         if rows > len(dataset):
             few = f"data.train: {len(dataset):,} rows are too few for {rows} streams of text"
@@ -110,7 +110,7 @@ class RowStreams(DocumentStreams[Item]):
 
 @dataclass(frozen=True, eq=False)
 class TextStreams(DocumentStreams[Item]):
-    """Running text in streams: a batch reads the next tokens of each, and predicts those after.
+    """Streams of running text: a batch has the next chunk of each stream.
 
     The plan of the dataset has the chunks of all streams in the order in which they are read.
     """
@@ -121,7 +121,7 @@ class TextStreams(DocumentStreams[Item]):
     def of(
         cls, dataset: DocumentDataset[Item], rows: int, lengths: ChunkLengths
     ) -> "TextStreams[Item]":
-        """So many streams of all text of the dataset, in chunks of these lengths."""
+        """``rows`` streams of all text of the dataset, in chunks of these lengths."""
         whole = cast(BlockPlan, dataset.planned(0))
 
         def plan(epoch: int) -> BlockPlan:

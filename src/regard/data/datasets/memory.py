@@ -1,4 +1,4 @@
-"""Examples that are kept in memory, as rows or as texts that are tokenised in every epoch."""
+"""Datasets in memory: encoded rows, or texts that are tokenised in every epoch."""
 
 import zlib
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ Target = TypeVar("Target")
 
 
 class MemoryDataset(Dataset[Item], Sequence[Item]):
-    """Encoded examples: each is a row, or several, and a target."""
+    """Dataset of encoded examples: a row, or several, and a target."""
 
     def __init__(self, examples: Sequence[Item]):
         self.examples = examples
@@ -50,9 +50,9 @@ class MemoryDataset(Dataset[Item], Sequence[Item]):
 
 
 class BPEDropoutRows(MemoryDataset[tuple[TokenRow, Target]]):
-    """Encoded examples, and the ``texts`` of each (Provilkov et al., 2020).
+    """Dataset with BPE-dropout (Provilkov et al., 2020): encoded examples, and their ``texts``.
 
-    What is drawn follows from (seed, epoch, index, number of the text).
+    Segmentations depend only on (seed, epoch, index, number of the text).
     """
 
     def __init__(
@@ -72,21 +72,21 @@ class BPEDropoutRows(MemoryDataset[tuple[TokenRow, Target]]):
     def _draw(self, epoch: int, index: int) -> TokenRow:
         encode, key = self.tokenizer.words.encode_dropped, (self.seed, epoch, index)
         texts = enumerate(self.texts[index])
-        ids: Any = [encode(text, self.rate, (*key, number)) for number, text in texts]
-        return self.tokenizer.row(*ids)
+        ids = [encode(text, self.rate, (*key, number)) for number, text in texts]
+        return self.tokenizer.row(ids[0], ids[1] if len(ids) > 1 else None)
 
     def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> None:
-        """Known after tokenising."""
+        """Return None: lengths are known after tokenising."""
 
     def weights(self, objective: object, epoch: int, indices: np.ndarray) -> None:
-        """Known after tokenising."""
+        """Return None: weights are known after tokenising."""
 
 
 class UnknownWordRows(MemoryDataset[tuple[TokenRow, Target]]):
-    """Encoded examples in which words that occur once are the ``unknown`` word, at that rate.
+    """Dataset that replaces words that occur once by the ``unknown`` word, with this rate.
 
     So the vector of unknown words is learned from rare ones (Lample et al., 2016). The characters
-    of a word stay. What is drawn follows from (seed, epoch, index).
+    of a word stay. Draws depend only on (seed, epoch, index).
     """
 
     def __init__(
@@ -111,17 +111,17 @@ class UnknownWordRows(MemoryDataset[tuple[TokenRow, Target]]):
 
 
 def _words(row: TokenRow) -> np.ndarray:
-    """The ids of the words of a row, without those of their characters."""
+    """The ids of the words of a row, without the ids of their characters."""
     return np.reshape(row.tokens, (len(row.tokens), -1))[:, 0]
 
 
-def _content(rows: Any, target: object) -> bytes:
-    """An example as bytes, which are the same in every process."""
+def _content(rows: TokenRow | Sequence[TokenRow], target: object) -> bytes:
+    """Bytes of an example, the same in every process."""
     parts = chain(rows if isinstance(rows, TokenRow) else chain(*rows), [target])
     return b"|".join(map(_bytes, parts))
 
 
 def _bytes(part: object) -> bytes:
-    """All numbers of an array; of objects, whose bytes there would be addresses, the text."""
+    """Bytes of an array; of objects, whose bytes would be addresses, the ``repr``."""
     array = np.asarray(part)
     return repr(part).encode() if array.dtype.hasobject else array.tobytes()

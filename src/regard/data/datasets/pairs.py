@@ -1,4 +1,4 @@
-"""Pairs of texts, tokenised once on disk, or in every epoch where BPE-dropout is drawn."""
+"""Datasets of pairs of texts, tokenised once on disk, or in every epoch with BPE-dropout."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ Pair = Sequence[Ids]  # source and target
 
 
 class PairCollator(Collator[Pair], Protocol):
-    """An objective that needs only the sizes (source, target) of examples to measure them."""
+    """Objective that measures examples by their sizes (source, target) alone."""
 
     def lengths(self, sizes_NS: np.ndarray) -> np.ndarray: ...
     def weights(self, sizes_NS: np.ndarray) -> np.ndarray: ...
@@ -27,7 +27,7 @@ class PairCollator(Collator[Pair], Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PairStore:
-    """Tokenises files of pairs into ``folder``. With ``skip_bad``, bad pairs are left out."""
+    """Store of tokenised pairs in ``folder``; with ``skip_bad``, bad pairs are left out."""
 
     sides: tuple[Vocabulary, Vocabulary]
     folder: Path
@@ -36,13 +36,13 @@ class PairStore:
     dropped: DropCounts = field(default_factory=DropCounts)
 
     def tokenize(self, name: str, source: Source) -> TokenShardPair:
-        """Pairs of ids."""
+        """Tokenise pairs of texts; returns their shards."""
         fingerprint = " ".join(side.fingerprint for side in self.sides)
         encoders = [side.encode_all for side in self.sides]
         return self._store(name, source, encoders, max(map(len, self.sides)), fingerprint)
 
     def store_texts(self, name: str, source: Source) -> TokenShardPair:
-        """Pairs of texts, as rows of bytes."""
+        """Store pairs of texts as rows of bytes."""
         return self._store(f"{name}.text", source, [_as_utf8, _as_utf8], 256, "text")
 
     def _store(
@@ -61,20 +61,20 @@ class PairStore:
         return store_rows(self.folder / name, source, limits, settings, encoded, dropped)
 
     def encode(self, pairs: Sequence[tuple[str, ...]]) -> list[tuple[list[int], ...]]:
-        """Pairs of texts in ids."""
+        """Encode pairs of texts."""
         texts = map(list, zip(*pairs, strict=True))
         encoded = (side.encode_all(lines) for side, lines in zip(self.sides, texts, strict=True))
         return list(zip(*encoded, strict=True))
 
     def texts(self, source: Source) -> list[tuple[str, str]]:
-        """The pairs of a file as text."""
+        """Read the pairs of a source as text."""
         pairs = read_pairs(source, self.longest_characters, DropCounts() if self.skip_bad else None)
         return [(first, second) for _, first, second in pairs]
 
 
 @dataclass(frozen=True, eq=False)
 class PairDataset(Dataset[Pair]):
-    """Pairs of ids in shards; ``chosen_N`` are those that are not held out, where some are."""
+    """Dataset of pairs of ids in shards; ``chosen_N`` are the rows to train on, None: all."""
 
     pairs: TokenShardPair
     chosen_N: np.ndarray | None
@@ -102,9 +102,9 @@ class PairDataset(Dataset[Pair]):
 
 @dataclass(frozen=True, eq=False)
 class BPEDropoutDataset(PairDataset):
-    """Pairs of texts in bytes, tokenised in every epoch with BPE-dropout (Provilkov et al., 2020).
+    """Dataset of pairs in bytes, tokenised by BPE-dropout in every epoch (Provilkov et al., 2020).
 
-    What is drawn follows from (seed, epoch, number, side).
+    Segmentations depend only on (seed, epoch, number, side).
     """
 
     sides: tuple[Vocabulary, Vocabulary]
@@ -115,10 +115,10 @@ class BPEDropoutDataset(PairDataset):
         return [self._drawn(epoch, int(number)) for number in self.shard_rows(indices)]
 
     def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> None:
-        """Known after tokenising."""
+        """Return None: lengths are known after tokenising."""
 
     def weights(self, objective: object, epoch: int, indices: np.ndarray) -> None:
-        """Known after tokenising."""
+        """Return None: weights are known after tokenising."""
 
     def _drawn(self, epoch: int, number: int) -> tuple[list[int], ...]:
         texts = zip(self.sides, texts_of(self.pairs[number]), strict=True)
@@ -130,14 +130,14 @@ class BPEDropoutDataset(PairDataset):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PairData(TrainingData[Pair]):
-    """Pairs of texts; those of the development set can be read as texts again."""
+    """Training data of pairs, with the texts of the development set."""
 
     store: PairStore
     dev_source: Source
-    dev_N: np.ndarray | None  # those of the source that are held out
+    dev_N: np.ndarray | None  # held-out rows of the source; None: all of it
 
     def dev_texts(self, count: int) -> list[tuple[str, str]]:
-        """The first pairs of the development set."""
+        """The texts of the first pairs of the development set."""
         pairs = self.store.texts(self.dev_source)
         return pairs[:count] if self.dev_N is None else [pairs[i] for i in self.dev_N[:count]]
 

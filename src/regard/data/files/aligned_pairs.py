@@ -1,4 +1,4 @@
-"""Files for word alignment: sentence pairs, also those of fast_align, and gold links.
+"""Files for word alignment: sentence pairs, also in fast_align's format, and gold links.
 
 A line of fast_align is ``source ||| target``, with words separated by spaces.
 """
@@ -19,8 +19,9 @@ SEPARATOR = "|||"
 def read_text_pairs(
     source: Source, longest_characters: int | None = None, dropped: Dropped = None
 ) -> Pairs:
-    """All pairs, without their places."""
-    return [(one, other) for _, one, other in read_pairs(source, longest_characters, dropped)]
+    """Read all pairs, without their places."""
+    pairs = read_pairs(source, longest_characters, dropped)
+    return [(first, second) for _, first, second in pairs]
 
 
 def read_gold_links(path: str | Path, base: int, pairs: Pairs, spans: Spans) -> list[GoldLinks]:
@@ -29,8 +30,8 @@ def read_gold_links(path: str | Path, base: int, pairs: Pairs, spans: Spans) -> 
     if len(lines) != len(pairs):
         raise BadInput(f"{path}: {len(lines)} lines for {len(pairs)} pairs")
     return [
-        parse_gold(line, base, f"{path}:{number}", (len(spans(one)), len(spans(other))))
-        for number, (line, (one, other)) in enumerate(zip(lines, pairs, strict=True), 1)
+        parse_gold(line, base, f"{path}:{number}", (len(spans(first)), len(spans(second))))
+        for number, (line, (first, second)) in enumerate(zip(lines, pairs, strict=True), 1)
     ]
 
 

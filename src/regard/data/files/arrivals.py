@@ -52,7 +52,7 @@ class Arrivals:
         return True
 
     def _read(self, stream: BinaryIO) -> None:
-        """Read what has arrived; wait if there is nothing."""
+        """Read the bytes that have arrived; wait if there are none."""
         chunk = stream.read1(CHUNK)  # type: ignore[attr-defined]
         *whole, rest = chunk.split(b"\n")
         for line in whole:
@@ -67,7 +67,7 @@ class Arrivals:
 
 
 def _may_pause(stream: BinaryIO) -> bool:
-    """Whether it is a pipe, a socket or a terminal whose state can be polled."""
+    """Whether a stream is a pipe, a socket or a terminal that can be polled."""
     try:
         mode = os.fstat(stream.fileno()).st_mode
         select.select([stream], [], [], 0)

@@ -38,7 +38,7 @@ class BadExample(BadInput):
 def parsed(
     items: Iterable[tuple[str, Item]], parse: Callable[[str, Item], Parsed], dropped: Dropped
 ) -> Iterator[Parsed]:
-    """The results of `parse`; with `dropped`, bad examples are left out and counted."""
+    """Parse items; with `dropped`, bad examples are left out and counted."""
     for where, item in items:
         try:
             example = parse(where, item)
@@ -51,14 +51,14 @@ def parsed(
 
 
 def filled(text: str, where: str, detail: str = "empty text") -> str:
-    """The text, if it is not empty."""
+    """Return a text; refuse an empty one."""
     if not text or text.isspace():
         raise BadExample(where, "empty", detail)
     return text
 
 
 def typed(value: object, kind: type[Kind], name: str, where: str) -> Kind:
-    """The value, if it has that JSON type."""
+    """Return a value of a JSON type; refuse other types."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise BadExample(where, f"not {KINDS[kind]}", f"{name} is not {KINDS[kind]}")
     if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
@@ -73,7 +73,7 @@ def label_text(value: object, name: str, where: str) -> str:
 
 
 def one_of(labels: Sequence[str], label: str, where: str) -> str:
-    """The label, if the task has it."""
+    """Return a label of the task; refuse others."""
     if label not in labels:
         detail = f"the label is {label!r}, not one of {', '.join(labels)}"
         raise BadExample(where, "with an unknown label", detail)
@@ -104,6 +104,6 @@ def value_of(record: JSON, key: str, where: str) -> JSON:
 
 
 def field_of(record: Mapping[str, object], key: str, kind: type[Kind], where: str) -> Kind:
-    """The value of a key, if it has that JSON type."""
+    """The value of a key, which must have a JSON type."""
     value = value_of(cast(dict[str, JSON], {**record}), key, where)
     return typed(value, kind, f"the value of {key!r}", where)

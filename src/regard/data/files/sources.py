@@ -66,12 +66,12 @@ class FileSource:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name of the source in messages."""
         return ", ".join(map(name_of, self.paths))
 
     @property
     def origin(self) -> dict[str, object]:
-        """What its examples are, without reading them: its settings, sizes and times of files."""
+        """Settings of the source, and sizes and times of its files, to detect changes."""
         stats = [(path, status_of(path)) for path in self.paths if path != STDIN]
         return {
             "kind": type(self).__name__,
@@ -100,7 +100,7 @@ class Lines(FileSource):
 
 @dataclass(frozen=True)
 class OneFile(FileSource):
-    """Examples that are complete in one file."""
+    """Base class of sources in one file."""
 
     path: str
 
@@ -113,13 +113,13 @@ class OneFile(FileSource):
         return enumerate(raw_lines(self.path), start=1)
 
     def place(self, number: int) -> str:
-        """What messages call a line."""
+        """The place of a line in messages."""
         return f"{name_of(self.path)}:{number}"
 
 
 @dataclass(frozen=True)
 class ColumnFile(OneFile):
-    """A file, each line of which has all texts of an example."""
+    """Base class of files whose lines have all texts of an example."""
 
     columns: tuple[Column, ...]
     spaced: tuple[str, ...] = ()
@@ -186,7 +186,7 @@ class Table(ColumnFile):
         return replace(self, columns=tuple(columns), most_cells=self.limit(header)), lines
 
     def limit(self, header: Sequence[str]) -> int | None:
-        """The most cells of a line below these names; tables of benchmarks have longer ones."""
+        """The most cells of a line below this header; None: any number, as in benchmarks."""
         return None
 
     def parse(self, line: str, where: str) -> tuple[str, ...]:
@@ -239,7 +239,7 @@ class JsonLines(ColumnFile):
 def read_pairs(
     source: Source, longest_characters: int | None = 5_000, dropped: Dropped = None
 ) -> Iterator[tuple[str, str, str]]:
-    """(where, source text, target text) of every pair.
+    """Read (where, source text, target text) of every pair.
 
     A line that is empty, not UTF-8, longer than `longest_characters`, not JSON, or lacks a column
     or key is an error; with `dropped`, it is left out and counted.
@@ -251,7 +251,7 @@ def read_pairs(
 def read_texts(
     source: Source, longest_characters: int | None = None, dropped: Dropped = None
 ) -> Iterator[tuple[str, str]]:
-    """(where, text) of every example with one text; otherwise as `read_pairs`."""
+    """Read (where, text) of every example with one text; otherwise as `read_pairs`."""
     for where, (text,) in read_examples(source, longest_characters, dropped):
         yield where, text
 
@@ -259,7 +259,7 @@ def read_texts(
 def read_examples(
     source: Source, longest_characters: int | None, dropped: Dropped
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """(where, texts) of every example with any number of texts; otherwise as `read_pairs`."""
+    """Read (where, texts) of every example, with any number of texts; otherwise as `read_pairs`."""
 
     def parse(where: str, example: Unparsed) -> tuple[str, tuple[str, ...]]:
         places, parse_texts = example
@@ -278,13 +278,13 @@ def read_examples(
 
 
 def read_cells(table: Table, dropped: Dropped = None) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """(where, cells) of every line of a table; cells may be empty."""
+    """Read (where, cells) of every line of a table; cells may be empty."""
     lines = ((places[0], parse) for places, parse in table.examples())
     return parsed(lines, lambda where, parse: (where, parse()), dropped)
 
 
 def read_objects(path: Path, dropped: Dropped) -> Iterator[tuple[str, dict[str, JSON]]]:
-    """(where, object) of every line of JSON."""
+    """Read (where, object) of every line of JSON."""
     lines = read_texts(Lines((str(path),)), dropped=dropped)
     return parsed(lines, lambda where, line: (where, json_object(line, where)), dropped)
 

@@ -29,7 +29,7 @@ SCORES = 1 << 24  # of words at once, when neighbours are looked for
 
 
 class Header(NamedTuple):
-    """The first line of a file of word2vec."""
+    """First line of a word2vec file."""
 
     words: int
     width: int
@@ -47,9 +47,9 @@ class StaticVectors:
 
     @classmethod
     def read(cls, path: str | Path, most: int | None = None) -> "StaticVectors":
-        """A file, which may be compressed, or its first ``most`` words.
+        """Read a file, which may be compressed, or its first ``most`` words.
 
-        Numbers are stored as they come, so that memory is that of the vectors.
+        Numbers are stored as they come, so that little more memory is used than for the vectors.
         """
         words, numbers = dict[str, None](), bytearray()
         for where, word, vector in islice(_entries(path), most):
@@ -73,12 +73,12 @@ class StaticVectors:
 
     @property
     def width(self) -> int:
-        """How many numbers a vector has."""
+        """The number of dimensions."""
         return self.vectors_ND.shape[1]
 
     @cached_property
     def ids(self) -> dict[str, int]:
-        """The number of each word."""
+        """The index of each word."""
         return {word: number for number, word in enumerate(self.words)}
 
     def index_of(self, word: str) -> int | None:
@@ -97,15 +97,15 @@ class StaticVectors:
         return np.where(lengths_N > 0, lengths_N, 1.0)
 
     def unit(self, numbers: Sequence[int] | np.ndarray) -> np.ndarray:
-        """The vectors of words by their numbers, scaled to length 1."""
+        """The vectors of these indices, scaled to length 1."""
         return self.vectors_ND[numbers] / self.lengths_N[numbers][..., None]
 
     def nearest(
         self, queries_BD: np.ndarray, without: Iterable[Iterable[int]], top: int
     ) -> Iterator[list[tuple[int, float]]]:
-        """For each query the ``top`` words by cosine, best first: their numbers and cosines.
+        """Indices and cosines of the ``top`` words by cosine, best first, for each query.
 
-        ``without`` are the numbers of words that are left out, for each query.
+        ``without`` are the indices of the words to leave out, for each query.
         """
         left_out, top = iter(without), min(top, len(self))
         for some_BD in np.array_split(queries_BD, 1 + len(queries_BD) * len(self) // SCORES):
@@ -119,7 +119,7 @@ class StaticVectors:
 
 
 def _entries(path: str | Path) -> Iterator[Entry]:
-    """The words of a file in either format, which its first bytes tell."""
+    """Entries of a file; its first bytes tell the format."""
     with opened(path) as file:
         first = HEADER.fullmatch(file.readline(LONGEST).removeprefix(codecs.BOM_UTF8))
         binary = BINARY.search(file.read(SNIFFED)) is not None
@@ -127,12 +127,14 @@ def _entries(path: str | Path) -> Iterator[Entry]:
         return _text_entries(path, None)
     header = Header(*map(int, first.groups()))
     if not 0 < header.width <= WIDEST:
-        raise BadInput(f"{path}: its first line speaks of vectors of {header.width} numbers")
+        raise BadInput(
+            f"{path}: the header says {header.width} numbers per vector; expected 1 to {WIDEST:,}"
+        )
     return _binary_entries(path, header) if binary else _text_entries(path, header)
 
 
 def _text_entries(path: str | Path, header: Header | None) -> Iterator[Entry]:
-    """The vectors of a text file: further columns that are no numbers belong to the word."""
+    """Entries of a text file; further columns that are not numbers belong to the word."""
     width, first = (0, 1) if header is None else (header.width, 2)
     number = first - 1
     for number, raw in islice(enumerate(raw_lines(path), start=1), first - 1, None):
@@ -148,11 +150,7 @@ def _text_entries(path: str | Path, header: Header | None) -> Iterator[Entry]:
         except ValueError:
             raise BadInput(f"{where}: not a word and its numbers") from None
         yield where, " ".join(columns[:-width]), vector
-    _check_count(path, number - first + 1, header)
-
-
-def _check_count(path: str | Path, count: int, header: Header | None) -> None:
-    if header is not None and header.words != count:
+    if header is not None and header.words != (count := number - first + 1):
         raise BadInput(f"{path}: {count} words, and its first line says {header.words}")
 
 
@@ -165,7 +163,7 @@ def _is_number(column: str) -> bool:
 
 
 def _binary_entries(path: str | Path, header: Header) -> Iterator[Entry]:
-    """The vectors of a binary file; there may be a line feed after each vector."""
+    """Entries of a binary file; there may be a line feed after each vector."""
     with opened(path) as file:
         file.readline(LONGEST)
         for number in range(1, header.words + 1):

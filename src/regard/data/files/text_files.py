@@ -26,10 +26,7 @@ def name_of(path: str | Path) -> str:
 
 
 def raw_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[bytes]:
-    """Lines without line ends, and the first without a byte order mark.
-
-    ``arrivals`` can be asked whether the next line is there already.
-    """
+    """Lines without line ends and byte order mark; ``arrivals`` tells whether the next is there."""
     for line in ended_lines(path, arrivals):
         yield line.removesuffix(b"\n")
 
@@ -64,7 +61,7 @@ def whole_text(path: str | Path) -> str:
 
 
 def text_blocks(path: str | Path) -> Iterator[str]:
-    """The text in blocks, which do not follow lines: a line may have any length."""
+    """The text in blocks of bytes, whatever the length of its lines."""
     line, column = 1, 0  # where the next block begins
     decoder, held = codecs.getincrementaldecoder("utf-8")(), ""
     with opened(path) as file:
@@ -106,7 +103,7 @@ def _not_utf8(where: str, byte: int, column: int) -> BadExample:
 
 @contextlib.contextmanager
 def opened(path: str | Path) -> Iterator[BinaryIO]:
-    """The bytes of a file; one that cannot be read in this block is a ``BadInput``."""
+    """Open a file of bytes; an error of reading in this block is a ``BadInput``."""
     check_name(path)
     try:
         with _open(path) as file:

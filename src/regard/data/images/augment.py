@@ -1,4 +1,4 @@
-"""Augmentation of images on the device, in batch: a step of training that no loader waits for.
+"""Augmentation of batches of images on the device.
 
 What is drawn for an image follows from its key alone. All shapes are fixed and nothing is read
 back, so that a step with augmentation can be compiled and captured. Pixels are numbers from 0 to 1.
@@ -19,7 +19,7 @@ FIRST, SECOND = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
 
 
 def _shifted(values: Tensor, places: int) -> Tensor:
-    """A shift to the right that fills with zeros."""
+    """Logical shift to the right."""
     return (values >> places) & ((1 << (64 - places)) - 1)
 
 
@@ -30,13 +30,13 @@ def _mixed(values: Tensor) -> Tensor:
 
 
 class Draws:
-    """Uniform numbers of each key, one after the other: the same for the same key."""
+    """Sequence of uniform random numbers for each key."""
 
     def __init__(self, keys_B: Tensor):
         self.keys_B, self.counter = keys_B, 0
 
     def uniform(self, low: float = 0.0, high: float = 1.0) -> Tensor:
-        """(B,) numbers from ``low`` to below ``high``."""
+        """Draw numbers (B,) from ``low`` to below ``high``."""
         self.counter += 1
         step = (self.counter * GOLDEN + 2**63) % 2**64 - 2**63  # as torch's integers overflow
         bits = _shifted(_mixed(self.keys_B + step), 40)
@@ -54,12 +54,12 @@ def _column(values_B: Tensor) -> Tensor:
 
 
 def random_flip(images: Tensor, draws: Draws) -> Tensor:
-    """Half of the images are mirrored, left to right."""
+    """Mirror half of the images, left to right."""
     return torch.where(_column(draws.uniform() < 0.5), images.flip(3), images)
 
 
 def random_crop(images: Tensor, draws: Draws, padding: int) -> Tensor:
-    """Each image is moved by up to ``padding`` pixels in both directions, with zeros around it."""
+    """Shift each image by up to ``padding`` pixels in both directions, with zeros around it."""
     channels, height, width = images.shape[1:]
     images = F.pad(images, (padding,) * 4)
     rows, columns = (torch.arange(size, device=images.device) for size in (height, width))
@@ -71,9 +71,9 @@ def random_crop(images: Tensor, draws: Draws, padding: int) -> Tensor:
 
 
 def random_resized_crop(images: Tensor, draws: Draws, least: float) -> Tensor:
-    """A part of each image, of at least this share of its area, is stretched to the whole size.
+    """Stretch a part of each image, of at least this share of its area, to the whole size.
 
-    Its sides differ by a ratio at which both still fit into the image, of the area that was drawn.
+    The aspect ratio of the part is drawn among those that fit into the image at the drawn area.
     """
     area_B = draws.uniform(least, 1.0)
     ratio_B = torch.exp(draws.uniform(-1, 1) * (-area_B.log()).clamp(max=math.log(CROP_RATIO)))
@@ -85,13 +85,13 @@ def random_resized_crop(images: Tensor, draws: Draws, least: float) -> Tensor:
 
 
 def _warped(images: Tensor, theta_B23: Tensor, outside: str = "zeros") -> Tensor:
-    """Each image at the places that an affine map gives, in coordinates from -1 to 1."""
+    """Sample each image at the places of an affine map, in coordinates from -1 to 1."""
     grid = F.affine_grid(theta_B23, list(images.shape), align_corners=False)
     return F.grid_sample(images, grid, padding_mode=outside, align_corners=False)
 
 
 def random_erasing(images: Tensor, draws: Draws, rate: float) -> Tensor:
-    """At that rate, a rectangle of an image becomes grey (Zhong et al., 2017, arXiv:1708.04896)."""
+    """Make a rectangle of an image grey, with this rate (Zhong et al., 2017, arXiv:1708.04896)."""
     area_B = draws.uniform(*ERASED_AREA)
     ratio_B = torch.exp(draws.uniform(-math.log(ERASED_RATIO), math.log(ERASED_RATIO)))
     chosen_B = draws.uniform() < rate
@@ -100,7 +100,7 @@ def random_erasing(images: Tensor, draws: Draws, rate: float) -> Tensor:
 
 
 def _rectangle(images: Tensor, height_B: Tensor, width_B: Tensor, draws: Draws) -> Tensor:
-    """(B, 1, H, W): a rectangle of these shares of the sides, anywhere inside each image."""
+    """Mask (B, 1, H, W) of a random rectangle with these shares of the sides."""
     spans = []
     for size, share_B in zip(images.shape[2:], (height_B, width_B), strict=True):
         length_B = (share_B.clamp(max=1.0) * size).round()
@@ -110,7 +110,7 @@ def _rectangle(images: Tensor, height_B: Tensor, width_B: Tensor, draws: Draws) 
 
 
 def _clipped_square(images: Tensor, share_B: Tensor, draws: Draws) -> Tensor:
-    """(B, 1, H, W): this share of both sides around any pixel; what lies outside is cut off."""
+    """Mask (B, 1, H, W) of a square around a random pixel, clipped to the image."""
     spans = []
     for size in images.shape[2:]:
         half_B = (share_B * size / 2).floor()
@@ -120,7 +120,7 @@ def _clipped_square(images: Tensor, share_B: Tensor, draws: Draws) -> Tensor:
 
 
 def _inside(images: Tensor, *spans: tuple[Tensor, Tensor]) -> Tensor:
-    """(B, 1, H, W): what lies between a first row and column and those after the last."""
+    """Mask (B, 1, H, W) of the pixels between a first and an end row and column."""
     inside = []
     for size, (first_B, end_B) in zip(images.shape[2:], spans, strict=True):
         places = torch.arange(size, device=images.device)
@@ -134,7 +134,7 @@ FARTHEST = (math.pi / 6, 0.3, 0.3, 0.9, 0.9)
 
 
 def _grey(images: Tensor) -> Tensor:
-    """One channel; three are red, green and blue."""
+    """Convert red, green and blue to one channel."""
     if images.shape[1] == 1:
         return images
     red, green, blue = images.split(1, 1)
@@ -142,27 +142,27 @@ def _grey(images: Tensor) -> Tensor:
 
 
 def _towards(other: Tensor, images: Tensor, change: Tensor) -> Tensor:
-    """Mixed with another image: 0 is unchanged, -1 the other, 1 as far away from it."""
+    """Mix with another image: 0 is unchanged, -1 the other, 1 as far away from it."""
     return (images + change * (images - other)).clamp(0, 1)
 
 
 def brightness(images: Tensor, change: Tensor) -> Tensor:
-    """From black to twice as bright."""
+    """Change the brightness, from black to twice as bright."""
     return _towards(torch.zeros_like(images), images, 0.9 * change)
 
 
 def contrast(images: Tensor, change: Tensor) -> Tensor:
-    """From even grey to twice the contrast."""
+    """Change the contrast, from even grey to twice the contrast."""
     return _towards(_grey(images).mean((2, 3), keepdim=True), images, 0.9 * change)
 
 
 def colour(images: Tensor, change: Tensor) -> Tensor:
-    """From grey to twice the colour."""
+    """Change the saturation, from grey to twice the colour."""
     return _towards(_grey(images), images, 0.9 * change)
 
 
 def sharpness(images: Tensor, change: Tensor) -> Tensor:
-    """From smooth to twice as sharp; the border stays, and so do images that are all border."""
+    """Change the sharpness, from smooth to twice as sharp; the border stays."""
     if min(images.shape[2:]) < 3:
         return images
     inner = images[:, :, 1:-1, 1:-1]
@@ -172,26 +172,26 @@ def sharpness(images: Tensor, change: Tensor) -> Tensor:
 
 
 def posterise(images: Tensor, change: Tensor) -> Tensor:
-    """Eight to four bits for each number."""
+    """Reduce pixel values to eight to four bits."""
     levels = 2.0 ** (8 - 4 * change.abs()).round()
     return ((images * 255).round() / 256 * levels).floor() / levels * 256 / 255
 
 
 def solarise(images: Tensor, change: Tensor) -> Tensor:
-    """Numbers from a threshold on are inverted: none (0) to all (1)."""
+    """Invert pixel values above a threshold: none (0) to all (1)."""
     inverted = (images * (BYTES - 1)).round() >= BYTES * (1 - change.abs())
     return torch.where(inverted, 1 - images, images)
 
 
 def autocontrast(images: Tensor, change: Tensor) -> Tensor:
-    """Each channel from its darkest to its brightest number."""
+    """Stretch each channel from its darkest to its brightest value."""
     least, most = images.amin((2, 3), keepdim=True), images.amax((2, 3), keepdim=True)
     stretched = (images - least) / (most - least).clamp(min=1e-6)
     return torch.where(most > least, stretched, images)
 
 
 def equalise(images: Tensor, change: Tensor) -> Tensor:
-    """Each channel with a flat histogram, as ``ImageOps.equalize`` of Pillow makes it of bytes."""
+    """Equalise the histogram of each channel, as ``ImageOps.equalize`` of Pillow does."""
     bytes_CN = (images * (BYTES - 1)).round().long().flatten(2).flatten(0, 1)
     counts_CV = _histograms(bytes_CN)
     below_CV = counts_CV.cumsum(1)
@@ -204,7 +204,7 @@ def equalise(images: Tensor, change: Tensor) -> Tensor:
 
 
 def _histograms(bytes_CN: Tensor) -> Tensor:
-    """(C, 256): how often each byte occurs in each row."""
+    """Histogram (C, 256) of the bytes of each row."""
     rows_C1 = torch.arange(len(bytes_CN), device=bytes_CN.device)[:, None] * BYTES
     places = (rows_C1 + bytes_CN).flatten()  # in one dimension the sum is deterministic
     counts = torch.zeros(len(bytes_CN) * BYTES, dtype=torch.long, device=bytes_CN.device)
@@ -219,7 +219,7 @@ COLOURS: tuple[Colours, ...] = (
 
 
 def random_augment(images: Tensor, draws: Draws, count: int, magnitude: float) -> Tensor:
-    """``count`` operations on each image, one after the other, each drawn from the whole set.
+    """Apply RandAugment: ``count`` random operations to each image, one after the other.
 
     Their strength is ``magnitude`` of the largest (0 to 1), in either direction where there are
     two; one of the operations leaves the image as it is.
@@ -239,7 +239,7 @@ def random_augment(images: Tensor, draws: Draws, count: int, magnitude: float) -
 
 
 def _affine(chosen_B: Tensor, strength_B: Tensor) -> Tensor:
-    """(B, 2, 3): the map of places of that number."""
+    """Affine map (B, 2, 3) of the chosen operation."""
     angle, shear_x, shear_y, x, y = (
         (chosen_B == number) * strength_B * most for number, most in enumerate(FARTHEST)
     )
@@ -248,7 +248,7 @@ def _affine(chosen_B: Tensor, strength_B: Tensor) -> Tensor:
 
 
 def beta_quantiles(alpha: float) -> Tensor:
-    """The numbers below which 0, 1/n, 2/n, … of a beta distribution (alpha, alpha) lie.
+    """Quantiles 0, 1/n, 2/n, … of a beta distribution (alpha, alpha).
 
     With x = sin²θ the density is (sin θ · cos θ)^(2·alpha - 1), which is summed over θ.
     """
@@ -262,7 +262,7 @@ def beta_quantiles(alpha: float) -> Tensor:
 
 
 def draw_beta(draws: Draws, quantiles: Tensor) -> Tensor:
-    """(B,) numbers of the distribution with these quantiles."""
+    """Draw numbers (B,) of the distribution with these quantiles."""
     place_B = draws.uniform() * QUANTILES
     index_B = place_B.long()
     return torch.lerp(quantiles[index_B], quantiles[index_B + 1], place_B - index_B)
@@ -270,7 +270,7 @@ def draw_beta(draws: Draws, quantiles: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What is drawn for the images of a batch, in this order; 0 and False leave a step out.
+    """Random augmentations, in this order; 0 and False leave a step out.
 
     ``crop`` is the padding of random crops in pixels, ``crop_area`` the smallest share of the area
     of an image that is stretched to its size; ``operations`` of RandAugment have a ``magnitude``
@@ -285,7 +285,7 @@ class Augmentation:
     erase: float = 0.0
 
     def __call__(self, images: Tensor, draws: Draws) -> Tensor:
-        """The images after all steps."""
+        """Augment images."""
         if self.crop:
             images = random_crop(images, draws, self.crop)
         if self.crop_area < 1:
@@ -311,26 +311,26 @@ class Mixing:
         self.quantiles = {alpha: beta_quantiles(alpha) for alpha in {mixup, cutmix} - {0.0}}
 
     def to(self, device: torch.device | str) -> None:
-        """Where its tables are needed."""
+        """Move the tables to a device."""
         self.quantiles = {alpha: table.to(device) for alpha, table in self.quantiles.items()}
 
     def __call__(self, images: Tensor, mixed_B: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
-        """The mixed images, and the share of each image in its own; 1 where it is not ``mixed_B``.
+        """Mix images; returns them and each image's own share, 1 where ``mixed_B`` is False.
 
-        The rest is that of the next image, ``images.roll(-1, 0)``.
+        The rest comes from the next image, ``images.roll(-1, 0)``.
         """
-        others, blended_B = images.roll(-1, 0), draws.uniform() < 0.5
+        shifted, blended_B = images.roll(-1, 0), draws.uniform() < 0.5
         if not (self.mixup and self.cutmix):
             blended_B = torch.full_like(blended_B, bool(self.mixup))
         share_B = torch.ones(len(images), device=images.device)
         if self.mixup:
             own_B = self._share(self.mixup, mixed_B & blended_B, draws)
-            images = torch.lerp(others, images, _column(own_B))
+            images = torch.lerp(shifted, images, _column(own_B))
             share_B = share_B * own_B
         if self.cutmix:
             side_B = (1 - self._share(self.cutmix, mixed_B & ~blended_B, draws)).sqrt()
             cut = _clipped_square(images, side_B, draws)
-            images = torch.where(cut, others, images)
+            images = torch.where(cut, shifted, images)
             share_B = share_B * (1 - cut.float().mean((1, 2, 3)))
         return images, share_B
 

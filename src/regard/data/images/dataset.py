@@ -1,4 +1,4 @@
-"""Images as training examples: decoded ahead of time, by worker processes where they are files."""
+"""Dataset of images, which are decoded ahead of time; files by worker processes."""
 
 import os
 import zlib
@@ -22,7 +22,7 @@ Pixels = Path | np.ndarray  # a file, or bytes
 
 @dataclass(frozen=True, eq=False)
 class ImageExamples(Sequence[ImageExample]):
-    """Examples (image, target) by columns: one array each, without an object for every image."""
+    """Examples (image, target) as arrays, without an object for every image."""
 
     pixels: np.ndarray  # (B, C, H, W)
     keys: np.ndarray
@@ -30,7 +30,7 @@ class ImageExamples(Sequence[ImageExample]):
 
     @classmethod
     def of(cls, examples: Sequence[ImageExample]) -> "ImageExamples":
-        """Single examples, at least one, whose images are read here."""
+        """Arrays of single examples, at least one; their images are read here."""
         rows, targets = zip(*examples, strict=True)
         return cls(read_images(rows), np.array([row.key for row in rows]), np.array(targets))
 
@@ -43,9 +43,9 @@ class ImageExamples(Sequence[ImageExample]):
 
 
 class ImageDataset(MemoryDataset[ImageExample]):
-    """Encoded examples, and the ``images`` of each: arrays of bytes, or paths of files.
+    """Dataset of encoded examples and their ``images``: arrays of bytes, or paths of files.
 
-    Files are decoded by so many ``workers``, or without any by the thread that reads ahead; arrays
+    Files are decoded by ``workers`` processes, or, if 0, by the thread that reads ahead; arrays
     are resized once. The key of an image, which decides its augmentation, follows from (seed,
     epoch, index).
     """
@@ -65,11 +65,13 @@ class ImageDataset(MemoryDataset[ImageExample]):
 
     @property
     def fingerprint(self) -> str:
-        """How many images, and a checksum of their content, or of the names and sizes of files.
+        """Number of images, and a checksum of their content, or of the names and sizes of files.
 
-        Names are those below the folder that all have in common, which may lie anywhere.
+        Names are relative to the common folder of all files.
         """
-        root = os.path.commonpath([one.absolute() for one in self.folders]) if self.files else ""
+        root = (
+            os.path.commonpath([folder.absolute() for folder in self.folders]) if self.files else ""
+        )
         checksum = 0
         for image, (_, target) in zip(self.images, self.examples, strict=True):
             checksum = zlib.crc32(_content(image, root) + np.asarray(target).tobytes(), checksum)
@@ -91,7 +93,7 @@ class ImageDataset(MemoryDataset[ImageExample]):
 
     @cached_property
     def _arrays(self) -> np.ndarray | None:
-        """All images, resized, where they are no files and take little memory."""
+        """All images, resized; None if they are files or need much memory."""
         if self.files or not len(self):
             return None
         first = self.examples[0][0].read()

@@ -30,12 +30,12 @@ PIXELS = 1 << 27  # that all workers decode at once; each takes up to 8 bytes, b
 
 
 def default_workers() -> int:
-    """One for each core, at most ``MOST``."""
+    """Default number of workers: one per core, at most ``MOST``."""
     return min(os.cpu_count() or 1, MOST)
 
 
 class DecodingPool:
-    """So many worker processes; 0: this process does it all.
+    """Pool of worker processes; with 0 workers, this process decodes.
 
     The first ``few`` images are decoded here in any case, before processes are started.
     """
@@ -49,9 +49,9 @@ class DecodingPool:
         items: Iterable[Item],
         ready: Callable[[float], bool] = lambda seconds: True,
     ) -> Iterator[Result]:
-        """What ``work`` makes of each item, in order; few are in memory at once.
+        """Apply ``work`` to each item, in order; few results are in memory at once.
 
-        No item is waited for while results are due: ``ready`` tells whether the next has arrived.
+        While results are due, it does not wait for items: ``ready`` tells whether one has arrived.
         """
         coming = iter(items)
         for item in islice(coming, max(self._few, 0) if self.workers else None):
@@ -81,12 +81,12 @@ class DecodingPool:
 
     @cached_property
     def _pool(self) -> ProcessPoolExecutor:
-        """Started afresh, not forked: threads of this process do not survive a fork."""
+        """Spawned processes: threads of this process would not survive a fork."""
         return ProcessPoolExecutor(self.workers, SPAWN, initializer=_begin, initargs=(self.budget,))
 
     @cached_property
     def budget(self) -> "SharedBudget":
-        """The pixels that its workers decode at once."""
+        """The limit of the pixels that the workers decode at once."""
         return SharedBudget(SPAWN)
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ class DecodingPool:
 
 
 class _Coming(Generic[Item]):
-    """Items that arrive; an error among them is kept until all before it have results."""
+    """Iterator over arriving items; an error is raised after the results of earlier items."""
 
     def __init__(self, items: Iterator[Item], ready: Callable[[float], bool]):
         self.items, self.ready = items, ready
@@ -127,7 +127,7 @@ def _work(work: Callable[[Item], Result], items: list[Item]) -> list[Result]:
 
 
 class SharedBudget(PixelBudget):
-    """The pixels that all workers together may decode at once; a larger image is decoded alone."""
+    """Limit of the pixels that all workers decode at once; a larger image is decoded alone."""
 
     def __init__(self, context: BaseContext, most: int = PIXELS):
         self.most, self.held = most, context.Value("q", 0, lock=False)

@@ -22,7 +22,7 @@ from regard.text.templates import RowFrame
 
 @dataclass(frozen=True, eq=False)
 class TokenStream:
-    """All documents one after the other, each after the ``separator``, if there is one."""
+    """Stream of all documents, each after the ``separator``, unless it is None."""
 
     documents: Documents
     separator: int | None
@@ -49,7 +49,7 @@ class TokenStream:
 
 @dataclass(frozen=True, eq=False)
 class SentenceStream(TokenStream):
-    """Two streams side by side: all sentences, and the same sentences in the same order, reversed.
+    """Pair of streams: all sentences, and all sentences reversed, in the same order.
 
     A token of the second stream is at the same place as a token of the same sentence in the first
     one, so that both can be cut alike.
@@ -68,9 +68,9 @@ class SentenceStream(TokenStream):
 
 @dataclass(frozen=True, eq=False)
 class BlockPlan:
-    """The rows of an epoch: tokens ``begin`` to ``end`` (exclusive) of a stream.
+    """Plan of the rows of an epoch: tokens ``begin`` to ``end`` (exclusive) of a stream.
 
-    After those that are ``last`` in their text only the separator can follow.
+    Only the separator can follow a row that is ``last`` in its text.
     """
 
     stream: TokenStream
@@ -87,7 +87,7 @@ class BlockPlan:
         return self.end - self.begin
 
     def read(self, rows: np.ndarray) -> list[Passage]:
-        """The rows of these numbers, each with the token after it."""
+        """Read these rows, each with the token after it."""
         columns = (column[rows].tolist() for column in (self.begin, self.end, self.last))
         return [*map(self._passage, *columns)]
 
@@ -100,7 +100,7 @@ class BlockPlan:
 
 @dataclass(frozen=True, eq=False)
 class FramedBlocks:
-    """Rows of exactly ``longest`` tokens, in the order of the stream: a block in a ``frame`` each.
+    """Plan of rows of exactly ``longest`` tokens: blocks of the stream, each in a ``frame``.
 
     Tokens beyond the last full row are not used, unless there is no full one.
     """
@@ -118,7 +118,7 @@ class FramedBlocks:
         return np.full(len(self), self._size + self.frame.specials)
 
     def read(self, rows: np.ndarray) -> list[Passage]:
-        """The rows of these numbers."""
+        """Read these rows."""
         text = [(0, self.frame.segments[0])] * self._size
         parts = np.array([*self.frame.before, *text, *self.frame.after], np.int32)
         first, passages = len(self.frame.before), []
@@ -139,10 +139,10 @@ class FramedBlocks:
 
 
 def text_rows(stream: TokenStream, longest: int, seed: int, *, across: bool) -> PlanRows:
-    """Rows of at most ``longest`` tokens, of one document each, or ``across`` documents.
+    """Plans of rows of at most ``longest`` tokens, of one document each or ``across`` documents.
 
-    The latter are full; where they begin is drawn anew in every epoch after the first. The former
-    are the same in every epoch.
+    Rows across documents are full; their starts are drawn in every epoch after the first. Rows of
+    one document are the same in every epoch.
     """
     texts = stream.borders[[0, -1]] if across else stream.borders
 
@@ -159,11 +159,11 @@ def text_rows(stream: TokenStream, longest: int, seed: int, *, across: bool) -> 
 
 @dataclass(frozen=True)
 class ChunkLengths:
-    """Chunks of ``longest`` tokens; with a ``mean``, of lengths drawn around it, at most that.
+    """Lengths of chunks: ``longest``, or drawn around the ``mean`` and at most ``longest``.
 
-    They are normally distributed with a standard deviation of 5, one in twenty around half of the
-    mean, and at least 5 (Merity et al., 2017, arXiv:1708.02182, section 5); they follow from the
-    key (seed, epoch).
+    Drawn lengths are normally distributed with a standard deviation of 5, one in twenty around half
+    of the mean, and at least 5 (Merity et al., 2017, arXiv:1708.02182, section 5); they follow from
+    the key (seed, epoch).
     """
 
     longest: int
@@ -172,7 +172,7 @@ class ChunkLengths:
     halved: ClassVar[float] = 0.05
 
     def cuts(self, total: int, key: tuple[int, ...]) -> np.ndarray:
-        """Where each chunk of ``total`` tokens begins, and the total at the end."""
+        """The start of each chunk of ``total`` tokens, and the total at the end."""
         if not self.mean:
             return np.append(np.arange(0, total, self.longest), total)
         least = min(self.spread, self.mean)
@@ -187,7 +187,7 @@ class ChunkLengths:
 def stream_chunks(
     stream: TokenStream, rows: int, lengths: ChunkLengths, key: tuple[int, ...]
 ) -> BlockPlan:
-    """The stream cut into ``rows`` equal ones, and these into chunks.
+    """Plan of the stream cut into ``rows`` equal streams, and these into chunks.
 
     Chunk k of all streams comes before chunk k + 1. Every token has a next one, so the last of all
     is only predicted; those beyond the equal streams are not used.
@@ -204,7 +204,7 @@ def stream_chunks(
 
 
 def _blocks(stream: TokenStream, texts: np.ndarray, longest: int, shift: int) -> BlockPlan:
-    """Every text cut at multiples of ``longest``, the first of them at ``shift`` if it is not 0."""
+    """Plan of every text cut at multiples of ``longest``, or first at ``shift`` if it is not 0."""
     lengths = np.diff(texts)
     counts = -(-(lengths + (longest - shift) % longest) // longest)
     number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -31,7 +31,7 @@ LONGEST_LINE = 1 << 30  # bytes of a line whose sentences are split
 
 @dataclass(frozen=True)
 class TextFolder(FileSource, DocumentReader):
-    """Files .txt, .txt.gz and .txt.xz below a folder, one document each, sorted by name.
+    """Folder of files .txt, .txt.gz and .txt.xz, one document each, sorted by name.
 
     Paragraphs are separated by empty lines.
     """
@@ -60,7 +60,7 @@ class TextFolder(FileSource, DocumentReader):
 
 @dataclass(frozen=True)
 class SentenceFile(OneFile, DocumentReader):
-    """One sentence on each line, an empty line after each document."""
+    """File with one sentence per line and an empty line after each document."""
 
     def documents(self, dropped: Dropped) -> Iterator[list[str]]:
         return _blocks(self.path)
@@ -71,7 +71,7 @@ class SentenceFile(OneFile, DocumentReader):
 
 @dataclass(frozen=True)
 class TextFile(SentenceFile):
-    """One running text, in which empty lines count as others do."""
+    """File of one running text; empty lines are part of it."""
 
     def documents(self, dropped: Dropped) -> Iterator[list[str]]:
         yield [*self._sentences()]
@@ -98,7 +98,7 @@ class TextFile(SentenceFile):
 
 
 class JsonDocuments(JsonLines, DocumentReader):
-    """A document on each line of JSON, a paragraph on each line of its text."""
+    """JSON lines: a document per line, with a paragraph on each line of its text."""
 
     def documents(self, dropped: Dropped) -> Iterator[list[str]]:
         for text in self.texts(dropped):
@@ -112,9 +112,9 @@ DocumentSource = TextFolder | SentenceFile | JsonDocuments
 
 
 def document_source(path: str, key: str | None = None) -> DocumentSource:
-    """The kind of documents at a path: a folder, JSON lines, or one sentence per line.
+    """The source of documents at a path: a folder, JSON lines, or one sentence per line.
 
-    ``key`` is that of the text in a JSON line.
+    ``key`` is the key of the text in a JSON line.
     """
     is_folder = Path(path).is_dir()
     json_lines = {".jsonl", ".ndjson"} & {suffix.lower() for suffix in Path(path).suffixes}
@@ -139,7 +139,7 @@ class Documents:
 
     @classmethod
     def of(cls, documents: Iterable[Sequence[Ids]]) -> "Documents":
-        """From documents that are lists of sentences of ids."""
+        """Documents in memory, from lists of sentences of ids."""
         stored = [[np.asarray(sentence, np.int64) for sentence in each] for each in documents]
         lengths = [np.array([*map(len, each)], np.int64) for each in stored]
         return cls([np.concatenate(each) for each in stored], lengths)
@@ -148,7 +148,7 @@ class Documents:
         return len(self.rows)
 
     def chosen(self, numbers: Iterable[int], name: str | None = None) -> "Documents":
-        """A subset of the documents, perhaps with a name of its own in messages."""
+        """Subset of the documents; ``name`` is its name in messages."""
         rows, lengths = zip(*((self.rows[n], self.sentences[n]) for n in numbers), strict=True)
         return Documents(rows, lengths, name or self.name, self.checksum)
 
@@ -180,12 +180,12 @@ def tokenize_documents(
     dropped: Dropped = None,
     whole: bool = False,
 ) -> Documents:
-    """The documents as ids below `vocab`; those stored in `folder` are used if they are current.
+    """Tokenise documents into ids below `vocab`; stored ids in `folder` are used if current.
 
     Texts are encoded by sentence, or as a `whole`, with the spaces and lines between sentences.
 
-    They are current if the files and the tokenizer's `fingerprint` are unchanged. Documents without
-    a sentence are left out and counted in `dropped`; with it, so are bad lines of JSON.
+    Stored ids are current if the files and the tokenizer's `fingerprint` are unchanged. Documents
+    without a sentence are left out and counted in `dropped`; with it, so are bad lines of JSON.
     """
     path = Path(folder) / name
 
@@ -214,7 +214,7 @@ def tokenize_documents(
 
 
 class _OpenRows:
-    """Rows of documents, the last of which may go on: its tokens, and the lengths of sentences.
+    """Rows of documents, the last of which may be incomplete: tokens, and lengths of sentences.
 
     A ``whole`` text is one sentence, whose length is known at its end.
     """
@@ -225,14 +225,14 @@ class _OpenRows:
         self.lengths: list[list[int]] = [[]]
 
     def add(self, sentences: list[Ids]) -> None:
-        """Sentences of the last document, or a part of its text."""
+        """Add sentences of the last document, or a part of its text."""
         lengths = [*map(len, sentences)]
         self.length += sum(lengths)
         self.tokens[-1] += sentences
         self.lengths[-1] += [] if self.whole else lengths
 
     def close(self) -> bool:
-        """End the last document; false if it had no tokens, and is left out."""
+        """End the last document; returns False, and drops it, if it has no tokens."""
         if not self.length:
             return False
         self.lengths[-1] += [self.length] if self.whole else []
@@ -242,7 +242,7 @@ class _OpenRows:
         return True
 
     def take(self) -> Chunk | None:
-        """What has come since the last call, if anything has."""
+        """The rows since the last call; None if there are none."""
         rows = [np.concatenate([_NONE, *ids], dtype=np.int64) for ids in self.tokens]
         lengths, is_open = self.lengths, self.length > 0
         self.tokens, self.lengths = [[]], [[]]

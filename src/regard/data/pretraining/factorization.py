@@ -23,7 +23,7 @@ ORDER, SINGLE, SPAN = 0, 1 << 16, 2 << 16
 
 
 class Factorization(NamedTuple):
-    """The order of each token of a row, and the positions of those that are predicted, in order."""
+    """Order of each token of a row, and the sorted positions of the predicted tokens."""
 
     orders: np.ndarray
     predicted: np.ndarray
@@ -31,10 +31,10 @@ class Factorization(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FactorizationSampler:
-    """Draws orders; ``special`` and ``word_starts`` have an entry for every id.
+    """Sampler of factorization orders; ``special`` and ``word_starts`` are masks over ids.
 
     One token in ``one_in`` is predicted, in spans of up to ``words`` words, n of them with
-    probability ∝ 1/n. Orders are those of parts of ``chunk`` tokens of a row; 0: of whole rows.
+    probability ∝ 1/n. Each chunk of ``chunk`` tokens of a row has its own order; 0: the whole row.
     """
 
     special: np.ndarray
@@ -46,12 +46,12 @@ class FactorizationSampler:
     def draw(
         self, rows: list[TokenRow], indices: np.ndarray, key: tuple[int, ...]
     ) -> list[Factorization]:
-        """The factorizations of rows, by their numbers and the key alone."""
+        """Draw factorizations of rows, which depend on their indices and the key alone."""
         tokens = (np.asarray(row.tokens) for row in rows)
         return [*map(self._of_row, tokens, streams((*key, FACTORIZATION), indices))]
 
     def count(self, length: int, start: int = 0) -> int:
-        """How many tokens of a chunk are predicted; fewer where the others are special.
+        """The number of predicted tokens of a chunk; fewer if too many tokens are special.
 
         In the first chunk of a row, one at least.
         """
@@ -82,7 +82,7 @@ class FactorizationSampler:
     def _spans(
         self, tokens: np.ndarray, stream: np.ndarray, every: np.ndarray, count: int
     ) -> np.ndarray:
-        """Which tokens are in spans, no more than ``count``; ``every`` are their places."""
+        """Mask of the tokens in spans, at most ``count``; ``every`` are the positions."""
         special, chosen, left = self.special[tokens], np.zeros(len(tokens), bool), count
         starts = np.flatnonzero(self.word_starts[tokens] | special)
         lengths = uniform(stream, SPAN + 2 * every)
@@ -105,6 +105,6 @@ class FactorizationSampler:
 
     @property
     def _cumulated(self) -> np.ndarray:
-        """The distribution of the number of words of a span, but for the largest."""
+        """Cumulative distribution of the number of words of a span, without the last value."""
         shares = 1 / np.arange(1, self.words + 1)
         return np.cumsum(shares / shares.sum())[:-1]

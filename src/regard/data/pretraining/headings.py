@@ -14,7 +14,7 @@ _Line = tuple[bytes, str]  # and where it stands
 
 @dataclass(frozen=True)
 class Headings(OneFile):
-    """Pairs (text of a section, its heading); sections without text are left out.
+    """Source of pairs (text of a section, its heading); sections without text are left out.
 
     A section ends at the next heading of any level; its paragraphs are joined by spaces.
     """
@@ -34,7 +34,7 @@ class Headings(OneFile):
 
 
 def title_of(line: bytes) -> bytes | None:
-    """The heading in a line, if it is one: as many equals signs before it as after it."""
+    """The heading in a line, with as many equals signs before as after it, or None."""
     match = HEADING.fullmatch(line)
     if match is None or match[1].count(b"=") != match[3].count(b"="):
         return None
@@ -42,7 +42,7 @@ def title_of(line: bytes) -> bytes | None:
 
 
 def _pair(heading: _Line | None, section: list[_Line]) -> Examples:
-    """A section and its heading, if it has both."""
+    """Yield a section and its heading, unless one is missing."""
     if heading is not None and section:
         yield [heading[1]] * 2, partial(_texts, heading, section)
 

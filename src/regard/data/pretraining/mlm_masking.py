@@ -27,7 +27,7 @@ class MaskedTokens(NamedTuple):
     originals: Array
 
     def split(self, lengths: Array) -> list["MaskedTokens"]:
-        """Rows that were masked end to end, each on its own; positions count from its start."""
+        """Split rows that were masked end to end; positions count from the start of each row."""
         ends = np.cumsum(lengths)
         row = np.searchsorted(ends, self.positions, side="right")
         counts = np.searchsorted(self.positions, ends)[:-1]
@@ -38,12 +38,12 @@ class MaskedTokens(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TokenMasker:
-    """Chooses and masks tokens; `special` and `word_starts` have an entry for every id.
+    """Masker of tokens; `special` and `word_starts` are masks over ids.
 
     Special tokens are neither chosen nor used as random tokens. With `word_starts`, whole words are
     chosen: an id with False continues the word before it. `rate` is the share of chosen tokens,
     `kept` and `random` the shares of these that stay or become a random token; `most` limits the
-    chosen tokens of a row. With `ngrams`, up to so many successive words are chosen at once, n of
+    chosen tokens of a row. With `ngrams`, up to that many successive words are chosen at once, n of
     them with probability ∝ 1/n (Lan et al., 2019, section 4.1). With `geometric` the probability is
     ∝ p (1-p)^(n-1) for this p, and all tokens of a span are masked, replaced or kept together
     (Joshi et al., 2019, section 3.1). As in the code of that paper, every token is as likely to
@@ -74,7 +74,7 @@ class TokenMasker:
 
     @property
     def ngram_weights(self) -> Array:
-        """The probabilities of 1, 2, ... successive words, up to a factor."""
+        """Unnormalised probabilities of n-grams of 1, 2, ... words."""
         numbers = np.arange(1, self.ngrams + 1)
         return 1 / numbers if self.geometric is None else (1 - self.geometric) ** (numbers - 1)
 
@@ -145,7 +145,7 @@ class TokenMasker:
         return np.sort(starts + np.arange(len(starts)))
 
     def _draw_counts(self, follows: Array, drawn: Array) -> Array:
-        """The words of the n-gram at each word, of those n that the text after it allows.
+        """Draw the number of words of the n-gram at each word, among those that fit into the text.
 
         A span that is longer ends with the text. `follows`: whether each word but the first comes
         directly after the one before it.
@@ -160,9 +160,9 @@ class TokenMasker:
 
 
 def span_starts(positions: Array, row: Array) -> Array:
-    """For each of these sorted positions the number of the first one of its span.
+    """Index of the first position of the span of each of these sorted positions.
 
-    A span is as many successive positions of a row as there are.
+    A span is a longest run of successive positions of a row.
     """
     begins = np.append(True, (np.diff(positions) > 1) | (np.diff(row) > 0))[: len(positions)]
     return np.maximum.accumulate(np.where(begins, np.arange(len(positions)), 0))
@@ -171,15 +171,15 @@ def span_starts(positions: Array, row: Array) -> Array:
 def fitting_ngrams(
     order: Array, counts: Array, sizes: Array, row: Array, room: Array, *, overlap: bool = False
 ) -> Array:
-    """Which words are chosen: for each in the given order `counts` words from there on.
+    """Choose words: for each word in this order, `counts` words from there on.
 
     Of n words that exceed the room of their row, the last are left out. An n-gram with words that
     are chosen already is left out; with `overlap`, one that begins with such a word.
     """
-    left, size, of, count = room.tolist(), sizes.tolist(), row.tolist(), counts.tolist()
+    left, size, rows, count = room.tolist(), sizes.tolist(), row.tolist(), counts.tolist()
     chosen = [False] * len(size)
     for word in order.tolist():
-        here = of[word]
+        here = rows[word]
         if chosen[word] or size[word] > left[here]:
             continue
         end = word + count[word]
@@ -194,7 +194,7 @@ def fitting_ngrams(
 
 
 def fitting(sizes: Array, row: Array, room: Array) -> Array:
-    """Which words are chosen, in the given order: those that exceed the room of a row are not.
+    """Choose words in this order; words that exceed the room of their row are left out.
 
     Each iteration takes, in all rows at once, the words up to the first that does not fit.
     """

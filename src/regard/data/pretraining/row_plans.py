@@ -14,7 +14,7 @@ from regard.text.templates import RowFrame
 
 
 class Passage(NamedTuple):
-    """A row, and its target where rows have one: the label of a pair, or the next token.
+    """Row with its target, or None: the label of a pair, or the next token.
 
     A row of two streams has the next token of both.
     """
@@ -25,10 +25,10 @@ class Passage(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RowPlan:
-    """The rows of an epoch: row i has the spans first[i] to first[i + 1] (exclusive).
+    """Plan of the rows of an epoch: row i has the spans first[i] to first[i + 1] (exclusive).
 
     A span is tokens `begin` to `end` (exclusive) of one document, numbered through all documents.
-    `frame` holds the special tokens around the spans of a row; `labels` are those of pairs.
+    `frame` holds the special tokens around the spans of a row; `labels` are the labels of pairs.
     """
 
     documents: Documents
@@ -49,10 +49,10 @@ class RowPlan:
         return np.diff(ends) + len(self.frame.before) + len(self.frame.after) - between
 
     def read(self, rows: np.ndarray) -> list[Passage]:
-        """The rows of these numbers."""
+        """Read these rows."""
         frame = self.frame
         counts = self.first[rows + 1] - self.first[rows]
-        opening = np.cumsum(counts) - counts  # each row's first span, among those asked for
+        opening = np.cumsum(counts) - counts  # each row's first span, among the spans of `rows`
         number = np.arange(counts.sum()) - np.repeat(opening, counts)
         span = np.repeat(self.first[rows], counts) + number
         begin, end = self.begin[span], self.end[span]
@@ -94,7 +94,7 @@ class RowPlan:
 
 
 class EpochPlan(Protocol):
-    """The rows of an epoch, of whatever kind."""
+    """Plan of the rows of an epoch."""
 
     def __len__(self) -> int: ...
 
@@ -103,18 +103,18 @@ class EpochPlan(Protocol):
         """Tokens of every row, special tokens included."""
 
     def read(self, rows: np.ndarray) -> list[Passage]:
-        """The rows of these numbers."""
+        """Read these rows."""
 
 
 PlanRows = Callable[[int], EpochPlan]
-"""Epoch → its rows."""
+"""Function from an epoch to the plan of its rows."""
 
 
 def full_rows(documents: Documents, frame: RowFrame, longest: int) -> RowPlan:
-    """As many successive sentences as fit, across documents, with a separator between documents.
+    """Plan of rows of as many successive sentences as fit, with a separator between documents.
 
-    Those are the FULL-SENTENCES of Liu et al., 2019 (section 4.2). A sentence longer than a row is
-    split. Every epoch has the same rows.
+    Such rows are the FULL-SENTENCES of Liu et al., 2019 (section 4.2). A sentence longer than a row
+    is split. Every epoch has the same rows.
     """
     room, between = room_in(frame, longest, "a passage", 1), len(frame.between)
     token = _no_longer(documents.first_token, room)
@@ -133,7 +133,7 @@ def full_rows(documents: Documents, frame: RowFrame, longest: int) -> RowPlan:
 
 
 def sentence_rows(documents: Documents, frame: RowFrame, longest: int) -> RowPlan:
-    """Each sentence is a row; one longer than a row is split. Every epoch has the same rows."""
+    """Plan of rows of one sentence; a sentence longer than a row is split."""
     token = _no_longer(documents.first_token, room_in(frame, longest, "a sentence", 1))
     return RowPlan(documents, frame, token[:-1], token[1:], np.arange(len(token)))
 
@@ -148,7 +148,7 @@ def room_in(frame: RowFrame, longest: int, texts: str, least: int) -> int:
 
 
 def _no_longer(token: np.ndarray, room: int) -> np.ndarray:
-    """The first token of every sentence after splitting those longer than `room`."""
+    """The first token of every sentence after splitting sentences longer than `room`."""
     lengths = np.diff(token)
     parts = -(-lengths // room)
     number = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)

@@ -14,7 +14,7 @@ from regard.text.templates import RowFrame
 
 Key = tuple[int, ...]
 IS_NEXT, NOT_NEXT = 0, 1  # labels of the second passage, as in transformers
-IN_ORDER, SWAPPED = 0, 1  # the same
+IN_ORDER, SWAPPED = 0, 1  # labels of the order of both passages, as in transformers
 DRAWS = 4  # random numbers of each pair, from the stream of its document
 PAIRS, CUTS = 1, 2  # appended to the key, which other draws use too
 
@@ -22,11 +22,11 @@ PAIRS, CUTS = 1, 2  # appended to the key, which other draws use too
 def sentence_pairs(
     documents: Documents, frame: RowFrame, longest: int, key: Key, short: float = 0.1
 ) -> RowPlan:
-    """Successive sentences up to a target length, in two parts; half of the second ones are random.
+    """Plan of successive sentences in two parts, of which half of the second parts are random.
 
     A random second part comes from another document; the sentences that it replaces are used again.
-    The target length is `longest`, or, for a share `short` of the documents, a random length. All
-    random numbers depend on `key`, (seed, epoch), and the number of the document.
+    The target length of a row is `longest`, or, for a share `short` of the documents, a random
+    length. All random numbers depend on `key`, (seed, epoch), and the number of the document.
     """
     if len(documents) < 2:
         raise BadInput(f"{documents.name}: a next sentence from elsewhere needs a second document")
@@ -36,7 +36,7 @@ def sentence_pairs(
 def ordered_pairs(
     documents: Documents, frame: RowFrame, longest: int, key: Key, short: float = 0.1
 ) -> RowPlan:
-    """Successive sentences up to a target length, in two parts, of which half are swapped.
+    """Plan of successive sentences in two parts, which are swapped in half of the rows.
 
     Both parts come from one document, split between two of its sentences at random; a last sentence
     that is alone is left out. (The authors' code pairs it with another document.) Lengths and
@@ -57,7 +57,7 @@ Pair = Callable[[Documents, np.ndarray, np.ndarray], Rounds]
 def _plan(
     documents: Documents, frame: RowFrame, longest: int, key: Key, short: float, pair: Pair
 ) -> RowPlan:
-    """All pairs that ``pair`` makes with the stream and the target length of every document."""
+    """Plan of all pairs that ``pair`` makes, by the stream and target length of every document."""
     room = room_in(frame, longest, "two passages", 2)
     stream = streams((*key, PAIRS), np.arange(len(documents)))
     target = np.where(uniform(stream, 0) < short, 2 + below(room - 1, stream, 1), room)
@@ -70,7 +70,7 @@ def _plan(
 
 
 def _with_random_seconds(documents: Documents, stream: np.ndarray, target: np.ndarray) -> Rounds:
-    """Half of the second parts, and those of single sentences, come from another document."""
+    """Pairs whose second part comes from another document in half of the cases."""
     sentence, token, count = documents.first_sentence, documents.first_token, len(documents)
     live, start, drawn = np.arange(count), sentence[:-1], 2
     while len(live):
@@ -98,7 +98,7 @@ def _with_random_seconds(documents: Documents, stream: np.ndarray, target: np.nd
 
 
 def _with_swapped_parts(documents: Documents, stream: np.ndarray, target: np.ndarray) -> Rounds:
-    """At least two sentences in each pair; half of the pairs have the later part first."""
+    """Pairs of at least two sentences; half of the pairs have the later part first."""
     sentence, token = documents.first_sentence, documents.first_token
     live = np.flatnonzero(np.diff(sentence) > 1)
     start, drawn = sentence[live], 2

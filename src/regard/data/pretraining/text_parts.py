@@ -1,4 +1,4 @@
-"""Documents in parts; the tokens of the parts of a text are together those of the whole text.
+"""Documents in parts, such that tokenising the parts gives the tokens of the whole text.
 
 A text is cut before a single space between two words, where every family of tokenizers cuts: words
 are tokenised one by one, and a space belongs to the word after it or to none.
@@ -21,14 +21,14 @@ Item = TypeVar("Item")
 
 
 class DocumentPart(NamedTuple):
-    """Sentences of a document, or a part of its whole text; an empty document has an empty one."""
+    """Part of a document: sentences, or a piece of its whole text; empty for an empty document."""
 
     texts: list[str]
     is_last: bool = True  # of its document
 
 
 class DocumentReader(ABC):
-    """A source of documents, each of which fits into memory and is one part."""
+    """Base class of sources of documents, each of which fits into memory and is one part."""
 
     @abstractmethod
     def documents(self, dropped: Dropped) -> Iterator[list[str]]:
@@ -89,7 +89,7 @@ def _place(text: str, start: int, patterns: Iterable[re.Pattern[str]]) -> int | 
 
 
 def cuts_at_lines(encode: Encode) -> bool:
-    """Whether a line has the same tokens alone as after another: none begins with an added space.
+    """Whether a line has the same tokens alone as after another line.
 
     A tokenizer without any knowledge of lines (``add_prefix_space``) begins every text with one.
     """

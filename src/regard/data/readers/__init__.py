@@ -1,4 +1,4 @@
-"""Readers of published benchmarks and of plain files, as four types of example."""
+"""Readers of published benchmarks and of plain files into four types of example."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ READERS: dict[str, dict[str, Reader]] = {
 def read(
     task: str, reader: str, path: Path, dropped: Dropped = None, /, **options: object
 ) -> Iterator[Example]:
-    """The examples of a file for a task.
+    """Read the examples of a file for a task.
 
     A bad example is an error with file and line; with `dropped`, it is left out and counted.
     """

@@ -1,6 +1,6 @@
-"""Words and tags in columns: one word per line, a blank line after each sentence.
+"""Readers of words and tags in columns: one word per line, a blank line after each sentence.
 
-The files of the CoNLL tasks (Tjong Kim Sang and De Meulder, 2003) and of Universal Dependencies.
+They read the CoNLL tasks (Tjong Kim Sang and De Meulder, 2003) and Universal Dependencies.
 """
 
 import re
@@ -20,7 +20,7 @@ _BETWEEN = re.compile(r"[0-9]+([-.])[0-9]+")
 def conll(
     path: Path, dropped: Dropped = None, word: int = 0, tag: int = -1
 ) -> Iterator[TaggedExample]:
-    """Sentences in columns separated by tabs or spaces; `tag` -1 is the last column.
+    """Read sentences in columns separated by tabs or spaces; `tag` -1 is the last column.
 
     Tags are not converted. Lines of -DOCSTART- are left out.
     """
@@ -38,7 +38,7 @@ def conll(
 
 
 def conllu(path: Path, dropped: Dropped = None, tag: int = 3) -> Iterator[TaggedExample]:
-    """Sentences of Universal Dependencies; `tag` is the column, by default the universal POS tag.
+    """Read sentences of Universal Dependencies; `tag` is the column, by default universal POS.
 
     Comments, multiword tokens (1-2) and empty nodes (1.1) are left out.
     """
@@ -59,7 +59,7 @@ def conllu(path: Path, dropped: Dropped = None, tag: int = 3) -> Iterator[Tagged
 
 
 def _sentences(path: Path) -> Iterator[tuple[str, Numbered]]:
-    """(where it begins, its lines) of every sentence."""
+    """Yield (where it begins, its lines) of every sentence."""
     begun: Numbered = []
     for number, line in enumerate(read_lines(path), start=1):
         blank = not line or line.isspace() or _cells(line)[0] == "-DOCSTART-"
@@ -73,7 +73,7 @@ def _sentences(path: Path) -> Iterator[tuple[str, Numbered]]:
 
 
 def _cells(line: str) -> list[str]:
-    """Only tabs and spaces separate columns: words may contain other Unicode spaces."""
+    """Cells of a line, separated by tabs or spaces; words may contain other Unicode spaces."""
     if "\t" in line:
         return line.rstrip(" \t").split("\t")
     return [cell for cell in line.split(" ") if cell]

@@ -1,4 +1,4 @@
-"""GLUE (Wang et al., 2018): its nine tasks, in their distributed files; and SNLI.
+"""Readers of the nine tasks of GLUE (Wang et al., 2018) and of SNLI.
 
 Columns of GLUE are separated by tabs, without quoting. Labels of test files are hidden.
 """
@@ -20,7 +20,7 @@ ENTAILMENT = ("entailment", "not_entailment")
 
 @dataclass(frozen=True)
 class GlueTask:
-    """The columns of texts and label, and the metrics of the benchmark."""
+    """Task of GLUE: the columns of texts and label, and its metrics."""
 
     texts: tuple[str, ...]
     label: str
@@ -48,7 +48,7 @@ GLUE_TASKS = {
 
 
 def glue(path: Path, name: str, dropped: Dropped = None) -> Iterator[LabelledExample]:
-    """The examples of a task; MNLI's two test domains are two files.
+    """Read the examples of a task; MNLI's two test domains are two files.
 
     QQP as distributed has questions with line breaks: read it with `dropped`.
     """
@@ -83,7 +83,7 @@ _COLUMNS = (*SENTENCES, "gold_label")
 
 
 def snli(path: Path, dropped: Dropped = None) -> Iterator[LabelledExample]:
-    """SNLI (Bowman et al., 2015): the .jsonl or .txt file, or s1.dev, s2.dev and labels.dev.
+    """Read SNLI (Bowman et al., 2015): the .jsonl or .txt file, or s1.dev, s2.dev and labels.dev.
 
     Pairs without a gold label are always left out, and counted in `dropped`.
     """

@@ -1,4 +1,4 @@
-"""Labelled images: folders of classes, tables of paths, and the array files of small data sets.
+"""Readers of labelled images: folders of classes, tables of paths, array files.
 
 Files are only listed here, and decoded as they are needed. Where bad examples may be left out, each
 file is decoded once, by several processes, so that damaged ones are found beforehand.
@@ -26,16 +26,16 @@ from regard.images.decode import SUFFIXES, can_be_read
 
 IDX_BYTES = 0x08  # the type of an idx file whose numbers are unsigned bytes
 CIFAR_SIZE = 32
-DIGITS_TEST = 6  # every so many of scikit-learn's digits, one belongs to the test set
+DIGITS_TEST = 6  # one in this many of scikit-learn's digits belongs to the test set
 
 
 def image_folder(path: Path, dropped: Dropped = None) -> Iterator[LabelledExample]:
-    """A folder for each class, with its images in it or in folders below."""
+    """Read a folder for each class, with its images in it or in folders below."""
     with reading(path):
-        classes = sorted(one for one in path.iterdir() if one.is_dir() and not _hidden(one.name))
-    files = (
-        (str(file or one), (file, one.name)) for one in classes for file in _files_or_none(one)
-    )
+        folders = (folder for folder in path.iterdir() if not _hidden(folder.name))
+        classes = sorted(filter(Path.is_dir, folders))
+    pairs = ((folder, file) for folder in classes for file in _files_or_none(folder))
+    files = ((str(file or folder), (file, folder.name)) for folder, file in pairs)
 
     def parse(where: str, labelled: tuple[Path | None, str]) -> LabelledExample:
         file, label = labelled
@@ -78,7 +78,7 @@ def _hidden(name: str) -> bool:
 def image_csv(
     path: Path, dropped: Dropped = None, image: Column = "image", label: Column = "label"
 ) -> Iterator[LabelledExample]:
-    """Two columns of a comma-separated file: paths, as seen from its folder, and labels."""
+    """Read two columns of a comma-separated file: paths relative to its folder, and labels."""
 
     def parse(where: str, cells: tuple[str, ...]) -> LabelledExample:
         name, of_image = (filled(cell, where).strip() for cell in cells)
@@ -95,7 +95,7 @@ def npz(
     labels: str = "y_train",
     names: tuple[str, ...] = (),
 ) -> Iterator[LabelledExample]:
-    """Two arrays of a numpy archive: bytes (N, H, W, C) or (N, H, W), and the number of each label.
+    """Read two arrays of a numpy archive: bytes (N, H, W, C) or (N, H, W), and label numbers.
 
     Labels are called by their ``names``, or else by their numbers.
     """
@@ -114,18 +114,18 @@ def npz(
 def idx(
     path: Path, dropped: Dropped = None, labels: str = "", names: tuple[str, ...] = ()
 ) -> Iterator[LabelledExample]:
-    """Images as in MNIST, by default with labels in the file whose name says so."""
+    """Read images in MNIST's format; default: labels from the file with "labels" in its name."""
     beside = path.name.replace("images-idx3", "labels-idx1").replace("images.idx3", "labels.idx1")
     pixels = _read_idx(path, 3)
     if not labels and beside == path.name:
-        raise BadInput(f"{path}: say which file has its labels (options.labels)")
+        raise BadInput(f"{path}: name the file of its labels (options.labels)")
     return _arrays(path, pixels, _read_idx(path.parent / (labels or beside), 1), names)
 
 
 def cifar(
     path: Path, dropped: Dropped = None, names: tuple[str, ...] = (), coarse: bool = False
 ) -> Iterator[LabelledExample]:
-    """CIFAR-10 or CIFAR-100 in its binary version: a file, or a folder of training batches.
+    """Read CIFAR-10 or CIFAR-100 in its binary version: a file, or a folder of training batches.
 
     Of the two labels of CIFAR-100 the fine one is read, or the ``coarse`` one.
     """
@@ -143,17 +143,17 @@ def cifar(
 
 
 def digits(path: Path, dropped: Dropped = None, part: str = "train") -> Iterator[LabelledExample]:
-    """The 1,797 digits of scikit-learn, 8 × 8 grey pixels; one in six is of the part "test"."""
+    """Read the 1,797 digits of scikit-learn, 8 × 8 grey pixels; one in six is in part "test"."""
     if part not in ("train", "test"):
         raise BadInput(f"part is 'train' or 'test', not {part!r}")
     try:
         from sklearn.datasets import load_digits
     except ImportError:
-        raise BadInput("scikit-learn is missing, which brings the digits") from None
-    given: Any = load_digits()
-    pixels = np.rint(given.images * (255 / 16)).astype(np.uint8)
+        raise BadInput("the reader digits needs scikit-learn: pip install scikit-learn") from None
+    dataset: Any = load_digits()
+    pixels = np.rint(dataset.images * (255 / 16)).astype(np.uint8)
     chosen = (np.arange(len(pixels)) % DIGITS_TEST == 0) == (part == "test")
-    return _arrays(Path("digits"), pixels[chosen], given.target[chosen], ())
+    return _arrays(Path("digits"), pixels[chosen], dataset.target[chosen], ())
 
 
 def _example(where: str, path: Path, label: str) -> LabelledExample:
@@ -163,7 +163,7 @@ def _example(where: str, path: Path, label: str) -> LabelledExample:
 
 
 def _undamaged(examples: Iterator[LabelledExample], dropped: Dropped) -> Iterator[LabelledExample]:
-    """All examples; with ``dropped``, those whose files can be decoded, the others are counted."""
+    """All examples; with ``dropped``, damaged files are left out and counted."""
     if dropped is None:
         yield from examples
         return
@@ -186,10 +186,12 @@ def _undamaged(examples: Iterator[LabelledExample], dropped: Dropped) -> Iterato
 def _arrays(
     path: Path, pixels: np.ndarray, numbers: np.ndarray, names: Sequence[str]
 ) -> Iterator[LabelledExample]:
-    """An example for each image of an array."""
+    """Yield an example for each image of an array."""
     if pixels.dtype != np.uint8 or pixels.ndim not in (3, 4) or pixels.shape[3:] not in _CHANNELS:
         shape = f"{pixels.dtype} {list(pixels.shape)}"
-        raise BadInput(f"{path}: {shape} is no array of images, bytes (N, H, W) or (N, H, W, 3)")
+        raise BadInput(
+            f"{path}: {shape} is not an array of images: bytes (N, H, W) or (N, H, W, 3)"
+        )
     numbers = numbers.reshape(-1)
     if len(pixels) and not pixels[0].size:
         raise BadInput(f"{path}: images {list(pixels.shape[1:])} have no pixels")
@@ -228,7 +230,7 @@ def _read_idx(path: Path, axes: int) -> np.ndarray:
         raise BadInput(f"{path}: cannot be read as gzip ({reason_of(error)})") from None
     start = 4 + 4 * axes
     if content[:4] != bytes([0, 0, IDX_BYTES, axes]) or len(content) < start:
-        raise BadInput(f"{path}: no idx file of bytes with {axes} axes")
+        raise BadInput(f"{path}: not an idx file of bytes with {axes} axes")
     shape = tuple(np.frombuffer(content, ">u4", axes, 4).tolist())
     if len(content) != start + math.prod(shape):
         raise BadInput(f"{path}: {len(content) - start:,} numbers are not {shape}")

@@ -1,4 +1,4 @@
-"""Examples that the caller has in memory, as Python values: read by the same rules as files.
+"""Examples in memory, as Python values, checked by the same rules as files.
 
 Messages call them by their name and index, as in ``data['train'][3]``.
 """
@@ -29,7 +29,7 @@ from regard.ground.errors import shown
 
 @dataclass(frozen=True, eq=False)
 class MemoryExamples(DocumentReader):
-    """A source of pairs or documents, and the examples of any task."""
+    """Source of pairs, of documents, and of the examples of any task."""
 
     paths: ClassVar[tuple[str, ...]] = ()
     spaced: ClassVar[tuple[str, ...]] = ()
@@ -38,21 +38,21 @@ class MemoryExamples(DocumentReader):
 
     @cached_property
     def fingerprint(self) -> str:
-        """How many there are, and a checksum of their content."""
+        """Number of examples, and a checksum of their content."""
         checksum = reduce(lambda crc, value: zlib.crc32(_content(value), crc), self.values, 0)
         return f"{len(self.values)} examples, {checksum:08x}"
 
     @property
     def origin(self) -> dict[str, object]:
-        """What they are, in short."""
+        """Kind and fingerprint of the examples."""
         return {"kind": type(self).__name__, "source": self.fingerprint}
 
     def numbered(self) -> Iterator[tuple[str, object]]:
-        """(where, value) of each."""
+        """Yield (where, value) of each example."""
         return ((f"{self.name}[{number}]", value) for number, value in enumerate(self.values))
 
     def examples(self) -> Iterator[tuple[list[str], Callable[[], tuple[str, ...]]]]:
-        """The place of every pair, and what parses its texts."""
+        """Yield the place of every pair, and a function that parses its texts."""
         for where, value in self.numbered():
             yield [where, where], partial(parse_pair, where, value)
 
@@ -68,20 +68,20 @@ class MemoryExamples(DocumentReader):
 
 
 def _content(value: object) -> bytes:
-    """A value as bytes; of arrays all numbers, which their texts leave out."""
+    """Bytes of a value, with all elements of arrays, which ``repr`` leaves out."""
     parts = value if isinstance(value, tuple | list) else (value,)
     pixels = b"".join(part.tobytes() for part in parts if isinstance(part, np.ndarray))
     return pixels + repr(value).encode("utf-8", "surrogatepass")
 
 
 def parse_pair(where: str, value: object) -> tuple[str, str]:
-    """(source, target), or (text, label)."""
+    """Parse (source, target), or (text, label)."""
     first, second = _parts(where, value, "a pair of texts", 2)
     return _text(where, first), _label(where, second)
 
 
 def parse_labelled(where: str, value: object) -> LabelledExample:
-    """(text, label), or ((text, text), label); labels may be a list, or None where hidden.
+    """Parse (text, label), or ((text, text), label); labels may be a list, or None if hidden.
 
     In place of a text there may be an image: the path of a file, or an array of bytes.
     """
@@ -99,13 +99,13 @@ def parse_labelled(where: str, value: object) -> LabelledExample:
 
 
 def parse_tagged(where: str, value: object) -> TaggedExample:
-    """(words, tags), a tag for each word."""
+    """Parse (words, tags), with a tag for each word."""
     words, tags = _parts(where, value, "(words, tags)", 2)
     return tagged_example(where, _sequence(where, words), _sequence(where, tags))
 
 
 def parse_question(where: str, value: object) -> QuestionExample:
-    """(question, context, answers): texts of the context, or (text, start); none: no answer."""
+    """Parse (question, context, answers): texts of the context, or (text, start)."""
     *texts, answers = _parts(where, value, "(question, context, answers)", 3)
     question, context = (_filled(where, text) for text in texts)
     several = [answers] if isinstance(answers, str) else _sequence(where, answers)
@@ -114,7 +114,7 @@ def parse_question(where: str, value: object) -> QuestionExample:
 
 
 def parse_choice(where: str, value: object) -> ChoiceExample:
-    """(text, choices, number of the right one, from 0)."""
+    """Parse (text, choices, index of the right choice)."""
     text, choices, label = _parts(where, value, "(text, choices, number)", 3)
     first = _filled(where, text)
     pairs = tuple((first, _filled(where, choice)) for choice in _sequence(where, choices))
@@ -125,7 +125,7 @@ def parse_choice(where: str, value: object) -> ChoiceExample:
 
 
 def parse_document(where: str, value: object) -> list[str]:
-    """A text, with a paragraph on each line, or a list of sentences."""
+    """Parse a text, with a paragraph on each line, or a list of sentences."""
     if isinstance(value, str):
         lines = _text(where, value).split("\n")
         return [sentence for line in lines for sentence in sentences(line)]
@@ -133,7 +133,7 @@ def parse_document(where: str, value: object) -> list[str]:
 
 
 def parse_whole(where: str, value: object) -> str:
-    """A text, or a list of sentences, each of which is a line."""
+    """Parse a text, or a list of sentences, each of which becomes a line."""
     if isinstance(value, str):
         return _text(where, value)
     return "\n".join(_text(where, sentence) for sentence in _sequence(where, value))

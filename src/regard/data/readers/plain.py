@@ -1,4 +1,4 @@
-"""Examples in plain formats: columns of a table, or fields of JSON lines."""
+"""Readers of plain formats: columns of a table, or keys of JSON lines."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ def table(
     label: Column | None = None,
     separator: str | None = None,
 ) -> Iterator[LabelledExample]:
-    """One text or two and their label from columns, by name or counted from 0.
+    """Read one text or two and their label from columns, by name or by number from 0.
 
     With `separator`, a cell holds several labels. Without `label`, labels are hidden.
     """
@@ -49,7 +49,7 @@ def jsonl(
     label: str | None = None,
     separator: str | None = None,
 ) -> Iterator[LabelledExample]:
-    """Examples from the keys of JSON objects; a list holds several labels at once."""
+    """Read examples from the keys of JSON objects; a list holds several labels."""
     _check(texts, separator)
 
     def parse(where: str, record: dict[str, JSON]) -> LabelledExample:
@@ -69,7 +69,7 @@ def jsonl(
 def tagged_jsonl(
     path: Path, dropped: Dropped = None, words: str = "words", tags: str = "tags"
 ) -> Iterator[TaggedExample]:
-    """Sentences from two lists of equal length in each JSON object."""
+    """Read sentences from two lists of equal length in each JSON object."""
 
     def parse(where: str, record: dict[str, JSON]) -> TaggedExample:
         lists = (field_of(record, key, list, where) for key in (words, tags))
@@ -79,7 +79,7 @@ def tagged_jsonl(
 
 
 def tagged_example(where: str, words: Sequence[object], tags: Sequence[object]) -> TaggedExample:
-    """Words with a tag for each; tags may be numbers."""
+    """Example of words with a tag for each; tags may be numbers."""
     if not words or len(words) != len(tags):
         detail = f"{len(words)} words and {len(tags)} tags"
         raise BadExample(where, "not a tag for each word", detail)

@@ -1,5 +1,8 @@
-"""Multiple choice: SWAG (Zellers et al., 2018) and RACE (Lai et al., 2017); extractive question
-answering: SQuAD 1.1 and 2.0 (Rajpurkar et al., 2016, 2018)."""
+"""Readers of multiple choice and of extractive question answering.
+
+SWAG (Zellers et al., 2018), RACE (Lai et al., 2017), SQuAD 1.1 and 2.0 (Rajpurkar et al., 2016,
+2018).
+"""
 
 import re
 from collections.abc import Iterator
@@ -13,13 +16,13 @@ from regard.ground.errors import BadInput
 from regard.ground.files import JSON
 
 NUMBERS = ("0", "1", "2", "3")
-LETTERS = ("A", "B", "C", "D")
+LETTERS, SUFFIXES = ("A", "B", "C", "D"), (".txt", ".gz", ".xz")
 
 _BLANK = re.compile("_+")
 
 
 def swag(path: Path, dropped: Dropped = None) -> Iterator[ChoiceExample]:
-    """A sentence and its four continuations."""
+    """Read SWAG: a sentence and its four continuations."""
     columns = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3", "label")
 
     def parse(where: str, cells: tuple[str, ...]) -> ChoiceExample:
@@ -32,13 +35,13 @@ def swag(path: Path, dropped: Dropped = None) -> Iterator[ChoiceExample]:
 
 
 def race(path: Path, dropped: Dropped = None) -> Iterator[ChoiceExample]:
-    """An article, and a question with each of its options.
+    """Read RACE: an article, and a question with each of its options.
 
     `path` is a file or a folder, of which all subfolders (high, middle) are read.
     """
     files = [path]
     if path.is_dir():
-        files = sorted(one for one in path.rglob("*.txt*") if one.suffix in (".txt", ".gz", ".xz"))
+        files = sorted(file for file in path.rglob("*.txt*") if file.suffix in SUFFIXES)
     if not files:
         raise BadInput(f"{path}: no .txt files in this folder")
     for file in files:
@@ -46,7 +49,7 @@ def race(path: Path, dropped: Dropped = None) -> Iterator[ChoiceExample]:
 
 
 def _passages(file: Path) -> Iterator[tuple[str, tuple[str, JSON, JSON, JSON]]]:
-    """(where, (article, question, its options, its answer)); hidden answers are None."""
+    """Yield (where, (article, question, options, answer)); hidden answers are None."""
     passage, where = read_json_file(file), str(file)
     article = field_of(passage, "article", str, where)
     questions, options = (field_of(passage, key, list, where) for key in ("questions", "options"))
@@ -76,7 +79,7 @@ def _choice(where: str, item: tuple[str, JSON, JSON, JSON]) -> ChoiceExample:
 
 
 def _fill_in(question: str, option: str) -> str:
-    """The option in place of the question's blank; after the question if it has not one blank."""
+    """Put an option into the blank of a question, or after a question without exactly one blank."""
     filled_in, blanks = _BLANK.subn(lambda _: option, question)
     return filled_in if blanks == 1 else f"{question} {option}".strip()
 
@@ -84,7 +87,7 @@ def _fill_in(question: str, option: str) -> str:
 def squad(
     path: Path, dropped: Dropped = None, articles: tuple[int, int] | None = None
 ) -> Iterator[QuestionExample]:
-    """All questions, or those about `articles` from the first index up to the second."""
+    """Read SQuAD: all questions, or the questions about `articles` (first index, end index)."""
     name = name_of(path)
     entries = field_of(read_json_file(path), "data", list, name)
     start, stop = articles or (0, len(entries))
@@ -99,7 +102,7 @@ def squad(
 def _questions(
     article: dict[str, JSON], where: str, name: str
 ) -> Iterator[tuple[str, tuple[str, dict[str, JSON]]]]:
-    """(where, (context, question)); errors outside of questions cannot be dropped."""
+    """Yield (where, (context, question)); errors outside of questions cannot be dropped."""
     for count, each in enumerate(field_of(article, "paragraphs", list, where), start=1):
         place = f"{where}, paragraph {count}"
         paragraph = typed(each, dict, "it", place)

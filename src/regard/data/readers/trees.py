@@ -1,6 +1,7 @@
-"""The Stanford Sentiment Treebank (Socher et al., 2013): ``(3 (2 It) (4 works))`` on each line.
+"""Reader of the Stanford Sentiment Treebank (Socher et al., 2013).
 
-A bracket holds a label from 0 (very negative) to 4, and a word or further brackets.
+A line is a tree, ``(3 (2 It) (4 works))``. A bracket holds a label from 0 (very negative) to 4, and
+a word or further brackets.
 """
 
 import re
@@ -21,7 +22,7 @@ _PART = re.compile(r"[()]|[^ \t()]+")  # no other space: "8 1/2" is one word, wi
 
 @dataclass
 class Bracket:
-    """A phrase: words from `start` to `stop` (exclusive)."""
+    """Phrase of a tree: words from `start` to `stop` (exclusive)."""
 
     column: int
     start: int
@@ -31,7 +32,7 @@ class Bracket:
 
 
 def sst5(path: Path, dropped: Dropped = None, phrases: bool = False) -> Iterator[LabelledExample]:
-    """Every sentence with its label; with `phrases`, every bracket of it."""
+    """Read every sentence with its label; with `phrases`, every bracket."""
     for examples in parsed(read_texts(Lines((str(path),)), dropped=dropped), _examples, dropped):
         yield from examples if phrases else islice(examples, 1)
 
@@ -80,9 +81,5 @@ def _take(
         brackets.append(Bracket(column, start=len(words)))
         unclosed.append(brackets[-1])
     else:
-        words.append(_unescaped(text))
+        words.append(ESCAPES.get(text.upper(), text).replace("\\/", "/").replace("\\*", "*"))
     return ""
-
-
-def _unescaped(word: str) -> str:
-    return ESCAPES.get(word.upper(), word).replace("\\/", "/").replace("\\*", "*")

@@ -14,19 +14,19 @@ from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput
 
 Groups = Sequence[Sequence[int]]
-"""The token positions of each word of a text. A special token may belong to no word."""
+"""Token positions of each word of a text. A special token may belong to no word."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AttentionMap:
-    """The weights of one kind of attention in one forward pass.
+    """Weights of one kind of attention in one forward pass.
 
     ``name`` is "encoder", "decoder" or "cross"; ``layers`` holds one (heads, queries, keys) array
     per layer (or is one array of four axes). A pruned layer may have fewer heads than others.
-    ``allowed`` (queries, keys) is true where the mask lets a query attend; None: everywhere.
+    ``allowed`` (queries, keys) is the attention mask; None: every query attends to every key.
     """
 
-    without_layer: ClassVar[str] = "mean"  # what is shown of the layers if none is chosen
+    without_layer: ClassVar[str] = "mean"  # label of the view without a chosen layer
     name: str
     queries: tuple[str, ...]
     keys: tuple[str, ...]
@@ -38,28 +38,25 @@ class AttentionMap:
         expected = (len(self.queries), len(self.keys))
         for layer, weights_HLS in enumerate(layers):
             if weights_HLS.ndim != 3 or weights_HLS.shape[1:] != expected:
-                raise ValueError(
-                    f"{self.name}, layer {layer}: weights of shape {weights_HLS.shape} "
-                    f"for {expected[0]} queries and {expected[1]} keys"
-                )
+                size = f"{expected[0]} queries and {expected[1]} keys"
+                where = f"{self.name}, layer {layer}"
+                raise ValueError(f"{where}: weights of shape {weights_HLS.shape} for {size}")
         object.__setattr__(self, "layers", layers)
 
     def __repr__(self) -> str:
-        heads = max((len(weights_HLS) for weights_HLS in self.layers), default=0)
-        return (
-            f"{type(self).__name__}({self.name!r}, {len(self.layers)} layers of {heads} heads, "
-            f"{len(self.queries)} queries × {len(self.keys)} keys)"
-        )
+        layers = f"{len(self.layers)} layers of {max(map(len, self.layers), default=0)} heads"
+        size = f"{len(self.queries)} queries × {len(self.keys)} keys"
+        return f"{type(self).__name__}({self.name!r}, {layers}, {size})"
 
     @property
     def weights(self) -> np.ndarray:
-        """(layers, heads, queries, keys), where all layers have as many heads."""
+        """Weights (layers, heads, queries, keys), if all layers have the same number of heads."""
         return np.stack(self.layers)
 
     def select(self, layer: int | None = None, head: int | None = None) -> np.ndarray:
-        """The weights (queries, keys) of one head; without a head or layer, the mean of all.
+        """Weights (queries, keys) of one head; without a head or layer, the mean of all.
 
-        Both are counted from 0, or backwards from -1, the last.
+        Negative layers and heads count from the end.
         """
         for name, value in (("layer", layer), ("head", head)):
             if value is not None:
@@ -77,7 +74,7 @@ class AttentionMap:
         return np.mean(selected, axis=0)
 
     def describe(self, layer: int | None = None, head: int | None = None) -> str:
-        """A description of what ``select`` returns for the same arguments."""
+        """Description of the weights that ``select`` returns for the same arguments."""
         layer, head = self.indices(layer, head)
         which_layer = "mean of all layers" if layer is None else f"layer {layer}"
         which_head = "mean of all heads" if head is None else f"head {head}"
@@ -95,14 +92,14 @@ class AttentionMap:
         return None if layer is None else range(len(self.layers))[layer], head
 
     def mean_of_heads(self) -> "AttentionMap":
-        """The map with one head in each layer, the mean of all."""
+        """Map with one head in each layer, the mean of all."""
         sums = ((each.sum(axis=0, keepdims=True), len(each)) for each in self.layers)
         return replace(self, layers=tuple(sum_1LS / max(heads, 1) for sum_1LS, heads in sums))
 
     def merged(
         self, queries: Sequence[str], keys: Sequence[str], query_groups: Groups, key_groups: Groups
     ) -> "AttentionMap":
-        """The map at word level: ``queries[i]`` is the word made of ``query_groups[i]``."""
+        """Map at word level: ``queries[i]`` is the word of the tokens ``query_groups[i]``."""
         layers = tuple(merge(weights, query_groups, key_groups) for weights in self.layers)
         allowed = self.allowed
         if allowed is not None:  # a word may attend where any of its tokens may
@@ -126,7 +123,7 @@ def merge(weights_LS: np.ndarray, query_groups: Groups, key_groups: Groups) -> n
 
 
 def _membership(groups: Groups, size: int) -> np.ndarray:
-    """(groups, tokens): one where the token belongs to the group, else zero."""
+    """Matrix (groups, tokens): one if the token belongs to the group, else zero."""
     membership = np.zeros((len(groups), size))
     for row, group in enumerate(groups):
         membership[row, list(group)] = 1
@@ -138,29 +135,29 @@ def _has(weights_HLS: np.ndarray, head: int) -> bool:
 
 
 def rollout(layers: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """(queries, keys) after each layer: how much a state is made of each input (equation 1).
+    """Attention rollout (queries, keys) after each layer (equation 1).
 
-    A layer passes on the mean of its heads (heads, queries, keys) and, by the residual connection,
-    the state itself: the identity is added, and rows are divided by their sums.
+    The identity, for the residual connection, is added to the mean of the heads of a layer, and
+    rows are divided by their sums; the matrices of all layers so far are multiplied.
     """
-    passed_LS: np.ndarray | None = None
+    product_LS: np.ndarray | None = None
     for weights_HLS in layers:
         identity_LS = np.eye(weights_HLS.shape[-1])
         step_LS = weights_HLS.sum(0, dtype=np.float64) / max(len(weights_HLS), 1) + identity_LS
         step_LS /= step_LS.sum(-1, keepdims=True)
-        passed_LS = step_LS if passed_LS is None else step_LS @ passed_LS
-        yield passed_LS
+        product_LS = step_LS if product_LS is None else step_LS @ product_LS
+        yield product_LS
 
 
 class RolloutMap(AttentionMap):
-    """The rollout of self-attention, from the input through each layer; there is one "head"."""
+    """Rollout of self-attention, from the input through each layer, with one "head"."""
 
     without_layer: ClassVar[str] = "all"
 
     @classmethod
     def of(cls, attention: AttentionMap) -> "RolloutMap":
-        """From the weights of all layers, over tokens."""
-        layers = tuple(passed_LS[None] for passed_LS in rollout(attention.layers))
+        """Rollout of the weights of all layers, over tokens."""
+        layers = tuple(product_LS[None] for product_LS in rollout(attention.layers))
         labels = f"{attention.name} rollout", attention.queries, attention.keys
         return cls(*labels, layers, attention.allowed)
 

@@ -1,11 +1,11 @@
-"""Views of attention print themselves, and render themselves as SVG and as a page."""
+"""Views of attention, as text, SVG and HTML."""
 
 import shutil
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from rich.console import Console, ConsoleOptions
@@ -15,39 +15,43 @@ from regard.ground.errors import BadInput
 from regard.ground.files import write_bytes
 from regard.inference.classifier import TextPrediction
 from regard.inside.attention.attention_map import AttentionMap
-from regard.inside.attention.record import SiteRecord
+from regard.inside.attention.record import Records
 from regard.inside.views.attention_html import attention_page
-from regard.inside.views.attention_svg import draw_attention
 from regard.inside.views.attention_text import Paint, colour_cell, heat_map, shade_cell
 from regard.inside.views.markup import HTMLPage, clip, escape_line
+from regard.inside.views.matrix_svg import draw_attention
 
 
 class View(HTMLPage):
-    """A record of attention, for people."""
+    """Base class of views of attention; a view without choices has the reason in ``_fixed``."""
 
-    @abstractmethod
+    _fixed: ClassVar[str] = ""
+
     def choose(
         self, name: str | None = None, layer: int | None = None, head: int | None = None
     ) -> "View":
-        """The view of one map, layer or head; by default the map shown, the mean of all."""
+        """View of one map, layer or head; by default the current map, and the mean."""
+        if any(value is not None for value in (name, layer, head)):
+            raise BadInput(self._fixed)
+        return self
 
     @abstractmethod
     def svg(self) -> str:
-        """A standalone SVG file."""
+        """Standalone SVG file."""
 
     def png(self) -> bytes:
-        """A PNG file, of views of images."""
+        """PNG file, of views of images."""
         raise BadInput("only the attention on an image is drawn as PNG: write SVG or HTML")
 
     def save(self, path: str | Path) -> None:
-        """Write a page (.html) or a drawing (.svg, and of an image .png), by the end of its name.
+        """Write a page (.html) or a drawing (.svg; .png of an image), by the suffix of ``path``.
 
-        Folders on the way to it are made.
+        Missing folders are created.
         """
-        path = Path(path)
+        path, encode = Path(path), str.encode
         renderings = {
-            ".html": lambda: self.html().encode(),
-            ".svg": lambda: self.svg().encode(),
+            ".html": lambda: encode(self.html()),
+            ".svg": lambda: encode(self.svg()),
             ".png": self.png,
         }
         if path.suffix.lower() not in renderings:
@@ -56,7 +60,7 @@ class View(HTMLPage):
 
     @abstractmethod
     def to_json(self) -> dict[str, object]:
-        """The weights with their labels, and the prediction of a classifier."""
+        """Record for JSON: weights with their labels, and the prediction of a classifier."""
 
     @abstractmethod
     def lines(self, width: int, *, coloured: bool) -> Iterator[Text]:
@@ -79,9 +83,9 @@ class View(HTMLPage):
 
 @dataclass(frozen=True, eq=False)
 class AttentionView(View):
-    """The attention maps of one text, with a title, a second line and a classifier's prediction.
+    """Attention maps of one text, with a title, a second line and a classifier's prediction.
 
-    ``name``, ``layer`` and ``head`` are shown; by default the first map and the mean over all.
+    ``name``, ``layer`` and ``head`` select what is shown; by default the first map and the mean.
     """
 
     title: str
@@ -96,21 +100,21 @@ class AttentionView(View):
     def of(
         cls,
         texts: Sequence[str],
-        records: Sequence[SiteRecord],
+        records: Records,
         subwords: bool,
         prediction: TextPrediction | None,
     ) -> "AttentionView":
-        """The maps of all sites, over words or over subwords."""
+        """View of the maps of all sites, over words or over subwords."""
         maps = tuple(record.map(subwords=subwords) for record in records)
         return cls(texts[0], maps, " ".join(texts[1:]), prediction)
 
     @property
     def predicted(self) -> str:
-        """The prediction in one line, or an empty string."""
+        """Prediction in one line, or an empty string."""
         return "" if self.prediction is None else self.prediction.summary
 
     def map(self, name: str | None = None) -> AttentionMap:
-        """The map of this name, or the first."""
+        """Map of this name, or the first."""
         named = [each for each in self.maps if name in (None, each.name)]
         if not named:
             names = ", ".join(each.name for each in self.maps) or "none"
@@ -135,7 +139,7 @@ class AttentionView(View):
 
     @property
     def _chosen(self) -> dict[str, int | None]:
-        """The numbers of what is shown, for a page."""
+        """Indices of the map, layer and head that a page shows first."""
         if not self.maps:
             return {"map": 0, "layer": None, "head": None}
         shown = self.map(self.name)

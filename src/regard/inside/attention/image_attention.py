@@ -1,6 +1,6 @@
-"""The attention of a model on one image: weights of patches, drawn over the image."""
+"""Attention of a model on one image: weights of patches, drawn over the image."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
@@ -10,7 +10,7 @@ from regard.ground.errors import BadInput, shown
 from regard.inference.classifier import TextPrediction
 from regard.inside.attention.attention_map import AttentionMap
 from regard.inside.attention.attention_view import AttentionView
-from regard.inside.attention.record import SiteRecord
+from regard.inside.attention.record import Records
 from regard.inside.views.attention_html import image_page
 from regard.inside.views.attention_text import Paint, heat_map
 from regard.inside.views.markup import clip
@@ -25,10 +25,10 @@ Query = str | tuple[int, int]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ImageAttention(AttentionView):
-    """The attention maps of one image: the weights of all layers and heads, and their rollout.
+    """Attention maps of one image: the weights of all layers and heads, and their rollout.
 
-    ``query`` is where attention comes from; by default the tokens before the patches, or where
-    there are none the mean of all patches.
+    ``query`` is the token or patch whose attention is shown; by default the tokens before the
+    patches, or the mean of all patches if there are no such tokens.
     """
 
     image: LabelledImage = field(repr=False)
@@ -36,29 +36,25 @@ class ImageAttention(AttentionView):
 
     @classmethod
     def of_image(
-        cls,
-        title: str,
-        image: LabelledImage,
-        records: Sequence[SiteRecord],
-        prediction: TextPrediction | None,
+        cls, title: str, image: LabelledImage, records: Records, prediction: TextPrediction | None
     ) -> "ImageAttention":
-        """The maps of self-attention."""
+        """View of the maps of self-attention."""
         (record,) = (record for record in records if record.site.within)
-        maps = tuple(one.map(subwords=True) for one in (record, record._replace(rollout=True)))
+        maps = tuple(each.map(subwords=True) for each in (record, record._replace(rollout=True)))
         return cls(title, maps, prediction=prediction, image=image)
 
     def class_token(self, layer: int | None = None, head: int | None = None) -> np.ndarray:
-        """(rows, columns): the attention of the class token to each patch; default: the mean."""
+        """Attention of the class token to each patch, (rows, columns); default: the mean."""
         return self.grid(CLASS, layer=layer, head=head)
 
     def patch(
         self, row: int, column: int, layer: int | None = None, head: int | None = None
     ) -> np.ndarray:
-        """(rows, columns): the attention of a patch to each patch; default: the mean."""
+        """Attention of a patch to each patch, (rows, columns); default: the mean."""
         return self.grid((row, column), layer=layer, head=head)
 
     def rollout(self, query: Query | None = None, layer: int | None = None) -> np.ndarray:
-        """(rows, columns): the rollout through a layer; default: through all."""
+        """Rollout through a layer, (rows, columns); default: through all layers."""
         return self.grid(query, name=self.maps[-1].name, layer=layer)
 
     def grid(
@@ -69,20 +65,20 @@ class ImageAttention(AttentionView):
         layer: int | None = None,
         head: int | None = None,
     ) -> np.ndarray:
-        """(rows, columns): the weight of each patch in a map, layer and head.
+        """Weight of each patch in a map, layer and head, (rows, columns).
 
-        The default query is the first of those shown. The other weights of a query, with which
-        they sum to one, are those of the tokens before the patches.
+        The default query is the first of ``queries``. Weights of patches sum to less than one: the
+        rest is on the tokens before the patches.
         """
         return self._grid(self.map(name).select(layer, head), query or self.queries[0])
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """Where the attention comes from that is shown."""
+        """Tokens or patches whose attention is shown."""
         return (self.query,) if self.query is not None else self.image.tokens or (MEAN,)
 
     def from_query(self, query: Query | None) -> "ImageAttention":
-        """The view of the attention of one token or patch, which must exist."""
+        """View of the attention of one token or patch, which must exist."""
         if query is not None:
             self._positions(query)
         return replace(self, query=query)
@@ -116,7 +112,7 @@ class ImageAttention(AttentionView):
         }
 
     def _heat(self, width: int, paint: Paint) -> Iterator[Text]:
-        """The patches, for each query."""
+        """Heat map of the patches, for each query."""
         _, weights_LS = self._shown
         rows, columns = ([str(at) for at in range(size)] for size in self.image.grid)
         for query in self.queries:
@@ -139,7 +135,7 @@ class ImageAttention(AttentionView):
 
     @property
     def _drawn(self) -> list[tuple[AttentionMap, int | None]]:
-        """All maps if nothing is chosen; of a layer that is chosen the mean, and every head."""
+        """Maps and heads to draw: all maps, or the mean and every head of the chosen layer."""
         if self.name is None and self.layer is None and self.head is None:
             return [(each, None) for each in self.maps]
         shown, _ = self._shown
@@ -149,7 +145,7 @@ class ImageAttention(AttentionView):
 
     @property
     def _frame(self) -> tuple[float, ...] | None:
-        """Top, left, bottom and right of the patch whose attention is shown, as shares."""
+        """Top, left, bottom and right of the patch that is the query, as shares of the image."""
         if self.query is None or isinstance(self.query, str):
             return None
         return tuple(
@@ -165,7 +161,7 @@ class ImageAttention(AttentionView):
         return weights_LS[self._positions(query)].mean(axis=0)
 
     def _positions(self, query: Query) -> list[int]:
-        """The positions of a query: one, or those of all patches."""
+        """Positions of a query: one, or all patches."""
         tokens, labels = self.image.tokens, self.maps[0].queries
         if query == MEAN:
             return list(range(len(tokens), len(labels)))
@@ -182,7 +178,7 @@ class ImageAttention(AttentionView):
 
 
 def describe(query: Query) -> str:
-    """A query in words."""
+    """Description of a query."""
     if isinstance(query, str):
         return {MEAN: "mean of all patches"}.get(query, f"{query} token")
     return "patch " + ",".join(map(str, query))

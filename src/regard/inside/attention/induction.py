@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from rich.text import Text
@@ -9,21 +10,22 @@ from rich.text import Text
 from regard.ground.batch import Ids
 from regard.ground.errors import BadInput
 from regard.inside.attention.attention_view import View
-from regard.inside.views.attention_svg import draw_attention
 from regard.inside.views.attention_text import colour_cell, heat_map, shade_cell
 from regard.inside.views.markup import clip, escape_line, report_page
+from regard.inside.views.matrix_svg import draw_attention
 
 NAMED = 5  # heads listed below the table
 
 
 @dataclass(frozen=True, eq=False)
 class InductionScores(View):
-    """How much each head is an induction head: one score from 0 to 1 for each layer and head.
+    """Induction scores from 0 to 1 of all heads, by layer.
 
     A score is the attention from a token to the tokens that followed its earlier occurrences, the
-    mean over the ``tokens`` that have any. Attention equal to all allowed keys scores ``uniform``.
+    mean over the ``tokens`` that have any. Equal attention to all allowed keys scores ``uniform``.
     """
 
+    _fixed: ClassVar[str] = "induction scores are of all layers and heads: choose none"
     title: str
     layers: tuple[np.ndarray, ...]  # (heads,) each
     tokens: int
@@ -31,7 +33,7 @@ class InductionScores(View):
 
     @classmethod
     def of(cls, title: str, ids: Ids, layers: Sequence[np.ndarray]) -> "InductionScores":
-        """From the token ids of a text and the weights of each layer, (heads, queries, keys)."""
+        """Scores from the token ids of a text and the weights of each layer, (heads, L, S)."""
         after_LS = follows_earlier(ids)
         repeated = after_LS.any(axis=1)
         if not repeated.any():
@@ -46,7 +48,7 @@ class InductionScores(View):
 
     @property
     def caption(self) -> str:
-        """What the scores are."""
+        """Explanation of the scores."""
         counted = f"mean of {self.tokens} tokens"
         return f"induction score of each head, {counted}; uniform attention: {self.uniform:.3f}"
 
@@ -57,23 +59,16 @@ class InductionScores(View):
             for layer, scores_H in enumerate(self.layers)
             for head, score in enumerate(scores_H)
         ]
-        return sorted(heads, key=lambda one: -one[2])[:count]
-
-    def choose(
-        self, name: str | None = None, layer: int | None = None, head: int | None = None
-    ) -> "InductionScores":
-        if any(value is not None for value in (name, layer, head)):
-            raise BadInput("induction scores are of all layers and heads: choose none")
-        return self
+        return sorted(heads, key=lambda head: -head[2])[:count]
 
     def svg(self) -> str:
         return draw_attention(self.title, self.caption, *self._table)
 
     def html(self) -> str:
-        _, heads, scores_LH, there_LH = self._table
+        layers, heads, scores_LH, exists_LH = self._table
         rows = [
-            [f"layer {layer}", *(f"{x:.3f}" if real else "" for x, real in zip(*row, strict=True))]
-            for layer, row in enumerate(zip(scores_LH, there_LH, strict=True))
+            [layer, *(f"{x:.3f}" if exists else "" for x, exists in zip(*row, strict=True))]
+            for layer, *row in zip(layers, scores_LH, exists_LH, strict=True)
         ]
         return report_page(self.title, ["", *heads], rows, [self.svg()], [self.caption])
 
@@ -85,30 +80,29 @@ class InductionScores(View):
         yield Text(clip(escape_line(self.title), width))
         yield Text(clip(self.caption, width))
         yield Text()
-        layers, heads, scores_LH, there_LH = self._table
+        layers, heads, scores_LH, exists_LH = self._table
         paint = colour_cell if coloured else shade_cell
-        yield from heat_map(layers, heads, scores_LH, width, paint, there_LH)
+        yield from heat_map(layers, heads, scores_LH, width, paint, exists_LH)
         yield Text()
         for layer, head, score in self.highest():
             yield Text(f"layer {layer}, head {head}: {score:.3f}")
 
     @property
     def _table(self) -> tuple[list[str], list[str], np.ndarray, np.ndarray]:
-        """Labels of rows and columns, scores_LH, and where there is a head."""
-        widest = max(map(len, self.layers))
-        scores_LH = np.zeros((len(self.layers), widest), dtype=np.float32)
-        there_LH = np.zeros_like(scores_LH, dtype=bool)
+        """Labels of rows and columns, scores_LH, and the mask of heads that exist."""
+        most = max(map(len, self.layers))
+        scores_LH = np.zeros((len(self.layers), most), dtype=np.float32)
         for layer, scores_H in enumerate(self.layers):
             scores_LH[layer, : len(scores_H)] = scores_H
-            there_LH[layer, : len(scores_H)] = True
+        exists_LH = np.arange(most) < np.array([*map(len, self.layers)])[:, None]
         layers = [f"layer {layer}" for layer in range(len(self.layers))]
-        return layers, [f"head {head}" for head in range(widest)], scores_LH, there_LH
+        return layers, [f"head {head}" for head in range(most)], scores_LH, exists_LH
 
 
 def follows_earlier(ids: Ids) -> np.ndarray:
-    """(queries, keys): true where the key follows an earlier occurrence of the query's token.
+    """Mask (queries, keys) of keys that follow an earlier occurrence of the query's token.
 
-    A token does not follow itself: in "A A" there is nothing to attend to.
+    A token does not follow itself: "A A" has no such key.
     """
     ids_L = np.asarray(ids)
     after_LS = np.zeros((len(ids_L), len(ids_L)), dtype=bool)

@@ -1,4 +1,4 @@
-"""``model.look`` and ``model.induction``: the attention of a model, as a view for people."""
+"""``model.look`` and ``model.induction``: views of the attention of a model."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ from regard.text.words import check_text
 Predict = Callable[[list[object]], Sequence[TextPrediction]]
 
 VIEWS: dict[str, type[AttentionView | WordWeights]] = {"pool": WordWeights}
-"""By the name of the first site; else ``AttentionView``."""
+"""Views by the name of the first site; by default ``AttentionView``."""
 
 
 def look(
@@ -32,7 +32,7 @@ def look(
     facts: ModelFacts,
     tokenizer: Tokenizer | None,
     predict: Predict,
-    given: Any,
+    first: Any,
     second: str | None = None,
     *,
     subwords: bool = False,
@@ -40,38 +40,21 @@ def look(
     rollout: bool = False,
     patch: tuple[int, int] | None = None,
 ) -> View:
-    """Run a model on one text or two, or an image: its attention, and what a classifier predicts.
+    """View of the attention of a model on one text or two, or an image, with its prediction.
 
-    With ``rollout``, attention is followed through all layers.
+    With ``repeat`` a causal model reads all tokens twice; ``rollout`` follows attention through all
+    layers; ``patch`` is the patch of an image whose attention is shown.
     """
     if facts.encoder.embed.reads_images:
         _refuse("an image", target=second, subwords=subwords, repeat=repeat)
-        return look_at_image(runner, facts, predict, given, rollout, patch)
+        image = runner.label(first)
+        records, outputs = record_input(runner.model, facts, {"trunk": image})
+        title = Path(first).name if isinstance(first, str | Path) else "image"
+        prediction = _predicted(outputs, predict, first)
+        view = ImageAttention.of_image(title, image, records, prediction).from_query(patch)
+        return view.choose(view.maps[-1].name) if rollout else view
     _refuse("a text", patch=patch)
-    reader = require_tokenizer(tokenizer)
-    settings = {"subwords": subwords, "repeat": repeat, "rollout": rollout}
-    return look_at_text(runner, facts, reader, predict, given, second, **settings)
-
-
-def _refuse(what: str, **options: object) -> None:
-    for name, value in options.items():
-        if value not in (None, False):
-            raise BadInput(f"{name} cannot be used with {what}")
-
-
-def look_at_text(
-    runner: ModelRunner,
-    facts: ModelFacts,
-    tokenizer: Tokenizer,
-    predict: Predict,
-    first: str,
-    second: str | None,
-    *,
-    subwords: bool,
-    repeat: bool,
-    rollout: bool,
-) -> View:
-    """The attention of a model on one text or two; with ``repeat`` it reads all tokens twice."""
+    tokenizer = require_tokenizer(tokenizer)
     for text in (first,) if second is None else (first, second):
         check_text(text, 1)
     if repeat:
@@ -83,55 +66,39 @@ def look_at_text(
         raise BadInput("the text has no words: look at its subwords")
     records, outputs = record_input(runner.model, facts, rows)
     if rollout:
-        records = [one._replace(rollout=True) for one in records if one.site.within]
+        records = [record._replace(rollout=True) for record in records if record.site.within]
         if not records:
             raise BadInput("rollout: this model has no self-attention")
     prediction = _predicted(outputs, predict, first if second is None else (first, second))
-    view = VIEWS.get(records[0].site.name, AttentionView)
-    return view.of([first, *([second] if second else [])], records, subwords, prediction)
+    texts = [first, *([second] if second else [])]
+    view_class = VIEWS.get(records[0].site.name, AttentionView)
+    return view_class.of(texts, records, subwords, prediction)
 
 
-def look_at_image(
-    runner: ModelRunner,
-    facts: ModelFacts,
-    predict: Predict,
-    given: object,
-    rollout: bool,
-    patch: tuple[int, int] | None,
-) -> ImageAttention:
-    """The attention of a model on an image; that of one ``patch``, if it is given."""
-    image = runner.label(given)
-    records, outputs = record_input(runner.model, facts, {"trunk": image})
-    title = Path(given).name if isinstance(given, str | Path) else "image"
-    prediction = _predicted(outputs, predict, given)
-    view = ImageAttention.of_image(title, image, records, prediction).from_query(patch)
-    return view.choose(view.maps[-1].name) if rollout else view
+def _refuse(what: str, **options: object) -> None:
+    for name, value in options.items():
+        if value not in (None, False):
+            raise BadInput(f"{name} cannot be used with {what}")
 
 
-def _predicted(outputs: Outputs, predict: Predict, given: object) -> TextPrediction | None:
-    """What a classifier predicts; None of other models."""
-    return predict([given])[0] if LabelHead.name in outputs.by_head else None
+def _predicted(outputs: Outputs, predict: Predict, inputs: object) -> TextPrediction | None:
+    """Prediction of a classifier; None for other models."""
+    return predict([inputs])[0] if LabelHead.name in outputs.by_head else None
 
 
 def score_induction(
-    runner: ModelRunner,
-    facts: ModelFacts,
-    tokenizer: Tokenizer | None,
-    text: str,
-    *,
-    repeat: bool = False,
+    runner: ModelRunner, facts: ModelFacts, tokenizer: Tokenizer | None, text: str, *, repeat: bool
 ) -> InductionScores:
-    """Run a causal model on a text, or on its tokens twice: the induction score of each head."""
-    reader = require_tokenizer(tokenizer)
-    site = require_causal(facts.attention_sites)
-    rows = _read(reader, check_text(text, 1), None, repeat)
+    """Induction score of each head of a causal model on a text, or on its tokens twice."""
+    tokenizer, site = require_tokenizer(tokenizer), require_causal(facts.attention_sites)
+    rows = _read(tokenizer, check_text(text, 1), None, repeat)
     records, _ = record_input(runner.model, facts, rows)
     (layers,) = (record.layers for record in records if record.site == site)
     return InductionScores.of(text, rows[site.side].row.tokens, layers)
 
 
 def _read(tokenizer: Tokenizer, first: str, second: str | None, repeat: bool) -> LabelledInput:
-    """One text or two as rows with labels, or all their tokens twice."""
+    """Rows with labels of one text or two; with ``repeat`` all tokens twice."""
     rows = tokenizer.label(first, second)
     if not all(len(row.row.tokens) for row in rows.values()):
         raise BadInput("the text has no tokens: there is no attention to show")

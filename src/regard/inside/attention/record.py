@@ -1,6 +1,6 @@
-"""The attention of a model on one input, recorded by a tape at its attention sites."""
+"""Attention of a model on one input, recorded by a tape at its attention sites."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,9 +19,9 @@ from regard.text.token_labels import LabelledImage, LabelledRow, TokenLabels
 
 
 class SiteRecord(NamedTuple):
-    """The weights of one site, (heads, queries, keys) for each layer, with labels.
+    """Attention weights of one site, (heads, queries, keys) for each layer, with labels.
 
-    Its maps are those weights, or with ``rollout`` how they pass through all layers.
+    With ``rollout``, ``map`` returns the attention rollout through all layers.
     """
 
     site: AttentionSite
@@ -32,12 +32,12 @@ class SiteRecord(NamedTuple):
 
     @property
     def allowed(self) -> np.ndarray | None:
-        """(queries, keys): where the mask lets a query attend; None: everywhere."""
+        """Attention mask (queries, keys); None: every query may attend to every key."""
         lengths = len(self.queries.subwords), len(self.keys.subwords)
         return np.tri(*lengths, dtype=bool) if self.site.causal else None
 
     def map(self, *, subwords: bool = False) -> AttentionMap:
-        """An attention map over words, or over subwords."""
+        """Attention map over words, or over subwords."""
         queries, keys = self.queries, self.keys
         labels = self.site.name, queries.subwords, keys.subwords
         tokens = AttentionMap(*labels, self.layers, self.allowed)
@@ -48,10 +48,13 @@ class SiteRecord(NamedTuple):
         return tokens.merged(queries.words, keys.words, queries.groups, keys.groups)
 
 
+Records = Sequence[SiteRecord]
+
+
 def record_input(
     module: nn.Module, facts: ModelFacts, rows: Mapping[str, LabelledRow | LabelledImage]
 ) -> tuple[list[SiteRecord], Outputs]:
-    """Run a model on one input: a record of every site that it has, and its outputs."""
+    """Run a model on one input; return the record of each attention site, and the outputs."""
     sites = facts.attention_sites
     if not sites:
         raise BadInput("this model has no attention to show")
@@ -63,20 +66,17 @@ def record_input(
         outputs = module(inputs.to(next(module.parameters()).device), tape=tape)
     queries = {side: row.queries for side, row in rows.items()}
     queries["pool"] = TokenLabels.special("pool")
-    return [
-        SiteRecord(
-            site,
-            queries[site.query_side],
-            rows[site.key_side].keys,
-            tuple(tape.records[name][0].float().cpu().numpy() for name in site.weights),
-        )
-        for site in sites
-    ], outputs
+    records = []
+    for site in sites:
+        weights = tuple(tape.records[name][0].float().cpu().numpy() for name in site.weights)
+        labels = queries[site.query_side], rows[site.key_side].keys
+        records.append(SiteRecord(site, *labels, weights))
+    return records, outputs
 
 
 @torch.no_grad()
 def tape_names(module: nn.Module, facts: ModelFacts) -> list[str]:
-    """The names of all values that a tape can record or edit in a forward pass."""
+    """Names of all values that a tape can record or edit in a forward pass."""
     tape, sides = Tape(), [getattr(facts, side).ids_per_token for side in facts.sides]
     tokens = [pack_rows([TokenRow(np.zeros((1, *shape)), [0])]) for shape in sides]
     inputs = facts.inputs(*tokens)

@@ -1,29 +1,30 @@
-"""The weight that attention pooling gives to each word of a text, as text, SVG and a page."""
+"""Weights of attention pooling over the words of a text, as text, SVG and HTML."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
+from typing import ClassVar
 
 import numpy as np
 from rich.style import Style
 from rich.text import Text
 
-from regard.ground.errors import BadInput
 from regard.inference.classifier import TextPrediction
 from regard.inside.attention.attention_map import merge
 from regard.inside.attention.attention_view import View
-from regard.inside.attention.record import SiteRecord
-from regard.inside.views.attention_svg import draw_attention
+from regard.inside.attention.record import Records
 from regard.inside.views.attention_text import LEVELS, SHADES, ramp_colour
 from regard.inside.views.markup import escape_controls, escape_line, fill_template, score_rows
+from regard.inside.views.matrix_svg import draw_attention
 
 CAPTION = "pooling weight of each word"
 
 
 @dataclass(frozen=True, eq=False)
 class WordWeights(View):
-    """The pooling weight of each word of a text, and the prediction of a classifier."""
+    """Pooling weight of each word of a text, and the prediction of a classifier."""
 
+    _fixed: ClassVar[str] = "attention pooling has one row of weights: no map, layer or head"
     prediction: TextPrediction | None
     words: tuple[str, ...]
     weights: np.ndarray
@@ -32,11 +33,11 @@ class WordWeights(View):
     def of(
         cls,
         texts: Sequence[str],
-        records: Sequence[SiteRecord],
+        records: Records,
         subwords: bool,
         prediction: TextPrediction | None,
     ) -> "WordWeights":
-        """From the record of a pool, which is the first."""
+        """View of the record of a pool, which is the first."""
         keys, weights_LS = records[0].keys, records[0].layers[0][0]
         if subwords:
             return cls(prediction, keys.subwords, weights_LS[0])
@@ -44,15 +45,8 @@ class WordWeights(View):
 
     @property
     def title(self) -> str:
-        """The prediction in one line."""
+        """Prediction in one line."""
         return CAPTION if self.prediction is None else self.prediction.summary
-
-    def choose(
-        self, name: str | None = None, layer: int | None = None, head: int | None = None
-    ) -> "WordWeights":
-        if any(value is not None for value in (name, layer, head)):
-            raise BadInput("attention pooling has one row of weights: no map, layer or head")
-        return self
 
     def svg(self) -> str:
         return draw_attention(self.title, CAPTION, ("pool",), self.words, self.weights[None])
@@ -64,14 +58,12 @@ class WordWeights(View):
             for word, weight, darkness in zip(*columns, strict=True)
         )
         scores = {} if self.prediction is None else self.prediction.scores
-        return fill_template(
-            "words.html",
-            title=self.title,
-            styles=["page.css", "words.css", "classes.css"],
-            words=" ".join(words),
-            classes=score_rows(scores),
-            peak=f"{self.weights.max(initial=0.0):.3f}",
+        parts = {"words": " ".join(words), "classes": score_rows(scores)}
+        peak, styles = (
+            f"{self.weights.max(initial=0.0):.3f}",
+            ["page.css", "words.css", "classes.css"],
         )
+        return fill_template("words.html", title=self.title, styles=styles, **parts, peak=peak)
 
     def to_json(self) -> dict[str, object]:
         prediction = {} if self.prediction is None else asdict(self.prediction)
@@ -95,16 +87,16 @@ class WordWeights(View):
 
 
 def _darkness(weights: np.ndarray) -> np.ndarray:
-    """From 0 to 1, by the square root, so that small weights are visible too."""
+    """Darkness from 0 to 1, by the square root, so that small weights are visible too."""
     return np.sqrt(weights / (float(weights.max(initial=0.0)) or 1.0))
 
 
 def _shade_word(word: str, darkness: float) -> Text:
-    """A word for output without colours."""
+    """Word for output without colours."""
     return Text(word + SHADES[np.searchsorted(LEVELS, darkness, side="right") - 1])
 
 
 def _colour_word(word: str, darkness: float) -> Text:
-    """A word for a terminal with colours: dark letters on a bright background."""
+    """Word for a terminal with colours: dark letters on a bright background."""
     ink = "#1c1d22" if darkness > 0.6 else "#f4efe6"
     return Text(word, Style(color=ink, bgcolor=ramp_colour(darkness)))

@@ -1,4 +1,4 @@
-"""A search as a tree: every candidate of every step, and why it was kept or pruned."""
+"""Searches as trees: every candidate of every step, and why it was kept or pruned."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -9,37 +9,28 @@ from regard.search.beam import Beam
 from regard.search.hypothesis import Hypothesis
 
 Fate = Literal["kept", "finished", "unfinished", "outranked", "enough", "beaten", "stuck", "passed"]
-WHY: dict[Fate, str] = {
-    "kept": "kept: among the {k} most probable that do not end",
-    "finished": "finished: ends here, and is among the {k} most probable",
-    "unfinished": "unfinished: the length limit is reached",
-    "outranked": "pruned: {k} others are more probable",
-    "enough": "pruned: the search ends, enough hypotheses are finished",
-    "beaten": "pruned: the search ends, no live hypothesis can still win",
-    "stuck": "unfinished: no token may follow",
-    "passed": "not chosen",
+FATES: dict[Fate, tuple[str, str]] = {
+    "kept": ("", "kept: among the {k} most probable that do not end"),
+    "finished": ("finished", "finished: ends here, and is among the {k} most probable"),
+    "unfinished": ("length limit", "unfinished: the length limit is reached"),
+    "outranked": ("outranked", "pruned: {k} others are more probable"),
+    "enough": ("enough finished", "pruned: the search ends, enough hypotheses are finished"),
+    "beaten": ("cannot win", "pruned: the search ends, no live hypothesis can still win"),
+    "stuck": ("no token may follow", "unfinished: no token may follow"),
+    "passed": ("", "not chosen"),
 }
-SHORT: dict[Fate, str] = {
-    "kept": "",
-    "finished": "finished",
-    "unfinished": "length limit",
-    "outranked": "outranked",
-    "enough": "enough finished",
-    "beaten": "cannot win",
-    "stuck": "no token may follow",
-    "passed": "",
-}
+SHORT = {fate: short for fate, (short, _) in FATES.items()}
 PRUNED = ("outranked", "enough", "beaten")
 ENDED = ("finished", "unfinished", "stuck")
 
 
 @dataclass(frozen=True)
 class BeamNode:
-    """A candidate: a hypothesis of ``step`` tokens, as its last token and its parent node.
+    """Candidate: a hypothesis of ``step`` tokens, as its last token and its parent node.
 
-    ``logprob`` is that of the token; ``total`` sums all tokens so far. Candidates of a step are
-    ranked by ``total``, from 1. ``score`` is ``total`` after the length penalty. Node 0 is the
-    root (begin of sentence) and has no parent.
+    ``logprob`` is the log-probability of the token, ``total`` the sum over all tokens so far.
+    Candidates of a step are ranked by ``total``, from 1. ``score`` is ``total`` after the length
+    penalty. Node 0 is the root (begin of sentence) and has no parent.
     """
 
     parent: int | None
@@ -55,7 +46,7 @@ class BeamNode:
 
 @dataclass(frozen=True)
 class TreeHypothesis:
-    """A hypothesis that ended, its last node and its text."""
+    """Hypothesis that ended, with its last node and its text."""
 
     hypothesis: Hypothesis
     node: int
@@ -64,7 +55,7 @@ class TreeHypothesis:
 
 @dataclass(frozen=True)
 class LengthRuleChoice:
-    """The best hypothesis under another length penalty: its index in the tree, and its score."""
+    """Best hypothesis under another length penalty: its index in the tree, and its score."""
 
     formula: str
     hypothesis: int
@@ -72,7 +63,7 @@ class LengthRuleChoice:
 
 
 class SearchTree(ABC):
-    """The search for one sentence; ``hypotheses`` are all that ended, the best first."""
+    """Base class of search trees for one sentence; ``hypotheses`` ended, the best first."""
 
     title: str
     nodes: tuple[BeamNode, ...]
@@ -81,11 +72,11 @@ class SearchTree(ABC):
     @property
     @abstractmethod
     def summary(self) -> str:
-        """How it was searched, in one line."""
+        """Search and size of the tree, in one line."""
 
     @abstractmethod
     def label(self, number: int) -> str:
-        """The figures of a candidate that stand beside its token."""
+        """Figures of a candidate that are shown beside its token."""
 
     @abstractmethod
     def figures(self, number: int) -> str:
@@ -93,27 +84,27 @@ class SearchTree(ABC):
 
     @abstractmethod
     def why(self, number: int) -> str:
-        """A sentence on what became of a candidate."""
+        """Why a candidate was kept or pruned."""
 
     @property
     def steps(self) -> int:
-        """The number of decoding steps."""
+        """Number of decoding steps."""
         return self.nodes[-1].step
 
     @cached_property
     def winner(self) -> tuple[int, ...]:
-        """The nodes of the best hypothesis, from the root to its last token."""
+        """Nodes of the best hypothesis, from the root to its last token."""
         return self.path(self.hypotheses[0].node)
 
     def path(self, number: int) -> tuple[int, ...]:
-        """The nodes from the root to this one."""
+        """Nodes from the root to this one."""
         path = [number]
         while (parent := self.nodes[path[-1]].parent) is not None:
             path.append(parent)
         return tuple(reversed(path))
 
     def at(self, step: int) -> list[int]:
-        """The candidates of a step, the most probable first."""
+        """Candidates of a step, the most probable first."""
         return [number for number, node in enumerate(self.nodes) if node.step == step]
 
     def prefix_text(self, number: int) -> str:
@@ -124,7 +115,7 @@ class SearchTree(ABC):
 
 @dataclass(frozen=True)
 class BeamTree(SearchTree):
-    """A beam search, and the best hypothesis under other length penalties."""
+    """Tree of a beam search, with the best hypothesis under other length penalties."""
 
     title: str
     beam: Beam
@@ -135,11 +126,9 @@ class BeamTree(SearchTree):
     @property
     def summary(self) -> str:
         pruned = sum(node.fate in PRUNED for node in self.nodes)
-        return (
-            f"beam of {self.beam.size}, score = {self.beam.formula}; {self.steps} steps, "
-            f"{len(self.nodes) - 1} candidates, {pruned} of them pruned, "
-            f"{len(self.hypotheses)} hypotheses"
-        )
+        counts = f"{len(self.nodes) - 1} candidates, {pruned} of them pruned"
+        search = f"beam of {self.beam.size}, score = {self.beam.formula}; {self.steps} steps"
+        return f"{search}, {counts}, {len(self.hypotheses)} hypotheses"
 
     def label(self, number: int) -> str:
         node = self.nodes[number]
@@ -150,4 +139,4 @@ class BeamTree(SearchTree):
         return f"token {node.logprob:.3f}, log p {node.total:.3f}, score {node.score:.3f}"
 
     def why(self, number: int) -> str:
-        return WHY[self.nodes[number].fate].format(k=self.beam.size)
+        return FATES[self.nodes[number].fate][1].format(k=self.beam.size)

@@ -1,4 +1,4 @@
-"""A beam search that records its decisions as a ``BeamTree``, by hooks of ``HostBeam``."""
+"""Beam search that records its decisions as a ``BeamTree``."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from regard.inference.translator import Translator
+from regard.inside.trees import beam_tree
 from regard.inside.trees.beam_tree import BeamNode, BeamTree, Fate, LengthRuleChoice, TreeHypothesis
 from regard.search.beam import Beam, HostBeam
 from regard.search.beam_rules import Length, formula, normalised, rescore
@@ -24,7 +25,7 @@ RULES: tuple[tuple[Length, float], ...] = (
 
 
 def record_tree(translator: Translator, text: str, beam: Beam | None = None) -> BeamTree:
-    """The beam search for the translation of ``text``."""
+    """Record the beam search for the translation of ``text``."""
     target = translator.tokenizer.target
     recording = RecordingBeam(Beam() if beam is None else beam)
     translator.translate([text], recording)
@@ -32,9 +33,9 @@ def record_tree(translator: Translator, text: str, beam: Beam | None = None) -> 
 
 
 class RecordingBeam(HostBeam):
-    """A beam for one sentence that records every candidate.
+    """Beam search for one sentence that records every candidate.
 
-    It can be called once; ``tree`` then returns the record.
+    A ``RecordingBeam`` searches once; ``tree`` then returns the record.
     """
 
     def __init__(self, beam: Beam):
@@ -61,20 +62,17 @@ class RecordingBeam(HostBeam):
         grown, going = super().advance(alive, candidates)
         ended, able = candidates.select(self.beam.size, self.batch.constraints.eos)
         at_limit = bool(self.batch.longest_B[0] == alive.length + 1)
-        fates: list[Fate] = ["outranked"] * len(candidates.token)
+        fates = np.full(len(candidates.token), "outranked", dtype=object)
         for index in able.tolist():
             fates[index] = self._end(at_limit, bool(candidates.place[index] < self.beam.size))
-        for index in going.tolist():
-            fates[index] = "kept"
-        for index in ended.tolist():
-            fates[index] = "finished"
+        fates[going], fates[ended] = "kept", "finished"
         first = len(self.nodes)
-        self.nodes.extend(self._nodes(alive, candidates, fates))
+        self.nodes.extend(self._nodes(alive, candidates, fates.tolist()))
         self.rows[:] = (first + going).tolist()
         return grown, going
 
     def _end(self, at_limit: bool, among_first: bool) -> Fate:
-        """The fate of a candidate that could continue when the search ends."""
+        """Fate of a candidate that could continue when the search ends."""
         if at_limit:
             stored = among_first or not self.beam.follows_transformers
             return "unfinished" if stored else "outranked"
@@ -102,15 +100,14 @@ class RecordingBeam(HostBeam):
     def tree(
         self, title: str, piece: Callable[[int], str], decode: Callable[[Sequence[int]], str]
     ) -> BeamTree:
-        """The record; ``piece`` gives the text of a token and ``decode`` that of a hypothesis."""
+        """Tree of the search; ``piece`` returns the text of a token, ``decode`` of a hypothesis."""
         if not self.nodes:
             raise ValueError("this beam has not searched yet")
         candidates = self.results.finished[0] + self.results.spare[0]
-        ranked = sorted(candidates, key=self.beam.sort_key)
-        ends = self._ends()
+        ranked, ends = sorted(candidates, key=self.beam.sort_key), self._ends()
         hypotheses = tuple(
-            TreeHypothesis(each, ends[each.tokens, each.finished], decode(each.tokens))
-            for each in ranked
+            TreeHypothesis(hyp, ends[hyp.tokens, hyp.finished], decode(hyp.tokens))
+            for hyp in ranked
         )
         nodes = [replace(node, piece=node.piece or piece(node.token)) for node in self.nodes]
         for each in hypotheses:  # the coverage penalty is part of the score of these nodes only
@@ -119,20 +116,19 @@ class RecordingBeam(HostBeam):
         return BeamTree(title, self.beam, tuple(nodes), hypotheses, choices)
 
     def _ends(self) -> dict[tuple[tuple[int, ...], bool], int]:
-        """The last node of each hypothesis, by its tokens and whether it is finished."""
+        """Last node of each hypothesis, by its tokens and whether it is finished."""
         tokens: list[tuple[int, ...]] = []
         ends = {}
         for number, node in enumerate(self.nodes):
             finished = node.fate == "finished"
             before = () if node.parent is None else tokens[node.parent]
             tokens.append(before if finished or node.parent is None else (*before, node.token))
-            if node.fate in ("finished", "unfinished", "stuck"):
+            if node.fate in beam_tree.ENDED:
                 ends[tokens[number], finished] = number
         return ends
 
     def _choice(self, ranked: list[Hypothesis], length: Length, alpha: float) -> LengthRuleChoice:
-        scored = [rescore([each], length, alpha, self.beam.coverage or 0.0)[0] for each in ranked]
-        best = min(range(len(scored)), key=lambda index: self.beam.sort_key(scored[index]))
-        return LengthRuleChoice(
-            formula(length, alpha, self.beam.coverage), best, scored[best].score
-        )
+        coverage, key = self.beam.coverage, self.beam.sort_key
+        scored = [rescore([hyp], length, alpha, coverage or 0.0)[0] for hyp in ranked]
+        best = min(range(len(scored)), key=lambda index: key(scored[index]))
+        return LengthRuleChoice(formula(length, alpha, coverage), best, scored[best].score)

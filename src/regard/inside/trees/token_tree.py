@@ -1,4 +1,4 @@
-"""A search without branching as a tree: each token, and what else could have come."""
+"""Searches without branching as trees: each token, and its alternatives."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -29,16 +29,16 @@ MOST = 1_000  # alternatives
 
 @dataclass(frozen=True)
 class TokenTree(SearchTree):
-    """The continuation of a prompt: at each step the most probable tokens and the chosen one.
+    """Continuation of a prompt: at each step the most probable tokens and the chosen one.
 
-    ``chances`` has for each node the probability that the search chooses it, which temperature,
-    top-k and nucleus change; the model's own probability is that of the node.
+    ``sampling`` holds the probability of each node under the search, after temperature, top-k and
+    top-p; the probability under the model follows from the node's ``logprob``.
     """
 
     title: str
     search: str
     nodes: tuple[BeamNode, ...]
-    chances: tuple[float, ...]
+    sampling: tuple[float, ...]
     hypotheses: tuple[TreeHypothesis, ...]
     ended: str
 
@@ -47,14 +47,14 @@ class TokenTree(SearchTree):
         return f"{self.search}; {self.steps} steps, {len(self.nodes) - 1} candidates"
 
     def probability(self, number: int) -> float:
-        """The probability that the model gives to the token, after the tokens before it."""
+        """Probability of the token under the model, after the tokens before it."""
         return math.exp(self.nodes[number].logprob)
 
     def label(self, number: int) -> str:
         return f"{self.probability(number):.3f}"
 
     def figures(self, number: int) -> str:
-        return f"p {self.probability(number):.4f}, chance {self.chances[number]:.4f}"
+        return f"p {self.probability(number):.4f}, chance {self.sampling[number]:.4f}"
 
     def why(self, number: int) -> str:
         if number == self.winner[-1]:
@@ -62,53 +62,41 @@ class TokenTree(SearchTree):
         return "chosen" if number in self.winner else "not chosen"
 
     def to_json(self) -> dict[str, object]:
-        """Each step with its candidates, the most probable first."""
-        return {
-            "prompt": self.title,
-            "text": self.hypotheses[0].text,
-            "search": self.search,
-            "ended": self.ended,
-            "steps": [
-                [self._candidate(number) for number in self.at(step)]
-                for step in range(1, self.steps + 1)
-            ],
-        }
+        """Record for JSON: each step with its candidates, the most probable first."""
+        steps = [[*map(self._candidate, self.at(step))] for step in range(1, self.steps + 1)]
+        best = {"prompt": self.title, "text": self.hypotheses[0].text}
+        return {**best, "search": self.search, "ended": self.ended, "steps": steps}
 
     def _candidate(self, number: int) -> dict[str, object]:
         node = self.nodes[number]
-        return {
-            "id": node.token,
-            "token": node.piece,
-            "rank": node.rank,
-            "probability": self.probability(number),
-            "chance": self.chances[number],
-            "chosen": number in self.winner,
-        }
+        token = {"id": node.token, "token": node.piece, "rank": node.rank}
+        chance = {"probability": self.probability(number), "chance": self.sampling[number]}
+        return {**token, **chance, "chosen": number in self.winner}
 
 
 def record_tokens(
     generator: Generator, prompt: str, search: Search, alternatives: int, number: int = 0
 ) -> TokenTree:
-    """The search for the continuation of a prompt with this number."""
-    one_by_one = cast(TokenSearch, search)
-    if not search.streams or one_by_one.copies != 1:
+    """Record the search for the continuation of prompt ``number``."""
+    token_search = cast(TokenSearch, search)
+    if not search.streams or token_search.copies != 1:
         raise BadInput("a tree of tokens is of greedy search, or of one sample")
-    recording = RecordingTokens(one_by_one, check_whole("alternatives", alternatives, 1, MOST))
+    recording = RecordingTokens(token_search, check_whole("alternatives", alternatives, 1, MOST))
     ((result,),) = generator.generate([prompt], recording, first=number)
     return recording.tree(prompt, result, generator.vocabulary.pieces)
 
 
 class Candidate(NamedTuple):
-    """A token that could come: its rank by probability, and the chance that it is chosen."""
+    """Candidate for the next token: its rank, log-probability, and probability of being chosen."""
 
     rank: int
     token: int
     logprob: float
-    chance: float
+    sampling: float
 
 
 class RecordedStep(NamedTuple):
-    """The candidates of a step, the most probable first, and the token that was chosen."""
+    """Candidates of a step, the most probable first, and the token that was chosen."""
 
     candidates: list[Candidate]
     chosen: int
@@ -119,7 +107,7 @@ class RecordingTokens(TokenSearch):
 
     def __init__(self, search: TokenSearch, alternatives: int):
         self.inner, self.alternatives = search, alternatives
-        self.taken: list[RecordedStep] = []
+        self.recorded: list[RecordedStep] = []
 
     @property
     def copies(self) -> int:
@@ -138,17 +126,17 @@ class RecordingTokens(TokenSearch):
     def choose(self, logprobs_RV: Tensor, draws_R: Tensor) -> Tensor:
         token_R = self.inner.choose(logprobs_RV, draws_R)
         logprobs_V, chosen = logprobs_RV[0], int(token_R[0])
-        chances_V = self.probabilities(logprobs_RV)[0]
+        sampling_V = self.probabilities(logprobs_RV)[0]
         ranked = torch.sort(logprobs_V, descending=True, stable=True).indices.tolist()
         place = ranked.index(chosen)
         shown = ranked[: self.alternatives] + ([chosen] if place >= self.alternatives else [])
         ranks = {token: rank for rank, token in enumerate(shown, 1)} | {chosen: place + 1}
         candidates = (
-            Candidate(rank, token, float(logprobs_V[token]), float(chances_V[token]))
+            Candidate(rank, token, float(logprobs_V[token]), float(sampling_V[token]))
             for token, rank in ranks.items()
         )
-        allowed = [one for one in candidates if math.isfinite(one.logprob)]
-        self.taken.append(RecordedStep(allowed, chosen))
+        allowed = [candidate for candidate in candidates if math.isfinite(candidate.logprob)]
+        self.recorded.append(RecordedStep(allowed, chosen))
         return token_R
 
     def steps(self, batch: SearchBatch) -> TokenSteps:
@@ -157,26 +145,24 @@ class RecordingTokens(TokenSearch):
     def tree(
         self, title: str, result: Generation, pieces: Callable[[Sequence[int]], list[str]]
     ) -> TokenTree:
-        """The record; ``pieces`` gives the texts of tokens."""
+        """Tree of the search; ``pieces`` returns the texts of tokens."""
         hypothesis = result.hypothesis
-        taken = self.taken[: len(hypothesis.logprobs)]  # a last one may have no token
-        if not taken:
+        recorded = self.recorded[: len(hypothesis.logprobs)]  # a last one may have no token
+        if not recorded:
             raise BadInput("no token may follow this prompt")
         nodes = [BeamNode(None, 0, BEGIN_TOKEN, BEGIN, 0.0, 0.0, 0.0, 1, "kept")]
-        chances, parent = [1.0], 0
+        sampling, parent = [1.0], 0
         last: Fate = "finished" if hypothesis.finished else "unfinished"
-        for step, (candidates, chosen) in enumerate(taken, 1):
+        for step, (candidates, chosen) in enumerate(recorded, 1):
             before, next_parent = nodes[parent], parent
-            for rank, token, logprob, chance in candidates:
+            for rank, token, logprob, probability in candidates:
                 fate: Fate = "passed"
                 if token == chosen:
-                    fate, next_parent = "kept" if step < len(taken) else last, len(nodes)
+                    fate, next_parent = "kept" if step < len(recorded) else last, len(nodes)
                 total, (piece,) = before.total + logprob, pieces([token])
-                nodes.append(
-                    BeamNode(parent, step, token, piece, logprob, total, total, rank, fate)
-                )
-                chances.append(chance)
+                scores = logprob, total, total
+                nodes.append(BeamNode(parent, step, token, piece, *scores, rank, fate))
+                sampling.append(probability)
             parent = next_parent
-        best = TreeHypothesis(hypothesis, parent, result.text)
-        name = str(self.inner)
-        return TokenTree(title, name, tuple(nodes), tuple(chances), (best,), result.ended)
+        best, name = TreeHypothesis(hypothesis, parent, result.text), str(self.inner)
+        return TokenTree(title, name, tuple(nodes), tuple(sampling), (best,), result.ended)

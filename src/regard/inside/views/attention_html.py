@@ -1,6 +1,6 @@
-"""Attention maps as one offline page: attention.html with its style, script and data inline.
+"""HTML pages of attention maps: attention.html with its style, script and data inline.
 
-The pages of a text and of an image have sections of their own, with a script that draws them.
+The pages of a text and of an image have their own sections, each with a script that draws them.
 """
 
 import json
@@ -12,31 +12,26 @@ from string import Template
 import numpy as np
 
 from regard.inside.attention.attention_map import AttentionMap
-from regard.inside.views.markup import (
-    escape_controls,
-    escape_line,
-    fill_template,
-    read_asset,
-    score_rows,
-)
+from regard.inside.views import markup
+from regard.inside.views.markup import escape_controls, escape_line, fill_template, read_asset
 from regard.inside.views.panels import DARKEST, LIGHTEST, data_uri, ramp_rgba
 from regard.text.token_labels import LabelledImage
 
-UNIT = 10_000  # weights of texts are written as whole ten-thousandths: four decimals, half the size
-CLASSES = 10  # the classes of an image that are listed
-MOST = 60_000_000  # weights of a page: more would be too much for a browser
+UNIT = 10_000  # weights of texts are written as whole ten-thousandths, in half the space
+CLASSES = 10  # listed classes of an image
+STYLES = {"words": ["page.css"], "image": ["page.css", "classes.css", "image.css"]}
+MOST = 60_000_000  # weights of a page: a browser cannot show more
 
 Chosen = Mapping[str, int | None]
-"""What a page shows when it is opened: the numbers of a map, and of a layer and head or None for
-the mean; of an image also the position that attention comes "from".
+"""Initial state of a page: indices of a map, layer and head (None: the mean); for an image also the
+position that attention comes "from".
 """
 
 
 def attention_page(title: str, summary: str, maps: Sequence[AttentionMap], chosen: Chosen) -> str:
-    """A self-contained page: it loads no file, font or script."""
+    """HTML page of the attention on a text."""
     sections = read_asset("attention_words.html")
-    data = [_to_json(each, _in_units) for each in maps]
-    return _page(title, summary, sections, data, chosen, "attention_words.js")
+    return _page(title, summary, chosen, "words", sections, [_to_json(x, _in_units) for x in maps])
 
 
 def image_page(
@@ -47,9 +42,9 @@ def image_page(
     image: LabelledImage,
     scores: Mapping[str, float],
 ) -> str:
-    """A page of an image, which it contains, with the scores of its classes.
+    """HTML page of the attention on an image, with the image and the scores of its classes.
 
-    Where there are too many weights, each layer has the mean of its heads.
+    If there are too many weights, each layer has the mean of its heads.
     """
     (height, width), (rows, columns) = image.pixels_HWC.shape[:2], image.grid
     size = f"{height} × {width} pixels, {rows} × {columns} patches"
@@ -62,33 +57,21 @@ def image_page(
         "grey": (DARKEST, LIGHTEST),
         "ramp": ramp_rgba(np.linspace(0, 1, 256)).tolist(),
     }
-    sections = Template(read_asset("attention_image.html")).substitute(
-        image=data_uri(image.pixels_HWC),
-        ratio=f"{width}/{height}",
-        size=size,
-        classes=score_rows(scores, CLASSES),
-        picture=_inline_json(picture),
-    )
-    data = [_to_json(each, _in_bytes) for each in maps]
-    styles = ("classes.css", "image.css")
-    return _page(title, summary, sections, data, chosen, "attention_image.js", styles)
+    parts = {"image": data_uri(image.pixels_HWC), "ratio": f"{width}/{height}", "size": size}
+    parts |= {"classes": markup.score_rows(scores, CLASSES), "picture": _inline_json(picture)}
+    sections = Template(read_asset("attention_image.html")).substitute(parts)
+    return _page(title, summary, chosen, "image", sections, [_to_json(x, _in_bytes) for x in maps])
 
 
 def _page(
-    title: str,
-    summary: str,
-    sections: str,
-    data: list[dict[str, object]],
-    chosen: Chosen,
-    script: str,
-    styles: Sequence[str] = (),
+    title: str, summary: str, chosen: Chosen, kind: str, sections: str, data: list[object]
 ) -> str:
     return fill_template(
         "attention.html",
         title=title,
         summary=escape(escape_line(summary)),
-        styles=["page.css", *styles],
-        scripts=["attention.js", script],
+        styles=STYLES[kind],
+        scripts=["attention.js", f"attention_{kind}.js"],
         sections=sections,
         chosen=escape(json.dumps(chosen)),
         data=_inline_json(data),
@@ -111,9 +94,9 @@ def _in_units(weights_LS: np.ndarray) -> list[list[int]]:
 
 
 def _in_bytes(weights_LS: np.ndarray) -> dict[str, object]:
-    """The largest weight of each query, and a byte for each weight: the root of its share.
+    """Largest weight of each query, and a byte for each weight: the root of its share.
 
-    An image has hundreds of patches, whose weights are small: bytes are shorter and finer.
+    An image has hundreds of patches with small weights: bytes are shorter and more precise.
     """
     peaks_L = weights_LS.max(axis=-1, initial=0.0)
     shares_LS = weights_LS / np.where(peaks_L > 0, peaks_L, 1)[:, None]
@@ -123,5 +106,5 @@ def _in_bytes(weights_LS: np.ndarray) -> dict[str, object]:
 
 
 def _inline_json(data: object) -> str:
-    """JSON for a <script> element: with "<" escaped, no text in it can end the element."""
+    """JSON for a <script> element; "<" is escaped, so that no text can end the element."""
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")

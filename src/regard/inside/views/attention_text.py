@@ -1,4 +1,4 @@
-"""An attention map in characters: queries down the side, keys across the top, letters stacked."""
+"""Attention maps as text: queries down the side, keys across the top, letters stacked."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -11,29 +11,29 @@ from rich.text import Text
 from regard.inside.views.markup import clip
 
 SHADES = "·░▒▓█"
-LEVELS = np.arange(len(SHADES)) / len(SHADES)  # the least darkness of each shade
+LEVELS = np.arange(len(SHADES)) / len(SHADES)  # lowest darkness of each shade
 COLOUR_RAMP = ((28, 29, 34), (190, 68, 36), (255, 234, 200))  # RGB at darkness 0, 0.5 and 1
-CELL = 2  # columns: about as wide as a line is high
-BLANK = Text(" " * CELL)  # in place of a weight that the mask does not allow
+CELL = 2  # columns of a cell: about as wide as a line is high
+BLANK = Text(" " * CELL)  # cell of a masked weight
 TALLEST = 12  # lines of a label across the top
 WIDEST = 18  # columns of a label down the side
 
 Paint = Callable[[float], Text]
-"""Draws one cell of a darkness from 0 to 1."""
+"""Function that draws one cell of a darkness from 0 to 1."""
 
 
 def shade_cell(darkness: float) -> Text:
-    """A cell for output without colours."""
+    """Cell for output without colours."""
     return Text(SHADES[np.searchsorted(LEVELS, darkness, side="right") - 1] * CELL)
 
 
 def colour_cell(darkness: float) -> Text:
-    """A cell for a terminal with colours."""
+    """Cell for a terminal with colours."""
     return Text(" " * CELL, Style(bgcolor=ramp_colour(darkness)))
 
 
 def ramp_colour(darkness: float) -> Color:
-    """The colour of a darkness from 0 to 1, interpolated in ``COLOUR_RAMP``."""
+    """Colour of a darkness from 0 to 1, interpolated in ``COLOUR_RAMP``."""
     channels = zip(*COLOUR_RAMP, strict=True)
     return Color.from_rgb(*(float(np.interp(darkness, (0, 0.5, 1), each)) for each in channels))
 
@@ -46,11 +46,10 @@ def heat_map(
     paint: Paint,
     allowed_LS: np.ndarray | None = None,
 ) -> Iterator[Text]:
-    """The lines of a heat map, none wider than ``width``; many keys are split into panels.
+    """Lines of a heat map, at most ``width`` columns wide; many keys are split into panels.
 
-    Darkness grows with the square root of the weight. On a linear scale of five shades only the
-    largest weights would be visible, such as that of the first token of a causal map on itself.
-    Cells are blank where ``allowed_LS`` is false.
+    Darkness grows with the square root of the weight: on a linear scale of five shades only the
+    largest weights would be visible. Cells are blank where ``allowed_LS`` is false.
     """
     peak = float(weights_LS.max(initial=0.0)) or 1.0
     darkness_LS = np.sqrt(weights_LS / peak)
@@ -69,7 +68,7 @@ def heat_map(
 
 
 def _legend(peak: float, width: int, paint: Paint, *, masked: bool) -> Iterator[Text]:
-    """The least weight of every shade, on one line, or on several where that is too wide."""
+    """Legend: the lowest weight of every shade, on as many lines as needed."""
     entries = [Text.assemble(paint(level), f" {level**2 * peak:.2g}   ") for level in LEVELS]
     entries += [Text("blank: masked")] if masked else []
     entries_per_line = max(1, width // max(entry.cell_len for entry in entries))
@@ -78,7 +77,7 @@ def _legend(peak: float, width: int, paint: Paint, *, masked: bool) -> Iterator[
 
 
 def _column_labels(keys: Sequence[str], side: int) -> Iterator[Text]:
-    """The labels above the columns, one letter below the other, aligned at the bottom."""
+    """Labels above the columns, one letter below the other, aligned at the bottom."""
     stacks = [_letters(clip(key, TALLEST)) for key in keys]
     height = max(map(len, stacks), default=0)
     stacks = [[""] * (height - len(stack)) + stack for stack in stacks]
@@ -88,7 +87,7 @@ def _column_labels(keys: Sequence[str], side: int) -> Iterator[Text]:
 
 
 def _letters(label: str) -> list[str]:
-    """Characters, with their accents and joiners."""
+    """Letters of a label, with their accents and joiners."""
     letters: list[str] = []
     for character in label:
         if letters and cell_len(character) == 0:

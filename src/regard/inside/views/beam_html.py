@@ -1,9 +1,9 @@
-"""A search as one offline page: the tree as SVG, and tables."""
+"""HTML pages of searches: the tree as SVG, and tables."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
-from regard.inside.trees.beam_tree import PRUNED, BeamTree
+from regard.inside.trees.beam_tree import PRUNED, BeamTree, SearchTree
 from regard.inside.trees.token_tree import TokenTree
 from regard.inside.views.beam_svg import BeamDrawing
 from regard.inside.views.markup import escape_controls, escape_line, fill_template
@@ -13,50 +13,45 @@ TableRow = tuple[str, Sequence[str]]
 
 
 def tree_page(tree: BeamTree) -> str:
-    """A self-contained page: it loads no file, font or script."""
-    hypotheses = ("", "score", "log p", "n", "translation")
-    return fill_template(
-        "beam.html",
-        title=tree.title,
-        best=escape(escape_line(tree.hypotheses[0].text)),
-        summary=escape(tree.summary),
-        formula=escape(tree.beam.formula),
-        styles=["page.css", "beam.css"],
-        scripts=["beam.js"],
-        drawing=BeamDrawing(tree, in_page=True).svg(),
-        hypotheses=_table(hypotheses, _hypothesis_rows(tree)),
-        choices=_table(("", "score", "length penalty", "translation"), _choice_rows(tree)),
-        steps="\n".join(_step(tree, step) for step in range(1, tree.steps + 1)),
-    )
+    """HTML page of a beam search."""
+    hypotheses = _table(("", "score", "log p", "n", "translation"), _hypothesis_rows(tree))
+    choices = _table(("", "score", "length penalty", "translation"), _choice_rows(tree))
+    steps = "\n".join(_step(tree, step) for step in range(1, tree.steps + 1))
+    parts = {"hypotheses": hypotheses, "choices": choices, "formula": escape(tree.beam.formula)}
+    return _page("beam.html", tree, steps=steps, **parts)
 
 
 def token_page(tree: TokenTree) -> str:
-    """A self-contained page of a search without branching."""
+    """HTML page of a search without branching."""
     names = ("step", "", "token", "p", "chance", "")
+    return _page("tokens.html", tree, steps=_table(names, _token_rows(tree)))
+
+
+def _page(template: str, tree: SearchTree, **parts: str) -> str:
     return fill_template(
-        "tokens.html",
+        template,
         title=tree.title,
         best=escape(escape_line(tree.hypotheses[0].text)),
         summary=escape(tree.summary),
         styles=["page.css", "beam.css"],
         scripts=["beam.js"],
         drawing=BeamDrawing(tree, in_page=True).svg(),
-        steps=_table(names, _token_rows(tree)),
+        **parts,
     )
 
 
 def _token_rows(tree: TokenTree) -> Iterator[TableRow]:
     for number, node in enumerate(tree.nodes[1:], 1):
-        figures = f"{tree.probability(number):.4f}", f"{tree.chances[number]:.4f}"
+        figures = f"{tree.probability(number):.4f}", f"{tree.sampling[number]:.4f}"
         cells = str(node.step), str(node.rank), escape_controls(node.piece), *figures
         yield "won" if number in tree.winner else "pruned", (*cells, tree.why(number))
 
 
 def _hypothesis_rows(tree: BeamTree) -> Iterator[TableRow]:
     for rank, ended in enumerate(tree.hypotheses, 1):
-        it = ended.hypothesis
-        text = escape_line(ended.text) + ("" if it.finished else " (unfinished)")
-        figures = (str(rank), f"{it.score:.3f}", f"{it.logprob:.3f}", str(len(it.logprobs)))
+        hyp = ended.hypothesis
+        text = escape_line(ended.text) + ("" if hyp.finished else " (unfinished)")
+        figures = (str(rank), f"{hyp.score:.3f}", f"{hyp.logprob:.3f}", str(len(hyp.logprobs)))
         yield "won" if rank == 1 else "", (*figures, text)
 
 
@@ -69,12 +64,12 @@ def _choice_rows(tree: BeamTree) -> Iterator[TableRow]:
 
 
 def _step(tree: BeamTree, step: int) -> str:
-    """All candidates of a step, folded under those that were kept."""
+    """All candidates of a step, folded under the active ones."""
     numbers = tree.at(step)
     nodes = [tree.nodes[number] for number in numbers]
-    kept = [escape_controls(node.piece) for node in nodes if node.fate == "kept"]
+    active = [escape_controls(node.piece) for node in nodes if node.fate == "kept"]
     names = ("", "parent", "token", "log p", "log p of all", "score", "hypothesis", "")
-    heading = f"step {step}: <b>{escape('  '.join(kept) or 'the end')}</b>"
+    heading = f"step {step}: <b>{escape('  '.join(active) or 'the end')}</b>"
     rows = _table(names, (_candidate_row(tree, number) for number in numbers))
     return f'<details><summary>{heading}</summary><div class="table">{rows}</div></details>'
 

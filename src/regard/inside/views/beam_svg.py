@@ -1,39 +1,28 @@
-"""A search as SVG: one row per step, candidates that were not pruned in order of rank.
+"""Searches as SVG: one row per step, with the candidates that were not pruned, by rank.
 
-It is a standalone file with fixed colours, or part of a page with the colours of the page.
+A drawing is a standalone file with fixed colours, or part of a page with the page's colours.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
+from typing import NamedTuple
 
 from regard.inside.trees.beam_tree import ENDED, PRUNED, SHORT, SearchTree
-from regard.inside.views.markup import (
-    ACCENT,
-    FONT,
-    INK,
-    MARGIN,
-    PAPER,
-    QUIET,
-    RULE,
-    TITLE,
-    clip,
-    escape_line,
-    svg_element,
-    text_length,
-)
+from regard.inside.views import markup
+from regard.inside.views.markup import FONT, MARGIN, TITLE, clip, escape_line, text_length
 
 ROW, BOX, GAP, PAD = 54, 26, 12, 8  # pixels: a step, a node, between nodes, inside a node
 SMALL = 11  # font size of figures
 LONGEST, LINE = 16, 120  # characters of a token, and of a line of the heading
 NAMED = 3  # pruned candidates listed per step
 HEADING = 5 * TITLE
-COLOURS = {"ink": INK, "quiet": QUIET, "rule": RULE, "paper": PAPER, "accent": ACCENT}
+ROLES = ("ink", "quiet", "rule", "paper", "accent")
+COLOURS = {role: getattr(markup, role.upper()) for role in ROLES}
 
 
-@dataclass(frozen=True)
-class NodeBox:
-    """The position of a node: left edge, top and width in pixels."""
+class NodeBox(NamedTuple):
+    """Position of a node: left edge, top and width in pixels."""
 
     x: float
     y: float
@@ -41,26 +30,26 @@ class NodeBox:
 
     @property
     def middle(self) -> float:
-        """The x-coordinate at which edges meet the box."""
+        """Horizontal position at which edges meet the box."""
         return self.x + self.width / 2
 
 
 @dataclass(frozen=True)
 class BeamDrawing:
-    """An SVG of a tree; ``in_page`` leaves colours, heading and tooltips to the page around it."""
+    """SVG of a search tree; ``in_page`` leaves colours, heading and tooltips to the page."""
 
     tree: SearchTree
     in_page: bool = False
 
     def svg(self) -> str:
-        """The complete SVG element."""
+        """Complete SVG element."""
         tree, top = self.tree, MARGIN + (0 if self.in_page else HEADING)
         boxes = self.boxes(top)
         right = max(box.x + box.width for box in boxes.values()) + 2 * GAP
         pruned = {step: _pruned(tree, step) for step in range(1, tree.steps + 1)}
         least = 0 if self.in_page else text_length("m" * LINE, SMALL)
-        width = max(right + max(text_length(one, SMALL) for one in pruned.values()) + MARGIN, least)
-        height = top + ROW * tree.steps + BOX + MARGIN
+        beside = max(text_length(text, SMALL) for text in pruned.values())
+        width, height = max(right + beside + MARGIN, least), top + ROW * tree.steps + BOX + MARGIN
         parts = [
             f"<desc>{escape(tree.summary)}</desc>",
             *([] if self.in_page else self.heading()),
@@ -68,7 +57,7 @@ class BeamDrawing:
             *(line for number, box in boxes.items() for line in self.node(number, box)),
             *(line for row in pruned.items() for line in self.beside(right, top, *row)),
         ]
-        return svg_element(tree.title, width, height, parts)
+        return markup.svg_element(tree.title, width, height, parts)
 
     def paint(self, **roles: str) -> str:
         """Attributes for the colours of these roles, such as ``fill="ink"``."""
@@ -79,10 +68,11 @@ class BeamDrawing:
         return 'style="' + ";".join(f"{what}:{value}" for what, value in values.items()) + '"'
 
     def boxes(self, top: float) -> dict[int, NodeBox]:
-        """The box of each node that was not pruned."""
-        tree = self.tree
-        shown = [[0], *(_unpruned(tree, step) for step in range(1, tree.steps + 1))]
-        widths = [_width(tree, one) for row in shown for one in row]
+        """Boxes of the nodes that were not pruned."""
+        tree, nodes = self.tree, self.tree.nodes
+        steps = range(1, tree.steps + 1)
+        shown = [[0], *([n for n in tree.at(s) if nodes[n].fate not in PRUNED] for s in steps)]
+        widths = [_width(tree, number) for row in shown for number in row]
         width, left = max(widths), MARGIN + 2 * PAD + SMALL
         return {
             number: NodeBox(left + column * (width + GAP), top + ROW * step, width)
@@ -93,14 +83,13 @@ class BeamDrawing:
     def heading(self) -> Iterator[str]:
         """Background, source sentence, best hypothesis and summary."""
         yield f'<rect width="100%" height="100%" {self.paint(fill="paper")}/>'
-        best, summary = self.tree.hypotheses[0].text, self.tree.summary
-        for line, (text, role, size, columns) in enumerate(
-            (
-                (self.tree.title, "ink", TITLE, LINE * SMALL // TITLE),
-                (best, "accent", TITLE, LINE * SMALL // TITLE),
-                (summary, "quiet", SMALL, LINE),
-            )
-        ):
+        columns = LINE * SMALL // TITLE
+        lines = (
+            (self.tree.title, "ink", TITLE, columns),
+            (self.tree.hypotheses[0].text, "accent", TITLE, columns),
+            (self.tree.summary, "quiet", SMALL, LINE),
+        )
+        for line, (text, role, size, columns) in enumerate(lines):
             at = f'x="{MARGIN}" y="{MARGIN + TITLE * (0.6 + 1.3 * line):.0f}" font-size="{size}"'
             shown = escape(clip(escape_line(text), columns))
             yield f"<text {at} {self.paint(fill=role)}>{shown}</text>"
@@ -120,10 +109,8 @@ class BeamDrawing:
             )
             role, thick = ("accent", 2.4) if number in won else ("quiet", 0.8)
             mark = f' data-from="{parent}" data-to="{number}"' if self.in_page else ""
-            yield (
-                f'<path d="{curve}" stroke-width="{thick}" fill="none" '
-                f"{self.paint(stroke=role)}{mark}/>"
-            )
+            stroke = f'stroke-width="{thick}" fill="none" {self.paint(stroke=role)}'
+            yield f'<path d="{curve}" {stroke}{mark}/>'
 
     def node(self, number: int, box: NodeBox) -> Iterator[str]:
         """A box with the token and its figures; hypotheses that ended have square corners."""
@@ -143,25 +130,23 @@ class BeamDrawing:
         yield f"<text {end} {quiet}>{escape(figures)}</text></g>"
 
     def beside(self, right: float, top: float, step: int, pruned: str) -> Iterator[str]:
-        """The number of a step on its left, and the pruned candidates on its right."""
+        """Number of a step on its left, and the pruned candidates on its right."""
         y = f'y="{top + ROW * step + BOX / 2 + 0.34 * SMALL:.1f}" font-size="{SMALL}"'
         for x, words in ((MARGIN, str(step)), (right, pruned)):
             yield f'<text x="{x:.1f}" {y} {self.paint(fill="quiet")}>{escape(words)}</text>'
 
 
 def describe_node(tree: SearchTree, number: int) -> str:
-    """All figures of a node, and what became of it."""
+    """All figures of a node, and why it was kept or pruned."""
     node = tree.nodes[number]
     if node.parent is None:
         return "begin of sentence"
-    text = escape_line(tree.prefix_text(number))
-    return (
-        f"{text}: {tree.figures(number)}, rank {node.rank} of step {node.step}; {tree.why(number)}"
-    )
+    text, rank = escape_line(tree.prefix_text(number)), f"rank {node.rank} of step {node.step}"
+    return f"{text}: {tree.figures(number)}, {rank}; {tree.why(number)}"
 
 
 def _labels(tree: SearchTree, number: int) -> tuple[str, str]:
-    """The text of a box: the token and its figures."""
+    """Texts of a box: the token and its figures."""
     node = tree.nodes[number]
     return clip(node.piece, LONGEST), "" if node.parent is None else tree.label(number)
 
@@ -171,13 +156,9 @@ def _width(tree: SearchTree, number: int) -> float:
     return 2 * PAD + text_length(piece) + PAD * bool(figures) + text_length(figures, SMALL)
 
 
-def _unpruned(tree: SearchTree, step: int) -> list[int]:
-    return [one for one in tree.at(step) if tree.nodes[one].fate not in PRUNED]
-
-
 def _pruned(tree: SearchTree, step: int) -> str:
-    """The first pruned candidates, each with the rank of its parent, and the reasons."""
-    dropped = [tree.nodes[one] for one in tree.at(step) if tree.nodes[one].fate in PRUNED]
+    """First pruned candidates, each with the rank of its parent, and the reasons."""
+    dropped = [node for node in map(tree.nodes.__getitem__, tree.at(step)) if node.fate in PRUNED]
     named = []
     for node in dropped[:NAMED]:
         assert node.parent is not None

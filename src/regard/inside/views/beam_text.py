@@ -1,4 +1,4 @@
-"""A beam search in characters: one line per candidate, step by step, then the hypotheses."""
+"""Searches as text: one line per candidate, step by step, then the hypotheses."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 
-from regard.inside.trees.beam_tree import PRUNED, SHORT, BeamTree
+from regard.inside.trees.beam_tree import PRUNED, SHORT, BeamTree, SearchTree
 from regard.inside.trees.token_tree import TokenTree
 from regard.inside.views.markup import clip, escape_controls, escape_line
 
@@ -17,24 +17,35 @@ WINNER, DROPPED = "┃", "×"
 
 
 def tree_lines(tree: BeamTree, width: int = 80, pruned: int = 2) -> Iterator[Text]:
-    """Lines of at most ``width`` columns (at least 40), with ``pruned`` pruned nodes per step."""
+    """Lines of a beam search, at most ``width`` columns (at least 40), ``pruned`` nodes a step."""
     width = max(width, 40)
-    yield Text(clip(escape_line(tree.title), width))
-    yield Text(clip(escape_line(tree.hypotheses[0].text), width), ACCENT)
+    yield from _heading(tree, width)
     yield from _wrap(tree.summary, width)
-    yield from _wrap(
-        f"{WINNER} winner  {MARKS['kept']} kept  {MARKS['finished']} finished  "
-        f"{MARKS['unfinished']} unfinished  {DROPPED} pruned  "
-        f"‹2 continues rank 2 of the previous step",
-        width,
-    )
-    side = min(max(cell_len(escape_controls(node.piece)) for node in tree.nodes[1:]), WIDEST)
+    marks = f"{WINNER} winner  {MARKS['kept']} kept  {MARKS['finished']} finished  "
+    marks += f"{MARKS['unfinished']} unfinished  {DROPPED} pruned  "
+    yield from _wrap(f"{marks}‹2 continues rank 2 of the previous step", width)
+    side = _side(tree)
     for step in range(1, tree.steps + 1):
         yield from _step(tree, step, width, side, pruned)
     yield Text()
     yield from _hypotheses(tree, width)
     yield Text()
     yield from _choices(tree, width)
+
+
+def _heading(tree: SearchTree, width: int) -> Iterator[Text]:
+    yield Text(clip(escape_line(tree.title), width))
+    yield Text(clip(escape_line(tree.hypotheses[0].text), width), ACCENT)
+
+
+def _side(tree: SearchTree) -> int:
+    """Columns of the widest token."""
+    return min(max(cell_len(escape_controls(node.piece)) for node in tree.nodes[1:]), WIDEST)
+
+
+def _label(piece: str, side: int) -> str:
+    piece = clip(piece, side)
+    return piece + " " * (side - cell_len(piece))
 
 
 def _step(tree: BeamTree, step: int, width: int, side: int, pruned: int) -> Iterator[Text]:
@@ -55,12 +66,8 @@ def _candidate(tree: BeamTree, number: int, width: int, side: int) -> Text:
     node, won = tree.nodes[number], number in tree.winner
     assert node.parent is not None
     mark = WINNER if won and node.fate == "kept" else MARKS.get(node.fate, DROPPED)
-    piece = clip(node.piece, side)
-    label = piece + " " * (side - cell_len(piece))
-    row = (
-        f"{node.rank:>3} {mark} {label} ‹{tree.nodes[node.parent].rank:<2} "
-        f"{node.logprob:>7.2f} {node.total:>8.2f} {node.score:>8.3f}"
-    )
+    row = f"{node.rank:>3} {mark} {_label(node.piece, side)} ‹{tree.nodes[node.parent].rank:<2} "
+    row += f"{node.logprob:>7.2f} {node.total:>8.2f} {node.score:>8.3f}"
     row += f"  {SHORT[node.fate]}".rstrip()
     return Text(clip(row, width), ACCENT if won else QUIET if node.fate in PRUNED else "")
 
@@ -69,17 +76,14 @@ def _hypotheses(tree: BeamTree, width: int) -> Iterator[Text]:
     heading = f"hypothesis {'score':>8} {'log p':>8} {'n':>3}"
     yield Text(clip(heading, width), QUIET)
     for rank, ended in enumerate(tree.hypotheses, 1):
-        it = ended.hypothesis
-        unfinished = "" if it.finished else "  (unfinished)"
-        row = (
-            f"{rank:>10} {it.score:>8.3f} {it.logprob:>8.2f} {len(it.logprobs):>3}  "
-            f"{escape_line(ended.text)}{unfinished}"
-        )
+        hyp = ended.hypothesis
+        text = escape_line(ended.text) + ("" if hyp.finished else "  (unfinished)")
+        row = f"{rank:>10} {hyp.score:>8.3f} {hyp.logprob:>8.2f} {len(hyp.logprobs):>3}  {text}"
         yield Text(clip(row, width), ACCENT if rank == 1 else "")
 
 
 def _choices(tree: BeamTree, width: int) -> Iterator[Text]:
-    """The best hypothesis under each length penalty."""
+    """Best hypothesis under each length penalty."""
     yield from _wrap("the best of these hypotheses under other length penalties", width)
     for choice in tree.choices:
         index = choice.hypothesis
@@ -89,7 +93,7 @@ def _choices(tree: BeamTree, width: int) -> Iterator[Text]:
 
 
 def _wrap(text: str, width: int) -> list[Text]:
-    """A remark, wrapped at ``width`` columns."""
+    """Lines of a remark, wrapped at ``width`` columns."""
     rows, row = [], ""
     for word in text.split(" "):
         if row and cell_len(row) + 1 + cell_len(word) > width:
@@ -101,12 +105,10 @@ def _wrap(text: str, width: int) -> list[Text]:
 
 
 def token_lines(tree: TokenTree, width: int = 80) -> Iterator[Text]:
-    """Lines of at most ``width`` columns (at least 40)."""
-    width = max(width, 40)
-    yield Text(clip(escape_line(tree.title), width))
-    yield Text(clip(escape_line(tree.hypotheses[0].text), width), ACCENT)
+    """Lines of a search without branching, of at most ``width`` columns (at least 40)."""
+    width, side = max(width, 40), _side(tree)
+    yield from _heading(tree, width)
     yield Text(clip(tree.summary, width), QUIET)
-    side = min(max(cell_len(escape_controls(node.piece)) for node in tree.nodes[1:]), WIDEST)
     for step in range(1, tree.steps + 1):
         yield Text()
         yield Text(clip(f"{'step ' + str(step):<{side + 6}} {'p':>7} {'chance':>7}", width), QUIET)
@@ -116,9 +118,8 @@ def token_lines(tree: TokenTree, width: int = 80) -> Iterator[Text]:
 
 def _token_line(tree: TokenTree, number: int, width: int, side: int) -> Text:
     node, chosen = tree.nodes[number], number in tree.winner
-    piece = clip(node.piece, side)
-    label = piece + " " * (side - cell_len(piece))
-    figures = f"{tree.probability(number):>7.4f} {tree.chances[number]:>7.4f}"
+    figures = f"{tree.probability(number):>7.4f} {tree.sampling[number]:>7.4f}"
     remark = tree.why(number) if number == tree.winner[-1] else ""
-    row = f"{node.rank:>3} {WINNER if chosen else ' '} {label} {figures}  {remark}".rstrip()
+    label = f"{WINNER if chosen else ' '} {_label(node.piece, side)}"
+    row = f"{node.rank:>3} {label} {figures}  {remark}".rstrip()
     return Text(clip(row, width), ACCENT if chosen else "")

@@ -5,20 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from regard.inside.views.markup import (
-    INK,
-    MARGIN,
-    PAPER,
-    QUIET,
-    RULE,
-    TITLE,
-    HTMLPage,
-    clip,
-    escape_line,
-    report_page,
-    svg_background,
-    svg_element,
-)
+from regard.inside.views import markup
+from regard.inside.views.markup import MARGIN, TITLE, clip, escape_line
 
 WIDTH, HEIGHT = 760, 440
 LEFT, RIGHT, TOP, BOTTOM = 64, 170, 84, 64  # margins of the plot area
@@ -28,7 +16,7 @@ HUES = ("#c04a2a", "#3a80c0", "#47995a", "#b8841c", "#9365be", "#4f9b9e", "#b957
 
 @dataclass(frozen=True)
 class ChartColours:
-    """The colours of a chart: values, or CSS variables of the page around it."""
+    """Colours of a chart: values, or CSS variables of the page around it."""
 
     paper: str
     ink: str
@@ -36,13 +24,13 @@ class ChartColours:
     rule: str
 
 
-PRINT_COLOURS = ChartColours(PAPER, INK, QUIET, RULE)
+PRINT_COLOURS = ChartColours(markup.PAPER, markup.INK, markup.QUIET, markup.RULE)
 PAGE_COLOURS = ChartColours("none", "var(--ink)", "var(--quiet)", "var(--rule)")
 
 
 @dataclass(frozen=True)
 class ChartLine:
-    """A name and its points, from left to right."""
+    """Line of a chart: a name and its points, from left to right."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -50,9 +38,9 @@ class ChartLine:
 
 @dataclass(frozen=True)
 class Chart:
-    """A line chart, drawn as SVG; each line has its name at its right end.
+    """Line chart, drawn as SVG; each line has its name at its right end.
 
-    ``ticks`` are (position, text) on the x-axis, and ``across`` and ``up`` the names of the axes.
+    ``ticks`` are (position, text) on the x-axis; ``across`` and ``up`` are the names of the axes.
     The y-axis starts at 0, or is logarithmic with ``decades``.
     """
 
@@ -64,7 +52,7 @@ class Chart:
     decades: bool = False
 
     def svg(self, colours: ChartColours = PRINT_COLOURS) -> str:
-        """The standalone SVG, in the colours of print or of the page around it."""
+        """Standalone SVG, in the colours of print or of the page around it."""
         lines = [line for line in self.lines if line.points]
         values = [y for line in lines for _, y in line.points]
         heights = _powers(values) if self.decades else _steps(values)
@@ -80,17 +68,17 @@ class Chart:
 
         heading = escape(escape_line(self.title))
         parts = [
-            svg_background(colours.paper),
+            markup.svg_background(colours.paper),
             f'<text x="{MARGIN}" y="{MARGIN + TITLE}" font-size="{TITLE}">{heading}</text>',
             *_axes(self.across, self.up, self.ticks, heights, at, colours),
             *_lines(lines, at, colours),
         ]
-        return svg_element(self.title, WIDTH, HEIGHT, parts, colours.ink)
+        return markup.svg_element(self.title, WIDTH, HEIGHT, parts, colours.ink)
 
 
 @dataclass(frozen=True)
-class Report(HTMLPage):
-    """A table, charts by name and notes as one offline HTML page, which notebooks show."""
+class Report(markup.HTMLPage):
+    """Report with a table, charts by name and notes: one HTML page, which notebooks show."""
 
     title: str
     columns: Sequence[str] = ()
@@ -100,18 +88,18 @@ class Report(HTMLPage):
 
     def html(self) -> str:
         charts = [chart.svg(PAGE_COLOURS) for chart in self.charts.values()]
-        return report_page(self.title, self.columns, self.rows, charts, self.notes)
+        return markup.report_page(self.title, self.columns, self.rows, charts, self.notes)
 
 
 def _steps(values: Sequence[float]) -> list[float]:
-    """From 0 to past the largest value, in round steps."""
+    """Ticks from 0 to past the largest value, in round steps."""
     highest = max(values, default=1.0)
     step = next((n for n in (1, 2, 5, 10, 20, 50) if n * 6 >= highest), 100)
     return [step * number for number in range(max(1, math.ceil(highest / step)) + 1)]
 
 
 def _powers(values: Sequence[float]) -> list[float]:
-    """From below the least value to above the largest, by powers of 10 or 100."""
+    """Ticks from below the least value to above the largest, by powers of 10 or 100."""
     low, high = map(math.log10, (min(values, default=1.0), max(values, default=10.0)))
     first, last = math.floor(low), max(math.ceil(high), math.floor(low) + 1)
     step = 1 if last - first <= 8 else 2
@@ -130,8 +118,8 @@ def _axes(across, up, ticks, heights, at, colours: ChartColours) -> Iterator[str
         yield f'<text x="{left - 8}" y="{level + 4:.1f}" text-anchor="end">{y:g}</text>'
     for x, name in ticks:
         left, floor = at(x, heights[0])
-        tick = f'<text x="{left:.1f}" y="{floor + 20:.1f}" text-anchor="middle">'
-        yield f"{tick}{escape(name)}</text>"
+        place = f'x="{left:.1f}" y="{floor + 20:.1f}" text-anchor="middle"'
+        yield f"<text {place}>{escape(name)}</text>"
     yield "</g>"
 
 
@@ -152,13 +140,11 @@ def _lines(lines: Sequence[ChartLine], at, colours: ChartColours) -> Iterator[st
 
 
 def _spread(heights: Sequence[float], floor: float) -> list[float]:
-    """The heights of the names, moved down where they would overlap, but not below the floor."""
-    moved = list(heights)
-    downwards = sorted(range(len(heights)), key=heights.__getitem__)
-    before = float("-inf")
+    """Heights of the names, moved down where they would overlap, but not below the floor."""
+    moved, downwards = list(heights), sorted(range(len(heights)), key=heights.__getitem__)
+    before, after = float("-inf"), floor + APART
     for number in downwards:
         moved[number] = before = max(moved[number], before + APART)
-    after = floor + APART
     for number in reversed(downwards):
         moved[number] = after = min(moved[number], after - APART)
     return moved

@@ -1,7 +1,7 @@
-"""Labels without control characters, SVG elements, and HTML pages that load nothing.
+"""Labels without control characters, SVG elements, and HTML pages without external resources.
 
 Drawings have plain attributes only, no style sheet and no ids, so they can be pasted into any page.
-Pages are templates of ``assets``, filled.
+Pages are filled templates of ``assets``.
 """
 
 import unicodedata
@@ -20,20 +20,21 @@ GAP, LINE = 8, 24  # between parts; the line height of titles
 LETTER = 0.55  # width of a letter in font sizes: an estimate, since SVG cannot measure text
 INK, QUIET, RULE, PAPER, ACCENT = "#211f1c", "#6d675f", "#e3ded4", "#fdfcf9", "#b3361c"
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+Rows = Iterable[Sequence[str]]
 
 
 def escape_controls(label: str) -> str:
-    """``label`` with a visible symbol for each control, unusual space or unpaired surrogate."""
+    """Label with a visible symbol for each control, unusual space or unpaired surrogate."""
     return "".join(map(_escape_character, label))
 
 
 def escape_line(text: str) -> str:
-    """``text`` on one line: runs of white space become one space, controls are escaped."""
+    """Text on one line: runs of white space become one space, controls are escaped."""
     return escape_controls(" ".join(text.split()))
 
 
 def clip(label: str, width: int) -> str:
-    """``label`` truncated to ``width`` (at least 1) terminal columns, then ending in …."""
+    """Label truncated to ``width`` terminal columns (at least 1); … marks the cut."""
     label = escape_controls(label)
     if cell_len(label) <= width:
         return label
@@ -51,22 +52,17 @@ def _escape_character(character: str) -> str:
 def svg_element(
     title: str, width: float, height: float, parts: Iterable[str], fill: str | None = None
 ) -> str:
-    """An SVG element with a title, the text in ``fill``."""
+    """SVG element with a title; ``fill`` is the colour of text."""
     colour = "" if fill is None else f'fill="{fill}" '
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width:.0f}" '
-            f'height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" {colour}'
-            f'font-family="Charter, Georgia, serif" font-size="{FONT}">',
-            f"<title>{escape(escape_line(title))}</title>",
-            *parts,
-            "</svg>\n",
-        ]
-    )
+    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
+    style = f'{colour}font-family="Charter, Georgia, serif" font-size="{FONT}"'
+    opening = f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size} {style}>'
+    heading = f"<title>{escape(escape_line(title))}</title>"
+    return "\n".join([opening, heading, *parts, "</svg>\n"])
 
 
 def svg_heading(lines: Sequence[str], caption: str) -> Iterator[str]:
-    """A title of several lines, and a caption below it."""
+    """Title of several lines, and a caption below it."""
     for number, line in enumerate(lines, start=1):
         place = f'x="{MARGIN}" y="{MARGIN + LINE * number - GAP}" font-size="{TITLE}"'
         yield f"<text {place}>{escape(line)}</text>"
@@ -75,36 +71,36 @@ def svg_heading(lines: Sequence[str], caption: str) -> Iterator[str]:
 
 
 def svg_background(colour: str = PAPER) -> str:
-    """A sheet of paper under everything."""
+    """Background rectangle."""
     return f'<rect width="100%" height="100%" fill="{colour}"/>'
 
 
 def svg_frame(width: int, height: int) -> str:
-    """A line around cells that begin at 0."""
+    """Frame around cells that begin at (0, 0)."""
     size = f'x="-1" y="-1" width="{width + 1}" height="{height + 1}"'
     return f'<rect {size} fill="none" stroke="{RULE}"/>'
 
 
 def tint(share: float, colour: str = ACCENT) -> str:
-    """A colour between paper and another; not every SVG viewer supports opacity."""
+    """Colour between paper and ``colour``; not every SVG viewer supports opacity."""
     ends = zip(bytes.fromhex(PAPER[1:]), bytes.fromhex(colour[1:]), strict=True)
     return "#" + bytes(round(paper + (other - paper) * share) for paper, other in ends).hex()
 
 
 def text_length(text: str, size: int = FONT) -> float:
-    """About how wide a text is, in pixels."""
+    """Estimated width of a text, in pixels."""
     return size * LETTER * cell_len(text)
 
 
 def read_asset(name: str) -> str:
-    """The text of a file in ``assets``."""
+    """Content of a file in ``assets``."""
     return (files("regard.inside.views") / "assets" / name).read_text(encoding="utf-8")
 
 
 def fill_template(
     name: str, *, title: str, styles: Sequence[str], scripts: Sequence[str] = (), **parts: str
 ) -> str:
-    """A page from the template of that name, which loads no file, font or script.
+    """HTML page from the template of that name, without external resources.
 
     The title is plain text, styles and scripts are names of assets, and other parts are HTML.
     """
@@ -119,25 +115,22 @@ def fill_template(
 
 
 class Titled(Protocol):
-    """A page with a title."""
+    """Page with a title in plain text."""
 
     @property
-    def title(self) -> str:
-        """In plain text."""
-
-    def html(self) -> str:
-        """One offline page."""
+    def title(self) -> str: ...
+    def html(self) -> str: ...
 
 
 class HTMLPage(ABC):
-    """A result with a title that renders itself as one offline page, and so in notebooks."""
+    """Base class of results with a title that are shown as an HTML page, also in notebooks."""
 
     @abstractmethod
     def html(self) -> str:
-        """One offline page."""
+        """HTML page without external resources."""
 
     def _repr_html_(self: Titled) -> str:
-        """For notebooks: in an iframe, so that the styles of page and notebook stay apart."""
+        """Page in an iframe, which keeps the styles of page and notebook apart."""
         return (
             f'<iframe srcdoc="{escape(self.html())}" title="{escape(escape_line(self.title))}" '
             'sandbox="allow-scripts" style="width:100%;height:760px;border:0"></iframe>'
@@ -145,31 +138,25 @@ class HTMLPage(ABC):
 
 
 def report_page(
-    title: str,
-    columns: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    charts: Iterable[str],
-    notes: Iterable[str],
+    title: str, columns: Sequence[str], rows: Rows, charts: Iterable[str], notes: Iterable[str]
 ) -> str:
-    """A page with a table, charts (SVG) and notes."""
-    return fill_template(
-        "report.html",
-        title=title,
-        styles=["report.css"],
-        table=html_table(columns, rows),
-        chart="\n".join(charts),
-        notes="\n".join(f"<p>{escape(escape_line(note))}</p>" for note in notes),
-    )
+    """HTML page with a table, charts (SVG) and notes."""
+    parts = {
+        "table": html_table(columns, rows),
+        "chart": "\n".join(charts),
+        "notes": "\n".join(f"<p>{escape(escape_line(note))}</p>" for note in notes),
+    }
+    return fill_template("report.html", title=title, styles=["report.css"], **parts)
 
 
-def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of plain texts that scrolls if it is too wide."""
+def html_table(columns: Sequence[str], rows: Rows) -> str:
+    """Table of plain texts that scrolls if it is too wide."""
     lines = [_table_row("th", columns), *(_table_row("td", row) for row in rows)]
     return "\n".join(['<div class="scrolls">', "<table>", *lines, "</table>", "</div>"])
 
 
 def score_rows(scores: Mapping[str, float], most: int | None = None) -> str:
-    """Rows of a table: the names with the highest scores, each with its score and a bar."""
+    """Table rows of the names with the highest scores, each with its score and a bar."""
     names = sorted(scores, key=scores.__getitem__, reverse=True)[:most]
     return "\n".join(
         f"<tr><th>{escape(escape_line(name))}</th><td>{scores[name]:.3f}</td>"

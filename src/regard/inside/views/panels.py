@@ -1,6 +1,6 @@
-"""Pictures of one image side by side, each with its name and scale, as PNG and as SVG.
+"""Panels: pictures of one image side by side, each with its name and scale, as PNG and SVG.
 
-Weights of patches are drawn over an image: the brighter a place, the larger its weight.
+Weights of patches are drawn over an image: brighter patches have larger weights.
 """
 
 import io
@@ -12,20 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from regard.images.decode import GREY, pillow
-from regard.inside.views.markup import (
-    FONT,
-    INK,
-    LETTER,
-    MARGIN,
-    PAPER,
-    QUIET,
-    TITLE,
-    clip,
-    escape_line,
-    svg_background,
-    svg_element,
-    text_length,
-)
+from regard.inside.views import markup
+from regard.inside.views.markup import FONT, INK, LETTER, MARGIN, QUIET, TITLE, clip, escape_line
 
 RAMP = ((60, 20, 60), (196, 50, 30), (250, 150, 30), (255, 240, 150))  # RGB at these shares:
 SHARES = (0.0, 0.4, 0.75, 1.0)
@@ -40,30 +28,30 @@ DENSITY = 2  # pixels of a PNG file for each pixel here
 
 
 def ramp_rgba(shares: np.ndarray) -> np.ndarray:
-    """(…, 4): colour and opacity, in bytes, of shares from 0 to 1."""
+    """Colour and opacity in bytes, (…, 4), of shares from 0 to 1."""
     channels = [np.interp(shares, SHARES, levels) for levels in zip(*RAMP, strict=True)]
     return np.rint(np.stack([*channels, 255 * OPACITY * shares], axis=-1)).astype(np.uint8)
 
 
 def shares_of(weights: np.ndarray) -> np.ndarray:
-    """0 for the least weight, 1 for the largest."""
+    """Weights rescaled to 0 for the least and 1 for the largest."""
     least, most = weights.min(), weights.max()
     return (weights - least) / (most - least) if most > least else np.zeros_like(weights)
 
 
 def enlarge(values: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Bytes (H, W, C), or numbers (H, W), on more pixels: those of a patch lie over the patch."""
+    """Resize bytes (H, W, C), or floats (H, W), to more pixels."""
     picture = pillow().fromarray(values)
     return np.asarray(picture.resize((width, height), BICUBIC))
 
 
 def three_channels(pixels_HWC: np.ndarray) -> np.ndarray:
-    """Bytes in three channels."""
+    """Image in bytes with three channels."""
     return np.broadcast_to(pixels_HWC, (*pixels_HWC.shape[:2], 3))
 
 
 def overlay(pixels_HWC: np.ndarray, weights_RC: np.ndarray) -> np.ndarray:
-    """An image (H, W, 3) in dim greys under the weights of its patches (rows, columns)."""
+    """Image (H, W, 3) in dim greys under the weights of its patches (rows, columns)."""
     grey_HW = DARKEST + pixels_HWC @ GREY * (LIGHTEST - DARKEST) / 255
     shares_RC = shares_of(weights_RC).astype(np.float32)
     shares_HW = np.clip(enlarge(shares_RC, *pixels_HWC.shape[:2]), 0, 1)
@@ -74,7 +62,7 @@ def overlay(pixels_HWC: np.ndarray, weights_RC: np.ndarray) -> np.ndarray:
 
 
 def png_bytes(pixels_HWC: np.ndarray) -> bytes:
-    """A PNG file; one channel is grey."""
+    """PNG file of an image; one channel is grey."""
     buffer = io.BytesIO()
     pixels = pixels_HWC[..., 0] if pixels_HWC.shape[2] == 1 else pixels_HWC
     pillow().fromarray(pixels).save(buffer, "PNG")
@@ -82,14 +70,14 @@ def png_bytes(pixels_HWC: np.ndarray) -> bytes:
 
 
 def data_uri(pixels_HWC: np.ndarray) -> str:
-    """A PNG file as an address that contains it."""
+    """PNG file of an image as a data URI."""
     return "data:image/png;base64," + b64encode(png_bytes(pixels_HWC)).decode()
 
 
 class Panel(NamedTuple):
-    """An image (H, W, C), perhaps under the weights of its patches (rows, columns).
+    """Image (H, W, C), optionally under the weights of its patches (rows, columns).
 
-    ``frame`` is a rectangle on it: top, left, bottom and right, as shares of its sides.
+    ``frame`` is a rectangle: top, left, bottom and right, as shares of height and width.
     """
 
     name: str
@@ -99,7 +87,7 @@ class Panel(NamedTuple):
 
 
 class TextItem(NamedTuple):
-    """A line of text, and where its baseline begins."""
+    """Line of text, and the start of its baseline."""
 
     x: float
     y: float
@@ -119,7 +107,7 @@ class PictureItem(NamedTuple):
 
 
 class Sheet(NamedTuple):
-    """What is drawn, on a paper of that size."""
+    """Drawing of texts and pictures, with its size."""
 
     title: str
     width: int
@@ -128,21 +116,21 @@ class Sheet(NamedTuple):
     pictures: list[PictureItem]
 
     def svg(self) -> str:
-        """A standalone SVG file, which contains the pictures."""
-        parts = [svg_background()]
+        """Standalone SVG file, which contains the pictures."""
+        parts = [markup.svg_background()]
         for x, y, width, height, pixels in self.pictures:
             place = f'x="{x:.0f}" y="{y:.0f}" width="{width}" height="{height}"'
             parts.append(f'<image {place} href="{data_uri(pixels)}" preserveAspectRatio="none"/>')
         for x, y, text, size, colour in self.texts:
             style = f'font-size="{size}" fill="{colour}"'
             parts.append(f'<text x="{x:.0f}" y="{y:.0f}" {style}>{escape(text)}</text>')
-        return svg_element(self.title, self.width, self.height, parts)
+        return markup.svg_element(self.title, self.width, self.height, parts)
 
     def png(self) -> bytes:
-        """A PNG file of twice as many pixels."""
+        """PNG file with twice as many pixels in each direction."""
         from PIL import Image, ImageDraw, ImageFont
 
-        paper = Image.new("RGB", (DENSITY * self.width, DENSITY * self.height), PAPER)
+        paper = Image.new("RGB", (DENSITY * self.width, DENSITY * self.height), markup.PAPER)
         for x, y, width, height, pixels in self.pictures:
             picture = Image.fromarray(pixels).resize((DENSITY * width, DENSITY * height))
             paper.paste(picture, (round(DENSITY * x), round(DENSITY * y)))
@@ -155,7 +143,7 @@ class Sheet(NamedTuple):
 
 
 def lay_out(title: str, caption: str, panels: Sequence[Panel]) -> Sheet:
-    """The panels in rows, under a title and a caption."""
+    """Sheet of the panels in rows, under a title and a caption."""
     rows = -(-len(panels) // COLUMNS)
     columns = -(-len(panels) // rows)
     height, width = _fit(panels[0].pixels_HWC.shape, SIDE)
@@ -179,7 +167,7 @@ def lay_out(title: str, caption: str, panels: Sequence[Panel]) -> Sheet:
         if panel.weights_RC is not None:
             baseline = y + height + 2 * LINE - 4
             least, most = (f"{end(panel.weights_RC):.3f}" for end in (np.min, np.max))
-            bar = x + text_length(least) + 6
+            bar = x + markup.text_length(least) + 6
             pictures.append(PictureItem(bar, baseline - BAR[1], *BAR, _scale()))
             texts.append(TextItem(x, baseline, least, colour=QUIET))
             texts.append(TextItem(bar + BAR[0] + 6, baseline, most, colour=QUIET))
@@ -206,6 +194,6 @@ def _draw(panel: Panel, height: int, width: int) -> np.ndarray:
 
 
 def _scale() -> np.ndarray:
-    """The colours of weights over black, from left to right."""
+    """Colour scale of weights over black, from left to right."""
     shares = np.linspace(0, 1, DENSITY * BAR[0])
     return overlay(np.zeros((1, len(shares), 3), np.uint8), shares[None])

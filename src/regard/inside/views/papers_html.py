@@ -1,4 +1,4 @@
-"""The lineage of papers as one page: a tree over the years, and a section for each paper."""
+"""HTML page of all papers: a tree over the years, and a section for each paper."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ YEAR, LINE, INDENT, LEFT, TOP = 130, 26, 18, 12, 50  # pixels
 
 @dataclass(frozen=True)
 class PaperSection:
-    """A paper, the one it comes ``after``, and its tables by heading: rows of named values.
+    """Section of a paper: the paper it comes ``after``, and its tables by heading.
 
-    ``reference`` says where it appeared, and ``link`` leads there.
+    A table is a list of rows with named values. ``reference`` is the publication, ``link`` its URL.
     """
 
     name: str
@@ -26,12 +26,12 @@ class PaperSection:
 
     @property
     def anchor(self) -> str:
-        """The place of a paper in the page."""
+        """Anchor of the section in the page."""
         return self.name.lower()
 
 
 def papers_page(sections: Sequence[PaperSection]) -> str:
-    """A page of all papers, which loads nothing."""
+    """HTML page of all papers, without external resources."""
     return fill_template(
         "papers.html",
         title="Attention models, paper by paper",
@@ -42,7 +42,7 @@ def papers_page(sections: Sequence[PaperSection]) -> str:
 
 
 def show_value(value: object) -> str:
-    """A value in a cell of a table."""
+    """Text of a value in a table cell."""
     if value is None or value == "":
         return "–"
     if isinstance(value, float):
@@ -59,41 +59,36 @@ def _section(paper: PaperSection) -> str:
         for heading, rows in paper.tables.items()
         if rows
     )
-    return "\n".join(
-        [
-            f'<section id="{paper.anchor}">',
-            f"<h2>{escape(paper.name)} ({paper.year})</h2>",
-            f"<p>{escape(paper.title)}, {link}</p>",
-            *tables,
-            "</section>",
-        ]
-    )
+    heading = f"<h2>{escape(paper.name)} ({paper.year})</h2>"
+    title = f"<p>{escape(paper.title)}, {link}</p>"
+    return "\n".join([f'<section id="{paper.anchor}">', heading, title, *tables, "</section>"])
 
 
 def _lineage(sections: Sequence[PaperSection]) -> Iterator[str]:
-    """A tree: time runs to the right, and each paper hangs below the one it comes after."""
+    """Tree as SVG: time runs to the right, and each paper stands below the one it comes after."""
     order = [*_by_descent(sections, None)]
-    first, last = min(one.year for one in order), max(one.year for one in order)
+    years = [paper.year for paper in order]
+    first, last = min(years), max(years)
     height = TOP + LINE * len(order)
     yield f'<svg role="img" width="{LEFT + YEAR * (last - first + 1)}" height="{height}">'
     yield "<title>Which paper comes after which</title>"
     for year in range(first, last + 1):
         yield f'<text class="year" x="{LEFT + YEAR * (year - first)}" y="18">{year}</text>'
     at: dict[str, tuple[int, int]] = {}
-    for row, one in enumerate(order):
-        x, y = LEFT + YEAR * (one.year - first), TOP + LINE * row
-        if one.after is not None:
-            above, top = at[one.after]
+    for row, paper in enumerate(order):
+        x, y = LEFT + YEAR * (paper.year - first), TOP + LINE * row
+        if paper.after is not None:
+            above, top = at[paper.after]
             x = max(x, above + INDENT)
             yield f'<path d="M{above + 6} {top + 5}V{y - 5}H{x - 4}"/>'
-        at[one.name] = x, y
-        yield f'<a href="#{one.anchor}"><text x="{x}" y="{y}">{escape(one.name)}</text></a>'
+        at[paper.name] = x, y
+        yield f'<a href="#{paper.anchor}"><text x="{x}" y="{y}">{escape(paper.name)}</text></a>'
     yield "</svg>"
 
 
 def _by_descent(sections: Sequence[PaperSection], parent: str | None) -> Iterator[PaperSection]:
-    """Each paper before those that come after it."""
-    for one in sections:
-        if one.after == parent:
-            yield one
-            yield from _by_descent(sections, one.name)
+    """Papers in depth-first order: each before those that come after it."""
+    for paper in sections:
+        if paper.after == parent:
+            yield paper
+            yield from _by_descent(sections, paper.name)

@@ -1,11 +1,6 @@
-"""Folders of ELMo as it was published: options.json, and the weights of TensorFlow in HDF5.
-
-The softmax over words is not part of these files, as in the published code: reading and writing are
-of the trunk.
-"""
+"""Folders of published ELMo models: options.json, and TensorFlow weights of the trunk in HDF5."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -39,11 +34,10 @@ CELLS = "RNN_0/RNN/MultiRNNCell"  # the group of the layers that read forwards
 TENSORS_PER_LAYER = 6  # three in each direction
 
 
-@dataclass(frozen=True)
 class CharacterCount(ConfigRow):
-    """The number of character ids: with one for padding where a model is used, else without."""
+    """The number of character ids; options.json may count one more, for padding."""
 
-    key: str = "char_cnn.n_characters"
+    key = "char_cnn.n_characters"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         known = len(CharacterVocabulary())
@@ -81,12 +75,12 @@ DEFAULTS = change(
 
 
 def is_elmo(folder: Path) -> bool:
-    """Whether a folder has the files of a published model."""
+    """Whether a folder has the files of a published ELMo model."""
     return any(folder.glob(f"*{OPTIONS}")) and any(folder.glob(f"*{WEIGHTS}"))
 
 
 def read(folder: Path, device: torch.device | str) -> LoadedModel:
-    """The model of a folder with one file of options and one of weights."""
+    """Read the model of a folder with one options file and one weights file."""
     options, weights = (_only(folder, name) for name in (OPTIONS, WEIGHTS))
     config, where = _flat(read_json(options)), str(options)
     for row in REQUIRED:
@@ -109,7 +103,7 @@ def read(folder: Path, device: torch.device | str) -> LoadedModel:
 
 
 def write(folder: Path, model: LoadedModel) -> None:
-    """Write options.json and weights.hdf5; what these cannot express is refused beforehand."""
+    """Write options.json and weights.hdf5; refuse models that these cannot express."""
     if model.paper is not elmo.PAPER:
         raise BadInput(f"{model.paper.name}: the format of ELMo is for ELMo alone")
     facts = cast(TrunkWithHeads, model.facts)
@@ -124,7 +118,7 @@ def write(folder: Path, model: LoadedModel) -> None:
 
 
 def weight_map(facts: TrunkWithHeads) -> WeightMap:
-    """The names of tensors ↔ ours, for a model of these sizes."""
+    """The map between their tensor names and ours, for a model of these sizes."""
     embed, stack = cast(Characters, facts.trunk.embed), facts.trunk.stack
     theirs, ours = "RNN_{0,1}/RNN/MultiRNNCell/Cell{i}/LSTMCell/", "trunk.blocks.{i}."
     both, gates = Join((1, 1)), 4 * values_named(stack, "cells")[0]
@@ -136,7 +130,7 @@ def weight_map(facts: TrunkWithHeads) -> WeightMap:
     return WeightMap(
         (
             Rule("char_embed", "trunk.embed.token.weight"),
-            *(_filter(number, *one, embed) for number, one in enumerate(embed.filters)),
+            *(_filter(number, *sizes, embed) for number, sizes in enumerate(embed.filters)),
             Rule("CNN/b_cnn_{i}", "trunk.embed.filters.{i}.bias"),
             *_linear("CNN_high_{i}/{}_transform", "trunk.embed.highways.{i}.transform."),
             *_linear("CNN_high_{i}/{}_carry", "trunk.embed.highways.{i}.gate."),
@@ -149,12 +143,12 @@ def weight_map(facts: TrunkWithHeads) -> WeightMap:
 
 
 def _check_layers(facts: TrunkWithHeads, weights: Path, where: str) -> None:
-    """Refuse more layers than the file has groups: building them could be endless."""
+    """Refuse more layers than the file has groups, before they are built."""
     check_depth(facts, TENSORS_PER_LAYER * count_members(weights, CELLS), where)
     words, groups = cast(Characters, facts.trunk.embed), count_members(weights, "")
     highways = words.highways
     if highways > groups:
-        raise BadInput(f"{where}: {highways} highway layers are said to be in {groups} groups")
+        raise BadInput(f"{where}: {highways} highway layers, but the file has only {groups} groups")
 
 
 def _linear(file: str, ours: str) -> tuple[Rule, Rule]:

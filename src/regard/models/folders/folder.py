@@ -1,4 +1,4 @@
-"""Folders of models, in any format: read what is there, write what is asked for."""
+"""Folders of models in any format: reading, writing, vocabularies."""
 
 from pathlib import Path
 from typing import cast
@@ -15,14 +15,14 @@ from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 from regard.text.vocabularies.train_tokenizer import BOS, EOS, PAD
 from regard.text.vocabularies.vocabulary import Vocabulary
 
-MODEL = "model"  # where a run folder keeps what it trained
+MODEL = "model"  # the folder of the trained model in a run folder
 WRITERS = {"regard": regard.write, "hf": hf.write, "elmo": elmo.write, "timm": timm.write}
 FORMATS = tuple(WRITERS)
-WITHOUT_HEADS = ("elmo",)  # formats of trunks alone
+WITHOUT_HEADS = ("elmo",)  # formats that store no heads
 
 
 def write(folder: Path, model: LoadedModel, format: str = "regard") -> None:
-    """Write a folder; config.json comes last, so that a folder that has it is whole."""
+    """Write a folder; config.json comes last, so that a folder with a config.json is complete."""
     if format not in FORMATS:
         raise BadInput(f"format is {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, not {format!r}")
     if _format_of(folder) not in (None, format):
@@ -31,7 +31,7 @@ def write(folder: Path, model: LoadedModel, format: str = "regard") -> None:
 
 
 def save(folder: Path, model: LoadedModel, format: str, *, overwrite: bool = False) -> None:
-    """``write``, but what is in the folder is only replaced with ``overwrite``."""
+    """Write a folder; existing files are replaced only with ``overwrite``."""
     with writing(folder):
         if folder.is_file():
             raise BadInput(f"{folder}: is a file, not a folder")
@@ -43,10 +43,10 @@ def save(folder: Path, model: LoadedModel, format: str, *, overwrite: bool = Fal
 def read(
     folder: Path, device: torch.device | str = "cpu", *, keep_unknown: bool = False
 ) -> LoadedModel:
-    """The model in a folder, regard's, Hugging Face's, timm's or ELMo's, ready to run.
+    """Read the model in a folder of regard, Hugging Face, timm or ELMo.
 
-    With ``keep_unknown``, tensors of a Hugging Face folder that belong to no layer known here are
-    kept beside the weights, and ``write`` gives them back; otherwise they are an error.
+    With ``keep_unknown``, unknown tensors of a Hugging Face folder are kept beside the weights, and
+    ``write`` writes them again; otherwise they are an error.
     """
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder")
@@ -67,7 +67,7 @@ def read(
 
 
 def vocabularies(model: LoadedModel) -> TranslationTokenizer:
-    """The vocabularies of a translator; without tokenizer files, its ids alone."""
+    """The vocabularies of a translator; without tokenizer files, vocabularies of ids."""
     if model.tokenizer is not None:
         return cast(TranslationTokenizer, model.tokenizer)
     ids = {"pad": PAD, "bos": BOS, "eos": EOS}  # of every vocabulary that regard makes
@@ -78,7 +78,7 @@ def vocabularies(model: LoadedModel) -> TranslationTokenizer:
 
 
 def vocabulary_of(model: LoadedModel) -> Vocabulary:
-    """The vocabulary of a model of one side; without tokenizer files, its ids alone."""
+    """The vocabulary of a model with one side; without tokenizer files, a vocabulary of ids."""
     if model.tokenizer is not None:
         (vocabulary,) = model.tokenizer.vocabularies
         return cast(Vocabulary, vocabulary)

@@ -21,11 +21,11 @@ from regard.weights.files import load_weights, read_folder, weights_of, write_te
 
 GENERATION = "generation_config.json"
 IMAGES = "preprocessor_config.json"
-# How predictions are made, which configurations have no key for: under a key of ours.
+# Prediction settings for which transformers has no key, under a key of ours.
 NOTES = "regard_notes"
 PREDICTION_KEYS = ("longest", "stride", "question", "longest_answer", "threshold")
 NOTED = (*PREDICTION_KEYS, "prompt", "decode")
-# How a folder searches; an old one says it in its config.json.
+# Search settings, which old folders have in config.json.
 GENERATION_KEYS = (
     "num_beams",
     "length_penalty",
@@ -45,8 +45,9 @@ GENERATION_KEYS = (
 def read(
     folder: Path, config: dict[str, JSON], device: torch.device | str, keep_unknown: bool = False
 ) -> LoadedModel:
-    """The model in a folder that says ``config``; how it generates is noted as "generation",
-    how it gives one vector for a text as "embedding".
+    """Read the model in a folder with this config.json.
+
+    The note "generation" has its generation settings, "embedding" its pool for ``embed``.
     """
     where = str(folder / CONFIG)
     paper = paper_of_folder(config, where)
@@ -69,7 +70,7 @@ def read(
 
 
 def write(folder: Path, model: LoadedModel) -> None:
-    """Write a folder that ``transformers`` reads; what it cannot express is refused beforehand."""
+    """Write a folder for ``transformers``; refuse models that the format cannot express."""
     if (format := model.paper.formats.get("hf")) is None:
         raise BadInput(f"{model.paper.name}: Hugging Face has no format for such models")
     config = format.config_of(model.facts, model.labels)
@@ -87,7 +88,7 @@ def write(folder: Path, model: LoadedModel) -> None:
 
 
 def _read_notes(folder: Path, config: dict[str, JSON]) -> dict[str, object]:
-    """What a folder says of its use."""
+    """Notes of a folder: generation settings, embedding, prediction settings."""
     generation = {name: config[name] for name in GENERATION_KEYS if config.get(name) is not None}
     if (folder / GENERATION).exists():
         settings = read_json(folder / GENERATION)
@@ -101,6 +102,6 @@ def _read_notes(folder: Path, config: dict[str, JSON]) -> dict[str, object]:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """The files of a folder that are only handed on."""
+    """The files of a folder that are copied unchanged."""
     paths = (path for name in (GENERATION, IMAGES) if (path := folder / name).exists())
     return {path.name: read_bytes(path) for path in paths} | sentence_transformers.files_of(folder)

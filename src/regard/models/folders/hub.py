@@ -1,7 +1,7 @@
-"""Models of the Hugging Face hub by their ids: fetched into its cache, and read from there.
+"""Models of the Hugging Face hub by their ids: downloaded into its cache, and read from there.
 
-Only safetensors, JSON and tokenizer files are fetched, never pickled weights. Offline
-(``HF_HUB_OFFLINE``), or where the hub cannot be reached, its cache serves.
+Only safetensors, JSON and tokenizer files are downloaded, never pickled weights. Offline
+(``HF_HUB_OFFLINE``), or if the hub cannot be reached, the cache is used.
 """
 
 import re
@@ -17,7 +17,7 @@ FETCHED = ("*.json", "vocab.txt", "merges.txt", "*.model", "*.spm", "*.safetenso
 
 
 def is_hub_id(name: str | Path) -> bool:
-    """Whether a name is an id such as "org/name" or "name": no path, nor one below a folder.
+    """Whether a name is a hub id such as "org/name" or "name".
 
     A path that exists, or whose first folder exists, is local.
     """
@@ -27,17 +27,17 @@ def is_hub_id(name: str | Path) -> bool:
 
 
 def local_folder(name: str | Path) -> Path:
-    """The folder of a model, fetched from the hub where the name is an id."""
+    """The folder of a model, downloaded if the name is a hub id."""
     if is_hub_id(name):
         return fetch(str(name))
-    is_there(name)  # refuses what is no path
+    is_there(name)  # raises BadInput if it cannot be a path
     return Path(name)
 
 
 def fetch(name: str) -> Path:
-    """The folder in the cache of the hub that holds the model with this id.
+    """Download a model by its id; returns the folder in the cache of the hub.
 
-    Its configuration comes first: what cannot be read is refused before its weights are fetched.
+    config.json comes first: an unsupported model is refused before its weights are downloaded.
     """
     folder = _download(name, (CONFIG,))
     if not (folder / CONFIG).is_file():
@@ -73,7 +73,7 @@ def _download(name: str, patterns: Sequence[str]) -> Path:
 
 
 def _cause(error: BaseException) -> str:
-    """Why the hub was not asked, or what came of it."""
+    """The reason why the hub did not answer."""
     cause = error.__cause__ or error
     if type(cause).__name__ == "OfflineModeIsEnabled":
         return "HF_HUB_OFFLINE is set"

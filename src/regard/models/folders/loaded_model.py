@@ -1,4 +1,4 @@
-"""A model with all that its folder says of it, whoever wrote the folder."""
+"""A loaded model with all contents of its folder, of any format."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +20,10 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """A model ready to run.
+    """A model in memory, with paper, facts, tokenizer and labels.
 
-    ``notes`` is anything JSON that belongs to it: training cost, decoding and alignment settings.
-    ``extras`` is what only the Hugging Face folder that it came from needs.
+    ``notes`` are JSON values of any kind: training cost, decoding and alignment settings.
+    ``extras`` is the rest of a Hugging Face folder, so that it can be written again.
     """
 
     paper: Paper
@@ -36,7 +36,7 @@ class LoadedModel:
 
 
 def build_facts(facts: ModelFacts, device: torch.device | str, where: str) -> nn.Module:
-    """The model of facts that came from outside, for weights that are loaded next."""
+    """Build the module of facts from a file, for weights that are loaded next."""
     try:
         with uninitialised(device):
             return facts.build()
@@ -45,16 +45,16 @@ def build_facts(facts: ModelFacts, device: torch.device | str, where: str) -> nn
 
 
 def check_depth(facts: ModelFacts, tensors: int, where: str) -> None:
-    """A stack of more layers than tensors is not even tried: it could be endless."""
+    """Refuse a stack of more layers than tensors, before it is built."""
     for side in facts.sides:
         if (blocks := getattr(facts, side).stack.blocks) > tensors:
-            raise BadInput(f"{where}: {blocks} layers are said to be in {tensors} tensors")
+            raise BadInput(f"{where}: {blocks} layers, but the file has only {tensors} tensors")
 
 
 def check_tokenizer(
     tokenizer: Reading | None, labels: LabelSet | None, facts: ModelFacts, where: Path | str
 ) -> None:
-    """A model must know all ids and labels, and pool where the summary token of a row stands."""
+    """Refuse a tokenizer or labels that do not fit the sizes and the pool of a model."""
     try:
         if tokenizer is not None:
             tokenizer.check(facts.sizes, facts.summaries)

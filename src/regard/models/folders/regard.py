@@ -1,7 +1,6 @@
 """regard's own folders: config.json (paper, facts, notes), model.safetensors, tokenizer, labels."""
 
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,11 +30,11 @@ from regard.weights.files import load_weights, read_tensors, weights_of, write_t
 from regard.weights.weight_map import Extras
 
 FORMAT = 2
-KEPT = "kept.safetensors"  # tensors that only the folder a model came from needs
+KEPT = "kept.safetensors"  # unknown tensors of a Hugging Face folder
 
 
 def write(folder: Path, model: LoadedModel) -> None:
-    """Write a folder."""
+    """Write a folder in regard's format."""
     (folder / CONFIG).unlink(missing_ok=True)
     (folder / LABELS).unlink(missing_ok=True)
     for value in (model.tokenizer, model.labels):
@@ -57,7 +56,7 @@ def write(folder: Path, model: LoadedModel) -> None:
 
 
 def read(folder: Path, config: Config, device: torch.device | str) -> LoadedModel:
-    """The model in a folder with that config.json."""
+    """Read the model in a folder with this config.json."""
     where, notes = str(folder / CONFIG), config.get("notes", {})
     if (format := config.get("regard")) != FORMAT:
         known = f"written in format {format!r} of regard, and this version reads {FORMAT}"
@@ -83,7 +82,7 @@ def _read_tokenizer(
 ) -> Reading | None:
     if (name := config.get("tokenizer")) is None:
         return None
-    known: dict[str, Any] = {**TOKENIZERS, ImageProcessor.name: ImageProcessor}
+    known: dict[str, type[Reading]] = {**TOKENIZERS, ImageProcessor.name: ImageProcessor}
     if extras is not None:
         return paper.formats["hf"].load_tokenizer(folder, extras.config)
     if (kind := known.get(str(name))) is None:

@@ -1,4 +1,4 @@
-"""The files of sentence-transformers: how the states of a text become one vector."""
+"""The files of sentence-transformers: how the states of a text are pooled."""
 
 import re
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _FOLDER = re.compile(r"\w[\w.-]*")
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """The files of sentence-transformers, by their names; each module has a folder of its own."""
+    """The contents of all files of sentence-transformers, by relative path."""
     if not (folder / MODULES).exists():
         return {}
     paths = [folder / name for name in (MODULES, READING, PROMPTS)]
@@ -34,7 +34,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def embedding_of(folder: Path) -> dict[str, object] | None:
-    """``pool``, ``normalise``, ``longest`` and ``lower``; or what ``hinders`` such vectors."""
+    """The keys pool, normalise, longest and lower; or ``hinders``: why it is not supported."""
     if not (folder / MODULES).exists():
         return None
     embedding: dict[str, object] = {"pool": None, "normalise": False}
@@ -63,11 +63,11 @@ def embedding_of(folder: Path) -> dict[str, object] | None:
 
 
 def _modules(folder: Path) -> list[tuple[str, str]]:
-    """(kind, folder) of each module; all of them lie inside the folder."""
+    """(class, folder) of each module; all folders lie inside the model folder."""
     path = folder / MODULES
     listed = parse_json(path)
     try:
-        modules = [(str(one["type"]).rsplit(".", 1)[-1], str(one["path"])) for one in listed]
+        modules = [(str(entry["type"]).rsplit(".", 1)[-1], str(entry["path"])) for entry in listed]
     except (TypeError, KeyError):
         raise BadInput(f"{path}: not a list of modules with their types and paths") from None
     for _, place in modules:
@@ -77,6 +77,6 @@ def _modules(folder: Path) -> list[tuple[str, str]]:
 
 
 def _pool(config: Mapping[str, object]) -> str | None:
-    """The one way of pooling, if it is one that is known."""
+    """The pool of a Pooling module; None if it is not supported."""
     modes = [mode for mode, on in config.items() if mode.startswith("pooling_mode_") and on]
     return POOLS.get(modes[0]) if len(modes) == 1 else None

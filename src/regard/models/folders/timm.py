@@ -1,12 +1,12 @@
-"""Folders of ``timm``: a config.json that names an architecture, its arguments and how images are
-read, and tensors in which queries, keys and values are one. Of its models, plain ViTs, and DeiTs
-with a distillation token.
+"""Folders of ``timm``: plain ViTs, and DeiTs with a distillation token.
+
+config.json names an architecture, its arguments and the image preprocessing; queries, keys and
+values are one tensor.
 """
 
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -69,11 +69,10 @@ POOLS = {"token": FirstToken(dense=False), "avg": MeanPool()}
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # unless a folder says
 
 
-@dataclass(frozen=True)
 class MlpRatio(ConfigRow):
     """The size inside feed-forward layers, as a multiple of the width."""
 
-    key: str = "mlp_ratio"
+    key = "mlp_ratio"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         ratio, width = config.get(self.key, 4.0), config.get("embed_dim")
@@ -86,11 +85,10 @@ class MlpRatio(ConfigRow):
         return {self.key: inner / width}
 
 
-@dataclass(frozen=True)
 class ClassToken(ConfigRow):
     """Whether there is a class token, and a distillation token beside it."""
 
-    key: str = "class_token"
+    key = "class_token"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         distilled, first = config.get(DISTILLED, False), bool(config.get(self.key, True))
@@ -103,14 +101,13 @@ class ClassToken(ConfigRow):
         return {self.key: bool(embed.prefix_tokens), DISTILLED: embed.has_distillation_token}
 
 
-@dataclass(frozen=True)
 class GlobalPool(ConfigRow):
-    """The class token, or the mean of all patches where there is none and no norm after it.
+    """The pool: the class token, both tokens of a distilled model, or the mean of all patches.
 
-    Of a distilled model, both tokens.
+    "avg" is read only for models without class token and without a norm after the mean.
     """
 
-    key: str = "global_pool"
+    key = "global_pool"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         name = config.get(self.key, "token")
@@ -129,11 +126,10 @@ class GlobalPool(ConfigRow):
         return {self.key: name, **({"fc_norm": False} if name == "avg" else {})}
 
 
-@dataclass(frozen=True)
 class ClassCount(ConfigRow):
     """The number of classes; 0: no head."""
 
-    key: str = "num_classes"
+    key = "num_classes"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         count = config.get(self.key, 1_000)
@@ -163,19 +159,19 @@ KNOWN = {*(row.key for row in ARGUMENTS), "fc_norm"}
 
 
 def is_timm(config: Config) -> bool:
-    """Whether a config.json is one of ``timm``."""
+    """Whether a config.json was written by ``timm``."""
     return "architecture" in config
 
 
 def weights(facts: TrunkWithHeads) -> WeightMap:
-    """The names of tensors ↔ ours."""
+    """The map between their tensor names and ours."""
     distilled = facts.trunk.embed.has_distillation_token
     names, head = (DISTILLED_NAMES, DISTILLED_HEAD) if distilled else (TIMM_NAMES, TIMM_HEAD)
     return WeightMap((*embedding_rules(facts, names), *TIMM_LAYERS, head))
 
 
 def read(folder: Path, config: Config, device: torch.device | str) -> LoadedModel:
-    """The model in a folder that says ``config``."""
+    """Read the model in a folder with this config.json."""
     where = str(folder / CONFIG)
     about = config.get("pretrained_cfg") or config  # which holds all of it in old folders
     try:
@@ -198,7 +194,7 @@ def read(folder: Path, config: Config, device: torch.device | str) -> LoadedMode
 
 
 def write(folder: Path, model: LoadedModel) -> None:
-    """Write a folder that ``timm`` reads ("local-dir:"); what it cannot express is refused."""
+    """Write a folder for ``timm`` ("local-dir:"); refuse models that it cannot express."""
     if model.paper.key not in ("vit", "deit"):
         raise BadInput(f"{model.paper.name}: timm has no format for such models")
     facts = cast(TrunkWithHeads, model.facts)
@@ -222,7 +218,7 @@ def write(folder: Path, model: LoadedModel) -> None:
 
 
 def _variant(facts: TrunkWithHeads) -> str:
-    """The variant of an architecture that has these facts; of one that none has, the plain one."""
+    """The architecture variant with these facts; the plain one if there is none."""
     if facts.trunk.embed.has_distillation_token:
         return ""
     known = {name: change(facts, **changes) == facts for name, changes in VARIANTS.items()}
@@ -230,7 +226,7 @@ def _variant(facts: TrunkWithHeads) -> str:
 
 
 def _arguments(config: Config) -> tuple[str, dict[str, object]]:
-    """The variant of an architecture, and its arguments: what a config.json changes counts."""
+    """The architecture variant of a config.json, and its arguments with all changes."""
     name = config["architecture"]
     if (match := ARCHITECTURE.fullmatch(str(name))) is None:
         such = f"{PLAIN_NAME.format('')}, {PLAIN_NAME.format('clip_')} and {DISTILLED_NAME}"
@@ -240,14 +236,14 @@ def _arguments(config: Config) -> tuple[str, dict[str, object]]:
     own |= {"patch_size": int(patch), "img_size": int(pixels), "num_classes": 1_000}
     own[DISTILLED] = distilled is not None
     top = {key: config[key] for key in ("num_classes", "global_pool") if key in config}
-    given = {**top, **(config.get("model_args") or {})}
-    if unknown := [key for key in given if key not in KNOWN]:
+    changed = {**top, **(config.get("model_args") or {})}
+    if unknown := [key for key in changed if key not in KNOWN]:
         raise BadInput(f"model_args: {unknown[0]} is not supported")
-    return variant or "", {**own, **given}
+    return variant or "", {**own, **changed}
 
 
 def _untold(facts: TrunkWithHeads) -> TrunkWithHeads:
-    """The defaults of a folder, with what concerns training only as it is."""
+    """The default facts, with the training-only facts (dropout, init) of a model."""
     stack = facts.trunk.stack
     rates = {name: getattr(stack, name) for name in ("attention_dropout", "inner_dropout")}
     rates |= {"init_std": facts.init_std, "stack.dropout": stack.dropout}
@@ -255,11 +251,10 @@ def _untold(facts: TrunkWithHeads) -> TrunkWithHeads:
 
 
 def _processor(about: Config, embed: Patches) -> ImageProcessor | None:
-    """How ``timm`` reads images for evaluation: resized, and the middle of them.
+    """The evaluation preprocessing of ``timm``: resize, then centre crop; None if it is not known.
 
-    What a folder leaves out is as in ``timm.data.resolve_data_config``. That of a grey model often
-    has the numbers of three colours: if these differ, it does not say how grey images are read.
-    Images that are no squares are resized by rules of their own, unless they are squashed.
+    Missing keys have the defaults of ``timm.data.resolve_data_config``. Different numbers for three
+    colours say nothing about a grey model; non-square images are supported only with "squash".
     """
     mean, std = (_by_channel(about.get(key) or IMAGENET[key], embed.channels) for key in IMAGENET)
     if mean is None or std is None:
@@ -285,14 +280,14 @@ def _processor(about: Config, embed: Patches) -> ImageProcessor | None:
 
 
 def _by_channel(numbers: Sequence[float], channels: int) -> tuple[float, ...] | None:
-    """A number for each channel, if there are ``channels`` of them or all are equal."""
+    """One number per channel, if the given ones fit or are all equal; else None."""
     if len({*numbers}) == 1:
         return (*numbers[:1],) * channels
     return (*numbers,) if channels == len(numbers) else None
 
 
 def _reading(processor: ImageProcessor | None) -> dict[str, object]:
-    """How images are read, in the keys of ``timm``."""
+    """The image preprocessing, in the keys of ``timm``."""
     if processor is None:
         return {}
     if processor.longest_edge is not None:
@@ -309,7 +304,7 @@ def _reading(processor: ImageProcessor | None) -> dict[str, object]:
 
 
 def _crop_share(processor: ImageProcessor) -> float:
-    """The share of a resized image that is read, by which ``timm`` knows the size before."""
+    """The share of a resized image that the crop keeps (crop_pct)."""
     _, *image = processor.shape
     size = processor.size or (0, 0)
     height, width = size if isinstance(size, tuple) else (size, size)

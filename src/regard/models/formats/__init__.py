@@ -1,4 +1,4 @@
-"""Types of the tables by which papers relate file formats of other libraries to their facts."""
+"""Types of the tables that map the file formats of other libraries to facts."""
 
 from regard.models.formats.architectures import Architectures, HFHead
 from regard.models.formats.config_map import (

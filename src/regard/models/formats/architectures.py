@@ -21,10 +21,9 @@ from regard.models.pools import FirstToken
 class HFHead(PaperHead):
     """A head as ``transformers`` stores it.
 
-    ``head`` is what an empty config.json means, ``config_map`` the keys that change it. ``tensors``
-    is the prefix of its tensor names, by which it is recognised; a head without tensors of its own
-    ("") is recognised by the architecture; so is one that is ``tied``, for it may have none. Beside
-    tensors of the prefix ``unless`` they are another head's.
+    ``head`` is the default, ``config_map`` the keys of config.json that change it. A head is
+    recognised by the prefix ``tensors`` of its tensor names, unless the file also has the prefix
+    ``unless``; a head without tensors ("") or ``tied`` is recognised by the architecture.
     """
 
     tensors: str
@@ -33,7 +32,7 @@ class HFHead(PaperHead):
     tied: bool = False
 
     def is_in(self, tensors: Names, named: bool) -> bool:
-        """Whether a model of these tensors has it; ``named``: its architecture does."""
+        """Whether a checkpoint with these tensors has the head; ``named``: by its architecture."""
         if self.unless and begins(tensors, self.unless):
             return False
         if named and (self.tied or not self.tensors):
@@ -41,19 +40,18 @@ class HFHead(PaperHead):
         return bool(self.tensors) and begins(tensors, self.tensors)
 
     def is_of(self, heads: Mapping[str, AnyHead]) -> bool:
-        """Whether a model with these heads, by name, has it: one of its name in its form."""
+        """Whether a model with these heads, by name, has the head in this form."""
         return heads.get(self.head.name).__class__ is self.head.__class__
 
 
 @dataclass(frozen=True)
 class Architectures(ConfigRow):
-    """The row of config.json that decides the heads: architecture → its heads.
+    """The row ``architectures`` of config.json: architecture → its heads.
 
-    Reading: a model has the heads whose tensors the checkpoint has. If several heads share a prefix
-    it is the one of the named architecture, else the first for which the checkpoint has a pool (if
-    the head needs one). A head of the named architecture that lacks its tensors because of a key
-    that is not supported is an error. Writing: the last architecture all of whose heads the model
-    has.
+    Reading: a model has the heads whose tensors the checkpoint has. Of heads that share a prefix,
+    the named architecture decides, else the first whose pool the checkpoint has. A head of the
+    named architecture without tensors is an error if one of its keys is unsupported. Writing: the
+    last architecture whose heads the model all has.
     """
 
     heads: Mapping[str, tuple[HFHead, ...]]
@@ -72,7 +70,9 @@ class Architectures(ConfigRow):
                 self._refuse_unsupported(entry, config, tensors)
         entries = [entry for entry in self._entries if entry in chosen.values()]
         heads = [read_facts(entry.config_map, entry.head, config, tensors) for entry in entries]
-        pool = FirstToken() if pooled else next((one.pool for one in entries if one.pool), None)
+        pool = (
+            FirstToken() if pooled else next((entry.pool for entry in entries if entry.pool), None)
+        )
         return {"pool": pool, "output_heads": tuple(heads)}
 
     def write(self, facts: object) -> dict[str, object]:

@@ -1,8 +1,7 @@
-"""config.json ↔ facts: a table whose rows are read in either direction.
+"""config.json ↔ facts: a table whose rows are used in both directions.
 
-``ConfigRow.read`` gives the facts for the keys of a config.json, ``ConfigRow.write`` the keys for
-facts. A key that is missing leaves the default. Facts that would not survive writing and reading
-are refused.
+``ConfigRow.read`` turns keys of a config.json into facts, ``ConfigRow.write`` facts into keys. A
+missing key leaves the default. Facts that config.json cannot express are refused.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -16,7 +15,7 @@ from regard.text.labels import labels_from_config
 Config = Mapping[str, Any]  # the content of a config.json
 Names = Collection[str]  # of the tensors beside it, without their prefix
 
-# Names of activations: those of transformers → ours. Of several names, the first is written.
+# Activations: their names in transformers → ours. Of several names, the first is written.
 ACTIVATIONS = {
     "gelu": "gelu",
     "relu": "relu",
@@ -33,7 +32,7 @@ ACTIVATIONS = {
 
 
 class ConfigRow:
-    """A row of the table; errors name its ``key``."""
+    """Base class of the rows of the table; errors name the ``key``."""
 
     key: str
 
@@ -56,10 +55,10 @@ class ConfigRow:
 
 @dataclass(frozen=True)
 class Key(ConfigRow):
-    """A key and the fact with the same value; if several facts have that name, all are set.
+    """A key and the fact with the same value; if several facts have the name, all are set.
 
-    ``values``: their values → ours, where they are spelled differently. ``fallback``: the key that
-    is read if this one is missing or null.
+    ``values``: their values → ours, if these differ. ``fallback``: the key that is read if this one
+    is missing or null.
     """
 
     key: str
@@ -98,9 +97,9 @@ ENCODER_KEYS = (  # of the layers of BERT and of models after it
 
 @dataclass(frozen=True)
 class OverridingKey(ConfigRow):
-    """A key whose fact is None where it says the same as another key, and then follows that one.
+    """A key whose fact is None if it equals another key, and then follows that key's fact.
 
-    ``default`` is what both keys are if they are missing.
+    ``default`` is the value of both keys if they are missing.
     """
 
     key: str
@@ -114,13 +113,13 @@ class OverridingKey(ConfigRow):
         return {self.fact: None if value == other else value}
 
     def write(self, facts: object) -> dict[str, object]:
-        given = [*values_named(facts, self.fact), *values_named(facts, self.other_fact)]
-        return {self.key: next(value for value in given if value is not None)}
+        values = [*values_named(facts, self.fact), *values_named(facts, self.other_fact)]
+        return {self.key: next(value for value in values if value is not None)}
 
 
 @dataclass(frozen=True)
 class Constant(ConfigRow):
-    """A key of which only one value is supported; any other is refused."""
+    """A key with a single supported value; others are refused."""
 
     key: str
     value: object
@@ -133,7 +132,7 @@ class Constant(ConfigRow):
 
 @dataclass(frozen=True)
 class UnreadKey(ConfigRow):
-    """A key that is written for ``transformers`` and not read: no fact depends on it."""
+    """A key that is written for ``transformers`` but not read, as no fact depends on it."""
 
     key: str
     value: object
@@ -158,7 +157,7 @@ class Presence(ConfigRow):
 
 @dataclass(frozen=True)
 class LabelCount(ConfigRow):
-    """The fact that is the number of labels; labels without names are called LABEL_0, LABEL_1…"""
+    """The fact for the number of labels; without names they are called LABEL_0, LABEL_1…"""
 
     fact: str
     key: str = field(default="id2label", init=False)
@@ -172,14 +171,14 @@ class LabelCount(ConfigRow):
 
 
 def begins(tensors: Names, start: str) -> bool:
-    """Whether there is a tensor whose name starts with ``start``."""
+    """Whether a tensor name starts with ``start``."""
     return any(name.startswith(start) for name in tensors)
 
 
 def read_facts(
     rows: Collection[ConfigRow], defaults: Facts, config: Config, tensors: Names
 ) -> Facts:
-    """The facts of a config.json; ``defaults`` are those of an empty one."""
+    """The facts of a config.json; ``defaults`` are the facts of an empty config.json."""
     changes: dict[str, object] = {}
     try:
         for row in rows:
@@ -194,7 +193,7 @@ def read_facts(
 def _check_alone(
     row: ConfigRow, defaults: object, config: Config, tensors: Names, reason: str
 ) -> None:
-    """If this row alone is refused for the same reason, raise an error that names its key."""
+    """Raise an error that names the key of this row, if the row alone fails for this reason."""
     changes = row.read(config, tensors)
     try:
         change(defaults, **changes)
@@ -204,7 +203,7 @@ def _check_alone(
 
 
 def write_config(rows: Collection[ConfigRow], facts: object) -> dict[str, object]:
-    """The keys of config.json for these facts, without a check that it can express all of them."""
+    """The keys of config.json for these facts, without a check for loss."""
     config: dict[str, object] = {}
     for row in rows:
         config |= row.write(facts)
@@ -212,16 +211,16 @@ def write_config(rows: Collection[ConfigRow], facts: object) -> dict[str, object
 
 
 def refuse_loss(kind: str, facts: object, read_again: Callable[[], object]) -> None:
-    """Raise an error if a fact is another after it has been written, or cannot be read again."""
+    """Raise an error if facts change when they are written and read again."""
     try:
         again = read_again()
     except BadInput as error:
         raise BadInput(f"the {kind} format cannot express this model: {error}") from None
     if lost := difference(facts, again):
-        there = dict(paths(again))
+        values = dict(paths(again))
         listed = ", ".join(
-            f"{path} is {one!r}, not {there.get(path, two)!r}"
-            for path, (one, two) in lost.items()
+            f"{path} is {before!r}, not {values.get(path, after)!r}"
+            for path, (before, after) in lost.items()
             if path.rpartition(".")[0] not in lost
         )
         raise BadInput(f"the {kind} format cannot express this model: {listed}")

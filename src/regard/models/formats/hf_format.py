@@ -21,10 +21,10 @@ from regard.weights.weight_map import Extras, WeightMap
 
 @dataclass(frozen=True, eq=False)
 class HFExtras:
-    """What a Hugging Face folder holds beyond facts and weights, so that it can be written again.
+    """Contents of a Hugging Face folder beyond facts and weights, so that it can be written again.
 
-    ``config`` is its config.json, ``files`` are copied byte for byte, ``weights`` says how its
-    tensors were named and stored.
+    ``config`` is its config.json, ``files`` are copied byte for byte, ``weights`` has the names and
+    precisions of its tensors.
     """
 
     config: Config
@@ -34,10 +34,10 @@ class HFExtras:
 
 @dataclass(frozen=True)
 class HFFormat:
-    """How ``transformers`` stores models of one ``model_type``.
+    """The format of ``transformers`` for one ``model_type``.
 
-    ``config_map`` relates the keys of config.json to facts; ``defaults`` are the facts of an empty
-    config.json. ``weights`` relates the names of tensors; ``tokenizer`` reads the tokenizer files.
+    ``config_map`` maps the keys of config.json to facts, ``weights`` their tensor names to ours;
+    ``defaults`` are the facts of an empty config.json, ``tokenizer`` reads the tokenizer files.
     """
 
     name: str
@@ -53,12 +53,12 @@ class HFFormat:
         return read_facts(self.config_map, self.defaults, config, names)
 
     def labels_of(self, config: Config, facts: ModelFacts) -> LabelSet | None:
-        """The labels of a config.json, if it names a head with labels or these facts have one."""
+        """The labels of a config.json, if its architecture or these facts have a label head."""
         named = any(row.has_labels(config) for row in self.config_map)
         return labels_from_config(config) if named or facts.sizes.get("labels") else None
 
     def config_of(self, facts: ModelFacts, labels: LabelSet | None = None) -> dict[str, object]:
-        """A whole config.json for these facts; those it cannot express are an error."""
+        """The config.json for these facts; facts that it cannot express are an error."""
         named = {} if labels is None else labels.config()
         config = {"model_type": self.model_type, **write_config(self.config_map, facts), **named}
         tensors = [start for row in self.config_map for start in row.tensors(facts)]
@@ -68,7 +68,7 @@ class HFFormat:
     def update(
         self, config: Config, tensors: Collection[str], facts: ModelFacts, labels: LabelSet | None
     ) -> dict[str, object]:
-        """``config`` for these facts: keys that already say so stay as they are."""
+        """``config`` changed to express these facts; keys that already do are kept."""
         before = self.facts_of(config, tensors)
         old = self.config_of(before, self.labels_of(config, before))
         new = self.config_of(facts, labels)
@@ -90,7 +90,7 @@ class HFFormat:
         return name
 
     def weight_map(self, facts: ModelFacts) -> WeightMap:
-        """The names of tensors ↔ ours; their shapes may depend on the sizes of the model."""
+        """The map of tensor names, which may depend on the sizes of the model."""
         return self.weights
 
     def load_tokenizer(self, folder: Path, config: Config) -> Reading | None:
@@ -103,5 +103,5 @@ class HFFormat:
         return HFExtras({f"{role}_id": number for role, number in ids.items()})
 
     def special_ids(self, config: Config) -> dict[str, int]:
-        """The pad, bos and eos of a translator whose folder has no tokenizer files."""
+        """The ids of pad, bos and eos of a translator without tokenizer files."""
         raise BadInput(f"a {self.name} folder names no special tokens of a decoder")

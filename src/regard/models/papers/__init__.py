@@ -65,35 +65,13 @@ from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attend import PermutationMask, WindowMask
 
-LINEAGE: tuple[Paper, ...] = (
-    cho.PAPER,
-    sutskever.PAPER,
-    zaremba.PAPER,
-    bahdanau.PAPER,
-    luong.PAPER,
-    dai.PAPER,
-    ma.PAPER,
-    context2vec.PAPER,
-    gehring.PAPER,
-    lin.PAPER,
-    taglm.PAPER,
-    transformer.PAPER,
-    cove.PAPER,
-    awd_lstm.PAPER,
-    marian.PAPER,
-    ulmfit.PAPER,
-    elmo.PAPER,
-    gpt.PAPER,
-    bert.PAPER,
-    gpt2.PAPER,
-    xlnet.PAPER,
-    roberta.PAPER,
-    spanbert.PAPER,
-    albert.PAPER,
-    distilbert.PAPER,
-    electra.PAPER,
-    vit.PAPER,
-    deit.PAPER,
+LINEAGE: tuple[Paper, ...] = tuple(
+    module.PAPER
+    for module in (
+        *(cho, sutskever, zaremba, bahdanau, luong, dai, ma, context2vec, gehring, lin, taglm),
+        *(transformer, cove, awd_lstm, marian, ulmfit, elmo, gpt, bert, gpt2, xlnet, roberta),
+        *(spanbert, albert, distilbert, electra, vit, deit),
+    )
 )
 """All papers, from the first to the last."""
 
@@ -113,7 +91,7 @@ KINDS: dict[str, type] = {
 
 def paper(name: str) -> Paper:
     """The paper of that name."""
-    known = {one.key: one for one in LINEAGE}
+    known = {entry.key: entry for entry in LINEAGE}
     if name.lower() not in known:
         raise BadInput(f"no paper is called {name!r}{did_you_mean(name.lower(), list(known))}")
     return known[name.lower()]
@@ -122,12 +100,12 @@ def paper(name: str) -> Paper:
 def paper_of_folder(config: Mapping[str, object], where: str) -> Paper:
     """The paper of a Hugging Face config.json, by its ``model_type``.
 
-    Of several papers it is the one that the file names, else the one called like the type.
+    If several papers share the type, the file names one, else it is the one called like the type.
     """
     known = dict[str, dict[str, Paper]]()
-    for one in LINEAGE:
-        if "hf" in one.formats:
-            known.setdefault(one.formats["hf"].model_type, {})[one.key] = one
+    for entry in LINEAGE:
+        if "hf" in entry.formats:
+            known.setdefault(entry.formats["hf"].model_type, {})[entry.key] = entry
     name = config.get("model_type")
     if str(name) not in known:
         supported = f"is not supported, only {', '.join(known)}"
@@ -140,8 +118,8 @@ def paper_of_folder(config: Mapping[str, object], where: str) -> Paper:
 def sized(name: str) -> ModelFacts:
     """The facts of "PAPER:SIZE", or of the default size of "PAPER"."""
     key, colon, size = name.partition(":")
-    one = paper(key)
-    size = size if colon else one.default_size
-    if size not in one.sizes:
-        raise BadInput(f"{one.name} has no size {size!r}{did_you_mean(size, list(one.sizes))}")
-    return one.sizes[size]
+    entry = paper(key)
+    size = size if colon else entry.default_size
+    if size not in entry.sizes:
+        raise BadInput(f"{entry.name} has no size {size!r}{did_you_mean(size, list(entry.sizes))}")
+    return entry.sizes[size]

@@ -1,8 +1,8 @@
 """ALBERT (Lan et al., 2019, arXiv:1909.11942): BERT with token vectors smaller than its states, one
 block for all layers, sentence order in place of next sentences, and SentencePiece unigrams.
 
-Sizes with "-v2" are those that the authors published later, without dropout. Dropout falls on the
-output of both sublayers, as in the authors' code; ``transformers`` leaves out that of the second.
+The sizes "-v2" were published later, without dropout. Dropout is applied to the output of both
+sublayers, as in the authors' code; ``transformers`` has none after the second.
 """
 
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from regard.weights import Join, Passthrough, Rule, WeightMap
 
 @dataclass(frozen=True)
 class SentenceOrderHead(SentencePairHead):
-    """Whether two neighbouring texts are in order; with dropout, which BERT's head lacks."""
+    """Two classes, in order or swapped, for two neighbouring texts; unlike BERT's, with dropout."""
 
     classes: ClassVar[tuple[str, str]] = ("InOrder", "Swapped")
     dropout: float = 0.0
@@ -44,12 +44,11 @@ HEAD_DROPOUT = 0.1
 JOIN = (Join((1, 1, 1)),)
 
 
-@dataclass(frozen=True)
 class LayersOfGroups(ConfigRow):
-    """The layers of a group, all of which are run ``num_hidden_layers`` times."""
+    """The number of layers of a group; groups run ``num_hidden_layers`` times in all."""
 
-    key: str = "inner_group_num"
-    times: str = "num_hidden_layers"
+    key = "inner_group_num"
+    times = "num_hidden_layers"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         size, times = config.get(self.key, 1), config.get(self.times, 12)
@@ -63,7 +62,7 @@ class LayersOfGroups(ConfigRow):
 
 
 def layer(theirs: str, ours: str) -> tuple[Rule, ...]:
-    """The tensors of a layer."""
+    """The rules for the tensors of a layer."""
     return (
         Rule(theirs + "attention.{query,key,value}.*", ours + "attention.qkv.*", JOIN),
         Rule(theirs + "attention.dense.*", ours + "attention.o.*"),
@@ -75,7 +74,7 @@ def layer(theirs: str, ours: str) -> tuple[Rule, ...]:
 
 
 class AlbertFormat(HFFormat):
-    """Layers are named by their group, and by their number in it."""
+    """The format of ALBERT, whose layers are named by their group and their index in it."""
 
     def weight_map(self, facts: ModelFacts) -> WeightMap:
         stack = cast(Stack, facts.encoder.stack)
@@ -100,19 +99,11 @@ CONFIG = (
     LayersOfGroups(),
 )
 DROPOUT = Key("classifier_dropout_prob", "dropout")
-MLM = HFHead(bert.MLM.head, tensors="predictions.", config_map=bert.MLM.config_map)
-SENTENCE_ORDER = HFHead(
-    SentenceOrderHead(dropout=HEAD_DROPOUT), tensors="sop_classifier.", config_map=(DROPOUT,)
-)
-LABEL = HFHead(
-    LabelHead(2, dropout=HEAD_DROPOUT), tensors="classifier.", config_map=(DROPOUT, bert.LABELS)
-)
-TOKEN_LABEL = HFHead(
-    TokenLabelHead(2, dropout=HEAD_DROPOUT),
-    tensors="classifier.",
-    config_map=(DROPOUT, bert.LABELS),
-)
-CHOICE = HFHead(ChoiceHead(dropout=HEAD_DROPOUT), tensors="classifier.", config_map=(DROPOUT,))
+MLM = HFHead(bert.MLM.head, "predictions.", bert.MLM.config_map)
+SENTENCE_ORDER = HFHead(SentenceOrderHead(dropout=HEAD_DROPOUT), "sop_classifier.", (DROPOUT,))
+LABEL = HFHead(LabelHead(2, dropout=HEAD_DROPOUT), "classifier.", (DROPOUT, bert.LABELS))
+TOKEN_LABEL = HFHead(TokenLabelHead(2, dropout=HEAD_DROPOUT), "classifier.", (DROPOUT, bert.LABELS))
+CHOICE = HFHead(ChoiceHead(dropout=HEAD_DROPOUT), "classifier.", (DROPOUT,))
 ARCHITECTURES = Architectures(
     {
         "AlbertModel": (),
@@ -138,10 +129,7 @@ HEADS = (
     Rule("predictions.LayerNorm.*", "heads.mlm.norm.*"),
     *bert.mlm_output("predictions."),
     Rule("sop_classifier.classifier.*", "heads.sentence_pair.out.*"),
-    Rule("qa_outputs.*", "heads.span.out.*"),
-    Rule("classifier.*", "heads.label.out.*"),
-    Rule("classifier.*", "heads.token_label.out.*"),
-    Rule("classifier.*", "heads.choice.out.*"),
+    *bert.LABEL_RULES,
 )
 HF = AlbertFormat(
     name="ALBERT",

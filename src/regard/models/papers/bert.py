@@ -1,5 +1,5 @@
 """BERT (Devlin et al., 2018, arXiv:1810.04805): a bidirectional encoder, pre-trained with masked LM
-and next-sentence prediction. The small sizes are those of Turc et al. (2019, arXiv:1908.08962).
+and next-sentence prediction. The small sizes are from Turc et al. (2019, arXiv:1908.08962).
 """
 
 from functools import partial
@@ -122,15 +122,18 @@ def mlm_output(prefix: str) -> tuple[WeightLine, ...]:
     )
 
 
+LABEL_RULES = (
+    Rule("qa_outputs.*", "heads.span.out.*"),
+    Rule("classifier.*", "heads.label.out.*"),
+    Rule("classifier.*", "heads.token_label.out.*"),
+    Rule("classifier.*", "heads.choice.out.*"),
+)
 HEADS = (
     Rule("cls.predictions.transform.dense.*", "heads.mlm.dense.*"),
     Rule("cls.predictions.transform.LayerNorm.*", "heads.mlm.norm.*"),
     *mlm_output("cls.predictions."),
     Rule("cls.seq_relationship.*", "heads.sentence_pair.out.*"),
-    Rule("qa_outputs.*", "heads.span.out.*"),
-    Rule("classifier.*", "heads.label.out.*"),
-    Rule("classifier.*", "heads.token_label.out.*"),
-    Rule("classifier.*", "heads.choice.out.*"),
+    *LABEL_RULES,
 )
 OLD = tuple(  # names of norms in old files, of later papers too
     (f"{norm}.{before}", f"{norm}.{today}")

@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.models.facts import at_least, change
-from regard.models.heads import AnyHead, Inputs, read_spans
+from regard.models.heads import AnyHead, Inputs
+from regard.models.label_heads import read_spans
 from regard.models.paper import Paper
 from regard.models.rnn import RNNEncoderFacts
 from regard.models.tokens import Tokens
@@ -27,8 +28,8 @@ from regard.text.tokenizers.word_tokenizer import WordTokenizer
 class ContextHead(AnyHead):
     """Words that fit between the words before and after a position (Melamud et al., 2016).
 
-    Two dense layers over [→x_{i-1}; ←x_{i+1}] give a vector of ``size`` numbers, by default half
-    as many as a state has, which is compared with those of words.
+    Two dense layers over [→x_{i-1}; ←x_{i+1}] give a context vector of ``size`` numbers (default:
+    half of a state), whose products with word vectors are logits.
     """
 
     name: ClassVar[str] = "context"

@@ -4,7 +4,7 @@ The MT-LSTM translates: two layers of LSTM read both ways over word vectors, 300
 under a decoder with Luong's attention and input feeding. Its 600 numbers for a word, frozen, stand
 beside the word's vector in a classifier: w̃ = [GloVe(w); MT-LSTM(GloVe(w))]. Here the translator
 reads pieces, whose vectors it learns, and a word has the mean of its pieces' states. The classifier
-is that of Lin et al.; the paper's has attention between two texts as well.
+is Lin et al.'s; the paper's also has attention between two texts.
 """
 
 from dataclasses import replace

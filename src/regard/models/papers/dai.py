@@ -1,6 +1,6 @@
 """Dai & Le, 2015 (arXiv:1511.01432): an LSTM classifier begins with weights learned without labels.
 
-They are those of a language model, or of a sequence autoencoder, which reads a text into one state
+They come from a language model, or from a sequence autoencoder, which reads a text into one state
 and writes the same text from it: Sutskever et al.'s translator with a text as its own translation.
 The classifier reads the last state of the same LSTM. Here encoder and decoder of the autoencoder
 have weights of their own (the paper's share them), and the class is read from the last state by a

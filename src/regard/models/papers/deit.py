@@ -1,5 +1,5 @@
 """DeiT (Touvron et al., 2020, arXiv:2012.12877): ViT with a second token before the patches, which
-learns from a teacher. Predictions are the mean of those of both tokens.
+learns from a teacher. Predictions are the mean over both tokens.
 """
 
 from collections.abc import Callable
@@ -24,10 +24,9 @@ from regard.weights import WeightMap
 
 @dataclass(frozen=True)
 class DistilledLabelHead(AnyHead):
-    """Labels of whole rows by two linear layers, over the class and the distillation token, whose
-    logits are averaged (Touvron et al., 2020, section 4).
+    """Labels of rows: the mean logits of two linear layers (Touvron et al., 2020, section 4).
 
-    The second one learns from a teacher: see ``LabelDistillation``.
+    They read the class and the distillation token; the second learns from a teacher.
     """
 
     name: ClassVar[str] = LabelHead.name
@@ -66,7 +65,7 @@ TINY = change(vit.TINY, prefix_tokens=2)
 
 
 class DeiTFormat(vit.ViTFormat):
-    """There are two tokens before the patches."""
+    """The format of DeiT, with two tokens before the patches."""
 
     names = vit.HF_NAMES | {"prefix": "embeddings.{cls_token,distillation_token}"}
 

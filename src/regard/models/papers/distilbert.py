@@ -37,26 +37,21 @@ CONFIG = (
     Constant("quantization_config", None),
 )
 DROPOUT = Key("seq_classif_dropout", "dropout")
-MLM = HFHead(bert.MLM.head, tensors="vocab_transform.", config_map=bert.MLM.config_map)
+MLM = HFHead(bert.MLM.head, "vocab_transform.", bert.MLM.config_map)
 LABEL = HFHead(
     LabelHead(2, dropout=0.2, dense="relu", last_only=True),
-    tensors="pre_classifier.",
-    config_map=(DROPOUT, bert.LABELS),
+    "pre_classifier.",
+    (DROPOUT, bert.LABELS),
     pool=FIRST,
 )
 CHOICE = HFHead(
-    ChoiceHead(dropout=0.2, dense="relu", last_only=True),
-    tensors="pre_classifier.",
-    config_map=(DROPOUT,),
-    pool=FIRST,
+    ChoiceHead(dropout=0.2, dense="relu", last_only=True), "pre_classifier.", (DROPOUT,), pool=FIRST
 )
-SPAN = HFHead(
-    DropoutSpanHead(dropout=0.1), tensors="qa_outputs.", config_map=(Key("qa_dropout", "dropout"),)
-)
+SPAN = HFHead(DropoutSpanHead(dropout=0.1), "qa_outputs.", (Key("qa_dropout", "dropout"),))
 TOKEN_LABEL = HFHead(
     TokenLabelHead(2, dropout=0.1),
-    tensors="classifier.",
-    config_map=(Key("dropout", "dropout"), bert.LABELS),
+    "classifier.",
+    (Key("dropout", "dropout"), bert.LABELS),
     from_stack=bert.STACK_DROPOUT,
     unless="pre_classifier.",
 )

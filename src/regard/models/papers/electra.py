@@ -36,7 +36,7 @@ from regard.weights import Alias, Rule, WeightMap
 
 @dataclass(frozen=True)
 class ReplacedTokenHead(LinearHead):
-    """Whether a token was replaced by another (Clark et al., 2020): one logit."""
+    """One logit for each token: was it replaced (Clark et al., 2020)?"""
 
     name: ClassVar[str] = "replaced_token"
     outputs: ClassVar[int] = 1  # type: ignore[misc]
@@ -60,9 +60,8 @@ class Joint:
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        one, other = (model.trunk for model in (self.discriminator, self.generator))
-        if one.token_width != other.token_width:
-            raise BadInput("embedding_size: a generator and its discriminator share token vectors")
+        if self.discriminator.trunk.token_width != self.generator.trunk.token_width:
+            raise BadInput("embedding_size: generator and discriminator must have the same")
 
     @property
     def encoder(self) -> Trunk:
@@ -71,11 +70,11 @@ class Joint:
 
     @property
     def eager(self) -> bool:
-        """Whether they are neither compiled nor captured."""
+        """Whether the models are neither compiled nor captured."""
         return self.discriminator.eager or self.generator.eager
 
     def build(self) -> "JointModule":
-        """The module of these facts, with new weights."""
+        """The module with new weights."""
         return JointModule(
             discriminator=self.discriminator.build(),
             generator=self.generator.build(),
@@ -84,7 +83,7 @@ class Joint:
         )
 
     def models(self, module: "JointModule") -> dict[str, tuple[TrunkWithHeads, nn.Module]]:
-        """What is saved, by folder."""
+        """The models to save, by folder."""
         return {
             "model": (self.discriminator, module.discriminator),
             "generator": (self.generator, module.generator),
@@ -93,9 +92,9 @@ class Joint:
     def training_flops(
         self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int] = NO_POSITIONS
     ) -> float:
-        """Operations of one step of both."""
+        """Floating-point operations of one training step of both models."""
         both = (self.generator, self.discriminator)
-        return sum(one.training_flops(lengths, positions) for one in both)
+        return sum(model.training_flops(lengths, positions) for model in both)
 
 
 class JointOutputs(NamedTuple):
@@ -108,7 +107,7 @@ class JointOutputs(NamedTuple):
 
 
 class JointModule(nn.Module):
-    """The generator fills masked tokens, and the discriminator reads what it wrote.
+    """The generator fills masked tokens; the discriminator reads the result.
 
     Both share the vectors of tokens, positions and segments and the norm of their sum.
     """
@@ -133,10 +132,10 @@ class JointModule(nn.Module):
     def forward(
         self, inputs: PackedTokens, *, positions: Mapping[str, Tensor], tape: NullTape = NULL_TAPE
     ) -> JointOutputs:
-        """The outputs of the discriminator, the logits of the generator, and the tokens sampled.
+        """The outputs of the discriminator, the logits of the generator, and the tokens it wrote.
 
-        ``positions`` of the head of the discriminator say for each token which of the generator's
-        samples replaces it; -1: none.
+        ``positions`` of the discriminator's head have, for each token, the index of the sample that
+        replaces it; -1: none.
         """
         masked = {GENERATOR_HEAD: positions[GENERATOR_HEAD]}
         generated = self.generator(inputs, positions=masked, tape=tape.under("generator"))
@@ -145,21 +144,17 @@ class JointModule(nn.Module):
         tokens_T = torch.where(
             number_T < 0, inputs.tokens_T, F.pad(sampled_N, (1, 0))[number_T + 1]
         )
-        others = {
-            head: at
-            for head, at in positions.items()
-            if head not in (GENERATOR_HEAD, DISCRIMINATOR_HEAD)
-        }
-        outputs = self.discriminator(
-            replace(inputs, tokens_T=tokens_T), positions=others, tape=tape.under("discriminator")
-        )
+        own = {GENERATOR_HEAD, DISCRIMINATOR_HEAD}
+        rest = {head: at for head, at in positions.items() if head not in own}
+        replaced, tape = replace(inputs, tokens_T=tokens_T), tape.under("discriminator")
+        outputs = self.discriminator(replaced, positions=rest, tape=tape)
         by_head = {**outputs.by_head, **generated.by_head}
         return JointOutputs(outputs.encoded, outputs.pooled_BD, by_head, tokens_T)
 
 
 @torch.no_grad()
 def sample(logits_NV: Tensor, temperature: float = 1.0) -> Tensor:
-    """A token from each softmax: the largest logit after Gumbel noise. It has no gradient."""
+    """Sample a token from each softmax, as the largest logit after Gumbel noise; no gradient."""
     scaled_NV = logits_NV.float() / temperature
     return (scaled_NV - (-torch.rand_like(scaled_NV).log()).log()).argmax(-1)
 
@@ -173,11 +168,10 @@ LARGE_GENERATOR = change(LARGE, width=256, heads=4, inner=1_024, embedding_size=
 FIRST = FirstToken(dense=False)
 
 
-@dataclass(frozen=True)
 class EmbeddingSize(ConfigRow):
-    """The size of token vectors; there is a projection if it is not the width of the stack."""
+    """The size of token vectors; if it is not the width, there is a projection."""
 
-    key: str = "embedding_size"
+    key = "embedding_size"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         size, width = config.get(self.key, 128), config.get("hidden_size", SMALL.trunk.width)
@@ -190,35 +184,31 @@ class EmbeddingSize(ConfigRow):
 
 # The format of Hugging Face: config.json ↔ facts.
 CONFIG = (*bert.CONFIG, EmbeddingSize())
-MLM = HFHead(
-    MLMHead(dense_activation="gelu"),
-    tensors="generator_predictions.",
-    config_map=bert.MLM.config_map,
-)
+MLM = HFHead(MLMHead(dense_activation="gelu"), "generator_predictions.", bert.MLM.config_map)
 REPLACED_TOKEN = HFHead(
     ReplacedTokenHead(),
-    tensors="discriminator_predictions.",
-    config_map=(Key("hidden_act", "dense", ACTIVATIONS),),
+    "discriminator_predictions.",
+    (Key("hidden_act", "dense", ACTIVATIONS),),
     from_stack={"dense": "activation"},
 )
 LABEL = HFHead(
     LabelHead(2, dropout=0.1, dense="gelu"),
-    tensors="classifier.dense.",
-    config_map=bert.LABEL.config_map,
+    "classifier.dense.",
+    bert.LABEL.config_map,
     from_stack=bert.STACK_DROPOUT,
     pool=FIRST,
 )
 TOKEN_LABEL = HFHead(
     bert.TOKEN_LABEL.head,
-    tensors="classifier.weight",
-    config_map=bert.TOKEN_LABEL.config_map,
+    "classifier.weight",
+    bert.TOKEN_LABEL.config_map,
     from_stack=bert.STACK_DROPOUT,
     unless="sequence_summary.",
 )
 CHOICE = HFHead(
     ChoiceHead(dropout=0.1, dense="gelu", last_only=True),
-    tensors="sequence_summary.",
-    config_map=(
+    "sequence_summary.",
+    (
         Key("summary_last_dropout", "dropout"),
         Key("summary_activation", "dense", ACTIVATIONS),
         Constant("summary_type", "first"),

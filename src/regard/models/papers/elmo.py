@@ -28,7 +28,7 @@ from regard.parts.recurrent.rnn import without_autocast
 
 @dataclass(frozen=True)
 class BiLMStack(AnyStack):
-    """N LSTM layers in each direction, whose states of ``cells`` are projected to ``width``.
+    """N LSTM layers in each direction, of ``cells`` whose states are projected to ``width``.
 
     Both directions read the same word vectors, and the state of a word is [forward; backward]
     (Peters et al., 2018). Memory and projections are clipped to ±``cell_clip`` and
@@ -71,12 +71,12 @@ class BiLMStack(AnyStack):
 class BiLMModule(StackModule):
     """A forward and a backward language model over the same word vectors.
 
-    A state is [forward; backward]; that of layer 0 is the word vector twice. With ``residual``,
-    layers from the second on add to their input. Dropout falls on the input of every layer and on
-    the last states.
+    A state is [forward; backward]; layer 0 is the word vector twice. With ``residual``, layers from
+    the second on add to their input. Dropout is applied to the input of every layer and to the last
+    states.
 
-    Where tokens come in pairs, (T, 2, …), the directions read a text each, from its beginning: the
-    second is the text of the backward one, in the order in which it reads.
+    If tokens come in pairs, (T, 2, …), each direction reads its own text from the beginning: the
+    second token is the backward model's, in its reading order.
     """
 
     def __init__(self, stack: BiLMStack, embed: AnyEmbedding):
@@ -91,7 +91,7 @@ class BiLMModule(StackModule):
         self.residual, self.dropout = stack.residual, Dropout(stack.dropout)
 
     def new_state(self, rows: int) -> tuple[State, ...]:
-        """The state of rows of which nothing is read."""
+        """The state of rows that have read nothing."""
         return tuple(cast(ProjectedBiLSTM, layer).new_state(rows) for layer in self.blocks)
 
     def forward(
@@ -102,7 +102,7 @@ class BiLMModule(StackModule):
         state: tuple[State, ...] | None = None,
         tape: NullTape = NULL_TAPE,
     ) -> EncoderOutput:
-        """A state for every word; ``state`` is that after the rows before these."""
+        """A state for every word; ``state`` is the state after the preceding rows."""
         in_pairs = tokens_T.ndim == 2 + len(self.embed.ids_per_token)
         x_TD = tape("embed.output", self._vectors(tokens_T, layout, in_pairs=in_pairs))
         ends = []
@@ -118,7 +118,7 @@ class BiLMModule(StackModule):
         return EncoderOutput(states_TD, layout, state=tuple(ends))
 
     def _vectors(self, tokens_T: Tensor, layout: Layout, *, in_pairs: bool) -> Tensor:
-        """The word vector that each direction reads, side by side."""
+        """The word vectors that the two directions read, concatenated."""
         vectors_TD = self.embed(tokens_T.flatten(0, 1) if in_pairs else tokens_T, layout)
         vectors_TD = vectors_TD.to(next(self.blocks.parameters()).dtype)
         if in_pairs:
@@ -128,7 +128,7 @@ class BiLMModule(StackModule):
 
 @dataclass(frozen=True)
 class BiLMHead(AnyHead):
-    """The next word from the forward half of a state, and the one before from the backward half.
+    """The next word from the forward half of a state, the word before from the backward half.
 
     Both directions share the vectors of ``words`` words (Peters et al., 2018).
     """

@@ -21,13 +21,13 @@ XL = change(SMALL, width=1_600, depth=48, heads=25, inner=6_400)
 
 
 class OptionalInner(ConfigRow):
-    """The size inside feed-forward layers: four times the width unless ``n_inner`` is given."""
+    """The inner size of feed-forward layers: ``n_inner``, or four times the width."""
 
     key = "n_inner"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
-        given = config.get(self.key)
-        return gpt.FourfoldInner().read(config, tensors) if given is None else {"inner": given}
+        inner = config.get(self.key)
+        return gpt.FourfoldInner().read(config, tensors) if inner is None else {"inner": inner}
 
     def write(self, facts: object) -> dict[str, object]:
         (width,), (inner,) = values_named(facts, "width"), values_named(facts, "inner")

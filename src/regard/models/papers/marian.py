@@ -61,7 +61,7 @@ IDS = {"pad_token_id": 58_100, "decoder_start_token_id": 58_100, "eos_token_id":
 
 
 class Ties(ConfigRow):
-    """Which embeddings are tied, in two keys."""
+    """The tied embeddings, in two keys."""
 
     key = f"{SHARE}, {TIE}"
     ties: ClassVar = {"all": (True, True), "target": (False, True), "none": (False, False)}
@@ -115,7 +115,7 @@ CONFIG = (
 
 
 def layer(theirs: str, ours: str) -> tuple[Rule, ...]:
-    """What a layer of the encoder and one of the decoder have in common."""
+    """The rules for the tensors that encoder and decoder layers share."""
     return (
         Rule(theirs + "self_attn.{q,k,v}_proj.*", ours + "attention.qkv.*", (Join((1, 1, 1)),)),
         Rule(theirs + "self_attn.out_proj.*", ours + "attention.o.*"),
@@ -127,7 +127,7 @@ def layer(theirs: str, ours: str) -> tuple[Rule, ...]:
 
 
 def sinusoids(shape: torch.Size) -> Tensor:
-    """The table of positions of that shape."""
+    """The table of position vectors of that shape."""
     length, width = shape if len(shape) == 2 else (0, 0)
     return sinusoid(torch.arange(length), width, halves=True)
 
@@ -159,13 +159,13 @@ WEIGHTS = WeightMap(
 
 
 class MarianFormat(HFFormat):
-    """Folders whose special tokens are named by config.json."""
+    """The format of Marian, whose config.json names the special tokens."""
 
     def load_tokenizer(self, folder: Path, config: Config) -> Reading | None:
         if not any((folder / name).exists() for name in (SOURCE, TARGET, VOCAB)):
             return None
-        given = {**IDS, **config}
-        begin, end = given["decoder_start_token_id"], given["eos_token_id"]
+        keys = {**IDS, **config}
+        begin, end = keys["decoder_start_token_id"], keys["eos_token_id"]
         if not is_whole(begin):
             raise BadInput(f"{folder}: decoder_start_token_id is {begin!r}, not an id")
         tokenizer = MarianTokenizer.load(folder, begin)
@@ -174,11 +174,11 @@ class MarianFormat(HFFormat):
         return tokenizer
 
     def special_ids(self, config: Config) -> dict[str, int]:
-        given = {**IDS, **config}
-        vocab, end = given.get("vocab_size", TOKENS.vocab), given["eos_token_id"]
+        keys = {**IDS, **config}
+        vocab, end = keys.get("vocab_size", TOKENS.vocab), keys["eos_token_id"]
         ids = {
-            "pad": given["pad_token_id"],
-            "bos": given["decoder_start_token_id"],
+            "pad": keys["pad_token_id"],
+            "bos": keys["decoder_start_token_id"],
             "eos": end[0] if isinstance(end, list) and len(end) == 1 else end,
         }
         for name, number in ids.items():

@@ -6,7 +6,6 @@ Two details differ from BERT as well. Position ids start after the id of the pad
 a head with a dense layer of its own, without BERT's pooler.
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 from regard.ground.checks import is_whole
@@ -29,12 +28,11 @@ BASE = change(bert.BASE, vocab=50_265, segments=1, eps=1e-5, position=Learned(51
 LARGE = change(BASE, width=1_024, depth=24, heads=16, inner=4_096)
 
 
-@dataclass(frozen=True)
 class PositionsAfterPad(ConfigRow):
-    """Positions, in two keys: those up to the id of the padding token are stored and not used."""
+    """The positions, in two keys; vectors up to the id of the padding token are not used."""
 
-    key: str = "pad_token_id"
-    size: str = "max_position_embeddings"
+    key = "pad_token_id"
+    size = "max_position_embeddings"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         pad, size = config.get(self.key, PAD_ID), config.get(self.size, 512)
@@ -51,24 +49,24 @@ class PositionsAfterPad(ConfigRow):
 # The format of Hugging Face: config.json ↔ facts. Later rows replace those of BERT.
 HF_DEFAULTS = change(BASE, longest=510, segments=2, eps=1e-12)  # facts of an empty config.json
 CONFIG = (*bert.CONFIG, PositionsAfterPad())
-MLM = HFHead(MLMHead(dense_activation="gelu"), tensors="lm_head.", config_map=bert.MLM.config_map)
+MLM = HFHead(MLMHead(dense_activation="gelu"), "lm_head.", bert.MLM.config_map)
 LABEL = HFHead(
     LabelHead(2, dropout=0.1, dense="tanh"),
-    tensors="classifier.dense.",
-    config_map=bert.LABEL.config_map,
+    "classifier.dense.",
+    bert.LABEL.config_map,
     from_stack=bert.STACK_DROPOUT,
     pool=FirstToken(dense=False),
 )
 TOKEN_LABEL = HFHead(
     bert.TOKEN_LABEL.head,
-    tensors="classifier.weight",
-    config_map=bert.TOKEN_LABEL.config_map,
+    "classifier.weight",
+    bert.TOKEN_LABEL.config_map,
     from_stack=bert.STACK_DROPOUT,
 )
 CHOICE = HFHead(
     bert.CHOICE.head,
-    tensors="classifier.weight",
-    config_map=(Key("hidden_dropout_prob", "dropout"),),
+    "classifier.weight",
+    (Key("hidden_dropout_prob", "dropout"),),
     from_stack=bert.STACK_DROPOUT,
 )
 ARCHITECTURES = Architectures(

@@ -1,8 +1,8 @@
 """SpanBERT (Joshi et al., 2019, arXiv:1907.10529): BERT with the cased vocabulary, pre-trained on
 single segments with masked spans, whose tokens are also predicted from the boundary of their span.
 
-Its published folders are BERT's, and are read as such. The head of the boundary objective, which
-``transformers`` does not have, is written beside them.
+Published folders have BERT's format. The boundary head, which ``transformers`` lacks, is written
+beside them.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from regard.models.facts import change
 from regard.models.formats import Architectures, HFHead, UnreadKey
-from regard.models.heads import AnyHead, Inputs, read_spans, tie
+from regard.models.heads import AnyHead, Inputs, tie
+from regard.models.label_heads import read_spans
 from regard.models.paper import PAPER_KEY, Paper
 from regard.models.papers import bert
 from regard.models.trunk import Trunk
@@ -26,8 +27,8 @@ from regard.weights import Alias, Rule
 class SpanBoundaryHead(AnyHead):
     """A token of a span, from the states of the two tokens around it (Joshi et al., 2019).
 
-    Two dense layers with GELU and norm over [x_{s-1}; x_{e+1}; p_{i-s+1}] and token vectors, by
-    default those of the embedding (``tied``).
+    Two dense layers with GELU and norm over [x_{s-1}; x_{e+1}; p_{i-s+1}], and an output layer that
+    shares the token vectors of the embedding if ``tied``.
     """
 
     name: ClassVar[str] = "span_boundary"
@@ -61,7 +62,7 @@ class SpanBoundaryHeadModule(nn.Module):
         self.out = nn.Linear(size, trunk.embed.vocab)
 
     def forward(self, states_TD: Tensor, positions_3N: Tensor) -> Tensor:
-        """Logits of tokens whose spans have a token before and after them."""
+        """Logits of tokens, from the positions (before the span, after it, token)."""
         before_N, after_N, at_N = positions_3N
         place_N = (at_N - before_N - 1).clamp(0, self.position.num_embeddings - 1)
         parts = (states_TD[before_N], states_TD[after_N], self.position(place_N))
@@ -75,7 +76,7 @@ BASE = change(bert.BASE, vocab=28_996)
 LARGE = change(bert.LARGE, vocab=28_996)
 # The format of Hugging Face: BERT's, with the name of this paper.
 CONFIG = (*bert.CONFIG, UnreadKey(PAPER_KEY, "spanbert"))
-SPAN_BOUNDARY = HFHead(SpanBoundaryHead(), tensors="span_boundary.")
+SPAN_BOUNDARY = HFHead(SpanBoundaryHead(), "span_boundary.")
 ARCHITECTURES = Architectures(  # the last that fits names a model: BertForMaskedLM
     {"BertForSpanBoundary": (bert.MLM, SPAN_BOUNDARY), **bert.ARCHITECTURES.heads}
 )

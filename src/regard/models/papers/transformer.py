@@ -1,6 +1,6 @@
 """The Transformer (Vaswani et al., 2017, arXiv:1706.03762): a translator of attention alone.
 
-An encoder that sees everyone, a decoder that sees what it has written and looks at the source.
+The encoder attends to all tokens; the decoder to its earlier tokens and to the source.
 """
 
 from regard.models.encoder_decoder import EncoderDecoder

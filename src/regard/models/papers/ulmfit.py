@@ -1,8 +1,8 @@
 """ULMFiT (Howard & Ruder, 2018, arXiv:1801.06146): a language model becomes a classifier.
 
-AWD-LSTM with other dropout learns a general language, then that of the task's texts, then their
-labels: by two layers with batch norm over the last state, the maximum and the mean of all states.
-Three settings of the optimiser keep it from forgetting: ``layer_decay``, ``unfreeze_every`` and the
+AWD-LSTM with other dropout is trained on general text, then on the texts of the task, then on their
+labels, by two layers with batch norm over the last state, the maximum and the mean of all states.
+Three settings of the optimiser prevent forgetting: ``layer_decay``, ``unfreeze_every`` and the
 schedule "slanted".
 """
 
@@ -36,10 +36,10 @@ def read_rows_and_layout(
 
 @dataclass(frozen=True)
 class NormedLabelHead(AnyHead):
-    """Labels, or numbers, of whole rows by two linear layers, with ReLU between them.
+    """Labels, or numbers, of rows by two linear layers with ReLU between them.
 
-    Batch norm and dropout fall on the input of each (Howard & Ruder, 2018, section 3.3);
-    ``rates`` are those of dropout, ``hidden`` is the size between the layers.
+    Batch norm and dropout, with ``rates``, are applied to the input of each (Howard & Ruder, 2018,
+    section 3.3); ``hidden`` is the size between the layers.
     """
 
     name: ClassVar[str] = LabelHead.name
@@ -80,10 +80,10 @@ class NormedLabelModule(nn.Module):
 
 
 class RowBatchNorm(nn.Module):
-    """Each number of a row, by its mean and variance over the rows of a batch that have tokens.
+    """Batch norm over the rows of a batch that have tokens.
 
-    Outside training, and where its weights are frozen, it uses running means of both, which are
-    saved with the weights.
+    Outside training, and if its weights are frozen, it uses running means, which are saved with the
+    weights.
     """
 
     def __init__(self, width: int, *, eps: float = 1e-5, momentum: float = 0.1):
@@ -106,7 +106,7 @@ class RowBatchNorm(nn.Module):
         return self.running_mean.float(), self.running_var.float()
 
     def _measure(self, x_BD: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
-        """Mean and variance of this batch, which the running means follow."""
+        """Mean and variance of this batch; updates the running means."""
         x_BD, real_B1 = x_BD.float(), ~layout.empty_B[:, None]
         count = real_B1.sum().clamp(min=1)
         mean_D = (x_BD * real_B1).sum(0) / count

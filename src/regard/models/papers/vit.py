@@ -1,12 +1,11 @@
 """ViT (Dosovitskiy et al., 2020, arXiv:2010.11929): an encoder over the patches of an image, with
 norms before the sublayers, as GPT-2 has them. The state of a class token is classified.
 
-The small and tiny sizes are those of DeiT (Touvron et al., 2020, arXiv:2012.12877). The number
-after a size is that of the pixels on a side of a patch: 16 unless it is there, 14 for huge.
+The small and tiny sizes are from DeiT (Touvron et al., 2020, arXiv:2012.12877). The number after a
+size is the width of a patch in pixels; default: 16, for huge 14.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar, cast
 
 from regard.ground.errors import BadInput
@@ -49,11 +48,10 @@ SMALL = change(BASE, width=384, heads=6, inner=1_536)
 TINY = change(BASE, width=192, heads=3, inner=768)
 
 
-@dataclass(frozen=True)
 class PoolerSize(ConfigRow):
-    """The size of what the pooler gives, which is the width."""
+    """The size of the output of the pooler, which must be the width."""
 
-    key: str = "pooler_output_size"
+    key = "pooler_output_size"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         size, width = config.get(self.key), config.get("hidden_size", 768)
@@ -63,7 +61,7 @@ class PoolerSize(ConfigRow):
 
 
 class Sides(Key):
-    """The pixels on a side of a square, or height and width, which may be alike."""
+    """A number of pixels, or height and width, which may be equal."""
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         match config.get(self.key):
@@ -126,7 +124,7 @@ DISTILLED_NAMES = TIMM_NAMES | {"prefix": "{cls_token,dist_token}"}
 
 
 def embedding_rules(facts: ModelFacts, names: Mapping[str, str]) -> tuple[WeightLine, ...]:
-    """The tensors of the embedding, by their names in a file: there they have more axes."""
+    """The rules for the tensors of the embedding, which have more axes in files."""
     embed, width = cast(Patches, facts.encoder.embed), facts.encoder.width
     patch = (embed.channels, *embed.patch)
     as_rows = (Reshape((1, -1, width), (-1, width)),)
@@ -141,7 +139,7 @@ def embedding_rules(facts: ModelFacts, names: Mapping[str, str]) -> tuple[Weight
 
 
 class ViTFormat(HFFormat):
-    """Shapes of tensors depend on the size of patches."""
+    """The format of ViT, whose tensor shapes depend on the patch size."""
 
     names: ClassVar[Mapping[str, str]] = HF_NAMES
 

@@ -3,8 +3,8 @@
 h_t = f(h_{t-1}, x_t); the next word is read from h_t. Mikolov's network has one layer of sigmoid
 units, learned by truncated backpropagation through time; ``change(SMALL, cell="rnn", depth=1)`` is
 one of tanh. Zaremba's has two layers of LSTM cells, and dropout on all connections but those from
-state to state. The sizes are those of the Penn Treebank, 10,000 words; each gate has two biases
-here, and one in the paper's code, which is 2 × 4 × width numbers less.
+state to state. The sizes are for the Penn Treebank, 10,000 words; each gate has two biases here and
+one in the paper's code, which has 2 × 4 × width numbers less.
 """
 
 from regard.models.facts import change

@@ -1,1 +1,1 @@
-"""C++ code, compiled for the machine at first use, where there is a compiler."""
+"""C++ code, compiled for this machine at first use, if there is a compiler."""

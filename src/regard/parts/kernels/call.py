@@ -58,6 +58,13 @@ class AttentionCall:
         assert isinstance(mask, WindowMask)
         return mask.left, mask.right
 
+    @property
+    def packed(self) -> bool:
+        """Whether keys are packed and not empty, and the mask is a window around each query."""
+        some = self.queries.longest > 0 and self.keys.longest > 0
+        window = all(limit is None or limit >= 0 for limit in self.limits)
+        return self.aligned and not self.keys.padded and some and window
+
     def scale(self, size: int) -> float:
         """Factor on q·k."""
         assert isinstance(self.score, Dot)

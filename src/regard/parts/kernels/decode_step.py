@@ -53,20 +53,11 @@ def _launch(
     attended_RHK = torch.empty((R, H, V), dtype=q_RHK.dtype, device=q_RHK.device)
     k_RHK, v_RHK, position_R = new or (q_RHK, q_RHK, length_R)
     tensors = q_RHK, k_BSHK, v_BSHK, owners_RS, length_R, attended_RHK, k_RHK, v_RHK, position_R
-    _one_query[(R, H)](
-        *tensors,
-        scale,
-        *q_RHK.stride()[:2],
-        k_BSHK.shape[1],
-        *owners_RS.stride(),
-        *(*k_RHK.stride()[:2], *v_RHK.stride()[:2]),
-        H,
-        *(K, V, triton.next_power_of_2(K), triton.next_power_of_2(V)),
-        BLOCK,
-        writes=new is not None,
-        num_warps=WARPS,
-        **start_settings(new is not None, q_RHK.device),
-    )
+    strides = *q_RHK.stride()[:2], k_BSHK.shape[1], *owners_RS.stride()
+    strides += *k_RHK.stride()[:2], *v_RHK.stride()[:2]
+    sizes = H, K, V, triton.next_power_of_2(K), triton.next_power_of_2(V), BLOCK
+    settings = {"num_warps": WARPS, **start_settings(new is not None, q_RHK.device)}
+    _one_query[(R, H)](*tensors, scale, *strides, *sizes, writes=new is not None, **settings)
     return attended_RHK
 
 
@@ -100,7 +91,7 @@ def _write(
     k_out, v_out, k_in, v_in, positions, k_row, k_head, v_row, v_head, capacity, size,
     key: "tl.constexpr", wide: "tl.constexpr",
 ):  # fmt: skip
-    """One program per row."""
+    """Kernel of ``write``, with one program per row."""
     row, part = tl.program_id(0), tl.arange(0, wide)
     mask, head, column = part < size, part // key, part % key
     offsets = (row.to(tl.int64) * capacity + tl.load(positions + row)) * size + part
@@ -118,7 +109,7 @@ def _one_query(
     value_wide: "tl.constexpr", block: "tl.constexpr", writes: "tl.constexpr",
     early: "tl.constexpr",
 ):  # fmt: skip
-    """One program per row and head: a running softmax over blocks of keys."""
+    """Kernel with one program per row and head: a running softmax over blocks of keys."""
     if early:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()

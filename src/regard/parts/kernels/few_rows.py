@@ -75,7 +75,7 @@ def linear(
     residual_RF: Tensor | None = None,
     tiling: Tiling | None = None,
 ) -> Tensor:
-    """residual + act(layer(norm(x))), (R, F).
+    """Fused layer: residual + act(layer(norm(x))), (R, F).
 
     Sums are in single precision, in an order that depends on the sizes of the layer, and on whether
     there are several rows, but not on how many or on what is in them.
@@ -117,7 +117,7 @@ def jit(kernel: Callable[..., object]) -> Any:
 
 @jit
 def hash_bits(x, seed):
-    """32 random bits for each number (the last steps of murmur3)."""
+    """Hash: 32 random bits for each number (the last steps of murmur3)."""
     x = x.to(tl.uint32) * 0x9E3779B1 + seed
     x = (x ^ (x >> 16)) * 0x85EBCA6B
     x = (x ^ (x >> 13)) * 0xC2B2AE35
@@ -156,7 +156,7 @@ def _one_row(
     has_residual: "tl.constexpr", activation: "tl.constexpr", block: "tl.constexpr",
     early: "tl.constexpr",
 ):  # fmt: skip
-    """One program per block of outputs; it reads all its weights first, then the row."""
+    """Kernel for one row: a program per block of outputs reads all its weights, then the row."""
     if early:
         tl.extra.cuda.gdc_launch_dependents()
     in_index, out_index = tl.arange(0, wide), tl.program_id(0) * block + tl.arange(0, block)
@@ -197,7 +197,7 @@ def _several_rows(
     activation: "tl.constexpr", block: "tl.constexpr", early: "tl.constexpr",
     parts: "tl.constexpr", depth: "tl.constexpr", lines: "tl.constexpr", line: "tl.constexpr",
 ):  # fmt: skip
-    """One program per block of outputs; each warp multiplies its own part of the inputs."""
+    """Kernel for several rows: a program per block of outputs, a part of the inputs per warp."""
     if early:
         tl.extra.cuda.gdc_launch_dependents()
     row, out_index = tl.arange(0, row_count), tl.program_id(0) * block + tl.arange(0, block)

@@ -29,12 +29,8 @@ def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
         and q_THK.is_cuda
         and q_THK.dtype in HALVES
         and 0 < call.dropout < 1
-        and call.aligned
-        and not call.keys.padded
+        and call.packed
         and not call.queries.padded
-        and call.queries.longest > 0
-        and call.keys.longest > 0
-        and all(limit is None or limit >= 0 for limit in call.limits)
         and q_THK.shape[-1] == v_THK.shape[-1]
         and q_THK.shape[-1] in SIZES
     )
@@ -66,8 +62,8 @@ def attention(
     """
     (out_THK,) = _results(full, q_THK)
     log_sum_TH = torch.empty(q_THK.shape[:2], device=q_THK.device)
-    others = queries_2B, keys_2B, seed, out_THK, log_sum_TH
-    _launch(_forward, _dense(q_THK, k_SHK, v_SHK), others, sizes, full, scale, dropout)
+    tensors = queries_2B, keys_2B, seed, out_THK, log_sum_TH
+    _launch(_forward, _dense(q_THK, k_SHK, v_SHK), tensors, sizes, full, scale, dropout)
     return out_THK, log_sum_TH
 
 
@@ -81,9 +77,9 @@ def attention_backward(
     dq_THK, dk_SHK, dv_SHK = _results(full, q_THK, k_SHK, v_SHK)
     gradient_THK, product_TH = gradient_THK.contiguous(), torch.empty_like(log_sum_TH)
     qkv, settings = _dense(q_THK, k_SHK, v_SHK), (sizes, full, scale, dropout)
-    others = queries_2B, keys_2B, seed, gradient_THK, log_sum_TH, product_TH
-    _launch(_backward_of_queries, qkv, (*others, out_THK, dq_THK), *settings)
-    _launch(_backward_of_keys, qkv, (*others, dk_SHK, dv_SHK), *settings, by_keys=True)
+    tensors = queries_2B, keys_2B, seed, gradient_THK, log_sum_TH, product_TH
+    _launch(_backward_of_queries, qkv, (*tensors, out_THK, dq_THK), *settings)
+    _launch(_backward_of_keys, qkv, (*tensors, dk_SHK, dv_SHK), *settings, by_keys=True)
     return dq_THK, dk_SHK, dv_SHK
 
 
@@ -123,7 +119,7 @@ def _dense(*tensors: Tensor) -> list[Tensor]:
 
 
 def _launch(
-    kernel: Kernel, qkv: list[Tensor], others: tuple[Tensor, ...], sizes: list[int], full: bool,
+    kernel: Kernel, qkv: list[Tensor], tensors: tuple[Tensor, ...], sizes: list[int], full: bool,
     scale: float, dropout: float, *, by_keys: bool = False,
 ) -> None:  # fmt: skip
     """Launch one program per row, head and tile of queries, or ``by_keys`` of keys."""
@@ -131,25 +127,13 @@ def _launch(
     heads, size = qkv[0].shape[1:]
     # The fastest tiles of those tried on an H200.
     query_tile = 128 if not by_keys and longest_query > 64 and size < LARGE_HEAD else 64
-    tile = {"query_tile": query_tile, "key_tile": 64}
     tiles = triton.cdiv(longest_key, 64) if by_keys else triton.cdiv(longest_query, query_tile)
-    kernel[tiles, others[0].shape[1] * heads](
-        *qkv,
-        *others,
-        *(x.stride(0) for x in qkv),
-        heads,
-        left=left,
-        right=right,
-        dropped=int(dropout * (2**32 - 1)),
-        scale=scale,
-        log2_scale=scale * LOG2_E,
-        larger=1 / (1 - dropout),
-        ragged=not (full and longest_query % query_tile == 0 == longest_key % 64),
-        windowed=min(left, right) < UNLIMITED,
-        size=size,
-        **tile,
-        num_warps=4,
-        num_stages=3 if size < LARGE_HEAD else 2,
+    numbers = left, right, int(dropout * (2**32 - 1)), scale, scale * LOG2_E, 1 / (1 - dropout)
+    ragged = not (full and longest_query % query_tile == 0 == longest_key % 64)
+    shape = ragged, min(left, right) < UNLIMITED, size, query_tile, 64
+    strides, stages = (x.stride(0) for x in qkv), 3 if size < LARGE_HEAD else 2
+    kernel[tiles, tensors[0].shape[1] * heads](
+        *qkv, *tensors, *strides, heads, *numbers, *shape, num_warps=4, num_stages=stages
     )
 
 
@@ -221,7 +205,7 @@ def _forward(
     ragged: "tl.constexpr", windowed: "tl.constexpr", size: "tl.constexpr",
     query_tile: "tl.constexpr", key_tile: "tl.constexpr",
 ):  # fmt: skip
-    """One program per tile of queries of a head."""
+    """Kernel of the forward pass, with one program per tile of queries of a head."""
     h, first_query, queries, first_key, keys = _program(queries_2B, keys_2B, heads)
     begin = tl.program_id(0) * query_tile
     if begin >= queries:

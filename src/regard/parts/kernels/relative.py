@@ -184,7 +184,7 @@ def _forward(
     size: "tl.constexpr", drops: "tl.constexpr",
     query_tile: "tl.constexpr", key_tile: "tl.constexpr",
 ):  # fmt: skip
-    """One program per tile of queries of a head."""
+    """Kernel of the forward pass, with one program per tile of queries of a head."""
     b, h = tl.program_id(1) // heads, tl.program_id(1) % heads
     row, inner = tl.program_id(0) * query_tile + tl.arange(0, query_tile), tl.arange(0, size)
     row_mask = row < length

@@ -32,11 +32,7 @@ def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
         and q_THK.is_cuda
         and q_THK.dtype in HALVES
         and call.dropout == 0
-        and call.aligned
-        and not call.keys.padded
-        and call.queries.longest > 0
-        and call.keys.longest > 0
-        and all(limit is None or limit >= 0 for limit in call.limits)
+        and call.packed
         and q_THK.shape[-1] == v_THK.shape[-1] <= LARGEST_HEAD
         and q_THK.shape[-1] % 8 == 0
     )

@@ -71,7 +71,7 @@ def packed(weight_FD: Tensor) -> Tensor:
 
 
 def multiplied(x: Tensor, packed: Tensor, bias_F: Tensor | None) -> Tensor:
-    """xW + b with packed weights."""
+    """Product xW + b with packed weights."""
     return torch.ops.mkldnn._linear_pointwise(x, packed, bias_F, "none", [], "")
 
 

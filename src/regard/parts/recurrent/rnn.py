@@ -48,13 +48,7 @@ class RNNLayer(nn.Module):
     """
 
     def __init__(
-        self,
-        cell: str,
-        inputs: int,
-        width: int,
-        *,
-        reads: str = "forward",
-        weight_drop: float = 0.0,
+        self, cell: str, inputs: int, width: int, reads: str = "forward", weight_drop: float = 0.0
     ):
         super().__init__()
         self.cell, self.width = cell, width

@@ -96,7 +96,7 @@ class RNNAttention(nn.Module):
 
 
 class Attentional(nn.Module):
-    """h̃ = tanh(W[c; h]) (Luong et al., 2015, eq. 5)."""
+    """Attentional state h̃ = tanh(W[c; h]) (Luong et al., 2015, eq. 5)."""
 
     def __init__(self, context: int, width: int):
         super().__init__()

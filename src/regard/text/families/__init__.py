@@ -1,4 +1,4 @@
-"""The families of tokenizers that models with one vocabulary have: a file for each kind."""
+"""Families of tokenizers of models with one vocabulary: a file for each kind."""
 
 from regard.text.families.bpe import GPT2BPE, GPTBPE, ByteBPE
 from regard.text.families.tokenizer_family import TokenizerFamily
@@ -10,11 +10,11 @@ FAMILIES: tuple[TokenizerFamily, ...] = (
     *(WordPiece(), ByteBPE(), Unigram(), GPT2BPE(), GPTBPE()),
     *(XLNetUnigram(), XLNetWordPiece(), WordLevel(), RawWords()),
 )
-"""A folder whose files name no class has a tokenizer of its paper, or else of the first."""
+"""Default of a folder whose files name no class: the family of its paper, else the first."""
 
 
 def family_of_kind(kind: str | None, of_paper: str) -> str:
-    """The family of a paper, or one of ``kind`` whose class token stands where the paper's does."""
+    """The family of a paper, or one of ``kind`` with the class token at the same place."""
     if kind is None:
         return of_paper
     summaries = {family.name: family.template.summary for family in FAMILIES}

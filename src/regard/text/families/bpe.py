@@ -53,7 +53,7 @@ class BPEFamily(TokenizerFamily):
 
 
 def merges_like(earlier: bytes, content: str) -> str:
-    """The ``content`` of a tokenizer.json; merges are strings if those of ``earlier`` are."""
+    """The ``content`` of a tokenizer.json, with merges as strings if ``earlier`` has strings."""
     merges = json.loads(earlier or b"{}").get("model", {}).get("merges")
     if not merges or not all(isinstance(merge, str) for merge in merges):
         return content
@@ -63,7 +63,7 @@ def merges_like(earlier: bytes, content: str) -> str:
 
 
 def _pairs(merges: object, path: Path) -> list[tuple[str, str]]:
-    """Merges as pairs of pieces. A piece has no space: the one in a string is between pieces."""
+    """Merges as pairs of pieces; in a string, the only space is between the pieces."""
     if not isinstance(merges, list):
         raise BadInput(f"{path}: has no list of merges")
     pairs = []
@@ -77,7 +77,7 @@ def _pairs(merges: object, path: Path) -> list[tuple[str, str]]:
 
 
 class ByteBPE(BPEFamily):
-    """The tokenizers of RoBERTa and of those that took them over."""
+    """Tokenizers of RoBERTa and of models that use the same."""
 
     name = kind = "byte-bpe"
     classes = ("RobertaTokenizer",)
@@ -112,7 +112,7 @@ class ByteBPE(BPEFamily):
 
 
 class GPT2BPE(ByteBPE):
-    """The tokenizers of GPT-2: nothing stands around a text, and one token separates texts."""
+    """Tokenizers of GPT-2: no special tokens around a text, one token between texts."""
 
     name, classes = "gpt2-bpe", ("GPT2Tokenizer",)
     special_tokens: ClassVar = dict.fromkeys(("bos_token", "eos_token", "unk_token"), END_OF_TEXT)
@@ -120,7 +120,7 @@ class GPT2BPE(ByteBPE):
 
 
 class GPTBPE(BPEFamily):
-    """The tokenizers of GPT; only unknown letters have a special token."""
+    """Tokenizers of GPT, whose only special token is for unknown letters."""
 
     name = kind = "gpt-bpe"
     classes = ("OpenAIGPTTokenizer",)

@@ -1,4 +1,4 @@
-"""What differs between families of tokenizers. All else is in ``tokenizer_files``."""
+"""Base class of tokenizer families; ``tokenizer_files`` has what they share."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,12 +13,12 @@ from regard.ground.files import JSON
 from regard.text.templates import TEXTS, Template
 from regard.text.vocabularies.vocabulary import check_pieces
 
-SPACE = "▁"  # how people read the space of a piece
+SPACE = "▁"  # a space in a readable piece
 Flag = TypeVar("Flag", bool, bool | None)
 
 
 class Vocab(TypedDict):
-    """The "model" of a tokenizer.json: pieces with their ids, and what belongs to them."""
+    """Model of a tokenizer.json: pieces with their ids, and merges or scores."""
 
     vocab: dict[str, int]
     merges: NotRequired[Sequence[Sequence[str]]]
@@ -37,13 +37,13 @@ def lines_by_id(model: Vocab) -> str:
 
 @dataclass(frozen=True)
 class TokenizerSettings:
-    """What a tokenizer_config.json says; ``where`` is named in messages."""
+    """Content of a tokenizer_config.json; messages name ``where``."""
 
     content: Mapping[str, JSON]
     where: str = ""
 
     def flag(self, key: str, default: Flag) -> bool | Flag:
-        """A value that is true or false, or the default."""
+        """The value of a boolean key, or the default."""
         value = self.content.get(key, default)
         if value is default:
             return default
@@ -54,7 +54,7 @@ class TokenizerSettings:
 
 @dataclass(frozen=True)
 class TokenizerFamily(ABC):
-    """One kind of vocabulary, with its special tokens by role and its template.
+    """Kind of vocabulary, with its special tokens by role and its template.
 
     ``kind`` is the ``text.kind`` of a recipe, ``model`` the type in tokenizer.json, ``classes`` the
     tokenizer_class in tokenizer_config.json (the first is written), ``files`` are those that hold a
@@ -81,14 +81,14 @@ class TokenizerFamily(ABC):
         """The content of ``files``."""
 
     def model_in(self, content: Mapping[str, JSON], path: Path) -> Vocab:
-        """The model in a tokenizer.json; ids that it leaves out get names that no text has."""
+        """The model in a tokenizer.json; unused ids get names that occur in no text."""
         model = self.check(content.get("model"), path)
         pieces = check_pieces(model.get("vocab"), path)
         unused = set(range(max(pieces.values(), default=-1))).difference(pieces.values())
         return {"vocab": pieces | {f"(no piece {number})": number for number in unused}}
 
     def check(self, model: JSON, path: Path) -> dict[str, JSON]:
-        """Return the model of a tokenizer.json; refuse it if it is not one of this family."""
+        """Return the model of a tokenizer.json; refuse a model of another family."""
         if not isinstance(model, dict) or model.get("type", self.model) != self.model:
             raise BadInput(f"{path}: not a {self.model} vocabulary")
         return model
@@ -99,7 +99,7 @@ class TokenizerFamily(ABC):
 
     @abstractmethod
     def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> Learned:
-        """A model of at most ``vocab`` pieces, and what tokenizer_config.json says of it."""
+        """Learn a model of at most ``vocab`` pieces; returns it and its tokenizer_config.json."""
 
     def processor(
         self, names: Mapping[str, str], ids: Mapping[str, int], settings: TokenizerSettings
@@ -114,9 +114,9 @@ class TokenizerFamily(ABC):
         return processors.TemplateProcessing(single=single, pair=pair, special_tokens=special)
 
     def continues_word(self, piece: str) -> bool:
-        """Whether a piece, as people read it, continues the word before it: has no space."""
+        """Whether a readable piece continues the word before it, because it has no space."""
         return not piece.startswith(SPACE)
 
     def join(self, text: str, piece: str) -> str:
-        """A text with a piece, as people read it, at its end; the piece brings its own space."""
+        """Append a readable piece to a text; the piece has its own space."""
         return text.rstrip() + piece.replace(SPACE, " ") if text.strip() else piece.lstrip(SPACE)

@@ -35,7 +35,7 @@ LESS = 100.0  # by which a piece such as "9," is less probable: digits and comma
 
 
 class UnigramText(NamedTuple):
-    """How texts are read: in lower case, with accents, with a space before the first word."""
+    """Normalisation of texts: lower case, accents kept, space before the first word."""
 
     lower: bool
     accents: bool
@@ -43,7 +43,7 @@ class UnigramText(NamedTuple):
 
 
 class Unigram(TokenizerFamily):
-    """The tokenizers of ALBERT. ``unknown`` is the id of the unknown token in all vocabularies."""
+    """Tokenizers of ALBERT; ``unknown`` is the id of the unknown token in all vocabularies."""
 
     name = kind = "unigram"
     model, classes = "Unigram", ("AlbertTokenizer",)
@@ -56,7 +56,7 @@ class Unigram(TokenizerFamily):
     unknown: ClassVar[int] = 1
 
     def text(self, settings: TokenizerSettings) -> UnigramText:
-        """How its settings say that texts are read."""
+        """The normalisation that the settings ask for."""
         flags = {"do_lower_case": True, "keep_accents": False, "add_prefix_space": True}
         return UnigramText(*(settings.flag(key, default) for key, default in flags.items()))
 
@@ -101,7 +101,7 @@ class Unigram(TokenizerFamily):
 
 
 class XLNetUnigram(Unigram):
-    """The tokenizers of XLNet: the class token stands last, and accents are never kept."""
+    """Tokenizers of XLNet: the class token is last, and accents are always removed."""
 
     name, classes = "xlnet-unigram", ("XLNetTokenizer",)
     special_tokens: ClassVar = {
@@ -119,7 +119,7 @@ class XLNetUnigram(Unigram):
 
 
 def _frame(tokenizer: Tokenizer, text: UnigramText) -> None:
-    """Give a tokenizer all but its model."""
+    """Set the normalizer, pre-tokenizer and decoder of a tokenizer."""
     lower, accents, prefix_space = text
     steps: list[normalizers.Normalizer] = []
     steps += [normalizers.Replace(quotes, '"') for quotes in ("``", "''")]
@@ -142,17 +142,16 @@ def _model(scores: Iterable[tuple[str, float]], path: Path) -> Vocab:
 
 
 def _are_scored(pieces: JSON) -> TypeGuard[list[tuple[str, float]]]:
-    def is_scored(entry: JSON) -> bool:
+    for entry in pieces if isinstance(pieces, list) else [None]:
         match entry:
             case [str(), int() | float()]:
-                return True
+                continue
         return False
-
-    return isinstance(pieces, list) and all(map(is_scored, pieces))
+    return True
 
 
 def _charsmap(content: Mapping[str, JSON], path: Path) -> bytes:
-    """The compiled table of characters in the normaliser of a tokenizer.json, if it has one."""
+    """The compiled table of characters in the normalizer of a tokenizer.json, or b""."""
     normalizer = content.get("normalizer")
     steps = normalizer.get("normalizers", [normalizer]) if isinstance(normalizer, dict) else []
     for step in steps if isinstance(steps, list) else []:

@@ -27,7 +27,7 @@ UNK, EOS = "<unk>", "<eos>"
 
 
 class WordLevel(TokenizerFamily):
-    """The tokenizers of word-level language models."""
+    """Tokenizers of word-level language models."""
 
     name = kind = "word-level"
     model, classes = "WordLevel", ("WordLevelTokenizer",)

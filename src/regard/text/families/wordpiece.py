@@ -32,7 +32,7 @@ SPECIALS = {f"{role}_token": f"[{role.upper()}]" for role in ROLES}
 
 
 class WordPiece(TokenizerFamily):
-    """The tokenizers of BERT and of those that took them over."""
+    """Tokenizers of BERT and of models that use the same."""
 
     name = kind = "wordpiece"
     model: ClassVar = "WordPiece"
@@ -42,9 +42,9 @@ class WordPiece(TokenizerFamily):
     template: ClassVar = Template("cls A sep", "cls A sep B:1 sep:1")
 
     def read_files(self, folder: Path) -> Vocab:
-        """One piece in each line, whose number is its id.
+        """The pieces of vocab.txt, whose ids are their line numbers from 0.
 
-        Of equal lines the last counts; the others keep their ids, under names that no text has.
+        Of equal lines the last counts; the first ones keep their ids, under names of no text.
         """
         lines = read_text(folder / LINES).split("\n")
         pieces = [line.rstrip() for line in (lines if lines[-1] else lines[:-1])]
@@ -94,9 +94,9 @@ class XLNetWordPiece(WordPiece):
 def learn_wordpiece(
     texts: Iterable[str], vocab: int, settings: TokenizerSettings, letters: int = 1_000
 ) -> dict[str, int]:
-    """At most ``vocab`` pieces of the ``letters`` most frequent letters; a rarer letter is unknown.
+    """Learn at most ``vocab`` pieces of the ``letters`` most frequent letters; others are unknown.
 
-    The same texts, in any order, give the same vocabulary. They are read three times.
+    The order of the texts does not change the vocabulary. They are read three times.
     """
     texts = list(texts) if isinstance(texts, Iterator) else texts
     alphabet = _alphabet(texts, settings, letters)
@@ -111,7 +111,7 @@ def learn_wordpiece(
 
 
 def _frame(settings: TokenizerSettings, unknown: str) -> Tokenizer:
-    """A tokenizer that is complete but for its vocabulary and its template."""
+    """Tokenizer without its vocabulary and its template."""
     frame = Tokenizer(models.WordPiece(unk_token=unknown))
     frame.normalizer = _normaliser(settings)
     frame.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -129,7 +129,7 @@ def _normaliser(settings: TokenizerSettings) -> normalizers.Normalizer:
 
 
 def _alphabet(texts: Iterable[str], settings: TokenizerSettings, most: int) -> list[str]:
-    """The most frequent letters, of equally frequent ones the first by their numbers."""
+    """The most frequent letters; ties are broken by code point."""
     normalise, counts = _normaliser(settings).normalize_str, Counter[str]()
     for text in texts:
         counts.update(normalise(text))

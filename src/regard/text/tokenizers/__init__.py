@@ -1,1 +1,1 @@
-"""Tokenizers: what a model reads, from texts to rows of ids."""
+"""Tokenizers: from texts to rows of ids."""

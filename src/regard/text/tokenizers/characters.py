@@ -23,7 +23,7 @@ SENTENCE_BEGINS, SENTENCE_ENDS, WORD_BEGINS, WORD_ENDS, PADDING = range(256, 261
 
 @dataclass(frozen=True)
 class CharacterVocabulary(WholeWords, Spelling):
-    """The bytes, and the ids around them; a word has ``longest`` ids."""
+    """Vocabulary of bytes and the ids around them; a word has ``longest`` ids."""
 
     longest: int = 50
 
@@ -40,7 +40,7 @@ class CharacterVocabulary(WholeWords, Spelling):
 
     @property
     def fingerprint(self) -> str:
-        """There is one for each length of words."""
+        """Fingerprint by the length of words."""
         return f"characters-{self.longest}"
 
     @cached_property
@@ -52,7 +52,7 @@ class CharacterVocabulary(WholeWords, Spelling):
         return self._word((SENTENCE_ENDS,))
 
     def save(self, folder: Path) -> dict[str, int]:
-        """What a tokenizer of words must know of it; there is nothing to write."""
+        """The length of words; there is no file to write."""
         return {"characters": self.longest}
 
     def frame(self, word: str) -> np.ndarray:
@@ -71,7 +71,7 @@ class CharacterVocabulary(WholeWords, Spelling):
         return [self._read(row) for row in ids]
 
     def unknown(self, text: str) -> list[Span]:
-        """No word is."""
+        """The unknown words of a text: none."""
         return []
 
     def spell_word(self, word: str) -> np.ndarray:
@@ -83,15 +83,14 @@ class CharacterVocabulary(WholeWords, Spelling):
 
     def _read(self, row: int | np.ndarray) -> str:
         ids = np.ravel(row).tolist()
-        for number, name in ((SENTENCE_BEGINS, BEGIN), (SENTENCE_ENDS, END)):
-            if number in ids:
-                return name
-        return bytes(i for i in ids if i < 256).decode(errors="replace")
+        frames = ((SENTENCE_BEGINS, BEGIN), (SENTENCE_ENDS, END))
+        text = bytes(i for i in ids if i < 256).decode(errors="replace")
+        return next((name for number, name in frames if number in ids), text)
 
 
 @dataclass(frozen=True)
 class CharacterTokenizer(WholeWordTokenizer):
-    """Texts, or lists of words, as rows of words; states of the words around them are not given.
+    """Tokenizer of words as characters; the states of the added bos and eos are left out.
 
     The ``lexicon`` has the words on which a language model is trained.
     """
@@ -106,7 +105,9 @@ class CharacterTokenizer(WholeWordTokenizer):
     @property
     def training_words(self) -> Lexicon:
         if self.lexicon is None:
-            raise BadInput("this tokenizer has no lexicon: no language model can be trained on")
+            raise BadInput(
+                "this tokenizer has no lexicon (lexicon.txt), which training a language model needs"
+            )
         return self.lexicon
 
     @property

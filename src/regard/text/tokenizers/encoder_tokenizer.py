@@ -1,4 +1,4 @@
-"""What an encoder reads: a vocabulary with special tokens, and the rows made of texts."""
+"""Tokenizer of an encoder: a vocabulary with special tokens, and the rows made of texts."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ IN_CONFIG = ("pad_token", "bos_token", "eos_token")  # roles whose ids config.js
 class EncoderTokenizer(TokenizerFiles, RowTokenizer):
     """Tokenizer with special tokens, of a family of Hugging Face.
 
-    The ids are those of ``transformers``, with one exception: "[SEP]" in a text is text.
+    Ids equal ``transformers``' with one exception: "[SEP]" in a text is text.
     """
 
     name: ClassVar = "encoder"
@@ -46,6 +46,14 @@ class EncoderTokenizer(TokenizerFiles, RowTokenizer):
         return self._id("unk_token")
 
     @property
+    def cls(self) -> int:
+        return self._id("cls_token")
+
+    @property
+    def sep(self) -> int:
+        return self._id("sep_token")
+
+    @property
     def mask(self) -> int:
         return self._id("mask_token")
 
@@ -55,12 +63,12 @@ class EncoderTokenizer(TokenizerFiles, RowTokenizer):
 
     @cached_property
     def special(self) -> frozenset[int]:
-        """The ids that are no text."""
+        """The ids of special tokens."""
         return frozenset(self._special.values())
 
     @cached_property
     def continues(self) -> np.ndarray:
-        """For each id whether it continues a word."""
+        """Mask of the ids that continue a word."""
         pieces = self.words.pieces(range(len(self.words)))
         return np.array([self.family.continues_word(piece) for piece in pieces])
 
@@ -80,14 +88,14 @@ class EncoderTokenizer(TokenizerFiles, RowTokenizer):
         return first + [i for part in rest for i in (self.mask, *part)]
 
     def join(self, text: str, piece: str) -> str:
-        """A text with a piece, as ``words.pieces`` writes it, at its end."""
+        """Append a piece, as ``words.pieces`` writes it, to a text."""
         return self.family.join(text, piece)
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
         return super().pieces([self.family.word_prefix + word for word in words])
 
     def with_family(self, name: str) -> "EncoderTokenizer":
-        """The same pieces in the rows of another family that has pieces of this kind."""
+        """Tokenizer with these pieces and the rows of another family of the same kind."""
         return EncoderTokenizer(**vars(change_family(self, name)))
 
     def with_special_tokens(self, tokens: Sequence[str]) -> "EncoderTokenizer":
@@ -101,9 +109,9 @@ class EncoderTokenizer(TokenizerFiles, RowTokenizer):
 
     @staticmethod
     def load(folder: Path, family: TokenizerFamily | None = None) -> "EncoderTokenizer | None":
-        """Read the tokenizer of a folder, ours or another's; None where it has none.
+        """Read the tokenizer of a folder; None if it has none.
 
-        Files that name no class, and may be of several families, are of this ``family``.
+        ``family`` is the default for files that name no class.
         """
         files = read_files(folder, family)
         return None if files is None else EncoderTokenizer(**vars(files))
@@ -126,9 +134,9 @@ def train_encoder_tokenizer(
     longest: int | None = 512,
     special_tokens: Sequence[str] = (),
 ) -> EncoderTokenizer:
-    """A tokenizer of the family ``kind``, learned from texts, with files for ``transformers``.
+    """Learn a tokenizer of the family ``kind`` from texts, with files for ``transformers``.
 
-    Of ``vocab`` tokens, the last are ``special_tokens`` beside those of the family.
+    The family's special tokens come first in the vocabulary, ``special_tokens`` last.
     """
     families = {family.name: family for family in FAMILIES}
     if kind not in families:

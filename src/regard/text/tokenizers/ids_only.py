@@ -1,4 +1,4 @@
-"""The vocabularies of a folder without tokenizer files: ids can be used, texts cannot."""
+"""Vocabularies of a folder without tokenizer files: ids can be used, texts cannot."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ MISSING = "this folder has no tokenizer files: only token ids can be used (from 
 
 
 def require_tokenizer(tokenizer: RowTokenizer | Tokenizer | None) -> Any:
-    """The tokenizer of a folder, where texts are to be read; a folder may have none."""
+    """Return the tokenizer of a folder; refuse a folder without one."""
     if tokenizer is None:
         raise BadInput(MISSING)
     return tokenizer
@@ -36,25 +36,25 @@ class IdVocabulary:
 
     @property
     def fingerprint(self) -> str:
-        """Made of the size and the special ids."""
+        """Fingerprint of the size and the special ids."""
         return f"{self.size}-{self.pad}-{self.bos}-{self.eos}"
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The empty text."""
+        """The empty text, because the pieces are not known."""
         return ""
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The ids themselves."""
+        """The ids as text."""
         return [str(int(i)) for i in ids]
 
     def encode(self, *texts: object, **options: object) -> NoReturn:
-        """Not possible, like all that reads a text."""
+        """Refuse texts, which need tokenizer files."""
         raise BadInput(MISSING)
 
     encode_all = encode_dropped = segment = unknown = encode
 
     def save(self, path: Path) -> None:
-        """There is nothing to write."""
+        """Write nothing."""
 
 
 def ids_only(source: int, target: int, *, pad: int, bos: int, eos: int) -> TranslationTokenizer:

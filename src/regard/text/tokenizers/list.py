@@ -1,4 +1,4 @@
-"""The tokenizers by name, as config.json has it; and those that are learned, by family."""
+"""Tokenizers by their name in config.json, and learned tokenizers by family."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ Tokenizer = (
 LEARNED: dict[str, type[PlainTokenizer | CharacterTokenizer | WordTokenizer]] = {
     tokenizer.name: tokenizer for tokenizer in (PlainTokenizer, CharacterTokenizer, WordTokenizer)
 }
-"""The tokenizers of the families that are not those of ``EncoderTokenizer``."""
+"""Tokenizers of the families that ``EncoderTokenizer`` does not have."""
 _MORE = (TranslationTokenizer, MarianTokenizer, EncoderTokenizer)
 TOKENIZERS: dict[str, type[Tokenizer]] = {**{kind.name: kind for kind in _MORE}, **LEARNED}
 
@@ -36,15 +36,11 @@ UNREAD: dict[str, tuple[str, ...]] = {
     CharacterTokenizer.name: ("normalise", "dropout", "lower", "unknown"),
     "images": ("vocab", "normalise", "dropout", "lower", "unknown"),
 }
-"""Keys of the table ``text`` that a family does not have, where these are not those of most."""
-
-
-WHOLE_WORDS = {RawWords.kind: WordLevel.name}
-"""Kinds that only papers of one family can have."""
+"""Keys of the table ``text`` that a family does not read; others: the default below."""
 
 
 def family_of(of_paper: str, config: EncoderTextConfig) -> str:
-    """The family of the paper; in place of plain subwords a recipe may ask for whole words."""
+    """The family of the paper; a recipe may replace plain subwords by whole words."""
     whole_words = of_paper == PLAIN and config.kind == WordTokenizer.name
     return WordTokenizer.name if whole_words else of_paper
 
@@ -58,10 +54,10 @@ def learn_tokenizer(
     spelling: Spelling | None = None,
     more_words: Sequence[str] = (),
 ) -> RowTokenizer:
-    """A tokenizer of that family, learned from texts, or lists of words, as a recipe says.
+    """Learn a tokenizer of a family from texts, or lists of words, by a recipe.
 
-    Families with special tokens can have further ones. ``spelling`` is how words are read, where
-    not by an id alone; ``more_words`` are known beside those of the texts.
+    Families with special tokens can have further ones. ``spelling`` adds ids of characters or
+    pieces to each word; ``more_words`` are added to the words of the texts.
     """
     if family in (CharacterTokenizer.name, WordTokenizer.name):
         lexicon = Lexicon.learn(sentences, config.vocab, lower=config.lower)
@@ -79,16 +75,17 @@ def learn_tokenizer(
 
 
 def load_tokenizer(family: str, folder: Path) -> RowTokenizer | None:
-    """The tokenizer of that family in a folder; None where there is none."""
+    """Read the tokenizer of a family from a folder; None if it has none."""
     kind = LEARNED.get(family, EncoderTokenizer)
     exists = any((folder / name).exists() for name in kind.FILES)
     return kind.load(folder) if exists else None
 
 
 def unread_settings(family: str, config: EncoderTextConfig) -> Iterator[str]:
-    """The keys of a recipe's table that tokenizers of that family do not have."""
+    """The keys of the recipe table ``text`` that a family does not read."""
     every = (family,) if family in LEARNED else tuple(each.kind for each in FAMILIES)
-    kinds = [kind for kind in every if family in (kind, WHOLE_WORDS.get(kind, family))]
+    only = {RawWords.kind: WordLevel.name}  # kinds that one family has
+    kinds = [kind for kind in every if family in (kind, only.get(kind, family))]
     if family != PLAIN and config.kind not in (None, *kinds):
         yield "kind"
     unread = UNREAD.get(family, ("normalise", "dropout", "unknown"))

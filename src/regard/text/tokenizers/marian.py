@@ -1,6 +1,6 @@
-"""The vocabularies of Marian folders: SentencePiece segments the text, vocab.json gives the ids.
+"""Vocabularies of Marian folders: SentencePiece segments the text, vocab.json gives the ids.
 
-The ids are those of ``transformers.MarianTokenizer``, with one exception: "</s>" in a text is text.
+Ids equal ``transformers.MarianTokenizer``'s with one exception: "</s>" in a text is text.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ TIDIED = {" .": ".", " ?": "?", " !": "!", " ,": ",", " ' ": "'", " n't": "n't"}
 
 @dataclass(frozen=True)
 class MarianIds:
-    """The special ids of one side, and the special tokens that no text becomes."""
+    """Special ids of one side, and the names of the special tokens."""
 
     pad: int
     bos: int
@@ -44,7 +44,7 @@ class MarianIds:
 
 
 class MarianPieces:
-    """The vocabulary of one side. A text may begin with a code such as ``>>fra<<``, one piece."""
+    """Vocabulary of one side; a text may begin with a language code, ``>>fra<<``, as one piece."""
 
     kind = "sentencepiece"
 
@@ -84,7 +84,7 @@ class MarianPieces:
         return [[self._id(piece) for piece in row] for row in rows]
 
     def encode_dropped(self, text: str, rate: float, key: tuple[int, ...]) -> list[int]:
-        """Not supported: the library cannot draw the same segmentation twice."""
+        """Refuse BPE-dropout: the library cannot draw the same segmentation twice."""
         raise BadInput(f"BPE-dropout needs a bpe vocabulary; this one is {self.kind}")
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -128,7 +128,7 @@ class MarianPieces:
 
 @dataclass(frozen=True)
 class MarianTokenizer(TranslationTokenizer):
-    """Both languages of a Marian folder, and its files as they were read."""
+    """Tokenizer of a Marian folder: both languages, and its files as they were read."""
 
     name: ClassVar = "marian"
     FILES: ClassVar = FILES
@@ -175,7 +175,7 @@ class MarianTokenizer(TranslationTokenizer):
 
 
 def _without_code(text: str) -> tuple[list[str], str]:
-    """The language code at the start of a text, if there is one, and the rest."""
+    """The language code at the start of a text, or nothing, and the rest."""
     end = text.find("<<") if text.startswith(">>") else -1
     return ([], text) if end < 0 else ([text[: end + 2]], text[end + 2 :])
 
@@ -183,7 +183,7 @@ def _without_code(text: str) -> tuple[list[str], str]:
 def _refuse_extras(
     folder: Path, settings: Mapping[str, JSON], added: Mapping[str, JSON], special: set[str]
 ) -> None:
-    """Settings that would change the ids and are not supported are errors."""
+    """Refuse unsupported settings that would change the ids."""
     if settings.get("sp_model_kwargs"):
         raise BadInput(f"{folder / SETTINGS}: sp_model_kwargs are not supported")
     more = [token for key in EXTRAS for token in _several(settings.get(key))]

@@ -1,4 +1,4 @@
-"""Tokenizers of one vocabulary: they make rows of texts by a template. The plainest is here."""
+"""Base class of tokenizers with one vocabulary, which build rows by a template."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,7 +24,7 @@ SPELLINGS = 1 << 16  # words whose ids are remembered
 
 
 class Spelling(ABC):
-    """How a model that gives features reads a word: by ``longest`` ids, as any other."""
+    """Spelling of words by ``longest`` ids, for a model whose states are features."""
 
     longest: int
 
@@ -47,29 +47,29 @@ class Spelling(ABC):
         return lru_cache(SPELLINGS)(self.spell_word)
 
     def spell(self, listed: Sequence[str]) -> np.ndarray:
-        """(words, longest): the ids of each."""
+        """The ids of each word, (words, longest)."""
         if not listed:
             return np.zeros((0, self.longest), np.int32)
         return np.stack([self._spell_word(word) for word in listed])
 
     @abstractmethod
     def save(self, folder: Path) -> dict[str, int]:
-        """Write its files; returns what else ``load`` must know."""
+        """Write the files; returns further settings for ``load``."""
 
 
 class RowTokenizer(RowReading):
-    """A vocabulary, and how its ids become rows."""
+    """Base class of tokenizers with one vocabulary."""
 
     words: Subwords
 
     @property
     @abstractmethod
     def template(self) -> RowBuilder:
-        """How rows are built."""
+        """The builder of rows."""
 
     @property
     def training_words(self) -> Subwords | Lexicon:
-        """What gives texts the ids that are stored for pre-training: its vocabulary."""
+        """The vocabulary whose ids are stored for pre-training."""
         return self.words
 
     @property
@@ -90,8 +90,8 @@ class RowTokenizer(RowReading):
 
     @property
     def spelling(self) -> "Spelling":
-        """How its model reads the words of another that has features of it."""
-        raise BadInput("features come from ELMo or from a translator, and this is neither")
+        """Spelling of words for a model that uses this one's states as features."""
+        raise BadInput("features need ELMo or a translator; this model is neither")
 
     def check(self, known: Mapping[str, int], summaries: Collection[str | None]) -> None:
         check_sizes({"tokens": len(self.words)}, known)
@@ -100,7 +100,7 @@ class RowTokenizer(RowReading):
             raise BadInput(f"the summary token of a row stands {here}; the model needs {expected}")
 
     def with_special_tokens(self, tokens: Sequence[str]) -> "RowTokenizer":
-        """The same with those of the tokens that it does not have."""
+        """Tokenizer with these special tokens added, where they are missing."""
         raise BadInput(f"this tokenizer has no special tokens: no {', '.join(tokens)}")
 
     def limit(self, max_length: int | None) -> int | None:
@@ -108,7 +108,7 @@ class RowTokenizer(RowReading):
         return max_length if self.template.specials(1) else None
 
     def masked(self, text: str) -> Ids:
-        """The ids of a text in which the mask token may be written, if there is one."""
+        """The ids of a text that may contain the mask token."""
         return self.words.encode(text)
 
     @property
@@ -138,7 +138,7 @@ class RowTokenizer(RowReading):
         return token_count(texts, self.words, self.template.specials(len(texts)), most)
 
     def label(self, first: str, second: str | None = None) -> LabelledInput:
-        """One text or two as a row with labels."""
+        """Row of one text or two, with the labels of its tokens."""
         texts = (first,) if second is None else (first, second)
         cuts = [self.words.segment(text) for text in texts]
         special = self.template.special.items()
@@ -151,19 +151,19 @@ class RowTokenizer(RowReading):
         return {"trunk": LabelledRow(row, joined, joined)}
 
     def read_words(self, text: str) -> RowWithWords:
-        """A text as a row, and its words among the states that callers get."""
+        """Row of a text, with the positions of its words among the returned states."""
         cut = self.words.segment(text)
         row = self.row(cut.ids)
         inner = range(len(row.tokens))[self.inner]
         return RowWithWords.of_text(text, cut, row, self.template.text_start("A") - inner.start)
 
     def label_all(self, first: str, second: str) -> list[LabelledInput]:
-        """The first text alone and, where rows can have two texts, both."""
+        """Labelled rows of the first text and, if rows can have two texts, of both."""
         pairs = [] if self.template.template.pair is None else [self.label(first, second)]
         return [self.label(first), *pairs]
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
-        """The ids of each word on its own; a word of which nothing is left is unknown."""
+        """The ids of each word on its own; a word without ids becomes the unknown token."""
         return [ids or [self.unk] for ids in self.words.encode_all(words)]
 
     def windows(
@@ -199,7 +199,7 @@ class WholeWordTokenizer(RowTokenizer):
 
 @dataclass(frozen=True)
 class PlainTokenizer(RowTokenizer):
-    """Texts as ids, one at a time, without special tokens around them."""
+    """Tokenizer of subwords without special tokens, for one text at a time."""
 
     name: ClassVar = "plain"
     FILES: ClassVar = ("tokenizer.json",)

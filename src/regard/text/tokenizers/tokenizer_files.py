@@ -1,4 +1,4 @@
-"""The tokenizer files of an encoder's folder: which of them says what, as in ``transformers`` 5.
+"""Tokenizer files of an encoder's folder, read as ``transformers`` 5 reads them.
 
 tokenizer.json, or else the files of a family, gives the pieces and their ids; tokenizer_config.json
 says how texts are normalised and what the special tokens are called. Only where that file names a
@@ -25,7 +25,7 @@ from regard.text.vocabularies.subwords import Subwords
 WORDS = "tokenizer.json"
 SETTINGS, NAMES, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
 CONFIG, CLASS = "config.json", "tokenizer_class"  # old folders name the class in config.json
-AS_IT_STANDS = ("PreTrainedTokenizer", "TokenizersBackend")  # classes that take tokenizer.json so
+AS_IT_STANDS = ("PreTrainedTokenizer", "TokenizersBackend")  # classes that load tokenizer.json
 PROPERTIES = ("single_word", "lstrip", "rstrip", "normalized", "special")  # of an added token
 OPTIONAL = ("pad_token",)  # roles that a family may do without
 EXTRAS = ("extra_special_tokens", "additional_special_tokens")
@@ -53,9 +53,9 @@ class TokenizerFiles:
 
 
 def read_files(folder: Path, first: TokenizerFamily | None = None) -> TokenizerFiles | None:
-    """The tokenizer of a folder; None where it has no vocabulary.
+    """Read the tokenizer of a folder; None if it has no vocabulary.
 
-    Where its files name no class it is of the ``first``, the family of the model.
+    ``first``, the family of the model, is the default for files that name no class.
     """
     families = FAMILIES if first is None else (first, *FAMILIES)
     files = {name: read_bytes(folder / name) for name in all_files() if (folder / name).exists()}
@@ -82,7 +82,7 @@ def read_files(folder: Path, first: TokenizerFamily | None = None) -> TokenizerF
 
 
 def change_family(files: TokenizerFiles, name: str) -> TokenizerFiles:
-    """The same pieces in the rows of another family that has pieces of this kind."""
+    """Tokenizer with these pieces and the rows of another family of the same kind."""
     family = next(family for family in FAMILIES if family.name == name)
     settings = json.loads(files.files[SETTINGS])
     own = {key: settings[key] for key in settings if key not in (*files.names, *OF_ALL)}
@@ -91,7 +91,7 @@ def change_family(files: TokenizerFiles, name: str) -> TokenizerFiles:
 
 
 def add_special_tokens(files: TokenizerFiles, tokens: Sequence[str]) -> TokenizerFiles:
-    """The same tokenizer with further special tokens, under the next ids."""
+    """Tokenizer with further special tokens, under the next ids."""
     words = files.words.with_special_tokens(tokens)
     settings = json.loads(files.files.get(SETTINGS, b"{}"))
     settings.setdefault(CLASS, files.family.classes[0])
@@ -115,7 +115,7 @@ def new_files(
     longest: int | None,
     special_tokens: Sequence[str],
 ) -> TokenizerFiles:
-    """A new tokenizer, with its files; ``own`` is what tokenizer_config.json says of its texts."""
+    """New tokenizer with its files; ``own`` are its keys of tokenizer_config.json."""
     names = family.special_tokens
     tokenizer = _assembled(family, model, names, TokenizerSettings(own))
     if known := [token for token in special_tokens if token in tokenizer.get_vocab()]:
@@ -134,7 +134,7 @@ def new_files(
 
 
 def _class_named(folder: Path, settings: TokenizerSettings) -> tuple[str, str]:
-    """The class that tokenizer_config.json names, or else config.json, and the file that does."""
+    """The tokenizer class in tokenizer_config.json, or else config.json, and that file."""
     name, where = settings.content.get(CLASS), settings.where
     if not name and (folder / CONFIG).is_file():
         name, where = read_json(folder / CONFIG).get(CLASS), str(folder / CONFIG)
@@ -150,9 +150,9 @@ def _family_named(named: str, usual: Sequence[TokenizerFamily], where: str) -> T
 
 
 def _family_of(content: Mapping[str, JSON], families: Sequence[TokenizerFamily]) -> TokenizerFamily:
-    """The family by the model of a tokenizer.json, and by where its rows have special tokens.
+    """The family with the model type and the row template of a tokenizer.json.
 
-    Where none fits, the first one reports it.
+    If none fits, the first family reports the error.
     """
     model = content.get("model")
     kind = model.get("type") if isinstance(model, dict) else None
@@ -161,12 +161,12 @@ def _family_of(content: Mapping[str, JSON], families: Sequence[TokenizerFamily])
 
 
 def _shape(family: TokenizerFamily) -> list[bool]:
-    """Whether each part of a row of one text is the text."""
+    """Whether each part of a row is the text, in a row of one text."""
     return [part.name in TEXTS for part in family.template.parts(1)]
 
 
 def _written_shape(content: Mapping[str, JSON]) -> list[bool] | None:
-    """The same of a tokenizer.json that has a template."""
+    """Whether each part of a row is the text, by a tokenizer.json; None without a template."""
     processor = content.get("post_processor")
     parts = processor.get("single") if isinstance(processor, dict) else None
     if not isinstance(parts, list):
@@ -197,7 +197,7 @@ def _names(
 def _optional(
     tokenizer: Tokenizer, family: TokenizerFamily, settings: TokenizerSettings
 ) -> dict[str, str]:
-    """Special tokens that the family does not need; the tokenizer knows them afterwards."""
+    """Add the special tokens that the family does not need; returns their names by role."""
     roles = (role for role in OPTIONAL if role not in family.special_tokens)
     tokens = {role: settings.content.get(role) for role in roles}
     named = {role: token for role, token in tokens.items() if token is not None}
@@ -220,7 +220,7 @@ def _rebuilt(
     names: Mapping[str, str],
     files: Iterable[str],
 ) -> Tokenizer:
-    """A tokenizer put together by its family from the pieces in a folder."""
+    """Build a tokenizer by its family from the pieces in a folder."""
     path = folder / (WORDS if WORDS in files else family.files[0])
     content = read_json(path) if WORDS in files else {}
     model = family.model_in(content, path) if WORDS in files else family.read_files(folder)
@@ -265,7 +265,7 @@ def _assembled(
     settings: TokenizerSettings,
     added: Sequence[tuple[Path, list[Token]]] = (),
 ) -> Tokenizer:
-    """A tokenizer with added tokens, special tokens and template."""
+    """Build a tokenizer with added tokens, special tokens and template."""
     tokenizer = family.build(model, names["unk_token"], settings)
     for path, tokens in added:
         _add(tokenizer, tokens, names, path)
@@ -299,7 +299,7 @@ def _as_it_stands(
 
 
 def _refuse_incomplete(folder: Path, files: Collection[str]) -> None:
-    """A folder with some of the files of a family is damaged; one with none has no vocabulary."""
+    """Refuse a folder with some, but not all, of the files of a family."""
     for family in FAMILIES:
         absent = [name for name in family.files if name not in files]
         present = [name for name in family.files if name in files]
@@ -314,7 +314,7 @@ def _refuse_missing(vocabulary: Collection[str], names: Mapping[str, str], path:
 
 
 def _checked(tokens: object, path: Path) -> list[Token]:
-    """A list of tokens and their ids; anything else is refused."""
+    """Return a list of tokens and their ids; refuse anything else."""
     for token in tokens if isinstance(tokens, list) else [None]:
         match {"id": 0, **token} if isinstance(token, dict) else token:
             case {"content": str(), "id": int()}:
@@ -324,7 +324,7 @@ def _checked(tokens: object, path: Path) -> list[Token]:
 
 
 def _add(tokenizer: Tokenizer, tokens: object, names: Mapping[str, str], path: Path) -> None:
-    """Add tokens to a tokenizer, which assigns the next ids; these must be those of the file."""
+    """Add tokens to a tokenizer, which assigns the next ids; they must equal the file's."""
     for listed in sorted(_checked(tokens, path), key=lambda token: token.get("id", 0)):
         name = listed["content"]
         properties = {key: listed[key] for key in PROPERTIES if key in listed}

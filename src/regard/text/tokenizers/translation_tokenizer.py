@@ -1,4 +1,4 @@
-"""The vocabularies of a translator: one for both languages, or one for each."""
+"""Tokenizer of a translator: one vocabulary for both languages, or one for each."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ OTHERS = ("source.spm", "target.spm")  # of another tokenizer, once in the same 
 
 @dataclass(frozen=True)
 class TranslationTokenizer(Reading):
-    """The vocabularies of source and target."""
+    """Tokenizer with the vocabularies of source and target."""
 
     name: ClassVar = "translation"
     FILES: ClassVar[tuple[str, ...]] = (_JOINT, _SOURCE, _TARGET)
@@ -36,7 +36,7 @@ class TranslationTokenizer(Reading):
 
     @property
     def sides(self) -> tuple[Vocabulary, Vocabulary]:
-        """Source and target."""
+        """The vocabularies of source and target."""
         return self.source, self.target
 
     @property
@@ -46,16 +46,16 @@ class TranslationTokenizer(Reading):
 
     @property
     def vocabularies(self) -> tuple[Vocabulary, ...]:
-        """Both, or the one that both sides share."""
+        """Both vocabularies, or the one that both sides share."""
         return (self.source,) if self.joint else self.sides
 
     @property
     def spelling(self) -> WordPieces:
-        """How the encoder reads words that have features of it: by their pieces."""
+        """Spelling of words by their pieces, for a model that uses the encoder's states."""
         return WordPieces(self.of_side("source").words)
 
     def of_side(self, side: str) -> PlainTokenizer:
-        """The vocabulary of that side, for a model that reads texts of its language alone."""
+        """Tokenizer of one side, for a model of its language alone."""
         words = {"source": self.source}.get(side, self.target)
         return PlainTokenizer(cast(Subwords, words))
 
@@ -79,7 +79,7 @@ class TranslationTokenizer(Reading):
         check_sizes(sizes, known)
 
     def label(self, first: str, second: str | None = None) -> LabelledInput:
-        """A source and a target as the rows that a model reads, with labels."""
+        """Rows of a source and a target, with the labels of their tokens."""
         if second is None:
             raise BadInput("this model reads a source and a target; there is no target")
         source, target = self.source.segment(first), self.target.segment(second)
@@ -94,7 +94,7 @@ class TranslationTokenizer(Reading):
         return dict(zip(("source", "target"), sides, strict=True))
 
     def read_words(self, text: str) -> RowWithWords:
-        """A source as a row, and its words."""
+        """Row of a source, with the positions of its words."""
         cut = self.source.segment(text)
         return RowWithWords.of_text(text, cut, TokenRow.of((*cut.ids, self.target.eos)))
 
@@ -102,7 +102,7 @@ class TranslationTokenizer(Reading):
         return [self.label(first, second)]
 
     def save(self, folder: Path) -> None:
-        """Write the vocabulary files, and remove those of an earlier tokenizer."""
+        """Write the vocabulary files, and remove the files of an earlier tokenizer."""
         files = {_SOURCE: self.source, _TARGET: self.target}
         files = {_JOINT: self.source} if self.joint else files
         for name, subwords in files.items():
@@ -130,7 +130,7 @@ def train_translation_tokenizer(
     normalise: str = "nfc",
     lower: bool = False,
 ) -> TranslationTokenizer:
-    """One vocabulary of ``vocab`` pieces for both sides, or one of that size for each."""
+    """Learn one vocabulary of ``vocab`` pieces for both sides, or one for each."""
     learn = partial(train, kind=kind, vocab=vocab, normalise=normalise, lower=lower)
     if not joint:
         return TranslationTokenizer(learn(sources), learn(targets))

@@ -1,4 +1,4 @@
-"""Whole words as tokens: by their ids, and as a model reads them that gives features of them."""
+"""Tokenizer of whole words: by their ids, and by a spelling for features."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ MASK = "[MASK]"  # how a gap is written
 
 @dataclass(frozen=True)
 class WordPieces(Spelling):
-    """Each word as the ids of its pieces, of which the first ``longest`` are read.
+    """Spelling of a word by the ids of its first ``longest`` pieces.
 
-    Ids are one higher than those of the vocabulary: 0 is no piece. A source has no token that
-    begins a sentence, and one that ends it.
+    Ids are one higher than in the vocabulary: 0 is no piece. The source of a translator has an eos
+    token and no bos token.
     """
 
     FILE: ClassVar[str] = "pieces.json"
@@ -63,10 +63,10 @@ class WordPieces(Spelling):
 
 @dataclass(frozen=True)
 class WordVocabulary(WholeWords):
-    """The words of a lexicon, with ``lower`` in lower case; others are unknown.
+    """Vocabulary of the words of a lexicon, with ``lower`` in lower case.
 
-    With ``spelling``, a token is the id of a word and the ids of its characters, or pieces, as
-    written.
+    With ``spelling``, a token is the id of a word and the ids of its characters or pieces, with
+    their case.
     """
 
     lexicon: Lexicon
@@ -114,14 +114,14 @@ class WordVocabulary(WholeWords):
         return [self.lexicon.words[int(np.ravel(token)[0])] for token in ids]
 
     def unknown(self, text: str) -> list[Span]:
-        """The words that the lexicon does not have."""
+        """The words of a text that are not in the lexicon."""
         tokens = zip(word_spans(text), self.encode(text), strict=True)
         return [span for span, token in tokens if np.ravel(token)[0] == self.unk]
 
 
 @dataclass(frozen=True)
 class WordTokenizer(WholeWordTokenizer):
-    """Texts, or lists of words, as rows of words."""
+    """Tokenizer of texts, or lists of words, into rows of words."""
 
     name: ClassVar = "words"
     FILES: ClassVar = ("words.json", "lexicon.txt", WordPieces.FILE)
@@ -134,7 +134,7 @@ class WordTokenizer(WholeWordTokenizer):
         return np.concatenate([first, *(ids for part in rest for ids in (gap, part))])
 
     def join(self, text: str, word: str) -> str:
-        """A text with a word at its end."""
+        """Append a word to a text."""
         return f"{text.rstrip()} {word}".lstrip()
 
     def pieces(self, words: Sequence[str]) -> list[Any]:

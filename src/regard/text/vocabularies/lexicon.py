@@ -1,4 +1,4 @@
-"""Words as a vocabulary: those that a language model predicts and is trained on, by frequency."""
+"""Vocabularies of whole words, by frequency."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -21,13 +21,13 @@ SPECIAL = UNKNOWN, BEGIN, END = "<UNK>", "<S>", "</S>"
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Words by their ids: first the unknown word and those around a sentence, then by frequency."""
+    """Words by id: the unknown word, bos and eos, then all others by frequency."""
 
     words: tuple[str, ...]
 
     @classmethod
     def learn(cls, texts: Iterable[Sentence], size: int, *, lower: bool = False) -> "Lexicon":
-        """The most frequent words; of equally frequent ones the first by their letters."""
+        """Learn the most frequent words; ties are broken alphabetically."""
         if size < len(SPECIAL):
             names = ", ".join(SPECIAL)
             raise BadInput(f"text.vocab: a vocabulary of {size} has no room for {names}")
@@ -40,7 +40,7 @@ class Lexicon:
         return cls((*SPECIAL, *by_count)[:size])
 
     def extended(self, more: Iterable[str]) -> "Lexicon":
-        """With further words after its own."""
+        """Lexicon with further words at its end."""
         return Lexicon(tuple(dict.fromkeys([*self.words, *more])))
 
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class Lexicon:
         return {word: number for number, word in enumerate(self.words)}
 
     def encode(self, sentence: str) -> list[int]:
-        """The ids of its words, between those that begin and end a sentence."""
+        """The ids of the words of a sentence, between bos and eos."""
         ids, unknown = self.ids, self.ids[UNKNOWN]
         inner = [ids.get(word, unknown) for word in words(sentence)]
         return [ids[BEGIN], *inner, ids[END]] if inner else []
@@ -67,7 +67,7 @@ class Lexicon:
         return [self.encode(sentence) for sentence in sentences]
 
     def save(self, path: Path) -> None:
-        """One word in each line."""
+        """Write one word per line."""
         with replacing(path) as temporary:
             temporary.write_text("".join(f"{word}\n" for word in self.words), encoding="utf-8")
 
@@ -81,7 +81,7 @@ class Lexicon:
 
 
 class WholeWords(ABC):
-    """A vocabulary with one token a word, which is an id or an array of ids."""
+    """Base class of vocabularies with one token a word: an id or an array of ids."""
 
     byte_sizes: ClassVar[None] = None
 
@@ -102,11 +102,11 @@ class WholeWords(ABC):
         return [self.encode(text) for text in texts]
 
     def decode(self, ids: Iterable[int | np.ndarray]) -> str:
-        """The words of a row; those around the sentence are left out."""
+        """The text of a row, without bos and eos."""
         return " ".join(word for word in self.pieces(ids) if word not in (BEGIN, END))
 
     def segment(self, text: str) -> Segmentation:
-        """The words of a text, each of which is a token."""
+        """The segmentation of a text, in which each word is a token."""
         spans = tuple(word_spans(text))
         ids: Any = self.encode(text)
         return Segmentation(ids, spans, tuple(range(len(spans))))

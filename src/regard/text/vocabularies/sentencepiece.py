@@ -22,11 +22,13 @@ Piece = tuple[str, float]  # a text, and its score (a log-probability)
 
 
 def load_processor(model: bytes) -> "SentencePieceProcessor":
-    """The library, with a model."""
+    """Load a model into the library."""
     try:
         from sentencepiece import SentencePieceProcessor
     except ImportError:
-        raise BadInput("to read it, install sentencepiece") from None
+        raise BadInput(
+            "reading it needs the library sentencepiece: pip install sentencepiece"
+        ) from None
     processor = SentencePieceProcessor()
     try:
         processor.LoadFromSerializedProto(model)
@@ -49,7 +51,7 @@ def read_unigram(model: bytes) -> tuple[list[Piece], bytes]:
     if not pieces:
         raise BadInput(NOT_ONE)
     if parts.get(TRAINER, {}).get(MODEL_TYPE, UNIGRAM) != UNIGRAM:
-        raise BadInput("a SentencePiece model that is no unigram model")
+        raise BadInput("this SentencePiece model is not a unigram model")
     return pieces, parts.get(NORMALIZER, {}).get(CHARSMAP, b"")
 
 

@@ -105,7 +105,7 @@ os.environ.setdefault(TOKENIZER_THREADS, "true")
 
 
 class Subwords:
-    """A trained vocabulary. "</s>" in a text is four characters, never the special token."""
+    """Subword vocabulary. "</s>" in a text is four characters, never the special token."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         tokenizer.no_padding()
@@ -167,7 +167,7 @@ class Subwords:
     def encode_dropped(self, text: str, rate: float, key: tuple[int, ...]) -> list[int]:
         """A random segmentation; each merge is skipped with probability ``rate`` (BPE-dropout).
 
-        The same ``key`` gives the same segmentation on every machine.
+        The segmentation depends only on ``key``, also across machines.
         """
         if not 0 <= rate <= 1:
             raise BadInput(f"BPE-dropout rate {rate} is not between 0 and 1")
@@ -193,7 +193,7 @@ class Subwords:
 
     @cached_property
     def byte_sizes(self) -> np.ndarray | None:
-        """The bytes of text that each id stands for (special ones: 0), in byte-level BPE only."""
+        """The number of bytes of each id (special tokens: 0), in byte-level BPE only."""
         if self.kind != "byte-bpe":
             return None
         special = {token["id"] for token in self._content["added_tokens"] if token["special"]}
@@ -206,7 +206,7 @@ class Subwords:
         return any(token["id"] == number and token["lstrip"] for token in tokens)
 
     def cut(self, text: str) -> tuple[list[int], list[Span]]:
-        """The ids of ``text``, and the characters of each by the offsets of the library."""
+        """The ids of ``text``, and the span of characters of each by the library."""
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         return encoding.ids, [Span(start, end) for start, end in encoding.offsets]
 
@@ -254,7 +254,7 @@ class Subwords:
         return subwords
 
     def _check_added(self, tokens: list[dict[str, Any]], path: Path) -> None:
-        """The library assigns ids to added tokens itself: they must be those of the file."""
+        """Refuse added tokens to which the library assigns other ids than the file."""
         for token in tokens:
             if (number := self._tokenizer.token_to_id(name := token["content"])) != token["id"]:
                 difference = f"the id of {name!r} is {token['id']}, but here it is {number}"
@@ -313,8 +313,8 @@ def _letters() -> dict[str, int]:
     Printable bytes of Latin-1 stand for themselves, the others are numbered from U+0100 up.
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    numbered = {chr(0x100 + number): byte for number, byte in enumerate(others)}
+    unprintable = [byte for byte in range(256) if byte not in printable]
+    numbered = {chr(0x100 + number): byte for number, byte in enumerate(unprintable)}
     return {chr(byte): byte for byte in printable} | numbered
 
 

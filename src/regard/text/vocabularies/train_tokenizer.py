@@ -41,9 +41,9 @@ _Frame = Callable[[], Tokenizer]  # makes a tokenizer without its vocabulary
 def train(
     texts: Iterable[str], kind: str, vocab: int, *, normalise: str = "nfc", lower: bool = False
 ) -> Subwords:
-    """A vocabulary of at most ``vocab`` pieces; fewer if the texts have no more.
+    """Learn a vocabulary of at most ``vocab`` pieces.
 
-    The same texts in any order give the same vocabulary.
+    The order of the texts does not change the vocabulary.
     """
     algorithm = ALGORITHMS[kind]
     fixed = len(SPECIALS) + algorithm.bytes
@@ -73,7 +73,7 @@ def _too_small(vocab: int) -> BadInput:
 
 
 def _frame(algorithm: "Algorithm", normalise: str, lower: bool) -> Tokenizer:
-    """A tokenizer without its vocabulary."""
+    """Tokenizer without its vocabulary."""
     steps: list[normalizers.Normalizer] = []
     if normalise != "none":
         steps.append(normalizers.NFC() if normalise == "nfc" else normalizers.NFKC())
@@ -83,7 +83,7 @@ def _frame(algorithm: "Algorithm", normalise: str, lower: bool) -> Tokenizer:
 
 
 def _spaceless_frame(steps: list[normalizers.Normalizer]) -> Tokenizer:
-    """Words without the spaces between them; the decoder puts spaces back."""
+    """Tokenizer of words without the spaces between them; the decoder puts spaces back."""
     frame = Tokenizer(models.WordPiece(unk_token=SPECIALS[UNK]))
     frame.pre_tokenizer = pre_tokenizers.Split(Regex(_SPACELESS), "removed", invert=True)
     closed_up = decoders.Replace(Regex(_NEEDLESS), "")
@@ -94,7 +94,7 @@ def _spaceless_frame(steps: list[normalizers.Normalizer]) -> Tokenizer:
 
 
 def _spaced_frame(steps: list[normalizers.Normalizer], model: type = models.BPE) -> Tokenizer:
-    """Words with the space before them, of characters or single bytes."""
+    """Tokenizer of words with the space before them, as characters or single bytes."""
     frame = Tokenizer(model())
     frame.pre_tokenizer = pre_tokenizers.Split(Regex(_SPACED), "isolated")
     unprefixed = decoders.Strip(" ", 1, 0)
@@ -104,7 +104,7 @@ def _spaced_frame(steps: list[normalizers.Normalizer], model: type = models.BPE)
 
 
 def _byte_frame(steps: list[normalizers.Normalizer]) -> Tokenizer:
-    """Words with the space before them, of bytes."""
+    """Tokenizer of words with the space before them, as bytes."""
     frame = _spaced_frame(steps)
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     frame.pre_tokenizer = pre_tokenizers.Sequence([frame.pre_tokenizer, byte_level])
@@ -129,8 +129,10 @@ def learn_model(
 def learn_in_two_passes(
     frame: _Frame, texts: Iterable[str], vocab: int, special: Iterable[str], **options: object
 ) -> dict[str, int]:
-    """WordPiece, first for the alphabet alone. The library numbers the letters inside words in
-    random order unless they are reserved, and numbers decide between equally frequent pairs.
+    """Learn WordPiece, first for the alphabet alone.
+
+    The library numbers the letters inside words in random order unless they are reserved, and
+    numbers decide between equally frequent pairs.
     """
     texts = list(texts) if isinstance(texts, Iterator) else texts
     reserved, learned = [*special], dict[str, int]()
@@ -170,7 +172,7 @@ def learn_unigram(
     unk: str,
     reserved: int = 0,
 ) -> list[tuple[str, float]]:
-    """Pieces with their scores; with ``special`` and ``reserved`` ones they are ``vocab``."""
+    """Learn pieces with scores; ``special`` and ``reserved`` pieces count towards ``vocab``."""
     trainer = partial(trainers.UnigramTrainer, unk_token=unk)
     try:
         learned = learn_model(frame, texts, trainer, vocab - reserved, special)["vocab"]
@@ -182,8 +184,8 @@ def learn_unigram(
 
 
 def _settled(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Deterministic scores. The library sums them in random order, and gives characters that it
-    re-adds to the vocabulary the lowest scores, 0.0001 apart, in random order."""
+    """Make scores deterministic. The library sums them in random order, and gives the characters
+    that it re-adds to the vocabulary the lowest scores, 0.0001 apart, in random order."""
     floor = min(score for _, score in pieces)
     readmitted = floor + 0.0001 * sum(len(piece) == 1 for piece, _ in pieces)
     settled = [
@@ -199,7 +201,7 @@ def _wordpiece(frame: _Frame, texts: Iterable[str], vocab: int) -> models.Model:
 
 
 class Algorithm(NamedTuple):
-    """How subwords are learned, the tokenizer around them, and how many ids single bytes take."""
+    """Algorithm that learns subwords, its tokenizer, and the number of ids for single bytes."""
 
     learn: Callable[[_Frame, Iterable[str], int], models.Model]
     frame: Callable[[list[normalizers.Normalizer]], Tokenizer]

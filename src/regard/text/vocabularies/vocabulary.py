@@ -1,4 +1,4 @@
-"""The interface of vocabularies, whichever library implements them."""
+"""Interface of vocabularies, whichever library implements them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from regard.text.words import Span
 
 
 class Vocabulary(Protocol):
-    """Raw text to ids and back, for one language or for both. Text never becomes a special id."""
+    """Vocabulary for one language or for both; text never becomes a special id."""
 
     def __len__(self) -> int: ...
 
@@ -58,13 +58,13 @@ class Vocabulary(Protocol):
         """The words of ``text`` with an unknown token."""
 
     def save(self, path: Path) -> None:
-        """Write its file."""
+        """Write the file of the vocabulary."""
 
 
 def token_count(texts: Iterable[str], vocabulary: Vocabulary, special: int, most: int) -> int:
-    """The tokens of a row of texts, ``special`` ones counted.
+    """The number of tokens in a row of texts, including ``special`` tokens.
 
-    It is exact beyond ``most``; up to there it may be too high, since nothing is tokenised.
+    The number is exact beyond ``most``; below, it is an upper bound, since nothing is tokenised.
     """
     texts = list(texts)
     bytes_of_all = sum(len(text.encode()) for text in texts)  # a token has at least one
@@ -74,20 +74,20 @@ def token_count(texts: Iterable[str], vocabulary: Vocabulary, special: int, most
 
 
 def matching_ids(vocabulary: Vocabulary, other: Vocabulary) -> list[int | None]:
-    """For each token, the id of the same piece in another vocabulary, which may not have it."""
+    """The id in another vocabulary of each piece; None if it does not have the piece."""
     ids = {piece: number for number, piece in enumerate(other.pieces(range(len(other))))}
     return [ids.get(piece) for piece in vocabulary.pieces(range(len(vocabulary)))]
 
 
 def check_sizes(sizes: Mapping[str, int], known: Mapping[str, int]) -> None:
-    """Refuse a model that knows fewer ids than a tokenizer gives; both by what is counted."""
+    """Refuse a model that has fewer ids than its tokenizer; both by name."""
     for name, count in sizes.items():
         if count > known.get(name, 0):
             raise BadInput(f"{count} {name}, but the model knows {known.get(name, 0)}")
 
 
 def check_pieces(pieces: object, path: Path, *, distinct: bool = True) -> dict[str, int]:
-    """Return a vocabulary; its pieces need ids that are distinct and not far beyond their number.
+    """Return a vocabulary; refuse ids that are not distinct or far above the number of pieces.
 
     Libraries allocate memory by the largest id, so this is checked first. Equal ids are allowed if
     they need not be ``distinct``.

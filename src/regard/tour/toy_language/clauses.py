@@ -1,43 +1,13 @@
-"""Random sentences: types of clauses, and recursion, less probable with each level."""
+"""Random sentences: kinds of clauses, nested with a probability that falls with depth."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import accumulate
 from random import Random
 
-from regard.tour.toy_language import lexicon, phrases
-from regard.tour.toy_language.lexicon import (
-    ASKING,
-    BELONGINGS,
-    HARDSHIPS,
-    MEANS,
-    MOODS,
-    PEOPLE,
-    QUALITIES,
-)
-from regard.tour.toy_language.phrases import (
-    COUNTED,
-    PLURAL,
-    SINGULAR,
-    Scene,
-    begin,
-    described,
-    ends_late,
-    errand,
-    timeless,
-    with_object,
-    with_place,
-)
-from regard.tour.toy_language.tree import (
-    Adjunct,
-    Clause,
-    Gap,
-    Nominal,
-    NounPhrase,
-    Pronoun,
-    Sentence,
-    Tense,
-)
+from regard.tour.toy_language import lexicon, phrases, tree
+from regard.tour.toy_language.phrases import Scene, draw_clause, timeless, with_object, with_place
+from regard.tour.toy_language.tree import Clause, Gap, Nominal, NounPhrase, Pronoun, Sentence, Tense
 
 DOING = ("habit", "now", "now", "past", "past", "past", "perfect", "future", "plan", "plan")
 ENJOYING = (*DOING, "like")
@@ -45,104 +15,95 @@ CHANGING = ("habit", "past", "past", "perfect", "future", "plan")
 MUSING = ("often", "now", "now", "past")
 HAPPENING = ("often", "past", "past", "perfect")
 LASTING = ("state", "state", "state", "past")
-"""How each kind is told: nobody is busy losing a key, or likes to wake up."""
+"""Styles (tense and time) of each kind of clause: nobody is busy losing a key."""
 
 FAMILIAR = tuple(lexicon.STATES[name] for name in ("know", "like", "love"))
 GOALS = ("nature", "water", "town", "shops", "travel", "books", "culture", "work", "dining", "home")
 ANIMAL_GOALS = ("nature", "water", "home")
 JOURNEYS = ("town", "town", "work", "books", "culture", "shops")
-_PEOPLE, _BELONGINGS = tuple(PEOPLE.values()), tuple(BELONGINGS.values())
-_WEATHER, _MEANS = tuple(lexicon.WEATHER.values()), tuple(MEANS.values())
+_PEOPLE, _BELONGINGS = tuple(lexicon.PEOPLE.values()), tuple(lexicon.BELONGINGS.values())
+_WEATHER, _MEANS = tuple(lexicon.WEATHER.values()), tuple(lexicon.MEANS.values())
 
 
-def act(dice: Random, scene: Scene) -> Clause:
-    """sleeps in the garden."""
-    return with_place(dice, begin(dice, scene, lexicon.ACTS, ENJOYING))
+def _kind(
+    verbs: dict[str, lexicon.Verb], styles: tuple[str, ...], *, places: bool = True
+) -> Callable[[Random, Scene], Clause]:
+    """Kind of clause: a verb in one of the styles, its object, and perhaps a place."""
+
+    def draw(dice: Random, scene: Scene) -> Clause:
+        clause = with_object(dice, draw_clause(dice, scene, verbs, styles))
+        return with_place(dice, clause) if places else clause
+
+    return draw
 
 
-def change(dice: Random, scene: Scene) -> Clause:
-    """wakes up."""
-    return with_place(dice, begin(dice, scene, lexicon.CHANGES, CHANGING))
-
-
-def pastime(dice: Random, scene: Scene) -> Clause:
-    """reads a book in the park."""
-    return with_place(dice, with_object(dice, begin(dice, scene, lexicon.PASTIMES, ENJOYING)))
-
-
-def deed(dice: Random, scene: Scene) -> Clause:
-    """opens the window."""
-    return with_place(dice, with_object(dice, begin(dice, scene, lexicon.DEEDS, DOING)))
-
-
-def thought(dice: Random, scene: Scene) -> Clause:
-    """dreams of the horse."""
-    return with_object(dice, begin(dice, scene, lexicon.THOUGHTS, MUSING))
-
-
-def event(dice: Random, scene: Scene) -> Clause:
-    """loses the ball."""
-    return with_place(dice, with_object(dice, begin(dice, scene, lexicon.EVENTS, HAPPENING)))
+act = _kind(lexicon.ACTS, ENJOYING)  # sleeps in the garden
+change = _kind(lexicon.CHANGES, CHANGING)  # wakes up
+pastime = _kind(lexicon.PASTIMES, ENJOYING)  # reads a book in the park
+deed = _kind(lexicon.DEEDS, DOING)  # opens the window
+thought = _kind(lexicon.THOUGHTS, MUSING, places=False)  # dreams of the horse
+event = _kind(lexicon.EVENTS, HAPPENING)  # loses the ball
 
 
 def state(dice: Random, scene: Scene) -> Clause:
-    """needs a coat · likes the coat, which must be known."""
-    clause = with_object(dice, timeless(begin(dice, scene, lexicon.STATES, LASTING)))
+    """State: needs a coat · likes the coat, which must be known."""
+    clause = with_object(dice, timeless(draw_clause(dice, scene, lexicon.STATES, LASTING)))
     node, known = clause.object, clause.verb in FAMILIAR
-    if known and isinstance(node, NounPhrase) and node.determiner in ("a", *COUNTED):
+    if known and isinstance(node, NounPhrase) and node.determiner in ("a", *phrases.COUNTED):
         return replace(clause, object=replace(node, determiner="the"))
     return clause
 
 
 def living(dice: Random, scene: Scene) -> Clause:
-    """lives in a small village."""
-    clause = timeless(begin(dice, scene, lexicon.LIVING, LASTING))
+    """Home: lives in a small village."""
+    clause = timeless(draw_clause(dice, scene, lexicon.LIVING, LASTING))
     return replace(clause, place=phrases.spot(dice, clause.verb.places))
 
 
 def giving(dice: Random, scene: Scene) -> Clause:
-    """gives a book to the child."""
-    clause = begin(dice, scene, lexicon.GIVING, DOING)
+    """Gift: gives a book to the child."""
+    clause = draw_clause(dice, scene, lexicon.GIVING, DOING)
     receiver = phrases.draw_other(dice, _PEOPLE, clause.subject, known=True)
     return with_object(dice, replace(clause, receiver=receiver))
 
 
 def moving(dice: Random, scene: Scene) -> Clause:
-    """travels to the city by train · runs to the market to buy an apple."""
-    clause = begin(dice, scene, lexicon.MOVING, DOING)
+    """Motion: travels to the city by train · runs to the market to buy an apple."""
+    clause = draw_clause(dice, scene, lexicon.MOVING, DOING)
     if phrases.is_animal(scene.noun or phrases.noun_of(clause.subject)):
         return replace(clause, place=phrases.goal(dice, ANIMAL_GOALS))
     if clause.verb is lexicon.MOVING["travel"]:
         means = dice.choice(_MEANS)
         return replace(clause, place=phrases.goal(dice, JOURNEYS), means=means)
-    aim = errand(dice, clause.subject, lexicon.ERRANDS) if dice.random() < 0.3 else None
+    aim = phrases.errand(dice, clause.subject, lexicon.ERRANDS) if dice.random() < 0.3 else None
     return replace(clause, place=phrases.goal(dice, GOALS), aim=aim)
 
 
 def trying(dice: Random, scene: Scene) -> Clause:
-    """tries to open the door."""
-    clause = begin(dice, scene, lexicon.TRYING, HAPPENING)
-    task = errand(dice, clause.subject, lexicon.TASKS)
-    return replace(timeless(clause) if ends_late(clause) else clause, task=task)
+    """Attempt: tries to open the door."""
+    clause = draw_clause(dice, scene, lexicon.TRYING, HAPPENING)
+    task = phrases.errand(dice, clause.subject, lexicon.TASKS)
+    return replace(timeless(clause) if phrases.ends_late(clause) else clause, task=task)
 
 
 def mood(dice: Random, scene: Scene) -> Clause:
-    """is very tired · is hungry."""
-    clause = begin(dice, scene, lexicon.NEEDS, ("state", "past"))
+    """Mood: is very tired · is hungry."""
+    clause = draw_clause(dice, scene, lexicon.NEEDS, ("state", "past"))
     if dice.random() < 0.35:
         return clause
     animal = phrases.is_animal(scene.noun or phrases.noun_of(clause.subject))
-    return described(dice, replace(clause, verb=lexicon.BE), HARDSHIPS if animal else MOODS)
+    moods = lexicon.HARDSHIPS if animal else lexicon.MOODS
+    return phrases.described(dice, replace(clause, verb=lexicon.BE), moods)
 
 
 def describing(dice: Random, scene: Scene) -> Clause:
-    """This book is very interesting · The car belongs to my uncle."""
+    """Description: This book is very interesting · The car belongs to my uncle."""
     noun = scene.noun or dice.choice(_BELONGINGS)
     subject = scene.subject or phrases.noun_phrase(dice, noun, known=True)
     tenses: tuple[Tense, ...] = ("past",) if scene.past else ("present", "present", "past")
     clause = Clause(subject, lexicon.BE, dice.choice(tenses))
     if dice.random() < 0.65:
-        return described(dice, clause, QUALITIES[noun.kind])
+        return phrases.described(dice, clause, lexicon.QUALITIES[noun.kind])
     owner = phrases.draw_other(dice, _PEOPLE, subject, known=True)
     return replace(clause, verb=lexicon.BELONG, object=owner)
 
@@ -151,73 +112,52 @@ def describing(dice: Random, scene: Scene) -> Clause:
 
 
 def condition(dice: Random, scene: Scene) -> Clause:
-    """A mood at the time of the other clause."""
+    """Mood at the time of another clause."""
     tense: Tense = "past" if scene.past else "present"
     return timeless(replace(mood(dice, scene), tense=tense, negative=False))
 
 
 def hardship(dice: Random, scene: Scene) -> Clause:
     clause = condition(dice, scene)
-    return described(dice, clause, HARDSHIPS) if clause.predicate else clause
+    return phrases.described(dice, clause, lexicon.HARDSHIPS) if clause.predicate else clause
 
 
 def wish(dice: Random, scene: Scene) -> Clause:
-    """wants to buy a coat · must help her friend."""
+    """Wish: wants to buy a coat · must help her friend."""
     verbs = lexicon.ACTS if phrases.is_animal(scene.noun) else lexicon.PASTIMES
-    clause = begin(dice, scene, verbs, ("state",))
+    clause = draw_clause(dice, scene, verbs, ("state",))
     tenses: tuple[Tense, ...] = ("want to", "want to", "must")
     clause = replace(clause, tense=dice.choice(tenses), negative=False)
     return with_place(dice, with_object(dice, clause))
 
 
 def refusal(dice: Random, scene: Scene) -> Clause:
-    """does not want to dance · cannot sleep."""
-    clause = begin(dice, scene, lexicon.ACTS, ("state",))
+    """Refusal: does not want to dance · cannot sleep."""
+    clause = draw_clause(dice, scene, lexicon.ACTS, ("state",))
     tenses: tuple[Tense, ...] = ("want to", "can")
     return with_place(dice, replace(clause, tense=dice.choice(tenses), negative=True))
 
 
 def occasion(dice: Random) -> Clause:
-    """when the teacher came back."""
-    clause = begin(dice, Scene(depth=1, past=True), lexicon.CHANGES, ())
+    """Occasion: when the teacher came back."""
+    clause = draw_clause(dice, Scene(depth=1, past=True), lexicon.CHANGES, ())
     return timeless(replace(clause, negative=False))
 
 
 def weather(dice: Random, tense: Tense) -> Clause:
-    """it is raining."""
+    """Weather: it is raining."""
     return Clause(Pronoun("it"), dice.choice(_WEATHER), tense)
 
 
-REASONS: dict[Tense, tuple[str, ...]] = {
-    "present": ("because", "when", "when"),
-    "progressive": ("because", "because", "although"),
-    "past": ("although", "when", "when"),
-    "will": ("because", "if"),
-    "going to": ("because", "if"),
-    "can": ("if",),
-    "must": ("because", "although"),
-    "should": ("if",),
-    "want to": ("because", "although"),
-    "allowed to": ("if",),
-    "like to": ("because", "when", "when"),
-}
-"""The conjunctions that may follow a clause, by its tense."""
+REASONS = {tense: words.split() for tense, words in lexicon.WORDS["reasons"].items()}
+"""Conjunctions that may follow a clause, by its tense."""
 BODILY = frozenset((lexicon.ACTS | lexicon.CHANGES).values())
-ACTIONS = BODILY | frozenset(
-    verb
-    for table in (
-        lexicon.PASTIMES,
-        lexicon.DEEDS,
-        lexicon.THOUGHTS,
-        lexicon.EVENTS,
-        lexicon.GIVING,
-        lexicon.MOVING,
-    )
-    for verb in table.values()
-)
+_OTHERS = lexicon.PASTIMES, lexicon.DEEDS, lexicon.THOUGHTS, lexicon.EVENTS, lexicon.GIVING
+ACTIONS = BODILY.union(*(verbs.values() for verbs in (*_OTHERS, lexicon.MOVING)))
 
 
 def sentence(dice: Random) -> Sentence:
+    """Draw a random sentence."""
     roll = dice.random()
     if roll < 0.1:
         return question(dice)
@@ -242,12 +182,12 @@ def question(dice: Random) -> Sentence:
         words.append("where")
     word = dice.choice(words)
     place = None if word == "where" else clause.place
-    clause = replace(clause, time=ASKING[word], fronted="time", place=place)
+    clause = replace(clause, time=lexicon.ASKING[word], fronted="time", place=place)
     return Sentence(clause, question=True)
 
 
 def statement(dice: Random, scene: Scene) -> Clause:
-    """Any clause; its nouns may be told apart by another, and another may give its reason."""
+    """Clause of any kind, perhaps with relative clauses and with a reason."""
     (kind,) = dice.choices(KINDS, cum_weights=WEIGHTS)
     clause = with_relatives(dice, kind(dice, scene), scene.depth)
     if is_plain_action(clause) and dice.random() < 0.35 / (1 + scene.depth):
@@ -256,27 +196,15 @@ def statement(dice: Random, scene: Scene) -> Clause:
 
 
 def saying(dice: Random, scene: Scene) -> Clause:
-    """thinks that ... : any clause."""
-    clause = begin(dice, scene, lexicon.SAYING, ("state", "state", "past"))
+    """Statement with a clause of any kind: thinks that …"""
+    clause = draw_clause(dice, scene, lexicon.SAYING, ("state", "state", "past"))
     content = statement(dice, Scene(scene.depth + 1, past=clause.tense == "past"))
-    return replace(timeless(clause) if ends_late(clause) else clause, content=content)
+    return replace(timeless(clause) if phrases.ends_late(clause) else clause, content=content)
 
 
 _WEIGHED: dict[Callable[[Random, Scene], Clause], int] = {
-    act: 12,
-    change: 8,
-    pastime: 24,
-    deed: 16,
-    thought: 4,
-    event: 9,
-    state: 7,
-    giving: 9,
-    moving: 9,
-    living: 2,
-    trying: 2,
-    mood: 2,
-    describing: 2,
-    saying: 8,
+    **{act: 12, change: 8, pastime: 24, deed: 16, thought: 4, event: 9, state: 7, giving: 9},
+    **{moving: 9, living: 2, trying: 2, mood: 2, describing: 2, saying: 8},
 }
 KINDS, WEIGHTS = tuple(_WEIGHED), tuple(accumulate(_WEIGHED.values()))
 
@@ -285,10 +213,10 @@ KINDS, WEIGHTS = tuple(_WEIGHED), tuple(accumulate(_WEIGHED.values()))
 
 
 def with_relatives(dice: Random, clause: Clause, depth: int) -> Clause:
-    """The object gets one only if nothing follows that a relative clause could swallow."""
+    """Clause with relative clauses on its subject and, if nothing follows, on its object."""
     subject, object_ = with_relative(dice, clause.subject, depth), clause.object
-    follows = clause.place or clause.receiver or ends_late(clause) or clause.tense == "like to"
-    if object_ and not follows:
+    late = phrases.ends_late(clause) or clause.tense == "like to"
+    if object_ and not (clause.place or clause.receiver or late):
         object_ = with_relative(dice, object_, depth)
     if subject is clause.subject and object_ is clause.object:
         return clause
@@ -296,7 +224,7 @@ def with_relatives(dice: Random, clause: Clause, depth: int) -> Clause:
 
 
 def with_relative(dice: Random, node: Nominal, depth: int) -> Nominal:
-    if not isinstance(node, NounPhrase) or node.determiner not in SINGULAR + PLURAL:
+    if not isinstance(node, NounPhrase) or node.determiner not in phrases.SINGULAR + phrases.PLURAL:
         return node
     if node.noun.kind == "mass" or dice.random() > 0.2 / (1 + 2 * depth):
         return node
@@ -305,19 +233,19 @@ def with_relative(dice: Random, node: Nominal, depth: int) -> Nominal:
 
 
 def relative(dice: Random, node: NounPhrase, depth: int) -> Clause | None:
-    """who lives in the village · that is too big · that my sister has lost."""
+    """Relative clause: who lives in the village · that is too big · that my sister has lost."""
     gap, roll = Gap(node.noun, node.plural), dice.random()
     scene = Scene(depth, subject=gap, noun=node.noun)
     if node.noun.kind == "animals" and roll < 0.5:
         return dice.choice((act, mood))(dice, scene)
     if node.noun.kind in ("adults", "children") and roll < 0.6:
         return dice.choice((act, pastime, living))(dice, scene)
-    if node.noun in BELONGINGS.values() and not node.adjective and roll < 0.3:
+    if node.noun in lexicon.BELONGINGS.values() and not node.adjective and roll < 0.3:
         return describing(dice, scene)
     suited = {name: v for name, v in lexicon.RELATED.items() if node.noun in v.objects}
     if not suited:
         return None
-    clause = begin(dice, Scene(depth), suited, ("past", "past", "perfect"))
+    clause = draw_clause(dice, Scene(depth), suited, ("past", "past", "perfect"))
     if clause.verb in lexicon.STATES.values():
         tenses: tuple[Tense, ...] = ("present", "past")
         clause = replace(timeless(clause), tense=dice.choice(tenses))
@@ -328,16 +256,13 @@ def relative(dice: Random, node: NounPhrase, depth: int) -> Clause | None:
 
 
 def with_reason(dice: Random, clause: Clause, depth: int) -> Clause:
-    """because she is tired · although it is raining · when the teacher came back."""
+    """Clause with a reason: because she is tired · although it is raining."""
     if clause.tense not in REASONS:
         return clause
     conjunction = dice.choice(REASONS[clause.tense])
     first = depth == 0 and not clause.fronted and dice.random() < 0.35
-    return replace(
-        clause,
-        adjunct=Adjunct(conjunction, reason(dice, clause, conjunction, depth + 1)),
-        fronted="adjunct" if first else clause.fronted,
-    )
+    adjunct = tree.Adjunct(conjunction, reason(dice, clause, conjunction, depth + 1))
+    return replace(clause, adjunct=adjunct, fronted="adjunct" if first else clause.fronted)
 
 
 def reason(dice: Random, clause: Clause, conjunction: str, depth: int) -> Clause:
@@ -354,13 +279,13 @@ def reason(dice: Random, clause: Clause, conjunction: str, depth: int) -> Clause
 
 
 def same_subject(clause: Clause, depth: int) -> Scene | None:
-    """The scene of another clause about the same subject, which a pronoun takes up."""
+    """Scene of another clause about the same subject, as a pronoun."""
     pronoun = phrases.pronoun_for(clause.subject)
     past = clause.tense in ("past", "perfect")
     return Scene(depth, past, pronoun, phrases.noun_of(clause.subject)) if pronoun else None
 
 
 def is_plain_action(clause: Clause) -> bool:
-    """An action by itself, to which a reason or a contrast can be added."""
+    """Whether a clause is an action to which a reason or a contrast can be added."""
     nested = isinstance(clause.object, NounPhrase) and clause.object.relative
     return clause.verb in ACTIONS and not (clause.aim or clause.adjunct or nested)

@@ -15,12 +15,12 @@ from regard.tour.toy_language.clauses import sentence
 from regard.tour.toy_language.tree import Meaning, Sentence, Words
 
 LONGEST = 30
-"""The longest English sentences, in words."""
+"""Maximum length of English sentences, in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentencePair:
-    """Links are (source word, target word), counted from 0 as by ``regard.text.words.words``."""
+    """Sentence pair with links (source word, target word), as indices of ``words``."""
 
     source: str
     target: str
@@ -35,7 +35,7 @@ class Corpus:
 
 
 def pair(tree: Sentence) -> SentencePair:
-    """Realise a tree in both languages; words that realise the same part are linked."""
+    """Sentence pair of a tree; words that express the same part are linked."""
     source, target = english.sentence(tree), german.sentence(tree)
     places: dict[Meaning, list[int]] = {}
     for j, word in enumerate(target):
@@ -51,13 +51,13 @@ def pair(tree: Sentence) -> SentencePair:
 
 
 def spelled(words: Words) -> str:
-    """The text of words: capitalised, without spaces before punctuation."""
+    """Text of words: capitalised, without spaces before punctuation."""
     text = "".join(word.text if word.text in ",.?" else " " + word.text for word in words)[1:]
     return text[0].upper() + text[1:]
 
 
 def sample(seed: int) -> Iterator[SentencePair]:
-    """Endless pairs, no two with the same source or the same target."""
+    """Endless random pairs, no two with the same source or the same target."""
     dice = Random(seed)
     seen: set[str] = set()
     while True:
@@ -69,7 +69,7 @@ def sample(seed: int) -> Iterator[SentencePair]:
 
 
 def corpus(train: int = 20_000, dev: int = 500, test: int = 500, seed: int = 1) -> Corpus:
-    """Dev and test pairs are sampled first, so that they do not depend on the size of ``train``."""
+    """Corpus of random pairs; dev and test pairs do not depend on the size of ``train``."""
     pairs = sample(seed)
     held_out = tuple(islice(pairs, dev)), tuple(islice(pairs, test))
     return Corpus(tuple(islice(pairs, train)), *held_out)
@@ -93,7 +93,7 @@ def _write(path: Path, lines: Iterable[str]) -> None:
 
 
 def dictionary(pairs: Iterable[SentencePair]) -> dict[str, str]:
-    """For each source word the target words it was linked to most often, as one string."""
+    """Dictionary from source words to the target words most often linked to them, as a string."""
     partners: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for pair in pairs:
         target, linked = words(pair.target), defaultdict(list)
@@ -105,6 +105,6 @@ def dictionary(pairs: Iterable[SentencePair]) -> dict[str, str]:
 
 
 def word_by_word(text: str, dictionary: dict[str, str]) -> str:
-    """Replace each word of ``text``; unknown words are kept."""
+    """Translation that replaces each word of ``text``; unknown words stay."""
     translated = " ".join(filter(None, (dictionary.get(word, word) for word in words(text))))
     return re.sub(r" ([,.?])", r"\1", translated)

@@ -22,6 +22,7 @@ from regard.tour.toy_language.tree import (
 
 
 def sentence(tree: Sentence) -> Words:
+    """Words of a sentence."""
     words = main(tree.clause, tree.question)
     if tree.but:
         words += say(",", tree, "comma") + say("but", tree, "but") + main(tree.but)
@@ -41,7 +42,7 @@ def fronted(clause: Clause) -> Words:
 
 
 def statement(clause: Clause, question: bool = False) -> Words:
-    """All of a clause but what is fronted."""
+    """Clause without its fronted part."""
     subject = with_relative(clause.subject, nominal(clause.subject))
     auxiliary, verb = verb_group(clause, question)
     opening = auxiliary + subject if question else subject + auxiliary
@@ -60,7 +61,7 @@ def with_relative(node: Nominal, words: Words) -> Words:
 
 
 def relative(clause: Clause) -> Words:
-    """who lives in the village · that the boy is waiting for: the preposition stays behind."""
+    """Relative clause: who lives in the village · that the boy is waiting for."""
     gap = clause.subject if isinstance(clause.subject, Gap) else clause.object
     assert isinstance(gap, Gap)
     person_acts = gap is clause.subject and gap.noun.kind in HUMAN
@@ -94,12 +95,10 @@ def complements(clause: Clause) -> Words:
 
 
 def after(clause: Clause) -> Words:
-    """The clauses that follow the verb and its complements."""
+    """Clauses that follow the verb and its complements."""
     words: Words = ()
-    if clause.task:
-        words += infinitive(clause.task)
-    if clause.aim:
-        words += infinitive(clause.aim)
+    for purpose in filter(None, (clause.task, clause.aim)):
+        words += infinitive(purpose)
     if clause.content:
         words += say("that", clause, "that") + statement(clause.content)
     if clause.adjunct and clause.fronted != "adjunct":
@@ -111,7 +110,7 @@ def after(clause: Clause) -> Words:
 
 
 def verb_group(clause: Clause, question: bool) -> tuple[Words, Words]:
-    """The auxiliary with its ``not``, and the verb."""
+    """Auxiliary with its ``not``, and the verb."""
     number, plural = person(clause.subject)
     be = "are" if plural else "am" if number == 1 else "is"
     third = number == 3 and not plural
@@ -137,7 +136,7 @@ def verb_group(clause: Clause, question: bool) -> tuple[Words, Words]:
 
 
 def plain(clause: Clause, question: bool, base: str, finite: str) -> tuple[Words, str]:
-    """A verb without auxiliary: questions and ``not`` bring in ``do``, which takes its ending."""
+    """``do`` and the form of a verb without auxiliary: questions and ``not`` need ``do``."""
     if not (question or clause.negative):
         return (), finite
     number, plural = person(clause.subject)
@@ -159,7 +158,7 @@ def verb(clause: Clause, form: str, more: tuple[str, ...] = ()) -> Words:
 
 @cache
 def carried(verb: EnglishVerb) -> tuple[str, ...]:
-    """What the verb expresses beside itself: all that is a word of its own only in German."""
+    """Parts that the verb expresses beside itself: those that are separate words in German only."""
     particle = () if verb.particle else ("particle",)
     preposition = () if verb.preposition else ("preposition",)
     return ("verb", "reflexive", *particle, *preposition)
@@ -196,7 +195,7 @@ def noun_phrase(node: NounPhrase, denied: bool = False) -> Words:
 
 
 def possessive(node: NounPhrase) -> Words:
-    """the teacher's: the ending says what the German genitive article says."""
+    """Possessive (the teacher's), whose ending is linked to the German genitive article."""
     *before, head = noun_phrase(node)
     return (*before, Word(f"{head.text}'s", (*head.meanings, (node, "of"))))
 

@@ -7,17 +7,8 @@ infinitive             um     den Hund im Garten            zu sehen
 
 from functools import cache
 
-from regard.tour.toy_language.german_nouns import (
-    HELPERS,
-    REFLEXIVE,
-    also,
-    contracted,
-    expression,
-    nominal,
-    place,
-    present,
-    preterite,
-)
+from regard.tour.toy_language import german_nouns
+from regard.tour.toy_language.german_nouns import also, contracted, expression, nominal, place
 from regard.tour.toy_language.lexicon import GermanVerb
 from regard.tour.toy_language.tree import (
     Clause,
@@ -35,10 +26,11 @@ COMMA = (Word(",", ()),)
 CONJUNCTIONS = {"because": "weil", "although": "obwohl", "if": "wenn"}
 DEGREES = {"": "", "very": "sehr", "too": "zu"}
 NEW = ("a", "", "two", "three", "many", "every")
-"""Determiners of what has not been talked about."""
+"""Determiners of nouns that are new in the text."""
 
 
 def sentence(tree: Sentence) -> Words:
+    """Words of a sentence."""
     words = main(tree.clause, tree.question)
     if tree.but:
         words += say(",", tree, "comma") + say("aber", tree, "but") + main(tree.but)
@@ -46,21 +38,21 @@ def sentence(tree: Sentence) -> Words:
 
 
 def tidy(words: Words) -> Words:
-    """Clauses ask for a comma on both sides; one is enough, and none at either end."""
-    kept: list[Word] = []
+    """Words without double commas, and without commas at either end."""
+    tidied: list[Word] = []
     for word in words:
-        if kept and kept[-1].text == "," and word.text in ",.?":
-            word = Word(word.text, kept.pop().meanings + word.meanings)
-        if kept or word.text != ",":
-            kept.append(word)
-    return tuple(kept)
+        if tidied and tidied[-1].text == "," and word.text in ",.?":
+            word = Word(word.text, tidied.pop().meanings + word.meanings)
+        if tidied or word.text != ",":
+            tidied.append(word)
+    return tuple(tidied)
 
 
 # --- the order of a clause ------------------------------------------------------------------------
 
 
 def main(clause: Clause, question: bool = False) -> Words:
-    """The finite verb is second: what is fronted sends the subject behind it."""
+    """Main clause: the finite verb is second, and a fronted part moves the subject behind it."""
     finite, prefix, end = bracket(clause)
     first, subject = fronted(clause), subject_of(clause)
     if not (first or question):
@@ -69,7 +61,7 @@ def main(clause: Clause, question: bool = False) -> Words:
 
 
 def verb_final(opening: Words, clause: Clause) -> Words:
-    """A subordinate clause: the finite verb comes last and takes its prefix back (anruft)."""
+    """Subordinate clause: the finite verb comes last, joined with its prefix (anruft)."""
     finite, prefix, end = bracket(clause)
     subject = () if isinstance(clause.subject, Gap) else subject_of(clause)
     last = joined(prefix + finite) if prefix else end + finite
@@ -77,7 +69,7 @@ def verb_final(opening: Words, clause: Clause) -> Words:
 
 
 def infinitive(opening: Words, clause: Clause) -> Words:
-    """um den Hund zu sehen · die Tür aufzumachen."""
+    """Infinitive clause: um den Hund zu sehen · die Tür aufzumachen."""
     verb, zu = clause.verb.german, say("zu", clause, "to")
     stem = say(verb.stem, clause, *carried(verb))
     last = joined(prefix_of(clause) + zu + stem) if verb.prefix else zu + stem
@@ -100,7 +92,7 @@ def subject_of(clause: Clause) -> Words:
 
 
 def relative(clause: Clause) -> Words:
-    """The relative pronoun comes first, with its preposition: auf den der Mann wartet."""
+    """Relative clause, with pronoun and preposition first: auf den der Mann wartet."""
     is_subject = isinstance(clause.subject, Gap)
     opening = nominal(clause.subject, "nominative") if is_subject else governed(clause)
     return verb_final(opening, clause)
@@ -115,7 +107,7 @@ def adjunct(clause: Clause) -> Words:
 
 
 def after(clause: Clause) -> Words:
-    """The after-field: the clauses that hang on this one."""
+    """After-field: the clauses that depend on this one."""
     words: Words = ()
     if isinstance(clause.object, NounPhrase) and clause.object.relative:
         words += relative(clause.object.relative)
@@ -134,7 +126,7 @@ def after(clause: Clause) -> Words:
 
 
 def middle(clause: Clause) -> Words:
-    """Light before heavy, known before new, time before place, dative before accusative."""
+    """Middle field: light before heavy, known before new, time before place, dative first."""
     slot = object_slot(clause)
     object_ = governed(clause) if slot else ()
     receiver, is_light = receiver_of(clause), isinstance(clause.receiver, Pronoun)
@@ -156,7 +148,7 @@ def middle(clause: Clause) -> Words:
 
 
 def object_slot(clause: Clause) -> str:
-    """Where the object stands in the middle field; nowhere if it has opened a relative clause."""
+    """Slot of the object in the middle field; empty if it opens a relative clause."""
     node = clause.object
     if node is None or isinstance(node, Gap):
         return ""
@@ -170,7 +162,7 @@ def object_slot(clause: Clause) -> str:
 
 
 def governed(clause: Clause) -> Words:
-    """The object in the case, and with the preposition, that the verb asks for."""
+    """Object in the case, and with the preposition, that the verb requires."""
     verb, denied = clause.verb.german, denies_object(clause)
     assert clause.object is not None
     words = nominal(clause.object, verb.case, denied)
@@ -188,11 +180,11 @@ def receiver_of(clause: Clause) -> Words:
 def reflexive(clause: Clause) -> Words:
     if not clause.verb.german.reflexive:
         return ()
-    return say(REFLEXIVE[person(clause.subject)], clause, "reflexive")
+    return say(german_nouns.REFLEXIVE[person(clause.subject)], clause, "reflexive")
 
 
 def time(clause: Clause, inner: bool) -> Words:
-    """When, unless it is fronted; or how often, and ``gern``."""
+    """Expression of time, unless it is fronted; with ``inner`` of frequency, and ``gern``."""
     words = say("gern", clause, "tense") if inner and clause.tense == "like to" else ()
     if clause.time and clause.time.inner == inner and clause.fronted != "time":
         words += expression(clause.time, clause, "time")
@@ -206,14 +198,14 @@ def negation(clause: Clause) -> Words:
 
 
 def denies_object(clause: Clause) -> bool:
-    """not a dog, not any milk: kein takes the place of nicht."""
+    """Whether kein replaces nicht: not a dog, not any milk."""
     node = clause.object
     indefinite = isinstance(node, NounPhrase) and not node.owner and node.determiner in ("a", "")
     return clause.negative and clause.verb.direct and indefinite
 
 
 def complement(clause: Clause) -> Words:
-    """The adjective of sein, the noun of Hunger haben."""
+    """Complement: the adjective of sein, the noun of Hunger haben."""
     words: Words = ()
     verb = clause.verb.german
     if clause.predicate:
@@ -228,26 +220,26 @@ def complement(clause: Clause) -> Words:
 
 
 def bracket(clause: Clause) -> tuple[Words, Words, Words]:
-    """The finite verb, its prefix, and the infinitive or participle at the end."""
+    """Finite verb, its prefix, and the infinitive or participle at the end."""
     verb, tense, subject = clause.verb.german, clause.tense, person(clause.subject)
-    if tense in ("present", "progressive"):
-        finite = say(present(verb.stem, verb.third, subject), clause, *carried(verb), "tense")
-        return finite, prefix_of(clause), ()
-    if tense == "like to":  # said by gern
-        finite = say(present(verb.stem, verb.third, subject), clause, *carried(verb))
-        return finite, prefix_of(clause), ()
+    if tense in ("present", "progressive", "like to"):
+        form = german_nouns.present(verb.stem, verb.third, subject)
+        parts = carried(verb) if tense == "like to" else (*carried(verb), "tense")  # gern says it
+        return say(form, clause, *parts), prefix_of(clause), ()
     is_past = tense in ("past", "perfect")
     if is_past and verb.preterite:
-        return say(preterite(verb.preterite, subject), clause, *carried(verb), "tense"), (), ()
+        form = german_nouns.preterite(verb.preterite, subject)
+        return say(form, clause, *carried(verb), "tense"), (), ()
     helper = verb.auxiliary if is_past else "allowed to" if is_forbidden(clause) else tense
-    finite = say(present(*HELPERS[helper], subject), clause, "tense")
+    infinitive, third = german_nouns.HELPERS[helper]
+    finite = say(german_nouns.present(infinitive, third, subject), clause, "tense")
     joint = ("particle",) if verb.prefix else ()
     end = verb.participle if is_past else verb.infinitive
     return finite, (), say(end, clause, *carried(verb), *joint)
 
 
 def is_forbidden(clause: Clause) -> bool:
-    """``must not`` does not deny ``must``: darf nicht."""
+    """Whether a clause forbids: ``must not`` is darf nicht."""
     return clause.tense == "must" and clause.negative
 
 
@@ -256,14 +248,14 @@ def prefix_of(clause: Clause) -> Words:
 
 
 def joined(words: Words) -> Words:
-    """auf, zu, machen: aufzumachen."""
+    """Words joined to one: auf, zu, machen: aufzumachen."""
     meanings = tuple(meaning for word in words for meaning in word.meanings)
     return (Word("".join(word.text for word in words), meanings),)
 
 
 @cache
 def carried(verb: GermanVerb) -> tuple[str, ...]:
-    """What the verb expresses beside itself: all that is a word of its own only in English."""
+    """Parts that the verb expresses beside itself: separate words in English only."""
     particle = () if verb.prefix or verb.complement else ("particle",)
     preposition = () if verb.preposition else ("preposition",)
     return ("verb", *particle, *preposition)

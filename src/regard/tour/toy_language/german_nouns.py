@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from regard.tour.toy_language.lexicon import Case, Expression, Gender, Noun
+from regard.tour.toy_language.lexicon import WORDS, Case, Expression, Gender, Noun
 from regard.tour.toy_language.tree import (
     Both,
     Clause,
@@ -19,13 +19,13 @@ from regard.tour.toy_language.tree import (
 )
 
 Agreement = Gender | Literal["plural"]
-"""What articles and adjectives agree with: the plural has no gender."""
+"""Agreement of articles and adjectives: a gender, or the plural."""
 CASES: tuple[Case, ...] = ("nominative", "accusative", "dative", "genitive")
 COLUMNS: tuple[Agreement, ...] = ("masculine", "feminine", "neuter", "plural")
 
 
 def _table(text: str) -> dict[Case, dict[Agreement, str]]:
-    """Rows are cases, columns the three genders and the plural."""
+    """Table of forms: rows are cases, columns the three genders and the plural."""
     lines = [line.split() for line in text.strip().splitlines()]
     return {
         case: dict(zip(COLUMNS, line, strict=True))
@@ -50,62 +50,24 @@ RELATIVE = _table("""
     den die das die
     dem der dem denen
 """)
+FORMS: dict[str, dict[str, str]] = WORDS["german"]
 PERSONAL = {
-    name: dict(zip(CASES, forms.split(), strict=False))
-    for name, forms in {
-        "I": "ich mich mir",
-        "he": "er ihn ihm",
-        "she": "sie sie ihr",
-        "we": "wir uns uns",
-        "they": "sie sie ihnen",
-        "masculine": "er ihn ihm",
-        "feminine": "sie sie ihr",
-        "neuter": "es es ihm",
-    }.items()
+    name: dict(zip(CASES, forms.split(), strict=False)) for name, forms in FORMS["pronouns"].items()
 }
-"""By the English pronoun; ``it`` by the gender of what it stands for."""
+"""Pronouns by the English one; ``it`` by the gender of its noun."""
 REFLEXIVE = {(1, False): "mich", (1, True): "uns", (3, False): "sich", (3, True): "sich"}
-STEMS = {
-    "a": "ein",
-    "no": "kein",
-    "my": "mein",
-    "his": "sein",
-    "her": "ihr",
-    "our": "unser",
-    "their": "ihr",
-    "this": "dies",
-    "every": "jed",
-}
-NUMBERS = {"two": "zwei", "three": "drei"}
+STEMS, NUMBERS, CONTRACTIONS = FORMS["stems"], FORMS["numbers"], FORMS["contractions"]
 ENDINGLESS = {("nominative", "masculine"), ("nominative", "neuter"), ("accusative", "neuter")}
-"""Where ein, kein and mein have no ending."""
+"""Cases and genders in which ein, kein and mein have no ending."""
 WEAK_E = {(case, column) for case in CASES[:2] for column in COLUMNS[:3]}
 WEAK_E -= {("accusative", "masculine")}
-"""Where the weak ending of adjectives is -e, not -en."""
-CONTRACTIONS = {
-    ("in", "dem"): "im",
-    ("in", "das"): "ins",
-    ("an", "dem"): "am",
-    ("zu", "dem"): "zum",
-    ("zu", "der"): "zur",
-    ("von", "dem"): "vom",
-}
-HELPERS = {
-    "hat": ("haben", "hat"),
-    "ist": ("sein", "ist"),
-    "will": ("werden", "wird"),
-    "going to": ("werden", "wird"),
-    "can": ("können", "kann"),
-    "must": ("müssen", "muss"),
-    "should": ("sollen", "soll"),
-    "want to": ("wollen", "will"),
-    "allowed to": ("dürfen", "darf"),
-}
+"""Cases and genders in which the weak ending of adjectives is -e, not -en."""
+HELPERS = {name: forms.split() for name, forms in FORMS["helpers"].items()}
 """Infinitive and third person of the auxiliaries, by the English tense or the German name."""
 
 
 def determiner_form(english: str, case: Case, agrees: Agreement) -> tuple[str, bool]:
-    """The German determiner, and whether it leaves the strong ending to the adjective."""
+    """German determiner, and whether the adjective takes the strong ending."""
     if english == "the":
         return ARTICLE[case][agrees], False
     if not english or (english == "a" and agrees == "plural"):
@@ -120,7 +82,7 @@ def determiner_form(english: str, case: Case, agrees: Agreement) -> tuple[str, b
 
 
 def adjective_form(stem: str, strong: bool, case: Case, agrees: Agreement) -> str:
-    """ein alter Mann, der alte Mann: the strong ending is shown once, here or before."""
+    """Adjective with its ending: ein alter Mann (``strong``), der alte Mann."""
     if strong:
         return stem + ENDING[case][agrees]
     return stem + ("e" if (case, agrees) in WEAK_E else "en")
@@ -149,7 +111,7 @@ def present(infinitive: str, third: str, person: Person) -> str:
 
 
 def preterite(third: str, person: Person) -> str:
-    """war, waren · hatte, hatten."""
+    """Preterite form: war, waren · hatte, hatten."""
     if not person.plural:
         return third
     return third + "n" if third.endswith("e") else third + "en"
@@ -169,7 +131,7 @@ def nominal(node: Nominal, case: Case, denied: bool = False) -> Words:
 
 
 def noun_phrase(node: NounPhrase, case: Case, denied: bool = False) -> Words:
-    """das alte Haus des Lehrers · Annas altes Haus · kein altes Haus."""
+    """Noun phrase: das alte Haus des Lehrers · Annas altes Haus · kein altes Haus."""
     agrees, owner = agreement(node), node.owner
     if isinstance(owner, Name):
         words, strong = say(f"{owner.text}s", owner, "noun"), True
@@ -191,7 +153,7 @@ def agreement(node: NounPhrase | Gap) -> Agreement:
 
 
 def also(words: Words, node: object, part: str) -> Words:
-    """The first word expresses one thing more: des says both ``of`` and ``the``."""
+    """Words with one more meaning on the first: des expresses both ``of`` and ``the``."""
     first, *rest = words
     return (Word(first.text, (*first.meanings, (node, part))), *rest)
 
@@ -203,14 +165,12 @@ def place(node: Place | Expression, clause: Clause) -> Words:
 
 
 def contracted(preposition: Words, words: Words) -> Words:
-    """in dem Garten: im Garten. A pronoun that stands alone keeps its preposition: in dem."""
-    if not preposition or len(words) == 1:
-        return preposition + words
-    (before,), (article, *rest) = preposition, words
-    short = CONTRACTIONS.get((before.text, article.text))
-    return (
-        (Word(short, before.meanings + article.meanings), *rest) if short else preposition + words
-    )
+    """Preposition and words, contracted (im Garten) unless a pronoun stands alone (in dem)."""
+    if preposition and len(words) > 1:
+        (before,), (article, *rest) = preposition, words
+        if short := CONTRACTIONS.get(f"{before.text} {article.text}"):
+            return (Word(short, before.meanings + article.meanings), *rest)
+    return preposition + words
 
 
 def expression(node: Expression, clause: Clause, role: str) -> Words:

@@ -1,4 +1,4 @@
-"""The bilingual lexicon: types of entries, their parsing, and the words of ``words.toml``."""
+"""Bilingual lexicon: types of entries, their parsing, and the words of ``words.toml``."""
 
 import re
 import tomllib
@@ -12,12 +12,12 @@ Gender = Literal["masculine", "feminine", "neuter"]
 
 WORDS = tomllib.loads((files(__package__) / "words.toml").read_text(encoding="utf-8"))
 HUMAN = ("adults", "children", "family")
-"""The kinds of nouns that mean people."""
+"""Kinds of nouns for people."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Noun:
-    """``boy | der Junge, des Jungen, die Jungen``; no plural where none is wanted."""
+    """Noun: ``boy | der Junge, des Jungen, die Jungen``; the plural may be missing."""
 
     singular: str
     plural: str
@@ -27,12 +27,12 @@ class Noun:
     german_plural: str
     kind: str
     pronoun: str
-    """The English pronoun for one of them; empty where none is natural (a child)."""
+    """English pronoun in the singular; empty if none is natural (a child)."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Adjective:
-    """``expensive | teuer / teur``: the second German form is the stem that takes endings."""
+    """Adjective: ``expensive | teuer / teur``; the second German form is the stem with endings."""
 
     english: str
     german: str
@@ -41,12 +41,12 @@ class Adjective:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Expression:
-    """A fixed expression: words on both sides, each with the number of the part it expresses."""
+    """Fixed expression: words in both languages, each with the number of the part it expresses."""
 
     english: tuple[tuple[str, str], ...]
     german: tuple[tuple[str, str], ...]
     inner: bool
-    """Whether it stands beside the verb (often, already), not at either end of the sentence."""
+    """Whether its place is beside the verb (often, already), not at either end of the sentence."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -64,24 +64,24 @@ class EnglishVerb:
 class GermanVerb:
     infinitive: str
     stem: str
-    """The infinitive without its separable prefix."""
+    """Infinitive without its separable prefix."""
     third: str
     prefix: str
     preterite: str
-    """The past in one word, for the few verbs that are not told in the perfect."""
+    """Past in one word, for the few verbs that are not used in the perfect."""
     auxiliary: str
     participle: str
     reflexive: bool
     complement: str
     no_complement: str
-    """The word that denies the complement: *keinen* Hunger."""
+    """Word that negates the complement: *keinen* Hunger."""
     preposition: str
     case: Case
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Verb:
-    """A verb of both languages; who does it, to whom or what, and in which places."""
+    """Verb in both languages, with its possible subjects, objects and places."""
 
     english: EnglishVerb
     german: GermanVerb
@@ -91,12 +91,12 @@ class Verb:
 
     @property
     def direct(self) -> bool:
-        """Neither language puts a preposition before the object."""
+        """Whether neither language puts a preposition before the object."""
         return not (self.english.preposition or self.german.preposition)
 
 
 def rows(table: str, columns: int) -> Iterator[list[str]]:
-    """The lines of a table, split at ``|`` and filled up with empty cells."""
+    """Rows of a table, split at ``|`` and padded with empty cells."""
     for line in table.strip().splitlines():
         cells = [cell.strip() for cell in line.split("|")]
         yield cells + [""] * (columns - len(cells))
@@ -108,27 +108,21 @@ _CASES: dict[str, Case] = {"Akk": "accusative", "Dat": "dative"}
 
 
 def nouns(kind: str, table: str) -> dict[str, Noun]:
-    """Columns: English (irregular plural after a slash), German, pronoun if not by gender."""
+    """Nouns of a table: English (irregular plural after a slash), German, pronoun."""
     entries = {}
     for english, german, pronoun in rows(table, 3):
         singular, _, plural = english.partition("/")
-        nominative, genitive, *german_plural = [form.split()[-1] for form in german.split(",")]
+        nominative, genitive, *plurals = [form.split()[-1] for form in german.split(",")]
         gender = _GENDERS[german.split()[0]]
-        entries[singular] = Noun(
-            singular=singular,
-            plural=plural or plural_of(singular),
-            gender=gender,
-            german=nominative,
-            genitive=genitive,
-            german_plural=german_plural[0] if german_plural else "",
-            kind=kind,
-            pronoun=pronoun or (_NATURAL[gender] if kind in HUMAN else "it"),
-        )
+        forms = singular, plural or plural_of(singular)
+        german_forms = nominative, genitive, plurals[0] if plurals else ""
+        pronoun = pronoun or (_NATURAL[gender] if kind in HUMAN else "it")
+        entries[singular] = Noun(*forms, gender, *german_forms, kind, pronoun)
     return entries
 
 
 def adjectives(table: str) -> dict[str, tuple[Adjective, tuple[str, ...]]]:
-    """Columns: English, German (stem after a slash), the kinds of nouns it goes with."""
+    """Adjectives of a table: English, German (stem after a slash), kinds of nouns."""
     entries = {}
     for english, german, kinds in rows(table, 3):
         form, _, stem = german.replace(" ", "").partition("/")
@@ -137,7 +131,7 @@ def adjectives(table: str) -> dict[str, tuple[Adjective, tuple[str, ...]]]:
 
 
 def expressions(name: str, inner: bool = False) -> dict[str, Expression]:
-    """``in¹ the¹ evening² | am¹ Abend²``: the raised numbers say which words are linked."""
+    """Expressions of a table: ``in¹ the¹ evening² | am¹ Abend²``; equal numbers are linked."""
     entries = {}
     for english, german in rows(WORDS["expressions"][name], 2):
         entry = Expression(_numbered(english), _numbered(german), inner)
@@ -150,7 +144,7 @@ def _numbered(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def verbs(name: str) -> dict[str, Verb]:
-    """Columns: English, German, objects, places, subjects; objects and subjects name pools."""
+    """Verbs of a table: English, German, objects, places, subjects, which name pools."""
     entries = {}
     for english, german, objects, places, subjects in rows(WORDS["verbs"][name], 5):
         what, who = (
@@ -164,46 +158,30 @@ def verbs(name: str) -> dict[str, Verb]:
 
 
 def english_verb(text: str) -> EnglishVerb:
-    """``help`` · ``see saw seen`` · ``get got got +up``, a particle · ``wait (for)``."""
+    """Parse ``help`` · ``see saw seen`` · ``get got got +up``, a particle · ``wait (for)``."""
     base, *irregular = re.findall(r"(?<![+(\w])\w+", text)
     past, participle = irregular or [past_of(base)] * 2
-    particle, preposition = re.search(r"\+(\w+)", text), re.search(r"\((\w+)\)", text)
-    return EnglishVerb(
-        base=base,
-        third={"be": "is", "have": "has"}.get(base) or plural_of(base),
-        past=past,
-        participle=participle,
-        ing=ing_of(base),
-        particle=particle[1] if particle else "",
-        preposition=preposition[1] if preposition else "",
-    )
+    third = {"be": "is", "have": "has"}.get(base) or plural_of(base)
+    matches = re.search(r"\+(\w+)", text), re.search(r"\((\w+)\)", text)
+    particle, preposition = (match[1] if match else "" for match in matches)
+    return EnglishVerb(base, third, past, participle, ing_of(base), particle, preposition)
 
 
 def german_verb(text: str) -> GermanVerb:
-    """``anrufen, ruft an, hat angerufen`` · ``sich freuen, freut, hat gefreut, auf Akk`` ·
+    """Parse ``anrufen, ruft an, hat angerufen`` · ``sich freuen, freut, hat gefreut, auf Akk`` ·
     ``(keinen) Hunger haben, hat, hatte``, whose past is one word."""
     name, present, past, *governed = [form.split() for form in text.split(",")]
     infinitive, prefix = name[-1], "".join(present[1:])
     *preposition, case = governed[0] if governed else ["Akk"]
     denial, complement = name[:2] if name[0].startswith("(") else ("", "")
-    return GermanVerb(
-        infinitive=infinitive,
-        stem=infinitive.removeprefix(prefix),
-        third=present[0],
-        prefix=prefix,
-        preterite=past[0] if len(past) == 1 else "",
-        auxiliary=past[0] if len(past) == 2 else "",
-        participle=past[-1],
-        reflexive=name[0] == "sich",
-        complement=complement,
-        no_complement=denial.strip("()"),
-        preposition="".join(preposition),
-        case=_CASES[case],
-    )
+    preterite, auxiliary = (past[0], "") if len(past) == 1 else ("", past[0])
+    forms = infinitive, infinitive.removeprefix(prefix), present[0], prefix, preterite, auxiliary
+    negated = name[0] == "sich", complement, denial.strip("()")
+    return GermanVerb(*forms, past[-1], *negated, "".join(preposition), _CASES[case])
 
 
 def plural_of(word: str) -> str:
-    """The plural of a noun, or the third person of a verb: the spelling rule is the same."""
+    """Plural of a noun, or third person of a verb: the spelling rule is the same."""
     if re.search(r"(s|x|ch|sh|o)$", word):
         return word + "es"
     return re.sub(r"(?<![aeiou])y$", "ie", word) + "s"
@@ -214,7 +192,7 @@ def past_of(base: str) -> str:
 
 
 def ing_of(base: str) -> str:
-    """write, writing · sit, sitting · travel, travelling · clean, cleaning · see, seeing."""
+    """Form in -ing: write, writing · sit, sitting · travel, travelling · see, seeing."""
     if re.fullmatch(r"[^aeiou]*[aeiou][^aeiouwxy]|.*get|travel", base):
         return base + base[-1] + "ing"
     return re.sub(r"(?<=[a-z][^e])e$", "", base) + "ing"
@@ -238,7 +216,7 @@ NOUNS, PEOPLE, BELONGINGS = _GROUPS["nouns"], _GROUPS["people"], _GROUPS["belong
 NAMES: dict[str, str] = WORDS["names"]
 POOLS = {name: tuple(group.values()) for name, group in _GROUPS.items()}
 POOLS |= {name: (noun,) for name, noun in NOUNS.items()}
-"""What verbs choose their subjects and objects from: groups by name, and each noun by its own."""
+"""Pools of subjects and objects of verbs: groups by name, and each noun by its own."""
 
 
 # --- adjectives -----------------------------------------------------------------------------------
@@ -291,4 +269,4 @@ ERRANDS, TASKS, RELATED = (
     {name: VERBS[name] for name in WORDS["selections"][selection].split(", ")}
     for selection in ("errands", "tasks", "related")
 )
-"""What people go somewhere for, what they try or forget to do, what tells one thing from others."""
+"""Verbs of errands, of tasks (try to, forget to), and of relative clauses on objects."""

@@ -33,48 +33,50 @@ def draw_subject(dice: Random, pool: tuple[Noun, ...]) -> Nominal:
         if roll < 0.28:
             return name(dice)
         if roll < 0.34:
-            return Both(name(dice), noun_phrase(dice, noun, of=Pronoun("I"), known=True))
+            return Both(name(dice), noun_phrase(dice, noun, possessor=Pronoun("I"), known=True))
     return noun_phrase(dice, noun)
 
 
-def draw_other(dice: Random, pool: tuple[Noun, ...], of: Nominal, known: bool = False) -> Nominal:
-    """An object or receiver; ``of`` is the subject, who may own it."""
-    noun, own, roll = dice.choice(pool), noun_of(of), dice.random()
+def draw_other(
+    dice: Random, pool: tuple[Noun, ...], possessor: Nominal, known: bool = False
+) -> Nominal:
+    """Object or receiver; ``possessor`` is the subject, which may own it."""
+    noun, own, roll = dice.choice(pool), noun_of(possessor), dice.random()
     if noun is own:
         noun = dice.choice([noun for noun in pool if noun is not own])
     if noun.kind in lexicon.HUMAN:
         if roll < 0.12:
-            mine = isinstance(of, Pronoun) and of.english in ("I", "we")
+            mine = isinstance(possessor, Pronoun) and possessor.english in ("I", "we")
             return Pronoun(dice.choice(("he", "she", "they") if mine else tuple(POSSESSIVE)))
         if roll < 0.22:
-            return name(dice, but=of)
+            return name(dice, but=possessor)
     if not known and roll < 0.25 and noun.kind in ("food", "reading", "animals"):
         return NounPhrase(noun, "", plural=True, adjective=quality(dice, noun))
-    return noun_phrase(dice, noun, of, known)
+    return noun_phrase(dice, noun, possessor, known)
 
 
 def name(dice: Random, but: Nominal | None = None) -> Name:
-    taken = but.text if isinstance(but, Name) else ""
-    return Name(*dice.choice([(text, pronoun) for text, pronoun in _NAMES if text != taken]))
+    excluded = but.text if isinstance(but, Name) else ""
+    return Name(*dice.choice([(text, pronoun) for text, pronoun in _NAMES if text != excluded]))
 
 
 def noun_phrase(
-    dice: Random, noun: Noun, of: Nominal | None = None, known: bool = False
+    dice: Random, noun: Noun, possessor: Nominal | None = None, known: bool = False
 ) -> NounPhrase:
-    """``of`` may own it; what is ``known`` is definite."""
+    """Noun phrase; ``possessor`` may own it, and a ``known`` one is definite."""
     plural = bool(noun.german_plural) and dice.random() < 0.3
     adjective, roll = quality(dice, noun), dice.random()
     if noun.kind == "mass":
         return NounPhrase(noun, "the" if known or roll < 0.3 else "", False, adjective)
     if noun.kind == "family":
-        if roll < 0.15 and of is None:
+        if roll < 0.15 and possessor is None:
             return NounPhrase(noun, "", plural, adjective, owner=name(dice))
-        return NounPhrase(noun, possessive(of) or dice.choice(FAMILIAR), plural, adjective)
+        return NounPhrase(noun, possessive(possessor) or dice.choice(FAMILIAR), plural, adjective)
     if noun.kind in ("animals", "things", "reading"):
-        if roll < 0.1 and possessive(of):
-            return NounPhrase(noun, possessive(of), plural, adjective)
+        if roll < 0.1 and possessive(possessor):
+            return NounPhrase(noun, possessive(possessor), plural, adjective)
         if roll < 0.2:
-            return NounPhrase(noun, "", plural, adjective, owner=owner(dice, of))
+            return NounPhrase(noun, "", plural, adjective, owner=owner(dice, possessor))
     if noun.kind in lexicon.HUMAN and roll < 0.04 and not known:
         return NounPhrase(noun, "every", False, adjective)
     determiners = KNOWN if known else PLURAL if plural else SINGULAR
@@ -86,16 +88,16 @@ def quality(dice: Random, noun: Noun) -> Adjective | None:
     return dice.choice(qualities) if qualities and dice.random() < 0.2 else None
 
 
-def owner(dice: Random, of: Nominal | None) -> Name | NounPhrase:
-    """Anna's · the teacher's · my uncle's."""
+def owner(dice: Random, possessor: Nominal | None) -> Name | NounPhrase:
+    """Owner: Anna's · the teacher's · my uncle's."""
     if dice.random() < 0.4:
-        return name(dice, but=of)
+        return name(dice, but=possessor)
     noun = dice.choice(_PEOPLE)
-    return NounPhrase(noun, (possessive(of) or "my") if noun.kind == "family" else "the")
+    return NounPhrase(noun, (possessive(possessor) or "my") if noun.kind == "family" else "the")
 
 
 def pronoun_for(node: Nominal) -> Pronoun | None:
-    """The pronoun that takes up ``node`` in the next clause, where a natural one exists."""
+    """Pronoun for ``node`` in the next clause, if there is a natural one."""
     if isinstance(node, Pronoun):
         return Pronoun(node.english, node.gender)
     if isinstance(node, Name):
@@ -107,14 +109,14 @@ def pronoun_for(node: Nominal) -> Pronoun | None:
     return Pronoun(node.noun.pronoun, node.noun.gender) if node.noun.pronoun else None
 
 
-def possessive(of: Nominal | None) -> str:
-    """my, his, her, ...; none for animals and where no pronoun is natural."""
-    pronoun = pronoun_for(of) if of and not is_animal(noun_of(of)) else None
+def possessive(possessor: Nominal | None) -> str:
+    """Possessive (my, his, her, …); empty for animals and without a natural pronoun."""
+    pronoun = pronoun_for(possessor) if possessor and not is_animal(noun_of(possessor)) else None
     return POSSESSIVE.get(pronoun.english, "") if pronoun else ""
 
 
 def noun_of(node: Nominal) -> Noun | None:
-    """The noun behind a subject, to which a verb must be suited; None for people at large."""
+    """Noun of a subject, which must suit the verb; None for pronouns and names."""
     return node.noun if isinstance(node, NounPhrase | Gap) else None
 
 
@@ -123,7 +125,7 @@ def is_animal(noun: Noun | None) -> bool:
 
 
 def spot(dice: Random, groups: tuple[str, ...]) -> Place | Expression:
-    """in the garden · on the bank of the river · at home."""
+    """Place: in the garden · on the bank of the river · at home."""
     group = dice.choice(groups)
     if group == "home" and dice.random() < 0.3:
         return lexicon.AT_HOME
@@ -135,7 +137,7 @@ def spot(dice: Random, groups: tuple[str, ...]) -> Place | Expression:
 
 
 def goal(dice: Random, groups: tuple[str, ...]) -> Place | Expression:
-    """into the garden · to the train station · home."""
+    """Direction: into the garden · to the train station · home."""
     if dice.random() < 0.1:
         return lexicon.HOMEWARD
     english, german, noun = dice.choice(lexicon.TO_WHERE[dice.choice(groups)])
@@ -148,25 +150,36 @@ def location(dice: Random, noun: Noun) -> NounPhrase:
     return NounPhrase(noun, dice.choice(("the", "a")) if adjective else "the", False, adjective)
 
 
+Verbs = dict[str, Verb]
 PLANS: tuple[Tense, ...] = ("can", "must", "should", "want to", "want to", "allowed to")
 COMING: tuple[Tense, ...] = ("will", "will", "going to")
+STYLES: dict[str, tuple] = {
+    "habit": (("present",), 1.0, lexicon.OFTEN, lexicon.HABITS),
+    "often": (("present",), 1.0, lexicon.OFTEN),
+    "now": (("progressive",), 0.4, lexicon.NOW),
+    "past": (("past",), 0.5, lexicon.PAST),
+    "perfect": (("perfect",), 0.5, lexicon.ALREADY),
+    "future": (COMING, 0.5, lexicon.FUTURE, lexicon.FUTURE, lexicon.SOON),
+    "plan": (PLANS, 0.25, lexicon.FUTURE),
+}
+"""Tenses by style, and the probability and tables of an expression of time."""
 COUNTED = ("two", "three", "many", "every")
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Facts about a clause that are fixed before it is drawn."""
+    """Properties of a clause that are fixed before it is drawn."""
 
     depth: int = 0
     past: bool = False
     """Whether the tense must be past."""
     subject: Nominal | None = None
     noun: Noun | None = None
-    """The noun of the subject; None for people at large."""
+    """Noun of the subject; None for pronouns and names."""
 
 
-def begin(dice: Random, scene: Scene, verbs: dict[str, Verb], styles: tuple[str, ...]) -> Clause:
-    """Subject, verb, tense and time; perhaps a denial."""
+def draw_clause(dice: Random, scene: Scene, verbs: Verbs, styles: tuple[str, ...]) -> Clause:
+    """Clause with subject, verb, tense and time; perhaps negated."""
     noun, suited = scene.noun, [*verbs.values()]
     verb = dice.choice([verb for verb in suited if noun in verb.subjects] if noun else suited)
     subject = scene.subject or draw_subject(dice, verb.subjects)
@@ -179,31 +192,17 @@ def begin(dice: Random, scene: Scene, verbs: dict[str, Verb], styles: tuple[str,
 
 
 def moment(dice: Random, style: str, verb: Verb) -> tuple[Tense, Expression | None]:
-    """A tense, and perhaps an expression of time that goes with it."""
+    """Tense, and perhaps an expression of time that goes with it."""
 
-    def maybe(chance: float, *tables: dict[str, Expression]) -> Expression | None:
-        return dice.choice([*dice.choice(tables).values()]) if dice.random() < chance else None
+    def maybe(probability: float, *tables: dict[str, Expression]) -> Expression | None:
+        return dice.choice([*dice.choice(tables).values()]) if dice.random() < probability else None
 
     if style == "past" and verb.english.past == verb.english.base:
-        return "perfect", None  # they read: nobody could see that it is past
-    match style:
-        case "habit":
-            return "present", maybe(1.0, lexicon.OFTEN, lexicon.HABITS)
-        case "often":
-            return "present", maybe(1.0, lexicon.OFTEN)
-        case "now":
-            return "progressive", maybe(0.4, lexicon.NOW)
-        case "past":
-            return "past", maybe(0.5, lexicon.PAST)
-        case "perfect":
-            return "perfect", maybe(0.5, lexicon.ALREADY)
-        case "future":
-            return dice.choice(COMING), maybe(0.5, lexicon.FUTURE, lexicon.FUTURE, lexicon.SOON)
-        case "plan":
-            return dice.choice(PLANS), maybe(0.25, lexicon.FUTURE)
-        case "like":
-            return "like to", None
-    return "present", None
+        return "perfect", None  # "they read" does not show that it is past
+    if style in ("like", "state"):
+        return "like to" if style == "like" else "present", None
+    tenses, probability, *tables = STYLES[style]
+    return dice.choice(tenses) if len(tenses) > 1 else tenses[0], maybe(probability, *tables)
 
 
 def with_object(dice: Random, clause: Clause) -> Clause:
@@ -223,7 +222,7 @@ def with_place(dice: Random, clause: Clause) -> Clause:
 
 
 def described(dice: Random, clause: Clause, qualities: tuple[Adjective, ...]) -> Clause:
-    """is very tired · was too long · is red."""
+    """Clause with an adjective: is very tired · was too long · is red."""
     quality, subject = dice.choice(qualities), clause.subject
     if isinstance(subject, NounPhrase):
         subject = replace(subject, adjective=None)  # no sad man is sad
@@ -233,7 +232,7 @@ def described(dice: Random, clause: Clause, qualities: tuple[Adjective, ...]) ->
 
 
 def errand(dice: Random, subject: Nominal, verbs: dict[str, Verb]) -> Clause:
-    """to buy a book: a clause without tense or time."""
+    """Infinitive clause without time: to buy a book."""
     return with_object(dice, Clause(subject, dice.choice([*verbs.values()])))
 
 

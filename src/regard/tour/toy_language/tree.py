@@ -9,20 +9,8 @@ from typing import Literal, NamedTuple
 
 from regard.tour.toy_language.lexicon import Adjective, Case, Expression, Noun, Verb
 
-Tense = Literal[
-    "present",
-    "progressive",
-    "past",
-    "perfect",
-    "will",
-    "going to",
-    "can",
-    "must",
-    "should",
-    "want to",
-    "allowed to",
-    "like to",
-]
+Auxiliary = Literal["will", "going to", "can", "must", "should", "want to", "allowed to", "like to"]
+Tense = Literal["present", "progressive", "past", "perfect"] | Auxiliary
 Meaning = tuple[object, str]
 """A node and the name of a part of it."""
 
@@ -36,7 +24,7 @@ Words = tuple[Word, ...]
 
 
 def say(text: str, node: object, *parts: str) -> Words:
-    """The words of ``text``, all of which express these parts of ``node``."""
+    """Words of ``text``, which all express these parts of ``node``."""
     if not text:
         return ()
     meanings = tuple([(node, part) for part in parts])
@@ -46,9 +34,9 @@ def say(text: str, node: object, *parts: str) -> Words:
 @dataclass(frozen=True, eq=False, slots=True)
 class Pronoun:
     english: str
-    """The subject form: I, he, she, it, we, they."""
+    """Subject form: I, he, she, it, we, they."""
     gender: str = "neuter"
-    """What ``it`` stands for decides between er, sie and es."""
+    """Gender of the noun that ``it`` stands for: er, sie or es."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -125,7 +113,7 @@ class Clause:
     """(in order) to ..."""
     adjunct: Adjunct | None = None
     fronted: Literal["", "time", "adjunct"] = ""
-    """What opens the sentence in place of the subject."""
+    """Part that opens the sentence instead of the subject."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -136,7 +124,7 @@ class Sentence:
 
 
 class Person(NamedTuple):
-    """What a verb agrees with: the first or third person, of one or many."""
+    """Agreement of a verb: first or third person, singular or plural."""
 
     number: int
     plural: bool

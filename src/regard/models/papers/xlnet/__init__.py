@@ -1,9 +1,8 @@
 """XLNet (Yang et al., 2019, arXiv:1906.08237): a bidirectional encoder that learns to predict the
 tokens of a row in random orders, by two streams of states, with the relative positions and the
-memory of Transformer-XL. Its class token stands last.
+memory of Transformer-XL. The class token is last.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
@@ -35,11 +34,10 @@ BASE = TrunkWithHeads(
 LARGE = change(BASE, width=1_024, depth=24, heads=16, inner=4_096)
 
 
-@dataclass(frozen=True)
 class HeadSize(ConfigRow):
     """The size of a head, which follows from the width and the number of heads."""
 
-    key: str = "d_head"
+    key = "d_head"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         width, heads = config.get("d_model", 1_024), config.get("n_head", 16)
@@ -53,11 +51,10 @@ class HeadSize(ConfigRow):
         return {self.key: width // heads}
 
 
-@dataclass(frozen=True)
 class AttentionDropout(ConfigRow):
-    """The dropout of attention weights: that of all else, unless a key of ours says otherwise."""
+    """The dropout of attention weights: the key ``dropout``, unless our own key is set."""
 
-    key: str = "attention_dropout"
+    key = "attention_dropout"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         value = config.get(self.key, config.get("dropout"))
@@ -102,7 +99,7 @@ HEADS = (
 
 
 def weights(width: int, heads: int) -> WeightMap:
-    """The map for a model of these sizes."""
+    """The weight map for a model of these sizes."""
     size, theirs, ours = width // heads, "layer.{i}.", "trunk.blocks.{i}."
     into_heads = (Reshape((width, heads, size), (width, width)), Transpose())
     score = ours + "attention.score."
@@ -126,7 +123,7 @@ def weights(width: int, heads: int) -> WeightMap:
 
 
 class XLNetFormat(HFFormat):
-    """Shapes of tensors depend on the number of heads."""
+    """The format of XLNet, whose tensor shapes depend on the number of heads."""
 
     def weight_map(self, facts: ModelFacts) -> WeightMap:
         stack = cast(TwoStreamStack, facts.encoder.stack)
@@ -143,15 +140,12 @@ SUMMARY = (
 LM = HFHead(PermutationLMHead(), "lm_loss.", (Key("tie_word_embeddings", "tied"),))
 LABEL = HFHead(
     LabelHead(2, dropout=0.1, dense="tanh", last_only=True),
-    tensors="logits_proj.",
-    config_map=(*SUMMARY, bert.LABELS),
+    "logits_proj.",
+    (*SUMMARY, bert.LABELS),
     pool=LastToken(),
 )
 CHOICE = HFHead(
-    ChoiceHead(dropout=0.1, dense="tanh", last_only=True),
-    tensors="logits_proj.",
-    config_map=SUMMARY,
-    pool=LastToken(),
+    ChoiceHead(dropout=0.1, dense="tanh", last_only=True), "logits_proj.", SUMMARY, pool=LastToken()
 )
 TOKEN_LABEL = HFHead(TokenLabelHead(2), "classifier.", (bert.LABELS,))
 ARCHITECTURES = Architectures(

@@ -32,7 +32,7 @@ BEFORE_ALL = -(1 << 30)  # the order of memory
 CONTENT, QUERY = "attention", "query_attention"
 OUTPUTS = {CONTENT: "output", QUERY: "query_output"}
 Memory = Sequence[Tensor]
-"""The states of earlier tokens before each layer, (B, M, D): the segment before this one."""
+"""The states of the preceding tokens before each layer, (B, M, D)."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class TwoStreamStack(AnyStack):
     """N equal layers over a content stream and, where tokens are predicted, a query stream.
 
     Attention scores distances and segments, and projections have no biases (Yang et al., 2019).
-    ``dropout`` falls on all but attention weights: embeddings, sinusoids of distances, both
-    sublayers and their inside, and the last states. All rows of a batch share the mask of the
-    sinusoids, as in Transformer-XL; the authors' code draws one for each row.
+    ``dropout`` is applied to embeddings, sinusoids of distances, both sublayers and their inside,
+    and the last states. All rows of a batch share the mask of the sinusoids, as in Transformer-XL;
+    the authors' code draws one for each row.
     """
 
     attends: ClassVar[bool] = True
@@ -79,7 +79,7 @@ class TwoStreamStack(AnyStack):
 
 
 class Stream(NamedTuple):
-    """What attends: the layout and the mask of a stream, and its name on the tape of a block."""
+    """A stream of queries: its name on the tape of a block, its layout and its mask."""
 
     name: str
     layout: Layout
@@ -98,7 +98,7 @@ class TwoStreamOutput(NamedTuple):
 
 
 class TwoStreamModule(StackModule):
-    """Tokens in, one state per token out, and one per predicted token where there are any."""
+    """An embedding and layers that compute a content stream and a query stream."""
 
     attends = True
 
@@ -125,9 +125,9 @@ class TwoStreamModule(StackModule):
         state: Memory | None = None,
         tape: NullTape = NULL_TAPE,
     ) -> TwoStreamOutput:
-        """States of all tokens, of the ``predicted`` ones in the query stream, and the new memory.
+        """States of all tokens, query states of the predicted tokens, and the new memory.
 
-        Every row has as many predicted tokens; they are counted in the batch, row by row. Without
+        ``predicted_N`` are positions in the batch, the same number for each row. Without
         ``layout.orders_T``, all tokens see each other.
         """
         x_ND = tape("embed.output", self.embed(tokens_T, layout))
@@ -159,7 +159,7 @@ class TwoStreamModule(StackModule):
 
 
 class TwoStreamBlock(nn.Module):
-    """One layer: attention and a feed-forward sublayer, the same for both streams."""
+    """One layer: attention and a feed-forward sublayer, shared by both streams."""
 
     def __init__(self, stack: TwoStreamStack):
         super().__init__()
@@ -188,7 +188,7 @@ class TwoStreamBlock(nn.Module):
 
 
 class TwoStreamAttention(HeadsModule):
-    """Attention of both streams, laid end to end, to the memory and the content stream."""
+    """Attention of both streams, concatenated, to the memory and the content stream."""
 
     score: RelativeSegmentDot
 
@@ -233,9 +233,9 @@ class TwoStreamAttention(HeadsModule):
         distances: Distances,
         tape: NullTape,
     ) -> Tensor:
-        """What one stream attends to: in tiles where there is a kernel for that.
+        """The attention output of one stream, by the tiled kernel where it applies.
 
-        Keys and values are packed, or padded after a memory, as their layout says.
+        Keys and values are packed or, after a memory, padded.
         """
         dropout, start = self.dropout if self.training else 0.0, keys.start
         in_tiles = relative.fits(q_THK, k) and not tape.wants("scores", "weights")
@@ -266,12 +266,12 @@ class TwoStreamAttention(HeadsModule):
 
 
 def _split(x: Tensor, streams: Sequence[Stream]) -> Sequence[Tensor]:
-    """The part of each stream."""
+    """The parts of a tensor that belong to each stream."""
     return x.split([stream.layout.tokens for stream in streams])
 
 
 def _layout_of(predicted_N: Tensor, layout: Layout) -> Layout:
-    """The predicted tokens as rows of their own, at the positions that they have in their rows."""
+    """The layout of the predicted tokens, as rows with the positions of their tokens."""
     size, rest = divmod(len(predicted_N), max(1, layout.rows))
     if rest:
         raise ValueError(f"{len(predicted_N)} predicted tokens are not {layout.rows} equal rows")
@@ -286,9 +286,9 @@ def _layout_of(predicted_N: Tensor, layout: Layout) -> Layout:
 
 
 def _pairs(stream: Stream, keys: Layout, column: int) -> tuple[Tensor, Tensor]:
-    """What ``relative.attention`` compares of queries and keys, (3, B, L) and (2, B, S).
+    """Limits, columns, segments of queries, (3, B, L); orders and segments of keys, (2, B, S).
 
-    ``column`` is that of the first key for a query at position 0.
+    ``column`` is the column of the first key for a query at position 0.
     """
 
     def padded(layout: Layout, values_T: Tensor | None) -> Tensor:
@@ -305,8 +305,8 @@ def _pairs(stream: Stream, keys: Layout, column: int) -> tuple[Tensor, Tensor]:
 
 
 def _after_memory(layout: Layout, size: int) -> Layout:
-    """Rows of the memory and the tokens after it. The memory has segment 0, as in the paper's code,
-    and comes first in every order."""
+    """The layout of rows with the memory before their tokens. The memory has segment 0, as in the
+    paper's code, and comes first in every order."""
     assert layout.start is not None
 
     def with_memory(values_T: Tensor | None, fill: int) -> Tensor | None:
@@ -330,7 +330,7 @@ def _after_memory(layout: Layout, size: int) -> Layout:
 
 
 def _remember(memory_BMD: Tensor, x_TD: Tensor, layout: Layout) -> Tensor:
-    """The last states of each row, as many as before."""
+    """The new memory: the last states of each row, in the same number."""
     size, own_BLD = memory_BMD.shape[1], layout.pad(x_TD).to(memory_BMD.dtype)
     all_BSD = torch.cat([memory_BMD, own_BLD], dim=1).detach()
     if layout.full:
@@ -346,7 +346,7 @@ def read_queries(encoded: TwoStreamOutput, pooled_BD: Tensor | None, at: Tensor 
 
 @dataclass(frozen=True)
 class PermutationLMHead(NextTokenHead):
-    """The token at a position, from its query state (Yang et al., 2019); without any predicted
+    """The token at a position, from its query state (Yang et al., 2019); without predicted
     positions, from the content states of all tokens.
     """
 

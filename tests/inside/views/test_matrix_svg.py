@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from regard.inside.views.confusion_svg import LARGEST, SMALLEST, draw_confusion
+from regard.inside.views.matrix_svg import LARGEST, SMALLEST, draw_confusion
 from regard.metrics.classification import Confusion, confusion
 
 TITLES = re.compile(r"(.+) as (.+): ([\d,]+)")
