@@ -69,7 +69,8 @@ def test_what_an_import_runs_does_not_count():
 
 def test_the_verb_prints_it_plain_and_as_json():
     lines = run("papers", "Zaremba", "--path").stdout.splitlines()
-    assert lines[0].split() == ["file", "line", "function"]
+    assert lines[0] == "the facts of Zaremba are values in regard.models.papers.zaremba"
+    assert lines[1].split() == ["file", "line", "function"]
     records = [
         json.loads(one) for one in run("papers", "Zaremba", "--path", "--json").stdout.splitlines()
     ]

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.testing import assert_close
 
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape
@@ -110,3 +111,13 @@ def test_what_a_block_adds_can_be_read_by_name():
 def test_norm_is_post_or_pre():
     with pytest.raises(ValueError, match="'post' or 'pre', not 'none'"):
         Residual(WIDTH, norm="none")
+
+
+def test_first_tokens_of_rows_that_do_not_start_at_0():
+    """The first tokens attend from their own positions, as in a forward pass over all tokens."""
+    made, layout = block("pre", decodes=False), Layout.rectangle(2, 5, start=40)
+    x_TD = torch.randn(layout.tokens, WIDTH)
+    first_TD, first = made.first_tokens(x_TD, layout, 2)
+    assert torch.equal(first.positions_T, torch.tensor([40, 41, 40, 41]))
+    expected_BLD = layout.pad(made(x_TD, layout))[:, :2]
+    assert_close(first.pad(first_TD), expected_BLD)

@@ -214,3 +214,16 @@ def test_kernels_drop_weights_as_the_definition_does(layout):
     torch.testing.assert_close(out[kept], v[kept] / 0.75)
     assert (out[~kept] == 0).all()
     assert kept.float().mean() == pytest.approx(0.75, abs=0.06)
+
+
+class Shifted(ScaledDot):
+    """A score that is not q·k: no fused kernel may take it for its base class."""
+
+    def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+        return super().between(q_BLHK, k_BSHK, queries, keys) + 1 / (1 + keys.real_BL.sum())
+
+
+def test_a_score_that_extends_the_dot_product_runs_as_it_is_defined():
+    layout = Layout.ragged([4, 3])
+    call = AttentionCall(ScaledDot(), layout, layout, full, 0.0)
+    assert call.plain and not replace(call, score=Shifted()).plain

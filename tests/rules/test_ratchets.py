@@ -18,25 +18,25 @@ from syntax import nodes
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 390,
-    "lines": 54_850,
-    "lines of code": 33_861,
+    "lines": 54_853,
+    "lines of code": 33_860,
     "files under 40 lines": 6,
     "basenames used twice": 29,
     "Any": 141,
     "cast(Any": 2,
     "aliases of Any": 0,
-    "type: ignore": 36,
+    "type: ignore": 35,
     "circles of imports": 0,
     "modules in circles": 0,
-    "choices by kind": 65,
+    "choices by kind": 51,
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
-    "GPT-2": (14, 2_420),
-    "BERT": (15, 2_812),
-    "ViT": (15, 3_015),
-    "Bahdanau": (15, 3_044),
-    "XLNet": (14, 2_834),
+    "GPT-2": (14, 2_426),
+    "BERT": (15, 2_818),
+    "ViT": (15, 3_021),
+    "Bahdanau": (15, 3_049),
+    "XLNet": (14, 2_839),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
 SLACK = 0.02

@@ -18,7 +18,7 @@ from regard.decoding.state import Decodable, DecodingState, Engine, Prompts
 from regard.ground.batch import PackedTokens
 from regard.ground.layout import Layout
 from regard.parts.activation import gelu_sigmoid, gelu_tanh
-from regard.parts.attend import Dot, causal
+from regard.parts.attend import causal, is_dot_product
 from regard.parts.attention import EncoderOutput
 from regard.parts.block import Block
 from regard.parts.cpp.build import failure, library
@@ -86,7 +86,7 @@ def _unsupported(block: Block) -> Iterator[str]:
     attentions = [block.attention, block.cross] if block.decodes else [block.attention]
     scores = [attention.score for attention in attentions]
     kinds = {type(score).__name__ for score in scores}
-    if not all(isinstance(score, Dot) for score in scores):
+    if not all(map(is_dot_product, scores)):
         yield f"relative positions or other scores than q·k ({' and '.join(sorted(kinds))})"
     elif len(kinds) > 1:
         yield f"two scores in one block ({' and '.join(sorted(kinds))})"

@@ -67,6 +67,7 @@ class Stack(AnyStack):
         share(self, "dropout", "attention_dropout", "attention_output_dropout", "inner_dropout")
         share(self, "drop_path")
         one_of(ACTIVATIONS, "activation", self.activation)
+        one_of(("post", "pre"), "norm", self.norm)
         if self.layer_scale is not None and (self.cross or self.causal):
             raise BadInput("layer_scale: only the layers of encoders are scaled")
         if self.shared_groups is None:

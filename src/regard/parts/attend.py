@@ -96,7 +96,7 @@ class Score(nn.Module):
 
 
 class Dot(Score):
-    """Dot-product score q·k (Luong et al., 2015)."""
+    """Dot-product score q·k (Luong et al., 2015). Fused kernels read its ``scale`` alone."""
 
     def scale(self, size: int) -> float:
         """Factor on q·k, for fused kernels."""
@@ -104,6 +104,11 @@ class Dot(Score):
 
     def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
         return torch.einsum("blhk,bshk->bhls", q_BLHK * self.scale(q_BLHK.shape[-1]), k_BSHK)
+
+
+def is_dot_product(score: object) -> bool:
+    """Whether a score is q·k times a scale, which fused kernels compute."""
+    return isinstance(score, Dot) and type(score).between is Dot.between
 
 
 class ScaledDot(Dot):

@@ -140,7 +140,7 @@ class Block(nn.Module):
 
         Rows must be full. Only keys and values are computed for the other tokens.
         """
-        first = Layout.rectangle(layout.rows, count, x_TD.device)
+        first = Layout.rectangle(layout.rows, count, x_TD.device, start=layout.start or 0)
         first_TD = first.pack(layout.pad(x_TD)[:, :count])
         keys_TD = self.attention_residual.normed(x_TD)
 

@@ -56,10 +56,12 @@ def papers(
         if len(names) != 1 or results or html is not None or (train and load):
             raise BadInput("--path: needs one model: regard papers PAPER --path [--train | --load]")
         from regard.cli.paper_path import path_of
-        from regard.models.papers import paper as paper_named
+        from regard.models.papers import MODULE_NAMES, paper
 
-        named = paper_named(chosen[0].name)
+        named = paper(chosen[0].name)
         size = names[0].partition(":")[2] or named.default_size
+        if not as_json:
+            print_line(f"the facts of {named.name} are values in {MODULE_NAMES[named.key]}")
         _show_path(path_of(named, size, train=train, load=load), as_json)
     elif html is not None:
         if names or results or as_json:

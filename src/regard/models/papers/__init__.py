@@ -65,15 +65,15 @@ from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attend import PermutationMask, WindowMask
 
-LINEAGE: tuple[Paper, ...] = tuple(
-    module.PAPER
-    for module in (
-        *(cho, sutskever, zaremba, bahdanau, luong, dai, ma, context2vec, gehring, lin, taglm),
-        *(transformer, cove, awd_lstm, marian, ulmfit, elmo, gpt, bert, gpt2, xlnet, roberta),
-        *(spanbert, albert, distilbert, electra, vit, deit),
-    )
+MODULES = (
+    *(cho, sutskever, zaremba, bahdanau, luong, dai, ma, context2vec, gehring, lin, taglm),
+    *(transformer, cove, awd_lstm, marian, ulmfit, elmo, gpt, bert, gpt2, xlnet, roberta),
+    *(spanbert, albert, distilbert, electra, vit, deit),
 )
+LINEAGE: tuple[Paper, ...] = tuple(module.PAPER for module in MODULES)
 """All papers, from the first to the last."""
+MODULE_NAMES = {module.PAPER.key: module.__name__ for module in MODULES}
+"""The module of each paper, by its key."""
 
 KINDS: dict[str, type] = {
     kind.__name__: kind

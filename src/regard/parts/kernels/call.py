@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.ground.layout import Layout
-from regard.parts.attend import Dot, Mask, WindowMask, causal, full
+from regard.parts.attend import Dot, Mask, WindowMask, causal, full, is_dot_product
 
 # At head size 64 and equal lengths cuDNN takes about half of flash's time on Hopper.
 ON_CUDA = [
@@ -34,7 +34,7 @@ class AttentionCall:
     @property
     def plain(self) -> bool:
         """Whether the score is a dot product under a window mask, as fused kernels need."""
-        return isinstance(self.score, Dot) and isinstance(self.mask, WindowMask)
+        return is_dot_product(self.score) and isinstance(self.mask, WindowMask)
 
     @property
     def aligned(self) -> bool:
