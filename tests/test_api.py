@@ -35,7 +35,7 @@ def test_states_of_every_layer(model):
         assert all(torch.equal(a, b) for a, b in zip(by_text, by_ids, strict=True))
     last = model.module.source.norm(model.encode(texts, 2)[0])
     torch.testing.assert_close(last, model.encode(texts)[0])
-    with pytest.raises(BadInput, match="layer 3 asked for"):
+    with pytest.raises(BadInput, match="layer must be from 0"):
         model.encode(texts, 3)
 
 
@@ -176,7 +176,7 @@ def test_saving_replaces_another_model_only_with_the_option(small_run, owl_run, 
     )
     model.save(tmp_path / "mine")
     before = (tmp_path / "mine" / "model.safetensors").read_bytes()
-    with pytest.raises(BadInput, match=r"mine: is there already; save\(\.\.\., overwrite=True\)"):
+    with pytest.raises(BadInput, match=r"mine: already exists; save\(\.\.\., overwrite=True\)"):
         other.save(tmp_path / "mine")
     assert (tmp_path / "mine" / "model.safetensors").read_bytes() == before
     model.save(tmp_path / "mine")  # where it was saved to

@@ -119,7 +119,7 @@ def test_a_translator_has_one_head(translator):
 
 def test_a_precision_that_the_device_lacks_is_refused_at_load(small_run):
     for precision in ("fp16", "", "float32"):
-        with pytest.raises(BadInput, match=r"^a precision is int8, fp32, bf16 or auto, not "):
+        with pytest.raises(BadInput, match=r"^precision must be int8, fp32, bf16 or auto, not "):
             regard.load(small_run / "run" / "model", "cpu", precision=precision)
 
 

@@ -56,7 +56,7 @@ def test_look_at_words(model, tmp_path):
     assert sum(record["weights"]) == pytest.approx(1, abs=1e-4)
     for option in (("--layer", 0), ("--map", "cross")):
         refused = run("look", model, "dog", *option, code=2)
-        assert "no map, layer or head" in refused.stderr
+        assert "do not choose a map, layer or head" in refused.stderr
 
 
 def test_evaluate_prints_accuracy_with_an_interval(model, owl_run):

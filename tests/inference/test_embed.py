@@ -131,8 +131,8 @@ def test_the_files_survive_conversion(tmp_path):
     ("changes", "reason"),
     [
         ({"modules": {**MODULES, "Dense": "3_Dense"}}, "a module Dense is not supported"),
-        ({"pool": "mean_tokens+max_tokens"}, "its way of pooling"),
-        ({"pool": "mean_sqrt_len_tokens"}, "its way of pooling"),
+        ({"pool": "mean_tokens+max_tokens"}, "this kind of pooling"),
+        ({"pool": "mean_sqrt_len_tokens"}, "this kind of pooling"),
         ({"default_prompt_name": "query"}, "a default prompt"),
     ],
 )
@@ -157,7 +157,7 @@ def test_other_ways_are_known(tmp_path, pool, name):
 @pytest.mark.parametrize("place", ["..", "../other", "/etc", "a/b", ".hidden"])
 def test_no_file_outside_the_folder_is_read(tmp_path, place):
     folder = with_files(tmp_path / "st", modules={"Transformer": "", "Pooling": place})
-    with pytest.raises(BadInput, match="is not the name of a folder beside it"):
+    with pytest.raises(BadInput, match="must be the name of a folder beside the file"):
         regard.load(folder, "cpu")
 
 
@@ -173,7 +173,7 @@ def test_files_that_are_not_json_are_named(tmp_path, content):
 def test_damaged_files_are_named(tmp_path, content):
     folder = with_files(tmp_path / "st")
     (folder / "modules.json").write_text(content)
-    with pytest.raises(BadInput, match=r"modules\.json: not a list of modules"):
+    with pytest.raises(BadInput, match=r"modules\.json: must be a list of modules"):
         regard.load(folder, "cpu")
 
 

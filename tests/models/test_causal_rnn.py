@@ -156,7 +156,7 @@ def test_facts_round_trip_and_are_checked():
     assert facts.writes and facts.eager and facts.trunk.stack.carries_state
     for changes, message in (
         ({"initial": "ones"}, "no initial is called 'ones'"),
-        ({"weight_drop": 1.5}, "weight_drop is a share"),
+        ({"weight_drop": 1.5}, "weight_drop must be at least 0"),
         ({"residual": True, "last_width": 3}, "residual: all layers"),
     ):
         with pytest.raises(BadInput, match=message):

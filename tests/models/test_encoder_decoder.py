@@ -393,9 +393,9 @@ def test_papers_differ_by_what_was_new():
 @pytest.mark.parametrize(
     ("facts", "message"),
     [
-        (change(BAHDANAU, score="dot"), "one size of queries and keys, not 6, 12"),
-        (change(SUTSKEVER, **{"source.depth": 1}), "as many layers, not 1 and 2"),
-        (change(BAHDANAU, bridge="copy"), "one size, not 12 and 6"),
+        (change(BAHDANAU, score="dot"), "queries and keys of the same size, not 6 and 12"),
+        (change(SUTSKEVER, **{"source.depth": 1}), "same depth, not 1 and 2"),
+        (change(BAHDANAU, bridge="copy"), "same size, not 12 and 6"),
         (change(SUTSKEVER, bridge="backward"), "needs a bidirectional encoder"),
         (change(BAHDANAU, tie="target"), "shapes agree"),
         (replace(TRUNKS, source=BAHDANAU.source), "shapes agree"),
@@ -416,8 +416,8 @@ def test_what_does_not_fit_together_is_reported(facts, message):
         ({"bridge": "golden"}, "no bridge is called 'golden'"),
         ({"direction": "sideways"}, "no direction is called 'sideways'"),
         ({"width": 0}, "width must be at least 1"),
-        ({"dropout": 1.0}, "dropout is a share"),
-        ({"summary": True}, "one vector of its source, or attends to it"),
+        ({"dropout": 1.0}, "dropout must be at least 0"),
+        ({"summary": True}, "summary and attention cannot be used together"),
     ],
 )
 def test_facts_that_mean_nothing_are_refused(changes, message):

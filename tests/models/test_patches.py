@@ -79,9 +79,9 @@ def test_no_patch_is_read_in_place_of_a_class_token(pool, prefix):
 
 def test_images_that_patches_do_not_fill_are_an_error():
     for shape in [(1, 3, 13, 12), (1, 1, 12, 12)]:
-        with pytest.raises(ValueError, match="not made of patches of 3 × 4 × 4"):
+        with pytest.raises(ValueError, match="cannot be divided into patches of 3 × 4 × 4"):
             run(SMALL, images(*shape))
-    with pytest.raises(BadInput, match="13 pixels are not patches of 4"):
+    with pytest.raises(BadInput, match="13 pixels are not divisible by patch_size"):
         change(SMALL, image_size=13)
     with pytest.raises(BadInput, match="sinusoids need a width"):
         change(SMALL, width=6, positions="sinusoid").build()
@@ -165,7 +165,7 @@ def test_layer_scale_multiplies_what_is_added(norm):
 
 
 def test_only_encoders_have_layer_scale():
-    with pytest.raises(BadInput, match="only the layers of encoders"):
+    with pytest.raises(BadInput, match="layer_scale is supported only in encoders"):
         Stack(width=8, depth=1, heads=1, inner=8, cross=True, layer_scale=0.1)
 
 
@@ -186,5 +186,5 @@ def test_compiled_is_the_same(positions):
 
 
 def test_a_trunk_without_vocabulary_names_no_tokens():
-    with pytest.raises(BadInput, match="reads no tokens to name"):
+    with pytest.raises(BadInput, match="has no vocabulary to predict"):
         SMALL.with_heads(MLMHead())

@@ -68,7 +68,7 @@ def test_its_length_may_follow():
     [
         ({"position": "relativ"}, "no position is called 'relativ'; did you mean 'relative'?"),
         ({"position": 16}, "no position is called '16'; known: learned, none, relative"),
-        ({"position": "relative", "farthest": 1.5}, "farthest of Relative is int"),
+        ({"position": "relative", "farthest": 1.5}, "farthest of Relative must be int"),
     ],
 )
 def test_what_is_no_position_is_reported(changes, message):

@@ -86,9 +86,12 @@ def test_a_compiled_model_is_one_graph():
     ("changes", "message"),
     [
         ({"shared_groups": 0}, "shared_groups must be at least 1, not 0"),
-        ({"shared_groups": 5}, "4 layers are not 5 groups of 1, each repeated"),
-        ({"shared_groups": 1, "group_depth": 3}, "4 layers are not 1 groups of 3"),
-        ({"group_depth": 2}, "layers form groups only with shared_groups"),
+        ({"shared_groups": 5}, "a depth of 4 cannot be divided into 5 groups of 1"),
+        (
+            {"shared_groups": 1, "group_depth": 3},
+            "a depth of 4 cannot be divided into 1 groups of 3",
+        ),
+        ({"group_depth": 2}, "group_depth needs shared_groups"),
         ({"shared_groups": 1, "depth": 1_001}, "depth must be at most 1000"),
     ],
 )

@@ -133,8 +133,8 @@ def test_labels_of_a_head_that_a_distilbert_drops_are_dropped(teacher, tmp_path)
     ("facts", "layers", "said"),
     [
         (bert.TINY, [0, 2], "model.layers: no layer 2 in model.start, which has 0 to 1"),
-        (albert.BASE, [0], "no Transformer layers with weights of their own"),
-        (lin.BASE, [0], "no Transformer layers with weights of their own"),
+        (albert.BASE, [0], "must be a Transformer whose layers share no weights"),
+        (lin.BASE, [0], "must be a Transformer whose layers share no weights"),
     ],
 )
 def test_layers_that_are_not_there_are_refused(facts, layers, said):
@@ -147,7 +147,10 @@ def test_layers_that_are_not_there_are_refused(facts, layers, said):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["model.layers=[0]"], "layers are those of start: set that as well"),
+        (
+            ["model.layers=[0]"],
+            "layers selects layers of the whole model of start: set model.start",
+        ),
         (["model.start=a", "model.layers=[]"], "model.layers"),
         (["model.start=a", "model.layers=[-1]"], "model.layers"),
         (["model.start=a", "model.layers=some"], "model.layers: Input should be 'all' or 'every"),

@@ -164,7 +164,7 @@ def test_what_cannot_stand_beside_parts_is_refused(translator, tmp_path):
             },
             "model.start.parts: 'trunk.embed.token' is a part of 'trunk': name one of them",
         ),
-        ({"model": {**content["model"], "layers": [0]}}, "its parts name them"),
+        ({"model": {**content["model"], "layers": [0]}}, "start.parts names the layers"),
         ({"model": {**content["model"], "vectors": "glove"}}, "vectors cannot be used with start"),
     ):
         with pytest.raises(BadInput, match=said):

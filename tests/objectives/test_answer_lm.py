@@ -83,5 +83,5 @@ def test_fill_changes_neither_loss_nor_gradient(model):
 
 def test_a_model_that_sees_answers_is_refused():
     AnswerLM.check(gpt2.SMALL)
-    with pytest.raises(BadInput, match="see later ones"):
+    with pytest.raises(BadInput, match="needs a causal model"):
         AnswerLM.check(bert.BASE)

@@ -228,7 +228,7 @@ def test_resume_is_bit_exact_with_carried_state(recipe, tmp_path):
 def test_no_more_words_are_predicted_than_are_read(recipe, tmp_path):
     folder, given = recipe
     refused = {**given, "objective": {"bilm": {"words": 41}}}
-    fault = r"objective\.bilm\.words: 41 words are predicted, and only 40 are read \(text\.vocab\)$"
+    fault = r"objective\.bilm\.words: 41 is above the size of the vocabulary, 40 \(text\.vocab\)$"
     with pytest.raises(BadInput, match=fault):
         list(regard.train(refused, data=folder, out=tmp_path / "run"))
     assert not (tmp_path / "run").exists()

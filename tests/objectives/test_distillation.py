@@ -262,14 +262,14 @@ def other_words():
 @pytest.mark.parametrize(
     ("others", "said"),
     [
-        (["model.start=wide"], r"has states of 16 numbers, and the student of 32: cosine = 0"),
+        (["model.start=wide"], r"has states of size 16, but the student of size 32; cosine = 0"),
         (["objective.masked-lm=false"], "trains the masked-LM head: list masked-lm as well"),
         (
             ["objective.distillation.teacher=no/such/folder"],
             r"teacher: no/such/folder is no folder",
         ),
         (["objective.distillation.teacher=tagger"], "teacher: tagger has no masked-LM head"),
-        (["objective.distillation.teacher=short"], "knows 8 positions, and batches.longest is 32"),
+        (["objective.distillation.teacher=short"], "has 8 positions, but batches.longest is 32"),
         (["objective.distillation.teacher=other"], "its vocabulary is not that of model.start"),
         (["objective.distillation.temperature=0"], "temperature"),
         (["objective.distillation.tokens=some"], "tokens: Input should be 'masked' or 'all'"),

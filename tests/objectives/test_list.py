@@ -85,12 +85,12 @@ def test_what_is_wrong_is_reported(recipe, setting, said):
 
 
 def test_there_is_one_objective_at_least(recipe):
-    with pytest.raises(BadInput, match="objective: give at least one"):
+    with pytest.raises(BadInput, match="objective: list at least one objective"):
         members(recipe, "objective.masked-lm=false", "objective.next-sentence=false")
 
 
 def test_only_one_objective_makes_the_rows():
-    with pytest.raises(BadInput, match="next-sentence and next-sentence both make the rows"):
+    with pytest.raises(BadInput, match="next-sentence and next-sentence cannot be combined"):
         Sum(NextSentence(), MaskedLM(), NextSentence())
 
 

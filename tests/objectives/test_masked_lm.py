@@ -122,7 +122,7 @@ def test_fixed_shapes_do_not_depend_on_the_examples():
 
 def test_more_targets_than_a_batch_can_hold_are_an_error():
     many = AnnotatedRow(TokenRow([3] * 30, [0] * 30), {"mlm": range(30)}, {"mlm": [3] * 30})
-    with pytest.raises(ValueError, match="30 masked positions in a batch that can hold"):
+    with pytest.raises(ValueError, match="30 masked positions in a batch with room for"):
         MaskedLM().collate([many], BatchLimits(32, 1, 32))
 
 

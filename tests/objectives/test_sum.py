@@ -106,9 +106,9 @@ def model_of(model):
 @pytest.mark.parametrize(
     ("members", "message"),
     [
-        ((), "objective: give at least one"),
-        ((NextSentence(), NextSentence()), "both make the rows; choose one"),
-        ((MaskedLM(), NextSentence(), NextSentence()), "both make the rows; choose one"),
+        ((), "objective: list at least one objective"),
+        ((NextSentence(), NextSentence()), "as both make the rows; choose one"),
+        ((MaskedLM(), NextSentence(), NextSentence()), "as both make the rows; choose one"),
     ],
 )
 def test_sums_that_make_no_sense_are_refused(members, message):

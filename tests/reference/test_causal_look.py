@@ -139,5 +139,5 @@ def test_the_verb_scores_heads(folder, tmp_path):
     assert np.array(record["induction"]).shape == (2, 2) and record["tokens"] >= 4
     once = ("look", folder, "The dog", "--induction")
     assert "no token of this text occurs twice" in run(*once, code=2).stderr
-    assert "choose none" in run(*asked, "--head", 0, code=2).stderr
+    assert "do not choose any" in run(*asked, "--head", 0, code=2).stderr
     assert "cannot be used with --induction" in run(*asked, "--subwords", code=2).stderr

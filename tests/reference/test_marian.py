@@ -279,10 +279,10 @@ def test_what_marian_cannot_express_is_refused(small_run, tmp_path):
         marian.BASE, width=8, depth=1, heads=2, inner=8, vocab=len(trained.tokenizer.source)
     )
     fits = replace(trained, facts=facts, module=facts.build())
-    refused(fits, tmp_path, "needs SentencePiece models; this translator has a bpe vocabulary")
-    refused(replace(fits, tokenizer=None), tmp_path, "this translator has no vocabulary")
+    refused(fits, tmp_path, "needs SentencePiece models, but this model has a bpe vocabulary")
+    refused(replace(fits, tokenizer=None), tmp_path, "this model has no vocabulary")
     assert LAPTOP.source.stack.norm == "pre"
-    with pytest.raises(BadInput, match="format is regard, hf, elmo or timm, not 'onnx'"):
+    with pytest.raises(BadInput, match="format must be one of regard, hf, elmo, timm, not 'onnx'"):
         folders.write(tmp_path / "refused", trained, "onnx")
 
 
@@ -301,24 +301,24 @@ def changed_config(tied: Path, folder: Path, **changes) -> Path:
         ({"static_position_embeddings": False}, "static_position_embeddings is False"),
         ({"encoder_layerdrop": 0.1}, "encoder_layerdrop is 0.1"),
         ({"is_decoder": True}, "is_decoder is True"),
-        ({"activation_function": "mish"}, "activation_function is 'mish', not gelu, relu, swish"),
+        ({"activation_function": "mish"}, "activation_function is 'mish'; supported: gelu, relu"),
         ({"activation_function": 3}, "activation_function is 3"),
-        ({"tie_word_embeddings": "no"}, "are true or false"),
+        ({"tie_word_embeddings": "no"}, "must be true or false"),
         (
             {"decoder_vocab_size": 7},
-            "share_encoder_decoder_embeddings: embeddings of 297 and 7 tokens",
+            "share_encoder_decoder_embeddings: vocab_size 297 and decoder_vocab_size 7 differ",
         ),
-        ({"d_model": "wide"}, "config.json: d_model: width of Stack is int"),
+        ({"d_model": "wide"}, "config.json: d_model: width of Stack must be int"),
         ({"encoder_layers": -1}, "depth must be at least 1"),
         ({"encoder_attention_heads": 3}, "is not divisible by 3 heads"),
-        ({"dropout": 2.0}, "dropout is a share"),
+        ({"dropout": 2.0}, "dropout must be at least 0"),
         ({"encoder_layers": 3}, r"missing: model\.encoder\.layers\.2\.self_attn\.q_proj\.weight"),
         ({"encoder_layers": 1}, r"unknown: model\.encoder\.layers\.1"),
         ({"d_model": 32}, r"model\.shared\.weight is \[297, 16\], not \[297, 32\]"),
         ({"vocab_size": 10**12, "decoder_vocab_size": None}, "not \\[1000000000000, 16\\]"),
-        ({"eos_token_id": 5}, "eos_token_id is 5, in its vocabulary 0"),
+        ({"eos_token_id": 5}, "eos_token_id is 5, but the vocabulary has 0"),
         ({"decoder_start_token_id": 9_999}, "texts begin with 9999, the model knows 297 ids"),
-        ({"decoder_start_token_id": "x"}, "decoder_start_token_id is 'x', not an id"),
+        ({"decoder_start_token_id": "x"}, "decoder_start_token_id must be a token id, not 'x'"),
         ({"quantization_config": {"bits": 8}}, "quantization_config"),
     ],
 )

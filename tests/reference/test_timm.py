@@ -232,11 +232,14 @@ def test_the_size_of_images_survives(size, crop, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"architecture": "vit_base_patch16_siglip_224"}, "is not supported, only such as"),
+        ({"architecture": "vit_base_patch16_siglip_224"}, "is not supported; supported: "),
         ({"model_args": {"qk_norm": True}}, "model_args: qk_norm is not supported"),
         ({"model_args": {"global_pool": "map"}}, "global_pool is 'map'"),
-        ({"model_args": {"global_pool": "avg"}}, "with a class token"),
-        ({"model_args": {"class_token": False}}, "global_pool is 'token', and class_token false"),
+        ({"model_args": {"global_pool": "avg"}}, "only without class token"),
+        (
+            {"model_args": {"class_token": False}},
+            "global_pool is 'token', but class_token is false",
+        ),
         ({"pretrained_cfg": {"mean": 3, "std": 3}}, "config.json"),
     ],
 )
@@ -259,13 +262,13 @@ def test_what_timm_cannot_say_is_not_written(tmp_path):
     ours = model()
     for size in (None, (10, 11), (8, 20)):
         resized = replace(ours, tokenizer=replace(ours.tokenizer, size=size))
-        with pytest.raises(BadInput, match="cannot express how these images are resized"):
+        with pytest.raises(BadInput, match="cannot express this combination of resize and crop"):
             folders.write(tmp_path, resized, "timm")
     limited = replace(ours, tokenizer=replace(ours.tokenizer, longest_edge=9))
     with pytest.raises(BadInput, match="the timm format cannot express a longest_edge"):
         folders.write(tmp_path, limited, "timm")
     tiny = change(bert.TINY, width=8, heads=2, inner=8, vocab=9)
-    with pytest.raises(BadInput, match="BERT: timm has no format"):
+    with pytest.raises(BadInput, match="BERT: the timm format supports only"):
         folders.write(tmp_path, LoadedModel(bert.PAPER, tiny, tiny.build()), "timm")
 
 

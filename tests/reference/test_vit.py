@@ -179,7 +179,7 @@ def test_what_transformers_cannot_say_is_not_written(tmp_path):
             "hf",
             r"the ViT format .* this model: pool is MeanPool\(\), not FirstToken\(dense=False\)$",
         ),
-        ("timm", "the timm format cannot express this model: global_pool is 'avg' with a class"),
+        ("timm", "the timm format cannot express this model: global_pool 'avg' is supported"),
     ],
 )
 def test_a_mean_beside_a_class_token_is_not_written(to, said, tmp_path):
@@ -219,7 +219,7 @@ def test_a_start_is_fitted_to_another_resolution(positions):
     torch.testing.assert_close(
         model(given).encoded.states_TD, start.module(given).encoded.states_TD, **CLOSE
     )
-    with pytest.raises(BadInput, match=r"projection.weight does not fit"):
+    with pytest.raises(BadInput, match=r"projection.weight has another shape"):
         copy_start(start, change(before, patch_size=2).build())
 
 

@@ -204,7 +204,7 @@ def test_heads_of_another_size_are_refused(tmp_path):
     FAMILY.reference("XLNetModel").save_pretrained(tmp_path)
     path = tmp_path / "config.json"
     path.write_text(path.read_text().replace('"d_head": 4', '"d_head": 5'))
-    with pytest.raises(BadInput, match="d_head is 5, not 12 / 3, width by heads"):
+    with pytest.raises(BadInput, match=r"d_head must be d_model / n_head \(12 / 3\), not 5"):
         folders.read(tmp_path)
 
 

@@ -95,7 +95,7 @@ def test_models_that_do_not_predict_words_are_refused(small_run):
         score_agreement(regard.load(small_run / "run" / "model", "cpu"), [KEYS])
     with pytest.raises(regard.BadInput, match="not one text"):
         score_agreement(language_model(), "The key is old .")
-    with pytest.raises(regard.BadInput, match="is no AgreementSentence"):
+    with pytest.raises(regard.BadInput, match="is not an AgreementSentence"):
         score_agreement(language_model(), ["The key is old ."])
     with pytest.raises(regard.BadInput, match="no sentence"):
         score_agreement(language_model(), [])

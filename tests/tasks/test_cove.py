@@ -84,7 +84,7 @@ def test_what_gives_no_features_is_refused(recipe, tmp_path):
     elsewhere = {**recipe["model"], "features": str(write_start(tmp_path / "bert"))}
     said = refused({**recipe, "model": elsewhere}, tmp_path)
     assert said == "model.features: features need ELMo or a translator; this model is neither"
-    with pytest.raises(BadInput, match="set their number"):
+    with pytest.raises(BadInput, match="set pieces"):
         Features(cove.MT_LSTM.source, layers="top")
-    with pytest.raises(BadInput, match="learned positions limit the pieces"):
+    with pytest.raises(BadInput, match="with learned positions is not supported"):
         Features(gehring.BASE.source, pieces=8)

@@ -118,7 +118,7 @@ def test_wrong_recipes_are_refused(features, tmp_path):
     few = {**recipe, "text": {"kind": "words", "vocab": 2}}
     assert "text.vocab: a vocabulary of 2 has no room for <UNK>" in refused(few, tmp_path)
     alone = {"paper": "lin", "size": "laptop", "features_at": "output"}
-    assert "features_at is for features" in refused({**recipe, "model": alone}, tmp_path)
+    assert "features_at needs model.features" in refused({**recipe, "model": alone}, tmp_path)
     write_vectors(tmp_path / "vectors.txt.gz", size=5)
     other = {"paper": "lin", "size": "laptop", "change": LSTM, "vectors": "vectors.txt.gz"}
     assert "vectors of 5 numbers" in refused({**recipe, "model": other}, tmp_path)
@@ -198,7 +198,9 @@ def test_a_taglm_learns_from_a_folder(features, tmp_path):
     alone = {**recipe, "model": {"paper": "taglm"}}
     assert "model.features: taglm needs a folder" in refused(alone, tmp_path)
     above = {**recipe, "model": {**recipe["model"], "features_at": 2}}
-    assert "features_at: no layer is above layer 2 of 2" in refused(above, tmp_path)
+    assert "features_at must be at least 1 and below the depth (2), not 2" in refused(
+        above, tmp_path
+    )
 
 
 def test_only_recurrent_encoders_read_features_between_layers(features):

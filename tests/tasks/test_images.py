@@ -281,7 +281,7 @@ def test_a_deit_without_a_teacher_classifies_its_class_token(job, tmp_path):
 
 def test_two_heads_need_two_tokens(job, tmp_path):
     teacher = f"distillation.teacher={job / 'run' / 'model'}"
-    with pytest.raises(BadInput, match=r"pool: a distilled label head reads two tokens"):
+    with pytest.raises(BadInput, match=r"pool: a distilled label head needs the pool"):
         prepared(job, tmp_path / "run", teacher, "model.paper=deit", "model.change.pool=mean")
 
 
@@ -323,12 +323,12 @@ def test_files_of_the_development_set_are_decoded_once(job, tmp_path, monkeypatc
         (["images.operations=0"], r"images\.magnitude .* without images\.operations"),
         (["labels.kind=several"], r"images\.mixup .* where an image has not one label"),
         (["model.paper=bert"], r"images\.crop"),
-        (["model.change.image_size=9"], "9 pixels are not patches of 4"),
-        (["model.change.image_size=[8, 9]"], "9 pixels are not patches of 4"),
+        (["model.change.image_size=9"], "9 pixels are not divisible by patch_size"),
+        (["model.change.image_size=[8, 9]"], "9 pixels are not divisible by patch_size"),
         (["model.change.image_size=[8, 8]"], "one number for a square, or height and width"),
         (["model.change.image_size=[8]"], "one number for a square, or height and width"),
-        (['model.change.image_size="8"'], "image_size of Patches is int"),
-        (["model.change.prefix_tokens=0"], "and prefix_tokens is 0; pool = .mean. needs none"),
+        (['model.change.image_size="8"'], "image_size of Patches must be int"),
+        (["model.change.prefix_tokens=0"], "but prefix_tokens is 0; pool = .mean. needs none"),
         (["distillation.teacher=teacher"], r"distillation\.teacher"),
     ],
 )

@@ -350,10 +350,10 @@ def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
             ["model.paper=transformer", "model.size=base"],
             "is an encoder-decoder; this task needs an encoder",
         ),
-        (["model.change.vocab=9"], "model.change.vocab follows"),
+        (["model.change.vocab=9"], "model.change.vocab cannot be set"),
         (
             ["model.change.segments=1"],
-            "next-sentence: the model has one segment, and rows have two passages; "
+            "next-sentence: the model needs two segments, one per passage; "
             "BERT's own objectives (masked-lm, next-sentence) are used where a recipe has no",
         ),
         (

@@ -106,7 +106,7 @@ def test_what_cannot_be_streams(corpus, tmp_path):
         prepared(corpus, tmp_path, "batches.tokens=9999999", "batches.rows=90000")
     with pytest.raises(BadInput, match=r"batches\.mixed: rows are parts of streams"):
         prepared(corpus, tmp_path / "b", "batches.mixed=true")
-    with pytest.raises(BadInput, match="rows 'streams' need recurrent layers"):
+    with pytest.raises(BadInput, match="rows: 'streams' needs recurrent layers"):
         prepared(corpus, tmp_path, "model.source=gpt-2", "model.change={}")
 
 
@@ -133,7 +133,7 @@ def test_lengths_that_do_not_fit_are_refused(corpus, tmp_path):
     with pytest.raises(BadInput, match=r"mean_length: parts of 40 .*longest \(32\)"):
         prepared(corpus, tmp_path, "objective.causal-lm.mean_length=40")
     settings = ["objective.causal-lm.rows=blocks", "objective.causal-lm.mean_length=4"]
-    with pytest.raises(BadInput, match="set rows = 'streams'"):
+    with pytest.raises(BadInput, match="needs rows = 'streams'"):
         read(corpus / "lstm.toml", settings)
 
 

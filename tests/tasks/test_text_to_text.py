@@ -134,7 +134,7 @@ def test_a_task_token_looks_like_one(corpus, token):
 
 def test_a_bidirectional_model_is_refused(corpus, tmp_path):
     recipe = read(corpus, ["model.paper=bert", "model.size=tiny", "model.change={}"])
-    with pytest.raises(BadInput, match="tokens of this model see later ones"):
+    with pytest.raises(BadInput, match="this task needs a causal model"):
         prepare(recipe, tmp_path / "run", ALONE, data=corpus.parent)
 
 

@@ -204,16 +204,18 @@ def recurrent():
 
 
 def test_engines_say_why_they_cannot_run(translator, monkeypatch):
-    with pytest.raises(BadInput, match="engine cpp: has fp32 and int8, not bf16"):
+    with pytest.raises(BadInput, match="engine cpp: precision must be fp32 or int8, not bf16"):
         translator.choice("bf16", "cpp")
-    with pytest.raises(BadInput, match="an engine is auto, cpp, cuda-graph, torch, not 'rust'"):
+    with pytest.raises(
+        BadInput, match="engine must be one of auto, cpp, cuda-graph, torch, not 'rust'"
+    ):
         translator.choice("fp32", "rust")
     monkeypatch.setattr("regard.decoding.cpp.failure", lambda: "there is no C++ compiler")
     with pytest.raises(BadInput, match=r"engine cpp: there is no C\+\+ compiler"):
         translator.with_precision("fp32", "cpp")
     monkeypatch.setattr("regard.decoding.engines.engine_in_table", lambda *_: "cpp")
     assert translator.choice() == ("fp32", "torch")
-    with pytest.raises(BadInput, match="engine cuda-graph: runs on a GPU"):
+    with pytest.raises(BadInput, match="engine cuda-graph needs a GPU"):
         translator.choice("fp32", "cuda-graph")
     unknown = replace(translator, model=recurrent())
     with pytest.raises(BadInput, match="does not support layers other than blocks of attention"):

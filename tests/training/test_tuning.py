@@ -366,7 +366,11 @@ def test_all_metrics_are_reported_whichever_chooses_the_weights(corpora, tmp_pat
             ["model.target=transformer:base"],
             "model.target: models of this task have no decoder",
         ),
-        ("one", ["model.change.vocab=4"], "model.change.vocab follows from text.vocab"),
+        (
+            "one",
+            ["model.change.vocab=4"],
+            "model.change.vocab cannot be set: it follows from text.vocab",
+        ),
         ("one", ["train.metric=bleu"], "no measure of task 'classify'"),
         ("one", ["labels.scheme=IOB2"], "labels.scheme cannot be used"),
         ("several", ["train.smoothing=0.1"], "train.smoothing cannot be used with task 'classify'"),
@@ -404,7 +408,7 @@ def test_layers_of_a_start_are_not_dropped_in_silence(corpora, start, tmp_path, 
 
 
 def test_a_start_that_does_not_fit_is_reported(corpora, start, tmp_path):
-    with pytest.raises(BadInput, match=r"model\.start: trunk\.\S+ does not fit"):
+    with pytest.raises(BadInput, match=r"model\.start: trunk\.\S+ has another shape"):
         prepared(corpora("one"), tmp_path / "a", *begun(start, "model.change={width=32}"))
 
 

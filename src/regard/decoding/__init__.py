@@ -1,4 +1,4 @@
-"""Floor 3: one decoding state with or without a source, and the engines that step it."""
+"""Floor 3: the decoding state, with or without a source, and the engines that step it."""
 
 from regard.decoding.engines import build_engine, choose_engine, default_engine
 from regard.decoding.engines import open_state as open

@@ -36,7 +36,7 @@ class TokenSelector(Protocol):
     """Token selector on the device, with fixed shapes."""
 
     def select(self, logits_RV: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Next token of each row, and the row that each continues (None: itself)."""
+        """Select the next token of each row, and the row that it continues (None: its own)."""
 
 
 Selector = TypeVar("Selector", bound=TokenSelector)
@@ -226,16 +226,16 @@ class GraphDecodingState(DecodingState):
 
 
 def at_least(number: int, least: int) -> int:
-    """Smallest of ``least``, 2 ``least``, 4 ``least``, … that is at least ``number``."""
+    """Round ``number`` up to one of ``least``, 2 ``least``, 4 ``least``, …."""
     while least < number:
         least *= 2
     return least
 
 
 def for_few_rows(model: Decodable, cache: StaticKVCache) -> Decodable:
-    """Copy of a model with fused blocks and output layer, which shares its parameters.
+    """Copy a model with fused blocks and output layer, which share its parameters.
 
-    The model itself, if a block does not fit.
+    The model itself is returned if a block does not fit.
     """
     blocks = list(model.decoder.blocks) if model.decoder.attends else []
     if not (blocks and all(fits(block, cache) for block in blocks)):

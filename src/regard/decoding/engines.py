@@ -72,7 +72,7 @@ def choose_engine(
     engine for this machine and batch size (in sentences), if it supports these models.
     """
     if engine not in ENGINES:
-        raise BadInput(f"an engine is {', '.join(ENGINES)}, not {engine!r}")
+        raise BadInput(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
     device = next(models[0].parameters()).device
     if device.type == "cpu":
         precision = "fp32" if precision == "auto" else precision
@@ -97,14 +97,16 @@ def engine_in_table(precision: str, batch: int) -> str:
 
 def _on_cpu(models: Sequence[Decodable], precision: str, engine: str, batch: int) -> str:
     if engine == "cuda-graph":
-        raise BadInput("engine cuda-graph: runs on a GPU, and the model is on cpu")
+        raise BadInput("engine cuda-graph needs a GPU, but the model is on cpu")
     if engine == "auto" and engine_in_table(precision, batch) == "torch":
         return "torch"
     reasons = [reason for reason in map(cpp.obstacle, models) if reason]
     if engine == "auto":
         return "torch" if reasons else "cpp"
     if engine == "cpp" and precision not in cpp.PRECISIONS:
-        raise BadInput(f"engine cpp: has {' and '.join(cpp.PRECISIONS)}, not {precision}")
+        raise BadInput(
+            f"engine cpp: precision must be {' or '.join(cpp.PRECISIONS)}, not {precision}"
+        )
     if engine == "cpp" and reasons:
         raise BadInput(f"engine cpp: {reasons[0]}")
     return engine
@@ -112,7 +114,7 @@ def _on_cpu(models: Sequence[Decodable], precision: str, engine: str, batch: int
 
 def _on_gpu(models: Sequence[Decodable], engine: str, device: torch.device) -> str:
     if engine == "cpp":
-        raise BadInput(f"engine cpp: runs on a CPU, and the model is on {device.type}")
+        raise BadInput(f"engine cpp needs a CPU, but the model is on {device.type}")
     can_capture = all(model.capturable for model in models)
     if engine == "auto":
         return "cuda-graph" if can_capture else "torch"

@@ -1,1 +1,1 @@
-"""Floor 5: what happens inside a model, made visible."""
+"""Floor 5: views of what happens inside a model: attention, alignments, search trees, vectors."""

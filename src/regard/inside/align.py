@@ -51,7 +51,7 @@ class AlignmentMethod:
     def noted(
         cls, notes: Mapping[str, Any], cross_attention: AttentionSite | None
     ) -> "AlignmentMethod":
-        """Method in the notes of a model; by default the last layer."""
+        """Alignment method in the notes of a model; default: the last layer."""
         last = require_cross_attention(cross_attention).layers - 1
         fields = notes.get("alignment") or {"layer": last}
         try:
@@ -83,14 +83,14 @@ class PairAttention(NamedTuple):
 
 
 def extract_links(pair: PairAttention, method: AlignmentMethod) -> Links:
-    """Links of one sentence pair."""
+    """Extract the links of one sentence pair."""
     return select_links(word_attention(pair, method), method)
 
 
 def choose_method(
     pairs: Sequence[PairAttention], golds: Sequence[GoldLinks], shares: Sequence[float] = SHARES
 ) -> tuple[AlignmentMethod, AlignmentScore]:
-    """Method with the lowest alignment error rate on these sentences (a development set).
+    """Choose the method with the lowest alignment error rate on a development set.
 
     Tries every layer (the mean of its heads), plain and shifted, every share, with and without
     spurious words; ties go to the first, simplest method.
@@ -141,7 +141,7 @@ class AgreeingMethods(NamedTuple):
 def choose_agreeing_methods(
     forward: Sequence[PairAttention], backward: Sequence[PairAttention]
 ) -> AgreeingMethods:
-    """The two methods that agree most, of all layers, plain and shifted; no gold is needed.
+    """Choose the two methods that agree most, of all layers, plain and shifted; no gold is needed.
 
     Two independently trained models have little in common but the alignment, so they are likely to
     be right where they agree (Chen et al., 2020, arXiv:2004.14837, choose layers this way). The
@@ -237,7 +237,7 @@ def record(translator: Translator, pairs: TextPairs, first: int = 1) -> Iterator
 def align(
     model: Translator, pairs: TextPairs, method: AlignmentMethod, spans: Spans | None = word_spans
 ) -> Iterator[Links]:
-    """Links between the words of each pair (without ``spans``: its tokens), by cross-attention."""
+    """Align the words of each pair (without ``spans``: its tokens) by cross-attention."""
     for start in range(0, len(pairs), WINDOW):
         for pair in record(model, pairs[start : start + WINDOW], first=start + 1):
             yield extract_links(pair.attention(spans), method)

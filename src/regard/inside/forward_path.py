@@ -1,4 +1,4 @@
-"""The functions that run in one forward pass of a paper's model, in order of their first call.
+"""Functions that run in one forward pass of a paper's model, in order of their first call.
 
 Counted are Python frames of this package in the calling thread: from the facts of a size through
 its heads, ``build`` and one forward pass on a CPU in fp32, in eval mode, without cache, with the
@@ -72,7 +72,7 @@ def load_path(paper: Paper, size: str) -> list[PathStep]:
 
 
 def _fit_heads(paper: Paper, size: str, facts: ModelFacts) -> Callable[[], ModelFacts]:
-    """Function that gives a trunk the heads of its objectives, or a label head."""
+    """Return a function that gives a trunk the heads of its objectives, or a label head."""
     if facts.head_names:  # of an encoder-decoder
         return lambda: facts
     trunk = cast(TrunkWithHeads, facts)

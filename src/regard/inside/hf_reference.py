@@ -16,7 +16,7 @@ from regard.models.encoder_decoder import ModelFacts
 
 
 class HFSide(NamedTuple):
-    """Names in ``transformers`` of the inputs and hidden states of one side of a model."""
+    """Names of the inputs and hidden states of one side of a model in ``transformers``."""
 
     ids: str
     segments: str | None
@@ -90,7 +90,7 @@ def _layers(model: Any, facts: ModelFacts, example: Example) -> dict[str, Tensor
 
 
 def _run(model: Any, inputs: dict[str, Tensor]) -> tuple[Any, Any]:
-    """Outputs of a model, and of its trunk, which has outputs that models with heads leave out."""
+    """Run a model; return its outputs, and those of its trunk, which include all hidden states."""
     trunk_outputs = list[Any]()
     hook = model.base_model.register_forward_hook(lambda *call: trunk_outputs.append(call[-1]))
     try:

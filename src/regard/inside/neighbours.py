@@ -36,7 +36,7 @@ Inputs = Iterable[object]
 
 
 class Neighbour(NamedTuple, Generic[Item]):
-    """Item, and its cosine with a query."""
+    """Neighbour of a query: an item, and its cosine."""
 
     cosine: float
     item: Item
@@ -45,7 +45,7 @@ class Neighbour(NamedTuple, Generic[Item]):
 def nearest(
     queries: Sequence[object], queries_BD: np.ndarray, parts: Iterable[Part[Item]], top: int
 ) -> list[list[Neighbour[Item]]]:
-    """Best ``top`` items of all parts for each query, without the query itself."""
+    """Find the ``top`` items of all parts for each query, without the query itself."""
     best: list[list[Neighbour[Item]]] = [[] for _ in queries]
     for items, vectors_ND in parts:
         cosines_BN = queries_BD @ vectors_ND.T
@@ -61,11 +61,11 @@ def nearest(
 def neighbours(
     model: Any, queries: Inputs, inputs: Inputs, top: int = 5, pool: str | None = None
 ) -> list[list[Neighbour[int]]]:
-    """The ``top`` inputs nearest to each query, best first, by the cosine of their vectors.
+    """Find the ``top`` inputs nearest to each query, best first, by the cosine of their vectors.
 
     Queries and inputs are texts or images, as ``Model.embed`` reads them with this ``pool``. The
-    item of a neighbour is the index of an input. Inputs may be any iterable: a few are in memory
-    at once.
+    item of a neighbour is the index of an input. Inputs may be any iterable: a few are in memory at
+    once.
     """
     check_whole("top", top, 1)
     queries = listed(queries, "queries")
@@ -115,14 +115,14 @@ def word_vectors(
 
 
 def _tokens(vocabulary: Vocabulary, word: str) -> np.ndarray:
-    """Token ids of a word that follows another: some vocabularies differ at the start of a text."""
+    """Token ids of a word inside a text; some tokenizers treat the first word differently."""
     cut = vocabulary.segment(f"{word} {word}")
     second = [number for number, span in enumerate(cut.spans) if span.end > len(word)]
     return np.asarray(cut.ids)[second]
 
 
 class LineOfText(NamedTuple):
-    """Text, and the number of its line in a file; 0 without a file."""
+    """Text, with its line number in a file; 0 without a file."""
 
     number: int
     text: str
@@ -130,7 +130,7 @@ class LineOfText(NamedTuple):
 
 @dataclass(frozen=True)
 class WordInContext:
-    """Word of a line: ``words[place]``."""
+    """Word ``words[place]`` of a line of text."""
 
     line: int
     words: tuple[str, ...]
@@ -172,13 +172,15 @@ class ContextualWords:
             if words:
                 vectors_ND = torch.nn.functional.normalize(torch.stack(vectors), dim=-1)
                 if not vectors_ND.isfinite().all():
-                    raise BadInput("the model is broken: its states are not numbers")
+                    raise BadInput(
+                        "the states of the model are NaN or infinite: its weights are broken"
+                    )
                 yield words, vectors_ND.cpu().numpy()
 
     def find(
         self, word: str, lines: Sequence[LineOfText], most: int
     ) -> Iterator[tuple[WordInContext, np.ndarray]]:
-        """First ``most`` occurrences of a word, ignoring case, with their vectors."""
+        """Find the first ``most`` occurrences of a word, ignoring case, with their vectors."""
         query = word.lower()
         with_word = (line for line in lines if query in line.text.lower())
         matches = (
@@ -191,7 +193,7 @@ class ContextualWords:
 
 
 def static_neighbours(vectors: StaticVectors, word: str, top: int) -> list[tuple[str, float]]:
-    """Best ``top`` words by cosine with the vector of a word; empty if it has no vector."""
+    """Find the ``top`` words by cosine with the vector of a word; empty if it has no vector."""
     if (number := vectors.index_of(word)) is None:
         return []
     same = [n for n, other in enumerate(vectors.words) if other.lower() == word.lower()]

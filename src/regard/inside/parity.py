@@ -52,7 +52,7 @@ def count_differing_rows(ours: Sequence[Example], theirs: Sequence[Example]) -> 
 
 
 def random_examples(facts: ModelFacts, without: Collection[int] = ()) -> Iterator[Example]:
-    """Random ids of the vocabulary ``without`` some, or random images; the same at every call."""
+    """Draw random ids, ``without`` some, or random images; the same at every call."""
     generator = torch.Generator().manual_seed(0)
 
     def draw(ids: Sequence[int], *shape: int) -> list[Any]:
@@ -79,7 +79,7 @@ def random_examples(facts: ModelFacts, without: Collection[int] = ()) -> Iterato
 
 
 def text_examples(tokenizer: Tokenizer, texts: Texts) -> list[Example]:
-    """Pairs of texts as rows, in every way that a model reads them."""
+    """Tokenise pairs of texts as rows: single texts and pairs, or source and target."""
     return [
         {side: labelled.row for side, labelled in rows.items()}
         for pair in texts

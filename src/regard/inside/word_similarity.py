@@ -25,7 +25,7 @@ SECTION = ":"  # begins the line that names a section
 
 @dataclass(frozen=True)
 class WordScore:
-    """Score in percent; ``known`` of ``total`` pairs or questions have vectors for all words."""
+    """Score in percent; all words have vectors in ``known`` of ``total`` pairs or questions."""
 
     test: str
     metric: str
@@ -53,7 +53,7 @@ class Analogy(NamedTuple):
 
 @dataclass(frozen=True)
 class WordPairs:
-    """Test of word similarity."""
+    """Word-similarity test: pairs of words with judgements."""
 
     name: str
     pairs: tuple[WordPair, ...]
@@ -80,7 +80,7 @@ class WordPairs:
 
 @dataclass(frozen=True)
 class Analogies:
-    """Test of analogies, by section."""
+    """Analogy test: questions by section."""
 
     name: str
     sections: dict[str, tuple[Analogy, ...]]

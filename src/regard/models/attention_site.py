@@ -57,7 +57,7 @@ class AttentionSite:
 
 
 def require_causal(sites: Iterable[AttentionSite]) -> AttentionSite:
-    """The self-attention of a causal model; BadInput if there is none."""
+    """Return the self-attention of a causal model; raise BadInput if there is none."""
     known = [*sites]
     for site in known:
         if site.causal and site.side == "trunk":
@@ -68,7 +68,7 @@ def require_causal(sites: Iterable[AttentionSite]) -> AttentionSite:
 
 
 def require_cross_attention(site: AttentionSite | None) -> AttentionSite:
-    """The cross-attention of a model; BadInput if it has none."""
+    """Return the cross-attention of a model; raise BadInput if it has none."""
     if site is None:
         raise BadInput("this model has no attention to a source")
     return site

@@ -1,4 +1,4 @@
-"""Words by their characters: convolutions, highway layers, a projection (ELMo's)."""
+"""Word vectors from characters: convolutions, highway layers, a projection (ELMo's)."""
 
 from dataclasses import dataclass
 
@@ -19,10 +19,10 @@ WORDS = 1_024  # words at once without gradients, to save memory: each character
 class Characters(AnyEmbedding):
     """Word vectors from characters: convolutions, highway layers and a projection (ELMo's).
 
-    A token is the ids of ``longest`` characters, each embedded in ``character_size`` numbers.
-    ``filters`` are pairs (characters a filter reads, number of such filters). ``vocab`` counts
-    bytes and the ids of word and sentence boundaries and padding. If not ``projected``, the size of
-    a word vector is the number of filters.
+    A token is the ids of ``longest`` characters, each embedded in ``character_size`` dimensions.
+    ``filters`` are pairs (width of a filter in characters, number of such filters). ``vocab``
+    counts bytes and the ids of word and sentence boundaries and padding. If not ``projected``, the
+    size of a word vector is the number of filters.
     """
 
     filters: tuple[tuple[int, int], ...]
@@ -38,13 +38,15 @@ class Characters(AnyEmbedding):
         at_least(0, self, "highways")
         one_of(ACTIVATIONS, "activation", self.character_activation)
         if not self.filters:
-            raise BadInput("filters: a word has no vector without any")
+            raise BadInput("filters is empty: a word vector needs at least one filter")
         for filter in self.filters:
             if len(filter) != 2 or min(filter) < 1:
-                raise BadInput(f"filters: {filter} is not (characters, number), both at least 1")
+                raise BadInput(
+                    f"filters: {filter} must be (characters, number of filters), both at least 1"
+                )
             if filter[0] > self.longest:
-                read = f"{filter[0]} characters, more than the {self.longest} of a word"
-                raise BadInput(f"filters: {filter} reads {read}")
+                read = f"{filter[0]} characters, above longest ({self.longest})"
+                raise BadInput(f"filters: the width of {filter} is {read}")
 
     @property
     def ids_per_token(self) -> tuple[int, ...]:
@@ -61,7 +63,9 @@ class Characters(AnyEmbedding):
 
     def build(self, width: int, dropout: float, eps: float = 1e-5) -> "CharacterEmbedding":
         if not self.projected and width != (total := self.all_filters):
-            raise BadInput(f"filters: {total} numbers of a word, and the layers read {width}")
+            raise BadInput(
+                f"filters: {total} filters, but the width is {width}; set projected = true"
+            )
         return CharacterEmbedding(self, width, dropout)
 
     def macs(self, width: int) -> int:
@@ -75,10 +79,10 @@ class Characters(AnyEmbedding):
 
 
 class CharacterEmbedding(EmbeddingModule):
-    """The vector of a word, from a fixed number of characters.
+    """Word embedding computed from a fixed number of characters per word.
 
     The maximum of each filter over the word goes through an activation, highway layers and, if
-    projected, a linear layer to ``width`` numbers.
+    projected, a linear layer with ``width`` outputs.
     """
 
     def __init__(self, words: Characters, width: int, dropout: float):
@@ -99,7 +103,7 @@ class CharacterEmbedding(EmbeddingModule):
         self.dropout = Dropout(dropout)
 
     def forward(self, characters_TC: Tensor, layout: Layout) -> Tensor:
-        """A vector for each word, from the ids of its characters; a word of padding has one id."""
+        """Compute a vector for each word from its character ids; padding words have a single id."""
         if characters_TC.ndim == 1:
             characters_TC = characters_TC[:, None].expand(-1, *self.ids_per_token)
         if characters_TC.device.type == "cpu":  # where finding equal words costs less than reading
@@ -121,9 +125,9 @@ class CharacterEmbedding(EmbeddingModule):
 
 
 class ExtendedEmbedding(EmbeddingModule):
-    """Base class of embeddings with other numbers beside the vector of a word.
+    """Base class of embeddings that concatenate other features to each word vector.
 
-    A token is the id of a word and ``ids`` ids of its characters, or pieces.
+    A token is a word id followed by ``ids`` ids of its characters, or pieces.
     """
 
     def __init__(self, words: EmbeddingModule, ids: int):
@@ -134,19 +138,19 @@ class ExtendedEmbedding(EmbeddingModule):
 
     @property
     def token(self) -> nn.Embedding:
-        """The vectors of words."""
+        """The embedding table of words."""
         return self.words.token
 
 
 class SpelledEmbedding(ExtendedEmbedding):
-    """[word; characters]: a word's vector beside one from its characters (Ma & Hovy, 2016)."""
+    """Word vector concatenated with a vector from the word's characters (Ma & Hovy, 2016)."""
 
     def __init__(self, words: EmbeddingModule, characters: CharacterEmbedding):
         super().__init__(words, sum(characters.ids_per_token))
         self.characters = characters
 
     def forward(self, tokens_TC: Tensor, layout: Layout) -> Tensor:
-        """A vector for each word; a word of padding has one id."""
+        """Compute a vector for each word; padding words have a single id."""
         if tokens_TC.ndim == 1:
             tokens_TC = tokens_TC[:, None].expand(-1, *self.ids_per_token)
         parts = self.words(tokens_TC[:, 0], layout), self.characters(tokens_TC[:, 1:], layout)
@@ -158,7 +162,7 @@ class SpelledEmbedding(ExtendedEmbedding):
 
 
 class Highway(nn.Module):
-    """g · relu(W x) + (1 - g) · x, where g = σ(V x) (Srivastava et al., 2015)."""
+    """Highway layer g · relu(W x) + (1 - g) · x, where g = σ(V x) (Srivastava et al., 2015)."""
 
     def __init__(self, width: int):
         super().__init__()

@@ -24,7 +24,7 @@ Optional = Annotated[str | None, AfterValidator(lambda name: name or None)]
 
 
 def _with_tuples(changes: dict[str, object]) -> dict[str, object]:
-    """Changes with tuples in place of TOML's lists, as facts hold tuples (ELMo's filters)."""
+    """Convert the lists of TOML in changes to tuples, as facts hold tuples (ELMo's filters)."""
 
     def frozen(value: object) -> object:
         return tuple(map(frozen, value)) if isinstance(value, list) else value
@@ -33,10 +33,10 @@ def _with_tuples(changes: dict[str, object]) -> dict[str, object]:
 
 
 class StartConfig(Config):
-    """A folder to start from: the whole model, or with ``parts`` some of its weights.
+    """Model folder that a run starts from: the whole model or, with ``parts``, some of its weights.
 
-    With parts, the recipe has its own facts and may name another paper. A part has the
-    name of its weights: "trunk", "source.layers", "target.embed.token". The weights of both parts
+    With parts, the recipe has its own facts and may name another paper. A part is named by the
+    prefix of its weights: "trunk", "source.layers", "target.embed.token". The weights of both parts
     must have the same names and shapes. Token vectors come with the tokenizer of the folder.
     """
 
@@ -56,7 +56,7 @@ class StartConfig(Config):
 
     @classmethod
     def given(cls, start: object) -> object:
-        """The table of a ``start`` that is only the name of a folder; None for "scratch"."""
+        """Convert a ``start`` that is only a folder name to a table, and "scratch" to None."""
         if start in SCRATCH:
             return None
         return {"folder": start} if isinstance(start, str) else start
@@ -72,12 +72,12 @@ class StartConfig(Config):
 
 
 class ModelConfig(Config):
-    """A paper, one of its sizes, and the facts that differ.
+    """Paper, one of its sizes, and the facts that differ.
 
     ``source`` or ``target`` takes that side from another "PAPER:SIZE", such as a recurrent encoder
     under the decoder of a Transformer; a model with one side has a source only. With ``start``, an
-    encoder begins with the facts, the vocabulary and the weights of a folder, of whose layers
-    ``layers`` are used, in this order; a table ``start`` names parts of the model instead.
+    encoder starts with the facts, the vocabulary and the weights of a folder; ``layers`` selects
+    some of its layers, in this order. If ``start`` is a table, it names parts of the model instead.
     """
 
     paper: str = "transformer"
@@ -123,16 +123,16 @@ class ModelConfig(Config):
                 )
         for key in ("features_at", "features_layers") if self.features is None else ():
             if key in self.model_fields_set:
-                raise ValueError(f"{key} is for features: set model.features as well")
+                raise ValueError(f"{key} needs model.features: set it as well")
         has_words = self.start is not None and self.start.token_side is not None
         for key in ("features", "vectors") if has_words else ():
             if getattr(self, key) is not None:
-                raise ValueError(f"{key} cannot be used with start, which has words of its own")
+                raise ValueError(f"{key} cannot be used with start, which has its own word vectors")
         if not self.starts_whole and self.layers != "all":
-            advice = "set that as well" if self.start is None else "its parts name them"
-            raise ValueError(f"layers are those of start: {advice}")
+            advice = "set model.start" if self.start is None else "start.parts names the layers"
+            raise ValueError(f"layers selects layers of the whole model of start: {advice}")
         if self.learns_vocabulary and not self.starts_whole:
-            raise ValueError('vocabulary = "text" is for the whole model of a start: set that')
+            raise ValueError('vocabulary = "text" needs model.start, a folder without parts')
         return self
 
     @property
@@ -151,7 +151,7 @@ class ModelConfig(Config):
         return self.paper if self.size is None else f"{self.paper}:{self.size}"
 
     def changed(self, facts: Facts, names: Iterable[str]) -> Facts:
-        """The facts with the changes of these names; errors name the key of the recipe."""
+        """Apply the changes of these names to the facts; errors name the key of the recipe."""
         changes = {name: self.change[name] for name in names}
         try:
             return change(facts, **changes)
@@ -160,10 +160,12 @@ class ModelConfig(Config):
             raise BadInput(f"{'.'.join(['model.change', *wrong[:1]])}: {error}") from None
 
     def check_changes(self, decided: Mapping[str, str]) -> None:
-        """Refuse changes of facts that other keys decide; ``decided`` names these."""
+        """Raise BadInput if a change sets a fact that another key decides (``decided``)."""
         for name in self.change:
             if (fact := name.split(".")[-1]) in decided:
-                raise BadInput(f"model.change.{name} follows from {decided[fact]}")
+                raise BadInput(
+                    f"model.change.{name} cannot be set: it follows from {decided[fact]}"
+                )
 
 
 def _fault(facts: object, changes: Mapping[str, object]) -> str:
@@ -185,7 +187,7 @@ def encoder_decoder_facts(config: ModelConfig, *, joint: bool) -> tuple[Paper, E
     facts = config.changed(facts, config.change)
     if facts.tie == "all" and not joint:  # two vocabularies share no vectors
         if "tie" in config.change:
-            raise BadInput("text.joint=false gives two vocabularies: tie 'target' or 'none'")
+            raise BadInput("model.change.tie must be 'target' or 'none' with text.joint = false")
         facts = change(facts, tie="target")
     return paper(config.paper), facts
 
@@ -224,9 +226,9 @@ def trunk_facts(
     in_heads = [name for name in config.change if name not in in_trunk]
     facts = with_heads(config.changed(facts, in_trunk))
     if "pool" in config.change and facts.pool is None:
-        raise BadInput("model.change.pool: no head of this task reads whole rows")
+        raise BadInput("model.change.pool: no head of this task reads pooled rows; remove the key")
     facts = config.changed(facts, in_heads)
     if start is not None and (less := facts.trunk.stack.depth) < depth:
         fault = f"a depth of {less} would drop layers of model.start, which has {depth}"
-        raise BadInput(f"model.change: {fault}; model.layers chooses them")
+        raise BadInput(f"model.change: {fault}; use model.layers to choose layers")
     return (paper(config.paper) if start is None else start.paper), facts

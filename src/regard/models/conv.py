@@ -41,7 +41,7 @@ class ConvEncoderFacts(AnyStack):
 
 
 class ConvEncoderModule(StackModule):
-    """An embedding and convolutional layers."""
+    """Convolutional encoder: an embedding and convolutional layers."""
 
     capturable = True
 
@@ -61,7 +61,7 @@ class ConvEncoderModule(StackModule):
 
 
 class Convolution(nn.Module):
-    """(x + GLU(W[x_{i-k}; …; x_{i+k}] + b)) · √½, with k = kernel // 2 neighbours on either side.
+    """Gated convolution (x + GLU(W[x_{i-k}; …; x_{i+k}] + b)) · √½ with k = kernel // 2.
 
     Tokens are packed; neighbours that belong to another row count as zeros.
     """

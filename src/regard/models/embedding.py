@@ -12,7 +12,7 @@ from regard.models.facts import at_least
 
 
 class AnyPosition:
-    """Base class of positions; if ``by_distance``, attention scores depend on them instead."""
+    """Base class of positions: added vectors or, if ``by_distance``, terms of attention scores."""
 
     by_distance: ClassVar[bool] = False
 
@@ -28,7 +28,7 @@ class AnyPosition:
 
 @dataclass(frozen=True)
 class Learned(AnyPosition):
-    """A learned vector for each position; the first ``offset`` vectors are not used."""
+    """Learned positions: a vector for each position; the first ``offset`` vectors are not used."""
 
     longest: int
     offset: int = 0
@@ -46,7 +46,7 @@ class Learned(AnyPosition):
 
 
 class LearnedPositions(nn.Embedding):
-    """The table of learned position vectors."""
+    """Table of learned position vectors."""
 
     def __init__(self, longest: int, width: int, *, offset: int = 0):
         super().__init__(longest + offset, width)
@@ -96,12 +96,12 @@ class AnyEmbedding:
 
     @property
     def characters_per_word(self) -> int:
-        """The number of characters that are read of a word; 0: none."""
+        """The number of characters per word that are read; 0: none."""
         return 0
 
     @property
     def spelling_vocab(self) -> int:
-        """The number of ids of characters that are read beside the id of a word."""
+        """The number of character ids that exist beside word ids."""
         return 0
 
     def vectors(self, length: int) -> int:

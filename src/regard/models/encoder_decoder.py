@@ -49,9 +49,7 @@ class EncoderDecoder:
     def __post_init__(self) -> None:
         one_of(TIES, "tie", self.tie)
         if self.source.stack.decodes or not self.target.stack.decodes:
-            raise BadInput(
-                "cross: only the target stack, and always the target stack, sets cross = true"
-            )
+            raise BadInput("cross must be true in the target stack, and false in the source stack")
 
     @property
     def encoder(self) -> Trunk:
@@ -80,7 +78,7 @@ class EncoderDecoder:
 
     @property
     def summaries(self) -> Summaries:
-        """The places where a summary token may stand: any, as there is no pool."""
+        """Allowed places of a summary token in a row: any, as there is no pool."""
         return ANYWHERE
 
     @property
@@ -135,7 +133,7 @@ class EncoderDecoder:
 
 
 class EncoderDecoderModule(nn.Module):
-    """The modules of source and target, and the output layer."""
+    """Encoder-decoder: the modules of source and target, and the output layer."""
 
     pool = None
     reads_last_layer = True
@@ -172,7 +170,7 @@ class EncoderDecoderModule(nn.Module):
 
     @property
     def output(self) -> nn.Linear:
-        """The layer of logits over the next token."""
+        """The output layer, with logits over the next token."""
         return self.head
 
     def forward(
@@ -182,7 +180,7 @@ class EncoderDecoderModule(nn.Module):
         positions: Mapping[str, Tensor] = ALL_TOKENS,
         tape: NullTape = NULL_TAPE,
     ) -> Outputs:
-        """States of the target, and logits over the next token at its ``positions``."""
+        """Compute the states of the target, and logits over the next token at its ``positions``."""
         target = inputs.target
         encoded = self.encode(inputs.source, tape=tape)
         side = tape.under("target")
@@ -192,7 +190,7 @@ class EncoderDecoderModule(nn.Module):
         return Outputs(decoded, None, {NEXT_TOKEN: logits})
 
     def encode(self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE) -> EncoderOutput:
-        """The encoded source, which the decoder reads."""
+        """Encode the source, for the decoder to read."""
         return self.source(inputs.tokens_T, inputs.layout, tape=tape.under("source"))
 
     def decode(
@@ -204,7 +202,7 @@ class EncoderDecoderModule(nn.Module):
         cache: object = None,
         tape: NullTape = NULL_TAPE,
     ) -> Tensor:
-        """Logits over the next token, given the source and the target so far (or its cache)."""
+        """Compute logits over the next token from source and target so far (or its cache)."""
         side = tape.under("target")
         decoded = self.target(tokens_T, layout, source=source, cache=cache, tape=side)
         return tape("logits", self.head(decoded.states_TD))

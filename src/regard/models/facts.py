@@ -14,7 +14,7 @@ NAMED = "named"  # in the metadata of a field: values that ``change`` takes by n
 
 
 def _numbers(facts: object, names: Iterable[str]) -> Iterator[tuple[str, float]]:
-    """The numbers in the fields of these names, also in tuples; None is left out."""
+    """Numbers in the fields of these names, also in tuples; None is left out."""
     for name in names:
         value = getattr(facts, name)
         for number in value if isinstance(value, tuple) else (value,):
@@ -23,38 +23,38 @@ def _numbers(facts: object, names: Iterable[str]) -> Iterator[tuple[str, float]]
 
 
 def at_least(least: int, facts: object, *names: str) -> None:
-    """Refuse fields with a smaller number."""
+    """Raise BadInput if one of these fields is below ``least``."""
     for name, number in _numbers(facts, names):
         if number < least:
             raise BadInput(f"{name} must be at least {least}, not {number}")
 
 
 def above_zero(facts: object, *names: str) -> None:
-    """Refuse fields with a number that is not positive."""
+    """Raise BadInput if one of these fields is not positive."""
     for name, number in _numbers(facts, names):
         if not number > 0:
             raise BadInput(f"{name} must be above 0, not {number}")
 
 
 def share(facts: object, *names: str) -> None:
-    """Refuse fields with a number outside [0, 1)."""
+    """Raise BadInput if one of these fields is outside [0, 1)."""
     for name, number in _numbers(facts, names):
         if not 0 <= number < 1:
-            raise BadInput(f"{name} is a share from 0 to below 1, not {number}")
+            raise BadInput(f"{name} must be at least 0 and below 1, not {number}")
 
 
 def one_of(known: Collection[str], name: str, value: str) -> None:
-    """Refuse a name that is not known."""
+    """Raise BadInput if ``value`` is not one of the ``known`` names."""
     if value not in known:
         raise BadInput(f"no {name} is called {value!r}{did_you_mean(value, list(known))}")
 
 
 def check_type(kind: type, name: str, value: object) -> None:
-    """Refuse a value that does not have the type of the field."""
+    """Raise BadInput if a value does not have the type of its field."""
     expected = _hints(kind)[name]
     if not _fits(value, expected):
         description = expected.__name__ if isinstance(expected, type) else expected
-        raise BadInput(f"{name} of {kind.__name__} is {description}, so it cannot be {value!r}")
+        raise BadInput(f"{name} of {kind.__name__} must be {description}, not {value!r}")
     if isinstance(value, float) and not isfinite(value):
         raise BadInput(f"{name} of {kind.__name__} must be a finite number, not {value}")
 
@@ -76,11 +76,12 @@ def _fits(value: object, expected: object) -> bool:
 
 
 def change(facts: Facts, **changes: object) -> Facts:
-    """Facts with other values of the named fields, at any depth.
+    """Return facts with other values of the named fields, at any depth.
 
     ``change(BASE, depth=2)`` changes every stack of an encoder-decoder, ``**{"source.depth": 12}``
-    only one. A field with ``NAMED`` values (position, pool) also takes a name; a value of that
-    class stays as it is. All changes are made at once; if two name one field, the later one wins.
+    only one. A field with ``NAMED`` values (position, pool) also takes a name; if it already has a
+    value of that class, the value is unchanged. All changes are made at once; if two name one
+    field, the later one wins.
     """
     known, values, tables = dict(paths(facts)), dict[str, object](), dict(_named_fields(facts))
 
@@ -129,7 +130,7 @@ def difference(one: object, other: object) -> dict[str, tuple[object, object]]:
 
 
 def values_named(facts: object, name: str) -> list[Any]:
-    """The values of all fields that a name means in ``change``."""
+    """Values of all fields that a name refers to in ``change``."""
     known = dict(paths(facts))
     return [known[path] for path in _matches(known, name)]
 
@@ -152,7 +153,7 @@ def _leaves(facts: object) -> dict[str, object]:
 
 
 def _matches(known: Mapping[str, object], name: str) -> list[str]:
-    """The paths that a name means: those that end in it, else those it abbreviates."""
+    """Paths that a name refers to: those that end in it, else those it abbreviates."""
     ending = [path for path in known if path == name or path.endswith("." + name)]
     return ending or [path for path in known if "." in name and _abbreviates(name, path)]
 
@@ -204,7 +205,7 @@ def _rebuild(facts: Facts, values: Mapping[str, object], prefix: str = "") -> Fa
 
 
 def to_json(value: object) -> object:
-    """Facts as plain JSON."""
+    """Convert facts to plain JSON values."""
     if isinstance(value, tuple):
         return [to_json(member) for member in value]
     if is_dataclass(value) and not isinstance(value, type):
@@ -216,7 +217,7 @@ def to_json(value: object) -> object:
 
 
 def from_json(data: object, kinds: Mapping[str, type], where: str) -> Any:
-    """The facts that ``to_json`` wrote, of the classes ``kinds``; errors name ``where``."""
+    """Rebuild facts, of classes ``kinds``, from the JSON of ``to_json``; errors name ``where``."""
     if not isinstance(data, dict):
         raise BadInput(f"{where}: {data!r} is not an object with the facts of a model")
     facts_class = kinds.get(str(data.get("is")))

@@ -47,10 +47,12 @@ class Features(AnyFeatures):
         share(self, "feature_dropout")
         at_least(1, self, "pieces")
         if not self.model.ids_per_token and self.pieces is None:
-            raise BadInput("features: the model reads pieces of words: set their number (pieces)")
+            raise BadInput(
+                "features: the model reads subwords; set pieces, the number of subwords per word"
+            )
         if not self.model.ids_per_token and self.model.embed.limit is not None:
             raise BadInput(
-                "features: learned positions limit the pieces of a row; use another model"
+                "features: a model over subwords with learned positions is not supported"
             )
         if self.layers == "all" and not self.model.stack.layers_alike:
             raise BadInput(
@@ -84,7 +86,7 @@ class Features(AnyFeatures):
 
 @dataclass(frozen=True)
 class FeatureTokens(AnyEmbedding):
-    """The embedding of words with room for ``size`` features beside each vector."""
+    """Embedding of words with ``size`` features concatenated to each vector."""
 
     words: AnyEmbedding
     ids: int
@@ -94,7 +96,7 @@ class FeatureTokens(AnyEmbedding):
     def build(self, width: int, dropout: float, eps: float = 1e-5) -> "FeatureEmbedding":
         if width <= self.size:
             raise BadInput(
-                f"embedding: {width} numbers, of words and features, have no room for "
+                f"embedding: a width of {width} for words and features leaves no room for "
                 f"{self.size} features"
             )
         words = self.words.build(width - self.size, dropout, eps)
@@ -131,7 +133,7 @@ class FeaturedTrunk(StackModule):
     def forward(
         self, tokens_TC: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE, **more: object
     ) -> EncoderOutput:
-        """A state for every word; ``more`` are arguments that only some trunks have."""
+        """Compute a state for every word; ``more`` are arguments that only some trunks have."""
         layers = self.frozen(tokens_TC[:, 1:], layout)
         mixed = {place: self.dropout(mix(layers)) for place, mix in self.mixes.items()}
         words = WordsWithFeatures(self.embed.word_ids(tokens_TC), mixed.get("input"))
@@ -164,9 +166,9 @@ class FrozenLayers(nn.Module):
 
 
 class FrozenPieceLayers(FrozenLayers):
-    """Frozen layers of a trunk of subwords: the mean over the pieces of each word.
+    """Frozen layers of a trunk over subwords: the mean over the pieces of each word.
 
-    Piece ids are shifted by one, so that 0 is padding. A word without pieces has zeros.
+    Piece ids are shifted by one, so that 0 is padding. Words without pieces get zeros.
     """
 
     @torch.no_grad()
@@ -196,10 +198,10 @@ class WordsWithFeatures(NamedTuple):
 
 
 class FeatureEmbedding(ExtendedEmbedding):
-    """[x; features]: the vectors of words and their features, side by side."""
+    """Word vectors concatenated with their features, [x; features]."""
 
     def word_ids(self, tokens_TC: Tensor) -> Tensor:
-        """The ids that the word embedding reads: of words, perhaps with their characters."""
+        """Ids that the word embedding reads: word ids, with character ids if it reads these."""
         return tokens_TC if self.words.ids_per_token else tokens_TC[:, 0]
 
     def static(self, tokens_TC: Tensor) -> Tensor:
@@ -213,7 +215,7 @@ class FeatureEmbedding(ExtendedEmbedding):
 
 
 class ScalarMix(nn.Module):
-    """γ Σ_j softmax(w)_j h_j over the states h_j of several layers; initially their mean."""
+    """Scalar mix γ Σ_j softmax(w)_j h_j of states h_j of several layers; initially their mean."""
 
     def __init__(self, layers: int):
         super().__init__()
@@ -222,7 +224,7 @@ class ScalarMix(nn.Module):
         self.scale = nn.Parameter(torch.ones(()))
 
     def forward(self, layers: Sequence[Tensor]) -> Tensor:
-        """The mixture of states of the same size."""
+        """Mix states of the same size."""
         shares = torch.softmax(self.logits.float(), dim=0)
         mixed = sum(
             (share * states for share, states in zip(shares, layers, strict=True)),

@@ -49,7 +49,7 @@ class AnyHead:
     logits_order: ClassVar[int | None] = 0  # the head with the lowest is the default; None: never
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> nn.Module:
-        """The module over states of size ``width``; it may share the token vectors of the trunk."""
+        """Build the module over states of size ``width``; it may share the token vectors."""
         raise NotImplementedError
 
     def macs(self, trunk: Trunk, width: int) -> int:
@@ -59,14 +59,14 @@ class AnyHead:
 
 @dataclass(frozen=True)
 class PaperHead:
-    """A head in a paper's form, perhaps with its own ``pool`` or fields copied ``from_stack``."""
+    """Head in a paper's form, optionally with its own ``pool`` and fields copied ``from_stack``."""
 
     head: AnyHead
     pool: AnyPool | None = field(default=None, kw_only=True)
     from_stack: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     def fit(self, head: AnyHead, stack: AnyStack) -> AnyHead:
-        """The paper's form with the number of outputs of a ``head``, for a stack."""
+        """Return the paper's form with the number of outputs of ``head``, for a stack."""
         changes = {name: getattr(stack, theirs) for name, theirs in self.from_stack.items()}
         changes |= {name: value for name, value in vars(head).items() if name == "outputs"}
         return replace(self.head, **changes) if changes else self.head
@@ -74,7 +74,7 @@ class PaperHead:
 
 @dataclass(frozen=True)
 class NextTokenHead(AnyHead):
-    """The next token, by an output layer that shares the token vectors if ``tied``."""
+    """Next-token head: an output layer that shares the token vectors if ``tied``."""
 
     name: ClassVar[str] = "next_token"
     names_tokens: ClassVar[bool] = True
@@ -94,7 +94,7 @@ class NextTokenHead(AnyHead):
 
 
 class VocabularyLinear(nn.Linear):
-    """A logit for each token of the vocabulary.
+    """Linear layer with one logit for each token of the vocabulary.
 
     Compiled, and in training on CUDA, logits of -inf pad the vocabulary to a multiple of
     ``ALIGNED``: the fast half-precision matrix products of CUDA need rows of multiples of 16 bytes.
@@ -111,7 +111,7 @@ class VocabularyLinear(nn.Linear):
 
 
 def tie(output: nn.Linear, tokens: nn.Embedding) -> None:
-    """Share the token vectors with an output layer."""
+    """Make an output layer share the token vectors."""
     if output.weight.shape != tokens.weight.shape:
         raise ValueError("output and token vectors can be tied only if their shapes agree")
     output.weight = tokens.weight

@@ -1,4 +1,4 @@
-"""Heads of encoders: masked LM; labels, numbers, choices and spans of tokens or of rows."""
+"""Heads of encoders: masked LM; classification and regression of rows or tokens; choices; spans."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,15 +16,16 @@ from regard.parts.dropout import Dropout
 
 
 def read_spans(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | None) -> Inputs:
-    """All states, and the given positions of tokens and their context; without any, nothing."""
+    """All states, with the given positions of tokens and their context; None without positions."""
     return None if at is None else (encoded.states_TD, at)
 
 
 @dataclass(frozen=True)
 class MLMHead(AnyHead):
-    """The token at a position (Devlin et al., 2018): dense layer, activation, norm, output layer.
+    """Masked-LM head (Devlin et al., 2018): dense layer, activation, norm, output layer.
 
-    ``tied``: it shares the token vectors. ``dense_activation``: default, the stack's activation.
+    ``tied``: the output layer shares the token vectors. ``dense_activation`` defaults to the
+    stack's activation.
     """
 
     name: ClassVar[str] = "mlm"
@@ -43,7 +44,7 @@ class MLMHead(AnyHead):
 
 
 class MLMHeadModule(nn.Module):
-    """Logits of all tokens at each position."""
+    """Module of the masked-LM head: logits of all tokens at each position."""
 
     def __init__(self, head: MLMHead, trunk: Trunk, width: int):
         super().__init__()
@@ -57,7 +58,7 @@ class MLMHeadModule(nn.Module):
 
 
 class LinearHead(AnyHead):
-    """Base class of heads of one linear layer with ``outputs``, and ``dropout`` on its input.
+    """Base class of heads with one linear layer with ``outputs``, and ``dropout`` on its input.
 
     With ``dense``, an activation such as "tanh", a dense layer comes before it (RoBERTa), also with
     dropout, unless ``last_only`` (DistilBERT).
@@ -83,7 +84,7 @@ class LinearHead(AnyHead):
 
 
 class LinearHeadModule(nn.Module):
-    """Logits of each row or token."""
+    """Module of linear heads: logits of each row or token."""
 
     def __init__(self, head: LinearHead, width: int):
         super().__init__()
@@ -108,7 +109,7 @@ class RowHead(LinearHead):
 
 @dataclass(frozen=True)
 class SentencePairHead(RowHead):
-    """Two classes for a row of two texts: does the second follow the first?"""
+    """Linear head that predicts whether the second text of a row follows the first."""
 
     name: ClassVar[str] = "sentence_pair"
     logits_order: ClassVar[int | None] = 1
@@ -118,7 +119,7 @@ class SentencePairHead(RowHead):
 
 @dataclass(frozen=True)
 class LabelHead(RowHead):
-    """Labels, or numbers, of whole rows."""
+    """Linear head that predicts a label, or a number, for each row."""
 
     name: ClassVar[str] = "label"
     outputs: int
@@ -130,7 +131,7 @@ class LabelHead(RowHead):
 
 @dataclass(frozen=True)
 class TokenLabelHead(LinearHead):
-    """Labels, or numbers, of tokens."""
+    """Linear head that predicts a label, or a number, for each token."""
 
     name: ClassVar[str] = "token_label"
     outputs: int
@@ -139,7 +140,7 @@ class TokenLabelHead(LinearHead):
 
 @dataclass(frozen=True)
 class TransitionHead(AnyHead):
-    """The transition scores of a CRF between labels, and at both ends of a row."""
+    """Head with the transition scores of a CRF between labels, and at both ends of a row."""
 
     name: ClassVar[str] = "transition"
     logits_order: ClassVar[int | None] = None
@@ -156,7 +157,7 @@ class TransitionHead(AnyHead):
 
 
 class TransitionHeadModule(nn.Module):
-    """The table of transitions, which does not depend on the states."""
+    """Table of transition scores of a CRF, which does not depend on the states."""
 
     def __init__(self, head: TransitionHead):
         super().__init__()
@@ -168,7 +169,7 @@ class TransitionHeadModule(nn.Module):
 
 @dataclass(frozen=True)
 class ChoiceHead(RowHead):
-    """A score for each row, by which choices are compared."""
+    """Linear head with one score for each row, by which the choices of a question are compared."""
 
     name: ClassVar[str] = "choice"
     logits_order: ClassVar[int | None] = 1
@@ -180,7 +181,7 @@ class ChoiceHead(RowHead):
 
 @dataclass(frozen=True)
 class SpanHead(LinearHead):
-    """Scores of each token as the first and as the last token of a span."""
+    """Linear head that scores each token as the first and as the last token of a span."""
 
     name: ClassVar[str] = "span"
     outputs: ClassVar[int] = 2  # type: ignore[misc]
@@ -188,6 +189,6 @@ class SpanHead(LinearHead):
 
 @dataclass(frozen=True)
 class DropoutSpanHead(SpanHead):
-    """A span head with dropout (DistilBERT's form)."""
+    """Span head with dropout (DistilBERT's form)."""
 
     dropout: float = 0.0

@@ -8,8 +8,8 @@ FORWARD_AND_BACKWARD = 6.0  # per MAC: multiply and add, once forward and twice 
 class MACs(NamedTuple):
     """MACs of one side of a model for each ``token``, ``row`` and pair of tokens (``own_pair``).
 
-    Of a decoder also for each ``source_token``, and each pair of a token and a source token
-    (``cross_pair``).
+    A decoder also has MACs for each ``source_token``, and for each pair of a token and a source
+    token (``cross_pair``).
     """
 
     token: int

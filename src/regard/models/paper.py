@@ -56,7 +56,7 @@ class Paper:
 
     @property
     def reference(self) -> str:
-        """Where to find the paper."""
+        """Citation of the paper: its arXiv number or report."""
         return f"arXiv:{self.arxiv}" if self.arxiv else self.report
 
     def pretraining_of(self, size: str) -> dict[str, dict[str, object]]:
@@ -65,7 +65,7 @@ class Paper:
         return {name: {**keys, **own.get(name, {})} for name, keys in self.pretraining.items()}
 
     def training_of(self, size: str) -> dict[str, object]:
-        """Facts of a size that its model does not hold: the tokenizer and the objectives."""
+        """Facts of a size that are not part of its model: the tokenizer and the objectives."""
         options = {
             f"{name}.{key}": value
             for name, keys in self.pretraining_of(size).items()
@@ -81,7 +81,7 @@ class Paper:
         return replace(facts, pool=pool, output_heads=heads)
 
     def _form_of(self, head: AnyHead) -> PaperHead:
-        """The paper's head of that class, else the one of that name, else the head as it is."""
+        """The paper's head of that class, else the head of that name, else the head unchanged."""
         classes = (form for form in self.heads if form.head.__class__ is head.__class__)
         names = (form for form in self.heads if form.head.name == head.name)
         return next(chain(classes, names, (PaperHead(head),)))

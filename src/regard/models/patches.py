@@ -20,13 +20,13 @@ PREFIX_NAMES = ("class", "distillation")
 
 @dataclass(frozen=True)
 class Patches(AnyEmbedding):
-    """Images as patches (Dosovitskiy et al., 2020), each a vector; an image is a row.
+    """Embedding of images as patches (Dosovitskiy et al., 2020); an image is a row.
 
     ``image_size`` and ``patch_size`` are the pixels on a side of a square, or height and width.
     ``prefix_tokens`` learned vectors come before the patches: one is the class token, a second
     DeiT's distillation token. ``positions`` are "learned", for images of ``image_size`` and
     interpolated for others, or "sinusoid", of rows and columns. ``normed`` adds a layer norm after
-    the positions, in place of the bias of the projection, as CLIP has it (Radford et al., 2021).
+    the positions, in place of the bias of the projection, as in CLIP (Radford et al., 2021).
     """
 
     reads_images: ClassVar[bool] = True
@@ -40,14 +40,16 @@ class Patches(AnyEmbedding):
     def __post_init__(self) -> None:
         for name, size in (("patch_size", self.patch_size), ("image_size", self.image_size)):
             if not isinstance(size, int) and (len(size) != 2 or size[0] == size[1]):
-                fault = "is one number for a square, or height and width"
+                fault = "must be one number for a square, or height and width that differ"
                 raise BadInput(f"{name} {fault}, not {size}")
         at_least(1, self, "patch_size", "image_size", "channels")
         at_least(0, self, "prefix_tokens")
         one_of(GRID_POSITIONS, "kind of positions", self.positions)
         for pixels, side in zip(self.image, self.patch, strict=True):
             if pixels % side:
-                raise BadInput(f"image_size: {pixels} pixels are not patches of {side}")
+                raise BadInput(
+                    f"image_size: {pixels} pixels are not divisible by patch_size ({side})"
+                )
 
     @property
     def image(self) -> tuple[int, int]:
@@ -88,7 +90,7 @@ class Patches(AnyEmbedding):
 
     def build(self, width: int, dropout: float, eps: float = 1e-5) -> "PatchEmbedding":
         if self.positions == "sinusoid" and width % 4:
-            raise BadInput(f"positions: sinusoids need a width of 4, 8, 12, …, not {width}")
+            raise BadInput(f"positions: sinusoids need a width divisible by 4, not {width}")
         return PatchEmbedding(self, width, dropout, eps)
 
     def macs(self, width: int) -> int:
@@ -96,7 +98,7 @@ class Patches(AnyEmbedding):
 
 
 class PatchEmbedding(EmbeddingModule):
-    """Learned prefix vectors, and a vector for each patch of an image.
+    """Module of ``Patches``: learned prefix vectors, and a vector for each patch of an image.
 
     A patch is the pixels of all channels, flattened, through one linear layer; positions are added,
     then dropout. Images may have any size that is a multiple of the patch size.
@@ -126,7 +128,7 @@ class PatchEmbedding(EmbeddingModule):
 
     def forward(self, pixels_BCHW: Tensor, layout: Layout) -> Tensor:
         if pixels_BCHW.dtype == torch.uint8:
-            raise ValueError("these pixels are bytes, which are normalised first")
+            raise ValueError("pixels are uint8; normalise them to floats first")
         grid = self.grid_of(pixels_BCHW)
         precision = next(self.parameters(), pixels_BCHW).dtype
         x_BPD = self.projection(self._patches(pixels_BCHW.to(precision), grid))
@@ -145,28 +147,28 @@ class PatchEmbedding(EmbeddingModule):
         if channels != self.channels or not (whole and rows and columns):
             shape = f"{channels} × {height} × {width}"
             patches = f"{self.channels} × {self.patch[0]} × {self.patch[1]}"
-            raise BadInput(f"images of {shape} numbers are not made of patches of {patches}")
+            raise BadInput(f"images of size {shape} cannot be divided into patches of {patches}")
         return rows, columns
 
     def _patches(self, pixels_BCHW: Tensor, grid: Grid) -> Tensor:
-        """(B, patches, numbers of a patch): by channel, row and column."""
+        """Pixels of each patch, (B, patches, channels · height · width)."""
         parts = pixels_BCHW.unflatten(3, (grid[1], -1)).unflatten(2, (grid[0], -1))
         return parts.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
 
 
 class LearnedGrid(nn.Embedding):
-    """A learned vector for each place of the prefix and of the grid, row by row."""
+    """Learned position vectors of the prefix tokens and of the grid, row by row."""
 
     def __init__(self, grid: Grid, prefix: int, width: int):
         super().__init__(prefix + grid[0] * grid[1], width)
         self.grid, self.prefix = grid, prefix
 
     def forward(self, grid: Grid) -> Tensor:  # type: ignore[override]
-        """Position vectors, (prefix + patches, D)."""
+        """Return the position vectors, (prefix + patches, D)."""
         return resample_positions(self.weight, self.prefix, self.grid, grid)
 
     def resampled(self, grid: Grid) -> dict[str, Tensor]:
-        """The vectors resized to another grid, by the name of the weight."""
+        """Return the vectors resized to another grid, by the name of the weight."""
         return {"position.weight": self(grid)}
 
 
@@ -183,7 +185,7 @@ class SinusoidGrid(nn.Module):
         self.register_buffer("vectors_PD", self._vectors(grid), persistent=False)
 
     def forward(self, grid: Grid) -> Tensor:
-        """Position vectors, (prefix + patches, D)."""
+        """Return the position vectors, (prefix + patches, D)."""
         if grid == self.grid:
             return self.vectors_PD
         return self._vectors(grid, self.vectors_PD.device)
@@ -192,7 +194,7 @@ class SinusoidGrid(nn.Module):
         return F.pad(sinusoid_grid(grid, self.width, device), (0, 0, self.prefix, 0))
 
     def resampled(self, grid: Grid) -> dict[str, Tensor]:
-        """Nothing: sinusoids are no weights."""
+        """Return an empty dict: sinusoids are not weights."""
         return {}
 
 
@@ -205,7 +207,7 @@ GRID_POSITIONS: dict[str, type[LearnedGrid | SinusoidGrid]] = {
 def resample_positions(weight_PD: Tensor, prefix: int, before: Grid, after: Grid) -> Tensor:
     """Position vectors of a grid, resized to another by bicubic interpolation; the prefix is kept.
 
-    A model so reads images of other sizes than in training (section 3.2).
+    This lets a model read images of other sizes than in training (section 3.2).
     """
     if before == after:
         return weight_PD
@@ -216,7 +218,7 @@ def resample_positions(weight_PD: Tensor, prefix: int, before: Grid, after: Grid
 
 
 def sinusoid_grid(grid: Grid, width: int, device: torch.device | None = None) -> Tensor:
-    """(patches, D): sines and cosines of x, then of y; each is a quarter of the width."""
+    """Sinusoids of a grid, (patches, D): sines and cosines of x, then of y, a quarter of D each."""
     quarter = width // 4
     powers = torch.arange(quarter, dtype=torch.float64, device=device) / max(1, quarter - 1)
     places = (torch.arange(size, dtype=torch.float64, device=device) for size in grid)

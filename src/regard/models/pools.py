@@ -34,7 +34,7 @@ class AnyPool:
 
     @property
     def first_read(self) -> int | None:
-        """The number of first tokens of a row that it reads; None: other or all tokens."""
+        """The number n if the pool reads only the first n tokens of a row; else None."""
         return None
 
     def build(self, width: int) -> nn.Module:
@@ -56,7 +56,7 @@ class AnyPool:
 
 @dataclass(frozen=True)
 class FirstToken(AnyPool):
-    """The state of the first token; if ``dense``, through a layer tanh(W h + b) (BERT's pooler)."""
+    """Pool that reads the state of the first token; if ``dense``, through tanh(W h + b) (BERT)."""
 
     summaries: ClassVar[Summaries] = ("first",)
     dense: bool = True
@@ -74,7 +74,7 @@ class FirstToken(AnyPool):
 
 @dataclass(frozen=True)
 class FirstTokens(AnyPool):
-    """The states of the first ``count`` tokens, concatenated (DeiT's class and distillation)."""
+    """Pool that concatenates the first ``count`` states (DeiT: class and distillation token)."""
 
     summaries: ClassVar[Summaries] = ("first",)
     count: int = 2
@@ -95,7 +95,7 @@ class FirstTokens(AnyPool):
 
 @dataclass(frozen=True)
 class LastToken(AnyPool):
-    """The final state of a recurrent trunk, else the state of the last token."""
+    """Pool that reads the final state of a recurrent trunk, else the state of the last token."""
 
     summaries: ClassVar[Summaries] = ("last", None)
 
@@ -105,7 +105,7 @@ class LastToken(AnyPool):
 
 @dataclass(frozen=True)
 class MeanPool(AnyPool):
-    """The mean of all states."""
+    """Pool that averages all states."""
 
     def build(self, width: int) -> nn.Module:
         return PlainPoolModule(mean_state)
@@ -113,7 +113,7 @@ class MeanPool(AnyPool):
 
 @dataclass(frozen=True)
 class ConcatPool(AnyPool):
-    """[h_T; max over t of h_t; mean of h_t], concatenated (Howard & Ruder, 2018, section 3.3)."""
+    """Pool [h_T; max over t of h_t; mean of h_t] (Howard & Ruder, 2018, section 3.3)."""
 
     summaries: ClassVar[Summaries] = ("last", None)
 
@@ -126,7 +126,7 @@ class ConcatPool(AnyPool):
 
 @dataclass(frozen=True)
 class AttentionPool(AnyPool):
-    """Σ_i α_i h_i, where α is the softmax of a ``score`` of one query with all states.
+    """Attention pool Σ_i α_i h_i, with α the softmax of a ``score`` of one query with all states.
 
     The ``query`` is "learned", "zeros" (with a dot product: the mean of the states) or "mean" (the
     mean of the states). ``inner`` and ``positions`` are as in ``CrossAttentionFacts``.
@@ -163,20 +163,20 @@ POOLS: dict[str, AnyPool] = {
 
 
 class FirstTokenModule(nn.Module):
-    """The state of the first token of each row."""
+    """Module of the pools of first tokens."""
 
     def __init__(self, pool: FirstToken, width: int):
         super().__init__()
         self.dense = nn.Linear(width, width) if pool.dense else None
 
     def forward(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
-        """(B, D); undefined for empty rows."""
+        """Return the pooled states, (B, D); undefined for empty rows."""
         first_BD = first_states(encoded, 1)
         return first_BD if self.dense is None else torch.tanh(self.dense(first_BD))
 
 
 def first_states(encoded: EncoderOutput, count: int) -> Tensor:
-    """(B, count · D): the states of the first tokens of each row, concatenated."""
+    """States of the first tokens of each row, concatenated, (B, count · D)."""
     states_TD, layout = encoded.states_TD, encoded.layout
     if layout.full and layout.longest >= count:
         return layout.pad(states_TD)[:, :count].flatten(1)  # its gradient needs no scatter
@@ -188,19 +188,19 @@ def first_states(encoded: EncoderOutput, count: int) -> Tensor:
 
 
 class PlainPoolModule(nn.Module):
-    """A pool without weights: a function from the states of rows to a vector for each row."""
+    """Module of a pool without weights: a function from the states of rows to a vector per row."""
 
     def __init__(self, pool: Callable[[EncoderOutput], Tensor]):
         super().__init__()
         self.pool = pool
 
     def forward(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
-        """(B, D); zeros for empty rows."""
+        """Return the pooled states, (B, D); zeros for empty rows."""
         return self.pool(encoded)
 
 
 class AttentionPoolModule(nn.Module):
-    """Attention of one query per row to the states of the row."""
+    """Module of the attention pool: one query per row attends to the states of the row."""
 
     def __init__(self, pool: AttentionPool, width: int):
         super().__init__()
@@ -211,7 +211,7 @@ class AttentionPoolModule(nn.Module):
         self.attention = RNNAttention(width, width, pool.score, **sizes)
 
     def forward(self, source: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
-        """(B, D): zeros for empty rows."""
+        """Return the pooled states, (B, D); zeros for empty rows."""
         queries = Layout.rectangle(source.layout.rows, 1, source.states_TD.device)
         return self.attention(self._query(source), queries, self.attention.keys(source), tape=tape)
 
@@ -234,7 +234,7 @@ def max_state(source: EncoderOutput) -> Tensor:
 
 
 def concat_states(source: EncoderOutput) -> Tensor:
-    """(B, 3 D): the last state, the maximum and the mean of all states before dropout."""
+    """Last state, maximum and mean of all states before dropout, concatenated, (B, 3 D)."""
     if source.undropped_TD is not None:
         source = source._replace(states_TD=source.undropped_TD)
     return torch.cat([last_state(source), max_state(source), mean_state(source)], dim=-1)

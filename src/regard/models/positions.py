@@ -1,4 +1,4 @@
-"""Positions that are not learned: sinusoids, and distances in attention scores; all by name."""
+"""Positions by name: learned, sinusoids, and distances in attention scores."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,7 +14,7 @@ from regard.parts.relative_score import sinusoid
 
 @dataclass(frozen=True)
 class Sinusoid(AnyPosition):
-    """Fixed sinusoids (Vaswani et al., 2017); ``halves``: all sines come before all cosines."""
+    """Sinusoidal positions (Vaswani et al., 2017); ``halves``: all sines before all cosines."""
 
     base: float = 10_000.0
     halves: bool = False
@@ -24,7 +24,7 @@ class Sinusoid(AnyPosition):
 
 
 class SinusoidPositions(nn.Module):
-    """Sinusoids for rows of any length, without parameters."""
+    """Module of sinusoidal positions, for rows of any length, without parameters."""
 
     limit = None
 
@@ -45,13 +45,13 @@ class SinusoidPositions(nn.Module):
 
 @dataclass(frozen=True)
 class Relative(AnyPosition):
-    """Distances between tokens, up to ``farthest``, in all attention scores (``DistanceDot``)."""
+    """Relative positions: attention scores depend on distances, clipped to ``farthest``."""
 
     by_distance: ClassVar[bool] = True
     farthest: int
 
     def build(self, width: int) -> None:
-        """No module: embeddings add nothing."""
+        """Return no module: nothing is added to embeddings."""
 
     def score(self, key: int) -> nn.Module:
         return DistanceDot(self.farthest, key)

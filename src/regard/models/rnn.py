@@ -124,7 +124,7 @@ class RNNEncoderFacts(AnyRNN):
 
 
 class RNNEncoderModule(StackModule):
-    """An embedding and recurrent layers."""
+    """Recurrent encoder: an embedding and recurrent layers."""
 
     def __init__(self, facts: RNNEncoderFacts, embed: AnyEmbedding):
         super().__init__()
@@ -140,7 +140,7 @@ class RNNEncoderModule(StackModule):
         joined: Mapping[int, Tensor] = NOTHING,
         tape: NullTape = NULL_TAPE,
     ) -> EncoderOutput:
-        """A state for every token, and the final state of every layer.
+        """Compute a state for every token, and the final state of every layer.
 
         Features may be ``joined`` to the input of a layer above the first.
         """
@@ -175,7 +175,7 @@ class CausalRNNFacts(AnyRNN):
         one_of(INITIAL, "initial", self.initial)
         share(self, "input_dropout", "hidden_dropout", "weight_drop")
         if self.residual and self.output_width != self.width:
-            raise BadInput("residual: all layers but the first add to states of one size")
+            raise BadInput("residual: all layers must have the same size; remove last_width")
 
     @property
     def output_width(self) -> int:
@@ -210,13 +210,13 @@ class RNNDecoderState(NamedTuple):
     told_RD: Tensor | None
 
     def rows(self, index: Tensor | slice) -> "RNNDecoderState":
-        """The rows of an index, in its order."""
+        """Select the rows of an index, in its order."""
         states = [tuple(part[index] for part in state) for state in self.states]
         return RNNDecoderState(states, None if self.told_RD is None else self.told_RD[index])
 
     @classmethod
     def join(cls, parts: "Sequence[RNNDecoderState]") -> "RNNDecoderState":
-        """The rows of several states, concatenated."""
+        """Concatenate the rows of several states."""
         layers = zip(*(part.states for part in parts), strict=True)
         states = [tuple(map(torch.cat, zip(*layer, strict=True))) for layer in layers]
         told = [part.told_RD for part in parts if part.told_RD is not None]
@@ -235,7 +235,7 @@ class RNNDecoderState(NamedTuple):
 
 
 class CarriedRNNState(NamedTuple):
-    """The state of each layer; ``begins_B1`` is 1 for rows at the beginning of a text, else 0.
+    """State carried from batch to batch; ``begins_B1`` is 1 for rows at the beginning of a text.
 
     The states of such rows are zeros, to which a learned initial state is added.
     """
@@ -245,7 +245,7 @@ class CarriedRNNState(NamedTuple):
 
 
 class CausalRNNModule(StatefulDecoder, StackModule):
-    """An embedding and recurrent layers, with dropout before each layer."""
+    """Recurrent language model: an embedding and recurrent layers, each after dropout."""
 
     capturable = True
 
@@ -271,7 +271,7 @@ class CausalRNNModule(StatefulDecoder, StackModule):
         return next(self.layers.parameters()).dtype
 
     def new_state(self, rows: int) -> CarriedRNNState:
-        """The state of rows that have read nothing."""
+        """Initial state of rows, before any token."""
         weight = next(self.layers.parameters())
         layers = [cast(RNNLayer, layer) for layer in self.layers]
         zeros = ((weight.new_zeros(rows, layer.width),) * PARTS[layer.cell] for layer in layers)
@@ -291,7 +291,7 @@ class CausalRNNModule(StatefulDecoder, StackModule):
         cache: RNNState | None = None,
         tape: NullTape = NULL_TAPE,
     ) -> EncoderOutput:
-        """A state for every token, starting from ``state`` or from the cached state."""
+        """Compute a state for every token, starting from ``state`` or from the cached state."""
         x_TD = tape("embed.output", self.embed(tokens_T, layout))
         with without_autocast(x_TD):
             x_TD = self.input_dropout(x_TD.to(self.dtype), layout)
@@ -342,7 +342,7 @@ class CausalRNNModule(StatefulDecoder, StackModule):
 
 
 class InitialState(nn.Module):
-    """A learned state of every layer before the first token of a text."""
+    """Learned state of every layer before the first token of a text."""
 
     def __init__(self, layers: Sequence[RNNLayer]):
         super().__init__()

@@ -56,7 +56,7 @@ class CrossAttentionFacts:
         one_of(TIMINGS, "timing", self.timing)
         at_least(1, self, "inner", "positions")
         if self.input_feeding and self.attends_before:
-            raise BadInput("input_feeding: with timing 'previous' the context enters every step")
+            raise BadInput("input_feeding cannot be used with timing 'previous'; use 'current'")
 
     @property
     def attends_before(self) -> bool:
@@ -82,7 +82,7 @@ class RNNDecoderFacts(AnyRNN):
         one_of(BRIDGES, "bridge", self.bridge)
         at_least(1, self, "maxout")
         if self.summary and self.attention is not None:
-            raise BadInput("summary: a decoder reads one vector of its source, or attends to it")
+            raise BadInput("summary and attention cannot be used together; remove one")
 
     @property
     def output_width(self) -> int:
@@ -144,10 +144,14 @@ class RNNDecoderFacts(AnyRNN):
             return
         if source.output_width != self.width:
             sizes = f"{source.output_width} and {self.width}"
-            raise ValueError(f"bridge 'copy' needs states of one size, not {sizes}")
+            raise ValueError(
+                f"bridge 'copy' needs encoder and decoder states of the same size, not {sizes}"
+            )
         if source.final_states not in (0, self.depth):
             layers = f"{source.final_states} and {self.depth}"
-            raise ValueError(f"bridge 'copy' needs as many layers, not {layers}")
+            raise ValueError(
+                f"bridge 'copy' needs encoder and decoder of the same depth, not {layers}"
+            )
 
 
 class RNNDecoderModule(StatefulDecoder, StackModule):
@@ -195,7 +199,7 @@ class RNNDecoderModule(StatefulDecoder, StackModule):
         cache: RNNState | None = None,
         tape: NullTape = NULL_TAPE,
     ) -> EncoderOutput:
-        """The state from which the next token is predicted, for every target token."""
+        """Compute the state that predicts the next token, for every target token."""
         x_TD = tape("embed.output", self.embed(tokens_T, layout))
         now = self._begin(source, cache)
         if cache is not None or self.attends_before or self.input_feeding:
@@ -232,7 +236,7 @@ class RNNDecoderModule(StatefulDecoder, StackModule):
         source: EncoderOutput,
         tape: NullTape,
     ) -> tuple[Tensor, Tensor | None]:
-        """All tokens in one call: a state (or h̃) for each, and the vector that every step reads."""
+        """Compute all tokens in one call: states (or h̃), and the vector that every step reads."""
         told_TD = None if now.told_RD is None else now.told_RD[layout.rows_T]
         if told_TD is not None:
             x_TD = torch.cat([x_TD, told_TD], dim=-1)
@@ -252,7 +256,7 @@ class RNNDecoderModule(StatefulDecoder, StackModule):
         cache: RNNState | None,
         tape: NullTape,
     ) -> tuple[Tensor, Tensor | None]:
-        """The states step by step; ragged rows leave at their end, rectangles have padding."""
+        """Compute states step by step; ragged rows are dropped at their end."""
         steps, keys = _steps(x_TD, layout), None
         if self.cross is not None:
             read = None if source is None else source.to(self.layers.dtype)
@@ -319,7 +323,7 @@ class Steps(NamedTuple):
 
 
 def _steps(x_TD: Tensor, layout: Layout) -> Steps:
-    """The time steps: all rows of a rectangle, padding too; of ragged rows those that go on."""
+    """Time steps: all rows of a rectangle, with padding; the unfinished rows of a ragged batch."""
     if layout.even and layout.longest:
         order_B = torch.arange(layout.rows, device=x_TD.device)
         inputs = layout.pad(x_TD).unbind(1)
@@ -333,11 +337,11 @@ def _steps(x_TD: Tensor, layout: Layout) -> Steps:
 
 
 class UnrolledTape:
-    """A tape for a loop over time, whose edits and records see all steps, (B, H, L, S).
+    """Tape for a loop over time, whose edits and records see all steps, (B, H, L, S).
 
     ``at(t, rows_R)`` takes the value of one step, (R, H, 1, S), of the rows that have it. An edit
     gets all steps so far, with zeros for later steps; only its result for this step is used. So the
-    same edit works where all steps are computed at once.
+    same edit also works if all steps are computed at once.
     """
 
     def __init__(self, tape: NullTape, rows: int, length: int):

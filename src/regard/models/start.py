@@ -32,7 +32,7 @@ BLOCK = re.compile(r"trunk\.blocks\.(\d+)\.")
 
 
 def read_start(config: ModelConfig, data: Path) -> LoadedModel | None:
-    """The model that a recipe starts from; None if it starts from scratch or from parts.
+    """Read the model that a recipe starts from; None if it starts from scratch or from parts.
 
     With ``layers``, it has only these layers; with another ``paper``, it is converted.
     """
@@ -47,12 +47,12 @@ def read_start(config: ModelConfig, data: Path) -> LoadedModel | None:
 
 
 def read_folder(start: StartConfig, data: Path) -> LoadedModel:
-    """Read the model of a start: a folder, here or under the data root, or a hub id."""
+    """Read the model of a start: a local folder, a folder under the data root, or a hub id."""
     return read_model("model.start", start.folder, data, hub=True)
 
 
 def read_model(key: str, name: str, data: Path, *, hub: bool = False) -> LoadedModel:
-    """Read the model that ``key`` of a recipe names: a folder, here or under the data root.
+    """Read the model that ``key`` of a recipe names: a folder, local or under the data root.
 
     With ``hub``, the name may also be an id of the Hugging Face hub.
     """
@@ -69,14 +69,14 @@ def read_model(key: str, name: str, data: Path, *, hub: bool = False) -> LoadedM
 
 
 def select_layers(model: LoadedModel, layers: Sequence[int] | str) -> LoadedModel:
-    """The model with these layers only, in this order (Sanh et al., 2019, section 3).
+    """Reduce a model to these layers, in this order (Sanh et al., 2019, section 3).
 
     "every second" selects the layers 0, 2, 4, ….
     """
     stack = model.facts.encoder.stack
     if not stack.attends or stack.blocks != stack.depth:
         raise BadInput(
-            "model.layers: model.start has no Transformer layers with weights of their own"
+            "model.layers: model.start must be a Transformer whose layers share no weights"
         )
     chosen = [*range(0, stack.depth, 2)] if layers == EVERY_SECOND else [*map(int, layers)]
     if wrong := [number for number in chosen if number >= stack.depth]:
@@ -86,7 +86,7 @@ def select_layers(model: LoadedModel, layers: Sequence[int] | str) -> LoadedMode
 
 
 def _as_paper(start: LoadedModel, of: Paper, name: str) -> LoadedModel:
-    """The start as a model of a paper that leaves out parts of it: DistilBERT from BERT.
+    """Convert the start to a model of a paper that leaves out parts of it: DistilBERT from BERT.
 
     Both have the same layers, except dropout, and the same tokenizer; the paper may lack segments,
     and the pool with its heads. Dropout rates that the start does not set are the paper's.
@@ -147,10 +147,10 @@ def copy_start(
     outputs: Sequence[int] | None = None,
     tokens: Sequence[int | None] | None = None,
 ) -> None:
-    """Copy the weights of the start into a model; weights that it lacks keep their new values.
+    """Copy the weights of the start into a model; weights that it lacks keep their initial values.
 
-    If the model has another vocabulary, ``tokens`` are the start's ids of its tokens. Of the task's
-    ``head``, the given ``outputs`` of the start are copied, in this order; None: no outputs.
+    If the model has another vocabulary, ``tokens`` are the start's ids of its tokens. In the task's
+    ``head``, only the given ``outputs`` of the start are copied, in this order; None: no outputs.
     """
     source = weights_of(start.module)
     before, after = (cast(ModelModule, module).encoder.embed for module in (start.module, model))
@@ -166,12 +166,16 @@ def copy_start(
         elif name in source and BY_TOKEN(name) and len(source[name]) < len(tensor):
             tensor[: len(source[name])].copy_(source[name])
         elif name.startswith("trunk."):
-            fault = "does not fit" if name in source else "is missing in the folder, but part of"
-            raise BadInput(f"model.start: {name} {fault} the model as changed")
+            fault = (
+                "has another shape in"
+                if name in source
+                else "is missing in the folder, but part of"
+            )
+            raise BadInput(f"model.start: {name} {fault} the model after model.change")
 
 
 def select_tokens(vectors: Tensor, tokens: Sequence[int | None]) -> Tensor:
-    """The vectors of these tokens; for None the mean of all (Howard & Ruder, 2018)."""
+    """Select the vectors of these tokens; None selects the mean of all (Howard & Ruder, 2018)."""
     known = {number: token for number, token in enumerate(tokens) if token is not None}
     selected = vectors.mean(0).repeat(len(tokens), *[1] * (vectors.ndim - 1))
     selected[[*known]] = vectors[[*known.values()]]
@@ -180,7 +184,7 @@ def select_tokens(vectors: Tensor, tokens: Sequence[int | None]) -> Tensor:
 
 @torch.no_grad()
 def copy_parts(start: StartConfig, module: nn.Module, model: nn.Module) -> tuple[str, ...]:
-    """Copy parts of the module of a start into parts of a model; says which, for people."""
+    """Copy parts of the module of a start into parts of a model; return a description of them."""
     ours, theirs = model.state_dict(), module.state_dict()
     for part, other in start.parts.items():
         known = f"the model of {start.folder}"
@@ -203,7 +207,7 @@ def copy_parts(start: StartConfig, module: nn.Module, model: nn.Module) -> tuple
 
 
 def _check_scales(*weights: tuple[nn.Module, str]) -> None:
-    """Refuse token vectors that the two models scale by different factors."""
+    """Raise BadInput if the two models scale token vectors by different factors."""
     names = [name for _, name in weights]
     if all(map(TOKEN_WEIGHT, names)):
         places = ((model, name.removesuffix(".token.weight")) for model, name in weights)
@@ -217,7 +221,7 @@ def _check_scales(*weights: tuple[nn.Module, str]) -> None:
 
 
 def _part(weights: Mapping[str, Tensor], part: str, where: str) -> dict[str, Tensor]:
-    """The weights of a part, by the rest of their names; a part may be a single weight."""
+    """Weights of a part, by their names without its prefix; a part may be a single weight."""
     named = {
         name.removeprefix(part): tensor
         for name, tensor in weights.items()
@@ -239,5 +243,5 @@ def _parts(weights: Mapping[str, Tensor]) -> Iterator[str]:
 
 @lru_cache(maxsize=2)
 def _read(folder: Path) -> LoadedModel:
-    """Read a folder once, as a start and a teacher may be the same."""
+    """Read a folder; cached, as a start and a teacher may be the same."""
     return folders.read(folder)

@@ -17,7 +17,7 @@ from regard.parts.dropout import Dropout
 
 @dataclass(frozen=True)
 class Tokens(AnyEmbedding):
-    """The sum of token, position and segment vectors, of the width of the stack.
+    """Token embedding: the sum of token, position and segment vectors, of the width of the stack.
 
     ``scaled`` multiplies token vectors by √width; ``normed`` adds a layer norm. With
     ``embedding_size``, vectors have that size, and a linear layer maps their sum to the width
@@ -42,7 +42,9 @@ class Tokens(AnyEmbedding):
         at_least(0, self, "segments")
         share(self, "embedding_dropout", "word_dropout")
         if self.characters is not None and self.characters.projected:
-            raise BadInput("characters: set projected = false for characters beside word vectors")
+            raise BadInput(
+                "characters beside word vectors cannot be projected: set projected = false"
+            )
 
     @property
     def ids_per_token(self) -> tuple[int, ...]:
@@ -63,7 +65,7 @@ class Tokens(AnyEmbedding):
 
     def build(self, width: int, dropout: float, eps: float = 1e-5) -> EmbeddingModule:
         if (own := width - self._beside) < 1:
-            fault = f"{self._beside} numbers of characters leave none for words"
+            fault = f"the {self._beside} dimensions of characters leave none for words"
             raise BadInput(f"embedding is {width}: {fault}")
         rate = dropout if self.embedding_dropout is None else self.embedding_dropout
         words = Embedding(self, own, rate, eps)
@@ -77,7 +79,7 @@ class Tokens(AnyEmbedding):
 
 
 class Embedding(EmbeddingModule):
-    """token (× √d) + position (+ segment), optional layer norm, dropout, optional projection."""
+    """Module of ``Tokens``: token (× √d) + position (+ segment), norm, dropout, projection."""
 
     def __init__(self, tokens: Tokens, width: int, dropout: float, eps: float):
         super().__init__()
@@ -113,7 +115,7 @@ class Embedding(EmbeddingModule):
 
 
 def _few(numbers_T: Tensor, vectors_ND: Tensor) -> Tensor:
-    """A lookup in a small table: on CUDA, gradients of an embedding would wait for one another."""
+    """Look up vectors in a small table, without the slow backward pass of embeddings on CUDA."""
     parts = (
         (numbers_T == number)[:, None] * vector_D
         for number, vector_D in enumerate(vectors_ND.unbind())

@@ -69,19 +69,23 @@ class Stack(AnyStack):
         one_of(ACTIVATIONS, "activation", self.activation)
         one_of(("post", "pre"), "norm", self.norm)
         if self.layer_scale is not None and (self.cross or self.causal):
-            raise BadInput("layer_scale: only the layers of encoders are scaled")
+            raise BadInput("layer_scale is supported only in encoders, not with cross or causal")
         if self.shared_groups is None:
             if self.group_depth > 1:
-                raise BadInput("group_depth: layers form groups only with shared_groups")
+                raise BadInput("group_depth needs shared_groups: set it as well")
         elif self.depth % self.group_depth or self.shared_groups > self._rounds:
             groups = f"{self.shared_groups} groups of {self.group_depth}"
-            raise BadInput(f"shared_groups: {self.depth} layers are not {groups}, each repeated")
+            raise BadInput(
+                f"shared_groups: a depth of {self.depth} cannot be divided into {groups}"
+            )
         elif self.depth > MOST_SHARED:
-            raise BadInput(f"depth must be at most {MOST_SHARED} where layers share weights")
+            raise BadInput(
+                f"depth must be at most {MOST_SHARED} if layers share weights (shared_groups)"
+            )
 
     @property
     def _rounds(self) -> int:
-        """How often a group is run, over all groups."""
+        """The number of runs of groups in total: ``depth`` / ``group_depth``."""
         return self.depth // self.group_depth
 
     @property
@@ -162,7 +166,7 @@ class Stack(AnyStack):
 
 
 class TransformerModule(StackModule):
-    """Tokens in, one state per token out."""
+    """Transformer over an embedding: tokens in, one state per token out."""
 
     attends = capturable = True
 
@@ -187,7 +191,7 @@ class TransformerModule(StackModule):
         return [layer for block in self.blocks for layer in cast(Block, block).residual_outputs]
 
     def new_cache(self, rows: int, capacity: int) -> KVCache:
-        """A cache for the keys and values of earlier tokens."""
+        """A KV cache for decoding step by step."""
         return KVCache(rows, capacity, len(self.order))
 
     def new_static_cache(
@@ -214,7 +218,10 @@ class TransformerModule(StackModule):
         first: int | None = None,
         tape: NullTape = NULL_TAPE,
     ) -> EncoderOutput:
-        """A state for every token; of full rows perhaps only for the ``first`` ones of each."""
+        """Compute the state of every token.
+
+        With ``first``, if all rows are full, only of the first ``first`` tokens of each row.
+        """
         layout = self.embed.layout_of(tokens_T, layout)
         x_TD = tape("embed.output", self.embed(tokens_T, layout))
         blocks, layers, last = tape.under("blocks"), self.layers, None

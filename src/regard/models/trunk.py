@@ -122,13 +122,13 @@ class StackModule(nn.Module):
     embed: EmbeddingModule
 
     def new_state(self, rows: int) -> object:
-        """The state of rows that have read nothing, of a stack that ``carries_state``."""
+        """Initial state of rows, before any token, of a stack that ``carries_state``."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class AnyFeatures:
-    """Base class of features of words: the layers of a frozen ``model``, beside a trunk's."""
+    """Base class of features of words: the layers of a frozen ``model``, added to a trunk."""
 
     model: "Trunk"
 
@@ -153,7 +153,7 @@ class AnyFeatures:
 
 @dataclass(frozen=True)
 class Trunk:
-    """Tokens in, one state per token out: a whole encoder, or one side of a translator.
+    """Embedding and stack: a whole encoder, or one side of an encoder-decoder.
 
     With ``features``, tokens are words, and a frozen model adds to their vectors or states.
     """
@@ -170,13 +170,19 @@ class Trunk:
         if self.features is None:
             return
         if characters not in (0, self.features.ids_per_word):
-            ids = f"their model reads {self.features.ids_per_word} ids of a word"
-            raise BadInput(f"features: {ids}, this trunk {characters} characters; make them equal")
+            ids = f"their model reads {self.features.ids_per_word} ids per word"
+            raise BadInput(
+                f"features: {ids}, but this trunk {characters} characters; make them equal"
+            )
         for layer in self.features.joined:
             if not self.stack.joins_features:
-                raise BadInput("features: only recurrent encoders read them between layers")
+                raise BadInput(
+                    "features_at: only recurrent encoders can read features between layers"
+                )
             if not 1 <= layer < (depth := self.stack.depth):
-                raise BadInput(f"features_at: no layer is above layer {layer} of {depth}")
+                raise BadInput(
+                    f"features_at must be at least 1 and below the depth ({depth}), not {layer}"
+                )
 
     @property
     def width(self) -> int:
@@ -186,14 +192,14 @@ class Trunk:
 
     @property
     def ids_per_token(self) -> tuple[int, ...]:
-        """The shape of the ids of a token; with features, the id of a word and those they read."""
+        """The shape of the ids of a token; with features, a word id and the ids that they read."""
         if self.features is None:
             return self.embed.ids_per_token
         return (1 + self.features.ids_per_word,)
 
     @property
     def spelling_vocab(self) -> int:
-        """The number of ids of characters, or pieces, that are read beside the id of a word."""
+        """The number of ids of characters, or pieces, that exist beside word ids."""
         features = self.features
         return self.embed.spelling_vocab if features is None else features.model.embed.vocab
 
@@ -204,7 +210,7 @@ class Trunk:
 
     @property
     def token_width(self) -> int:
-        """The size of the token vectors of an output layer."""
+        """The size of token vectors, which a tied output layer shares."""
         return self.embed.embedding_size or self.width
 
     @property
@@ -222,20 +228,22 @@ class Trunk:
         return stack._replace(token=token)
 
     def layer_paths(self, path: str, prefix: str = "") -> dict[str, str]:
-        """The tape path of the output of each layer, for a trunk of that path."""
+        """The tape path of the output of each layer; ``path`` is the path of the trunk."""
         layers = range(self.stack.depth)
         blocks = {f"{prefix}block {i + 1}": f"{path}.blocks.{i}.output" for i in layers}
         norm = {f"{prefix}final norm": f"{path}.output"} if self.stack.final_norm else {}
         return {f"{prefix}embedding": f"{path}.embed.output", **blocks, **norm}
 
     def state_path(self, path: str, layer: int) -> str:
-        """The tape path of the states after a layer, for a trunk of that path.
+        """The tape path of the states after a layer; ``path`` is the path of the trunk.
 
         Layer 0 is the embedding; -1 are the last states, which heads and decoders read.
         """
         depth = self.stack.depth
         if not -1 <= check_whole("layer", layer, -sys.maxsize) <= depth:
-            raise BadInput(f"layer {layer} asked for; there are 0 (embedding) to {depth}, and -1")
+            raise BadInput(
+                f"layer must be from 0 (embedding) to {depth}, or -1 (last states), not {layer}"
+            )
         names = {-1: "output", 0: "embed.output"}
         return f"{path}.{names.get(int(layer), f'blocks.{layer - 1}.output')}"
 

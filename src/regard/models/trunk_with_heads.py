@@ -33,13 +33,14 @@ NO_POSITIONS: Mapping[str, int] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class TrunkWithHeads:
-    """One trunk, the pool of its rows, and the heads that read tokens or pooled rows.
+    """Trunk, the pool of its rows, and the heads that read tokens or pooled rows.
 
     With ``init_std``, all new weights are drawn from a normal distribution of that standard
-    deviation; otherwise each layer draws its own. With ``scaled_init``, layers whose output is
-    added to the states have 1/√N of it, for N such layers (Radford et al., 2019, section 2.3).
-    With ``mix``, pool and heads read a learned mixture of the embedding and all layers (Peters et
-    al., 2018, equation 1); with ``layer``, the states after that layer (0: the embedding).
+    deviation; otherwise each layer has its own initialisation. With ``scaled_init``, layers whose
+    output is added to the states have 1/√N of it, for N such layers (Radford et al., 2019, section
+    2.3). With ``mix``, pool and heads read a learned mixture of the embedding and all layers
+    (Peters et al., 2018, equation 1); with ``layer``, the states after that layer (0: the
+    embedding).
     """
 
     sides: ClassVar[tuple[str, ...]] = ("trunk",)
@@ -56,22 +57,28 @@ class TrunkWithHeads:
 
     def __post_init__(self) -> None:
         if self.mix and self.layer is not None:
-            raise BadInput("layer: heads read one layer, or a mixture of all (mix)")
+            raise BadInput(
+                "layer and mix cannot be used together: heads read one layer, or a mixture of all"
+            )
         if self.mix and not self.trunk.stack.layers_alike:
             sizes = ", ".join(map(str, self.trunk.stack.state_widths))
-            raise BadInput(f"mix: embedding and layers differ in size ({sizes}): they do not mix")
+            raise BadInput(f"mix: embedding and layers must have the same size, not {sizes}")
         if self._layers_read and self.trunk.width != self.trunk.stack.output_width:
             key = "mix" if self.mix else "layer"
-            raise BadInput(f"{key}: features beside the last states need heads that read these")
+            raise BadInput(f'{key} cannot be used with features at "output", which heads must read')
         if self.scaled_init and (self.init_std is None or not self.trunk.stack.attends):
-            raise BadInput("scaled_init: only Transformer layers with init_std are scaled")
+            raise BadInput("scaled_init needs Transformer layers and init_std")
         if self.trunk.stack.decodes:
-            raise BadInput("cross: only the target of an encoder-decoder attends to a source")
+            raise BadInput("cross = true is only for the target of an encoder-decoder")
         names = [head.name for head in self.output_heads]
         if len(set(names)) < len(names):
-            raise BadInput(f"output_heads: {', '.join(names)}: give each head once")
+            raise BadInput(
+                f"output_heads: duplicate names in {', '.join(names)}; name each head once"
+            )
         if not self.trunk.embed.vocab and any(head.names_tokens for head in self.output_heads):
-            raise BadInput(f"output_heads: {', '.join(names)}: this trunk reads no tokens to name")
+            raise BadInput(
+                f"output_heads: {', '.join(names)}: this trunk has no vocabulary to predict"
+            )
         per_row = ", ".join(head.name for head in self.output_heads if head.per_row)
         if self.pool is None and per_row:
             raise BadInput(f"pool: the head {per_row} reads whole rows, and there is no pool")
@@ -99,7 +106,7 @@ class TrunkWithHeads:
 
     @property
     def summaries(self) -> Summaries:
-        """Where the summary token of a row may stand: where the pool reads it."""
+        """Allowed places of the summary token in a row: those that the pool reads."""
         return ANYWHERE if self.pool is None else self.pool.summaries
 
     @property
@@ -138,8 +145,8 @@ class TrunkWithHeads:
         """The module with new weights."""
         prefix, read = self.trunk.embed.prefix_tokens, self.pool and self.pool.first_read
         if prefix is not None and (read or 0) > prefix:
-            line = f"pool: it reads {read} of the tokens before the patches"
-            raise BadInput(f'{line}, and prefix_tokens is {prefix}; pool = "mean" needs none')
+            line = f"pool: it reads {read} tokens before the patches"
+            raise BadInput(f'{line}, but prefix_tokens is {prefix}; pool = "mean" needs none')
         trunk = self.trunk.build()
         pool = None if self.pool is None else self.pool.build(self.width_read)
         heads = {
@@ -172,7 +179,7 @@ class TrunkWithHeads:
 
     @property
     def _layers_read(self) -> dict[int, str]:
-        """The layers that pool and heads read, by number, as paths; none: the last states."""
+        """Tape paths of the layers that pool and heads read, by number; empty: the last states."""
         numbers = range(self.trunk.stack.depth + 1) if self.mix else ()
         chosen = numbers if self.layer in (None, -1) else (self.layer,)
         return {number: self.trunk.state_path("", number).removeprefix(".") for number in chosen}
@@ -183,7 +190,7 @@ class TrunkWithHeads:
 
     @property
     def _first_read(self) -> int | None:
-        """The number of first tokens of a row that pool and heads read; None: other tokens too."""
+        """The number n if pool and heads read only the first n tokens of a row; else None."""
         tokens_read = any(head.read is not read_rows for head in self.output_heads)
         return None if tokens_read or self._layers_read or not self.pool else self.pool.first_read
 
@@ -231,7 +238,7 @@ class Outputs(NamedTuple):
 
 
 class TrunkWithHeadsModule(nn.Module):
-    """A trunk, a pool of its rows, and heads over the last states or over chosen layers."""
+    """Trunk, pool of its rows, and heads over the last states or over chosen layers."""
 
     cross_attention = None
 
@@ -266,7 +273,7 @@ class TrunkWithHeadsModule(nn.Module):
 
     @property
     def output(self) -> nn.Module:
-        """The layer of logits over the next token."""
+        """The output layer, with logits over the next token."""
         return self.heads[NEXT_TOKEN]
 
     def forward(
@@ -278,7 +285,7 @@ class TrunkWithHeadsModule(nn.Module):
         only_read: bool = False,
         tape: NullTape = NULL_TAPE,
     ) -> Outputs:
-        """All outputs; a head of tokens reads the tokens at its ``positions``, default all.
+        """Compute all outputs; a token head reads the tokens at its ``positions``, default all.
 
         ``state`` is the state of the trunk after earlier tokens of the same rows. With
         ``only_read``, a trunk over images may leave out states that neither pool nor heads read.
@@ -304,7 +311,7 @@ class TrunkWithHeadsModule(nn.Module):
     def encode(
         self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE, **more: object
     ) -> EncoderOutput:
-        """A state for every token; ``more`` are arguments that only some trunks have."""
+        """Compute a state for every token; ``more`` are arguments that only some trunks have."""
         tape, tokens = tape.under("trunk"), (inputs.tokens_T, inputs.layout)
         if not self.layers:
             return self.trunk(*tokens, tape=tape, **more)
@@ -315,7 +322,7 @@ class TrunkWithHeadsModule(nn.Module):
         return encoded._replace(states_TD=read_TD, ends=None, undropped_TD=None)
 
     def pooled(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor | None:
-        """One state for every row, if there is a pool."""
+        """Compute one state for every row, if there is a pool."""
         if self.pool is None:
             return None
         return tape("pool.output", self.pool(encoded, tape=tape.under("pool")))
@@ -329,7 +336,7 @@ class TrunkWithHeadsModule(nn.Module):
         cache: object = None,
         tape: NullTape = NULL_TAPE,
     ) -> Tensor:
-        """Logits over the next token, given the tokens so far (or their cache) and no source."""
+        """Compute logits over the next token from the tokens so far (or their cache)."""
         cached = {} if cache is None else {"cache": cache}  # not every trunk has one
         encoded = self.encode(PackedTokens(tokens_T, layout), tape=tape, **cached)
         return tape(f"heads.{NEXT_TOKEN}.logits", self.output(encoded.states_TD))

@@ -1,1 +1,1 @@
-"""Floor 3: what a model is asked to learn."""
+"""Floor 3: training objectives."""

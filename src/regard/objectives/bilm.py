@@ -45,7 +45,7 @@ class BiLMConfig(Config):
 
 @dataclass(frozen=True)
 class BiLM(CausalLM):
-    """Prediction of the next word of sentences and of reversed sentences."""
+    """Bidirectional-LM objective: the next word of sentences and of reversed sentences."""
 
     name, head = "bilm", BiLMHead.name
     config: ClassVar = BiLMConfig  # type: ignore[assignment]
@@ -63,11 +63,13 @@ class BiLM(CausalLM):
 
     def check(self, facts: TrunkWithHeads) -> None:
         if not facts.trunk.stack.two_directions:
-            raise BadInput("objective.bilm: only ELMo's stack has two language models")
+            raise BadInput(
+                "objective.bilm: only ELMo's stack has language models in both directions"
+            )
 
     def check_vocabulary(self, size: int) -> None:
         if self.words > size:
-            fault = f"{self.words:,} words are predicted, and only {size:,} are read (text.vocab)"
+            fault = f"{self.words:,} is above the size of the vocabulary, {size:,} (text.vocab)"
             raise BadInput(f"objective.bilm.words: {fault}")
 
     def token_stream(self, documents: Documents, separator: int | None) -> SentenceStream:

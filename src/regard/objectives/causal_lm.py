@@ -1,4 +1,5 @@
-"""Causal language modelling: the next token, given those before it (Radford et al., 2018, eq. 1).
+"""Causal language modelling: the next token, given the tokens before it (Radford et al., 2018, eq.
+1).
 
 Rows are documents (or parts of long ones), full blocks of all documents (GPT-2), or the next parts
 of as many streams as a batch has rows, over which a recurrent model carries its state: truncated
@@ -53,13 +54,13 @@ class CausalLMConfig(Config):
     @model_validator(mode="after")
     def _streams_have_lengths(self) -> "CausalLMConfig":
         if self.mean_length and self.rows != "streams":
-            raise ValueError("mean_length is for streams: set rows = 'streams'")
+            raise ValueError("mean_length needs rows = 'streams'")
         return self
 
 
 @dataclass(frozen=True)
 class CausalLM(RowObjective):
-    """Prediction of the next token; the loss is the mean over all tokens of a step."""
+    """Causal-LM objective: the next token; the loss is the mean over all tokens of a step."""
 
     name, config, head = "causal-lm", CausalLMConfig, NextTokenHead.name
     makes_rows, whole_texts, per_token, scores_texts = True, True, True, True
@@ -82,7 +83,7 @@ class CausalLM(RowObjective):
         if not facts.trunk.stack.causal:
             raise BadInput("objective.causal-lm: this model is not causal: tokens see later tokens")
         if self.carries_state and not facts.trunk.stack.carries_state:
-            raise BadInput("objective.causal-lm: rows 'streams' need recurrent layers")
+            raise BadInput("objective.causal-lm.rows: 'streams' needs recurrent layers")
 
     def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
         stream = self.token_stream(documents, template.separator)
@@ -123,7 +124,7 @@ class CausalLM(RowObjective):
         return annotate
 
     def _with_targets(self, example: AnnotatedRow) -> AnnotatedRow:
-        """The row came with the token after it, unless its text ends there."""
+        """Add the next tokens of a row as targets; the last one is the token after the row."""
         after = example.targets.get(self.head, IGNORED)
         targets = np.append(np.asarray(example.row.tokens[1:], np.int64), after)
         return example._replace(targets={**example.targets, self.head: targets})

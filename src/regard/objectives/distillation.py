@@ -51,13 +51,13 @@ class DistillationConfig(Config):
 
 
 class Teacher:
-    """A trained model, read from a folder, that runs without gradients."""
+    """Trained model, read from a folder, that runs without gradients."""
 
     def __init__(self, name: str):
         self.name = name
 
     def read(self, data: Path, longest: int) -> None:
-        """Read the folder; a model that cannot read rows of ``longest`` tokens is refused."""
+        """Read the folder; raise BadInput if the model cannot read rows of ``longest`` tokens."""
         model = read_model(f"objective.{Distillation.name}.teacher", self.name, data, hub=True)
         facts = cast(TrunkWithHeads, model.facts)
         if HEAD not in facts.head_names:
@@ -65,7 +65,7 @@ class Teacher:
         if model.tokenizer is None:
             self._refuse("has no tokenizer files")
         if (limit := facts.trunk.embed.limit) is not None and limit < longest:
-            self._refuse(f"knows {limit} positions, and batches.longest is {longest}")
+            self._refuse(f"has {limit} positions, but batches.longest is {longest}")
         self.use(model)
 
     def use(self, model: LoadedModel) -> None:
@@ -76,15 +76,15 @@ class Teacher:
         self.module = module.eval().requires_grad_(False)
 
     def check(self, facts: TrunkWithHeads, *, same_width: bool) -> None:
-        """Refuse a student that cannot learn from this teacher."""
+        """Raise BadInput if this student cannot learn from the teacher."""
         ours, theirs = facts.trunk, self._facts.trunk
         if ours.embed.vocab != theirs.embed.vocab:
-            self._refuse(f"knows {theirs.embed.vocab} tokens, and the student {ours.embed.vocab}")
+            self._refuse(f"has {theirs.embed.vocab} tokens, but the student {ours.embed.vocab}")
         if ours.embed.segments > 1 and theirs.embed.segments == 1:
-            self._refuse("knows one segment, and the student two")
+            self._refuse("has one segment, but the student two")
         if same_width and ours.width != theirs.width:
-            widths = f"states of {theirs.width} numbers, and the student of {ours.width}"
-            self._refuse(f"has {widths}: cosine = 0 leaves out their comparison")
+            widths = f"states of size {theirs.width}, but the student of size {ours.width}"
+            self._refuse(f"has {widths}; cosine = 0 removes the loss that compares states")
 
     @property
     def _facts(self) -> TrunkWithHeads:
@@ -96,7 +96,7 @@ class Teacher:
 
     @torch.no_grad()
     def __call__(self, batch: Batch) -> Outputs:
-        """The outputs of the teacher, with logits at the positions of the student's."""
+        """Outputs of the teacher, with logits at the positions that the student predicts."""
         positions = {head: at for head, at in batch.positions.items() if head == HEAD}
         return self.module(batch.inputs, positions=positions)
 
@@ -107,7 +107,7 @@ class Teacher:
 
 @dataclass(frozen=True)
 class Distillation(RowObjective):
-    """Imitation of a teacher's distributions over tokens and of its states, beside masked LM."""
+    """Distillation objective, beside masked LM: a teacher's token distributions and states."""
 
     name, config, head = "distillation", DistillationConfig, "distillation"
     smooths = False
@@ -165,7 +165,7 @@ class Distillation(RowObjective):
 
 
 class TeacherLoss(RowObjective):
-    """Base class of the losses of distillation, which compare outputs with the teacher's."""
+    """Base class of distillation losses, which compare the outputs of student and teacher."""
 
     dev_size = 2
     metric: ClassVar[str]
@@ -198,7 +198,7 @@ class TeacherLoss(RowObjective):
 
 @dataclass(frozen=True)
 class SoftTargets(TeacherLoss):
-    """T² · KL(teacher ‖ student) at the tokens that masked LM predicts, or at all tokens."""
+    """Loss T² · KL(teacher ‖ student) at the tokens that masked LM predicts, or at all tokens."""
 
     head, metric = "soft_targets", "divergence"
     temperature: float = 2.0
@@ -220,7 +220,7 @@ class SoftTargets(TeacherLoss):
 
 @dataclass(frozen=True)
 class StateCosine(TeacherLoss):
-    """1 - cosine of the last states of student and teacher, at all tokens."""
+    """Loss 1 - cosine of the last states of student and teacher, at all tokens."""
 
     head, metric = "state_cosine", "state_distance"
     loss_weight: float = 1.0

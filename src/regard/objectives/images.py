@@ -1,4 +1,4 @@
-"""Labels of images: augmented and normalised on the device, then classified like rows of text."""
+"""Objective of image labels: images are augmented and normalised on the device, then classified."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ BYTE = 255.0
 
 @dataclass(frozen=True)
 class ImageLabels(Objective[ImageExample, Ids]):
-    """``labels`` of images whose bytes the ``processor`` normalises.
+    """Label objective of images, whose bytes the ``processor`` normalises.
 
     In training, images are augmented and, if each has one class, mixed. Random draws depend on the
     key of each image.
@@ -34,7 +34,7 @@ class ImageLabels(Objective[ImageExample, Ids]):
 
     @property
     def head(self) -> str:  # type: ignore[override]
-        """The name of the head of the labels."""
+        """The name of the label head."""
         return self.labels.head
 
     def to(self, device: torch.device | str) -> None:
@@ -80,7 +80,7 @@ class ImageLabels(Objective[ImageExample, Ids]):
         return model(inputs, only_read=True, tape=tape)
 
     def _normalised(self, images: Tensor) -> Tensor:
-        """Normalised images, by channel: mean and deviation need no tensor on the device."""
+        """Normalise images, channel by channel: mean and deviation need no tensor on the device."""
         processor, channels = self.processor, images.unbind(1)
         pairs = zip(channels, processor.mean, processor.std, strict=True)
         factor = BYTE * processor.scale

@@ -55,7 +55,7 @@ class LabelDistillationConfig(Config):
 
 @dataclass(frozen=True)
 class LabelDistillation(Objective[tuple[Row, np.ndarray], np.ndarray], Generic[Row]):
-    """Classes of rows or tokens, learned from ``labels`` and from a teacher."""
+    """Label-distillation objective: classes of rows or tokens, from ``labels`` and a teacher."""
 
     labels: Classification
     outputs: int
@@ -65,7 +65,7 @@ class LabelDistillation(Objective[tuple[Row, np.ndarray], np.ndarray], Generic[R
 
     @property
     def head(self) -> str:  # type: ignore[override]
-        """The head of the labels."""
+        """The name of the label head."""
         return self.labels.head
 
     def weight(self, example: tuple[Row, np.ndarray]) -> float:
@@ -73,7 +73,7 @@ class LabelDistillation(Objective[tuple[Row, np.ndarray], np.ndarray], Generic[R
 
     @property
     def no_target(self) -> np.ndarray:
-        """The target of an example that is not counted."""
+        """Target that is ignored by the loss."""
         logits_NV = np.zeros((len(self.labels.no_target), self.outputs), np.float32)
         return with_teacher((None, self.labels.no_target), logits_NV)[1]
 
@@ -93,12 +93,12 @@ class LabelDistillation(Objective[tuple[Row, np.ndarray], np.ndarray], Generic[R
     def loss_by_shares(
         self, outputs: Outputs, batch: Batch, shares_N: Tensor, places: int
     ) -> tuple[Tensor, Tensor]:
-        """The loss against targets rolled by ``places``, weighted by ``shares_N``."""
+        """Loss against targets rolled by ``places``, weighted by ``shares_N`` (mixup)."""
         of_labels = self.labels.loss_by_shares(self._of_labels(outputs), batch, shares_N, places)
         return self._with_teacher(of_labels, outputs, batch, shares_N, places)
 
     def _of_labels(self, outputs: Outputs) -> Outputs:
-        """The outputs with the logits of the first output layer, which learns the labels."""
+        """Outputs with the logits of the first output layer only, which learns the labels."""
         return outputs._replace(by_head={self.head: self._logits_by_layer(outputs)[0]})
 
     def _logits_by_layer(self, outputs: Outputs) -> Tensor:
@@ -128,13 +128,13 @@ class LabelDistillation(Objective[tuple[Row, np.ndarray], np.ndarray], Generic[R
 
 
 def with_teacher(example: tuple[Row, Ids], logits_NV: np.ndarray) -> tuple[Row, np.ndarray]:
-    """An example with the teacher's logits beside each of its targets."""
+    """Add the teacher's logits to each target of an example."""
     row, targets = example
     return row, np.concatenate([np.asarray(targets)[:, None], logits_NV], axis=1, dtype=np.float32)
 
 
 def without_teacher(example: tuple[Row, np.ndarray]) -> tuple[Row, np.ndarray]:
-    """An example with its own targets only."""
+    """Remove the teacher's logits from the targets of an example."""
     row, target = example
     return row, _classes(target)
 

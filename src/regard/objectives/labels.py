@@ -1,4 +1,4 @@
-"""Labels as objectives: one of several classes, several at once, numbers, spans, choices.
+"""Label objectives: classification, multi-label, regression, CRF, spans, multiple choice.
 
 A row has one target, or each of its tokens has one, most of which are ignored.
 """
@@ -25,7 +25,7 @@ from regard.text.labels import MultiLabelSet, RegressionSet, SingleLabelSet
 
 @dataclass(frozen=True)
 class Classification(Objective[tuple[TokenRow, Ids], Ids]):
-    """One of several classes for each row: cross-entropy, with ``weights`` of the classes."""
+    """Classification objective: one class for each row, cross-entropy with class ``weights``."""
 
     head: ClassVar[str] = "label"
     no_target: ClassVar[Ids] = (IGNORED,)  # of an example that is not counted
@@ -57,7 +57,7 @@ class Classification(Objective[tuple[TokenRow, Ids], Ids]):
     def loss_by_shares(
         self, outputs: Outputs, batch: Batch, shares_N: Tensor, places: int
     ) -> tuple[Tensor, Tensor]:
-        """Cross-entropy against targets rolled by ``places``, weighted by ``shares_N``."""
+        """Cross-entropy against targets rolled by ``places``, weighted by ``shares_N`` (mixup)."""
         logits, targets_N = outputs.by_head[self.head], batch.targets[self.head].roll(-places)
         if (weights_N := batch.weights.get(self.head)) is not None:
             shares_N = shares_N * weights_N.roll(-places)
@@ -65,21 +65,21 @@ class Classification(Objective[tuple[TokenRow, Ids], Ids]):
 
 
 class TokenClassification(Classification):
-    """One of several classes for each token; the loss of a step is the mean over its targets."""
+    """Token-classification objective: one class for each token; mean over the targets of a step."""
 
     head, per_token = "token_label", True
 
 
 @dataclass(frozen=True)
 class NumberObjective(Objective[tuple[TokenRow, Sequence[float]], Sequence[float]]):
-    """A number for each of the head's ``outputs``, and a loss for each number."""
+    """Base class of objectives with a target number for each of the head's ``outputs``."""
 
     head: ClassVar[str] = "label"
     outputs: int = 1
 
     @property
     def no_target(self) -> Sequence[float]:
-        """The target of an example that is not counted."""
+        """Target that is ignored by the loss."""
         return (nan,) * self.outputs
 
     def pack_targets(
@@ -96,26 +96,26 @@ class NumberObjective(Objective[tuple[TokenRow, Sequence[float]], Sequence[float
         return loss, loss.detach()
 
     def each(self, logits_NV: Tensor, targets_NV: Tensor) -> Tensor:
-        """The loss of each number."""
+        """Loss of each number."""
         raise NotImplementedError
 
 
 class MultiLabel(NumberObjective):
-    """Any number of labels for each row, as 0 or 1 each: binary cross-entropy."""
+    """Multi-label objective: any number of labels for each row; binary cross-entropy."""
 
     def each(self, logits_NV: Tensor, targets_NV: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(logits_NV, targets_NV, reduction="none")
 
 
 class Regression(NumberObjective):
-    """Squared error."""
+    """Regression objective: squared error of each number of a row."""
 
     def each(self, logits_NV: Tensor, targets_NV: Tensor) -> Tensor:
         return (logits_NV - targets_NV) ** 2
 
 
 class TokenRegression(Regression):
-    """A number for each word: squared error, averaged over the words of a step."""
+    """Token-regression objective: a number for each word; mean squared error over a step."""
 
     head, per_token = "token_label", True
 
@@ -138,7 +138,7 @@ TOKEN_OBJECTIVES: dict[str, Make] = {
 
 @dataclass(frozen=True)
 class LabelSequences(TokenClassification):
-    """Negative log-likelihood of the labels of a row under a CRF, averaged over all labels."""
+    """CRF objective: negative log-likelihood of the labels of a row, averaged over all labels."""
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         layout, targets_T = batch.inputs.layout, batch.targets[self.head]
@@ -151,7 +151,7 @@ class LabelSequences(TokenClassification):
 
 
 class SpanExtraction(Objective[tuple[TokenRow, tuple[int, int]], tuple[int, int]]):
-    """First and last token of a span, by two softmaxes over the tokens of a row.
+    """Span objective: first and last token of a span, by two softmaxes over the tokens of a row.
 
     The loss of a row is the mean of both. The summary token of a row means "no answer".
     """
@@ -176,7 +176,7 @@ class SpanExtraction(Objective[tuple[TokenRow, tuple[int, int]], tuple[int, int]
 
 @dataclass(frozen=True)
 class MultipleChoice(Objective[tuple[Sequence[TokenRow], int], int]):
-    """The correct one of ``choices`` rows: cross-entropy over the scores of the rows."""
+    """Multiple-choice objective: cross-entropy over the scores of the ``choices`` rows."""
 
     head: ClassVar[str] = "choice"
     choices: int

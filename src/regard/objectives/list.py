@@ -1,4 +1,4 @@
-"""The objectives of pre-training by name, and the table of recipes that lists them."""
+"""Pre-training objectives by name, and the recipe table that lists them."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -30,13 +30,13 @@ OBJECTIVES: dict[str, type[RowObjective]] = {
 
 
 def paper_with_objectives(name: str) -> Paper:
-    """The paper of that name, or BERT if the paper has no objectives of pre-training."""
+    """The paper of that name, or BERT if the paper has no pre-training objectives."""
     papers = {paper.key: paper for paper in LINEAGE if paper.pretraining}
     return papers.get(name.lower(), bert.PAPER)
 
 
 class ObjectiveTables(Config):
-    """A table for each objective, in the order of the recipe; ``NAME = false`` removes one."""
+    """Recipe tables of objectives, in the order of the recipe; ``NAME = false`` removes one."""
 
     _names: tuple[str, ...] = PrivateAttr(())
 
@@ -58,7 +58,7 @@ class ObjectiveTables(Config):
 
     @property
     def score_texts(self) -> bool:
-        """Whether texts have a probability, and test sets a perplexity."""
+        """Whether the model gives texts a probability, so that test sets have a perplexity."""
         return any(OBJECTIVES[name].scores_texts for name in self._names)
 
     @property
@@ -68,7 +68,7 @@ class ObjectiveTables(Config):
 
     @property
     def distils(self) -> bool:
-        """Whether a teacher, and its tokenizer, are among them."""
+        """Whether one of the objectives has a teacher, and so its tokenizer."""
         return Distillation.name in self._names
 
     def sum(self, smoothing: float) -> Sum:

@@ -43,13 +43,13 @@ class MaskedLMConfig(Config):
     @model_validator(mode="after")
     def _one_way(self) -> "MaskedLMConfig":
         if self.spans is not None and self.ngrams > 1:
-            raise ValueError("ngrams and spans both say how many words are chosen; choose one")
+            raise ValueError("ngrams and spans cannot be used together; choose one")
         return self
 
 
 @dataclass(frozen=True)
 class MaskedLM(RowObjective):
-    """Prediction of masked tokens; the loss is the mean over the chosen positions of a step."""
+    """Masked-LM objective; the loss is the mean over the chosen positions of a step."""
 
     name, config, head = "masked-lm", MaskedLMConfig, MLMHead.name
     rate: float = 0.15
@@ -105,7 +105,7 @@ class MaskedLM(RowObjective):
         count = sum(map(len, positions))
         size = count if batch.limits is None else self.max_positions(batch.limits)
         if count > size:
-            raise ValueError(f"{count} masked positions in a batch that can hold {size}")
+            raise ValueError(f"{count} masked positions in a batch with room for {size}")
         positions_N, targets_N = torch.zeros(size, dtype=torch.int64), torch.full((size,), IGNORED)
         positions_N[:count] = pack_ids(positions)
         targets_N[:count] = pack_ids(batch.targets(self.head))

@@ -1,4 +1,5 @@
-"""Words in their context against words drawn at random (Melamud et al., 2016, section 2.2).
+"""Negative sampling: words in their context against random words (Melamud et al., 2016, section
+2.2).
 
 For a word w with context vector c, and words w_1 to w_k drawn by their frequency to a power α, the
 loss is -log σ(c·w) - Σ_i log σ(-c·w_i) (word2vec: Mikolov et al., 2013). Each sentence is a row.
@@ -39,7 +40,7 @@ class NegativeSamplingConfig(Config):
 
 @dataclass(frozen=True)
 class NegativeSampling(RowObjective):
-    """Distinction of a word in its context from drawn words; the loss is the mean over words.
+    """Negative-sampling objective: each word against drawn words; the loss is the mean over words.
 
     ``counts_V`` are the counts of all words in the training documents.
     """
@@ -61,10 +62,10 @@ class NegativeSampling(RowObjective):
     def check(self, facts: TrunkWithHeads) -> None:
         stack = facts.trunk.stack
         if not stack.bidirectional or stack.depth > 1:
-            fault = "needs one bidirectional recurrent layer: states above it know their word"
+            fault = "needs one bidirectional recurrent layer: higher layers see the word"
             raise BadInput(f"objective.negative-sampling: {fault}")
         if facts.trunk.ids_per_token:
-            fault = "words have one id each, and this model reads their characters as well"
+            fault = "this model reads characters; only models with one id per word are supported"
             raise BadInput(f"objective.negative-sampling: {fault}")
 
     def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:

@@ -24,7 +24,7 @@ from regard.text.templates import RowBuilder
 
 
 class SentencePairConfig(Config):
-    """The table of an objective over pairs of passages."""
+    """Base class of the recipe tables of objectives over pairs of passages."""
 
     short: float = Field(0.1, ge=0, le=1)
     """The share of documents whose rows have any length instead of being full."""
@@ -53,7 +53,7 @@ class SentencePairObjective(RowObjective):
 
     def check(self, facts: TrunkWithHeads) -> None:
         if facts.trunk.embed.segments < 2:
-            raise BadInput(f"{self.name}: the model has one segment, and rows have two passages")
+            raise BadInput(f"objective.{self.name}: the model needs two segments, one per passage")
 
     def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
         frame, pairs = template.frame(2), type(self).pairs
@@ -65,7 +65,7 @@ class SentencePairObjective(RowObjective):
 
 @dataclass(frozen=True)
 class NextSentence(SentencePairObjective):
-    """Prediction of whether the second passage follows the first in its document."""
+    """Next-sentence objective: whether the second passage follows the first in its document."""
 
     name, config, pairs = "next-sentence", NextSentenceConfig, sentence_pairs
 
@@ -76,6 +76,6 @@ class SentenceOrderConfig(SentencePairConfig):
 
 @dataclass(frozen=True)
 class SentenceOrder(SentencePairObjective):
-    """Prediction of whether two consecutive passages are in order or swapped."""
+    """Sentence-order objective: whether two consecutive passages are in order or swapped."""
 
     name, config, pairs = "sentence-order", SentenceOrderConfig, ordered_pairs

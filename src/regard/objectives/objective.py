@@ -17,7 +17,7 @@ Target = TypeVar("Target")
 
 
 class Objective(Generic[Item, Target]):
-    """A training objective of one head: it collates examples and computes their loss.
+    """Training objective of one head: collates examples and computes their loss.
 
     By default an example is (row of tokens, target). The loss of a step is the sum over the targets
     of all its batches, divided by the sum of their weights.
@@ -28,11 +28,11 @@ class Objective(Generic[Item, Target]):
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the models that it runs beside the trained model; empty: none."""
+        """Hash of the models that the objective runs beside the trained model; empty: none."""
         return ""
 
     def to(self, device: torch.device | str) -> None:
-        """Move the models that it runs beside the trained model to a device."""
+        """Move the models that the objective runs beside the trained model to a device."""
 
     def length(self, example: Item) -> tuple[int, ...]:
         """The number of tokens of each row of an example."""
@@ -51,25 +51,25 @@ class Objective(Generic[Item, Target]):
         return pack_texts(rows, limits)
 
     def gather(self, examples: Sequence[Item]) -> Sequence[Item]:
-        """Single examples in the form that ``collate`` reads; default: unchanged."""
+        """Convert single examples to the form that ``collate`` reads; default: unchanged."""
         return examples
 
     def collate(self, examples: Sequence[Item], limits: Limits = None) -> Batch:
-        """A batch of examples; with ``limits``, of fixed shape."""
+        """Make a batch of examples; with ``limits``, of fixed shape."""
         rows, targets = zip(*examples, strict=True) if examples else ((), ())
         return self.with_targets(self.read(rows, limits), targets, limits)
 
     def with_targets(
         self, inputs: PackedTokens, targets: Sequence[Target], limits: Limits = None
     ) -> Batch:
-        """The batch of packed inputs and the targets of each example."""
+        """Make a batch of packed inputs and the targets of each example."""
         packed = {self.head: self.pack_targets(targets, inputs, limits)}
         return Batch(inputs, packed, self.weight_of(targets))
 
     def pack_targets(
         self, targets: Sequence[Target], inputs: PackedTokens, limits: Limits
     ) -> Tensor:
-        """The targets of all examples in one tensor."""
+        """Pack the targets of all examples into one tensor."""
         raise NotImplementedError
 
     def target_count(self, inputs: PackedTokens) -> int:
@@ -88,7 +88,7 @@ class Objective(Generic[Item, Target]):
 
 
 class PairObjective(Objective[tuple[Ids, Ids], Ids]):
-    """An objective of examples (source, target): cross-entropy of the target and its EOS.
+    """Base class of objectives of pairs (source, target): cross-entropy of the target with EOS.
 
     Lengths and weights follow from the sizes (source, target) of examples, as files list them.
     """
@@ -119,7 +119,7 @@ def _sizes(example: tuple[Ids, Ids]) -> np.ndarray:
 
 
 def padded(targets: Tensor, size: int, padding: float) -> Tensor:
-    """Targets, padded to ``size`` with a value that no loss counts."""
+    """Pad targets to ``size`` with a value that losses ignore."""
     packed = torch.full((size, *targets.shape[1:]), padding, dtype=targets.dtype)
     packed[: len(targets)] = targets
     return packed

@@ -55,7 +55,7 @@ class PermutationLMConfig(Config):
 
 @dataclass(frozen=True)
 class PermutationLM(RowObjective):
-    """Prediction of tokens in random orders; the loss is the mean over the predicted tokens."""
+    """Permutation-LM objective: tokens in random orders; mean loss over the predicted tokens."""
 
     name, config, head = "permutation-lm", PermutationLMConfig, PermutationLMHead.name
     makes_rows = orders_rows = True
@@ -100,7 +100,7 @@ class PermutationLM(RowObjective):
         return len(example.positions[self.head])
 
     def collate_targets(self, batch: RowBatch) -> tuple[Tensor, Tensor]:
-        """Equally many positions for each row, and their tokens.
+        """Return the predicted positions, the same number for each row, and their tokens.
 
         Rows are padded, with their first token as ignored position, to the largest number of a row
         or, with ``limits``, of the longest possible row.

@@ -44,7 +44,7 @@ class ReplacedTokensConfig(Config):
 
 @dataclass(frozen=True)
 class ReplacedTokens(RowObjective):
-    """Detection of replaced tokens; the loss is the mean over all tokens of a step."""
+    """Replaced-token objective; the loss is the mean over all tokens of a step."""
 
     name, config, head = "replaced-tokens", ReplacedTokensConfig, ReplacedTokenHead.name
     dev_size = 6
@@ -93,7 +93,7 @@ class ReplacedTokens(RowObjective):
         }
         if sizes["width"] % sizes["heads"]:
             ours = f"{share:g} of a width of {stack.width} and {stack.heads} heads"
-            fault = f"{ours} is {sizes['width']} and {sizes['heads']}, which do not divide"
+            fault = f"{ours} is {sizes['width']} and {sizes['heads']}; heads must divide the width"
             raise BadInput(f"objective.{self.name}.generator: {fault}")
         return sizes
 
@@ -103,7 +103,7 @@ class ReplacedTokens(RowObjective):
     def collate_targets(self, batch: RowBatch) -> tuple[Tensor, Tensor]:
         """For every token, the index of the sample that replaces it (-1: none), and the original.
 
-        Padding is not replaced, and ignored.
+        Padding is neither replaced nor counted.
         """
         masked = self.generator.head
         originals_T = pack_ids([example.row.tokens for example in batch.examples])

@@ -1,4 +1,4 @@
-"""Objectives of pre-training over the same rows of tokens, each with a head of its own.
+"""Pre-training objectives over the same rows of tokens, each with a head of its own.
 
 One objective makes rows of documents (``rows``), each may annotate them with targets
 (``annotator``), examples become a batch (``collate``), and each objective computes its ``loss``
@@ -33,7 +33,7 @@ RowLengths = Sequence[tuple[int, ...]]
 
 
 class AnnotatedRow(NamedTuple):
-    """A row; by head, the targets and their positions in the row.
+    """Row of tokens with the targets of each head, and their positions in the row.
 
     A head that reads whole rows has a target and no positions.
     """
@@ -43,7 +43,7 @@ class AnnotatedRow(NamedTuple):
     targets: dict[str, Any]
 
     def annotated(self, head: str, positions: Ids, targets: Ids, **row: Ids) -> "AnnotatedRow":
-        """The row with targets of a head, and with other tokens or orders if these are given."""
+        """Return the row with targets of a head, and with other tokens or orders, if given."""
         own = {**self.positions, head: positions}, {**self.targets, head: targets}
         return AnnotatedRow(self.row._replace(**row), *own)
 
@@ -52,7 +52,7 @@ Rows = Sequence[AnnotatedRow]
 
 
 class RowBatch(NamedTuple):
-    """Rows laid end to end, and the token at which each starts.
+    """Rows laid end to end, and the index of the first token of each.
 
     With ``limits``, the batch has a fixed shape, with more ``rows`` than examples.
     """
@@ -63,12 +63,12 @@ class RowBatch(NamedTuple):
     limits: Limits
 
     def positions(self, head: str) -> list[np.ndarray]:
-        """The positions of a head in each row, counted from the start of the batch."""
+        """Positions at which an output head predicts, counted from the start of the batch."""
         pairs = zip(self.examples, self.starts, strict=True)
         return [np.asarray(example.positions[head]) + start for example, start in pairs]
 
     def targets(self, head: str) -> list[Any]:
-        """The targets of a head in each row."""
+        """Targets of an output head, for each row."""
         return [example.targets[head] for example in self.examples]
 
 
@@ -77,7 +77,7 @@ Annotate = Callable[[Rows, np.ndarray, tuple[int, ...]], list[AnnotatedRow]]
 
 
 class RowObjective(Objective[AnnotatedRow, object]):
-    """An objective over rows of documents.
+    """Objective over rows of documents.
 
     ``config`` is the type of its table ``[objective.NAME]`` in recipes. At most one objective of a
     ``Sum`` ``makes_rows``; by default rows are filled with sentences.
@@ -96,18 +96,18 @@ class RowObjective(Objective[AnnotatedRow, object]):
 
     @classmethod
     def from_config(cls, config: Any, smoothing: float) -> "RowObjective":
-        """The objective with the settings of a recipe table."""
+        """Make the objective from the settings of a recipe table."""
         raise NotImplementedError
 
     @property
     def members(self) -> "tuple[RowObjective, ...]":
-        """The objectives that it consists of, each with its own loss; default: itself."""
+        """Objectives that this one consists of, each with its own loss; default: itself."""
         return (self,)
 
     def extend(
         self, facts: TrunkWithHeads, fit_heads: Callable[[TrunkWithHeads], TrunkWithHeads]
     ) -> Any:
-        """The model to train: by default as it is, else a ``Joint`` of two models.
+        """Return the model to train: by default unchanged, else a ``Joint`` of two models.
 
         ``fit_heads`` gives heads the form of the paper.
         """
@@ -123,7 +123,7 @@ class RowObjective(Objective[AnnotatedRow, object]):
         return None
 
     def teach(self, batch: Batch) -> dict[str, Tensor]:
-        """The predictions of a teacher, which the loss reads as targets, by name."""
+        """Predictions of a teacher, by name, which the loss reads as targets."""
         return {}
 
     def extra_flops(
@@ -146,7 +146,7 @@ class RowObjective(Objective[AnnotatedRow, object]):
         return RowStreams.of(rows, limits)
 
     def dev_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams | None:
-        """Development rows in streams; None: they are read one by one."""
+        """Development rows in streams; None: each row is read on its own."""
         return None
 
     @property
@@ -155,18 +155,18 @@ class RowObjective(Objective[AnnotatedRow, object]):
         return True
 
     def make_head(self) -> AnyHead:
-        """The head that it trains."""
+        """Make the head that the objective trains."""
         raise NotImplementedError
 
     def make_heads(self) -> tuple[AnyHead, ...]:
-        """The heads of the model that it trains."""
+        """Make all heads of the model that the objective trains."""
         return (self.make_head(),)
 
     def check(self, facts: TrunkWithHeads) -> None:
-        """Raise an error if the model cannot be trained with it."""
+        """Raise BadInput if the model cannot be trained with this objective."""
 
     def check_vocabulary(self, size: int) -> None:
-        """Raise an error if a vocabulary of this size is too small."""
+        """Raise BadInput if a vocabulary of this size is too small."""
 
     def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
         """Rows of at most ``longest`` tokens; default: filled with consecutive sentences."""
@@ -174,7 +174,7 @@ class RowObjective(Objective[AnnotatedRow, object]):
         return lambda epoch: plan
 
     def count_words(self, documents: Documents, vocab: int) -> "RowObjective":
-        """The objective with the word counts of the training documents, if it needs them."""
+        """Return the objective with the word counts of the training documents, if it needs them."""
         return self
 
     def annotator(self, tokenizer: RowTokenizer) -> Annotate | None:
@@ -182,7 +182,7 @@ class RowObjective(Objective[AnnotatedRow, object]):
         return None
 
     def expected_positions(self, tokens: int) -> int | None:
-        """The number of tokens that the head reads, of ``tokens``; None: all, or whole rows."""
+        """Expected number of ``tokens`` that the head reads; None: all tokens, or whole rows."""
         return None
 
     def length(self, example: AnnotatedRow) -> tuple[int, ...]:
@@ -223,7 +223,7 @@ class RowObjective(Objective[AnnotatedRow, object]):
 
 
 def collate_rows(objectives: Sequence[RowObjective], rows: Rows, limits: Limits = None) -> Batch:
-    """A batch of rows with the positions and targets of each objective."""
+    """Make a batch of rows with the positions and targets of each objective."""
     ordered = any(objective.orders_rows for objective in objectives)
     inputs = pack_rows([example.row for example in rows], limits, even=True, ordered=ordered)
     starts = np.cumsum([0, *(len(example.row.tokens) for example in rows)])[:-1]
@@ -236,7 +236,7 @@ def collate_rows(objectives: Sequence[RowObjective], rows: Rows, limits: Limits 
 
 
 def at_all_tokens(batch: Batch, head: str) -> Batch:
-    """The batch with a target of a head at every token; tokens without a target are ignored."""
+    """Return the batch with a target of a head at every token; missing targets are ignored."""
     at_N, targets_N = batch.positions[head], batch.targets[head]
     counts_N = targets_N != IGNORED
     targets_T = torch.full((batch.inputs.layout.tokens,), IGNORED)

@@ -1,4 +1,4 @@
-"""Objectives of pairs: the next target token, by an encoder-decoder or by a causal model."""
+"""Objectives of pairs: the target's next token, by an encoder-decoder or by a causal model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from regard.text.task_prompt import TaskPrompt
 
 @dataclass(frozen=True)
 class Seq2Seq(PairObjective):
-    """The next target token, with label smoothing, for any encoder-decoder."""
+    """Sequence-to-sequence objective: the next target token, for any encoder-decoder."""
 
     head: ClassVar[str] = "next_token"
     bos: int
@@ -49,7 +49,7 @@ class Seq2Seq(PairObjective):
         return pack(rows, limits, special_ids=SpecialIds(last=self.eos))
 
     def score(self, model: nn.Module, batch: Batch) -> list[Tensor]:
-        """Log-probability of every target token, one tensor per row."""
+        """Log-probabilities of the tokens of each target, one tensor per row."""
         logits_TV = model(batch.inputs).by_head[self.head]
         logp_TV = torch.log_softmax(logits_TV.float(), dim=-1)
         chosen_T = logp_TV.gather(1, batch.targets[self.head][:, None])[:, 0]
@@ -58,7 +58,7 @@ class Seq2Seq(PairObjective):
 
 @dataclass(frozen=True)
 class AnswerLM(PairObjective):
-    """The tokens of an answer and EOS, by a causal model; an example is (text, answer)."""
+    """Answer objective of a causal model, for examples (text, answer): the answer and EOS."""
 
     head, per_token = NextTokenHead.name, True
     prompt: TaskPrompt
@@ -67,9 +67,11 @@ class AnswerLM(PairObjective):
 
     @staticmethod
     def check(facts: TrunkWithHeads) -> None:
-        """Refuse a model in which a token sees the tokens that it predicts."""
+        """Raise BadInput if the model is not causal."""
         if not facts.trunk.stack.causal:
-            raise BadInput("model: tokens of this model see later ones, and so their answers")
+            raise BadInput(
+                "model: this task needs a causal model, whose tokens see no later tokens"
+            )
 
     def lengths(self, sizes_NS: np.ndarray) -> np.ndarray:
         texts_N, answers_N = sizes_NS.T

@@ -37,7 +37,7 @@ class SpanBoundaryConfig(Config):
 
 @dataclass(frozen=True)
 class SpanBoundary(RowObjective):
-    """Prediction of masked tokens from the boundary of their span; the loss is their mean."""
+    """Span-boundary objective: masked tokens from the boundary of their span; mean over tokens."""
 
     name, config, head = "span-boundary", SpanBoundaryConfig, SpanBoundaryHead.name
     masked: MaskedLM = field(default_factory=lambda: MaskedLM(spans=0.2))
@@ -66,7 +66,7 @@ class SpanBoundary(RowObjective):
         return lambda rows, indices, key: self._with_boundaries(rows, special)
 
     def _with_boundaries(self, rows: Rows, special: np.ndarray) -> list[AnnotatedRow]:
-        """Rows with, for each chosen token, (before its span, after it, itself) and its target.
+        """Add (before the span, after the span, itself) and target of each chosen token to rows.
 
         Spans at an end of the text, and tokens beyond the first 20 of a span, are ignored.
         """
@@ -97,7 +97,7 @@ class SpanBoundary(RowObjective):
         return int(np.count_nonzero(example.targets[self.head] != IGNORED))
 
     def collate_targets(self, batch: RowBatch) -> tuple[Tensor, Tensor]:
-        """(before, after, itself) for each chosen token, and its original token.
+        """Return (before, after, itself) for each chosen token, and its original token.
 
         With ``limits``, both are padded to the fixed size of masked LM.
         """

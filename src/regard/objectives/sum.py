@@ -1,4 +1,4 @@
-"""Several objectives of pre-training at once: BERT is ``Sum(MaskedLM(), NextSentence())``."""
+"""Sum of several pre-training objectives: BERT is ``Sum(MaskedLM(), NextSentence())``."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,19 +26,24 @@ from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 
 class Sum(Objective[AnnotatedRow, object]):
-    """The sum of the losses of its members, each a mean over its own targets.
+    """Sum of several objectives (members), trained on the same rows in one forward pass.
 
-    An objective may consist of several members. At most one member makes the rows; the others add
-    targets to them, in the order given. If none does, rows are filled with sentences.
+    A call returns the loss of each member, summed over the batch; the training loop divides it by
+    the member's weights over the step, so that each loss becomes a mean over its own targets, and
+    adds the members up. An objective may consist of several members. At most one member makes the
+    rows; the others add targets to them, in the order given. If none does, rows are filled with
+    sentences.
     """
 
     def __init__(self, *objectives: RowObjective):
         makers = [objective for objective in objectives if objective.makes_rows]
         if len(makers) > 1:
             both = " and ".join(objective.name for objective in makers)
-            raise BadInput(f"objective: {both} both make the rows; choose one")
+            raise BadInput(
+                f"objective: {both} cannot be combined, as both make the rows; choose one"
+            )
         if not objectives:
-            raise BadInput("objective: give at least one")
+            raise BadInput("objective: list at least one objective")
         self.objectives = objectives
         self.members = tuple(member for each in objectives for member in each.members)
         self._row_maker = (*makers, *objectives)[0]
@@ -53,30 +58,30 @@ class Sum(Objective[AnnotatedRow, object]):
         return tuple(head for objective in self.objectives for head in objective.make_heads())
 
     def fit(self, facts: TrunkWithHeads) -> TrunkWithHeads:
-        """The model with the heads of all objectives, and no others."""
+        """Return the model with the heads of all objectives, and no others."""
         pool = facts.pool if any(head.per_row for head in self.heads) else None
         return replace(facts, pool=pool, output_heads=self.heads)
 
     def check(self, facts: TrunkWithHeads) -> None:
-        """Raise an error if the model cannot be trained with all objectives."""
+        """Raise BadInput if the model cannot be trained with all objectives."""
         for objective in self.objectives:
             objective.check(facts)
 
     def check_vocabulary(self, size: int) -> None:
-        """Raise an error if a vocabulary of this size does not suffice."""
+        """Raise BadInput if a vocabulary of this size is too small for an objective."""
         for objective in self.objectives:
             objective.check_vocabulary(size)
 
     def extend(
         self, facts: TrunkWithHeads, fit_heads: Callable[[TrunkWithHeads], TrunkWithHeads]
     ) -> Any:
-        """The model to train, which may be a ``Joint`` of two models."""
+        """Return the model to train, which may be a ``Joint`` of two models."""
         for objective in self.objectives:
             facts = objective.extend(facts, fit_heads)
         return facts
 
     def open(self, data: Path, longest: int) -> LoadedModel | None:
-        """Read the teachers of all objectives; the first one has the vocabulary."""
+        """Read the teachers of all objectives; return the first, whose vocabulary is used."""
         teachers = [objective.open(data, longest) for objective in self.objectives]
         return next(filter(None, teachers), None)
 
@@ -99,11 +104,11 @@ class Sum(Objective[AnnotatedRow, object]):
 
     @property
     def whole_texts(self) -> bool:
-        """Whether documents are not divided into sentences."""
+        """Whether documents stay whole, and are not divided into sentences."""
         return self._row_maker.whole_texts
 
     def count_words(self, documents: Documents, vocab: int) -> "Sum":
-        """The sum with the word counts of the training documents in objectives that need them."""
+        """Return the sum with word counts of the training documents, where they are needed."""
         return Sum(*(objective.count_words(documents, vocab) for objective in self.objectives))
 
     def annotator(self, tokenizer: RowTokenizer) -> Callable[..., list[AnnotatedRow]]:
@@ -123,7 +128,7 @@ class Sum(Objective[AnnotatedRow, object]):
         return annotate_all
 
     def expected_positions(self, tokens: int) -> dict[str, int]:
-        """The number of tokens that each head reads, of ``tokens``, if not all."""
+        """Expected number of ``tokens`` that each head reads; heads that read all are left out."""
         counts = {member.head: member.expected_positions(tokens) for member in self.members}
         some = {head: n for head, n in counts.items() if n is not None}
         return {head: n for head, n in some.items() if head not in self._heads_of_all_tokens}
@@ -152,7 +157,7 @@ class Sum(Objective[AnnotatedRow, object]):
         return self._carrier.train_streams(rows, limits)
 
     def dev_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams | None:
-        """Development rows in streams; None: they are read one by one."""
+        """Development rows in streams; None: each row is read on its own."""
         return self._carrier.dev_streams(rows, limits) if self.carries_state else None
 
     @property
@@ -168,7 +173,7 @@ class Sum(Objective[AnnotatedRow, object]):
         return weights[0] if len(weights) == 1 else np.array(weights, dtype=np.float64)
 
     def collate(self, examples: Rows, limits: Limits = None) -> Batch:
-        """A batch of rows with the targets of all members.
+        """Make a batch of rows with the targets of all members.
 
         The chunks of streams have one length, lie in a rectangle and are never padded.
         """
@@ -181,17 +186,17 @@ class Sum(Objective[AnnotatedRow, object]):
         return batch
 
     def outputs(self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE) -> Outputs:
-        """The outputs of the model, from the state of the batch on if it has one."""
+        """Run the model; it starts from the state of the batch, if there is one."""
         state = {} if batch.state is None else {"state": batch.state}
         return model(batch.inputs, positions=batch.positions, tape=tape, **state)
 
     def with_teachers(self, batch: Batch) -> Batch:
-        """A batch with the predictions of the teachers among its targets."""
+        """Return the batch with the predictions of the teachers among its targets."""
         predicted = {name: x for each in self.objectives for name, x in each.teach(batch).items()}
         return replace(batch, targets={**batch.targets, **predicted}) if predicted else batch
 
     def __call__(self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE) -> tuple:
-        """(loss, negative log-likelihood) of each member, summed over the batch.
+        """Return (loss, negative log-likelihood) of each member, summed over the batch.
 
         If the batch has a state, the state after it comes third.
         """

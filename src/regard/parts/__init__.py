@@ -1,1 +1,1 @@
-"""Floor 1: the parts that models are built from."""
+"""Floor 1: the building blocks of models."""

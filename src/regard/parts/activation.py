@@ -22,7 +22,7 @@ def gelu_tanh(x: Tensor) -> Tensor:
 
 
 def gelu_by_sigmoid(x: Tensor) -> Tensor:
-    """``gelu_tanh`` without a tanh."""
+    """``gelu_tanh`` computed by a sigmoid instead of tanh."""
     return x * torch.sigmoid(SLOPE * (x + CUBE * x**3))
 
 

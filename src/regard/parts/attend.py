@@ -24,13 +24,13 @@ from regard.ground.tape import NULL_TAPE, NullTape
 
 @dataclass(frozen=True)
 class WindowMask:
-    """Keys from ``left`` positions before the query to ``right`` after it; ``None``: no limit."""
+    """Mask of keys from ``left`` tokens before the query to ``right`` after it; None: no limit."""
 
     left: int | None = None
     right: int | None = None
 
     def __call__(self, queries: Layout, keys: Layout) -> Tensor:
-        """Allowed keys by position."""
+        """Mask of allowed keys, by position."""
         if self.left is None and self.right is None:
             allowed = torch.ones((), dtype=torch.bool, device=keys.positions_T.device)
             return allowed.expand(keys.rows, queries.longest, keys.longest)
@@ -45,7 +45,7 @@ class WindowMask:
 
 @dataclass(frozen=True)
 class PermutationMask:
-    """Keys that come earlier in the row's permutation (XLNet, Yang et al., 2019, eq. 3).
+    """Mask of keys that come earlier in the row's permutation (XLNet, Yang et al., 2019, eq. 3).
 
     ``itself`` also allows the query's own token: true in the content stream, false in the query
     stream.
@@ -54,7 +54,7 @@ class PermutationMask:
     itself: bool
 
     def __call__(self, queries: Layout, keys: Layout) -> Tensor:
-        """Allowed keys by order."""
+        """Mask of allowed keys, by order."""
         if queries.orders_T is None or keys.orders_T is None:
             raise ValueError("a permutation mask needs layouts with orders")
         ahead = _gaps(queries, keys, queries.orders_T, keys.orders_T)
@@ -82,14 +82,14 @@ class Score(nn.Module):
     """Base class of scores: ``keyed`` depends on the keys alone, ``between`` is the rest."""
 
     def keyed(self, k: Tensor) -> Tensor:
-        """Keys (…, H, K) as ``between`` expects them."""
+        """Transform keys (…, H, K) to the form that ``between`` expects."""
         return k
 
     def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
         raise NotImplementedError
 
     def draw_vectors(self, std: float) -> None:
-        """Initialise the vectors that belong to no layer, with the model's ``std``."""
+        """Initialise the vectors of the score that belong to no layer, with the model's ``std``."""
 
     def forward(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
         return self.between(q_BLHK, self.keyed(k_BSHK), queries, keys)
@@ -244,7 +244,7 @@ def attend(
     dropout: float = 0.0,
     tape: NullTape = NULL_TAPE,
 ) -> Tensor:
-    """Mean of the values of its row for each query, weighted by the softmax of the scores."""
+    """Attention: the mean of the values of a row for each query, weighted by softmax of scores."""
     q, k, v = queries.pad(q_THK), keys.pad(k_THK), keys.pad(v_THK)
     allowed_BHLS = (mask(queries, keys) & keys.real_BL[:, None])[:, None]
     scores_BHLS = tape("scores", score(q, k, queries, keys))

@@ -35,7 +35,7 @@ class EncoderOutput(NamedTuple):
     undropped_TD: Tensor | None = None
 
     def to(self, dtype: torch.dtype) -> "EncoderOutput":
-        """Output with states in another precision."""
+        """Convert the states to another precision."""
         return self._replace(states_TD=self.states_TD.to(dtype))
 
 
@@ -75,7 +75,7 @@ class HeadsModule(nn.Module):
     def join(
         self, q: Tensor, k: Tensor, v: Tensor, queries: Layout, keys: Layout, tape: NullTape
     ) -> Tensor:
-        """Weighted values of all heads, concatenated and projected."""
+        """Concatenate the weighted values of all heads, and project them."""
         recorded = tape.wants("scores", "weights")  # which kernels do not return
         run = partial(attend, tape=tape) if recorded else fast_attend
         rate, mask = self.dropout if self.training else 0.0, self.mask
@@ -84,7 +84,7 @@ class HeadsModule(nn.Module):
 
 
 class SelfAttention(HeadsModule):
-    """Queries, keys and values are projections of the same tokens."""
+    """Self-attention: queries, keys and values are projections of the same tokens."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class SelfAttention(HeadsModule):
 
 
 class CrossAttention(HeadsModule):
-    """Queries are projections of decoder states, keys and values of encoder states."""
+    """Cross-attention: queries from decoder states, keys and values from encoder states."""
 
     def __init__(
         self,

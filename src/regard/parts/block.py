@@ -15,7 +15,7 @@ from regard.parts.kv_cache import LayerKVCache
 
 
 class Mlp(nn.Module):
-    """The feed-forward layer, act(xW1 + b1)W2 + b2 (Vaswani et al., 2017, eq. 2)."""
+    """Feed-forward layer, act(xW1 + b1)W2 + b2 (Vaswani et al., 2017, eq. 2)."""
 
     def __init__(self, width: int, inner: int, *, activation: str = "relu", dropout: float = 0.0):
         super().__init__()
@@ -48,7 +48,7 @@ class Residual(nn.Module):
     ):
         super().__init__()
         if norm not in ("post", "pre"):
-            raise ValueError(f"norm is 'post' or 'pre', not {norm!r}")
+            raise ValueError(f"norm must be 'post' or 'pre', not {norm!r}")
         self.post = norm == "post"
         self.norm = nn.LayerNorm(width, eps=eps)
         self.dropout, self.drop_path = Dropout(dropout), DropPath(drop_path)
@@ -73,7 +73,7 @@ class Residual(nn.Module):
 
 
 class Block(nn.Module):
-    """Layer of an encoder or, with ``cross``, of a decoder.
+    """Transformer layer of an encoder or, with ``cross``, of a decoder.
 
     ``dropout`` applies to the output of each sublayer; ``attention_output_dropout`` overrides it
     for attention.

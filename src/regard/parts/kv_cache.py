@@ -137,11 +137,11 @@ class KVCache:
         self._source_rows = list(range(rows))
 
     def under(self, number: int) -> LayerKVCache:
-        """Cache of one layer."""
+        """Return the cache of one layer."""
         return self.layers[number]
 
     def next_layout(self, device: torch.device) -> Layout:
-        """Layout of one more token in every row."""
+        """Return the layout of one more token in every row."""
         if self._behind_R is None:
             return shared_rectangle(self.rows, 1, str(device), start=self.length)
         positions_R = self.length - self._behind_R
@@ -194,7 +194,7 @@ class PromptCache:
         self.write = write
 
     def under(self, number: int) -> "PromptCache":
-        """Cache of one layer."""
+        """Return the cache of one layer."""
         return PromptCache(partial(self.write, number))
 
     def extend(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> KeyValues:
@@ -222,7 +222,7 @@ State = TypeVar("State", bound=DecoderState)
 
 
 class RNNState(KVCache):
-    """Cache of a recurrent decoder: its ``current`` state, from one step to the next."""
+    """Cache of a recurrent decoder: its ``current`` state between two steps."""
 
     def __init__(self, rows: int, capacity: int):
         super().__init__(rows, capacity, depth=1)

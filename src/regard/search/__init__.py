@@ -1,4 +1,4 @@
-"""Floor 3: search, from next-token distributions to hypotheses."""
+"""Floor 3: decoding algorithms, from next-token distributions to hypotheses."""
 
 from regard.search.beam import Beam as Beam
 from regard.search.beam_rules import rescore as rescore

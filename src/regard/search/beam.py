@@ -14,9 +14,9 @@ from regard.search.step import Search, SearchBatch, SearchState, select_rows
 
 
 class FinishedHypotheses:
-    """Finished hypotheses by sentence, with their number ``count_B`` and the ``best``-th score.
+    """Finished hypotheses by sentence: their number ``count_B``, the ``best``-th score ``bar_B``.
 
-    The latter is ``bar_B``. ``spare`` holds unfinished hypotheses, which fill places that are left.
+    ``spare`` holds unfinished hypotheses, which fill places that are left.
     """
 
     def __init__(self, sentences: int, best: int):

@@ -36,22 +36,22 @@ class Divisor(Protocol):
 
 
 def none(n: Number, alpha: float) -> float:
-    """No penalty: log p alone, which favours short hypotheses."""
+    """Length penalty "none": log p alone, which favours short hypotheses."""
     return 1.0
 
 
 def mean(n: Number, alpha: float) -> Number:
-    """Log-probability per token."""
+    """Length penalty "mean": log-probability per token."""
     return n
 
 
 def gnmt(n: Number, alpha: float) -> Number:
-    """Length penalty of Wu et al., 2016 (arXiv:1609.08144), equation 14."""
+    """Length penalty "gnmt" (Wu et al., 2016, arXiv:1609.08144, equation 14)."""
     return ((5 + n) / 6) ** alpha
 
 
 def power(n: Number, alpha: float) -> Number:
-    """Power of the length: none at alpha 0, mean at alpha 1."""
+    """Length penalty "power": the length to the power alpha; no penalty at 0, the mean at 1."""
     return n ** float(alpha)  # numpy refuses integers to a negative integer power
 
 
@@ -99,7 +99,7 @@ def logprob_to_beat(score: Number, n: Number, length: Length, alpha: float) -> N
 def rescore(
     hypotheses: Iterable[Hypothesis], length: Length, alpha: float, coverage: float = 0.0
 ) -> list[Hypothesis]:
-    """Hypotheses ranked by another score: finished ones first; ties keep their order.
+    """Rank hypotheses by another score: finished ones first; ties keep their order.
 
     With a weight ``coverage`` they must have a coverage term.
     """
@@ -181,14 +181,14 @@ class BeamRules:
 
     @property
     def enough(self) -> float:
-        """Number of finished hypotheses that ends a search, whatever is still active."""
+        """Number of finished hypotheses that ends a search, even if others are still active."""
         if self.stop == "default":
             return max(self.size, self.best) if self.finished is None else self.finished
         return self.size if self.stop == "transformers-early" or self.size == 1 else math.inf
 
     @property
     def beaten(self) -> int:
-        """Number of best finished hypotheses, the last of which an active one must beat."""
+        """Rank of the finished hypothesis that an active one must beat to continue."""
         return self.size if self.follows_transformers else self.best
 
     @property

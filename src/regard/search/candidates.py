@@ -119,7 +119,7 @@ class Candidates:
 
 
 def rank(alive: ActiveHypotheses, logprobs_RV: Tensor, size: int) -> Candidates:
-    """Candidates for ``select``; ties go to the earlier parent, then to the lower token.
+    """Rank candidates for ``select``; ties go to the earlier parent, then to the lower token.
 
     A row has at most ``size`` continuations that stay active and one that ends.
     """

@@ -106,7 +106,7 @@ SortKey = Callable[[Hypothesis], tuple[bool, float]]
 def round_robin(
     groups: Sequence[Sequence[Hypothesis]], best: int, sort_key: SortKey
 ) -> list[Hypothesis]:
-    """Up to ``best`` hypotheses of the groups: one of every group before a second of any.
+    """Select up to ``best`` hypotheses: one of every group before a second of any.
 
     A group skips hypotheses that were selected already. If a round has too many, the first by
     ``sort_key`` are selected.

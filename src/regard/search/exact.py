@@ -84,7 +84,7 @@ class Exact(Search):
         return [rescore([hyp], *length)[0] if hyp and hyp.finished else None for hyp in known]
 
     def end(self, alive: ActiveHypotheses, eos: int, logprobs_RV: Tensor, best: Optima) -> None:
-        """Update ``best`` with hypotheses that end here."""
+        """Update ``best`` with the hypotheses that end at this step."""
         every_R = np.arange(len(alive))
         ended = alive.grow(every_R, np.full(len(alive), eos), to_host(logprobs_RV[:, eos]))
         score_R = normalised(ended.total_R, ended.length, self.length, self.alpha)

@@ -69,7 +69,9 @@ class MinimumRisk(Search):
     ) -> list[Hypothesis]:
         """Best candidates, highest mean utility first; ties keep their order."""
         if (decode := self.decode) is None:
-            raise BadInput("minimum Bayes risk compares texts, and there is no tokenizer: decode=")
+            raise BadInput(
+                "minimum Bayes risk compares texts, but there is no tokenizer: pass decode="
+            )
         counts = Counter(decode(sample.tokens) for sample in samples)
         distinct: dict[str, Hypothesis] = {}
         for candidate in candidates:

@@ -103,13 +103,15 @@ def read_nbest(path: str | Path) -> NBestLists:
 
 
 def _records(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Place and checked record of each hypothesis."""
+    """Yield the place (file:line) and the checked record of each hypothesis."""
     before = 0
     for number, line in enumerate(read_lines(path), start=1):
         where = f"{name_of(path)}:{number}"
         record = _checked(json_value(line, where), where)
         if record["line"] not in (before, before + 1) or record["line"] == 0:
-            raise BadInput(f"{where}: translates line {record['line']}, after line {before}")
+            raise BadInput(
+                f"{where}: 'line' is {record['line']} after {before}: lines must be in order from 1"
+            )
         before = record["line"]
         yield where, record
 

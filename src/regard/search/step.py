@@ -21,7 +21,7 @@ NewSelector = Callable[[int, int, int, torch.device], Selector]
 
 
 class DeviceDecoder(Protocol[Selector]):
-    """Decoder whose ``selector`` chooses the next tokens on the device."""
+    """Decoder whose ``selector`` selects the next tokens on the device."""
 
     selector: Selector
 
@@ -56,7 +56,7 @@ class SearchState(Protocol):
 
     def attention(self) -> Tensor:
         """Attention weights_RS of the last step over the source; NaN at padding."""
-        raise BadInput("a coverage penalty needs attention weights, and this model gives none")
+        raise BadInput("a coverage penalty needs attention weights, but this model has none")
 
     def normaliser(self) -> Tensor:
         """Logits of the last step minus its log-probabilities, (R,); 0 without logits."""
@@ -153,7 +153,7 @@ class Search(ABC):
     streams = False  # whether ``stream`` is supported: only without branching
 
     def with_decode(self, decode: Decode | None) -> Self:
-        """Search that compares texts made by ``decode``; itself if it compares none."""
+        """Return the search with ``decode``, if it compares texts; else the search itself."""
         return self
 
     @torch.inference_mode()
@@ -198,11 +198,11 @@ class Search(ABC):
 
     def steps(self, batch: SearchBatch) -> "TokenSteps":
         """Yield the tokens of each step, as in ``stream``."""
-        raise BadInput(f"{type(self).__name__} cannot stream: its tokens are known at its end")
+        raise BadInput(f"{type(self).__name__} cannot stream: its tokens are known only at its end")
 
 
 class NextTokens(NamedTuple):
-    """One more token, perhaps EOS, of the hypotheses ``rows``, which are numbered by sentence."""
+    """Next tokens of the hypotheses ``rows``, which are numbered by sentence; EOS included."""
 
     rows: list[int]
     tokens: list[int]
@@ -280,7 +280,9 @@ class Ensemble(SearchState):
         if not self.states:
             raise BadInput("an ensemble needs at least one model")
         if self.how not in MEANS:
-            raise BadInput(f"an ensemble averages by {' or '.join(MEANS)}, not {self.how!r}")
+            raise BadInput(
+                f"the mean of an ensemble must be {' or '.join(MEANS)}, not {self.how!r}"
+            )
         if len({state.rows for state in self.states}) > 1:
             raise ValueError("the states of an ensemble have different numbers of rows")
 

@@ -55,7 +55,7 @@ class Sweep:
 
     @classmethod
     def of(cls, stored: NBestLists, references: Sequence[Sequence[str]], metric: BLEU) -> "Sweep":
-        """Count the matches of each hypothesis with the references of its sentence."""
+        """Count the n-gram matches of each hypothesis with the references of its sentence."""
         repeated = [[lines[i] for i in stored.sentence] for lines in references]
         return cls(stored, segment_statistics(metric, stored.texts, repeated), metric)
 

@@ -63,7 +63,7 @@ class TokenSearch(Search):
 
     @abstractmethod
     def choose(self, logprobs_RV: Tensor, draws_R: Tensor) -> Tensor:
-        """Next token of each row; the shapes depend only on the shapes of the arguments."""
+        """Choose the next token of each row; shapes depend only on the shapes of the arguments."""
 
     @abstractmethod
     def probabilities(self, logprobs_RV: Tensor) -> Tensor:
@@ -219,7 +219,7 @@ class DeviceTokens:
         self.rules.start(batch.prompts, self.copies)
 
     def select(self, logits_RV: Tensor) -> tuple[Tensor, None]:
-        """Next token of each row; None: rows stay in place."""
+        """Select the next token of each row; the second result is None, as rows stay in place."""
         draws_R = self.draws_LR.index_select(0, self.n)[0]
         logprob_R, token_R = self.search.select(self.rules, logits_RV, self.n, draws_R)
         at_limit_R = self.longest_R == self.n + 1

@@ -1,1 +1,1 @@
-"""Studies: models trained on the same data and compared; they prove the public names of regard."""
+"""Studies: models trained on the same data and compared, with the public API of regard only."""

@@ -42,7 +42,7 @@ class VerbChoice(NamedTuple):
 
 @dataclass(frozen=True)
 class AgreementScores:
-    """Choices of a model; ``skipped`` sentences have words that are ``unknown`` to it."""
+    """Scores of a model on agreement sentences; ``skipped`` ones have words ``unknown`` to it."""
 
     choices: tuple[VerbChoice, ...] = field(repr=False)
     skipped: int = 0
@@ -50,7 +50,7 @@ class AgreementScores:
 
     @property
     def kinds(self) -> list[tuple[int, int]]:
-        """Distance and number of attractors of all sentences, without duplicates."""
+        """Pairs (distance, number of attractors) of all sentences, without duplicates."""
         sentences = [choice.sentence for choice in self.choices]
         return sorted({(sentence.distance, sentence.attractors) for sentence in sentences})
 
@@ -72,7 +72,7 @@ class AgreementScores:
 
     @property
     def whole_accuracy(self) -> float:
-        """Percentage of sentences that are more probable as a whole with that verb."""
+        """Percentage of sentences that are more probable as a whole with the agreeing verb."""
         return self._percent(choice.whole > 0 for choice in self.choices)
 
     @property
@@ -132,11 +132,11 @@ def score_agreement(
 
 
 def _words(sentence: AgreementSentence) -> set[str]:
-    """Words of both forms."""
+    """Set of the words of both forms of a sentence."""
     try:
         return {*sentence.right.split(), *sentence.wrong.split()}
     except AttributeError:
-        raise BadInput(f"{sentence!r} is no AgreementSentence") from None
+        raise BadInput(f"{sentence!r} is not an AgreementSentence") from None
 
 
 Scored = tuple[Sequence[int], Sequence[float]]
@@ -160,7 +160,7 @@ def _shared(first: Sequence[int], second: Sequence[int]) -> int:
 
 @dataclass(frozen=True)
 class AgreementTable:
-    """Scores by the name of the model, one for each seed, on the same sentences."""
+    """Table of scores by the name of the model, one for each seed, on the same sentences."""
 
     title: ClassVar[str] = TITLE
     models: Mapping[str, Sequence[AgreementScores]]
@@ -250,7 +250,7 @@ class AgreementTable:
 
     @property
     def _first(self) -> AgreementScores:
-        """Scores of one model: all have the same sentences."""
+        """Scores of one model, to read the sentences from: all models have the same."""
         return next(iter(self.models.values()))[0]
 
     @property

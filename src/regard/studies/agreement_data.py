@@ -50,7 +50,7 @@ class AgreementPrefix:
 
     @property
     def subject(self) -> str:
-        """The first noun."""
+        """First noun, the subject."""
         return self.text.split()[1]
 
     @property
@@ -65,7 +65,7 @@ class AgreementPrefix:
 
     @property
     def attractors(self) -> int:
-        """Number of nouns that do not have the number of the subject."""
+        """Number of nouns whose grammatical number differs from the subject's."""
         return sum(number != self.numbers[0] for number in self.numbers)
 
 
@@ -149,17 +149,17 @@ class AgreementSentence:
 
     @property
     def right(self) -> str:
-        """The sentence with the verb that agrees with the subject."""
+        """Sentence with the verb that agrees with the subject."""
         return self._with_verb(self.prefix.numbers[0])
 
     @property
     def wrong(self) -> str:
-        """The sentence with the verb of the other number."""
+        """Sentence with the verb of the other grammatical number."""
         return self._with_verb(1 - self.prefix.numbers[0])
 
     @property
     def nearest_agrees(self) -> bool:
-        """Whether the noun before the verb has the number of the subject."""
+        """Whether the noun before the verb has the grammatical number of the subject."""
         return self.prefix.numbers[-1] == self.prefix.numbers[0]
 
     @property
@@ -169,7 +169,7 @@ class AgreementSentence:
 
     @property
     def attractors(self) -> int:
-        """Number of nouns between subject and verb that have the other number."""
+        """Number of nouns between subject and verb with the other grammatical number."""
         return self.prefix.attractors
 
     def _with_verb(self, number: int) -> str:
@@ -201,7 +201,7 @@ def make_agreement_text(train: int = 8_000, dev: int = 200, seed: int = 1) -> Ag
 def agreement_sentences(each: int = 40, seed: int = 1) -> list[AgreementSentence]:
     """Test sentences: ``each`` for every number of nouns in between and of attractors."""
     if not 1 <= each <= SHORTEST:
-        raise BadInput(f"{each} sentences of each kind: there are from 1 to {SHORTEST}")
+        raise BadInput(f"each must be from 1 to {SHORTEST}, not {each}")
     draw = Random(seed)
     kinds = [(between, attractors) for between in TEST_BETWEEN for attractors in range(between + 1)]
     return [sentence for kind in kinds for sentence in _tests(draw, each, *kind)]
@@ -218,7 +218,7 @@ def _tests(draw: Random, count: int, between: int, attractors: int) -> list[Agre
 
 
 def _text(draw: Random) -> Iterator[str]:
-    """Endless sentences of the training text."""
+    """Yield sentences of the training text, without end."""
     while True:
         between, number = draw.choice(TEXT_BETWEEN), draw.randrange(2)
         prefix = draw_prefix(draw, number, between, draw.randrange(between + 1))

@@ -44,7 +44,7 @@ class LadderResult:
 
     @property
     def figures(self) -> dict[str, object]:
-        """Record for JSON."""
+        """Record of the results for JSON."""
         metric, lengths = self.score.name, []
         for bucket in self.buckets:
             words = {"words": [bucket.shortest, bucket.longest], "sentences": bucket.sentences}
@@ -59,7 +59,7 @@ class LadderResult:
         return self.cost["tokens"] / max(self.cost["device_seconds"], 1e-9)
 
     def cells(self) -> list[str]:
-        """Row of the table."""
+        """Cells of the row of the table."""
         return [
             self.name,
             f"{self.score.value:.1f}",
@@ -196,7 +196,7 @@ def _check(ladder: LadderRun) -> None:
 
 @contextmanager
 def _claimed(ladder: LadderRun) -> Iterator[None]:
-    """Lock the folders of all rungs before the first is trained."""
+    """Context that locks the folders of all rungs before the first is trained."""
     runs = ladder.runs.items() if ladder.world.is_leader else ()
     with ExitStack() as locks:
         for folder, described in runs:
@@ -215,7 +215,7 @@ def _check_model(name: str, recipe: Recipe, data: Path) -> None:
 def measure(
     name: str, model: Model, recipe: Recipe, data: Path, dropped: Dropped = None
 ) -> LadderResult:
-    """Results of a trained model on the test set of a recipe."""
+    """Evaluate a trained model on the test set of a recipe."""
     assert recipe.data.test is not None
     pairs = _pairs(recipe.data.test, recipe, data, dropped)
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]

@@ -2,7 +2,7 @@
 
 In a recurrent network the gradient of the final state passes through every state in between and
 shrinks at each (Bengio et al., 1994); with attention it reaches each token directly. The final
-state of a classifier is the pooled state, of a language model the state of the last token.
+state is the pooled state of a classifier, or the state of the last token of a language model.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -82,7 +82,7 @@ def _forward(model: Any, texts: Sequence[Sequence[int]]) -> _Forward:
 
 
 def _squares(model: nn.Module, texts: Sequence[Sequence[int]], size: int) -> list[Tensor]:
-    """‖∂ final / ∂ x_i‖² for every token of every text, summed over the dimensions of the state.
+    """Compute ‖∂ final / ∂ x_i‖² for every token, summed over the dimensions of the final state.
 
     Rows of a batch are independent, so one backward pass over several copies of a text gives the
     gradients of as many dimensions of its final state.

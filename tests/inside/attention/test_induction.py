@@ -53,5 +53,5 @@ def test_it_prints_all_layers_and_heads_and_leaves_missing_heads_blank():
 def test_a_text_without_repetition_and_a_choice_are_refused():
     with pytest.raises(BadInput, match="occurs twice"):
         InductionScores.of("a", [1, 2, 2], (attention([1, 2, 2]),))
-    with pytest.raises(BadInput, match="choose none"):
+    with pytest.raises(BadInput, match="do not choose any"):
         InductionScores.of("a", IDS, (attention(IDS),)).choose(head=1)

@@ -60,7 +60,7 @@ def test_rows_that_sum_to_less_are_renormalised_and_a_layer_without_heads_passes
 
 def test_what_is_not_there_is_refused():
     found = RolloutMap.of(labelled(attention()))
-    with pytest.raises(BadInput, match="heads are averaged"):
+    with pytest.raises(BadInput, match="averages heads"):
         found.select(head=0)
     assert found.describe(-1) == found.describe(2)
     with pytest.raises(BadInput, match="no layer 3; there are 0 to 2"):
@@ -89,7 +89,7 @@ def test_the_verb(small_run, owl_run, tmp_path):
     shown = run("look", folder, "dog cow", "--rollout", "--map", "decoder rollout").stdout
     assert "decoder rollout, all layers" in shown
     refused = run("look", folder, "dog cow", "--rollout", "--head", 0, code=2)
-    assert "heads are averaged" in refused.stderr
+    assert "averages heads" in refused.stderr
     pooled = owl_run / "run" / "model"
     refused = run("look", pooled, "dog cow", "--rollout", code=2)
     assert "rollout: this model has no self-attention" in refused.stderr

@@ -108,10 +108,10 @@ def broken(tmp_path, change) -> str:
         (lambda o: o["char_cnn"].update(activation="cosine"), "activation is 'cosine'"),
         (lambda o: o["char_cnn"].update(filters=[[0, 1]]), "char_cnn.filters"),
         (lambda o: o["char_cnn"].update(filters="x"), "char_cnn.filters"),
-        (lambda o: o["char_cnn"].update(filters=[]), "filters: a word has no vector without any"),
+        (lambda o: o["char_cnn"].update(filters=[]), "filters is empty"),
         (
             lambda o: o["char_cnn"].update(max_characters_per_token=2),
-            "filters: (3, 4) reads 3 characters, more than the 2 of a word",
+            "filters: the width of (3, 4) is 3 characters, above longest (2)",
         ),
         (lambda o: o["lstm"].update(cell_clip=0), "cell_clip must be above 0, not 0"),
         (lambda o: o["lstm"].update(proj_clip=-3.0), "projection_clip must be above 0, not -3.0"),
@@ -125,7 +125,7 @@ def test_wrong_options_are_named(tmp_path, change, message):
 def test_damaged_weights_and_two_files_of_weights(tmp_path):
     folder = write_elmo(tmp_path)
     (folder / "more_weights.hdf5").write_bytes(b"nothing")
-    with pytest.raises(BadInput, match="has not one file"):
+    with pytest.raises(BadInput, match="must have exactly one file"):
         regard.load(folder, "cpu")
     (folder / "weights.hdf5").unlink()
     with pytest.raises(BadInput, match="cannot be read as HDF5"):
@@ -133,7 +133,7 @@ def test_damaged_weights_and_two_files_of_weights(tmp_path):
 
 
 def test_other_models_cannot_be_written_so(tmp_path):
-    with pytest.raises(BadInput, match="for ELMo alone"):
+    with pytest.raises(BadInput, match="supports only ELMo"):
         small_bert("one").save(tmp_path / "copy", "elmo")
 
 

@@ -59,8 +59,11 @@ def change_config(copy, **changes):
         ({"facts": {"is": "Facts"}}, "config.json"),
         ({"facts": {"is": "os.system"}}, "unknown class 'os.system'"),
         ({"facts": 3}, "3 is not an object with the facts"),
-        ({"tokenizer": ["translation"]}, r"tokenizer is \['translation'\], not translation, "),
-        ({"hf": {}}, "hf is not what a Hugging Face folder says"),
+        (
+            {"tokenizer": ["translation"]},
+            r"unknown tokenizer \['translation'\]; supported: translation, ",
+        ),
+        ({"hf": {}}, "the key hf must be an object"),
         ({"hf": {}, "paper": "cho"}, "Cho has no Hugging Face format"),
     ],
 )
@@ -95,7 +98,7 @@ def test_damaged_weights_are_named(stored, damage):
 def test_no_folder(tmp_path):
     with pytest.raises(BadInput, match="no such folder"):
         folders.read(tmp_path / "nowhere")
-    with pytest.raises(BadInput, match=r"no model folder: it has no config\.json$"):
+    with pytest.raises(BadInput, match=r"not a model folder: it has no config\.json$"):
         folders.read(tmp_path)
 
 

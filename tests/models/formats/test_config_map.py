@@ -192,13 +192,13 @@ def test_rows_give_keys():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"wide": "x"}, "wide: width of Stack is int, so it cannot be 'x'"),
+        ({"wide": "x"}, "wide: width of Stack must be int, not 'x'"),
         ({"wide": 0}, "wide: width must be at least 1, not 0"),
         ({"places": 0}, "places: longest must be at least 1, not 0"),
-        ({"places": "x"}, "places: longest of Learned is int, so it cannot be 'x'"),
-        ({"drop": 2}, "drop: dropout is a share from 0 to below 1, not 2"),
-        ({"act": "mish"}, "act is 'mish', not relu, ReLU, silu"),
-        ({"act": ["relu"]}, "act is ['relu'], not relu, ReLU, silu"),
+        ({"places": "x"}, "places: longest of Learned must be int, not 'x'"),
+        ({"drop": 2}, "drop: dropout must be at least 0 and below 1, not 2"),
+        ({"act": "mish"}, "act is 'mish'; supported: relu, ReLU, silu"),
+        ({"act": ["relu"]}, "act is ['relu']; supported: relu, ReLU, silu"),
         ({"decoder": True}, "decoder is True, and only False is supported"),
         ({"decoder": {}}, "decoder is {}, and only False is supported"),
     ],

@@ -198,9 +198,9 @@ def test_dropout_falls_on_what_a_head_reads():
     [
         (lambda: change(WHOLE, pool=None), "pool: the head sentence_pair reads whole rows"),
         (lambda: change(SMALL, pool=None, output_heads=(LabelHead(2),)), "pool: the head label"),
-        (lambda: change(SMALL, cross=True), "cross: "),
+        (lambda: change(SMALL, cross=True), "cross = true"),
         (lambda: TokenLabelHead(0), "outputs must be at least 1"),
-        (lambda: TokenLabelHead(2, dropout=1.5), "dropout is a share"),
+        (lambda: TokenLabelHead(2, dropout=1.5), "dropout must be at least 0"),
     ],
 )
 def test_facts_that_make_no_sense(wrong, said):

@@ -110,7 +110,7 @@ def test_it_is_in_the_lineage():
         (lambda: AttentionPool(score="dott"), "no score is called 'dott'; did you mean 'dot'"),
         (lambda: AttentionPool(query="zero"), "no query is called 'zero'; did you mean 'zeros'"),
         (lambda: change(SMALL, outputs=0), "outputs must be at least 1"),
-        (lambda: TrunkWithHeads(STACK.target), "cross: only the target of an encoder-decoder"),
+        (lambda: TrunkWithHeads(STACK.target), "only for the target of an encoder-decoder"),
     ],
 )
 def test_facts_that_make_no_sense_are_refused(wrong, said):

@@ -118,7 +118,7 @@ def test_every_parameter_has_a_gradient_where_nothing_is_predicted():
 
 def test_rows_have_equal_numbers_of_predicted_tokens():
     module, (inputs, every_T) = model(), batch()
-    with pytest.raises(ValueError, match="5 predicted tokens are not 2 equal rows"):
+    with pytest.raises(ValueError, match="5 predicted tokens cannot be divided among 2 rows"):
         module(inputs, positions={HEAD: every_T[:5]})
 
 

@@ -1,1 +1,1 @@
-"""The attention of a model on one input: recorded, measured and shown."""
+"""Attention of a model on one input: recorded, measured and shown."""

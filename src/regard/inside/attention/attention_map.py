@@ -54,7 +54,7 @@ class AttentionMap:
         return np.stack(self.layers)
 
     def select(self, layer: int | None = None, head: int | None = None) -> np.ndarray:
-        """Weights (queries, keys) of one head; without a head or layer, the mean of all.
+        """Select the weights (queries, keys) of one head; without a head or layer, the mean of all.
 
         Negative layers and heads count from the end.
         """
@@ -81,9 +81,9 @@ class AttentionMap:
         return f"{self.name}, {which_layer}, {which_head}"
 
     def indices(self, layer: int | None, head: int | None) -> tuple[int | None, int | None]:
-        """Layer and head as indices from 0; negative ones count from the end.
+        """Convert layer and head to indices from 0; negative ones count from the end.
 
-        A head of all layers stays as it is if layers differ in their number of heads.
+        A head is unchanged if all layers are selected and differ in their number of heads.
         """
         layers = self.layers if layer is None else (self.layers[layer],)
         if head is not None:
@@ -110,7 +110,7 @@ class AttentionMap:
 
 
 def merge(weights_LS: np.ndarray, query_groups: Groups, key_groups: Groups) -> np.ndarray:
-    """Token-level weights at word level; any axes may precede the last two.
+    """Merge token-level weights to word level; any axes may precede the last two.
 
     Attention *to* a split word is the sum over its tokens, attention *from* it their mean (Clark et
     al., 2019, arXiv:1906.04341, section 4.1), so rows still sum to one when every key is in one
@@ -163,7 +163,7 @@ class RolloutMap(AttentionMap):
 
     def select(self, layer: int | None = None, head: int | None = None) -> np.ndarray:
         if head is not None:
-            raise BadInput(f"{self.name}: heads are averaged: choose none")
+            raise BadInput(f"{self.name}: rollout averages heads: do not choose a head")
         return super().select(-1 if layer is None else layer)
 
     def describe(self, layer: int | None = None, head: int | None = None) -> str:

@@ -23,24 +23,24 @@ from regard.inside.views.matrix_svg import draw_attention
 
 
 class View(HTMLPage):
-    """Base class of views of attention; a view without choices has the reason in ``_fixed``."""
+    """Base class of views of attention; views without choices explain that in ``_fixed``."""
 
     _fixed: ClassVar[str] = ""
 
     def choose(
         self, name: str | None = None, layer: int | None = None, head: int | None = None
     ) -> "View":
-        """View of one map, layer or head; by default the current map, and the mean."""
+        """Select one map, layer or head; default: the current map, and the mean of heads."""
         if any(value is not None for value in (name, layer, head)):
             raise BadInput(self._fixed)
         return self
 
     @abstractmethod
     def svg(self) -> str:
-        """Standalone SVG file."""
+        """Render as a standalone SVG file."""
 
     def png(self) -> bytes:
-        """PNG file, of views of images."""
+        """Render as a PNG file; only views of images support it."""
         raise BadInput("only the attention on an image is drawn as PNG: write SVG or HTML")
 
     def save(self, path: str | Path) -> None:
@@ -55,19 +55,19 @@ class View(HTMLPage):
             ".png": self.png,
         }
         if path.suffix.lower() not in renderings:
-            raise BadInput(f"{path}: views are saved as {', '.join(renderings)}")
+            raise BadInput(f"{path}: the suffix must be one of {', '.join(renderings)}")
         write_bytes(path, renderings[path.suffix.lower()]())
 
     @abstractmethod
     def to_json(self) -> dict[str, object]:
-        """Record for JSON: weights with their labels, and the prediction of a classifier."""
+        """Return a record for JSON: weights, their labels, and the prediction of a classifier."""
 
     @abstractmethod
     def lines(self, width: int, *, coloured: bool) -> Iterator[Text]:
-        """Lines of at most ``width`` columns, in colours or in shade characters."""
+        """Lines of text, at most ``width`` columns wide, in colours or in shade characters."""
 
     def text(self, width: int = 80) -> str:
-        """Plain text with shade characters, at most ``width`` columns (at least 20)."""
+        """Plain text with shade characters, at most ``width`` columns wide (at least 20)."""
         lines = self.lines(max(width, 20), coloured=False)
         return "\n".join(line.plain.rstrip() for line in lines)
 
@@ -104,7 +104,7 @@ class AttentionView(View):
         subwords: bool,
         prediction: TextPrediction | None,
     ) -> "AttentionView":
-        """View of the maps of all sites, over words or over subwords."""
+        """Make a view of the maps of all sites, over words or over subwords."""
         maps = tuple(record.map(subwords=subwords) for record in records)
         return cls(texts[0], maps, " ".join(texts[1:]), prediction)
 
@@ -114,7 +114,7 @@ class AttentionView(View):
         return "" if self.prediction is None else self.prediction.summary
 
     def map(self, name: str | None = None) -> AttentionMap:
-        """Map of this name, or the first."""
+        """Map of this name; default: the first."""
         named = [each for each in self.maps if name in (None, each.name)]
         if not named:
             names = ", ".join(each.name for each in self.maps) or "none"

@@ -38,19 +38,19 @@ class ImageAttention(AttentionView):
     def of_image(
         cls, title: str, image: LabelledImage, records: Records, prediction: TextPrediction | None
     ) -> "ImageAttention":
-        """View of the maps of self-attention."""
+        """Make a view of the self-attention maps of an image."""
         (record,) = (record for record in records if record.site.within)
         maps = tuple(each.map(subwords=True) for each in (record, record._replace(rollout=True)))
         return cls(title, maps, prediction=prediction, image=image)
 
     def class_token(self, layer: int | None = None, head: int | None = None) -> np.ndarray:
-        """Attention of the class token to each patch, (rows, columns); default: the mean."""
+        """Attention of the class token to each patch, (rows, columns); default: mean of heads."""
         return self.grid(CLASS, layer=layer, head=head)
 
     def patch(
         self, row: int, column: int, layer: int | None = None, head: int | None = None
     ) -> np.ndarray:
-        """Attention of a patch to each patch, (rows, columns); default: the mean."""
+        """Attention of a patch to each patch, (rows, columns); default: mean of heads."""
         return self.grid((row, column), layer=layer, head=head)
 
     def rollout(self, query: Query | None = None, layer: int | None = None) -> np.ndarray:
@@ -161,7 +161,7 @@ class ImageAttention(AttentionView):
         return weights_LS[self._positions(query)].mean(axis=0)
 
     def _positions(self, query: Query) -> list[int]:
-        """Positions of a query: one, or all patches."""
+        """Positions of a query among the tokens: one, or those of all patches."""
         tokens, labels = self.image.tokens, self.maps[0].queries
         if query == MEAN:
             return list(range(len(tokens), len(labels)))
@@ -178,7 +178,7 @@ class ImageAttention(AttentionView):
 
 
 def describe(query: Query) -> str:
-    """Description of a query."""
+    """Describe a query in words."""
     if isinstance(query, str):
         return {MEAN: "mean of all patches"}.get(query, f"{query} token")
     return "patch " + ",".join(map(str, query))

@@ -25,7 +25,7 @@ class InductionScores(View):
     mean over the ``tokens`` that have any. Equal attention to all allowed keys scores ``uniform``.
     """
 
-    _fixed: ClassVar[str] = "induction scores are of all layers and heads: choose none"
+    _fixed: ClassVar[str] = "induction scores cover all layers and heads: do not choose any"
     title: str
     layers: tuple[np.ndarray, ...]  # (heads,) each
     tokens: int
@@ -89,7 +89,7 @@ class InductionScores(View):
 
     @property
     def _table(self) -> tuple[list[str], list[str], np.ndarray, np.ndarray]:
-        """Labels of rows and columns, scores_LH, and the mask of heads that exist."""
+        """Labels of rows and columns, scores_LH, and the mask of existing heads."""
         most = max(map(len, self.layers))
         scores_LH = np.zeros((len(self.layers), most), dtype=np.float32)
         for layer, scores_H in enumerate(self.layers):

@@ -40,7 +40,7 @@ def look(
     rollout: bool = False,
     patch: tuple[int, int] | None = None,
 ) -> View:
-    """View of the attention of a model on one text or two, or an image, with its prediction.
+    """Make a view of the attention of a model on one text or two, or an image, with its prediction.
 
     With ``repeat`` a causal model reads all tokens twice; ``rollout`` follows attention through all
     layers; ``patch`` is the patch of an image whose attention is shown.
@@ -98,7 +98,7 @@ def score_induction(
 
 
 def _read(tokenizer: Tokenizer, first: str, second: str | None, repeat: bool) -> LabelledInput:
-    """Rows with labels of one text or two; with ``repeat`` all tokens twice."""
+    """Tokenise one text or two, as rows with labels; with ``repeat`` all tokens twice."""
     rows = tokenizer.label(first, second)
     if not all(len(row.row.tokens) for row in rows.values()):
         raise BadInput("the text has no tokens: there is no attention to show")

@@ -24,7 +24,9 @@ CAPTION = "pooling weight of each word"
 class WordWeights(View):
     """Pooling weight of each word of a text, and the prediction of a classifier."""
 
-    _fixed: ClassVar[str] = "attention pooling has one row of weights: no map, layer or head"
+    _fixed: ClassVar[str] = (
+        "attention pooling has one row of weights: do not choose a map, layer or head"
+    )
     prediction: TextPrediction | None
     words: tuple[str, ...]
     weights: np.ndarray
@@ -37,7 +39,7 @@ class WordWeights(View):
         subwords: bool,
         prediction: TextPrediction | None,
     ) -> "WordWeights":
-        """View of the record of a pool, which is the first."""
+        """Make a view of the record of an attention pool, which is the first record."""
         keys, weights_LS = records[0].keys, records[0].layers[0][0]
         if subwords:
             return cls(prediction, keys.subwords, weights_LS[0])
@@ -92,11 +94,11 @@ def _darkness(weights: np.ndarray) -> np.ndarray:
 
 
 def _shade_word(word: str, darkness: float) -> Text:
-    """Word for output without colours."""
+    """Render a word for output without colours."""
     return Text(word + SHADES[np.searchsorted(LEVELS, darkness, side="right") - 1])
 
 
 def _colour_word(word: str, darkness: float) -> Text:
-    """Word for a terminal with colours: dark letters on a bright background."""
+    """Render a word for a terminal with colours: dark letters on a bright background."""
     ink = "#1c1d22" if darkness > 0.6 else "#f4efe6"
     return Text(word, Style(color=ink, bgcolor=ramp_colour(darkness)))

@@ -26,7 +26,7 @@ ENDED = ("finished", "unfinished", "stuck")
 
 @dataclass(frozen=True)
 class BeamNode:
-    """Candidate: a hypothesis of ``step`` tokens, as its last token and its parent node.
+    """Candidate of a search: a hypothesis of ``step`` tokens, by its last token and its parent.
 
     ``logprob`` is the log-probability of the token, ``total`` the sum over all tokens so far.
     Candidates of a step are ranked by ``total``, from 1. ``score`` is ``total`` after the length
@@ -63,7 +63,7 @@ class LengthRuleChoice:
 
 
 class SearchTree(ABC):
-    """Base class of search trees for one sentence; ``hypotheses`` ended, the best first."""
+    """Base class of search trees for one sentence; ``hypotheses`` have ended, the best first."""
 
     title: str
     nodes: tuple[BeamNode, ...]
@@ -72,11 +72,11 @@ class SearchTree(ABC):
     @property
     @abstractmethod
     def summary(self) -> str:
-        """Search and size of the tree, in one line."""
+        """One-line description of the search and the size of the tree."""
 
     @abstractmethod
     def label(self, number: int) -> str:
-        """Figures of a candidate that are shown beside its token."""
+        """Figures of a candidate that are shown beside its token, as text."""
 
     @abstractmethod
     def figures(self, number: int) -> str:
@@ -84,7 +84,7 @@ class SearchTree(ABC):
 
     @abstractmethod
     def why(self, number: int) -> str:
-        """Why a candidate was kept or pruned."""
+        """Reason why a candidate was kept or pruned."""
 
     @property
     def steps(self) -> int:

@@ -77,10 +77,10 @@ class TokenTree(SearchTree):
 def record_tokens(
     generator: Generator, prompt: str, search: Search, alternatives: int, number: int = 0
 ) -> TokenTree:
-    """Record the search for the continuation of prompt ``number``."""
+    """Record the search for the continuation of a prompt; ``number`` is the index of the prompt."""
     token_search = cast(TokenSearch, search)
     if not search.streams or token_search.copies != 1:
-        raise BadInput("a tree of tokens is of greedy search, or of one sample")
+        raise BadInput("a tree of tokens needs greedy search, or sampling with one sample")
     recording = RecordingTokens(token_search, check_whole("alternatives", alternatives, 1, MOST))
     ((result,),) = generator.generate([prompt], recording, first=number)
     return recording.tree(prompt, result, generator.vocabulary.pieces)

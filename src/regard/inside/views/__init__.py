@@ -1,1 +1,1 @@
-"""Views: what was recorded, as text, SVG and HTML."""
+"""Views of recorded results, as text, SVG and HTML."""

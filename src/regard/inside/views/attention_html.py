@@ -94,7 +94,7 @@ def _in_units(weights_LS: np.ndarray) -> list[list[int]]:
 
 
 def _in_bytes(weights_LS: np.ndarray) -> dict[str, object]:
-    """Largest weight of each query, and a byte for each weight: the root of its share.
+    """Largest weight of each query, and each weight as a byte: the square root of its share.
 
     An image has hundreds of patches with small weights: bytes are shorter and more precise.
     """

@@ -23,12 +23,12 @@ Paint = Callable[[float], Text]
 
 
 def shade_cell(darkness: float) -> Text:
-    """Cell for output without colours."""
+    """Render a cell for output without colours."""
     return Text(SHADES[np.searchsorted(LEVELS, darkness, side="right") - 1] * CELL)
 
 
 def colour_cell(darkness: float) -> Text:
-    """Cell for a terminal with colours."""
+    """Render a cell for a terminal with colours."""
     return Text(" " * CELL, Style(bgcolor=ramp_colour(darkness)))
 
 
@@ -87,7 +87,7 @@ def _column_labels(keys: Sequence[str], side: int) -> Iterator[Text]:
 
 
 def _letters(label: str) -> list[str]:
-    """Letters of a label, with their accents and joiners."""
+    """Letters of a label, each with its accents and joiners."""
     letters: list[str] = []
     for character in label:
         if letters and cell_len(character) == 0:

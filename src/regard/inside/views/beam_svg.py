@@ -95,7 +95,7 @@ class BeamDrawing:
             yield f"<text {at} {self.paint(fill=role)}>{shown}</text>"
 
     def edges(self, boxes: dict[int, NodeBox]) -> Iterator[str]:
-        """A curve from each node to its continuations; the winner's come last, on top."""
+        """Draw a curve from each node to its continuations; the winner's come last, on top."""
         won = set(self.tree.winner)
         for number, box in sorted(boxes.items(), key=lambda item: item[0] in won):
             parent = self.tree.nodes[number].parent
@@ -113,7 +113,7 @@ class BeamDrawing:
             yield f'<path d="{curve}" {stroke}{mark}/>'
 
     def node(self, number: int, box: NodeBox) -> Iterator[str]:
-        """A box with the token and its figures; hypotheses that ended have square corners."""
+        """Draw a box with the token and its figures; hypotheses that ended have square corners."""
         node = self.tree.nodes[number]
         won, ended = number in self.tree.winner, node.fate in ENDED
         mark = f' class="node" data-node="{number}" tabindex="0"' if self.in_page else ""
@@ -130,7 +130,7 @@ class BeamDrawing:
         yield f"<text {end} {quiet}>{escape(figures)}</text></g>"
 
     def beside(self, right: float, top: float, step: int, pruned: str) -> Iterator[str]:
-        """Number of a step on its left, and the pruned candidates on its right."""
+        """Draw the number of a step on the left, and its pruned candidates on the right."""
         y = f'y="{top + ROW * step + BOX / 2 + 0.34 * SMALL:.1f}" font-size="{SMALL}"'
         for x, words in ((MARGIN, str(step)), (right, pruned)):
             yield f'<text x="{x:.1f}" {y} {self.paint(fill="quiet")}>{escape(words)}</text>'

@@ -17,7 +17,7 @@ WINNER, DROPPED = "┃", "×"
 
 
 def tree_lines(tree: BeamTree, width: int = 80, pruned: int = 2) -> Iterator[Text]:
-    """Lines of a beam search, at most ``width`` columns (at least 40), ``pruned`` nodes a step."""
+    """Lines of a beam search, at most ``width`` columns wide; ``pruned`` candidates per step."""
     width = max(width, 40)
     yield from _heading(tree, width)
     yield from _wrap(tree.summary, width)
@@ -39,7 +39,7 @@ def _heading(tree: SearchTree, width: int) -> Iterator[Text]:
 
 
 def _side(tree: SearchTree) -> int:
-    """Columns of the widest token."""
+    """Width of the widest token, in columns."""
     return min(max(cell_len(escape_controls(node.piece)) for node in tree.nodes[1:]), WIDEST)
 
 

@@ -140,7 +140,7 @@ def _lines(lines: Sequence[ChartLine], at, colours: ChartColours) -> Iterator[st
 
 
 def _spread(heights: Sequence[float], floor: float) -> list[float]:
-    """Heights of the names, moved down where they would overlap, but not below the floor."""
+    """Vertical positions of the line names, moved down where they would overlap."""
     moved, downwards = list(heights), sorted(range(len(heights)), key=heights.__getitem__)
     before, after = float("-inf"), floor + APART
     for number in downwards:

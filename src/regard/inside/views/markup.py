@@ -24,17 +24,17 @@ Rows = Iterable[Sequence[str]]
 
 
 def escape_controls(label: str) -> str:
-    """Label with a visible symbol for each control, unusual space or unpaired surrogate."""
+    """Replace controls, unusual spaces and unpaired surrogates of a label by visible symbols."""
     return "".join(map(_escape_character, label))
 
 
 def escape_line(text: str) -> str:
-    """Text on one line: runs of white space become one space, controls are escaped."""
+    """Put a text on one line: runs of white space become one space, controls are escaped."""
     return escape_controls(" ".join(text.split()))
 
 
 def clip(label: str, width: int) -> str:
-    """Label truncated to ``width`` terminal columns (at least 1); … marks the cut."""
+    """Truncate a label to ``width`` terminal columns (at least 1); … marks the cut."""
     label = escape_controls(label)
     if cell_len(label) <= width:
         return label
@@ -82,7 +82,7 @@ def svg_frame(width: int, height: int) -> str:
 
 
 def tint(share: float, colour: str = ACCENT) -> str:
-    """Colour between paper and ``colour``; not every SVG viewer supports opacity."""
+    """Mix ``colour`` with the paper colour, as not every SVG viewer supports opacity."""
     ends = zip(bytes.fromhex(PAPER[1:]), bytes.fromhex(colour[1:]), strict=True)
     return "#" + bytes(round(paper + (other - paper) * share) for paper, other in ends).hex()
 
@@ -115,7 +115,7 @@ def fill_template(
 
 
 class Titled(Protocol):
-    """Page with a title in plain text."""
+    """Protocol of results with an HTML page and a title in plain text."""
 
     @property
     def title(self) -> str: ...

@@ -101,11 +101,11 @@ def _legend(left: float, middle: float, peak: float) -> Iterator[str]:
 
 
 def draw_confusion(title: str, confusion: Confusion) -> str:
-    """Confusion matrix as SVG, readable with a hundred classes: gold down, predicted across.
+    """Draw a confusion matrix as SVG, readable with a hundred classes: gold down, predicted across.
 
-    The darkness of a cell is the root of its share of the row, so that rare mistakes are visible.
-    The share of correct predictions stands beside each row. If cells are too small for counts, the
-    most frequent mistakes are listed below.
+    The darkness of a cell is the square root of its share of the row, so that rare mistakes are
+    visible. The share of correct predictions is shown beside each row. If cells are too small for
+    counts, the most frequent mistakes are listed below.
     """
     classes, counts = [clip(name, LONGEST) for name in confusion.classes], confusion.counts
     cell = min(LARGEST, max(SMALLEST, SIDE // len(classes)))

@@ -34,7 +34,7 @@ def ramp_rgba(shares: np.ndarray) -> np.ndarray:
 
 
 def shares_of(weights: np.ndarray) -> np.ndarray:
-    """Weights rescaled to 0 for the least and 1 for the largest."""
+    """Rescale weights to 0 for the smallest and 1 for the largest."""
     least, most = weights.min(), weights.max()
     return (weights - least) / (most - least) if most > least else np.zeros_like(weights)
 
@@ -46,12 +46,12 @@ def enlarge(values: np.ndarray, height: int, width: int) -> np.ndarray:
 
 
 def three_channels(pixels_HWC: np.ndarray) -> np.ndarray:
-    """Image in bytes with three channels."""
+    """Convert an image in bytes to three channels."""
     return np.broadcast_to(pixels_HWC, (*pixels_HWC.shape[:2], 3))
 
 
 def overlay(pixels_HWC: np.ndarray, weights_RC: np.ndarray) -> np.ndarray:
-    """Image (H, W, 3) in dim greys under the weights of its patches (rows, columns)."""
+    """Draw the weights of patches (rows, columns) over a dimmed grey image, (H, W, 3)."""
     grey_HW = DARKEST + pixels_HWC @ GREY * (LIGHTEST - DARKEST) / 255
     shares_RC = shares_of(weights_RC).astype(np.float32)
     shares_HW = np.clip(enlarge(shares_RC, *pixels_HWC.shape[:2]), 0, 1)
@@ -62,7 +62,7 @@ def overlay(pixels_HWC: np.ndarray, weights_RC: np.ndarray) -> np.ndarray:
 
 
 def png_bytes(pixels_HWC: np.ndarray) -> bytes:
-    """PNG file of an image; one channel is grey."""
+    """Encode an image as a PNG file; one channel is grey."""
     buffer = io.BytesIO()
     pixels = pixels_HWC[..., 0] if pixels_HWC.shape[2] == 1 else pixels_HWC
     pillow().fromarray(pixels).save(buffer, "PNG")
@@ -70,7 +70,7 @@ def png_bytes(pixels_HWC: np.ndarray) -> bytes:
 
 
 def data_uri(pixels_HWC: np.ndarray) -> str:
-    """PNG file of an image as a data URI."""
+    """Encode an image as a data URI of a PNG file."""
     return "data:image/png;base64," + b64encode(png_bytes(pixels_HWC)).decode()
 
 

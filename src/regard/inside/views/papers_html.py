@@ -11,7 +11,7 @@ YEAR, LINE, INDENT, LEFT, TOP = 130, 26, 18, 12, 50  # pixels
 
 @dataclass(frozen=True)
 class PaperSection:
-    """Section of a paper: the paper it comes ``after``, and its tables by heading.
+    """Section of a paper: the paper that it builds on (``after``), and its tables by heading.
 
     A table is a list of rows with named values. ``reference`` is the publication, ``link`` its URL.
     """
@@ -65,7 +65,7 @@ def _section(paper: PaperSection) -> str:
 
 
 def _lineage(sections: Sequence[PaperSection]) -> Iterator[str]:
-    """Tree as SVG: time runs to the right, and each paper stands below the one it comes after."""
+    """Draw the tree as SVG: time runs to the right, each paper is below the one it builds on."""
     order = [*_by_descent(sections, None)]
     years = [paper.year for paper in order]
     first, last = min(years), max(years)
@@ -87,7 +87,7 @@ def _lineage(sections: Sequence[PaperSection]) -> Iterator[str]:
 
 
 def _by_descent(sections: Sequence[PaperSection], parent: str | None) -> Iterator[PaperSection]:
-    """Papers in depth-first order: each before those that come after it."""
+    """Papers in depth-first order: each before the papers that build on it."""
     for paper in sections:
         if paper.after == parent:
             yield paper

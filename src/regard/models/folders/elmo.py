@@ -35,7 +35,7 @@ TENSORS_PER_LAYER = 6  # three in each direction
 
 
 class CharacterCount(ConfigRow):
-    """The number of character ids; options.json may count one more, for padding."""
+    """Number of character ids; options.json may count one more, for padding."""
 
     key = "char_cnn.n_characters"
 
@@ -105,7 +105,9 @@ def read(folder: Path, device: torch.device | str) -> LoadedModel:
 def write(folder: Path, model: LoadedModel) -> None:
     """Write options.json and weights.hdf5; refuse models that these cannot express."""
     if model.paper is not elmo.PAPER:
-        raise BadInput(f"{model.paper.name}: the format of ELMo is for ELMo alone")
+        raise BadInput(
+            f"{model.paper.name}: the elmo format supports only ELMo; use another format"
+        )
     facts = cast(TrunkWithHeads, model.facts)
     trunk = facts.with_heads()
     config = write_config(CONFIG_MAP, trunk)
@@ -118,7 +120,7 @@ def write(folder: Path, model: LoadedModel) -> None:
 
 
 def weight_map(facts: TrunkWithHeads) -> WeightMap:
-    """The map between their tensor names and ours, for a model of these sizes."""
+    """Map between the tensor names of the HDF5 file and ours, for a model of these sizes."""
     embed, stack = cast(Characters, facts.trunk.embed), facts.trunk.stack
     theirs, ours = "RNN_{0,1}/RNN/MultiRNNCell/Cell{i}/LSTMCell/", "trunk.blocks.{i}."
     both, gates = Join((1, 1)), 4 * values_named(stack, "cells")[0]
@@ -143,7 +145,7 @@ def weight_map(facts: TrunkWithHeads) -> WeightMap:
 
 
 def _check_layers(facts: TrunkWithHeads, weights: Path, where: str) -> None:
-    """Refuse more layers than the file has groups, before they are built."""
+    """Raise BadInput if facts have more layers than the file has groups, before they are built."""
     check_depth(facts, TENSORS_PER_LAYER * count_members(weights, CELLS), where)
     words, groups = cast(Characters, facts.trunk.embed), count_members(weights, "")
     highways = words.highways
@@ -166,12 +168,12 @@ def _only(folder: Path, ending: str) -> Path:
     paths = sorted(folder.glob(f"*{ending}"))
     if len(paths) != 1:
         names = ", ".join(path.name for path in paths) or "none"
-        raise BadInput(f"{folder}: has not one file *{ending} ({names})")
+        raise BadInput(f"{folder}: must have exactly one file *{ending}, found: {names}")
     return paths[0]
 
 
 def _flat(options: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """Nested tables as one, with dotted keys; lists as tuples."""
+    """Flatten nested tables to dotted keys, and lists to tuples."""
     flat: dict[str, object] = {}
     for key, value in options.items():
         if isinstance(value, dict):

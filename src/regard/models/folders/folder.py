@@ -22,21 +22,21 @@ WITHOUT_HEADS = ("elmo",)  # formats that store no heads
 
 
 def write(folder: Path, model: LoadedModel, format: str = "regard") -> None:
-    """Write a folder; config.json comes last, so that a folder with a config.json is complete."""
+    """Write a model folder; config.json is written last: its presence marks a complete folder."""
     if format not in FORMATS:
-        raise BadInput(f"format is {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, not {format!r}")
+        raise BadInput(f"format must be one of {', '.join(FORMATS)}, not {format!r}")
     if _format_of(folder) not in (None, format):
         raise BadInput(f"{folder}: holds a model in another format; choose another folder")
     WRITERS[format](folder, model)
 
 
 def save(folder: Path, model: LoadedModel, format: str, *, overwrite: bool = False) -> None:
-    """Write a folder; existing files are replaced only with ``overwrite``."""
+    """Write a model folder; existing files are replaced only with ``overwrite``."""
     with writing(folder):
         if folder.is_file():
             raise BadInput(f"{folder}: is a file, not a folder")
         if not (overwrite or is_vacant(folder)):
-            raise BadInput(f"{folder}: is there already; save(..., overwrite=True) replaces it")
+            raise BadInput(f"{folder}: already exists; save(..., overwrite=True) replaces it")
         write(folder, model, format)
 
 
@@ -55,7 +55,7 @@ def read(
             return elmo.read(folder, device)
         inner = folder / MODEL
         hint = f"; its model is in {inner}" if (inner / CONFIG).is_file() else ""
-        raise BadInput(f"{folder}: no model folder: it has no {CONFIG}{hint}")
+        raise BadInput(f"{folder}: not a model folder: it has no {CONFIG}{hint}")
     config = read_json(folder / CONFIG)
     if "regard" in config:
         return regard.read(folder, config, device)
@@ -63,7 +63,7 @@ def read(
         return hf.read(folder, config, device, keep_unknown)
     if timm.is_timm(config):
         return timm.read(folder, config, device)
-    raise BadInput(f"{folder / CONFIG}: neither regard's nor Hugging Face's (no model_type)")
+    raise BadInput(f"{folder / CONFIG}: unknown format: no key regard, model_type or architecture")
 
 
 def vocabularies(model: LoadedModel) -> TranslationTokenizer:

@@ -72,7 +72,7 @@ def read(
 def write(folder: Path, model: LoadedModel) -> None:
     """Write a folder for ``transformers``; refuse models that the format cannot express."""
     if (format := model.paper.formats.get("hf")) is None:
-        raise BadInput(f"{model.paper.name}: Hugging Face has no format for such models")
+        raise BadInput(f"{model.paper.name}: the hf format does not support this paper")
     config = format.config_of(model.facts, model.labels)
     extras = model.extras or format.new_extras(model.tokenizer)
     tensors = format.weight_map(model.facts).write(weights_of(model.module), extras.weights)
@@ -88,7 +88,7 @@ def write(folder: Path, model: LoadedModel) -> None:
 
 
 def _read_notes(folder: Path, config: dict[str, JSON]) -> dict[str, object]:
-    """Notes of a folder: generation settings, embedding, prediction settings."""
+    """Read the notes of a folder: generation, embedding and prediction settings."""
     generation = {name: config[name] for name in GENERATION_KEYS if config.get(name) is not None}
     if (folder / GENERATION).exists():
         settings = read_json(folder / GENERATION)
@@ -102,6 +102,6 @@ def _read_notes(folder: Path, config: dict[str, JSON]) -> dict[str, object]:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """The files of a folder that are copied unchanged."""
+    """Files of a folder that are copied unchanged."""
     paths = (path for name in (GENERATION, IMAGES) if (path := folder / name).exists())
     return {path.name: read_bytes(path) for path in paths} | sentence_transformers.files_of(folder)

@@ -49,7 +49,7 @@ def fetch(name: str) -> Path:
     folder = _download(name, FETCHED)
     if not any(folder.glob("*.safetensors")):
         raise BadInput(
-            f"{name}: its repository on the hub has no safetensors, and others are not fetched"
+            f"{name}: its repository on the hub has no safetensors; pickled weights are not loaded"
         )
     return folder
 
@@ -63,7 +63,9 @@ def _download(name: str, patterns: Sequence[str]) -> Path:
     except errors.HFValidationError:
         raise BadInput(f"{missing} no id of the Hugging Face hub") from None
     except errors.GatedRepoError:
-        raise BadInput(f"{missing} the hub asks for permission to fetch this model") from None
+        raise BadInput(
+            f"{missing} the model on the hub is gated: request access and log in"
+        ) from None
     except errors.RepositoryNotFoundError:
         raise BadInput(f"{missing} no public model of the Hugging Face hub") from None
     except errors.LocalEntryNotFoundError as error:
@@ -73,7 +75,7 @@ def _download(name: str, patterns: Sequence[str]) -> Path:
 
 
 def _cause(error: BaseException) -> str:
-    """The reason why the hub did not answer."""
+    """Reason why the hub did not answer."""
     cause = error.__cause__ or error
     if type(cause).__name__ == "OfflineModeIsEnabled":
         return "HF_HUB_OFFLINE is set"

@@ -36,16 +36,18 @@ class LoadedModel:
 
 
 def build_facts(facts: ModelFacts, device: torch.device | str, where: str) -> nn.Module:
-    """Build the module of facts from a file, for weights that are loaded next."""
+    """Build the module of facts that were read from a file; its weights are loaded next."""
     try:
         with uninitialised(device):
             return facts.build()
     except (TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise BadInput(f"{where}: its facts give no model ({reason_of(error)})") from None
+        raise BadInput(
+            f"{where}: no model can be built from its facts ({reason_of(error)})"
+        ) from None
 
 
 def check_depth(facts: ModelFacts, tensors: int, where: str) -> None:
-    """Refuse a stack of more layers than tensors, before it is built."""
+    """Raise BadInput if a stack has more layers than the file has tensors, before it is built."""
     for side in facts.sides:
         if (blocks := getattr(facts, side).stack.blocks) > tensors:
             raise BadInput(f"{where}: {blocks} layers, but the file has only {tensors} tensors")
@@ -54,7 +56,7 @@ def check_depth(facts: ModelFacts, tensors: int, where: str) -> None:
 def check_tokenizer(
     tokenizer: Reading | None, labels: LabelSet | None, facts: ModelFacts, where: Path | str
 ) -> None:
-    """Refuse a tokenizer or labels that do not fit the sizes and the pool of a model."""
+    """Raise BadInput if tokenizer or labels do not fit the sizes and the pool of a model."""
     try:
         if tokenizer is not None:
             tokenizer.check(facts.sizes, facts.summaries)

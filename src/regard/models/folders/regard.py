@@ -70,7 +70,9 @@ def read(folder: Path, config: Config, device: torch.device | str) -> LoadedMode
     module = build_facts(facts, device, where)
     load_weights(module, tensors, str(folder / WEIGHTS))
     if "hf" in config and "hf" not in paper.formats:
-        raise BadInput(f"{where}: {paper.name} has no Hugging Face format, so hf cannot be there")
+        raise BadInput(
+            f"{where}: the key hf is not allowed: {paper.name} has no Hugging Face format"
+        )
     extras = _read_extras(folder, config["hf"], tensors) if "hf" in config else None
     tokenizer, labels = _read_tokenizer(folder, config, paper, extras), load_labels(folder)
     check_tokenizer(tokenizer, labels, facts, folder)
@@ -86,7 +88,9 @@ def _read_tokenizer(
     if extras is not None:
         return paper.formats["hf"].load_tokenizer(folder, extras.config)
     if (kind := known.get(str(name))) is None:
-        raise BadInput(f"{folder / CONFIG}: tokenizer is {name!r}, not {', '.join(known)}")
+        raise BadInput(
+            f"{folder / CONFIG}: unknown tokenizer {name!r}; supported: {', '.join(known)}"
+        )
     exists = any((folder / file).exists() for file in kind.FILES)
     return kind.load(folder) if exists else None
 
@@ -105,7 +109,9 @@ def _read_extras(folder: Path, content: Config, tensors: dict[str, Tensor]) -> H
         old = content.get("old", False)
         old = old if isinstance(old, bool) else tuple(map(str, old))
     except (TypeError, KeyError, ValueError):
-        raise BadInput(f"{folder / CONFIG}: hf is not what a Hugging Face folder says") from None
+        raise BadInput(
+            f"{folder / CONFIG}: the key hf must be an object with config, bare and tied"
+        ) from None
     kept = read_tensors(folder / KEPT) if (folder / KEPT).exists() else {}
     dtypes = {name: tensor.dtype for name, tensor in tensors.items()}
     weights = Extras(bool(bare), tied, old, kept, dtypes)

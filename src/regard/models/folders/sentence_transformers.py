@@ -1,4 +1,4 @@
-"""The files of sentence-transformers: how the states of a text are pooled."""
+"""Files of sentence-transformers: how the states of a text are pooled."""
 
 import re
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def embedding_of(folder: Path) -> dict[str, object] | None:
-    """The keys pool, normalise, longest and lower; or ``hinders``: why it is not supported."""
+    """Settings pool, normalise, longest and lower; or ``hinders``: why they are unsupported."""
     if not (folder / MODULES).exists():
         return None
     embedding: dict[str, object] = {"pool": None, "normalise": False}
@@ -49,7 +49,7 @@ def embedding_of(folder: Path) -> dict[str, object] | None:
             case _:
                 return {"hinders": f"{MODULES}: a module {kind} is not supported"}
     if embedding["pool"] is None:
-        return {"hinders": f"{MODULES}: its way of pooling is not supported"}
+        return {"hinders": f"{MODULES}: this kind of pooling is not supported"}
     prompts = read_json(folder / PROMPTS) if (folder / PROMPTS).exists() else {}
     if prompts.get("default_prompt_name") is not None:
         return {"hinders": f"{PROMPTS}: a default prompt is not supported"}
@@ -63,16 +63,16 @@ def embedding_of(folder: Path) -> dict[str, object] | None:
 
 
 def _modules(folder: Path) -> list[tuple[str, str]]:
-    """(class, folder) of each module; all folders lie inside the model folder."""
+    """List (class, folder) of each module; all folders lie inside the model folder."""
     path = folder / MODULES
     listed = parse_json(path)
     try:
         modules = [(str(entry["type"]).rsplit(".", 1)[-1], str(entry["path"])) for entry in listed]
     except (TypeError, KeyError):
-        raise BadInput(f"{path}: not a list of modules with their types and paths") from None
+        raise BadInput(f"{path}: must be a list of modules with type and path") from None
     for _, place in modules:
         if place and not _FOLDER.fullmatch(place):
-            raise BadInput(f"{path}: {place!r} is not the name of a folder beside it")
+            raise BadInput(f"{path}: path {place!r} must be the name of a folder beside the file")
     return modules
 
 

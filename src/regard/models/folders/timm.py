@@ -70,14 +70,16 @@ IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # unle
 
 
 class MlpRatio(ConfigRow):
-    """The size inside feed-forward layers, as a multiple of the width."""
+    """Inner size of feed-forward layers, as a multiple of the width."""
 
     key = "mlp_ratio"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         ratio, width = config.get(self.key, 4.0), config.get("embed_dim")
         if not isinstance(ratio, int | float) or not isinstance(width, int):
-            raise BadInput(f"{self.key} is {shown(ratio)}, and embed_dim {shown(width)}")
+            raise BadInput(
+                f"{self.key} and embed_dim must be numbers, not {shown(ratio)} and {shown(width)}"
+            )
         return {"inner": int(width * ratio)}
 
     def write(self, facts: object) -> dict[str, object]:
@@ -93,7 +95,7 @@ class ClassToken(ConfigRow):
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         distilled, first = config.get(DISTILLED, False), bool(config.get(self.key, True))
         if distilled and not first:
-            raise BadInput(f"{self.key} is false, and a distilled model has such a token")
+            raise BadInput(f"{self.key} is false, but a distilled model needs a class token")
         return {"prefix_tokens": first + distilled}
 
     def write(self, facts: object) -> dict[str, object]:
@@ -102,9 +104,9 @@ class ClassToken(ConfigRow):
 
 
 class GlobalPool(ConfigRow):
-    """The pool: the class token, both tokens of a distilled model, or the mean of all patches.
+    """Pool: the class token, both tokens of a distilled model, or the mean of all patches.
 
-    "avg" is read only for models without class token and without a norm after the mean.
+    "avg" is supported only for models without class token and without a norm after the mean.
     """
 
     key = "global_pool"
@@ -112,12 +114,14 @@ class GlobalPool(ConfigRow):
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         name = config.get(self.key, "token")
         if name not in POOLS:
-            raise BadInput(f"{self.key} is {shown(name)}, not {' or '.join(POOLS)}")
+            raise BadInput(f"{self.key} is {shown(name)}; supported: {', '.join(POOLS)}")
         if name == "token" and not config.get("class_token", True):
-            raise BadInput(f"{self.key} is 'token', and class_token false: there is no such token")
+            raise BadInput(
+                f"{self.key} is 'token', but class_token is false: there is no class token"
+            )
         plain = not config.get("class_token", True) and config.get("fc_norm") is False
         if name == "avg" and not plain:
-            raise BadInput(f"{self.key} is 'avg' with a class token, or a norm after it (fc_norm)")
+            raise BadInput(f"{self.key} 'avg' is supported only without class token and fc_norm")
         return {"pool": FirstTokens(2) if config.get(DISTILLED) else POOLS[name]}
 
     def write(self, facts: object) -> dict[str, object]:
@@ -164,7 +168,7 @@ def is_timm(config: Config) -> bool:
 
 
 def weights(facts: TrunkWithHeads) -> WeightMap:
-    """The map between their tensor names and ours."""
+    """Map between the tensor names of ``timm`` and ours."""
     distilled = facts.trunk.embed.has_distillation_token
     names, head = (DISTILLED_NAMES, DISTILLED_HEAD) if distilled else (TIMM_NAMES, TIMM_HEAD)
     return WeightMap((*embedding_rules(facts, names), *TIMM_LAYERS, head))
@@ -196,7 +200,7 @@ def read(folder: Path, config: Config, device: torch.device | str) -> LoadedMode
 def write(folder: Path, model: LoadedModel) -> None:
     """Write a folder for ``timm`` ("local-dir:"); refuse models that it cannot express."""
     if model.paper.key not in ("vit", "deit"):
-        raise BadInput(f"{model.paper.name}: timm has no format for such models")
+        raise BadInput(f"{model.paper.name}: the timm format supports only vit and deit")
     facts = cast(TrunkWithHeads, model.facts)
     arguments, variant = write_config(ARGUMENTS, facts), _variant(facts)
     usual = change(_untold(facts), **VARIANTS[variant])
@@ -230,7 +234,7 @@ def _arguments(config: Config) -> tuple[str, dict[str, object]]:
     name = config["architecture"]
     if (match := ARCHITECTURE.fullmatch(str(name))) is None:
         such = f"{PLAIN_NAME.format('')}, {PLAIN_NAME.format('clip_')} and {DISTILLED_NAME}"
-        raise BadInput(f"architecture {shown(name)} is not supported, only such as {such}")
+        raise BadInput(f"architecture {shown(name)} is not supported; supported: {such}")
     size, distilled, patch, variant, pixels = match.groups()
     own = write_config(ARGUMENTS, paper("vit").sizes[size])
     own |= {"patch_size": int(patch), "img_size": int(pixels), "num_classes": 1_000}
@@ -243,7 +247,7 @@ def _arguments(config: Config) -> tuple[str, dict[str, object]]:
 
 
 def _untold(facts: TrunkWithHeads) -> TrunkWithHeads:
-    """The default facts, with the training-only facts (dropout, init) of a model."""
+    """Default facts, with the facts of a model that only training uses (dropout, init)."""
     stack = facts.trunk.stack
     rates = {name: getattr(stack, name) for name in ("attention_dropout", "inner_dropout")}
     rates |= {"init_std": facts.init_std, "stack.dropout": stack.dropout}
@@ -251,20 +255,21 @@ def _untold(facts: TrunkWithHeads) -> TrunkWithHeads:
 
 
 def _processor(about: Config, embed: Patches) -> ImageProcessor | None:
-    """The evaluation preprocessing of ``timm``: resize, then centre crop; None if it is not known.
+    """Evaluation preprocessing of ``timm``: resize, then centre crop; None if it is unsupported.
 
-    Missing keys have the defaults of ``timm.data.resolve_data_config``. Different numbers for three
-    colours say nothing about a grey model; non-square images are supported only with "squash".
+    Missing keys have the defaults of ``timm.data.resolve_data_config``. Means and deviations that
+    differ by colour cannot be used with one channel; non-square images are supported only with
+    "squash".
     """
     mean, std = (_by_channel(about.get(key) or IMAGENET[key], embed.channels) for key in IMAGENET)
     if mean is None or std is None:
         return None
     image, mode = embed.image, about.get("crop_mode") or "center"
     if mode not in ("center", "squash"):
-        raise BadInput(f"crop_mode is {shown(mode)}, and only center and squash are known")
+        raise BadInput(f"crop_mode is {shown(mode)}; supported: center, squash")
     name = about.get("interpolation") or "bicubic"
     if name not in FILTERS:
-        raise BadInput(f"interpolation is {shown(name)}, not {', '.join(FILTERS)}")
+        raise BadInput(f"interpolation is {shown(name)}; supported: {', '.join(FILTERS)}")
     share = float(about.get("crop_pct") or 0.875)
     height, width = (math.floor(side / share) for side in image)
     if mode == "center" and image[0] != image[1]:
@@ -280,20 +285,20 @@ def _processor(about: Config, embed: Patches) -> ImageProcessor | None:
 
 
 def _by_channel(numbers: Sequence[float], channels: int) -> tuple[float, ...] | None:
-    """One number per channel, if the given ones fit or are all equal; else None."""
+    """Return one number per channel, if there are as many or all are equal; else None."""
     if len({*numbers}) == 1:
         return (*numbers[:1],) * channels
     return (*numbers,) if channels == len(numbers) else None
 
 
 def _reading(processor: ImageProcessor | None) -> dict[str, object]:
-    """The image preprocessing, in the keys of ``timm``."""
+    """Image preprocessing, in the keys of ``timm``."""
     if processor is None:
         return {}
     if processor.longest_edge is not None:
         raise BadInput("the timm format cannot express a longest_edge")
     if processor.scale != ImageProcessor.scale:
-        raise BadInput("the timm format cannot express another rescale_factor than 1/255")
+        raise BadInput("the timm format cannot express a rescale_factor other than 1/255")
     return {
         "mean": [*processor.mean],
         "std": [*processor.std],
@@ -311,7 +316,7 @@ def _crop_share(processor: ImageProcessor) -> float:
     for share in (image[0] / (height + more) for more in (0.0, 0.5) if height):
         if [math.floor(side / share) for side in image] == [height, width]:
             return share
-    raise BadInput("the timm format cannot express how these images are resized")
+    raise BadInput("the timm format cannot express this combination of resize and crop sizes")
 
 
 def _labels(about: Config, facts: TrunkWithHeads) -> LabelSet | None:

@@ -46,12 +46,12 @@ class HFHead(PaperHead):
 
 @dataclass(frozen=True)
 class Architectures(ConfigRow):
-    """The row ``architectures`` of config.json: architecture → its heads.
+    """Row ``architectures`` of config.json: architecture → its heads.
 
-    Reading: a model has the heads whose tensors the checkpoint has. Of heads that share a prefix,
-    the named architecture decides, else the first whose pool the checkpoint has. A head of the
-    named architecture without tensors is an error if one of its keys is unsupported. Writing: the
-    last architecture whose heads the model all has.
+    Reading: a model has the heads whose tensors the checkpoint has. If several heads share a
+    prefix, the named architecture decides, else the first head whose pool the checkpoint has. A
+    head of the named architecture without tensors is an error if one of its keys is unsupported.
+    Writing: the last architecture whose heads the model all has.
     """
 
     heads: Mapping[str, tuple[HFHead, ...]]
@@ -104,7 +104,7 @@ class Architectures(ConfigRow):
             raise BadInput(f"{self.key}: the {entry.head.name} head of {name}: {error}") from None
 
     def _named(self, config: Config) -> tuple[HFHead, ...]:
-        """The heads of the architecture that a config.json names."""
+        """Heads of the architecture that a config.json names."""
         names = config.get(self.key)
         first = str(names[0]) if isinstance(names, list) and names else ""
         return self.heads.get(first, ())

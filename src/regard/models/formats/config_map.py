@@ -55,10 +55,10 @@ class ConfigRow:
 
 @dataclass(frozen=True)
 class Key(ConfigRow):
-    """A key and the fact with the same value; if several facts have the name, all are set.
+    """Key and the fact with the same value; if several facts have the name, all are set.
 
-    ``values``: their values → ours, if these differ. ``fallback``: the key that is read if this one
-    is missing or null.
+    ``values`` maps values of the key to values of the fact, if these differ. ``fallback``: the key
+    that is read if this one is missing or null.
     """
 
     key: str
@@ -73,7 +73,7 @@ class Key(ConfigRow):
         value = config[key]
         if self.values:
             if not isinstance(value, str) or value not in self.values:
-                raise BadInput(f"{key} is {value!r}, not {', '.join(self.values)}")
+                raise BadInput(f"{key} is {value!r}; supported: {', '.join(self.values)}")
             value = self.values[value]
         return {self.fact: value}
 
@@ -157,7 +157,7 @@ class Presence(ConfigRow):
 
 @dataclass(frozen=True)
 class LabelCount(ConfigRow):
-    """The fact for the number of labels; without names they are called LABEL_0, LABEL_1…"""
+    """Fact for the number of labels; labels without names are called LABEL_0, LABEL_1…"""
 
     fact: str
     key: str = field(default="id2label", init=False)
@@ -203,7 +203,7 @@ def _check_alone(
 
 
 def write_config(rows: Collection[ConfigRow], facts: object) -> dict[str, object]:
-    """The keys of config.json for these facts, without a check for loss."""
+    """Keys of config.json for these facts; does not check that reading them restores the facts."""
     config: dict[str, object] = {}
     for row in rows:
         config |= row.write(facts)

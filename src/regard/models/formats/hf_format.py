@@ -58,7 +58,7 @@ class HFFormat:
         return labels_from_config(config) if named or facts.sizes.get("labels") else None
 
     def config_of(self, facts: ModelFacts, labels: LabelSet | None = None) -> dict[str, object]:
-        """The config.json for these facts; facts that it cannot express are an error."""
+        """The config.json for these facts; facts that it cannot express raise BadInput."""
         named = {} if labels is None else labels.config()
         config = {"model_type": self.model_type, **write_config(self.config_map, facts), **named}
         tensors = [start for row in self.config_map for start in row.tensors(facts)]
@@ -68,7 +68,7 @@ class HFFormat:
     def update(
         self, config: Config, tensors: Collection[str], facts: ModelFacts, labels: LabelSet | None
     ) -> dict[str, object]:
-        """``config`` changed to express these facts; keys that already do are kept."""
+        """Change ``config`` to express these facts; keys that already do are kept."""
         before = self.facts_of(config, tensors)
         old = self.config_of(before, self.labels_of(config, before))
         new = self.config_of(facts, labels)
@@ -104,4 +104,4 @@ class HFFormat:
 
     def special_ids(self, config: Config) -> dict[str, int]:
         """The ids of pad, bos and eos of a translator without tokenizer files."""
-        raise BadInput(f"a {self.name} folder names no special tokens of a decoder")
+        raise BadInput(f"a {self.name} folder without tokenizer files does not name BOS and EOS")

@@ -98,9 +98,10 @@ def paper(name: str) -> Paper:
 
 
 def paper_of_folder(config: Mapping[str, object], where: str) -> Paper:
-    """The paper of a Hugging Face config.json, by its ``model_type``.
+    """Return the paper of a Hugging Face config.json, by its ``model_type``.
 
-    If several papers share the type, the file names one, else it is the one called like the type.
+    If several papers share the type, the file may name one; the default is the paper with the name
+    of the type.
     """
     known = dict[str, dict[str, Paper]]()
     for entry in LINEAGE:

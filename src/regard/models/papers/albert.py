@@ -26,7 +26,7 @@ from regard.weights import Join, Passthrough, Rule, WeightMap
 
 @dataclass(frozen=True)
 class SentenceOrderHead(SentencePairHead):
-    """Two classes, in order or swapped, for two neighbouring texts; unlike BERT's, with dropout."""
+    """Linear head that predicts whether two texts are in order or swapped; with dropout."""
 
     classes: ClassVar[tuple[str, str]] = ("InOrder", "Swapped")
     dropout: float = 0.0
@@ -45,7 +45,7 @@ JOIN = (Join((1, 1, 1)),)
 
 
 class LayersOfGroups(ConfigRow):
-    """The number of layers of a group; groups run ``num_hidden_layers`` times in all."""
+    """Number of layers of a group; all groups together run ``num_hidden_layers`` times."""
 
     key = "inner_group_num"
     times = "num_hidden_layers"
@@ -53,7 +53,9 @@ class LayersOfGroups(ConfigRow):
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         size, times = config.get(self.key, 1), config.get(self.times, 12)
         if not all(isinstance(number, int) and number > 0 for number in (size, times)):
-            raise BadInput(f"{self.key} is {size!r}, and {self.times} {times!r}")
+            raise BadInput(
+                f"{self.key} and {self.times} must be integers above 0, not {size!r} and {times!r}"
+            )
         return {"group_depth": size, "depth": size * times}
 
     def write(self, facts: object) -> dict[str, object]:
@@ -62,7 +64,7 @@ class LayersOfGroups(ConfigRow):
 
 
 def layer(theirs: str, ours: str) -> tuple[Rule, ...]:
-    """The rules for the tensors of a layer."""
+    """Rules for the tensors of a layer."""
     return (
         Rule(theirs + "attention.{query,key,value}.*", ours + "attention.qkv.*", JOIN),
         Rule(theirs + "attention.dense.*", ours + "attention.o.*"),

@@ -1,9 +1,10 @@
-"""AWD-LSTM (Merity et al., 2017, arXiv:1708.02182): an LSTM language model regularised all over.
+"""AWD-LSTM (Merity et al., 2017, arXiv:1708.02182): an LSTM language model with much dropout.
 
-Against Zaremba et al.: word vectors are smaller than states and shared with the output, so the last
-layer has their size; dropout has one mask for all words of a row (``locked``), also on whole words
-and, as weight drop, on the matrices from state to state. Training reads streams in parts of random
-length, penalises large states and their changes, and averages the weights of SGD.
+Differences from Zaremba et al.: word vectors are smaller than states and shared with the output
+layer, so the last layer has their size; dropout has one mask for all words of a row (``locked``),
+and is also applied to whole words and, as weight drop, to the recurrent weights. Training reads
+streams in parts of random length, penalises large states and changes of states, and averages the
+weights of SGD.
 """
 
 from regard.models.facts import change

@@ -1,8 +1,8 @@
-"""RNNsearch (Bahdanau et al., 2014, arXiv:1409.0473): the decoder looks back at every source word.
+"""RNNsearch (Bahdanau et al., 2014, arXiv:1409.0473): a decoder that attends to all source words.
 
 h_i = [→h_i; ←h_i]; e_ti = v·tanh(W s_{t-1} + U h_i); c_t = Σ_i α_ti h_i; s_t = f(s_{t-1}, y_{t-1},
-c_t); s_0 = tanh(W ←h_1). The next word is read from s_t, y_{t-1} and c_t (eq. 4) by a maxout layer.
-GRUs and sizes are as in Cho et al., to which the paper compares.
+c_t); s_0 = tanh(W ←h_1). The next word is predicted from s_t, y_{t-1} and c_t (eq. 4) by a maxout
+layer. GRUs and sizes are as in Cho et al., with which the paper compares.
 """
 
 from regard.models.facts import change

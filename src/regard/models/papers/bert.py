@@ -111,7 +111,7 @@ TRUNK = (
 
 
 def mlm_output(prefix: str) -> tuple[WeightLine, ...]:
-    """The output layer of a masked-LM head, tied to the embedding or not."""
+    """Rules for the output layer of a masked-LM head, tied to the embedding or not."""
     return (
         Rule(prefix + "decoder.{weight,bias}", "heads.mlm.out.{weight,bias}"),  # if not tied
         Rule(prefix + "bias", "heads.mlm.out.bias"),  # if tied

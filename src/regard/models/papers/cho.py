@@ -1,8 +1,8 @@
-"""The RNN encoder-decoder (Cho et al., 2014, arXiv:1406.1078): GRUs, and one vector at every step.
+"""RNN encoder-decoder (Cho et al., 2014, arXiv:1406.1078): GRUs, and the source as one vector.
 
-c = tanh(V h_N) begins the decoder, and is read again with every word. Here as in torch's kernel the
-reset gate falls on U h; in the paper on h. The paper keeps word matrices at rank 100; here that is
-the size of a word's vector.
+c = tanh(V h_N) initialises the decoder and is an input of every step. Here, as in torch's kernel,
+the reset gate is applied to U h; in the paper, to h. The paper factorises word matrices with rank
+100; here word vectors have 100 dimensions.
 """
 
 from regard.models.encoder_decoder import EncoderDecoder

@@ -1,8 +1,9 @@
-"""context2vec (Melamud et al., 2016, CoNLL): words, and the gaps they fit into, in one space.
+"""context2vec (Melamud et al., 2016, CoNLL): vectors of words and of their contexts in one space.
 
-c = L2(relu(L1([→h_{i-1}; ←h_{i+1}]))): one LSTM layer reads the words before a gap, another those
-after it from the end, and two dense layers give the vector of the gap. It is trained against the
-vectors of words by negative sampling, so that the words with the largest products fit the gap best.
+c = L2(relu(L1([→h_{i-1}; ←h_{i+1}]))): one LSTM layer reads the words before a position from left
+to right, another the words after it from right to left, and two dense layers compute the context
+vector. It is trained against word vectors by negative sampling: the words with the largest dot
+products fit the context best.
 """
 
 from collections.abc import Callable
@@ -26,10 +27,10 @@ from regard.text.tokenizers.word_tokenizer import WordTokenizer
 
 @dataclass(frozen=True)
 class ContextHead(AnyHead):
-    """Words that fit between the words before and after a position (Melamud et al., 2016).
+    """Head that predicts a word from the words before and after it (Melamud et al., 2016).
 
-    Two dense layers over [→x_{i-1}; ←x_{i+1}] give a context vector of ``size`` numbers (default:
-    half of a state), whose products with word vectors are logits.
+    Two dense layers over [→x_{i-1}; ←x_{i+1}] compute a context vector of ``size`` dimensions
+    (default: half of a state), whose dot products with word vectors are logits.
     """
 
     name: ClassVar[str] = "context"
@@ -51,7 +52,7 @@ class ContextHead(AnyHead):
 
 
 class ContextHeadModule(nn.Module):
-    """A vector of what stands around a position, and its products with the vectors of words."""
+    """Module of the context head: context vectors, and their dot products with word vectors."""
 
     def __init__(self, trunk: Trunk, width: int, size: int):
         super().__init__()
@@ -60,9 +61,10 @@ class ContextHeadModule(nn.Module):
         nn.init.normal_(self.words.weight, std=size**-0.5)
 
     def forward(self, states_TD: Tensor, read_PN: Tensor) -> Tensor:
-        """Logits of the candidates of each position, or of all words where it has none.
+        """Compute logits of the candidates of each position; without candidates, of all words.
 
-        ``read_PN`` are the positions before and after each position and its own, then candidates.
+        The rows of ``read_PN`` are the position before, the position after and the position itself,
+        then the candidates.
         """
         before_N, after_N = read_PN[:2]
         forward_TD, backward_TD = states_TD.chunk(2, dim=-1)

@@ -1,10 +1,11 @@
-"""CoVe (McCann et al., 2017, arXiv:1708.00107): the encoder of a translator gives words a context.
+"""CoVe (McCann et al., 2017, arXiv:1708.00107): the encoder of a translator as word features.
 
-The MT-LSTM translates: two layers of LSTM read both ways over word vectors, 300 numbers each way,
-under a decoder with Luong's attention and input feeding. Its 600 numbers for a word, frozen, stand
-beside the word's vector in a classifier: w̃ = [GloVe(w); MT-LSTM(GloVe(w))]. Here the translator
-reads pieces, whose vectors it learns, and a word has the mean of its pieces' states. The classifier
-is Lin et al.'s; the paper's also has attention between two texts.
+The translator (MT-LSTM) has two bidirectional LSTM layers over word vectors, with 300 units in each
+direction, and a decoder with Luong's attention and input feeding. The 600-dimensional states of its
+frozen encoder are concatenated to the word vectors of a classifier: w̃ = [GloVe(w); MT-
+LSTM(GloVe(w))]. Here the translator reads subwords, whose vectors it learns, and the feature of a
+word is the mean over its subwords. The classifier is Lin et al.'s; the paper's also has attention
+between two texts.
 """
 
 from dataclasses import replace

@@ -24,9 +24,9 @@ from regard.weights import WeightMap
 
 @dataclass(frozen=True)
 class DistilledLabelHead(AnyHead):
-    """Labels of rows: the mean logits of two linear layers (Touvron et al., 2020, section 4).
+    """Label head with two linear layers; logits are averaged (Touvron et al., 2020, section 4).
 
-    They read the class and the distillation token; the second learns from a teacher.
+    They read the class token and the distillation token; the second learns from a teacher.
     """
 
     name: ClassVar[str] = LabelHead.name
@@ -40,7 +40,7 @@ class DistilledLabelHead(AnyHead):
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "DistilledLabelModule":
         if width != 2 * trunk.width:
-            raise BadInput("pool: a distilled label head reads two tokens, the pool FirstTokens(2)")
+            raise BadInput("pool: a distilled label head needs the pool FirstTokens(2)")
         return DistilledLabelModule(self, trunk)
 
     def macs(self, trunk: Trunk, width: int) -> int:
@@ -48,7 +48,10 @@ class DistilledLabelHead(AnyHead):
 
 
 class DistilledLabelModule(nn.Module):
-    """(2, rows, outputs): the logits of both layers. The model averages them."""
+    """Module of the distilled label head: logits (2, rows, outputs) of both layers.
+
+    The model averages them.
+    """
 
     def __init__(self, head: DistilledLabelHead, trunk: Trunk):
         super().__init__()

@@ -1,6 +1,6 @@
 """DistilBERT (Sanh et al., 2019, arXiv:1910.01108): BERT with half of its layers, without segments
-and pooler, taught by BERT. A dense layer over the first state classifies rows. In the authors' code
-no dropout falls on the output of attention.
+and pooler, distilled from BERT. A dense layer over the first state classifies rows. The authors'
+code applies no dropout to the output of attention.
 """
 
 from functools import partial

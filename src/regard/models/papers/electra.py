@@ -1,9 +1,9 @@
-"""ELECTRA (Clark et al., 2020, arXiv:2003.10555): BERT's trunk without pooler, pre-trained to tell
-which tokens a small generator has replaced. The generator is a masked LM of the same depth and ¼ of
-the width (⅓ for base; appendix A, table 6) that shares the embeddings of the discriminator. It may
-replace 15% of the tokens (25% for large).
+"""ELECTRA (Clark et al., 2020, arXiv:2003.10555): BERT's trunk without pooler, pre-trained to
+detect the tokens that a small generator has replaced.
 
-The small size has factorised embeddings; so has every generator. Heads of rows read the first state
+The generator is a masked LM of the same depth and ¼ of the width (⅓ for base; appendix A, table 6)
+that shares the embeddings of the discriminator. It may replace 15% of the tokens (25% for large).
+The small size and all generators have factorised embeddings. Heads of rows read the first state
 through a dense layer with GELU.
 """
 
@@ -36,7 +36,7 @@ from regard.weights import Alias, Rule, WeightMap
 
 @dataclass(frozen=True)
 class ReplacedTokenHead(LinearHead):
-    """One logit for each token: was it replaced (Clark et al., 2020)?"""
+    """Linear head with one logit for each token: whether it was replaced (Clark et al., 2020)."""
 
     name: ClassVar[str] = "replaced_token"
     outputs: ClassVar[int] = 1  # type: ignore[misc]
@@ -61,7 +61,7 @@ class Joint:
 
     def __post_init__(self) -> None:
         if self.discriminator.trunk.token_width != self.generator.trunk.token_width:
-            raise BadInput("embedding_size: generator and discriminator must have the same")
+            raise BadInput("embedding_size must be the same in generator and discriminator")
 
     @property
     def encoder(self) -> Trunk:
@@ -98,7 +98,7 @@ class Joint:
 
 
 class JointOutputs(NamedTuple):
-    """Outputs of the discriminator, with the logits of the generator, and the tokens it read."""
+    """Outputs of the discriminator, logits of the generator, and the tokens that were read."""
 
     encoded: EncoderOutput
     pooled_BD: Tensor | None
@@ -107,7 +107,7 @@ class JointOutputs(NamedTuple):
 
 
 class JointModule(nn.Module):
-    """The generator fills masked tokens; the discriminator reads the result.
+    """Module of a ``Joint``: the generator fills masked tokens; the discriminator reads the result.
 
     Both share the vectors of tokens, positions and segments and the norm of their sum.
     """
@@ -132,7 +132,7 @@ class JointModule(nn.Module):
     def forward(
         self, inputs: PackedTokens, *, positions: Mapping[str, Tensor], tape: NullTape = NULL_TAPE
     ) -> JointOutputs:
-        """The outputs of the discriminator, the logits of the generator, and the tokens it wrote.
+        """Return the outputs of the discriminator, the logits of the generator, and its samples.
 
         ``positions`` of the discriminator's head have, for each token, the index of the sample that
         replaces it; -1: none.

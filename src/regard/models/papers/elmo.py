@@ -1,7 +1,7 @@
 """ELMo (Peters et al., 2018, arXiv:1802.05365): contextual word vectors of a bidirectional language
-model. Words come from their characters; a forward and a backward LSTM language model of two layers
-share word vectors and softmax, and are trained jointly. Its three layers, mixed by learned weights,
-are features for other models.
+model. Word vectors are computed from characters; a forward and a backward LSTM language model of
+two layers share word vectors and softmax, and are trained jointly. The embedding and both
+layers, mixed by learned weights, are features for other models.
 """
 
 from dataclasses import dataclass
@@ -28,12 +28,12 @@ from regard.parts.recurrent.rnn import without_autocast
 
 @dataclass(frozen=True)
 class BiLMStack(AnyStack):
-    """N LSTM layers in each direction, of ``cells`` whose states are projected to ``width``.
+    """Stack of N LSTM layers per direction, with ``cells`` and states projected to ``width``.
 
     Both directions read the same word vectors, and the state of a word is [forward; backward]
-    (Peters et al., 2018). Memory and projections are clipped to ±``cell_clip`` and
-    ±``projection_clip``; None does not clip. ``residual``: from the second layer on. ``dropout``
-    falls on the input of every layer and on the last states.
+    (Peters et al., 2018). Memory cells and projections are clipped to ±``cell_clip`` and
+    ±``projection_clip``; None does not clip. ``residual``: from the second layer on. ``dropout`` is
+    applied to the input of every layer and to the last states.
     """
 
     eager: ClassVar[bool] = True
@@ -91,7 +91,7 @@ class BiLMModule(StackModule):
         self.residual, self.dropout = stack.residual, Dropout(stack.dropout)
 
     def new_state(self, rows: int) -> tuple[State, ...]:
-        """The state of rows that have read nothing."""
+        """Initial state of rows, before any word."""
         return tuple(cast(ProjectedBiLSTM, layer).new_state(rows) for layer in self.blocks)
 
     def forward(
@@ -128,7 +128,7 @@ class BiLMModule(StackModule):
 
 @dataclass(frozen=True)
 class BiLMHead(AnyHead):
-    """The next word from the forward half of a state, the word before from the backward half.
+    """Head that predicts the next word from forward states, the previous word from backward states.
 
     Both directions share the vectors of ``words`` words (Peters et al., 2018).
     """
@@ -147,7 +147,7 @@ class BiLMHead(AnyHead):
 
 
 class BiLMHeadModule(nn.Module):
-    """Logits (T, 2, words) of both directions, by one vector for each word."""
+    """Module of the biLM head: logits (T, 2, words) of both directions, one vector per word."""
 
     def __init__(self, head: BiLMHead, width: int):
         super().__init__()

@@ -1,12 +1,12 @@
-"""A convolutional encoder (Gehring et al., 2016, arXiv:1611.02344) under a recurrent decoder.
+"""Convolutional encoder (Gehring et al., 2016, arXiv:1611.02344) with a recurrent decoder.
 
-Each word is seen with its neighbours, all words at once, and says its place by a learned vector;
-d_t·z_i with d_t from the decoder's state says where to look; c_t = Σ_i α_ti z_i enters the next.
-The paper has two stacks side by side, of tanh layers with residual connections: for the scores
-mostly 8 of 512 units, for what is summed 4 of 256, the size of its words. Here one stack of 512
-does both, with the gated layers that came a year later (arXiv:1705.03122). Its d_t is W h_t and the
-last word; here the score is a plain dot product. The vocabulary, and that the decoder begins from
-the mean of the states, are ours.
+Gated convolutions over all words in parallel, with learned positions, compute z_i. The attention
+score is d_t·z_i, where d_t is computed from the decoder's state; c_t = Σ_i α_ti z_i is an input of
+the next state. The paper has two encoder stacks, of tanh layers with residual connections: one for
+the scores, mostly 8 layers of 512 units, and one for the values, 4 layers of 256 units, the size of
+its word vectors. Here one stack of 512 units serves both, with the gated layers of a later paper
+(arXiv:1705.03122). The paper's d_t is W h_t plus the last word; here the score is a plain dot
+product. The vocabulary, and the initial decoder state (the mean of the encoder states), are ours.
 """
 
 from regard.models.conv import ConvEncoderFacts

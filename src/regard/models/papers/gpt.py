@@ -44,7 +44,7 @@ BASE = TrunkWithHeads(
 
 
 class FourfoldInner(ConfigRow):
-    """The inner size of feed-forward layers: four times the width; GPT has no key for it."""
+    """Inner size of feed-forward layers: four times the width; GPT has no key for it."""
 
     key = "n_embd"
 

@@ -21,7 +21,7 @@ XL = change(SMALL, width=1_600, depth=48, heads=25, inner=6_400)
 
 
 class OptionalInner(ConfigRow):
-    """The inner size of feed-forward layers: ``n_inner``, or four times the width."""
+    """Inner size of feed-forward layers: ``n_inner``, or four times the width."""
 
     key = "n_inner"
 

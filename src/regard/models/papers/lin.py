@@ -1,11 +1,10 @@
-"""A recurrent encoder, attention over its states, a label (Lin et al., 2017, arXiv:1703.03130).
+"""Recurrent encoder with attention pooling and a label head (Lin et al., 2017, arXiv:1703.03130).
 
-h_i = [→h_i; ←h_i]; α = softmax of v·tanh(W h_i + U q) over i; m = Σ_i α_i h_i; the class is read
-from m. "base" has the paper's reader (300 numbers each way) and the inner size of its score (350,
-no query: U q = 0). It differs in three things: the paper puts 30 such m side by side (r = 30; here
-there is one), keeps them apart by a penalty, and reads the class from them by a layer of 2,000 or
-3,000 hidden units, by task (here by a linear map). Here the query may also be learned, and the
-score may be any other.
+h_i = [→h_i; ←h_i]; α = softmax of v·tanh(W h_i + U q) over i; m = Σ_i α_i h_i; the class is
+predicted from m. "base" has the paper's encoder (300 units per direction) and the inner size of its
+score (350, no query: U q = 0). Three differences: the paper concatenates r = 30 such m (here one),
+has a penalty that keeps them different, and predicts the class by a hidden layer of 2,000 or 3,000
+units, by task (here a linear layer). Here the query may also be learned, and any other score used.
 """
 
 from regard.models.facts import change

@@ -1,7 +1,8 @@
 """Luong et al., 2015 (arXiv:1508.04025): global attention after the state, and input feeding.
 
 h̃_t = tanh(W[c_t; h_t]) with scores from the current h_t: "dot", "general", "concat" or "location".
-The next step is told h̃_t beside the word that was written. The deep LSTMs are Sutskever et al.'s.
+With input feeding, h̃_t is an input of the next step, beside the last word. The deep LSTMs are
+Sutskever et al.'s.
 """
 
 from regard.models.facts import change

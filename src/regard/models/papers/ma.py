@@ -1,10 +1,10 @@
 """BiLSTM-CNN-CRF (Ma & Hovy, 2016, arXiv:1603.01354): a tagger that reads words and characters.
 
-x_k = [w_k; c_k]: the vector of a word (GloVe's, 100 numbers), in lower case, beside the largest
-output of each of 30 filters over the characters of the word as it is written; a bidirectional LSTM
-layer over x, and a CRF over its states. Characters are bytes here, and dropout falls on x and on
-the states, not on the vectors of characters. Recipes name the vectors (``model.vectors``) and the
-CRF (``labels.crf``).
+x_k = [w_k; c_k]: the vector of the word in lower case (GloVe, 100 dimensions), concatenated with
+the maximum of each of 30 filters over the characters of the word, in original case; then a
+bidirectional LSTM layer over x, and a CRF over its states. Characters are bytes here, and dropout
+is applied to x and to the states, not to character vectors. Recipes name the vectors
+(``model.vectors``) and the CRF (``labels.crf``).
 """
 
 from regard.models.characters import Characters

@@ -1,7 +1,7 @@
 """Marian (Junczys-Dowmunt et al., 2018, arXiv:1804.00344): the Transformer behind OPUS-MT.
 
-Against Vaswani et al.: sines before cosines, swish, and a bias on every logit. Hundreds of such
-translators (Tiedemann and Thottingal, 2020) are published as Hugging Face's ``MarianMTModel``.
+Differences from Vaswani et al.: sines before cosines, swish, and a bias on every logit. Hundreds of
+such translators (Tiedemann and Thottingal, 2020) are published as Hugging Face's ``MarianMTModel``.
 """
 
 import json
@@ -61,7 +61,7 @@ IDS = {"pad_token_id": 58_100, "decoder_start_token_id": 58_100, "eos_token_id":
 
 
 class Ties(ConfigRow):
-    """The tied embeddings, in two keys."""
+    """Fact ``tie``, the shared embeddings, which config.json expresses by two keys."""
 
     key = f"{SHARE}, {TIE}"
     ties: ClassVar = {"all": (True, True), "target": (False, True), "none": (False, False)}
@@ -69,10 +69,12 @@ class Ties(ConfigRow):
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         share, tie = config.get(SHARE, True), config.get(TIE, True)
         if not isinstance(share, bool) or not isinstance(tie, bool):
-            raise BadInput(f"{SHARE} and {TIE} are true or false, not {share!r} and {tie!r}")
+            raise BadInput(f"{SHARE} and {TIE} must be true or false, not {share!r} and {tie!r}")
         source, target = config.get("vocab_size", TOKENS.vocab), config.get("decoder_vocab_size")
         if share and target not in (None, source):
-            raise BadInput(f"{SHARE}: embeddings of {source!r} and {target!r} tokens")
+            raise BadInput(
+                f"{SHARE}: vocab_size {source!r} and decoder_vocab_size {target!r} differ"
+            )
         return {"tie": next(name for name, keys in self.ties.items() if keys == (share & tie, tie))}
 
     def write(self, facts: object) -> dict[str, object]:
@@ -115,7 +117,7 @@ CONFIG = (
 
 
 def layer(theirs: str, ours: str) -> tuple[Rule, ...]:
-    """The rules for the tensors that encoder and decoder layers share."""
+    """Rules for the tensors that encoder and decoder layers share."""
     return (
         Rule(theirs + "self_attn.{q,k,v}_proj.*", ours + "attention.qkv.*", (Join((1, 1, 1)),)),
         Rule(theirs + "self_attn.out_proj.*", ours + "attention.o.*"),
@@ -167,10 +169,10 @@ class MarianFormat(HFFormat):
         keys = {**IDS, **config}
         begin, end = keys["decoder_start_token_id"], keys["eos_token_id"]
         if not is_whole(begin):
-            raise BadInput(f"{folder}: decoder_start_token_id is {begin!r}, not an id")
+            raise BadInput(f"{folder}: decoder_start_token_id must be a token id, not {begin!r}")
         tokenizer = MarianTokenizer.load(folder, begin)
         if end not in ((eos := tokenizer.target.eos), [eos]):
-            raise BadInput(f"{folder}: eos_token_id is {end!r}, in its vocabulary {eos}")
+            raise BadInput(f"{folder}: eos_token_id is {end!r}, but the vocabulary has {eos}")
         return tokenizer
 
     def special_ids(self, config: Config) -> dict[str, int]:
@@ -183,7 +185,9 @@ class MarianFormat(HFFormat):
         }
         for name, number in ids.items():
             if not is_whole(number, 0, vocab - 1):
-                raise BadInput(f"config.json: the {name} token is {number!r}, no id of {vocab}")
+                raise BadInput(
+                    f"config.json: the id of {name} must be from 0 to {vocab - 1}, not {number!r}"
+                )
         return ids
 
     def new_extras(self, tokenizer: Reading | None) -> HFExtras:
@@ -191,7 +195,7 @@ class MarianFormat(HFFormat):
         if own is None or SOURCE not in own.FILES:
             kind = "no" if own is None else f"a {own.source.kind}"
             needs = "a Marian folder needs SentencePiece models"
-            raise BadInput(f"{needs}; this translator has {kind} vocabulary")
+            raise BadInput(f"{needs}, but this model has {kind} vocabulary")
         target = own.target
         ids = {
             "pad_token_id": target.pad,

@@ -29,7 +29,7 @@ LARGE = change(BASE, width=1_024, depth=24, heads=16, inner=4_096)
 
 
 class PositionsAfterPad(ConfigRow):
-    """The positions, in two keys; vectors up to the id of the padding token are not used."""
+    """Learned positions, from two keys; vectors up to the id of the padding token are not used."""
 
     key = "pad_token_id"
     size = "max_position_embeddings"
@@ -37,7 +37,9 @@ class PositionsAfterPad(ConfigRow):
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         pad, size = config.get(self.key, PAD_ID), config.get(self.size, 512)
         if not (is_whole(pad, 0) and is_whole(size) and pad + 1 < size):
-            raise BadInput(f"{self.key} is {pad!r}, not an id below the {size!r} of {self.size}")
+            raise BadInput(
+                f"{self.key} must be an id below {self.size} ({size!r}) - 1, not {pad!r}"
+            )
         return {"offset": pad + 1, "longest": size - pad - 1}
 
     def write(self, facts: object) -> dict[str, object]:

@@ -25,7 +25,7 @@ from regard.weights import Alias, Rule
 
 @dataclass(frozen=True)
 class SpanBoundaryHead(AnyHead):
-    """A token of a span, from the states of the two tokens around it (Joshi et al., 2019).
+    """Head that predicts a token of a span from the tokens around the span (Joshi et al., 2019).
 
     Two dense layers with GELU and norm over [x_{s-1}; x_{e+1}; p_{i-s+1}], and an output layer that
     shares the token vectors of the embedding if ``tied``.
@@ -50,7 +50,7 @@ class SpanBoundaryHead(AnyHead):
 
 
 class SpanBoundaryHeadModule(nn.Module):
-    """Two dense layers, each with GELU and norm, and a vector for each token of the vocabulary."""
+    """Module of the boundary head: two dense layers with GELU and norm, and an output layer."""
 
     def __init__(self, head: SpanBoundaryHead, trunk: Trunk, width: int):
         super().__init__()
@@ -62,7 +62,7 @@ class SpanBoundaryHeadModule(nn.Module):
         self.out = nn.Linear(size, trunk.embed.vocab)
 
     def forward(self, states_TD: Tensor, positions_3N: Tensor) -> Tensor:
-        """Logits of tokens, from the positions (before the span, after it, token)."""
+        """Compute logits of tokens from the positions (before the span, after the span, token)."""
         before_N, after_N, at_N = positions_3N
         place_N = (at_N - before_N - 1).clamp(0, self.position.num_embeddings - 1)
         parts = (states_TD[before_N], states_TD[after_N], self.position(place_N))

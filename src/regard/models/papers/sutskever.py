@@ -1,7 +1,7 @@
-"""Sequence to sequence (Sutskever et al., 2014, arXiv:1409.3215): all of a source in one state.
+"""Sequence to sequence (Sutskever et al., 2014, arXiv:1409.3215): LSTMs without attention.
 
-Against Cho et al.: deep LSTMs, and no vector that every step reads. The source is read from its
-end; what it leaves in every layer is all the decoder knows.
+Differences from Cho et al.: deep LSTMs, and no vector that every step reads. The source is read
+from its end; the decoder starts from the encoder's final state of every layer.
 """
 
 from regard.models.facts import change

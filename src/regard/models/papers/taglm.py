@@ -1,9 +1,9 @@
 """TagLM (Peters et al., 2017, arXiv:1705.00108): a tagger that reads a frozen language model.
 
-Two bidirectional GRU layers and a CRF; h_k1 = [→h; ←h; h_LM], the states of the first layer beside
-the top layer of language models in both directions, is what the second layer reads. Here the
-language model is one of ELMo's form; the paper has a larger forward and a smaller backward one. It
-also reads the characters of words by a network of the tagger's own, which is left out. Recipes name
+Two bidirectional GRU layers and a CRF. The input of the second layer is h_k1 = [→h; ←h; h_LM]: the
+states of the first layer, concatenated with the top layer of language models in both directions.
+Here the language model has ELMo's form; the paper has a larger forward and a smaller backward one.
+The paper's tagger also has a network over the characters of words, which is left out. Recipes name
 the folder of the language model (``model.features``) and the CRF (``labels.crf``).
 """
 

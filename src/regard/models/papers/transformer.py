@@ -1,4 +1,4 @@
-"""The Transformer (Vaswani et al., 2017, arXiv:1706.03762): a translator of attention alone.
+"""The Transformer (Vaswani et al., 2017, arXiv:1706.03762): a translator based on attention alone.
 
 The encoder attends to all tokens; the decoder to its earlier tokens and to the source.
 """

@@ -36,7 +36,7 @@ def read_rows_and_layout(
 
 @dataclass(frozen=True)
 class NormedLabelHead(AnyHead):
-    """Labels, or numbers, of rows by two linear layers with ReLU between them.
+    """Label head of two linear layers with ReLU between them, for labels or numbers of rows.
 
     Batch norm and dropout, with ``rates``, are applied to the input of each (Howard & Ruder, 2018,
     section 3.3); ``hidden`` is the size between the layers.
@@ -53,7 +53,7 @@ class NormedLabelHead(AnyHead):
     def __post_init__(self) -> None:
         at_least(1, self, "outputs", "hidden")
         if len(self.rates) != 2:
-            raise BadInput(f"rates: {self.rates} are not those of two layers")
+            raise BadInput(f"rates must be two numbers, one per layer, not {self.rates}")
         share(self, "rates")
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "NormedLabelModule":
@@ -64,7 +64,7 @@ class NormedLabelHead(AnyHead):
 
 
 class NormedLabelModule(nn.Module):
-    """Two linear layers with ReLU between them; batch norm and dropout before each."""
+    """Module of the normed label head: two linear layers, each after batch norm and dropout."""
 
     def __init__(self, head: NormedLabelHead, width: int):
         super().__init__()

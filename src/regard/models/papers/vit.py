@@ -49,19 +49,19 @@ TINY = change(BASE, width=192, heads=3, inner=768)
 
 
 class PoolerSize(ConfigRow):
-    """The size of the output of the pooler, which must be the width."""
+    """Output size of the pooler, which must be the width."""
 
     key = "pooler_output_size"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         size, width = config.get(self.key), config.get("hidden_size", 768)
         if size not in (None, width):
-            raise BadInput(f"{self.key} is {size!r}, and only {width} is known, as hidden_size")
+            raise BadInput(f"{self.key} must equal hidden_size ({width}), not {size!r}")
         return {}
 
 
 class Sides(Key):
-    """A number of pixels, or height and width, which may be equal."""
+    """Key with the size of images or patches: a number of pixels, or [height, width]."""
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         match config.get(self.key):
@@ -124,7 +124,7 @@ DISTILLED_NAMES = TIMM_NAMES | {"prefix": "{cls_token,dist_token}"}
 
 
 def embedding_rules(facts: ModelFacts, names: Mapping[str, str]) -> tuple[WeightLine, ...]:
-    """The rules for the tensors of the embedding, which have more axes in files."""
+    """Rules for the tensors of the embedding, which have more axes in files."""
     embed, width = cast(Patches, facts.encoder.embed), facts.encoder.width
     patch = (embed.channels, *embed.patch)
     as_rows = (Reshape((1, -1, width), (-1, width)),)

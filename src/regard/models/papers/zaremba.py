@@ -1,10 +1,10 @@
 """Recurrent language models: Mikolov et al., 2010; Zaremba et al., 2014, arXiv:1409.2329.
 
-h_t = f(h_{t-1}, x_t); the next word is read from h_t. Mikolov's network has one layer of sigmoid
-units, learned by truncated backpropagation through time; ``change(SMALL, cell="rnn", depth=1)`` is
-one of tanh. Zaremba's has two layers of LSTM cells, and dropout on all connections but those from
-state to state. The sizes are for the Penn Treebank, 10,000 words; each gate has two biases here and
-one in the paper's code, which has 2 × 4 × width numbers less.
+h_t = f(h_{t-1}, x_t); the next word is predicted from h_t. Mikolov's network has one layer of
+sigmoid units, trained by truncated backpropagation through time; ``change(SMALL, cell="rnn",
+depth=1)`` has tanh units instead. Zaremba's has two LSTM layers, and dropout on all connections but
+the recurrent ones. The sizes are for the Penn Treebank, 10,000 words; each gate has two biases here
+and one in the paper's code, which has 2 × 4 × width parameters less.
 """
 
 from regard.models.facts import change

@@ -29,7 +29,7 @@ SECONDS = 120  # timeout of the compiler
 
 
 def library() -> ctypes.CDLL:
-    """Compiled decoder; ``failure`` must be None."""
+    """Load the compiled decoder; ``failure`` must be None."""
     return cast(ctypes.CDLL, _result())
 
 
@@ -69,7 +69,7 @@ def _compiled(compiler: str) -> Path:
 
 
 def _key(compiler: str) -> str:
-    """Digest of source, compiler and machine: if one of them changes, the key does."""
+    """Cache key: digest of source, compiler and machine."""
     version = subprocess.run([compiler, "--version"], capture_output=True, timeout=SECONDS).stdout
     abilities = " ".join(sorted(machine.cpu_flags())) or platform.processor()
     sources = (path.read_bytes() for path in sorted(FOLDER.glob("*.[ch]*")))

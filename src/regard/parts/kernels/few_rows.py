@@ -111,13 +111,13 @@ def linear(
 
 
 def jit(kernel: Callable[..., object]) -> Any:
-    """Kernel compiled by Triton, if Triton is installed."""
+    """Compile a kernel by Triton, if Triton is installed."""
     return kernel if triton is None else triton.jit(kernel)
 
 
 @jit
 def hash_bits(x, seed):
-    """Hash: 32 random bits for each number (the last steps of murmur3)."""
+    """Hash each number to 32 random bits (the last steps of murmur3)."""
     x = x.to(tl.uint32) * 0x9E3779B1 + seed
     x = (x ^ (x >> 16)) * 0x85EBCA6B
     x = (x ^ (x >> 13)) * 0xC2B2AE35

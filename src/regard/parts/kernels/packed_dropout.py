@@ -107,13 +107,13 @@ attention.register_autograd(_gradients, setup_context=_save)
 
 
 def _results(full: bool, *like: Tensor) -> list[Tensor]:
-    """Result tensors; zeros unless the kernels write every token."""
+    """Allocate result tensors; zeros unless the kernels write every token."""
     make = torch.empty if full else torch.zeros
     return [make(x.shape, dtype=x.dtype, device=x.device) for x in like]
 
 
 def _dense(*tensors: Tensor) -> list[Tensor]:
-    """Tensors whose heads lie one after another."""
+    """Make tensors contiguous, so that heads lie one after another."""
     size = tensors[0].shape[-1]
     return [x if x.stride()[1:] == (size, 1) else x.contiguous() for x in tensors]
 

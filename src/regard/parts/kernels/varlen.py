@@ -12,7 +12,7 @@ LARGEST_HEAD = 256
 
 
 def _flash() -> Callable[..., Tensor] | None:
-    """torch's kernel, if there is one; the import takes a second, so it needs a GPU."""
+    """Return torch's flash-attention kernel, if there is one; its import takes a second."""
     if not has("cuda"):
         return None
     try:

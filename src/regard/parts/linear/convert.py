@@ -29,7 +29,7 @@ def convert(module: nn.Module, kind: str, *, but_for: Collection[nn.Module] = ()
     describe_products(kind)
     for parameter in module.parameters():
         if parameter.device.type != "cpu":
-            raise BadInput(f"{kind}: runs on a CPU, and the model is on {parameter.device}")
+            raise BadInput(f"precision {kind} needs a CPU, but the model is on {parameter.device}")
     same = (*module.parameters(), *module.buffers(), *but_for)
     shared: dict[int, object] = {id(value): value for value in same}
     copied = copy.deepcopy(module, shared)
@@ -66,7 +66,7 @@ def chosen_precision(kind: str, device: torch.device) -> str:
     if on_cpu:
         describe_products(chosen)
     elif chosen not in ON_GPU:
-        raise BadInput(f"precision {kind}: a GPU has {' and '.join(ON_GPU)}")
+        raise BadInput(f"precision {kind}: a GPU supports {' and '.join(ON_GPU)}")
     return chosen
 
 
@@ -80,7 +80,7 @@ def describe_products(kind: str) -> str:
     """Description of this machine's matrix products in a precision; BadInput if unsupported."""
     described = PRODUCTS.get(kind)
     if described is None:
-        raise BadInput(f"a precision is {', '.join(LAYERS)} or auto, not {kind!r}")
+        raise BadInput(f"precision must be {', '.join(LAYERS)} or auto, not {kind!r}")
     return described()
 
 

@@ -34,13 +34,13 @@ FAST = ("amx", "avx512-vnni")
 
 
 def powers(x_TD: Tensor) -> Tensor:
-    """Power of two above the entries of each row; NaN if one of them is not finite."""
+    """Smallest power of two above the entries of each row; NaN if one of them is not finite."""
     largest_T1 = x_TD.abs().amax(-1, keepdim=True).clamp_min_(LEAST)
     return largest_T1 / torch.frexp(largest_T1).mantissa
 
 
 def integers(x_TD: Tensor, powers_T1: Tensor) -> Tensor:
-    """Rows as int8, rounded half to even after adding 128, as unsigned bytes are."""
+    """Quantise rows to int8, rounded half to even after adding 128, as unsigned bytes are."""
     steps_T1 = powers_T1.reciprocal().mul_(STEPS)
     bytes_TD = torch.addcmul(_zeros(x_TD.shape[1]), x_TD, steps_T1).round_()
     return bytes_TD.sub_(ZERO).clamp_max_(127).char()

@@ -14,7 +14,7 @@ State = tuple[Tensor, Tensor]  # h (B, 2, width) and c (B, 2, cells) of both dir
 
 
 class ProjectedBiLSTM(nn.Module):
-    """Layer with ``cells`` memory cells and a state of ``width`` in each direction.
+    """LSTM layer with ``cells`` memory cells and a state of ``width`` in each direction.
 
     Gates are in TensorFlow's order, i, g, f, o, and 1 is added to forget gates.
     """
@@ -72,7 +72,7 @@ class ProjectedBiLSTM(nn.Module):
         return layout.pack(out_BLD), (h_2BD.transpose(0, 1), c_2BF.transpose(0, 1))
 
     def _nothing(self, x_2LBD: Tensor) -> Tensor:
-        """States of a batch without tokens, through which gradients flow."""
+        """States of a batch without tokens; gradients still flow to the weights."""
         zero = sum((weight.sum() for weight in self.parameters()), start=x_2LBD.sum())
         return zero.expand(*x_2LBD.shape[:-1], self.width)
 

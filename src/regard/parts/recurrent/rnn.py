@@ -154,7 +154,7 @@ class RNNLayer(nn.Module):
         return after if isinstance(after, tuple) else (after,)
 
     def _nothing(self, x_TD: Tensor, begin: State) -> Tensor:
-        """Zeros for a batch without tokens, through which gradients flow."""
+        """Zeros for a batch without tokens; gradients still flow to the weights."""
         ways = []
         for way, weights in enumerate(self.kernel.all_weights):
             state = tuple(part[:0, way * self.width :][:, : self.width] for part in begin)

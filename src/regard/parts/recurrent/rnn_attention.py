@@ -17,11 +17,13 @@ from regard.parts.relative_score import RelativeDot
 
 
 def _alike(score: Callable[[int], Score]) -> Callable[..., Score]:
-    """Builder of a score whose queries and keys have the same size."""
+    """Return a builder of a score whose queries and keys have the same size."""
 
     def build(query: int, key: int, inner: int, positions: int) -> Score:
         if query != key:
-            raise ValueError(f"this score needs one size of queries and keys, not {query}, {key}")
+            raise ValueError(
+                f"this score needs queries and keys of the same size, not {query} and {key}"
+            )
         return score(query)
 
     return build
@@ -87,7 +89,7 @@ class RNNAttention(nn.Module):
     def forward(
         self, q_TD: Tensor, queries: Layout, keys: SourceKeyValues, *, tape: NullTape = NULL_TAPE
     ) -> Tensor:
-        """Context of each query."""
+        """Compute the context of each query."""
         k, v, layout = keys
         score = self.score if isinstance(self.score, Dot) else self.score.between
         recorded = tape.wants("scores", "weights")  # which kernels do not return

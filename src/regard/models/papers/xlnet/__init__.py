@@ -35,7 +35,7 @@ LARGE = change(BASE, width=1_024, depth=24, heads=16, inner=4_096)
 
 
 class HeadSize(ConfigRow):
-    """The size of a head, which follows from the width and the number of heads."""
+    """Size of a head, which follows from the width and the number of heads."""
 
     key = "d_head"
 
@@ -43,7 +43,7 @@ class HeadSize(ConfigRow):
         width, heads = config.get("d_model", 1_024), config.get("n_head", 16)
         size = config.get(self.key)
         if isinstance(size, int) and isinstance(heads, int) and size * heads != width:
-            raise BadInput(f"{self.key} is {size}, not {width} / {heads}, width by heads")
+            raise BadInput(f"{self.key} must be d_model / n_head ({width} / {heads}), not {size}")
         return {}
 
     def write(self, facts: object) -> dict[str, object]:
@@ -52,7 +52,7 @@ class HeadSize(ConfigRow):
 
 
 class AttentionDropout(ConfigRow):
-    """The dropout of attention weights: the key ``dropout``, unless our own key is set."""
+    """Dropout of attention weights: the key ``dropout``, unless our own key is set."""
 
     key = "attention_dropout"
 

@@ -112,7 +112,7 @@ class TwoStreamModule(StackModule):
         self.dropout = Dropout(stack.dropout)
 
     def new_memory(self, rows: int, size: int) -> tuple[Tensor, ...]:
-        """The memory of streams that have read nothing: zeros, as in the code of the paper."""
+        """Initial memory of streams: zeros, as in the code of the paper."""
         weight = self.embed.token.weight
         return tuple(weight.new_zeros(rows, size, self.width) for _ in self.blocks)
 
@@ -125,7 +125,7 @@ class TwoStreamModule(StackModule):
         state: Memory | None = None,
         tape: NullTape = NULL_TAPE,
     ) -> TwoStreamOutput:
-        """States of all tokens, query states of the predicted tokens, and the new memory.
+        """Compute states of all tokens, query states of the predicted tokens, and the new memory.
 
         ``predicted_N`` are positions in the batch, the same number for each row. Without
         ``layout.orders_T``, all tokens see each other.
@@ -266,7 +266,7 @@ class TwoStreamAttention(HeadsModule):
 
 
 def _split(x: Tensor, streams: Sequence[Stream]) -> Sequence[Tensor]:
-    """The parts of a tensor that belong to each stream."""
+    """Split a tensor into the parts of each stream."""
     return x.split([stream.layout.tokens for stream in streams])
 
 
@@ -274,7 +274,9 @@ def _layout_of(predicted_N: Tensor, layout: Layout) -> Layout:
     """The layout of the predicted tokens, as rows with the positions of their tokens."""
     size, rest = divmod(len(predicted_N), max(1, layout.rows))
     if rest:
-        raise ValueError(f"{len(predicted_N)} predicted tokens are not {layout.rows} equal rows")
+        raise ValueError(
+            f"{len(predicted_N)} predicted tokens cannot be divided among {layout.rows} rows"
+        )
     segments_T, orders_T = layout.segments_T, layout.orders_T
     return replace(
         Layout.rectangle(layout.rows, size, predicted_N.device),
@@ -330,7 +332,7 @@ def _after_memory(layout: Layout, size: int) -> Layout:
 
 
 def _remember(memory_BMD: Tensor, x_TD: Tensor, layout: Layout) -> Tensor:
-    """The new memory: the last states of each row, in the same number."""
+    """Return the new memory: the last states of each row, as many as the old memory has."""
     size, own_BLD = memory_BMD.shape[1], layout.pad(x_TD).to(memory_BMD.dtype)
     all_BSD = torch.cat([memory_BMD, own_BLD], dim=1).detach()
     if layout.full:
@@ -346,8 +348,9 @@ def read_queries(encoded: TwoStreamOutput, pooled_BD: Tensor | None, at: Tensor 
 
 @dataclass(frozen=True)
 class PermutationLMHead(NextTokenHead):
-    """The token at a position, from its query state (Yang et al., 2019); without predicted
-    positions, from the content states of all tokens.
+    """Permutation-LM head: a token is predicted from its query state (Yang et al., 2019).
+
+    Without predicted positions, all tokens are predicted from their content states.
     """
 
     name: ClassVar[str] = "permutation_lm"
