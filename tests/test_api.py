@@ -158,7 +158,7 @@ def test_a_tokenizer_larger_than_the_model_is_refused(model, tmp_path):
     model.save(tmp_path / "copy")
     larger = train(["".join(map(chr, range(0x4E00, 0x4E00 + 400)))], "bpe", 900)
     larger.save(tmp_path / "copy" / "tokenizer.json")
-    with pytest.raises(BadInput, match="but the model knows 320"):
+    with pytest.raises(BadInput, match="but the model has 320"):
         regard.load(tmp_path / "copy", "cpu")
 
 

@@ -73,7 +73,7 @@ def test_a_tape_changes_what_the_model_says():
     ("given", "message"),
     [
         ([], "input 2: has no tokens"),
-        ([5] * (LONGEST + 1), "49 tokens, and the model knows 48 positions"),
+        ([5] * (LONGEST + 1), "49 tokens, but the model has 48 positions"),
         ([999], "999 is not in the vocabulary"),
         ([-1], "-1 is not in the vocabulary"),
         (TokenRow([5, 6], [0, 2]), "one text at a time"),
@@ -97,7 +97,9 @@ def test_what_an_encoder_does_not_do(states):
 
 def test_others_are_no_encoders(small_run):
     translator = load(small_run / "run" / "model", "cpu")
-    with pytest.raises(BadInput, match="Transformer translates: it has no head to predict with"):
+    with pytest.raises(
+        BadInput, match="Transformer is an encoder-decoder: this needs a model with one trunk"
+    ):
         translator.fill(["[MASK]"])
     unit = translator.embed(["dog cow"], normalise=True)
     assert unit.norm().item() == pytest.approx(1, abs=1e-5)

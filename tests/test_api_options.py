@@ -82,7 +82,7 @@ def test_an_encoder_reads_the_beginning_of_a_long_text():
     assert torch.equal(model.logits([LONG], max_length=9)[0], model.logits([ids])[0])
     (label,) = model.predict([LONG], max_length=9)
     assert label.probabilities != model.predict([LONG])[0].probabilities
-    with pytest.raises(BadInput, match=r"stands behind the 5 tokens read"):
+    with pytest.raises(BadInput, match=r"is truncated: only 5 tokens are read"):
         small_encoder("words").fill([f"{SENTENCES[0]} [MASK]"], max_length=5)
 
 

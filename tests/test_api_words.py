@@ -67,7 +67,7 @@ def test_other_encoders_read_words_too_and_carry_nothing():
     (states,) = bert.encode([["green", "owls"]])
     pieces = bert.tokenizer.pieces(["green", "owls"])
     assert len(states) == sum(map(len, pieces)) + 2  # [CLS] and [SEP]
-    with pytest.raises(BadInput, match="carries no state"):
+    with pytest.raises(BadInput, match="has no state to carry"):
         bert.encode(["a"], carry=True)
 
 

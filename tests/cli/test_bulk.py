@@ -187,7 +187,7 @@ def test_a_run_without_results_leaves_nothing(model, images, tmp_path):
     images[0].write_bytes(b"no image")
     out = tmp_path / "new" / "out.jsonl"
     refused = run("predict", model, tmp_path / "images", "--out", out, "--resume", code=2)
-    assert "00000.png: no image that can be read" in refused.stderr
+    assert "00000.png: cannot be read as an image" in refused.stderr
     assert not out.parent.exists()
 
 

@@ -36,7 +36,7 @@ def test_predict_keeps_lines(model, tmp_path):
 
 def test_predict_needs_a_classifier(small_run):
     refused = run("predict", small_run / "run" / "model", stdin="dog\n", code=2)
-    assert "Transformer translates: it has no head to predict with" in refused.stderr
+    assert "Transformer is an encoder-decoder: this needs a model with one trunk" in refused.stderr
 
 
 def test_translate_needs_a_translator(model):

@@ -37,7 +37,7 @@ def test_blanks_are_filled(folder):
 def test_what_is_wrong_is_reported(folder, tmp_path):
     (tmp_path / "in.txt").write_text("[MASK]\ncat\n")
     refused = run("fill", folder, tmp_path / "in.txt", code=2)
-    assert "in.txt:2: there is no [MASK] in it" in refused.stderr
+    assert "in.txt:2: the text has no mask token [MASK]" in refused.stderr
     assert refused.stdout == run("fill", folder, stdin="[MASK]\n").stdout
     refused = run("fill", folder, "--top", 0, stdin="", code=2)
     assert "top: the number of words must be at least 1, not 0" in refused.stderr
@@ -49,4 +49,4 @@ def test_what_is_wrong_is_reported(folder, tmp_path):
 def test_a_mask_that_is_not_read_is_named(folder, tmp_path):
     (tmp_path / "in.txt").write_text("cat [MASK]\n" + "cat " * 60 + "[MASK]\n")
     refused = run("fill", folder, tmp_path / "in.txt", code=2)
-    assert "in.txt:2: a [MASK] stands behind the 48 tokens read" in refused.stderr
+    assert "in.txt:2: a [MASK] is truncated: only 48 tokens are read" in refused.stderr

@@ -112,7 +112,7 @@ def test_prompts_are_asked_for_at_a_terminal(folder, model, terminal):
     found = model.generate([PROMPTS[0], PROMPTS[2]], max_new_tokens=9)
     assert done.stdout == "".join(n[0].text + "\n" for n in found)
     assert done.stderr.count("> ") == 4  # the last is answered by the end of input
-    assert "and the model knows 48 positions" in done.stderr
+    assert "but the model has 48 positions" in done.stderr
 
 
 def test_an_interrupt_stops_a_text_and_not_the_session(folder, model, terminal, monkeypatch):
@@ -191,7 +191,7 @@ def test_a_prompt_beyond_the_positions_names_its_line(times, folder):
     done = generate(folder, stdin="A\n" + "The old man " * times + "\n", code=2)
     complaint = done.stderr.splitlines()[-1]
     assert complaint.startswith("regard: standard input:2: ")
-    assert complaint.endswith(" tokens, and the model knows 48 positions: shorten it")
+    assert complaint.endswith(" tokens, but the model has 48 positions: shorten it")
     assert len(done.stdout.splitlines()) == 1
 
 

@@ -206,4 +206,4 @@ def test_next_sentences(folder):
     assert line == f"{found.label}\t{found.probability:.4f}"
     assert found.label in ("IsNext", "NotNext")
     refused = run("predict", folder("pairs"), "--device", "cpu", stdin="cat\n", code=2)
-    assert "standard input:1: one text; give two" in refused.stderr
+    assert "standard input:1: this model classifies pairs of texts" in refused.stderr

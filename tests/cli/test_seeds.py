@@ -89,7 +89,7 @@ def test_resume_goes_on_with_those_that_are_not_done(corpus):
     run("train", corpus / "owls.toml", *first)
     again = ("--data", corpus, "--out", corpus / "b", "--seeds", 2)
     refused = run("train", corpus / "owls.toml", *again, code=2)
-    assert "holds a run already; resume it, or choose another folder" in refused.stderr
+    assert "already has a run; resume it, or choose another folder" in refused.stderr
     resumed = run("train", corpus / "owls.toml", *again, "--resume").stdout
     assert resumed.splitlines()[:-1] == wanted.splitlines()[:-1]  # the last line has seconds
     for seed in (1, 2):

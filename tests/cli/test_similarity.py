@@ -71,4 +71,4 @@ def test_what_is_wrong_is_reported(files):
     refused = run("similarity", files / "vectors", files / "nowhere", code=2)
     assert "nowhere: cannot be read" in refused.stderr
     refused = run("similarity", files / "pairs", files / "pairs", code=2)
-    assert "pairs:1: not a word and its numbers" in refused.stderr
+    assert "pairs:1: expected a word and the numbers of its vector" in refused.stderr

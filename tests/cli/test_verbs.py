@@ -412,7 +412,7 @@ def test_a_tour_does_not_touch_what_is_not_a_tour(tmp_path):
         (tmp_path / "mine" / name).mkdir(parents=True)
         (tmp_path / "mine" / name / "file").write_text("precious")
     done = run("tour", "--quick", "--out", tmp_path / "mine", code=2)
-    assert "holds something else" in done.stderr
+    assert "has files that are not of a run" in done.stderr
     assert len(list((tmp_path / "mine").rglob("file"))) == 3
 
 

@@ -58,7 +58,7 @@ def test_a_split_parts_all_examples_in_the_same_way_every_time():
     letters = [chr(97 + number % 26) for number in range(50)]
     train, dev = split_held_out(letters, 7)
     assert train == [letters[i] for i in train_N] and dev == [letters[i] for i in dev_N]
-    with pytest.raises(BadInput, match="50 of 50 leaves nothing to learn"):
+    with pytest.raises(BadInput, match="50 of 50 leaves no training examples"):
         held_out_indices(50, 50)
 
 

@@ -154,5 +154,5 @@ def test_a_name_with_a_nul_in_an_index(tmp_path):
     (tmp_path / "model.safetensors").unlink()
     index = json.dumps({"weight_map": {"a": "a\0b"}})
     (tmp_path / "model.safetensors.index.json").write_text(index)
-    with pytest.raises(BadInput, match="no file has a name with a NUL character"):
+    with pytest.raises(BadInput, match="a file name cannot have a NUL character"):
         regard.load(tmp_path, "cpu")

@@ -239,7 +239,7 @@ def test_one_choice_is_made():
 def test_blanks_are_filled():
     filler = model("words")
     texts = ["The [MASK] came in.", "storm", "[MASK] sailors [MASK] ; the storm"]
-    with pytest.raises(BadInput, match=r"input 2: there is no \[MASK\] in it"):
+    with pytest.raises(BadInput, match=r"input 2: the text has no mask token \[MASK\]"):
         filler.fill(texts)
     texts.pop(1)
     together = filler.fill(texts, top=3)
@@ -264,7 +264,9 @@ def test_pieces_are_joined_to_what_they_continue():
 
 
 def test_masks_that_are_not_read_are_reported():
-    with pytest.raises(BadInput, match=r"input 1: a \[MASK\] stands behind the 48 tokens read"):
+    with pytest.raises(
+        BadInput, match=r"input 1: a \[MASK\] is truncated: only 48 tokens are read"
+    ):
         model("words").fill([LONG + " [MASK]"])
     with pytest.raises(BadInput, match="cannot fill masks: it has no masked-LM head"):
         model("states").fill(["[MASK]"])
@@ -273,5 +275,5 @@ def test_masks_that_are_not_read_are_reported():
 
 
 def test_what_was_not_tuned_predicts_nothing():
-    with pytest.raises(BadInput, match="trained for no task: there is nothing to predict"):
+    with pytest.raises(BadInput, match="this model has no head of a task"):
         model("states").predict(["storm"])

@@ -214,7 +214,7 @@ def test_positions_end_a_text(model):
     assert len(row) + len(found[0].hypothesis.tokens) == POSITIONS + 1  # the last is not read
     (found,) = model.generate([[5] * POSITIONS], max_new_tokens=3, min_new_tokens=3)
     assert len(found[0].hypothesis.tokens) == 1
-    with pytest.raises(BadInput, match=f"input 1: 49 tokens, and the model knows {POSITIONS}"):
+    with pytest.raises(BadInput, match=f"input 1: 49 tokens, but the model has {POSITIONS}"):
         model.generate([[5] * 49])
     with pytest.raises(BadInput, match="input 2: 4 tokens, more than 3"):
         model.generate([[5] * 3, [5] * 4], max_length=3)
@@ -310,7 +310,7 @@ def test_sampling_settings_are_followed_or_refused(tmp_path):
         ({"stop_strings": [""]}, "at least one character"),
         ({"stop_strings": "end"}, "not one text"),
         ({"stop_strings": [3]}, "stop strings are a list of texts"),
-        ({"search": "greedy"}, "search is a value"),
+        ({"search": "greedy"}, "search must be a value"),
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong, message, model):

@@ -101,4 +101,4 @@ def test_evaluate_prints_the_perplexity_of_test_sets(tmp_path):
     assert records["test"]["perplexity"] == pytest.approx(math.exp(-mean), rel=1e-4)
     assert f"perplexity {records['test']['perplexity']:.2f}" in trained.output
     refused = run("evaluate", folder, recipe, *files, "--interval", code=2)
-    assert "perplexity has no interval" in refused.output
+    assert "perplexity has no confidence interval" in refused.output

@@ -163,7 +163,7 @@ def test_a_text_of_gpt_begins_without_a_separator():
 
 
 def test_what_cannot_be_scored_is_refused(causal, masked):
-    with pytest.raises(BadInput, match="a stride of 16: it must be from 1 to 15 with windows"):
+    with pytest.raises(BadInput, match="stride is 16: it must be from 1 to 15 with windows"):
         causal.score(TEXTS, stride=16)
     with pytest.raises(BadInput, match="a window of 17 tokens: the model reads at most 16"):
         causal.score(TEXTS, window=17)

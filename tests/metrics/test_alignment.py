@@ -91,7 +91,7 @@ def test_empty_alignments():
 
 
 def test_as_many_alignments_as_golds():
-    with pytest.raises(BadInput, match="alignments of 1 sentence pairs, gold of 0"):
+    with pytest.raises(BadInput, match="alignments of 1 sentence pairs, but gold links of 0"):
         alignment_error_rate([frozenset()], [])
 
 

@@ -252,7 +252,7 @@ def test_intervals_hold_the_score_and_shrink_with_more_sentences():
 
 
 def test_what_cannot_be_scored_is_reported():
-    with pytest.raises(BadInput, match="tags predicted for 1 sentences of 2"):
+    with pytest.raises(BadInput, match="tags for 1 sentences, but there are 2"):
         entity_scores([["O"], ["O"]], [["O"]])
     with pytest.raises(BadInput, match="no sentences"):
         entity_scores([], [])

@@ -270,7 +270,10 @@ def other_words():
         ),
         (["objective.distillation.teacher=tagger"], "teacher: tagger has no masked-LM head"),
         (["objective.distillation.teacher=short"], "has 8 positions, but batches.longest is 32"),
-        (["objective.distillation.teacher=other"], "its vocabulary is not that of model.start"),
+        (
+            ["objective.distillation.teacher=other"],
+            "its vocabulary differs from that of model.start",
+        ),
         (["objective.distillation.temperature=0"], "temperature"),
         (["objective.distillation.tokens=some"], "tokens: Input should be 'masked' or 'all'"),
         (["text.vocab=90"], "text cannot be used beside"),

@@ -218,7 +218,7 @@ def test_a_batch_without_images_counts_for_nothing(model):
 def test_images_of_several_sizes_are_no_batch():
     sizes = [PIXELS[0], PIXELS[1, :4]]
     rows = [ImageRow(lambda pixels=pixels: pixels) for pixels in sizes]
-    with pytest.raises(BadInput, match="images of several sizes"):
+    with pytest.raises(BadInput, match="images of different sizes"):
         ImageExamples.of([(row, [0]) for row in rows])
 
 

@@ -155,7 +155,7 @@ def test_the_words_that_fit_a_gap_are_found(run):
         assert one.probability == pytest.approx(other.probability, **PROBABILITIES)
     special = {"<UNK>", "<S>", "</S>"}
     assert special.isdisjoint(one.word for one in model.fill(["[MASK]"], top=19)[0].blanks[0])
-    with pytest.raises(BadInput, match=r"there is no \[MASK\] in it"):
+    with pytest.raises(BadInput, match=r"the text has no mask token \[MASK\]"):
         model.fill(["seal"])
 
 

@@ -293,14 +293,23 @@ def test_all_that_does_not_fit_is_in_one_line(copy):
             {"classifier_dropout": "often"},
             "classifier_dropout: dropout of LabelHead must be float, not 'often'",
         ),
-        ({"id2label": {"0": "a", "2": "b"}}, "id2label numbers [0, 2], not 0, 1, 2"),
+        (
+            {"id2label": {"0": "a", "2": "b"}},
+            "id2label must have the indices 0, 1, 2, …, not [0, 2]",
+        ),
         ({"id2label": {"0": "a"}, "label2id": None}, "classifier.bias is [3], not [1]"),
-        ({"num_labels": 2}, "num_labels is 2, and id2label has 3 labels"),
-        ({"label2id": {"a": 0, "b": 1, "c": 2}}, "label2id is {'a': 0, 'b': 1, 'c': 2}, and id2"),
-        ({"label2id": {"LABEL_0": 0}}, "label2id is {'LABEL_0': 0}, and id2label {0: 'LABEL_0', "),
-        ({"label2id": [0, 1, 2]}, "label2id is [0, 1, 2], and id2label"),
-        ({"problem_type": "guess"}, "problem_type is 'guess', not single_label_classification"),
-        ({"id2label": None, "num_labels": 10**12}, "num_labels is 1000000000000, not from 1 to"),
+        ({"num_labels": 2}, "num_labels is 2, but id2label has 3 labels"),
+        ({"label2id": {"a": 0, "b": 1, "c": 2}}, "label2id {'a': 0, 'b': 1, 'c': 2} contradicts"),
+        (
+            {"label2id": {"LABEL_0": 0}},
+            "label2id {'LABEL_0': 0} contradicts id2label {0: 'LABEL_0', ",
+        ),
+        ({"label2id": [0, 1, 2]}, "label2id [0, 1, 2] contradicts id2label"),
+        (
+            {"problem_type": "guess"},
+            "problem_type is 'guess', not one of single_label_classification",
+        ),
+        ({"id2label": None, "num_labels": 10**12}, "num_labels must be from 1 to"),
     ],
 )
 def test_unsupported_values_of_a_configuration_are_refused(copy, changes, said):
@@ -330,7 +339,7 @@ def test_a_vocabulary_that_the_model_does_not_know(copy):
     write_tensors(copy / WEIGHTS, {**tensors, name: tensors[name][:50]})
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps({**config, "vocab_size": 50}))
-    refused(copy, f"{len(tensors[name])} tokens, but the model knows 50")
+    refused(copy, f"{len(tensors[name])} tokens, but the model has 50")
 
 
 def test_norms_spelled_both_ways(copy):

@@ -76,5 +76,5 @@ def test_the_verb(folder, tmp_path):
 
 
 def test_a_text_that_is_too_long_is_reported():
-    with pytest.raises(BadInput, match="tokens, and the model knows 48 positions"):
+    with pytest.raises(BadInput, match="tokens, but the model has 48 positions"):
         model("states").look(" ".join(SENTENCES))

@@ -123,7 +123,7 @@ def test_all_tokens_twice(folder):
     length = len(once.keys)
     for before, after in zip(once.layers, twice.layers, strict=True):
         np.testing.assert_allclose(after[:, :length, :length], before, atol=1e-6)
-    with pytest.raises(BadInput, match=f"the model knows {POSITIONS} positions"):
+    with pytest.raises(BadInput, match=f"the model has {POSITIONS} positions"):
         model.look(TEXTS[0], repeat=True)
 
 

@@ -87,7 +87,7 @@ def test_both_heads_are_served(kind, tmp_path):
     logits = torch.cat([theirs(torch.tensor(row[None])).mc_logits.view(1) for row in pairs])
     (choice,) = model.predict([(text, choices)])
     assert choice.probabilities == pytest.approx(logits.softmax(0).tolist(), abs=1e-5)
-    with pytest.raises(BadInput, match=r"^head is one of next_token, choice, not 'label'$"):
+    with pytest.raises(BadInput, match=r"^head must be one of next_token, choice, not 'label'$"):
         model.logits(rows, head="label")
 
 

@@ -175,7 +175,7 @@ def test_a_surrogate_without_its_half_is_refused(tmp_path):
     family.reference("GPT2LMHeadModel").save_pretrained(tmp_path)
     learn("gpt2").save(tmp_path)
     model = regard.load(tmp_path, "cpu")
-    with pytest.raises(BadInput, match=r"input 2: a character of .* is no Unicode"):
+    with pytest.raises(BadInput, match=r"input 2: a character of .* is not valid Unicode"):
         model.logits(["the storm", "the \ud83d storm"])
     (logits_TV,) = model.logits(["the storm"])
     ids = model.tokenizer.words.encode("the storm")

@@ -317,7 +317,10 @@ def changed_config(tied: Path, folder: Path, **changes) -> Path:
         ({"d_model": 32}, r"model\.shared\.weight is \[297, 16\], not \[297, 32\]"),
         ({"vocab_size": 10**12, "decoder_vocab_size": None}, "not \\[1000000000000, 16\\]"),
         ({"eos_token_id": 5}, "eos_token_id is 5, but the vocabulary has 0"),
-        ({"decoder_start_token_id": 9_999}, "texts begin with 9999, the model knows 297 ids"),
+        (
+            {"decoder_start_token_id": 9_999},
+            "the first token of targets is 9999, but the model has only 297 ids",
+        ),
         ({"decoder_start_token_id": "x"}, "decoder_start_token_id must be a token id, not 'x'"),
         ({"quantization_config": {"bits": 8}}, "quantization_config"),
     ],

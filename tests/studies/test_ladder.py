@@ -62,7 +62,7 @@ def test_rungs_say_what_differs(corpus):
     known = "'no attention', 'Bahdanau', 'Transformer'"
     with pytest.raises(BadInput, match=f"no rung is called 'Badanau'; there are {known}"):
         recipe.only(["Badanau"])
-    with pytest.raises(BadInput, match="is no ladder"):
+    with pytest.raises(BadInput, match="is not a ladder"):
         recipe.at(recipe.rung[0]).only(["Bahdanau"])
 
 
@@ -99,7 +99,7 @@ def test_one_table_of_all_rungs(corpus, tmp_path):
     assert not (out / "ladder.json").exists() and "not all rungs" in apart.stderr
     again = run(*arguments, code=2)
     assert again.stderr == (
-        f"regard: {out / 'bahdanau'}: holds a run already; resume it, or choose another folder\n"
+        f"regard: {out / 'bahdanau'}: already has a run; resume it, or choose another folder\n"
     )
     done = run(*arguments, "--resume")
     assert "nothing to resume yet" in done.stderr and "all steps done" in done.stderr

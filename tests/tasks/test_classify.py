@@ -86,7 +86,7 @@ def test_labels_must_be_those_of_the_model(model, tmp_path):
     path = tmp_path / "copy" / "labels.json"
     for names in (["no", "owl", "more"], ["no"]):
         path.write_text(json.dumps({"names": names, "written": {}}))
-        with pytest.raises(BadInput, match=f"{len(names)} labels, but the model knows 2"):
+        with pytest.raises(BadInput, match=f"{len(names)} labels, but the model has 2 outputs"):
             folders.read(tmp_path / "copy")
     path.unlink()
     with pytest.raises(BadInput, match="no labels"):

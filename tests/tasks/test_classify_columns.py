@@ -207,11 +207,14 @@ def test_what_cannot_be_built_is_reported_before_anything_is_written(
             ["labels.weights={eagle=2}"],
             r"labels.weights: no label is called 'eagle'; known: no, owl",
         ),
-        (["data.dev={held_out=240}"], "leaves nothing to learn"),
+        (["data.dev={held_out=240}"], "leaves no training examples"),
         (["labels.positive=eagle"], r"labels.positive: no label is called 'eagle'"),
-        (["train.metric=F1"], r"train.metric: 'F1' is not measured here: loss, accuracy"),
+        (
+            ["train.metric=F1"],
+            r"train.metric: 'F1' is not measured here; choose one of loss, accuracy",
+        ),
         (["train.metric=Pearson"], r"train.metric: 'Pearson' is not measured here"),
-        (["labels.names={0='owl', 1='owl'}"], "two labels or more"),
+        (["labels.names={0='owl', 1='owl'}"], "at least two labels"),
     ],
 )
 def test_labels_that_make_no_sense_are_refused(corpus, tmp_path, settings, said):

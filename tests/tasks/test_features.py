@@ -121,7 +121,7 @@ def test_wrong_recipes_are_refused(features, tmp_path):
     assert "features_at needs model.features" in refused({**recipe, "model": alone}, tmp_path)
     write_vectors(tmp_path / "vectors.txt.gz", size=5)
     other = {"paper": "lin", "size": "laptop", "change": LSTM, "vectors": "vectors.txt.gz"}
-    assert "vectors of 5 numbers" in refused({**recipe, "model": other}, tmp_path)
+    assert "vectors have 5 dimensions" in refused({**recipe, "model": other}, tmp_path)
 
 
 def test_look_shows_words(features, tmp_path):

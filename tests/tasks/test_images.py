@@ -117,7 +117,7 @@ def test_files_are_predicted_one_by_one_or_by_folders(job, tmp_path):
     assert labels(tmp_path / "list.txt") == [expected[2], "", expected[0]]
     (tmp_path / "1.png").write_bytes(b"no image")
     failed = verb("predict", job / "run" / "model", tmp_path, code=2)
-    assert "1.png: no image that can be read" in failed.stderr
+    assert "1.png: cannot be read as an image" in failed.stderr
 
 
 def test_images_in_memory_are_trained_on(job, tmp_path):
@@ -287,7 +287,7 @@ def test_two_heads_need_two_tokens(job, tmp_path):
 
 def test_a_teacher_of_texts_teaches_no_images(job, tmp_path):
     small_bert("one").save(tmp_path / "bert")
-    with pytest.raises(BadInput, match="one model reads texts, the other images"):
+    with pytest.raises(BadInput, match="one of teacher and student reads texts, the other images"):
         prepared(job, tmp_path / "run", f"distillation.teacher={tmp_path / 'bert'}")
 
 
@@ -319,7 +319,7 @@ def test_files_of_the_development_set_are_decoded_once(job, tmp_path, monkeypatc
     ("settings", "reason"),
     [
         (["text.vocab=100"], r"text\.vocab"),
-        (["images.mean=[0.5,0.5]"], r"images\.mean: 2 numbers, and the model reads 3"),
+        (["images.mean=[0.5,0.5]"], r"images\.mean: 2 numbers, but the model reads 3"),
         (["images.operations=0"], r"images\.magnitude .* without images\.operations"),
         (["labels.kind=several"], r"images\.mixup .* where an image has not one label"),
         (["model.paper=bert"], r"images\.crop"),

@@ -34,7 +34,7 @@ def test_a_static_kv_cache_is_no_longer_than_the_source_positions():
 
 def test_what_is_longer_than_the_learned_positions_is_reported():
     model, long = placed(at_target=6), "ada bit cow dog elf fox gnu hen ibis jay kid lion"
-    longest = rf"tokens, and the model knows {PLACES} positions: shorten it$"
+    longest = rf"tokens, but the model has {PLACES} positions: shorten it$"
     for do in (model.translate, model.encode, model.embed):
         with pytest.raises(BadInput, match=f"^input 2: .* {longest}"):
             do(["ada", long])
@@ -43,7 +43,7 @@ def test_what_is_longer_than_the_learned_positions_is_reported():
     for do in (model.score, model.logits):
         with pytest.raises(BadInput, match=f"^input 1: 13 {longest}"):
             do([([5] * 13, [5])])
-        with pytest.raises(BadInput, match=r"^input 1: 7 tokens, and the model knows 6 positions"):
+        with pytest.raises(BadInput, match=r"^input 1: 7 tokens, but the model has 6 positions"):
             do([([5], [5] * 6)])
         assert len(do([([5] * 12, [5] * 5)])[0]) == 6
     with pytest.raises(BadInput, match=r"positions: shorten it$"):

@@ -339,13 +339,13 @@ def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
     ("settings", "said"),
     [
         (["data.train.documents=nothing.txt"], "nothing.txt: no such file"),
-        (["data.train.documents=-"], "not from standard input"),
+        (["data.train.documents=-"], "documents cannot be standard input"),
         (["data.dev.held_out=24"], "24 of 24 leaves nothing"),
         (["data.test.documents=animals.txt"], "data.test cannot be used"),
         (["data.train.csv=x.csv"], "without other keys"),
         (["data.dev.key=story"], "key: only documents"),
         (["text.kind=bpe"], "text.kind cannot be used as 'bpe' with model.paper"),
-        (["batches.longest=64"], "64 tokens, and the encoder knows 32 positions"),
+        (["batches.longest=64"], "64 tokens, but the encoder has 32 positions"),
         (
             ["model.paper=transformer", "model.size=base"],
             "is an encoder-decoder; this task needs an encoder",
@@ -363,7 +363,7 @@ def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
         (["model.target=cho:base"], "model.target: models of this task have no decoder"),
         (
             ["model.paper=lin", "model.size=last", "model.change={}", FULL],
-            "the tokenizer of Lin has no special tokens to mask by",
+            "the tokenizer of Lin has no mask token",
         ),
         (
             ["model.source=lin:laptop", "model.change={}", FULL],

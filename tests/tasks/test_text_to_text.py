@@ -187,7 +187,7 @@ def test_a_start_learns_the_task_token(corpus, kind, tmp_path):
 def test_rows_that_are_longer_than_the_model_reads_are_refused(corpus, tmp_path):
     start = published(tmp_path / "start", "regard")
     recipe = read(corpus, started(start, **{"prompt.longest": 40}))
-    said = r"^data.dev: a row has \d+ tokens, and the model knows 48 positions: prompt.longest"
+    said = r"^data.dev: a row has \d+ tokens, but the model has 48 positions: set prompt.longest"
     with pytest.raises(BadInput, match=said):
         prepare(recipe, tmp_path / "run", ALONE, data=corpus.parent)
 
@@ -208,7 +208,7 @@ def test_a_broken_note_is_one_line(copied, tmp_path):
     config = json.loads((tmp_path / "broken" / "config.json").read_text())
     config["notes"]["prompt"] = {"task_token": 7}
     (tmp_path / "broken" / "config.json").write_text(json.dumps(config))
-    with pytest.raises(BadInput, match=r"notes.prompt is no prompt"):
+    with pytest.raises(BadInput, match=r"notes.prompt does not describe a prompt"):
         regard.load(tmp_path / "broken", "cpu").generate(["cow"])
 
 

@@ -27,7 +27,7 @@ def test_labels_are_numbered_by_name():
     assert labels.name("1") == "positive"
     with pytest.raises(BadInput, match=r"^a\.tsv:3: no label is called '2'; known: neg"):
         labels.name("2", "a.tsv:3")
-    with pytest.raises(BadInput, match="two labels or more"):
+    with pytest.raises(BadInput, match="at least two labels"):
         SingleLabelSet.of(["a", "a"], {})
 
 
@@ -36,7 +36,7 @@ def test_a_single_label_is_an_index():
     assert labels.encode(["b"], "") == [1] and labels.gold([" b "], "") == "b"
     assert labels.classes == ("a", "b") and set(labels.no_targets(3)) == {IGNORED}
     for wrong in ([], ["a", "b"]):
-        with pytest.raises(BadInput, match=r"^x:1: \d labels where there must be one"):
+        with pytest.raises(BadInput, match=r"^x:1: \d labels; this task needs exactly one"):
             labels.encode(wrong, "x:1")
 
 
@@ -89,7 +89,7 @@ def test_a_configuration_that_names_no_kind():
     [
         ({"names": "ab", "written": {}}, "names or written is missing"),
         ({"names": ["a"]}, "names or written is missing"),
-        ({"names": ["a", 1], "written": {}}, "a label is not text"),
+        ({"names": ["a", 1], "written": {}}, "every label must be a string"),
         ({"names": ["a", "b"], "written": {}, "kind": "x"}, "labels of unknown kind 'x'"),
         ({"names": ["a"], "written": {}, "kind": ["x"]}, r"labels of unknown kind \['x'\]"),
     ],

@@ -164,7 +164,7 @@ def test_a_word_is_in_the_window_with_most_context():
 
 
 def test_an_overlap_must_leave_something_new():
-    with pytest.raises(BadInput, match="nothing new"):
+    with pytest.raises(BadInput, match="too large"):
         TEMPLATE.windows_of_words([[1]], 10, 8)
 
 

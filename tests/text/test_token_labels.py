@@ -51,7 +51,7 @@ def test_a_source_and_a_target(translation):
         check(one.row, one.queries)
         check(one.row, one.keys)
     assert translation.label_all("a", "b") == [translation.label("a", "b")]
-    with pytest.raises(BadInput, match="there is no target"):
+    with pytest.raises(BadInput, match="give a second text"):
         translation.label("a")
 
 

@@ -328,7 +328,7 @@ def test_a_foreign_folder_is_left_alone(corpus, tmp_path):
     out = tmp_path / "mine"
     (out / "model").mkdir(parents=True)
     (out / "model" / "config.json").write_text("precious")
-    with pytest.raises(BadInput, match="holds something else"):
+    with pytest.raises(BadInput, match="has files that are not of a run"):
         prepared(corpus, out)
     assert (out / "model" / "config.json").read_text() == "precious"
     assert [path.name for path in out.iterdir()] == ["model"]
@@ -339,7 +339,7 @@ def test_resuming_before_the_first_word_begins_but_never_in_a_foreign_folder(cor
     assert next(iter(train(run.job, resume=True))).progress.step == 0
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").write_text("precious")
-    with pytest.raises(BadInput, match="holds something else"):
+    with pytest.raises(BadInput, match="has files that are not of a run"):
         prepared(corpus, tmp_path / "mine", resume=True)
 
 

@@ -58,7 +58,7 @@ def test_recipes_have_an_expected_score_or_say_why_not_and_examples_have_none():
         ("optimiser.clip=inf", "optimiser.clip: Input should be a finite number"),
         ("optimiser.betas=[0.9, nan]", "optimiser.betas.1: Input should be a finite number"),
         ("decode.alpha=-inf", "decode.alpha: Input should be a finite number"),
-        ("batches.rung=256", "batches: the key rung is called pad_to_multiple now"),
+        ("batches.rung=256", "batches: the key rung was renamed to pad_to_multiple"),
         ("train.ema=0.9", None),
     ],
 )
@@ -145,7 +145,7 @@ def test_examples_may_be_held_out_of_training(recipe, tmp_path):
     assert read(recipe, ["data.dev={held_out = 5}"]).data.dev.held_out == 5
     for setting, said in [
         ('data.dev={held_out = 5, table = "a"}', "name no file beside it"),
-        ("data.test={held_out = 5}", "only dev can be held out"),
+        ("data.test={held_out = 5}", "held_out can only be used in data.dev"),
         ("data.dev={held_out = 0}", "greater than or equal to 1"),
     ]:
         with pytest.raises(BadInput, match=said):

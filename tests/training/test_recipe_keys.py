@@ -250,7 +250,7 @@ def test_files_have_no_key_that_their_form_does_not_read(form):
 
 def test_a_key_is_for_documents_in_json(tmp_path):
     FilesConfig(documents="a.jsonl", key="story").collection(tmp_path)
-    with pytest.raises(BadInput, match="a key is for JSON lines"):
+    with pytest.raises(BadInput, match="key can only be used with JSON lines"):
         FilesConfig(documents="a.txt", key="story").collection(tmp_path)
 
 

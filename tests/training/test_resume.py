@@ -49,7 +49,7 @@ def test_a_finished_model_outlives_its_checkpoints(corpus, tmp_path, resume):
     run.finish(ended.progress)
     shutil.rmtree(run.job.checkpoints.folder)
     before = (run.model_folder / "model.safetensors").read_bytes()
-    with pytest.raises(BadInput, match="holds a finished model and no checkpoints"):
+    with pytest.raises(BadInput, match="has a finished model, but no checkpoints"):
         prepared(corpus, tmp_path / "run", resume=resume)
     assert (run.model_folder / "model.safetensors").read_bytes() == before
 

@@ -149,7 +149,7 @@ def test_a_run_goes_on_where_it_was_left(pairs, tmp_path):
         if event.progress.step == 5:
             break
     events.close()
-    with pytest.raises(BadInput, match="holds a run already; resume it, or choose another folder"):
+    with pytest.raises(BadInput, match="already has a run; resume it, or choose another folder"):
         run(tables(), pairs, tmp_path / "parts")
     others = {**pairs, "train": [*pairs["train"][:-1], ("dog", "cow")]}
     with pytest.raises(BadInput, match=r"another recipe \(differs in: data\.train\)"):
@@ -208,7 +208,7 @@ def test_a_bad_example_is_named(pairs, tmp_path, name, value, message):
         ("answer", ("Who?", "an owl", ["cow"]), "'cow' is not in the context"),
         ("answer", ("Who?", "an owl", [("owl", 0)]), "'owl' is not in the context"),
         ("answer", ("Who?", "an owl"), r"is not \(question, context, answers\)"),
-        ("choose", ("an", ["owl", "cow"], 2), "the right choice is 2, and there are 2"),
+        ("choose", ("an", ["owl", "cow"], 2), "the right choice is 2, but the choices are 0 to 1"),
         ("one", ("owl", True), "True is not text"),
         ("one", (("owl", "cow", "dog"), "no"), "is not a pair of texts"),
     ],
@@ -228,12 +228,12 @@ def test_what_cannot_be_trained_is_reported_at_once(corpus, pairs, tmp_path):
         ({**pairs, "dev": 0}, r"data\['dev'\]"),
         ({**pairs, "train": "dog cow"}, "give a list of texts, not one text"),
         ({**pairs, "train": 3}, "give a list of examples, not 3"),
-        (3, "data is a folder, or examples by name, not 3"),
+        (3, "data must be a folder, or examples by name, not 3"),
     ]:
         with pytest.raises(BadInput, match=message):
             regard.train(tables(), data, tmp_path / "run")
     for recipe, message in [
-        (3, "a recipe is a name"),
+        (3, "recipe must be a name"),
         ("no-such-recipe", "no recipe is called 'no-such-recipe'"),
         ("[train\n", "recipe: not TOML"),
         ({**tables(), "wrong": {}}, "unknown key 'wrong'"),
@@ -283,7 +283,7 @@ def test_sets_of_unknown_names_are_refused(pairs, tmp_path):
     for data, message in [
         ({**pairs, "tset": pairs["test"]}, "no set is called 'tset'; did you mean 'test'?"),
         ({**pairs, 3: pairs["test"]}, "no set is called 3; known: dev, more_tests, test, train"),
-        ({**pairs, "more_tests": pairs["test"]}, "['more_tests']: give a table of test sets"),
+        ({**pairs, "more_tests": pairs["test"]}, "['more_tests']: give a dictionary of test sets"),
         ({**pairs, "more_tests": {"a": "dog"}}, "give a list of texts, not one text"),
     ]:
         with pytest.raises(BadInput, match=re.escape(message)):

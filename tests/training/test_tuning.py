@@ -193,7 +193,7 @@ def test_a_start_that_reads_all_tokens_goes_on_to_do_so(corpora, tmp_path):
 
 
 def test_a_pool_that_no_summary_token_fits_is_refused_before_training(corpora, tmp_path):
-    said = "model: the summary token of a row stands first; the model needs last or nowhere"
+    said = "model: the tokenizer puts the summary token first; the model needs it last or nowhere"
     with pytest.raises(BadInput, match=said):
         prepared(corpora("one"), tmp_path / "a", "model.change.pool=concat")
 
@@ -352,7 +352,7 @@ def test_all_metrics_are_reported_whichever_chooses_the_weights(corpora, tmp_pat
             ["model.start=no/such/folder", "model.size=", "text=false"],
             "model.start: no/such/folder is no folder, here or under",
         ),
-        ("one", ["batches.longest=49"], "rows of 49 tokens, and the encoder knows 48 positions"),
+        ("one", ["batches.longest=49"], "rows of 49 tokens, but the encoder has 48 positions"),
         ("one", ["data.train.reader=SQuAD"], "no reader for task 'classify' is called 'SQuAD'"),
         ("one", ["data.train.reader=tvs"], "did you mean 'tsv'"),
         ("one", ["data.test.options={texts=['txt']}"], "no column 'txt'"),
@@ -378,7 +378,7 @@ def test_all_metrics_are_reported_whichever_chooses_the_weights(corpora, tmp_pat
         ("choose", ["train.smoothing=0.1"], "smoothing cannot be used with task 'choose'"),
         ("one", ["optimiser.freeze=embed"], r"setting \S+: optimiser.freeze: write a list, as in"),
         ("one", ["labels.weights=[1, 2]"], "labels.weights: write a table, as in"),
-        ("one", ["task=tag"], "what stands above all tables is said in a file"),
+        ("one", ["task=tag"], "keys outside of tables can only be set in a recipe file"),
         (
             "several",
             ["labels.weights=balanced"],
@@ -432,7 +432,7 @@ def test_a_label_that_cannot_be_learned_is_named_by_its_line(corpora, tmp_path, 
     [
         ("one", r"train\.tsv:2: its label is hidden"),
         ("answer", r"question q0: its answers are hidden"),
-        ("choose", r"train\.csv:2: which choice is right is hidden"),
+        ("choose", r"train\.csv:2: the right choice is hidden"),
     ],
 )
 def test_hidden_labels_are_not_learned_from(corpora, tmp_path, kind, said):

@@ -90,8 +90,8 @@ def dataset_for_a_group(file, secret, tmp_path):
 @pytest.mark.parametrize(
     "craft, message",
     [
-        (external, "char_embed is stored in other files"),
-        (virtual, "char_embed is stored in other files"),
+        (external, "char_embed is stored in another file"),
+        (virtual, "char_embed is stored in another file"),
         (external_link, "char_embed is a link to another place"),
         (soft_link, "char_embed is a link to another place"),
         (linked_group, "CNN_proj is a link to another place"),
@@ -140,7 +140,9 @@ def test_unwritten_datasets_of_the_right_shape_are_refused(tmp_path):
             group = file[f"RNN_{way}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"]
             del group[name]
             group.create_dataset(name, shape, "f4")
-    with pytest.raises(BadInput, match=r"its datasets need 64,000,\d+,\d+ bytes, and it has only"):
+    with pytest.raises(
+        BadInput, match=r"its datasets need 64,000,\d+,\d+ bytes, but the file has only"
+    ):
         regard.load(folder, "cpu")
 
 
@@ -189,7 +191,7 @@ def test_many_groups_are_counted_and_not_listed(tmp_path, monkeypatch, where):
             file.create_group(f"{where}g{number}")
     monkeypatch.setattr(WeightMap, "read", None)
     with pytest.raises(
-        BadInput, match=r"(its root|CNN) has 1,1\d\d members, and the model has only"
+        BadInput, match=r"(its root|CNN) has 1,1\d\d members, but the model has only"
     ):
         regard.load(folder, "cpu")
 

@@ -72,13 +72,13 @@ class FilesConfig(Config):
         return self
 
     def check(self) -> None:
-        """Refuse keys of several kinds of files, or of none."""
+        """Refuse keys of several forms of files together, or of no form."""
         keys = {key for key, value in self if value not in (None, {})}
         if keys & {"documents", "text"}:
             if keys not in ({"documents"}, {"documents", "key"}, {"text"}):
                 raise ValueError("give documents (and their key) or a text, without other keys")
             if STDIN in (self.documents, self.text):
-                raise ValueError("documents are read several times: not from standard input")
+                raise ValueError("documents cannot be standard input: they are read several times")
         elif "key" in keys:
             raise ValueError("key: only documents in JSON lines have a key")
         elif keys & {"file", "reader", "options"}:
@@ -133,7 +133,9 @@ class FilesConfig(Config):
     def read(self, root: Path, task: str, dropped: Dropped) -> Iterator[Example]:
         """Read the examples of a task from the file under the data root."""
         if self.file is None or self.reader is None:
-            raise BadInput("this task reads a file by a reader: give both (data.*.file, .reader)")
+            raise BadInput(
+                "this task reads a file with a reader: set data.*.file and data.*.reader"
+            )
         return read(task, self.reader, root / self.file, dropped, **self.options)
 
     def collection(self, root: Path) -> DocumentSource:
@@ -141,11 +143,11 @@ class FilesConfig(Config):
         if self.text is not None:
             return TextFile(str(root / self.text))
         if self.documents is None:
-            raise BadInput("pre-training reads documents: give data.train.documents")
+            raise BadInput("pre-training reads documents: set data.train.documents")
         return document_source(str(root / self.documents), self.key)
 
     def under(self, root: Path) -> Source:
-        """The source of pairs, under the data root."""
+        """Source of pairs, with paths under the data root."""
 
         def place(name: str | None) -> str:
             return STDIN if name == STDIN else str(root / str(name))
@@ -154,9 +156,9 @@ class FilesConfig(Config):
         if self.held_out:
             raise BadInput("data.dev.held_out: held-out examples have no file of their own")
         if self.file is not None:
-            raise BadInput(f"{self.file}: files with a reader are for encoders (model.paper)")
+            raise BadInput(f"{self.file}: files with a reader cannot be used for pairs of texts")
         if (path := self.documents or self.text) is not None:
-            raise BadInput(f'{path}: documents are to pre-train on (task = "pretrain")')
+            raise BadInput(f'{path}: documents can only be used with task = "pretrain"')
         if self.headings is not None:
             return Headings(place(self.headings), spaced)
         if self.columns is None:
@@ -166,7 +168,7 @@ class FilesConfig(Config):
 
 
 class MemoryConfig(FilesConfig):
-    """Examples in memory; a resumed run must have the same ``fingerprint``."""
+    """Examples in memory; a run can be resumed only with examples of the same ``fingerprint``."""
 
     fingerprint: str
     examples: MemoryExamples = Field(exclude=True, repr=False)
@@ -233,10 +235,10 @@ class DataConfig(Config):
     @model_validator(mode="after")
     def _read_again_and_again(self) -> "DataConfig":
         if any(files.held_out for files in (self.train, *self.tests.values())):
-            raise ValueError("only dev can be held out")
+            raise ValueError("held_out can only be used in data.dev")
         for files in (self.dev, *self.tests.values()):
             if files.has_pairs and STDIN in files.under(Path()).paths:
-                raise ValueError("only train can be standard input")
+                raise ValueError("only data.train can be standard input")
         return self
 
 
@@ -265,5 +267,5 @@ class BatchConfig(Config):
     @classmethod
     def _has_no_old_name(cls, keys: Mapping[str, object]) -> Mapping[str, object]:
         if "rung" in keys:
-            raise ValueError("the key rung is called pad_to_multiple now")
+            raise ValueError("the key rung was renamed to pad_to_multiple")
         return keys

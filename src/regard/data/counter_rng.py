@@ -35,7 +35,7 @@ def below(limit: np.ndarray | int, stream: np.ndarray, counter: np.ndarray | int
 
 
 def binomial(tosses: np.ndarray, stream: np.ndarray) -> np.ndarray:
-    """The number of heads in `tosses` fair coin tosses; uses the whole stream."""
+    """Number of heads in `tosses` fair coin tosses; draws from the whole stream."""
     count = np.zeros(len(tosses), np.int64)
     for done in range(0, int(tosses.max(initial=0)), 64):
         left = np.flatnonzero(tosses > done)

@@ -85,7 +85,7 @@ class Dataset(Generic[Item]):
     """Training examples by index, the same in every process; an epoch may draw them anew.
 
     A batch is made of examples of one ``window``, and ``ahead`` steps are read ahead by a thread.
-    ``counted`` is what the lengths of examples count, in short.
+    ``counted`` is the unit of the lengths of examples, such as "tokens".
     """
 
     window: ClassVar[int] = 65_536
@@ -126,8 +126,8 @@ class Dataset(Generic[Item]):
 class SampledBatch(Generic[Item]):
     """Rows of a batch, longest first: `lengths` of each side, special tokens included.
 
-    Examples are read on request; they are already there if only reading tells their lengths. A
-    batch that `begins` restarts its streams.
+    Examples are read on request, or already read if their lengths are known only then. A batch that
+    `begins` restarts its streams.
     """
 
     dataset: Dataset[Item]
@@ -160,7 +160,7 @@ class BatchSampler(Generic[Item]):
 
     @property
     def streams(self) -> int:
-        """The number of streams, if each row carries on a row of the batch before, else 0."""
+        """Number of streams, if each row continues a row of the previous batch, else 0."""
         return 0
 
     def uncounted(self) -> Self:
@@ -198,12 +198,12 @@ class Sampler(BatchSampler[Item]):
         windows = -(-count // self.dataset.window)
         outside = not 0 <= start.window < max(windows, 1)
         if outside or min(start.epoch, start.batch) < 0:
-            raise BadInput(f"{start} lies outside of {count:,} examples")
+            raise BadInput(f"{start} is beyond the end of {count:,} examples")
         empty = 0  # successive windows without a batch
         while empty < windows:
             batches = self._cut_window(start)
             if start.batch > max(0, len(batches) - 1):
-                raise BadInput(f"{start} lies outside of its window, which has {len(batches)}")
+                raise BadInput(f"{start} is beyond the end of its window of {len(batches)} batches")
             last = start.window + 1 == windows
             after = Cursor(start.epoch + 1) if last else Cursor(start.epoch, start.window + 1)
             for number in range(start.batch + 1, len(batches) + 1):
@@ -301,11 +301,11 @@ class StreamSampler(BatchSampler[Item]):
 
     def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch[Item]]]:
         if min(start.epoch, start.batch) < 0 or start.window:
-            raise BadInput(f"{start} lies outside of {self.dataset.chunks:,} chunks")
+            raise BadInput(f"{start} is beyond the end of {self.dataset.chunks:,} chunks")
         while True:
             rows, chunks = np.arange(self.dataset.rows), self.dataset.chunks_in(start.epoch)
             if start.batch >= chunks:
-                raise BadInput(f"{start} lies outside of {chunks:,} chunks")
+                raise BadInput(f"{start} is beyond the end of {chunks:,} chunks")
             for number in range(start.batch, chunks):
                 indices = number * self.dataset.rows + rows
                 lengths = self.dataset.lengths(None, start.epoch, indices)

@@ -99,7 +99,7 @@ class TokenShardPair:
     def __post_init__(self) -> None:
         if len(self.source) != len(self.target):
             sizes = [f"{side.path} has {len(side)}" for side in (self.source, self.target)]
-            raise BadInput(f"{sizes[0]} rows but {sizes[1]}")
+            raise BadInput(f"source and target must have equally many rows: {sizes[0]}, {sizes[1]}")
 
     def __len__(self) -> int:
         return len(self.source)
@@ -131,7 +131,7 @@ def store_rows(
     """Store two ``sides`` of rows, with ids below a limit each, in PATH.SIDE; see PATH.json.
 
     Rows are encoded anew if the files of ``source`` or ``settings`` have changed. Standard input
-    cannot be compared, so it is always read. What is left out is counted in ``dropped``.
+    cannot be compared, so it is always read. Examples that are left out are counted in ``dropped``.
     """
     origin = {**source.origin, **settings, "skip_bad": dropped is not None}
     contents = {"origin": json.loads(json.dumps(origin)), "dropped": DropCounts()}
@@ -196,7 +196,9 @@ class _Staged:
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         ids = np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum())
         if len(ids) and not 0 <= ids.min() <= ids.max() < self.vocab:
-            raise ValueError(f"{self.path}: an id is not below the vocabulary, {self.vocab}")
+            raise ValueError(
+                f"{self.path}: an id is not below the size of the vocabulary, {self.vocab}"
+            )
         self._append(".bin", ids.astype(self.dtype))
         ends = (self.elements + lengths.cumsum()).astype(OFFSET)
         ends = ends[:-1] if is_open else ends

@@ -48,7 +48,7 @@ class BatchLimits:
 
     @property
     def all_rows(self) -> int:
-        """Rows in the layout: real rows, padding, and empty rows."""
+        """Number of rows in the layout: real rows, rows of padding, and empty rows."""
         return self.rows + -(-self.tokens // self.longest)
 
     def lengths(self, real: Sequence[int]) -> list[int]:
@@ -117,7 +117,7 @@ Ids = Sequence[int] | np.ndarray
 class TokenRow(NamedTuple):
     """Input row of an encoder: tokens, and the segment (first or second text) of each.
 
-    ``orders``: the place of each token in a factorization order, for permutation masks.
+    ``orders``: the index of each token in a factorization order, for permutation masks.
     """
 
     tokens: Ids
@@ -158,7 +158,7 @@ def read_images(rows: Sequence[ImageRow]) -> np.ndarray:
     """Pixel values (B, C, H, W) of images of one shape."""
     read = [row.read() for row in rows]
     if len({pixels.shape for pixels in read}) > 1:
-        raise BadInput("images of several sizes cannot be read together: read one at a time")
+        raise BadInput("images of different sizes cannot share a batch: set batch_size=1")
     return np.stack(read)
 
 
@@ -221,7 +221,7 @@ def pack_texts(texts: Sequence[Text], limits: Limits = None) -> PackedTokens:
 
 
 def as_row(text: Text) -> TokenRow | ImageRow:
-    """A row with segments, or an image, as it is; ids alone get segment 0."""
+    """Return a row with segments, or an image, unchanged; ids alone get segment 0."""
     return text if isinstance(text, TokenRow | ImageRow) else TokenRow.of(text)
 
 
@@ -259,9 +259,9 @@ class PackedImages(PackedTokens):
 
 
 def pack_images(images: Tensor, limits: Limits = None, keys: Ids | None = None) -> PackedImages:
-    """Images of one shape; the model makes patches of them.
+    """Pack images of one shape; the model makes patches of them.
 
-    With ``limits``, images of zeros fill the batch up to as many rows as it may have.
+    With ``limits``, images of zeros fill the batch up to its maximum number of rows.
     """
     real = len(images)
     keys_B = torch.as_tensor([0] * real if keys is None else keys, dtype=torch.int64)
@@ -281,7 +281,7 @@ class SourceTarget(TensorTree):
 
     @property
     def real(self) -> int:
-        """Tokens on both sides, padding not counted."""
+        """Number of tokens on both sides, without padding."""
         return self.source.real + self.target.real
 
 
@@ -289,9 +289,9 @@ class SourceTarget(TensorTree):
 class Batch(TensorTree):
     """A training batch: inputs, and by head the targets, positions and weights.
 
-    ``positions`` are the tokens that a head reads, where it does not read all. ``weight`` counts
-    the targets that are not ``IGNORED``, each as ``weights`` of its head say, default 1. ``state``
-    is a tree of tensors that an objective over streams carries on from the batch before.
+    ``positions`` are the tokens that a head reads; default: all. ``weight`` is the sum of
+    ``weights`` (default 1) over all targets that are not ``IGNORED``. ``state`` is a tree of
+    tensors that an objective over streams carries over from the previous batch.
     """
 
     inputs: Any  # PackedTokens or SourceTarget
@@ -303,5 +303,5 @@ class Batch(TensorTree):
 
     @property
     def tokens(self) -> int:
-        """Tokens of the inputs, padding not counted."""
+        """Number of tokens of the inputs, without padding."""
         return self.inputs.real

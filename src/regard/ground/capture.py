@@ -86,11 +86,11 @@ class CapturedGraph:
 def capture(
     function: Callable[[], Result], device: torch.device, name: str, pool: "Pool | None" = None
 ) -> tuple[CapturedGraph, Result] | None:
-    """Record ``function`` as a CUDA graph; its result is what a replay writes.
+    """Record ``function`` as a CUDA graph; the result holds the tensors that a replay writes.
 
     Nothing is computed here: the kernels are recorded. A capture that fails is tried once more.
-    After that the result is None, a warning says so with the ``name`` of the function, and the
-    caller runs the function eagerly. ``pool`` is memory that several graphs share.
+    After that the result is None, a warning names the function by ``name``, and the caller runs the
+    function eagerly. ``pool`` is memory that several graphs share.
     """
     if torch.cuda.is_current_stream_capturing():
         raise RuntimeError(f"the CUDA graph of {name} cannot be captured within another")

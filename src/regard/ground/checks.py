@@ -36,7 +36,7 @@ def check_number(name: str, value: object) -> None:
 
 
 def listed(inputs: Iterable[Item], kinds: str = "texts", text: str = "text") -> list[Item]:
-    """List of inputs; a single text is refused, because it would be read as its letters.
+    """List of inputs; a single string is refused, because it would be read letter by letter.
 
     ``kinds`` and ``text`` are the words for inputs and for a single string in messages.
     """

@@ -8,7 +8,7 @@ from regard.ground.tape import Edit
 
 
 def _copied_weights(name: str, weights_BHLS: Tensor, *places: int) -> Tensor:
-    """A copy; BadInput unless these are attention weights with that head, query and key."""
+    """Copy of attention weights; BadInput if they lack that head, query or key."""
     if name.rpartition(".")[2] != "weights" or weights_BHLS.dim() != 4:
         raise BadInput(f"{name}: these are not attention weights, so no head can be edited")
     kinds = ("head", "query", "key")

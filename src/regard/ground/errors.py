@@ -24,9 +24,9 @@ class BadInput(ValueError):
 
 
 class BadItem(BadInput):
-    """Error in one of several inputs: ``number`` says which, ``reason`` says why.
+    """Error in one of several inputs: its ``number``, and the ``reason``.
 
-    A caller that knows where the input came from names that place in place of the number.
+    A caller that knows the origin of the input (file and line) reports that instead of the number.
     """
 
     def __init__(self, number: int, reason: str):
@@ -72,7 +72,7 @@ def _printable(message: str) -> str:
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
-    """The end of a message about an unknown name: the nearest known one, else all of them."""
+    """End of a message about an unknown name: the nearest known name, else all of them."""
     lower = {each.lower(): each for each in known}
     close = get_close_matches(name[:LONGEST].lower(), list(lower), n=1)
     if close:

@@ -24,7 +24,7 @@ LARGEST = 256 << 20  # bytes of a file that is read into memory as a whole
 def check_name(path: Path | str) -> None:
     """Refuse a name with a NUL character, for which the system has no error."""
     if "\0" in str(path):
-        raise BadInput(f"{path}: no file has a name with a NUL character")
+        raise BadInput(f"{path}: a file name cannot have a NUL character")
 
 
 def status_of(path: Path | str) -> os.stat_result:
@@ -34,7 +34,7 @@ def status_of(path: Path | str) -> os.stat_result:
 
 
 def is_there(path: Path | str) -> bool:
-    """Whether there is a file or folder of this name; a name that is no path is refused.
+    """Whether there is a file or folder of this name; a name that cannot be a path is refused.
 
     Unlike ``Path.exists``, it reports a name that is too long, circular links and missing
     permissions as a path that cannot be read.
@@ -160,7 +160,7 @@ def sweep_folder(folder: Path) -> None:
 
 
 def _sweep(folder: Path, pattern: str, chosen: Callable[[str, str], bool]) -> None:
-    """Remove temporary files of a chosen name and host whose process is not known to run."""
+    """Remove temporary files of this name and host, unless their process may still run."""
     with suppress(OSError):
         for path in list(folder.glob(pattern)):
             if (match := TEMPORARY.fullmatch(path.name)) and chosen(match["name"], match["host"]):

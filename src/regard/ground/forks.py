@@ -1,7 +1,7 @@
 """Forked children of this process: threads of libraries do not survive a fork.
 
-A child that computes with the threads of its parent would wait for them for ever, with torch alone
-as well. Processes that regard starts are therefore spawned, not forked. Where somebody else forks,
+A child that computes with the threads of its parent would wait for them for ever, even with torch
+alone. Processes that regard starts are therefore spawned, not forked. For forks by other libraries,
 such as a data loader of torch, GNU's OpenMP ends its idle threads first and starts others when they
 are needed, and torch computes in one thread in the child. Arm's Compute Library, which runs some
 operators of torch, keeps its own number of threads.

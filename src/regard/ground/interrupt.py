@@ -1,7 +1,8 @@
 """Handling of Ctrl-C, SIGTERM and SIGHUP, before a command has begun and while it runs.
 
-While libraries are loaded an exception may be swallowed by one of them, and there is nothing to
-clean up. A verb that runs ends by an exception, so that it removes its temporary files.
+While libraries are loaded, they may swallow an exception, and there is nothing to clean up: the
+process ends at once. A running command ends by an exception, so that it removes its temporary
+files.
 """
 
 import os
@@ -29,8 +30,8 @@ def signals_in_use() -> tuple[signal.Signals, ...]:
 def exit_on_interrupt() -> None:
     """From now on Ctrl-C, SIGTERM and SIGHUP end the process at once, unless they are ignored.
 
-    A launcher of several processes ends them by SIGTERM, also in a collective that never returns to
-    Python: there the system's own action stays.
+    A launcher of several processes ends them by SIGTERM, even in a collective that never returns to
+    Python: in these processes SIGTERM keeps the action of the operating system.
     """
     for number in signals_in_use():
         if number == signal.SIGINT or "WORLD_SIZE" not in os.environ:
@@ -38,7 +39,7 @@ def exit_on_interrupt() -> None:
 
 
 def raise_on_interrupt() -> None:
-    """From now on Ctrl-C raises KeyboardInterrupt again, the others ``Terminated``."""
+    """From now on Ctrl-C raises KeyboardInterrupt again, SIGTERM and SIGHUP ``Terminated``."""
     for number in SIGNALS:
         if signal.getsignal(number) is _exit:
             is_ctrl_c = number == signal.SIGINT

@@ -78,9 +78,9 @@ class TimeMajor:
     """Packed tokens in time-major order: all first tokens, then all second tokens, and so on.
 
     Rows are ordered by length, longest first, so that a loop over time only drops rows from the
-    end. ``alive[t]`` rows have a token at time t: the first ones of ``order_B``. Token n in
-    time-major order is packed token ``forward_T[n]``, or ``backward_T[n]`` where rows are read
-    from their ends.
+    end. ``alive[t]`` rows have a token at time t: the first ones of ``order_B``. Token n in time-
+    major order is packed token ``forward_T[n]``, or ``backward_T[n]`` if rows are read from their
+    ends.
     """
 
     alive: tuple[int, ...]
@@ -130,12 +130,12 @@ class TimeMajor:
 class Layout(TensorTree):
     """Offsets, lengths and per-token values of a batch of rows.
 
-    ``longest`` is the padded length; ``lengths`` are the rows' lengths on the host where shapes are
-    free (CPU) and ``None`` where shapes are fixed (CUDA), so that one graph serves all
-    batches. Positions count ``start``, ``start`` + 1, … in every row, or freely if it is ``None``.
-    Tensors that come with a ``padded`` layout are rectangles already, such as slices of a KV cache;
-    the layout's own values, one per token, are packed. Where rows share a buffer, the token of row
-    b at place s lies in row ``owners_BS[b, s]`` of the buffer.
+    ``longest`` is the padded length; ``lengths`` are the lengths of rows on the host if shapes are
+    free (CPU), and ``None`` if shapes are fixed (CUDA), so that one graph serves all batches.
+    Positions count ``start``, ``start`` + 1, … in every row, or freely if it is ``None``. Tensors
+    with a ``padded`` layout are rectangles already, such as slices of a KV cache; the layout's own
+    values, one per token, are packed. If rows share a buffer, token s of row b is in row
+    ``owners_BS[b, s]`` of the buffer.
     """
 
     rows: int
@@ -255,7 +255,7 @@ class Layout(TensorTree):
         )
 
     def later(self, places: int) -> "Layout":
-        """The layout of the same rows, ``places`` positions later."""
+        """Layout of the same rows, with positions ``places`` higher."""
         if not places:
             return self
         assert self.start is not None

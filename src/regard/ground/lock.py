@@ -18,9 +18,9 @@ LOCK = "run.lock"
 class FolderLock:
     """Lock held to the end of the outermost ``with`` block, or as long as this object lives.
 
-    The system releases it when the process ends or is killed. The lock file stays, unless
-    the lock is discarded; its presence means nothing. ``held`` is false where the file system has
-    no locks.
+    The system releases it when the process ends or is killed. The lock file stays, unless the lock
+    is discarded; a lock file alone does not mean that the folder is locked. ``held`` is false if
+    the file system has no locks.
     """
 
     def __init__(self, folder: Path):
@@ -61,7 +61,7 @@ class FolderLock:
             self._close()
 
     def discard(self) -> None:
-        """Release the lock; its file is removed, and the folders made for it that are empty."""
+        """Release the lock; remove its file, and the empty folders that were made for it."""
         with suppress(OSError):
             (self.folder / LOCK).unlink(missing_ok=True)
             for folder in self._made:

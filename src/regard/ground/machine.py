@@ -70,9 +70,9 @@ _MACOS = {  # names of sysctl below hw.optional, and what Linux calls the same
 def has(thing: str) -> bool:
     """Whether the machine has this capability and it is not hidden.
 
-    ``cuda``; ``compiler`` (of C++); ``bf16`` (fast products on the CPU; ``has_bf16`` asks for any
-    device); or an instruction set: ``amx``, ``vnni``, ``avx512``, ``avx2``, ``i8mm``, ``dotprod``,
-    ``neon``.
+    Capabilities: ``cuda``; ``compiler`` (of C++); ``bf16`` (fast products on the CPU; see
+    ``has_bf16`` for any device); an instruction set: ``amx``, ``vnni``, ``avx512``, ``avx2``,
+    ``i8mm``, ``dotprod``, ``neon``.
     """
     unseen = hidden()
     if thing in _SETS:
@@ -120,7 +120,8 @@ def hidden() -> frozenset[str]:
 def tell_torch(environment: MutableMapping[str, str]) -> None:
     """Set environment variables of torch's libraries, also for hidden capabilities.
 
-    ``hidden`` refuses unknown names. The package does this when it is imported, before torch is.
+    Unknown names in ``REGARD_HIDE`` are refused. The package calls this when it is imported, before
+    it imports torch.
     """
     names = _named(environment)
     environment.setdefault(ONEDNN_PRODUCTS, str(MOST_PRODUCTS))

@@ -12,9 +12,9 @@ NO_TEXT = "this model reads images, not texts"
 
 
 class Reading(ABC):
-    """What a model reads, with the defaults of a model without a vocabulary.
+    """Base class of tokenizers and image processors; defaults are for models without vocabulary.
 
-    ``name`` is the one that config.json has.
+    ``name`` is its name in config.json.
     """
 
     name: ClassVar[str]
@@ -22,49 +22,49 @@ class Reading(ABC):
 
     @property
     def vocabularies(self) -> Sequence[Sized]:
-        """Its vocabularies, each once."""
+        """Vocabularies of the model; a shared one occurs once."""
         return ()
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The facts of a model that follow from it."""
+        """Sizes of the model that the vocabularies decide, by fact."""
         return {}
 
     @property
     def special_ids(self) -> dict[str, int]:
-        """The ids that a config.json has, by role."""
+        """Ids of special tokens, as stored in config.json, by role."""
         return {}
 
     def of_side(self, side: str) -> "Reading":
-        """What that side of its model reads: the same."""
+        """Reading of one side of an encoder-decoder; default: this one, for both sides."""
         return self
 
     def label(self, first: str, second: str | None = None) -> Mapping[str, object]:
-        """Texts as rows with a label for each token."""
+        """Rows of texts, with the names of their tokens."""
         raise BadInput(NO_TEXT)
 
     def label_all(self, first: str, second: str) -> Sequence[Mapping[str, object]]:
-        """Every kind of input that can be made of two texts, with labels."""
+        """Rows of every kind that can be made of two texts, with the names of their tokens."""
         return []
 
     @abstractmethod
     def check(self, known: Mapping[str, int], summaries: Collection[str | None]) -> None:
-        """Refuse a model that cannot read what this gives."""
+        """Refuse a model whose sizes or summary token do not fit this tokenizer or processor."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:
-        """Write its files."""
+        """Write the files of the tokenizer or image processor."""
 
     @classmethod
     @abstractmethod
     def load(cls, folder: Path) -> "Reading | None":
-        """The files of a folder, as ``save`` wrote them."""
+        """Read the files that ``save`` wrote to a folder."""
 
 
 class RowReading(Reading):
-    """What a model with one trunk reads: every input becomes a row.
+    """Reading of a model with one trunk: every input becomes a row.
 
-    A row has at most ``longest`` tokens, if its files say so; callers get the states of its
+    A row has at most ``longest`` tokens, if its files set a limit; callers get the states of its
     ``inner`` tokens.
     """
 
@@ -72,7 +72,7 @@ class RowReading(Reading):
     longest: int | None = None
 
     def limit(self, max_length: int | None) -> int | None:
-        """The length to which rows are truncated; None: they are not."""
+        """Length to which rows are truncated; None: no truncation."""
         return None
 
     def texts_of(self, given: object) -> tuple[object, ...]:
@@ -80,7 +80,7 @@ class RowReading(Reading):
         return (given,)
 
     def count(self, parts: Sequence[Never], most: int) -> int:
-        """The tokens of a row of these parts; exact beyond ``most``."""
+        """Number of tokens of a row of these parts; exact above ``most``."""
         return len(parts)
 
     @abstractmethod
@@ -96,5 +96,5 @@ class RowReading(Reading):
     def training_rows(
         self, inputs: Sequence[Never], max_length: int | None = None
     ) -> Sequence[TokenRow | ImageRow]:
-        """A row of each input for training."""
+        """A row of each input for training; default: the rows of inference."""
         return self.rows(inputs, max_length)

@@ -1,8 +1,9 @@
-"""The tape records and edits values that a forward pass computes. It is an argument, not a hook.
+"""The tape records and edits values that a forward pass computes.
 
-Every named value passes through the tape (``tape("weights", w)``); modules add the path
-(``tape.under("blocks").under(3)``). A null tape costs nothing and can be compiled. With a live tape
-only the layers whose attention it asks for leave their fused kernels.
+It is an argument, not a hook. Every named value passes through the tape (``tape("weights", w)``);
+modules add the path (``tape.under("blocks").under(3)``). A null tape costs nothing and can be
+compiled. With a live tape, only layers whose attention it records or edits leave their fused
+kernels.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -59,7 +60,7 @@ class Tape(NullTape):
         self.edits = dict(edits or {})
         for pattern in (*patterns, *self.edits):
             if not isinstance(pattern, str):
-                raise BadInput(f"a pattern of a tape is a string, not {shown(pattern)}")
+                raise BadInput(f"a pattern of a tape must be a string, not {shown(pattern)}")
         for pattern, edit in self.edits.items():
             if not callable(edit):
                 raise BadInput(f"the edit of {pattern} is not a function: {shown(edit)}")

@@ -29,7 +29,7 @@ LARGE, ENOUGH = 1 << 25, 4  # pixels of a JPEG, and times the target: see ``deco
 STRIP = 1 << 20  # pixels that are converted at once
 ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)  # the tag of EXIF, and its values of a quarter turn
 Size = tuple[int, int]  # height, width
-MISSING = "Pillow is missing, which reads images: pip install 'regard[images]'"
+MISSING = "reading images needs the library Pillow: pip install 'regard[images]'"
 UNKNOWN = "neither JPEG, PNG nor WebP, or its header is damaged"
 DEEP_GREY = ("I;16", "I;16B", "I;16L", "I;16N")  # modes of 16 bits per pixel
 GREY = np.array([0.299, 0.587, 0.114])  # the weights of red, green and blue (ITU-R 601-2)
@@ -37,7 +37,7 @@ UNSCALED = ("I", "F")  # modes of numbers of any size
 
 
 def pillow() -> ModuleType:
-    """The module ``PIL.Image``."""
+    """Return the module ``PIL.Image``; refuse to go on without Pillow."""
     try:
         from PIL import Image
     except ImportError:
@@ -46,7 +46,7 @@ def pillow() -> ModuleType:
 
 
 def read_image(path: Path) -> np.ndarray:
-    """The pixels of a file."""
+    """Read the pixels of a file."""
     return decode_image(read_bytes(path), str(path))
 
 
@@ -60,7 +60,7 @@ def can_be_read(path: Path) -> bool:
 
 
 def decode_image(content: bytes, where: str) -> np.ndarray:
-    """The pixels in the bytes of a file."""
+    """Decode the bytes of a file into pixels."""
     with decode_picture(content, where) as (picture, _):
         return np.array(picture)
 
@@ -82,7 +82,7 @@ def decode_picture(
                 image = library.open(io.BytesIO(content), formats=FORMATS)
                 if (pixels := math.prod(image.size)) > MOST_PIXELS:
                     size = "{:,} × {:,}".format(*image.size)
-                    raise BadInput(f"{size} pixels, more than {MOST_PIXELS:,} in all")
+                    raise BadInput(f"{size} pixels, more than the limit of {MOST_PIXELS:,}")
                 stack.enter_context(_budget.reserved(pixels))
                 shape = _reduce(image, target)
                 picture = as_rgb(image)
@@ -91,14 +91,14 @@ def decode_picture(
         except BadInput as error:
             raise BadInput(f"{where}: {error}") from None
         except library.UnidentifiedImageError:
-            raise BadInput(f"{where}: no image that can be read ({UNKNOWN})") from None
+            raise BadInput(f"{where}: cannot be read as an image ({UNKNOWN})") from None
         except Exception as error:  # decoders of damaged files raise exceptions of any type
-            raise BadInput(f"{where}: no image that can be read ({reason_of(error)})") from None
+            raise BadInput(f"{where}: cannot be read as an image ({reason_of(error)})") from None
         yield picture, shape
 
 
 class PixelBudget:
-    """Limit of the pixels that are decoded at once; none where one image is decoded at a time."""
+    """Limit of the pixels decoded at once; this base class has none: one image at a time."""
 
     @contextmanager
     def reserved(self, pixels: int) -> Iterator[None]:
@@ -136,7 +136,7 @@ def as_rgb(image: "Image") -> "Image":
     if image.mode in deep_modes:  # of which Pillow itself would keep the lowest byte
         image = _by_strips(image, "L", lambda strip: pillow().fromarray(_high_bytes(strip)))
     elif image.mode in UNSCALED:
-        line = f"a picture of mode {image.mode}: which number is white is not known"
+        line = f"an image of mode {image.mode} has no defined white value"
         raise BadInput(f"{line}; convert it to bytes (L) or 16 bits (I;16)")
     if image.has_transparency_data:
         return _by_strips(image, "RGB", _over_white)

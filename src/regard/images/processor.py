@@ -27,7 +27,7 @@ DEIT = {"size": 256, "do_center_crop": True, "crop_size": 224, "resample": 3}  #
 CROP_OFFSETS = {"floor": lambda rest: rest // 2, "round": lambda rest: round(rest / 2)}
 NEEDED = (("do_resize", "size"), ("do_resize", "resample"), ("do_rescale", "rescale_factor"))
 CHANNELS = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}  # modes of Pillow, some with transparency
-NO_SIZE = "size: height and width, or shortest_edge (with longest_edge or without), not {}"
+NO_SIZE = "size must have height and width, or shortest_edge (and longest_edge), not {}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +70,13 @@ class ImageProcessor(RowReading):
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std) or len(self.mean) not in (1, 3):
             channels = f"{len(self.mean)} and {len(self.std)}"
-            raise BadInput(f"image_mean, image_std: one or three numbers each, not {channels}")
+            raise BadInput(
+                f"image_mean and image_std must have one or three numbers each, not {channels}"
+            )
         if not all(map(math.isfinite, (*self.mean, *self.std, self.scale))):
-            raise BadInput("image_mean, image_std, rescale_factor: finite numbers")
+            raise BadInput("image_mean, image_std and rescale_factor must be finite numbers")
         if min(self.std) <= 0:
-            raise BadInput("image_std: numbers above 0")
+            raise BadInput("image_std must be above 0")
         if self.resample not in [*RESAMPLING]:
             known = ", ".join(f"{code} ({name})" for code, name in RESAMPLING.items())
             raise BadInput(f"resample is {self.resample!r}, not one of {known}")
@@ -111,7 +113,7 @@ class ImageProcessor(RowReading):
     def check(self, known: Mapping[str, int], summaries: Collection[str | None]) -> None:
         if known.get("channels", self.channels) != self.channels:
             here = f"{self.channels} channels are normalised"
-            raise BadInput(f"{here}, and the model reads {known['channels']}")
+            raise BadInput(f"{here}, but the model reads {known['channels']}")
 
     def parse(self, line: str, where: str) -> Path:
         """The path in a line of a file."""
@@ -122,7 +124,7 @@ class ImageProcessor(RowReading):
 
         An image is a path, a picture of Pillow, bytes (H, W, C) or (H, W) in an array (the last of
         two or four channels is opacity), or an array or tensor of floats (C, H, W), which are used
-        as they are.
+        unchanged.
         """
         numbered = enumerate(images, start=1)
         return [ImageRow(partial(self._read, image, number)) for number, image in numbered]
@@ -252,7 +254,7 @@ class ImageProcessor(RowReading):
             raise BadInput(f"{where}: {wrong} is not supported")
         for step, key in NEEDED:
             if config.get(step, True) and config.get(key, ...) is None:
-                raise BadInput(f"{where}: {key} is null, and {step} needs it")
+                raise BadInput(f"{where}: {key} is null, but {step} needs it")
         config = {key: config[key] for key in config if config[key] is not None or key[:3] == "do_"}
         try:
             mean, std = _normalisation(config)
@@ -302,7 +304,7 @@ def _size(edges: Mapping[str, int]) -> Size | int | None:
 
 
 def _normalisation(config: Mapping[str, Any]) -> list[list[float]]:
-    """Mean and standard deviation of each channel; one number stands for all channels."""
+    """Mean and standard deviation of each channel; a single number applies to all channels."""
     values = [config.get(key, 0.5) for key in ("image_mean", "image_std")]
     channels = max(np.size(value) if np.ndim(value) else 0 for value in values) or 3
     return [value if np.ndim(value) else [value] * channels for value in values]
@@ -338,7 +340,7 @@ def _finite(values_CHW: np.ndarray) -> np.ndarray:
     if not values_CHW.size:
         raise BadInput(f"{shown(values_CHW)} has no pixels")
     if not np.isfinite(values_CHW).all():
-        raise BadInput("the image has numbers that are not finite")
+        raise BadInput("the image has pixel values that are not finite")
     return values_CHW
 
 

@@ -49,7 +49,7 @@ class PredictedValue(Protocol):
 
 
 class BatchRunner(ABC):
-    """Runs a model over many inputs, at most ``batch_size`` rows at once."""
+    """Runner of a model over many inputs, at most ``batch_size`` rows at once."""
 
     model: Any  # a ModelModule
 
@@ -93,7 +93,7 @@ class BatchRunner(ABC):
 
     @torch.no_grad()
     def states(self, rows: Rows, name: str) -> list[Tensor]:
-        """The encoder's value of the tape path ``name`` for each row, (tokens, width).
+        """Encoder states of the tape path ``name`` for each row, (tokens, width).
 
         Rows are split by ``split``, which may leave out special tokens.
         """
@@ -107,7 +107,7 @@ class BatchRunner(ABC):
 
     @torch.no_grad()
     def carried_states(self, rows: Rows, name: str) -> list[Tensor]:
-        """States (tokens, width) of rows; each row goes on from the state after the last one."""
+        """States (tokens, width) of rows; each row begins with the last state of the row before."""
         states, state = list[Tensor](), self.model.encoder.new_state(1)
         for row in rows:
             tape, batch = Tape(name), pack_texts([row]).to(self.device)
@@ -116,7 +116,7 @@ class BatchRunner(ABC):
         return states
 
     def split(self, states_TD: Tensor, layout: Layout) -> Sequence[Tensor]:
-        """The states of each row."""
+        """Split packed states into the states of each row."""
         return layout.split(states_TD)
 
     @torch.no_grad()
@@ -214,7 +214,7 @@ class Predictor(RowComponent[In, Data, Out]):
 
 
 def in_order(batches: Iterable[tuple[Sequence[int], Iterable[T]]]) -> list[T]:
-    """The results of batches, each with the indices of its rows, in the order of the rows."""
+    """Results of batches, sorted by the indices of their rows."""
     results = {
         number: result
         for numbers, of_batch in batches
@@ -227,7 +227,7 @@ def finite(logits: Tensor) -> Tensor:
     """Logits on the host in double precision; NaN or infinite ones are an error."""
     logits = logits.double().cpu()
     if not logits.isfinite().all():
-        raise BadInput("the model is broken: its probabilities are not numbers")
+        raise BadInput("the model is broken: its logits are NaN or infinite")
     return logits
 
 

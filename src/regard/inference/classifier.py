@@ -66,7 +66,7 @@ class LabelPrediction:
 
 @dataclass(frozen=True)
 class MultiLabelPrediction:
-    """The labels that are more probable than not, perhaps none, and the probability of each."""
+    """Labels with a probability above 0.5, possibly none, and the probability of each label."""
 
     empty_record: ClassVar = {"labels": None, "probabilities": None}
     labels: tuple[str, ...]
@@ -108,7 +108,7 @@ class MultiLabelPrediction:
 
 @dataclass(frozen=True)
 class NumberPrediction:
-    """Numbers, each under its name."""
+    """Predicted numbers (regression), each under its name."""
 
     empty_record: ClassVar = {"values": None}
     values: dict[str, float]
@@ -197,5 +197,5 @@ class SentencePairClassifier(Classifier):
     def rows(self, inputs: Sequence[TextOrPair], keys: Sequence[int]) -> list[ClassifierRow]:
         for number, given in enumerate(inputs, start=1):
             if len(one_or_two_texts(given, number)) == 1:
-                raise BadItem(number, "one text; give two, of which one may follow the other")
+                raise BadItem(number, "this model classifies pairs of texts: give two texts")
         return super().rows(inputs, keys)

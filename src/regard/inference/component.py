@@ -1,8 +1,8 @@
-"""Components: what a model can do, each by one protocol, and the loop that runs them.
+"""Components, each one thing that a model can do (embed, translate), and the loop that runs them.
 
 Inputs are parsed, prepared as rows on the host, run in batches of rows of similar cost, and come
-back as results in the order of the inputs. A bad input is a ``BadItem`` in its place; its
-neighbours run once. Verbs, the public face, worker processes and servers are loops over rows.
+back as results in the order of the inputs. A bad input is a ``BadItem`` in its place; the other
+inputs run. The command line, the Python API, worker processes and servers all loop over rows.
 """
 
 import multiprocessing
@@ -176,7 +176,7 @@ class Component(ABC, Generic[In, Data, Out]):
         return [result.value for result in results if not isinstance(result, BadInput)]
 
     def session(self, slots: int) -> "Session[In, Data, Out]":
-        """A queue for the rows of many requests, with room for ``slots`` rows."""
+        """Queue for the rows of many requests, with room for ``slots`` rows."""
         return Session(self, slots)
 
     @abstractmethod
@@ -223,7 +223,7 @@ def results_of(rows: Sequence[Row[In, Data]], values: Sequence[Out]) -> list[Res
 
 
 class Session(Generic[In, Data, Out]):
-    """Rows that wait for a component, run a batch at a time."""
+    """Queue of rows that wait for a component, run a batch at a time."""
 
     def __init__(self, component: Component[In, Data, Out], slots: int):
         self.component, self.slots = component, slots
@@ -257,9 +257,9 @@ _work: Callable[..., object] | None = None  # the function that this process run
 
 
 class Workers(Generic[Out]):
-    """``count`` processes; each calls ``begin`` once, and the function it returns on every job.
+    """Pool of ``count`` processes; each calls ``begin`` once and applies its result to every job.
 
-    They are started afresh, not forked: threads of this process do not survive a fork.
+    They are spawned, not forked: threads of this process do not survive a fork.
     """
 
     def __init__(self, count: int, begin: Callable[[], Callable[..., Out]]):
@@ -284,7 +284,9 @@ class Workers(Generic[Out]):
         try:
             yield from cast(Iterator[Out], self.pool.map(_do, jobs))
         except BrokenProcessPool:
-            raise BadInput("a worker process died, perhaps out of memory: use fewer") from None
+            raise BadInput(
+                "a worker process died, possibly out of memory: use fewer workers"
+            ) from None
 
 
 def _begin(begin: Callable[[], Callable[..., object]]) -> None:

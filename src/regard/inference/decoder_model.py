@@ -197,7 +197,7 @@ class Method:
 
 @dataclass(frozen=True)
 class BeamRisk(Method):
-    """Minimum Bayes risk over the n-best list of a beam instead of samples."""
+    """Minimum Bayes risk decoding over the n-best list of a beam instead of samples."""
 
     search: MinimumRisk
     beam: Beam = field(kw_only=True)
@@ -210,7 +210,7 @@ class BeamRisk(Method):
 
 @dataclass(frozen=True)
 class ExactSearch(Method):
-    """Exact search; the best translation of the beam where no optimum is proven."""
+    """Exact search; falls back to the best translation of the beam if no optimum is proven."""
 
     search: Beam
     max_active: int = field(kw_only=True)
@@ -304,7 +304,7 @@ class Writer(Component[Request, WriterData, Written]):
         return lines + [""] * (self.best - len(lines))
 
     def records(self, result: Result[Written]) -> list[dict[str, object]]:
-        """Records with all that is needed to rank the texts of an input again."""
+        """JSON objects of the texts of an input, with scores and tokens for reranking."""
         return [self._record(text) for text in result.value.texts]
 
     def _record(self, text: WrittenText) -> dict[str, object]:

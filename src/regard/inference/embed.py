@@ -22,7 +22,7 @@ EmbedRow = Row[EncoderInput, ModelRow]
 
 
 class Reader(Protocol):
-    """The members of a model that an embedder needs."""
+    """Interface of a model that an embedder needs."""
 
     @property
     def model(self) -> Any: ...
@@ -38,10 +38,10 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
-    """An encoder with a ``pool`` over the states of a row.
+    """Component "embed": an encoder with a ``pool`` over the states of a row.
 
-    "mean" and "max" read all states; "first" is the state of the summary token, wherever it is;
-    "pooled" is the output of the pool that the model was trained with. ``read`` gives the rows of
+    "mean" and "max" read all states; "first" is the state of the summary token, even if it is last;
+    "pooled" is the output of the pool that the model was trained with. ``read`` makes rows of
     inputs, of which only ``inner`` tokens are pooled. With ``normalise``, vectors have length 1.
     """
 
@@ -143,5 +143,5 @@ class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
 def _on_host(vectors_ND: Tensor) -> list[np.ndarray]:
     vectors = vectors_ND.cpu().numpy()
     if not np.isfinite(vectors).all():
-        raise BadInput("the model is broken: its states are not numbers")
+        raise BadInput("the model is broken: its states are NaN or infinite")
     return [*vectors]

@@ -1,4 +1,4 @@
-"""Trunks with heads as people use them: inputs to rows, states, logits, vectors and results."""
+"""Runners of trunks with heads: from inputs to rows, states, logits, vectors and results."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,15 +35,15 @@ from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.words import check_text, one_or_two_texts, text_or_pair
 
 NO_PROCESSOR = (
-    "the folder does not say how images are normalised (no preprocessor_config.json; of timm: no "
-    "mean and std in pretrained_cfg): give numbers (C, H, W) as the model was trained on"
+    "the folder has no settings to normalise images (no preprocessor_config.json; for timm: no "
+    "mean and std in pretrained_cfg): give normalised floats (C, H, W)"
 )
 READABLE = "neither a text, a pair of texts, words nor token ids"
 
 
 @dataclass(frozen=True, eq=False)
 class EncoderModel(ModelRunner):
-    """A trunk with heads. Without a tokenizer, it reads token ids only."""
+    """Runner of a trunk with heads. Without a tokenizer, it reads token ids only."""
 
     model: TrunkWithHeadsModule
     facts: TrunkWithHeads
@@ -83,11 +83,11 @@ class EncoderModel(ModelRunner):
 
     def with_precision(self, kind: str, engine: str = "auto") -> Self:
         if engine != "auto":
-            raise BadInput(f"engine {engine!r}: {self.name} writes no text")
+            raise BadInput(f"engine {engine!r}: {self.name} does not generate text")
         return replace(self, model=cast(TrunkWithHeadsModule, in_precision(self.model, kind)))
 
     def filler(self, top: int = 5) -> MaskFiller:
-        """The component "fill"."""
+        """The component "fill", which fills masks with the ``top`` most probable words."""
         limits = self.batch_size, self.truncation
         return mask_filler(self.model)(self.model, self.text, None, *limits, top)
 
@@ -183,7 +183,7 @@ class EncoderModel(ModelRunner):
         if not heads:
             raise BadInput("this model has no output head; use encode()")
         if head is not None and head not in heads:
-            raise BadInput(f"head is one of {', '.join(heads)}, not {shown(head)}")
+            raise BadInput(f"head must be one of {', '.join(heads)}, not {shown(head)}")
         return self.logits_of(heads[head or next(iter(heads))], rows, tape)
 
     def _row(self, given: EncoderInput, masks: bool, number: int) -> TokenRow:
@@ -207,7 +207,7 @@ class EncoderModel(ModelRunner):
 
 
 def smallest(*limits: int | None) -> int | None:
-    """The smallest of several limits; None is no limit."""
+    """Smallest of several limits; None means no limit."""
     return min((limit for limit in limits if limit is not None), default=None)
 
 
@@ -231,7 +231,7 @@ def _is_text(given: EncoderInput) -> TypeGuard[TextOrPair]:
 
 @dataclass(frozen=True, eq=False)
 class ImageModel(EncoderModel):
-    """A trunk with heads over the patches of images; its ``tokenizer`` is an image processor."""
+    """Runner of a trunk with heads over patches; its ``tokenizer`` is an image processor."""
 
     @property
     def text(self) -> NoReturn:
@@ -243,7 +243,7 @@ class ImageModel(EncoderModel):
 
     @property
     def truncation(self) -> None:
-        """Images are not truncated."""
+        """None: images are not truncated."""
 
     @property
     def default_pool(self) -> str:
@@ -262,7 +262,7 @@ class ImageModel(EncoderModel):
 
     @property
     def processor(self) -> ImageProcessor:
-        """The image processor, or one that refuses images."""
+        """The image processor; without one, a ``NumbersOnly``."""
         return cast(ImageProcessor | None, self.tokenizer) or NumbersOnly()
 
     def listed(self, inputs: Iterable[object], of: str = "images") -> list[Any]:
@@ -302,7 +302,7 @@ class ImageModel(EncoderModel):
 
 
 class NumbersOnly(ImageProcessor):
-    """An image processor of arrays of numbers, which refuses images that need normalising."""
+    """Image processor that reads arrays of floats, and refuses images that need normalising."""
 
     def denormalised(self, values_CHW: np.ndarray) -> np.ndarray:
         least, most = values_CHW.min(), values_CHW.max()

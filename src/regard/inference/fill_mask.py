@@ -58,11 +58,11 @@ class MaskFiller(Predictor[str, TokenRow, FilledText]):
     def row(self, text: str, number: int) -> TokenRow:
         """The row of a text, with all its masks; errors name the ``number`` of the input."""
         if self.mask not in text:
-            raise BadItem(number, f"there is no {self.mask} in it")
+            raise BadItem(number, f"the text has no mask token {self.mask}")
         row = self.tokenizer.row(self.tokenizer.masked(text), longest=self.max_length)
         if len(self.masks(row.tokens)) < text.count(self.mask):
             count = len(row.tokens)
-            raise BadItem(number, f"a {self.mask} stands behind the {count} tokens read")
+            raise BadItem(number, f"a {self.mask} is truncated: only {count} tokens are read")
         return row
 
     def masks(self, tokens: Ids) -> np.ndarray:
@@ -70,7 +70,7 @@ class MaskFiller(Predictor[str, TokenRow, FilledText]):
         return np.flatnonzero(np.equal(tokens, self.tokenizer.mask))
 
     def shown(self, row: TokenRow) -> TokenRow:
-        """The row that the model reads; default: unchanged."""
+        """Row that the model reads in place of this one; default: unchanged."""
         return row
 
     def token_count(self, given: str, most: int) -> int:
@@ -117,7 +117,7 @@ class MaskFiller(Predictor[str, TokenRow, FilledText]):
         return [tuple(islice(named, len(at))) for at in masks]
 
     def read_at(self, at_N: Tensor) -> Tensor:
-        """The positions that the head reads for masks at ``at_N``; default: the same."""
+        """Positions that the head reads to predict the masks at ``at_N``; default: ``at_N``."""
         return at_N
 
     def allowed(self, logits_NV: Tensor) -> Tensor:

@@ -79,10 +79,11 @@ class DecodeConfig(Config):
 
 @dataclass(frozen=True)
 class GenerationSettings:
-    """The search and constraints of ``generate`` of transformers with given settings.
+    """Search and constraints of ``generate`` of transformers, by a generation_config.json.
 
     ``length_penalty`` A divides log p by n^A, where n counts EOS but not BOS. ``min_length``, and
-    with ``counts_prompt`` also ``longest``, count the tokens of the prompt (of a translation: BOS).
+    with ``counts_prompt`` also ``longest``, include the tokens of the prompt (for a translation:
+    BOS).
     """
 
     search: Beam
@@ -192,22 +193,24 @@ def sampling_of(settings: Mapping[str, object]) -> Sample:
 
 
 def refused(why: str) -> BadInput:
-    """The error for a setting, which names the file."""
+    """Error about a setting, which names generation_config.json."""
     return BadInput(f"{GENERATION}: {why}")
 
 
 def as_trained(decode: object) -> Beam:
-    """The beam search of the table ``[decode]`` that is stored with a model."""
+    """Beam search of the table ``[decode]`` that config.json stores (``notes.decode``)."""
     try:
         return DecodeConfig.model_validate(decode, strict=True).search
     except ValidationError as error:
         fault = error.errors()[0]
         why = f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}".removeprefix(": ")
-        raise BadInput(f"config.json: notes.decode is no search: {shown(decode)} ({why})") from None
+        raise BadInput(
+            f"config.json: notes.decode does not describe a search: {shown(decode)} ({why})"
+        ) from None
 
 
 def _build(search: Callable[P, T], *args: P.args, **rules: P.kwargs) -> T:
-    """A search by rules of generation settings."""
+    """Build a search with these rules; errors name generation_config.json."""
     try:
         return search(*args, **rules)
     except BadInput as error:

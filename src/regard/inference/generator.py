@@ -64,7 +64,7 @@ class Generation(WrittenText):
 
 @dataclass(frozen=True)
 class Ending:
-    """Where a continuation ends, beside EOS: at a number of new tokens, or at a stop string.
+    """Ends of a continuation besides EOS: a number of new tokens, or a stop string.
 
     EOS is not generated before ``min_new_tokens`` other tokens. ``max_new_tokens`` None: by the
     generation settings of the model, else 128.
@@ -93,7 +93,7 @@ ENDING = Ending()
 
 @dataclass(frozen=True, eq=False)
 class Generator(DecoderModel, EncoderModel):
-    """A causal trunk with a next-token head, which encodes and generates text."""
+    """Runner of a causal trunk with a next-token head, which encodes and generates text."""
 
     verb = "generate"
     batch_tokens = 16_384  # prompts and continuations
@@ -176,7 +176,7 @@ class Generator(DecoderModel, EncoderModel):
         return self._special("eos_token", lambda: self.vocabulary.eos)
 
     def read_prompts(self, prompts: Iterable[str | Ids], first: int = 1) -> list[list[int]]:
-        """Prompts in token ids; errors count them from ``first``. An empty text is BOS, or EOS.
+        """Read prompts as token ids; errors count them from ``first``. An empty one is BOS, or EOS.
 
         If the model was trained with a task token, it follows each text.
         """
@@ -186,7 +186,9 @@ class Generator(DecoderModel, EncoderModel):
         start = self.eos if start < 0 else start
         for number, row in enumerate(rows, first):
             if not row and start < 0:
-                raise BadItem(number, "is empty, and the vocabulary has no BOS to begin with")
+                raise BadItem(
+                    number, "the prompt is empty, and the vocabulary has no BOS to begin with"
+                )
         return [row or [start] for row in rows]
 
     def _encode_all(self, texts: list[str]) -> list[list[int]]:
@@ -235,7 +237,7 @@ class Generator(DecoderModel, EncoderModel):
     ) -> Iterator[str]:
         """The continuation of a prompt, piece by piece; sampling depends on its ``number``."""
         if self.tokenizer is None:
-            raise BadInput(f"{MISSING}, and no stream of text: use generate()")
+            raise BadInput(f"{MISSING}, and text cannot be streamed: use generate()")
         search = self.search if search is None else check_search(search)
         rows = self.read_prompts([prompt], number + 1)
         return self._pieces(rows, search, ending or self.ending, number)
@@ -248,7 +250,7 @@ class Generator(DecoderModel, EncoderModel):
             state, limits, stops = self._begin(rows, ending)
             for step in search.stream(state, limits, [number], prompts=rows, stop_test=stops):
                 if step.rows != [0]:
-                    raise BadInput("stream: one text at a time; set the number of samples to 1")
+                    raise BadInput("stream yields one text: set the number of samples to 1")
                 if step.tokens != [self.eos]:
                     yield from filter(None, [text.add(*step.tokens)])
         yield from filter(None, [text.end()])
@@ -269,7 +271,7 @@ class Generator(DecoderModel, EncoderModel):
     def _begin(
         self, rows: list[list[int]], ending: Ending
     ) -> tuple[SearchState, Constraints, StopStrings | None]:
-        """A state that has read the prompts, the constraints after them, and the test for stops."""
+        """Return the search state after the prompts, the constraints, and the test for stops."""
         limits, stops = self._limits(rows, ending), self._stops(ending)
         lengths = zip(rows, limits.longest_of(len(rows)).tolist(), strict=True)
         capacity = max(len(row) + longest for row, longest in lengths)
@@ -288,7 +290,7 @@ class Generator(DecoderModel, EncoderModel):
         return replace(constraints, forbidden=settings.forbidden, **rules)
 
     def _shortest(self, rows: list[list[int]], ending: Ending) -> int | list[int]:
-        """The number of the first token that may be EOS: one for all prompts, or one for each."""
+        """Number of the first token that may be EOS, from 1: one for all prompts, or for each."""
         if self.eos < 0:
             return 0
         if ending.min_new_tokens or self.supported_settings is None:
@@ -297,7 +299,7 @@ class Generator(DecoderModel, EncoderModel):
         return after[0] if len({*after}) == 1 else after
 
     def _longest(self, row: list[int], ending: Ending) -> tuple[int, End]:
-        """The maximum number of tokens after a prompt, and what limits it."""
+        """Maximum number of tokens after a prompt, and its reason: "length" or "positions"."""
         settings = self.supported_settings
         longest = NEW_TOKENS if settings is None else settings.longest_after(len(row))
         if ending.max_new_tokens is not None:
@@ -307,7 +309,7 @@ class Generator(DecoderModel, EncoderModel):
 
     def _stops(self, ending: Ending) -> StopStrings:
         if ending.stop_strings and self.tokenizer is None:
-            raise BadInput(f"{MISSING}, and no stop strings")
+            raise BadInput(f"{MISSING}, and stop strings cannot be used")
         return StopStrings(self.vocabulary.decode, ending.stop_strings)
 
     def _as_text(self, row: list[int], hypothesis: Hypothesis, ending: Ending) -> Generation:
@@ -319,7 +321,7 @@ class Generator(DecoderModel, EncoderModel):
         return Generation(text, hypothesis.score, hypothesis, ended)
 
     def _special(self, role: str, by_usual_name: Callable[[], int]) -> int:
-        """The id of a special token, by the tokenizer's role or a usual name; -1: none."""
+        """Id of a special token, by its role in the tokenizer or by a common name; -1: none."""
         try:
             named = {} if self.tokenizer is None else self.tokenizer.special_ids
             return named[role] if role in named else by_usual_name()

@@ -44,7 +44,7 @@ class InputLimits:
         """Refuse a row that the model cannot read."""
         self.check(row.tokens, number)
         if len(row.segments) != len(row.tokens) or np.min(row.segments, initial=0) < 0:
-            raise BadItem(number, "each token needs the number of its text, from 0")
+            raise BadItem(number, "each token needs a segment id, from 0")
         self.check_segments(row, number)
 
     def check_segments(self, row: TokenRow | ImageRow, number: int) -> None:
@@ -60,7 +60,7 @@ class InputLimits:
         if self.max_length is not None and length > self.max_length:
             raise BadItem(number, f"{length:,} tokens, more than {self.max_length:,} (max_length)")
         if self.longest is not None and length > self.longest:
-            reason = f"{length} tokens, and the model knows {self.longest} positions: shorten it"
+            reason = f"{length} tokens, but the model has {self.longest} positions: shorten it"
             raise BadItem(number, reason)
         if not len(ids) or not self.vocab:
             return
@@ -79,7 +79,10 @@ def check_texts(inputs: Iterable[object], first: int = 1) -> list[str]:
 
 
 def check_pairs(inputs: Iterable[object], of: str, *, texts: bool = False) -> list[tuple[Any, Any]]:
-    """Inputs as a list of pairs; ``of`` names their halves, which must be ``texts`` if so set."""
+    """Return inputs as a list of pairs; ``of`` names their halves for messages.
+
+    With ``texts``, both halves must be strings.
+    """
     pairs = []
     for number, pair in enumerate(listed(inputs, "pairs"), 1):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -91,7 +94,7 @@ def check_pairs(inputs: Iterable[object], of: str, *, texts: bool = False) -> li
 
 
 def token_ids(ids: object, number: int, fault: str = TEXT_OR_IDS) -> list[int]:
-    """At least one id, from a list, an array or a tensor of whole numbers."""
+    """List of at least one token id, from a list, an array or a tensor of integers."""
     values = ids
     if isinstance(ids, Tensor):
         values = ids.detach().cpu().numpy()
@@ -130,9 +133,9 @@ def read_ids(
 
 
 def check_search(search: object) -> Search:
-    """The search, if it is one; a name or a class is refused."""
+    """Return a search; refuse the name or the class of one."""
     if not isinstance(search, Search):
-        raise BadInput(f"search is a value such as Beam(5) or Greedy(), not {shown(search)}")
+        raise BadInput(f"search must be a value such as Beam(5) or Greedy(), not {shown(search)}")
     return search
 
 

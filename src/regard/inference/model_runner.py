@@ -1,4 +1,4 @@
-"""Base class of models as people use them: methods of encoders and encoder-decoders."""
+"""Base class of runners: the methods that encoders and encoder-decoders share."""
 
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from regard.text.token_labels import LabelledImage
 
 
 class ModelRunner(BatchRunner):
-    """A model with its tokenizer and its limits.
+    """Runner: a model with its tokenizer and its limits.
 
     ``name`` is the name of the paper, for messages. Texts of more than ``max_length`` tokens are
     truncated by encoders and refused by translators.
@@ -30,7 +30,7 @@ class ModelRunner(BatchRunner):
     @classmethod
     @abstractmethod
     def of(cls, loaded: LoadedModel) -> Self:
-        """The model of a folder, in the precision of its weights."""
+        """Runner of the model of a folder, in the precision of its weights."""
 
     @property
     @abstractmethod
@@ -68,7 +68,7 @@ class ModelRunner(BatchRunner):
 
     @abstractmethod
     def read(self, inputs: Iterable[Any]) -> Rows:
-        """The rows of inputs: texts as ids with their special tokens, ids as they are."""
+        """Rows of inputs: texts as ids with their special tokens, ids unchanged."""
 
     @abstractmethod
     def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
@@ -96,5 +96,5 @@ class ModelRunner(BatchRunner):
         raise BadInput(f"{self.name} reads texts, not images")
 
     def default_target(self, text: str) -> str | None:
-        """The default second text of ``look``: of translators, the translation."""
+        """Default second text of ``look``; for translators, the translation."""
         return None

@@ -46,9 +46,9 @@ Scored = str | Ids | tuple[str | Ids, ...]  # a text or ids, or a pair with a tr
 
 @dataclass(frozen=True)
 class TextScore:
-    """The log-probability of each token of a text, except a first token without context.
+    """Log-probability of each token of a text, except a first token without context.
 
-    ``bytes`` is the size of the text in UTF-8 (0 of token ids). ``texts`` is the text, or the
+    ``bytes`` is the size of the text in UTF-8 (0 for token ids). ``texts`` is the text, or the
     source and its translation.
     """
 
@@ -59,7 +59,7 @@ class TextScore:
 
     @property
     def logprob(self) -> float:
-        """The sum over all tokens."""
+        """Sum of the log-probabilities of all tokens."""
         return sum(self.logprobs)
 
     @property
@@ -124,7 +124,7 @@ class ScoredRow(NamedTuple):
 
 
 class Content(NamedTuple):
-    """The ids of an input, and the function that makes a row of a part of them."""
+    """Ids of an input, and a function that makes a row of a part of them."""
 
     ids: list[int]
     row: Callable[[list[int]], TokenRow]
@@ -146,8 +146,8 @@ def windows(
 ) -> Iterator[Window]:
     """Windows of at most ``longest`` tokens; every token counts in one of them.
 
-    The first window leaves room for ``before`` tokens. All but the last have ``after`` tokens
-    behind the tokens that count.
+    The first window leaves room for ``before`` tokens. All but the last end with ``after`` tokens
+    of context that do not count.
     """
     first, last = 0, longest - before - after
     while first < count:
@@ -231,7 +231,7 @@ class TextScorer(Scorer[Content]):
         return f"perplexity {mean:.4f}, {bits:.4f} bits per byte: {sums['tokens']:,.0f} tokens"
 
     def scored(self, contents: Sequence[Content]) -> Iterator[tuple[int, ScoredRow, Tensor]]:
-        """(index of the text, row, log-probabilities) of each row; rows of a text in order."""
+        """Yield (index of the text, row, log-probabilities); rows of a text are in order."""
         rows = (
             (number, row)
             for number, content in enumerate(contents)
@@ -264,17 +264,17 @@ class TextScorer(Scorer[Content]):
         """The number of tokens between windows of ``longest`` tokens, at most ``most``."""
         if longest < 2:
             raise BadInput(
-                f"windows of {self.window_size} tokens: no text fits beside special tokens"
+                f"window of {self.window_size} tokens: too small for text beside special tokens"
             )
         if self.stride is not None and not 1 <= self.stride <= most:
             raise BadInput(
-                f"a stride of {self.stride:,}: it must be from 1 to {most:,} "
+                f"stride is {self.stride:,}: it must be from 1 to {most:,} "
                 f"with windows of {self.window_size:,} tokens"
             )
         return self.stride or longest // 2
 
     def before(self, content: Content) -> list[int]:
-        """The separator before a text; nothing comes before ids."""
+        """Separator before a text; nothing before token ids."""
         if not content.bytes or self.tokenizer is None:
             return []
         return self.tokenizer.template.separated([])
@@ -329,7 +329,7 @@ class TextScorer(Scorer[Content]):
         chunks = zip(states_ND.split(STATES), targets_N.to(self.device).split(STATES), strict=True)
         logprobs_N = torch.cat([self._of_states(*chunk) for chunk in chunks]).cpu()
         if not logprobs_N.isfinite().all():
-            raise BadInput("the model is broken: its probabilities are not numbers")
+            raise BadInput("the model is broken: its probabilities are NaN or infinite")
         return logprobs_N.split([len(row.at) for row in rows])
 
     def _of_states(self, states_ND: Tensor, targets_N: Tensor) -> Tensor:
@@ -355,7 +355,7 @@ class StreamScorer(TextScorer):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.stride is not None:
-            raise BadInput("a stride is for models that read windows; this one carries its state")
+            raise BadInput("stride cannot be used: this model is recurrent and carries its state")
 
     @property
     def signature(self) -> str:
@@ -387,11 +387,11 @@ class StreamScorer(TextScorer):
 
 
 def _join(states: Sequence[object]) -> object:
-    """The states of several rows as one state."""
+    """Concatenate the states of several rows into one state."""
     parts = iter(zip(*map(tensors_in, states), strict=True))
     return map_tensors(lambda _: torch.cat(next(parts)), states[0])
 
 
 def _split(state: object, rows: int) -> list[object]:
-    """The states of the single rows of a state."""
+    """Split a state into the states of single rows."""
     return [map_tensors(lambda x, i=i: x[i : i + 1], state) for i in range(rows)]  # type: ignore[misc]

@@ -113,7 +113,7 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
 
     @property
     def finds_entities(self) -> bool:
-        """Whether tags mark entities, as B-PER does and NOUN does not."""
+        """Whether tags mark entities (B-PER does, NOUN does not)."""
         try:
             entity_spans(self.labels.classes)
         except BadInput:

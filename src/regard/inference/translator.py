@@ -1,4 +1,4 @@
-"""Translation: text in, text out, by any model that can be stepped."""
+"""Translation: text in, text out, by any model that decodes token by token."""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -65,7 +65,7 @@ class Translation(WrittenText):
 
 @dataclass(frozen=True, eq=False)
 class Translator(DecoderModel):
-    """An encoder-decoder with its vocabularies.
+    """Runner of an encoder-decoder with its vocabularies.
 
     ``others`` form an ensemble with it: each reads the source in its own vocabulary, and all share
     the target vocabulary.
@@ -194,7 +194,9 @@ class Translator(DecoderModel):
     def read(self, inputs: Iterable[str | Ids], first: int = 1) -> list[list[int]]:
         inputs = listed(inputs)
         if self.others and not all(isinstance(given, str) for given in inputs):
-            raise BadInput("an ensemble reads texts: token ids belong to one vocabulary")
+            raise BadInput(
+                "an ensemble reads texts, not token ids: its models may have different vocabularies"
+            )
         limits, end = InputLimits.of(self.model.source, self.max_length), self.tokenizer.target.eos
         return read_ids(inputs, self.tokenizer.source.encode_all, limits, end=end, first=first)
 
@@ -330,7 +332,7 @@ class PairScorer(Scorer[tuple[list[int], list[int]]]):
         scores = in_order((numbers, score(translator.model, batch)) for numbers, batch in batches)
         results = [logprobs.tolist() for logprobs in scores]
         if any(map(isnan, chain(*results))):
-            raise BadInput("the model is broken: its probabilities are not numbers")
+            raise BadInput("the model is broken: its probabilities are NaN or infinite")
         return [self._score(row, logprobs) for row, logprobs in zip(rows, results, strict=True)]
 
     def _score(self, row: IdsRow, logprobs: list[float]) -> TextScore:

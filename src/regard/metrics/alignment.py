@@ -79,7 +79,9 @@ def alignment_error_rate(hypotheses: Sequence[Links], golds: Sequence[GoldLinks]
     is 0.
     """
     if len(hypotheses) != len(golds):
-        raise BadInput(f"alignments of {len(hypotheses)} sentence pairs, gold of {len(golds)}")
+        raise BadInput(
+            f"alignments of {len(hypotheses)} sentence pairs, but gold links of {len(golds)}"
+        )
     pairs = list(zip(hypotheses, golds, strict=True))
     links = sum(len(hypothesis) for hypothesis in hypotheses)
     sure = sum(len(gold.sure) for gold in golds)
@@ -147,7 +149,7 @@ def symmetrised(forward: Links, backward: Links, how: str) -> Links:
     are. The order is by target word, then by source word.
     """
     if how not in HOW:
-        raise BadInput(f"symmetrise by one of {', '.join(HOW)}, not {how!r}")
+        raise BadInput(f"symmetrisation must be one of {', '.join(HOW)}, not {how!r}")
     if how == "union":
         return forward | backward
     grown = _Grown(forward & backward)

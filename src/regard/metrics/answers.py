@@ -80,8 +80,8 @@ def best_threshold(
 ) -> dict[str, Threshold]:
     """The best threshold on ``no_answer_scores`` for each of ``MATCHES``.
 
-    ``predicted`` are the best non-empty answers; questions above the threshold get none. Of equally
-    good thresholds, the lowest.
+    ``predicted`` are the best non-empty answers; questions above the threshold get none. The lowest
+    of equally good thresholds is returned.
     """
     _check(golds, predicted)
     if len(no_answer_scores) != len(golds):
@@ -112,9 +112,9 @@ def _best(
 
 
 def _matched(match: Match, golds: Golds, predicted: Lines) -> FloatArray:
-    """For each question, the match with its best-matching gold answer.
+    """Match of each question with its best-matching gold answer.
 
-    As in the script of SQuAD 2.0, golds that normalise to "" are ignored.
+    As in the script of SQuAD 2.0, gold answers that normalise to "" are ignored.
     """
 
     def best(answers: Sequence[str], prediction: str) -> float:

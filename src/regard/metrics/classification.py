@@ -89,7 +89,7 @@ LabelSets = Sequence[Collection[str]]  # the labels of each example
 def several_scores(
     golds: LabelSets, predicted: LabelSets, with_interval: bool = False
 ) -> list[MetricScore]:
-    """Multi-label metrics: micro F1, and the share of texts with all labels right."""
+    """Multi-label metrics: micro F1, and the share of texts with exactly the gold labels."""
     check_counts(golds, predicted)
     pairs = [*zip(map(set, golds), map(set, predicted), strict=True)]
     rows = [[len(g & p), len(g) + len(p), g == p, 1] for g, p in pairs]
@@ -110,7 +110,7 @@ def check_counts(golds: Sized, predicted: Sized) -> None:
 def share_scores(
     measures: Mapping[str, Measure], statistics: FloatArray, signature: str, with_interval: bool
 ) -> list[MetricScore]:
-    """Scores in percent of measures of the column sums of ``statistics``, a row per example."""
+    """Scores in percent; each measure is a function of the column sums of ``statistics``."""
     sums = statistics.sum(axis=0)
     scores = []
     for name, measure in measures.items():
@@ -163,7 +163,7 @@ def f1_of_class(counts: FloatArray, number: int) -> float:
 
 
 def _margins(counts: FloatArray, number: int) -> tuple[float, float]:
-    """Number of times that a class is gold, and that it is predicted."""
+    """Gold counts and predicted counts of each class."""
     return float(counts[number].sum()), float(counts[:, number].sum())
 
 
@@ -182,7 +182,7 @@ MEASURES: dict[str, Measure] = {"accuracy": accuracy, "macro-F1": macro_f1, "Mat
 
 
 def _drawn(measure: Measure, size: int, cells_N: np.ndarray) -> FloatArray:
-    """The metric of resampled corpora; only cells that occur are counted."""
+    """Metric of resampled corpora; only cells of the confusion matrix that occur are counted."""
     occurring, which_N = np.unique(cells_N, return_inverse=True)
 
     def measured(sums: FloatArray) -> float:

@@ -116,7 +116,7 @@ def _entities(
 ) -> list[tuple[set[EntitySpan], set[EntitySpan]]]:
     """The gold and the predicted entities of each sentence."""
     if len(golds) != len(predicted):
-        raise BadInput(f"tags predicted for {len(predicted)} sentences of {len(golds)}")
+        raise BadInput(f"tags for {len(predicted)} sentences, but there are {len(golds)} sentences")
     if not golds:
         raise BadInput("no sentences to score against")
     for number, (gold, prediction) in enumerate(zip(golds, predicted, strict=True), start=1):

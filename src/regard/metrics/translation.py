@@ -52,7 +52,9 @@ class Comparison:
     def __post_init__(self) -> None:
         first, second = (f"{it.name} {it.signature}" for it in (self.baseline, self.system))
         if first != second:
-            raise BadInput(f"scores of unlike signatures cannot be compared: {first} and {second}")
+            raise BadInput(
+                f"scores of different signatures cannot be compared: {first} and {second}"
+            )
 
     @property
     def difference(self) -> float:
@@ -95,7 +97,7 @@ def segment_statistics(
 def check_parallel(
     hypotheses: Lines, references: Sequence[Lines], names: Sequence[str] = ()
 ) -> tuple[list[str], list[list[str]]]:
-    """Hypotheses and references as lists; every reference must have a line for each hypothesis.
+    """Return hypotheses and references as lists; every reference needs a line per hypothesis.
 
     ``names`` are the files of hypotheses and references, for the message.
     """
@@ -165,7 +167,7 @@ def by_length(
 
 
 def limits(lengths: Sequence[int], buckets: int) -> list[tuple[int, int]]:
-    """The shortest and the longest length of each bucket."""
+    """Shortest and longest source length of each bucket."""
     values, counts = np.unique(np.asarray(lengths), return_counts=True)
     middles = (counts.cumsum() - counts / 2) / max(1, counts.sum())
     number = np.minimum((middles * buckets).astype(int), buckets - 1)

@@ -70,7 +70,7 @@ class LabelsConfig(AnyLabelsConfig):
     kind: Literal["one", "several", "number"] = "one"
     """A text has one label, several, or a number."""
     names: dict[str, str] | None = None
-    """Names of labels, by what files write."""
+    """Names of labels, by their spelling in files."""
     weights: ClassWeights | None = None
     """The weight of each label in the loss, or "balanced"."""
     positive: Annotated[str | None, EMPTY_IS_NONE] = None
@@ -121,7 +121,7 @@ class Classify(EncoderTask[LabelledExample, RowReading, Classifier, LabelSet]):
             start = None if plan.start is None else plan.start.tokenizer
             return make_processor(config, cast(Patches, embed), start)
         if config.model_fields_set:
-            raise BadInput("images: the model of model.start reads texts")
+            raise BadInput("images: cannot be used, because the model of model.start reads texts")
         return super().read_inputs(plan, place, texts)
 
     def heads(self, facts: TrunkWithHeads) -> tuple[AnyHead, ...]:
@@ -233,7 +233,7 @@ class Classify(EncoderTask[LabelledExample, RowReading, Classifier, LabelSet]):
 
 def _labels(example: LabelledExample) -> tuple[str, ...]:
     if example.labels is None:
-        raise BadInput(f"{example.where}: its label is hidden")
+        raise BadInput(f"{example.where}: its label is hidden (test set without labels)")
     return example.labels
 
 

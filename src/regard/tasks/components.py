@@ -1,4 +1,4 @@
-"""All tasks by name, the components of a model by name, and the runner that has them."""
+"""All tasks by name, the components of a model by name, and ``Runner``, with a method for each."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -71,13 +71,13 @@ def runner_of(loaded: LoadedModel) -> ModelRunner:
 
 
 def predictor_of(runner: EncoderModel) -> Predictor:
-    """The predictor of a model's head, with the settings of training where they are noted."""
+    """Predictor of a model's head, with the settings of training if config.json stores them."""
     heads = [head.name for head in runner.facts.output_heads if head.name in TASKS_OF_HEADS]
     if heads:
         return TASKS_OF_HEADS[heads[0]].predictor_of(runner)
     head = runner.facts.head(SentencePairHead.name)
     if head is None:
-        raise BadInput("this model was trained for no task: there is nothing to predict")
+        raise BadInput("this model has no head of a task: fine-tune it before you predict")
     return SentencePairClassifier(
         runner.model,
         runner.reading,
@@ -110,7 +110,7 @@ class Runner:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """Device of the model."""
         return next(self.module.parameters()).device
 
     def to(self, device: str | torch.device) -> Self:
@@ -129,7 +129,7 @@ class Runner:
         return runner if self.precision is None else runner.with_precision(self.precision)
 
     def _limited(self, batch_size: int | None = None, max_length: int | None = None) -> Self:
-        """A copy with the limits that are not None."""
+        """Copy with other limits; None keeps a limit."""
         return self._with(self.runner.with_limits(batch_size, max_length))
 
     def _with(self, runner: ModelRunner) -> Self:
@@ -141,7 +141,9 @@ class Runner:
     def encoder(self) -> EncoderModel:
         """The model as a trunk with heads."""
         if self.facts.sides != TrunkWithHeads.sides:
-            raise BadInput(f"{self.paper.name} translates: it has no head to predict with")
+            raise BadInput(
+                f"{self.paper.name} is an encoder-decoder: this needs a model with one trunk"
+            )
         return cast(EncoderModel, self.runner)
 
     @property
@@ -160,9 +162,9 @@ class Runner:
         return cast(Generator, self.runner)
 
     def component(self, name: str, **options: Any) -> AnyComponent:
-        """The component of that name, with options: one thing that the model can do."""
+        """Component of this name ("embed", "translate", ...), with options."""
         if name not in COMPONENTS:
-            raise BadInput(f"{shown(name)} is no component{did_you_mean(name, COMPONENTS)}")
+            raise BadInput(f"there is no component {shown(name)}{did_you_mean(name, COMPONENTS)}")
         return COMPONENTS[name](self)(**options)
 
     @property
@@ -184,8 +186,7 @@ class Runner:
     def predict(
         self, inputs: Iterable[Any], *, batch_size: int | None = None, max_length: int | None = None
     ) -> list[Any]:
-        """Labels with probabilities, tags, answers or choices, depending on the task of fine-
-        tuning.
+        """Predict labels with probabilities, tags, answers or choices, by the task of fine-tuning.
 
         A classifier reads texts or pairs of texts, a tagger texts or lists of words; other inputs
         are pairs (question, context) or (text, choices).
@@ -215,17 +216,17 @@ class Runner:
         max_length: int | None = None,
         as_numpy: bool = False,
     ) -> list[Any]:
-        """States of the text that is read, (tokens, width) each.
+        """Encoder states of each text, (tokens, width).
 
-        Layer 0 is the embedding, n the state after block n, -1 what the decoder (or the pooling)
-        sees. Ids are used as given; texts get the marks they had in training, if any. Encoders read
-        pairs of texts too, and lists of words; ELMo gives one state a word. With ``carry``, a
-        recurrent model begins each text with the state in which it left the one before it.
+        Layer 0 is the embedding, n the state after block n, -1 the input of the decoder (or of the
+        pool). Token ids are used as given; texts get the special tokens of training, if any.
+        Encoders also read pairs of texts and lists of words; ELMo returns one state per word. With
+        ``carry``, a recurrent model begins each text with its state at the end of the text before.
         """
         name = self.facts.encoder.state_path(self.facts.encoder_path, layer)
         runner = self._limited(batch_size, max_length).runner
         if carry and not self.facts.encoder.stack.carries_state:
-            raise BadInput(f"carry: {self.paper.name} carries no state from text to text")
+            raise BadInput(f"carry: {self.paper.name} is not recurrent: it has no state to carry")
         read = runner.carried_states if carry else runner.states
         states = read(runner.read(runner.listed(texts)), name)
         return [_array(states_TD) for states_TD in states] if as_numpy else states
@@ -242,9 +243,10 @@ class Runner:
     ) -> Any:
         """One vector per text, (n, width): the mean of its states, or their maximum ("max").
 
-        Of an encoder also the "first" state, that of its summary token even where it stands last,
-        or what its pool makes of the states ("pooled"). Unless told otherwise, what its folder says
-        of sentence vectors, and else the mean (of images the class token); float32, on its device.
+        Encoders also have "first", the state of the summary token (even if it is last), and
+        "pooled", the output of the model's pool. The default is the pooling that the folder
+        configures for sentence vectors, else the mean (for images: the class token). Vectors are
+        float32, on the device of the model.
         """
         runner = self._limited(batch_size, max_length).runner
         vectors_ND = runner.embedder(pool, normalise).vectors(runner.listed(texts))
@@ -260,18 +262,18 @@ class Runner:
         max_length: int | None = None,
         as_numpy: bool = False,
     ) -> list[Any]:
-        """(tokens, vocabulary) for each pair (source, target), of texts or of ids.
+        """Logits of each input: (tokens, vocabulary) for a pair (source, target) of texts or ids.
 
-        Row t is the prediction of target token t; the last row predicts the end. An encoder is
-        given texts, with masks perhaps, pairs or ids; one that was tuned says (tokens, labels), or
-        (labels,) of each text as a whole. Of several heads, ``head`` names one ("choice", ...); by
-        default it is that of the task, of a GPT with two heads the one that predicts tokens.
+        Row t predicts target token t; the last row predicts EOS. An encoder reads texts, which may
+        contain masks, pairs of texts, or ids; after fine-tuning its logits are (tokens, labels), or
+        (labels,) for a whole text. ``head`` names one of several heads ("choice", ...); the default
+        is the head of the task, and the next-token head of a GPT with two heads.
 
-        A ``tape`` records or edits what happens inside; ``tape_names`` are the names it can ask
-        for. Values of all inputs stand in it, in the order of the inputs.
+        A ``tape`` records or edits values inside the model; ``tape_names`` lists their names.
+        Recorded values are in the order of the inputs.
         """
         if not isinstance(tape, NullTape):
-            raise BadInput(f"tape is a Tape, not {shown(tape)}")
+            raise BadInput(f"tape must be a Tape, not {shown(tape)}")
         runner = self._limited(batch_size, max_length).runner
         logits = runner.logits(runner.listed(inputs, "inputs"), tape, head)
         return [_array(logits_TV) for logits_TV in logits] if as_numpy else logits
@@ -287,8 +289,9 @@ class Runner:
     ) -> list[list[Translation]]:
         """Hypotheses with scores for each text, best first; ids are used as given.
 
-        Unless told otherwise: as the recipe says that trained the model; for a published folder,
-        as it was published; else a beam of 5. ``prefixes`` are how translations must begin.
+        The default search is that of the training recipe; for a published folder, of its
+        generation_config.json; else a beam of 5. Each translation begins with its prefix in
+        ``prefixes``.
         """
         rows = listed(texts)
         return self._limited(batch_size, max_length).translator.translate(rows, search, prefixes)
@@ -306,10 +309,10 @@ class Runner:
     ) -> list[list[Generation]]:
         """Continuations of each prompt with scores, best first; ids are used as given.
 
-        Unless told otherwise: by greedy search, at most 128 tokens, or as the folder was published.
-        A text ends before the first of the ``stop_strings``, and where positions end. A batch gives
-        what its prompts give alone, and a sample depends on the seed, the number of its prompt and
-        its own.
+        The default is greedy search with at most 128 new tokens, or the generation_config.json of
+        the folder. A text ends before the first of the ``stop_strings``, or at the last position of
+        the model. Results do not depend on batching; a sample depends on the seed, the index of its
+        prompt and its own index.
         """
         rows = listed(prompts, "prompts")
         ending = Ending.of(max_new_tokens, min_new_tokens, stop_strings)
@@ -325,9 +328,9 @@ class Runner:
         stop_strings: Iterable[str] = (),
         number: int = 0,
     ) -> Iterator[str]:
-        """The continuation of one prompt as pieces of text, as they come.
+        """Yield the continuation of one prompt as pieces of text, while they are generated.
 
-        Together they are the text that ``generate`` gives for the prompt with this ``number``,
+        Together they equal the text that ``generate`` returns for the prompt with this ``number``,
         counted from 0. Only greedy search and sampling can stream.
         """
         ending = Ending.of(max_new_tokens, min_new_tokens, stop_strings)
@@ -343,11 +346,11 @@ class Runner:
     ) -> list[list[float]]:
         """Log-probabilities of texts, or of given translations, token by token.
 
-        A causal model predicts each token of a text from those before it, a masked LM from all
-        others. Longer texts than a ``window`` (by default as many tokens as it can read) are read
-        in windows that overlap, ``stride`` tokens further each. Ids are used as given. A translator
-        scores pairs (source, target): the tokens of the target, and its end. The first token has
-        no score where nothing stands before it: of ids, and of GPT, whose texts have no separator.
+        A causal model predicts each token of a text from the tokens before it, a masked LM from all
+        others. Texts longer than a ``window`` (default: the most tokens that the model reads) are
+        read in overlapping windows, ``stride`` tokens apart. Ids are used as given. A translator
+        scores pairs (source, target): the tokens of the target, and EOS. The first token has no
+        score if there is no token before it: for ids, and for GPT, whose texts have no separator.
         """
         rows, runner = listed(inputs, "inputs"), self._limited(batch_size).runner
         return [list(scored.logprobs) for scored in runner.scorer(window, stride).predict(rows)]

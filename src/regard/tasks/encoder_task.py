@@ -94,11 +94,13 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
         plan = resolve_trunk(self.tables, data, self.heads, add_pool=True)
         taught = plan.facts if teacher is None else teacher.facts
         if taught.encoder.embed.reads_images != plan.facts.encoder.embed.reads_images:
-            raise BadInput("distillation.teacher: one model reads texts, the other images")
+            raise BadInput(
+                "distillation.teacher: one of teacher and student reads texts, the other images"
+            )
         return replace(plan, teacher=teacher)
 
     def _teacher(self, data: Path) -> LoadedModel | None:
-        """The fine-tuned model whose predictions are learned, if the recipe names one."""
+        """Fine-tuned teacher model of a distillation, if the recipe names one."""
         if (config := self.distillation) is None or config.teacher is None:
             return None
         teacher = read_model("distillation.teacher", config.teacher, data, hub=True)
@@ -111,9 +113,7 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
 
     @abstractmethod
     def heads(self, facts: TrunkWithHeads) -> tuple[AnyHead, ...]:
-        """Heads of the task over a trunk, with one output each; the labels decide how many they
-        get.
-        """
+        """Heads of the task over a trunk, with one output each; the labels later set the number."""
 
     @abstractmethod
     def texts(self, example: Example) -> Iterable[Sentence]:
@@ -134,7 +134,7 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
     def teacher_logits(
         self, teacher: AnyPredictor, reading: Input, examples: Sequence[Example]
     ) -> list[np.ndarray]:
-        """For each encoded example, the logits of a teacher for each of its targets."""
+        """Logits of the teacher for each target of each encoded example."""
         raise NotImplementedError
 
     def row_length(self, reading: RowReading) -> int:
@@ -166,7 +166,7 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
 
     @classmethod
     def predictor_of(cls, runner: EncoderModel) -> Predictor:
-        """The predictor of a loaded model, with the settings of training where they are noted."""
+        """Predictor of a loaded model, with the settings of training if config.json stores them."""
         notes = _checked_notes(runner.notes)
         if "labels" in cls.own_tables and runner.labels is None:
             raise BadInput("this folder has no labels: predictions have no names")
@@ -180,7 +180,7 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
     def score(
         self, predictor: AnyPredictor, examples: Sequence[Example], with_interval: bool = False
     ) -> TaskScores:
-        """The scores of its predictions."""
+        """Scores of a predictor on examples."""
 
     def read(
         self, files: FilesConfig, data: Path, dropped: DropCounts | None = None
@@ -190,13 +190,13 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
     def read_inputs(
         self, plan: Plan, place: RunPaths, texts: Callable[[], Iterable[Sentence]]
     ) -> Input:
-        """How the model reads its inputs: by the tokenizer of the plan."""
+        """Tokenizer or image processor of the model, by the plan."""
         return cast(Input, plan.read_texts(place, texts))
 
     def training_set(
         self, reading: Input, examples: Sequence[Example], encoded: Sequence[Encoded]
     ) -> Dataset:
-        """The training examples as a dataset: the same rows in every epoch, but unknown words."""
+        """Training examples as a dataset: the same rows in every epoch, except unknown words."""
         rate, tables = self.tables[EncoderTextConfig].unknown, self.tables
         if not rate:
             return MemoryDataset(encoded)
@@ -276,7 +276,7 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
         return self.make_objective(cast(Labels, prepared.labels), examples)
 
     def objective_of_inputs(self, labels: Objective, reading: Input) -> Objective:
-        """The objective of labels, over the inputs that the model reads."""
+        """Objective of the labels, over the inputs that the model reads: texts or images."""
         return labels
 
     def evaluate_dev(
@@ -311,17 +311,21 @@ def _with_logits(
     """The encoded examples, each with the logits of the teacher for its targets."""
     ends = np.cumsum([len(targets) for _, targets in encoded])
     if logits_NV.shape != (ends[-1], labels):
-        raise BadInput(f"{place.store}: the teacher's predictions are not of these examples")
+        raise BadInput(
+            f"{place.store}: the teacher's stored logits are of other examples: delete them"
+        )
     of_examples = np.split(logits_NV, ends[:-1])
     return [with_teacher(*both) for both in zip(encoded, of_examples, strict=True)]
 
 
 def _checked_notes(notes: Mapping[str, object]) -> dict[str, object]:
-    """The notes of a folder that predictors read."""
+    """Return the settings of predictors stored in config.json (``notes``); refuse bad values."""
     checked = {name: notes[name] for name in PREDICTION_KEYS if name in notes}
     for name, value in checked.items():
         whole = isinstance(value, int) and value >= (name != "stride")
         fits = (value is None or isinstance(value, int | float)) if name == "threshold" else whole
         if not fits or isinstance(value, bool):
-            raise BadInput(f"config.json: notes.{name} is not a number that fits ({value!r})")
+            raise BadInput(
+                f"config.json: notes.{name} must be a number, at least 0 or 1, not {value!r}"
+            )
     return checked

@@ -38,16 +38,16 @@ class ImagesConfig(Config):
     workers: int = Field(4, ge=0)
     """Processes that decode files; 0: the training process does."""
     crop: int = Field(0, ge=0)
-    """Random crops: images are moved by up to so many pixels, with zeros around them."""
+    """Padding of random crops: images are shifted by up to this number of pixels."""
     crop_area: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Random resized crops: the smallest share of the area of a resized image that is stretched to
     all of it."""
     flip: bool = False
     """Half of the images are mirrored, left to right."""
     operations: int = Field(0, ge=0)
-    """RandAugment (arXiv:1909.13719): so many operations on each image, one after the other."""
+    """RandAugment (arXiv:1909.13719): the number of operations on each image."""
     magnitude: Share = 0.5
-    """Their strength, of the largest."""
+    """The magnitude of RandAugment, as a share of the largest."""
     erase: Share = 0.0
     """The rate of random erasing (arXiv:1708.04896)."""
     mixup: float = Field(0.0, ge=0)
@@ -93,17 +93,19 @@ def make_processor(config: ImagesConfig, embed: Patches, start: Reading | None) 
 
 def _of_channels(values: tuple[float, ...], channels: int, key: str) -> tuple[float, ...]:
     if len(values) not in (1, channels):
-        raise BadInput(f"images.{key}: {len(values)} numbers, and the model reads {channels}")
+        raise BadInput(
+            f"images.{key}: {len(values)} numbers, but the model reads {channels} channels"
+        )
     return tuple(np.broadcast_to(values, channels).tolist())
 
 
 def decoded_examples(
     config: ImagesConfig, processor: ImageProcessor, examples: list[LabelledExample]
 ) -> list[LabelledExample]:
-    """Examples with decoded images in place of files.
+    """Examples with decoded images in place of paths.
 
-    They stay as they are if the images have more than ``MOST_KEPT`` bytes, or if there are no
-    files.
+    They are returned unchanged if the images have more than ``MOST_KEPT`` bytes, or if there are no
+    paths.
     """
     images = [example.texts[0] for example in examples]
     files = any(isinstance(image, Path) for image in images)

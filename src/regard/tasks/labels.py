@@ -22,7 +22,7 @@ ClassWeights = dict[str, Annotated[float, Field(gt=0)]] | Literal["balanced"]
 
 
 class AnyLabelsConfig(Config):
-    """A table ``[labels]``; each kind of labels leaves some of its keys ``unread``."""
+    """Base class of tables ``[labels]``; ``unread``: keys that a kind of labels does not use."""
 
     unread: ClassVar[Mapping[str, tuple[str, ...]]]
     kind: str
@@ -42,9 +42,10 @@ def class_weights(
     *,
     complete: bool = True,
 ) -> tuple[float, ...] | None:
-    """A weight for each class; "balanced": every class has the same total weight.
+    """Weight of each class in the loss; "balanced": every class has the same total weight.
 
-    Balanced classes must be ``complete``, or classes that do not occur have the weight 1.
+    If ``complete``, balanced classes must all occur in the examples; otherwise a class that does
+    not occur has the weight 1.
     """
     if weights is None:
         return None
@@ -52,9 +53,7 @@ def class_weights(
         counts = Counter(occurring)
         missing = [name for number, name in enumerate(labels.names) if not counts[number]]
         if missing and complete:
-            raise BadInput(
-                f"labels.weights: balanced, but there is no {missing[0]!r} to learn from"
-            )
+            raise BadInput(f"labels.weights: balanced, but no example has the label {missing[0]!r}")
         share = counts.total() / (len(labels) - len(missing))
         return tuple(share / counts[n] if counts[n] else 1.0 for n in range(len(labels)))
     by_name = {labels.name(name, "labels.weights"): weight for name, weight in weights.items()}
@@ -73,4 +72,4 @@ SCORES: dict[str, Callable[..., TaskScores]] = {
     MultiLabelSet.problem_type: lambda *given: TaskScores(several_scores(*given[:3])),
     RegressionSet.problem_type: lambda *given: TaskScores(regression_scores(*given[:3])),
 }
-"""By the labels: from golds, values, with_interval and, of classes, the one of which F1 is."""
+"""Scoring functions by kind of labels: (golds, values, with_interval[, class of F1]) to scores."""

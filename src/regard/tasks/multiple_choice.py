@@ -80,7 +80,7 @@ class Chooser(Predictor[Choices, list[PairRow], ChoicePrediction]):
         pairs = check_pairs(inputs, "(text, choices)")
         for number, (text, choices) in enumerate(pairs, start=1):
             if not isinstance(choices, tuple | list) or not choices:
-                raise BadItem(number, "there are no choices to choose from")
+                raise BadItem(number, "the list of choices is empty")
             for one in (text, *choices):
                 check_text(one, number)
         rows = self.read_pairs([[(text, one) for one in choices] for text, choices in pairs])
@@ -125,7 +125,7 @@ class Chooser(Predictor[Choices, list[PairRow], ChoicePrediction]):
     def parse_record(self, record: Mapping[str, object], where: str) -> Choices:
         choices = field_of(record, "choices", list, where)
         if not choices:
-            raise BadInput(f"{where}: there are no choices to choose from")
+            raise BadInput(f"{where}: the list of choices is empty")
         texts = [typed(choice, str, "a choice", where) for choice in choices]
         return field_of(record, "first", str, where), texts
 
@@ -169,5 +169,5 @@ class Choose(EncoderTask[ChoiceExample, RowTokenizer, Chooser, None]):
 
 def _label(example: ChoiceExample) -> int:
     if example.label is None:
-        raise BadInput(f"{example.where}: which choice is right is hidden")
+        raise BadInput(f"{example.where}: the right choice is hidden (test set without labels)")
     return example.label

@@ -1,4 +1,4 @@
-"""Base class of tasks over pairs of texts: one is read, the other written, and BLEU compares."""
+"""Base class of tasks over pairs of texts: one is read, the other generated and scored."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ class PairTask(Task[Pair, AnyReading]):
 
     @abstractmethod
     def write(self, model: TrainedModel, texts: list[str]) -> Sequence[Sequence[WrittenText]]:
-        """Texts that a loaded model writes for each input, best first."""
+        """Generate texts for each input with a loaded model, best first."""
 
     def objective(self, prepared: Prepared[AnyReading]) -> Seq2Seq | AnswerLM:
         return replace(self.plain_objective(prepared), smoothing=self.tables.smoothing)
@@ -78,7 +78,7 @@ class PairTask(Task[Pair, AnyReading]):
         sides: tuple[Vocabulary, Vocabulary],
         dropout: float = 0.0,
     ) -> PairData:
-        """All pairs as ids."""
+        """Load all pairs as ids."""
         data = self.tables.data
         store = PairStore(sides, place.store, data.longest_characters, place.skip_bad)
         train, dev = files.under(place.data), data.dev.held_out or data.dev.under(place.data)

@@ -62,10 +62,10 @@ DECIDED = {
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """The tables of a recipe that tasks read: the common ones, and the task's ``own``.
+    """Tables of a recipe that tasks read: the common ones, and the task's ``own``.
 
-    Three keys of [train] are fields. ``by_default`` names the tables that the recipe does not have,
-    and that follow from its model.
+    Three keys of [train] are fields. ``by_default`` names the tables that are missing in the recipe
+    and follow from its model.
     """
 
     data: DataConfig
@@ -93,7 +93,7 @@ class Tables:
 
     @property
     def tokenizer_start(self) -> StartConfig | None:
-        """The start whose tokenizer is used, if one is."""
+        """Start folder whose tokenizer is used; None if a tokenizer is learned."""
         start = self.model.start
         has_tokens = start is not None and start.token_side is not None
         return start if has_tokens and not self.model.learns_vocabulary else None
@@ -104,7 +104,7 @@ class Tables:
 
     @property
     def tokenizer_key(self) -> str | None:
-        """The key of the recipe that names a model whose tokenizer is used, if one does."""
+        """Key of the recipe that names a model whose tokenizer is used; None if there is none."""
         return None if self.tokenizer_start is None else "model.start"
 
     def unread_text_keys(
@@ -160,11 +160,11 @@ class Plan:
 
     @cached_property
     def vectors(self) -> StaticVectors | None:
-        """The vectors of ``model.vectors``."""
+        """Static word vectors of ``model.vectors``; None if the recipe names no file."""
         return None if self.vectors_file is None else StaticVectors.read(self.vectors_file)
 
     def read_texts(self, place: RunPaths, texts: Callable[[], Iterable[Sentence]]) -> RowTokenizer:
-        """The tokenizer of a folder, of the run that is resumed, or learned from ``texts``."""
+        """Tokenizer: of a folder, of the run that is resumed, or learned from ``texts``."""
         if self.tokenizer is not None:
             return self.tokenizer
         family = self.tables.tokenizer_family(self.paper)
@@ -192,7 +192,7 @@ class Plan:
         return CharacterVocabulary(characters) if characters else None
 
     def fit(self, reading: Reading, labels: LabelSet | None = None) -> ModelFacts:
-        """The facts with the sizes of a vocabulary, and of label heads."""
+        """Complete the facts by the sizes of a vocabulary, and of label heads."""
         facts, model = self.facts, self.tables.model
         if labels is not None:
             facts = change(facts, outputs=len(labels))
@@ -206,10 +206,10 @@ class Plan:
     def copy_weights(
         self, model: nn.Module, reading: Reading, labels: LabelSet | None = None
     ) -> tuple[str, ...]:
-        """Copy weights of the start, of features, and word vectors; returns remarks for people.
+        """Copy weights of the start, of features, and word vectors; return remarks to print.
 
-        Other weights stay as they were drawn. A head of the same labels in another order is
-        reordered, one of other labels is new.
+        Other weights keep their random initialisation. The outputs of a head are reordered if its
+        labels are the same in another order; a head with other labels is new.
         """
         config, start = self.tables.model, self.start
         remarks = self._copy_words(cast(TrunkWithHeadsModule, model), reading)
@@ -240,8 +240,8 @@ class Plan:
         embed, width = model.trunk.embed, vectors.width
         table_VD = embed.token.weight
         if table_VD.shape[1] != width:
-            here = f"the model has {table_VD.shape[1]} for each word"
-            raise BadInput(f"model.vectors: vectors of {width} numbers, and {here}")
+            here = f"word embeddings of the model have {table_VD.shape[1]}"
+            raise BadInput(f"model.vectors: vectors have {width} dimensions, but {here}")
         words = cast(WordTokenizer, reading).words.lexicon.words
         known = vectors.indices_of(words)
         read_ND = vectors.vectors_ND[[*known.values()]] / embed.scale
@@ -292,7 +292,7 @@ def resolve_trunk(
     family = tables.tokenizer_family(paper(config.paper))
     for key in WORD_VECTORS:
         if getattr(config, key) and family != WordTokenizer.name:
-            raise BadInput(f'model.{key}: words have it: set text.kind = "words"')
+            raise BadInput(f'model.{key} needs a vocabulary of words: set text.kind = "words"')
     features = config.features and read_model("model.features", config.features, data)
     if features:
         facts = _with_features(facts, features, config)
@@ -333,7 +333,7 @@ def _with_features(
     encoder, spelling = model.facts.encoder, spelling_of(model, config)
     if facts.trunk.embed.characters_per_word:
         if not (characters := encoder.embed.characters_per_word):
-            pieces = f"{config.features} reads pieces of words, and {config.paper} characters"
+            pieces = f"{config.features} reads pieces of words, but {config.paper} reads characters"
             raise BadInput(f"model.features: {pieces}")
         facts = change(facts, **{"trunk.embed.characters.longest": characters})
     keys = {"at": config.features_at, "layers": config.features_layers}
@@ -360,5 +360,7 @@ def _vectors_file(config: ModelConfig, data: Path) -> Path | None:
         return None
     path = next((file for file in (Path(name), data / name) if file.is_file()), None)
     if path is None:
-        raise BadInput(f"model.vectors: {name} is no file, here or under {data}")
+        raise BadInput(
+            f"model.vectors: no file {name}, neither in the working directory nor under {data}"
+        )
     return path

@@ -80,14 +80,14 @@ class Pretrain(Task[str, RowTokenizer]):
             plan = self._with_teacher(plan, teacher)
         paper, facts = plan.paper, plan.trunk
         if paper.tokenizer == PLAIN:
-            raise BadInput(f"model: the tokenizer of {paper.name} has no special tokens to mask by")
+            raise BadInput(f"model: the tokenizer of {paper.name} has no mask token")
         words = None if plan.tokenizer is None else plan.tokenizer.training_words
         with self._naming_paper():
             self.objectives.check(facts)
             size = self.tables[EncoderTextConfig].vocab if words is None else len(words)
             self.objectives.check_vocabulary(size)
             if self.tables.batches.mixed and self.objectives.carries_state:
-                raise BadInput("batches.mixed: rows are parts of streams, which keep their order")
+                raise BadInput("batches.mixed cannot be used: this model reads rows in order")
         return replace(plan, facts=self.objectives.extend(facts, paper.fit_heads))
 
     def _with_teacher(self, plan: Plan, teacher: LoadedModel) -> Plan:
@@ -95,7 +95,7 @@ class Pretrain(Task[str, RowTokenizer]):
         tokenizer, paper, facts = cast(RowTokenizer, teacher.tokenizer), plan.paper, plan.facts
         start = plan.tokenizer
         if start is not None and start.words.fingerprint != tokenizer.words.fingerprint:
-            raise BadInput(f"{TEACHER}: its vocabulary is not that of model.start")
+            raise BadInput(f"{TEACHER}: its vocabulary differs from that of model.start")
         if teacher.paper.tokenizer != paper.tokenizer:
             kinds = f"{teacher.paper.tokenizer}, that of {paper.name} is {paper.tokenizer}"
             raise BadInput(f"{TEACHER}: its tokenizer is {kinds}")
@@ -166,7 +166,7 @@ class Pretrain(Task[str, RowTokenizer]):
         return DocumentDataset(documents, plan, objectives.annotator(tokenizer), seed)
 
     def _sentences(self, place: RunPaths) -> Iterator[str]:
-        """Sentences to learn a vocabulary from; evenly sampled if there are too many."""
+        """Sentences to learn a vocabulary from; an even sample if there are too many."""
         data = self.tables.data
 
         def documents() -> Iterator[tuple[int, list[str]]]:
@@ -234,7 +234,7 @@ class Pretrain(Task[str, RowTokenizer]):
         self, model: TrainedModel, examples: Sequence[str], with_interval: bool = False
     ) -> TaskScores:
         if with_interval:
-            raise BadInput("perplexity has no interval")
+            raise BadInput("perplexity has no confidence interval")
         runner = model.encoder
         words, scorer = runner.text.words, runner.scorer()
         separated = runner.text.template.separated

@@ -54,7 +54,7 @@ class AnswersConfig(Config):
     longest: int = Field(LONGEST, ge=1)
     """The most tokens of an answer."""
     threshold: float | None = None
-    """How much better "no answer" must score than the best answer."""
+    """The score of "no answer" above the best answer from which on a question has no answer."""
 
 
 @dataclass(frozen=True)
@@ -114,12 +114,13 @@ class AnswerPrediction:
 
 @dataclass(frozen=True, eq=False)
 class Answerer(Predictor[Question, list[ContextWindow], AnswerPrediction]):
-    """A model with a span head.
+    """Predictor of a model with a span head.
 
-    A context that is too long is read in several rows of ``max_length`` tokens, of which two share
-    ``stride``; a question has at most ``question`` tokens. Of each row, the ``best`` beginnings are
-    combined with the ``best`` ends, to answers of at most ``longest_answer`` tokens. A question has
-    no answer if ``no_answer`` is above the ``threshold``; without one every question has.
+    A context that is too long is read in several rows of ``max_length`` tokens, of which neighbours
+    share ``stride``; a question has at most ``question`` tokens. In each row, the ``best`` first
+    tokens are combined with the ``best`` last tokens, to answers of at most ``longest_answer``
+    tokens. A question has no answer if ``no_answer`` is above the ``threshold``; without a
+    threshold every question is answered.
     """
 
     name = "answer"
@@ -221,7 +222,7 @@ class Answerer(Predictor[Question, list[ContextWindow], AnswerPrediction]):
 
 
 class QuestionAnswering(EncoderTask[QuestionExample, RowTokenizer, Answerer, None]):
-    """The task "answer": where the answer to a question stands in a text."""
+    """The task "answer": extractive question answering."""
 
     name = "answer"
     head, predictor_class, default_length = SpanHead, Answerer, CONTEXT
@@ -276,7 +277,7 @@ def _target(window: ContextWindow, example: QuestionExample) -> tuple[int, int]:
     nowhere = (window.summary, window.summary)
     if not example.answers:
         if example.answerable:
-            raise BadInput(f"{example.where}: its answers are hidden")
+            raise BadInput(f"{example.where}: its answers are hidden (test set without answers)")
         return nowhere
     start = example.answers[0].start
     end = start + len(example.answers[0].text)
@@ -285,7 +286,7 @@ def _target(window: ContextWindow, example: QuestionExample) -> tuple[int, int]:
 
 
 def _covering(window: ContextWindow, character: int) -> int | None:
-    """The token of the context that covers a character, if one does."""
+    """Index of the token that covers a character of the context; None if there is none."""
     covering = (
         token
         for token, span in enumerate(window.spans)

@@ -47,7 +47,7 @@ class RunPaths:
         return self.leads and not self.resume
 
     def dropping(self) -> DropCounts | None:
-        """A new drop count, if bad examples may be left out."""
+        """New counts of dropped examples; None if bad examples are errors."""
         return DropCounts() if self.skip_bad else None
 
     def keep_text(self, *values: Any) -> None:
@@ -59,7 +59,7 @@ class RunPaths:
             remove(self.text)
 
     def keep_array(self, name: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """An array that is computed once: the leader of a new run writes it, all others read it."""
+        """Compute an array once: the leader of a new run writes it, all others read it."""
         path = self.store / f"{name}.safetensors"
         if self.fresh or not path.exists():
             array = compute()

@@ -34,16 +34,16 @@ class TagsConfig(AnyLabelsConfig):
     """The table ``[labels]`` of a recipe with ``task = "tag"``.
 
     A word has "one" tag or a "number". Tags of entities are converted to ``scheme`` ("" or none:
-    as they are in the files), and the model has all its tags for the entities that occur, also
-    those that the training data lacks. ``weights`` are one per tag (default 1), or "balanced": each
-    tag has the same total weight.
+    not converted), and the model has all its tags for the entities that occur, also those that the
+    training data lacks. ``weights`` are one per tag (default 1), or "balanced": each tag has the
+    same total weight.
     """
 
     unread: ClassVar = {"one": (), "number": ("names", "weights", "scheme", "crf")}
     kind: Literal["one", "number"] = "one"
     """A word has one tag, or a number."""
     names: dict[str, str] | None = None
-    """Names of tags, by what files write."""
+    """Names of tags, by their spelling in files."""
     weights: ClassWeights | None = None
     """The weight of each tag in the loss, or "balanced"."""
     crf: bool = False
@@ -94,7 +94,7 @@ class Tag(EncoderTask[TaggedExample, RowTokenizer, Tagger, LabelSet]):
             raise BadInput(f"{example.where}: {error}") from None
 
     def _known_tags(self, labels: LabelSet, example: TaggedExample) -> list[str]:
-        """Gold tags in the scheme of the recipe; tags of unknown entities are as in the file."""
+        """Gold tags in the scheme of the recipe; tags of unknown entities are not converted."""
         pairs = zip(self._tags(example), example.tags, strict=True)
         return [tag if tag in labels else in_file for tag, in_file in pairs]
 

@@ -2,7 +2,7 @@
 
 A task names the tables of a recipe that it reads, resolves the model, makes examples of files,
 chooses head and objective, and scores a model on the development set and on test sets. The training
-loop knows no task.
+loop is independent of tasks.
 """
 
 from abc import ABC, abstractmethod
@@ -116,7 +116,7 @@ class Task(ABC, Generic[Example, AnyReading]):
         return self.tables.data.train.has_pairs
 
     def unread_keys(self) -> Iterator[str]:
-        """Keys that the recipe sets though nothing reads them, given its other keys.
+        """Keys that the recipe sets but no code reads, given its other keys.
 
         A reason may follow a key: "text.vocab beside model.start".
         """
@@ -133,14 +133,14 @@ class Task(ABC, Generic[Example, AnyReading]):
         """The examples of files that the recipe names."""
 
     def read_required(self, name: str, data: Path, dropped: DropCounts | None) -> list[Example]:
-        """The examples of the test set of this name, which must have some."""
+        """Examples of the test set of this name; an empty one is refused."""
         files = self.tables.data.tests[name]
         examples = self.read(files, data, dropped)
         files.require(examples, name, self.unit)
         return examples
 
     def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
-        """The size of each test set; a bad one is refused before anything is written."""
+        """Return the size of each test set; refuse bad test sets before anything is written."""
         return {
             name: len(self.read_required(name, data, DropCounts() if skip_bad else None))
             for name in self.tables.data.tests
@@ -151,7 +151,7 @@ class Task(ABC, Generic[Example, AnyReading]):
         """Tokenizer, labels and examples; the leader writes them, all processes read them."""
 
     def train_files(self, place: RunPaths) -> FilesConfig:
-        """The files of ``data.train``, with a copy of standard input: training reads it again."""
+        """Files of ``data.train``, with a copy of standard input, since training reads it again."""
         copy = place.out / STDIN_COPY
         return self.tables.data.train.without_stdin(copy, again=not place.fresh)
 
@@ -160,7 +160,7 @@ class Task(ABC, Generic[Example, AnyReading]):
         """The training objective."""
 
     def flops(self, facts: ModelFacts, lengths: Sequence[tuple[int, ...]]) -> float:
-        """Operations of one step over examples of these lengths."""
+        """Number of floating-point operations of one step over examples of these lengths."""
         return facts.training_flops(lengths)
 
     @abstractmethod

@@ -73,8 +73,8 @@ class TextToText(PairTask[RowTokenizer]):
         objective = self.plain_objective(prepared)
         longest = max(objective.length(example)[0] for example in prepared.dataset.dev)
         if limit is not None and longest > limit:
-            fault = f"a row has {longest} tokens, and the model knows {limit} positions"
-            raise BadInput(f"data.dev: {fault}: prompt.longest shortens texts")
+            fault = f"a row has {longest} tokens, but the model has {limit} positions"
+            raise BadInput(f"data.dev: {fault}: set prompt.longest to truncate texts")
 
     def plain_objective(self, prepared: Prepared[RowTokenizer]) -> AnswerLM:
         words = prepared.reading.words

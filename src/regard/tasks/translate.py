@@ -35,7 +35,7 @@ class MeasureConfig(BLEUConfig):
     """
 
     dev_sentences: int = Field(1_000, ge=1)
-    """How many sentences of the development set are translated for `train.metric`."""
+    """Number of sentences of the development set that are translated for `train.metric`."""
 
 
 class Translate(PairTask[TranslationTokenizer]):
@@ -51,7 +51,7 @@ class Translate(PairTask[TranslationTokenizer]):
 
     @property
     def chooses_by_bleu(self) -> bool:
-        """Whether the development set is translated."""
+        """Whether the development set is translated, because ``train.metric`` is BLEU."""
         return self.tables.metric == BLEU
 
     def unread_keys(self) -> Iterator[str]:

@@ -38,7 +38,9 @@ class TextConfig(Config):
     @model_validator(mode="after")
     def _has_merges(self) -> "TextConfig":
         if self.dropout and "bpe" not in (self.kind or "bpe"):
-            raise ValueError(f"dropout is drawn over merges, which {self.kind!r} does not have")
+            raise ValueError(
+                f"dropout (BPE-dropout) needs a BPE vocabulary, not kind {self.kind!r}"
+            )
         return self
 
 

@@ -14,7 +14,7 @@ BROKEN = "\ufffd"  # in place of a byte that is no whole character, or not yet
 def check_stop_strings(strings: Sequence[str]) -> None:
     """Refuse stop strings that are not a list of non-empty texts."""
     if isinstance(strings, str) or not all(isinstance(string, str) for string in strings):
-        raise BadInput(f"stop strings are a list of texts, not {shown(strings)}")
+        raise BadInput(f"stop strings must be a list of strings, not {shown(strings)}")
     if "" in strings:
         raise BadInput("a stop string must have at least one character")
 

@@ -39,7 +39,7 @@ class LabelSet(ABC):
         """Label set of the labels that occur, sorted."""
         names = sorted({written.get(label.strip(), label.strip()) for label in labels})
         if len(names) < 2:
-            raise BadInput(f"there must be two labels or more to tell apart, not {names}")
+            raise BadInput(f"classification needs at least two labels; the examples have {names}")
         return cls(tuple(names), dict(written))
 
     @classmethod
@@ -61,7 +61,7 @@ class LabelSet(ABC):
 
     @property
     def first_names(self) -> str:
-        """The names of the labels for a message; of many, the first."""
+        """Names of the labels for a message: the first few, then "…"."""
         return ", ".join([*self.names[:NAMED], *["…"] * (len(self.names) > NAMED)])
 
     def name(self, label: str, where: str = "") -> str:
@@ -81,7 +81,7 @@ class LabelSet(ABC):
         """The target for the labels of an example."""
 
     def no_targets(self, count: int) -> np.ndarray:
-        """Targets of ``count`` tokens that the loss ignores."""
+        """Targets that the loss ignores, for ``count`` tokens."""
         return np.full(count, IGNORED, dtype=np.int64)
 
     def order_in(self, other: "LabelSet | None") -> list[int] | None:
@@ -94,7 +94,7 @@ class LabelSet(ABC):
     def check(self, known: Mapping[str, int]) -> None:
         """Refuse a model with another number of outputs."""
         if len(self) != (outputs := known.get("labels", 0)):
-            raise BadInput(f"{len(self)} labels, but the model knows {outputs}")
+            raise BadInput(f"{len(self)} labels, but the model has {outputs} outputs")
 
     def save(self, folder: Path) -> None:
         """Write labels.json."""
@@ -116,7 +116,7 @@ class SingleLabelSet(LabelSet):
     def gold(self, labels: Sequence[str], where: str) -> str:
         names = [self.name(label, where) for label in labels]
         if len(names) != 1:
-            raise BadInput(f"{where}: {len(names)} labels where there must be one")
+            raise BadInput(f"{where}: {len(names)} labels; this task needs exactly one")
         return names[0]
 
     def encode(self, labels: Sequence[str], where: str) -> list[int]:
@@ -179,7 +179,7 @@ LABEL_SETS = {kind.kind: kind for kind in _KINDS}
 
 
 def load_labels(folder: Path) -> LabelSet | None:
-    """Read what ``LabelSet.save`` wrote; None where a folder has no labels."""
+    """Read labels.json; None if the folder has none."""
     path = folder / LABELS
     if not path.exists():
         return None
@@ -188,7 +188,7 @@ def load_labels(folder: Path) -> LabelSet | None:
     if not isinstance(names, list) or not isinstance(written, dict):
         raise BadInput(f"{path}: names or written is missing")
     if not all(isinstance(label, str) for label in (*names, *written, *written.values())):
-        raise BadInput(f"{path}: a label is not text")
+        raise BadInput(f"{path}: every label must be a string")
     name = content.get("kind", SingleLabelSet.kind)
     if not isinstance(name, str) or name not in LABEL_SETS:
         raise BadInput(f"{path}: labels of unknown kind {name!r}")
@@ -196,7 +196,7 @@ def load_labels(folder: Path) -> LabelSet | None:
 
 
 def _number_duplicates(names: Mapping[int, str]) -> dict[int, str]:
-    """Add the number to labels of the same name: "crane" is a bird and a machine in ImageNet."""
+    """Append the class index to labels of equal name: ImageNet has two classes "crane"."""
     counts = Counter(names.values())
     several = {number: f"{name} ({number})" for number, name in names.items() if counts[name] > 1}
     return {**names, **several}
@@ -206,34 +206,34 @@ def _check_agreement(config: Mapping[str, object], names: Mapping[int, str]) -> 
     """Refuse a configuration whose other keys contradict ``id2label``."""
     count = config.get("num_labels")
     if count is not None and count != len(names):
-        raise BadInput(f"num_labels is {shown(count)}, and id2label has {len(names)} labels")
+        raise BadInput(f"num_labels is {shown(count)}, but id2label has {len(names)} labels")
     numbers = config.get("label2id")
     if numbers is not None and numbers != {name: number for number, name in sorted(names.items())}:
-        raise BadInput(f"label2id is {shown(numbers)}, and id2label {shown(dict(names))}")
+        raise BadInput(f"label2id {shown(numbers)} contradicts id2label {shown(dict(names))}")
 
 
 def labels_from_config(config: Mapping[str, object]) -> LabelSet:
-    """The labels of a Hugging Face configuration, by number; by default two."""
+    """Label set of a Hugging Face config.json, by ``id2label``; default: two labels."""
     listed: Any = config.get("id2label")
     if listed is None:
         count = config.get("num_labels") or 2
         if not is_whole(count, 1, MOST):
-            raise BadInput(f"num_labels is {shown(count)}, not from 1 to {MOST}")
+            raise BadInput(f"num_labels must be from 1 to {MOST}, not {shown(count)}")
         listed = {number: f"LABEL_{number}" for number in range(count)}
     try:
         names = {int(number): str(name) for number, name in listed.items()}
     except (AttributeError, TypeError, ValueError):
-        raise BadInput(f"id2label is {shown(listed)}, not names by number") from None
+        raise BadInput(f"id2label must map class indices to names, not {shown(listed)}") from None
     if sorted(names) != list(range(len(names))) or not names:
-        raise BadInput(f"id2label numbers {shown(sorted(names))}, not 0, 1, 2, …")
+        raise BadInput(f"id2label must have the indices 0, 1, 2, …, not {shown(sorted(names))}")
     _check_agreement(config, names)
     names = _number_duplicates(names)
     if twice := [name for name, count in Counter(names.values()).items() if count > 1]:
-        raise BadInput(f"id2label calls two labels {shown(twice[0])}")
+        raise BadInput(f"id2label gives two labels the name {shown(twice[0])}")
     known = {kind.problem_type: kind for kind in _KINDS}
     problem = config.get("problem_type")
     if problem not in (None, *known):
-        raise BadInput(f"problem_type is {shown(problem)}, not {', '.join(known)}")
+        raise BadInput(f"problem_type is {shown(problem)}, not one of {', '.join(known)}")
     usual = RegressionSet if len(names) == 1 else SingleLabelSet
     labels = usual if problem is None else known[problem]
     return labels(tuple(names[number] for number in range(len(names))))

@@ -34,7 +34,7 @@ def stretched(text: str, spans: Sequence[Span]) -> list[Span]:
 
 
 def touched(text: str, spans: Sequence[Span]) -> list[int | None]:
-    """The index of the first word that each span overlaps."""
+    """Index of the first word that each span overlaps; None if it overlaps no word."""
     return [overlaps[0] if overlaps else None for overlaps in _overlapped(word_spans(text), spans)]
 
 
@@ -52,7 +52,7 @@ def tokens_of_words(text: str, cut: Segmentation, spans: Spans = word_spans) -> 
 
 
 def lost_words(text: str, cut: Segmentation, unk: int | None) -> list[Span]:
-    """The words of ``text`` that contain ``unk``; words that share a token are one span."""
+    """Words of ``text`` with the unknown token ``unk``; words that share a token are one span."""
     words = word_spans(text)
     lost = [span for token, span in zip(cut.ids, cut.spans, strict=True) if token == unk]
     for number, overlaps in enumerate(_overlapped(words, lost)):

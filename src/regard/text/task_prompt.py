@@ -1,4 +1,4 @@
-"""Task tokens, which stand between a text and its answer: ``text <to-de> translation``."""
+"""Task tokens, placed between a text and its answer: ``text <to-de> translation``."""
 
 from dataclasses import dataclass
 
@@ -17,15 +17,17 @@ class PromptConfig(Config):
     task_token: str = Field("<answer>", pattern=r"^<[A-Za-z][\w-]*>$")
     """A special token of the vocabulary, such as "<to-de>", between text and answer."""
     longest: int = Field(0, ge=0)
-    """The most tokens of a text, of which the beginning is read; 0: all of it."""
+    """The maximum number of tokens of a text; longer texts are truncated; 0: no limit."""
 
     @classmethod
     def as_trained(cls, notes: object) -> "PromptConfig":
-        """The table in the notes of a trained model."""
+        """Prompt table that config.json of a trained model stores (``notes.prompt``)."""
         try:
             return cls.model_validate(notes, strict=True)
         except ValidationError:
-            raise BadInput(f"config.json: notes.prompt is no prompt: {shown(notes)}") from None
+            raise BadInput(
+                f"config.json: notes.prompt does not describe a prompt: {shown(notes)}"
+            ) from None
 
     def prompt(self, vocabulary: Subwords) -> "TaskPrompt":
         """The prompt with the id of the task token."""

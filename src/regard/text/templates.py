@@ -136,7 +136,7 @@ class RowBuilder:
     ) -> TokenRow:
         """A row of one text or two, of at most ``longest`` tokens including special ones.
 
-        Truncation at the end: of two texts the longer one first, then both evenly; or only the
+        Texts are truncated at the end: first the longer of two, then both evenly; or only the
         second.
         """
         texts = 1 if b is None else 2
@@ -177,7 +177,9 @@ class RowBuilder:
         room = self._room(longest, self.specials(1))
         overlap = room // 4 if overlap is None else overlap
         if not 0 <= overlap < room:
-            raise BadInput(f"an overlap of {overlap} leaves nothing new in rows of {longest}")
+            raise BadInput(
+                f"an overlap of {overlap} tokens is too large for rows of {longest} tokens"
+            )
         starts = [*accumulate(map(len, words), initial=0)]
         windows = list(_parts_of_words(starts, room, overlap))
         context, best = [-1] * len(words), [0] * len(words)
@@ -200,7 +202,7 @@ class RowBuilder:
         """Rows of a question and a window of the context; neighbours share ``stride`` tokens."""
         room = self._room(longest, self.specials(2) + len(question))
         if len(context) > room <= stride:
-            here = f"rows of {longest} with a question of {len(question)}"
+            here = f"rows of {longest} tokens with a question of {len(question)}"
             few = f"{room} tokens of context: too few for a stride of {stride}"
             raise BadInput(f"{here} have room for {few}")
         before = self.text_start("B", len(question))
@@ -219,7 +221,7 @@ class RowBuilder:
     @staticmethod
     def _room(longest: int, used: int) -> int:
         if longest <= used:
-            raise BadInput(f"rows of {longest} tokens have no room for text: {used} are taken")
+            raise BadInput(f"rows of {longest} tokens have no room for text beside {used} others")
         return longest - used
 
 

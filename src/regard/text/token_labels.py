@@ -1,4 +1,4 @@
-"""Labels of the tokens that a model reads: subwords, words with the tokens of each, patches."""
+"""Names of tokens for display: subwords, words with their tokens, patches."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from regard.text.offsets import Segmentation, units
 
 
 class TokenLabels(NamedTuple):
-    """The subwords of a token sequence, its words, and the positions of the tokens of each word."""
+    """Names of tokens: subwords, words, and the positions of the tokens of each word."""
 
     subwords: tuple[str, ...]
     words: tuple[str, ...]
@@ -18,18 +18,18 @@ class TokenLabels(NamedTuple):
 
     @classmethod
     def special(cls, label: str) -> "TokenLabels":
-        """Labels of a special token, which counts as a word."""
+        """Names of a special token, which counts as a word."""
         return cls((label,), (label,), ((0,),))
 
     @classmethod
     def of_text(cls, text: str, cut: Segmentation, subwords: Sequence[str]) -> "TokenLabels":
-        """Labels of the tokens of a text; words that share a token are one word."""
+        """Subwords and words of a text; words that share a token are one word."""
         words, groups = units(text, cut)
         return cls(tuple(subwords), tuple(words), tuple(map(tuple, groups)))
 
     @classmethod
     def join(cls, *parts: "TokenLabels") -> "TokenLabels":
-        """Concatenation of the labels of several sequences."""
+        """Concatenate the names of several sequences."""
         subwords: list[str] = []
         groups: list[tuple[int, ...]] = []
         for part in parts:
@@ -56,9 +56,9 @@ class RowWithWords(NamedTuple):
 
 
 class LabelledRow(NamedTuple):
-    """Row of tokens, and the labels of its positions as queries and as keys.
+    """Row of tokens, with the names of its positions as queries and as keys.
 
-    They differ in a decoder, where a query has the label of the token that it predicts.
+    They differ in a decoder, where a query is named after the token that it predicts.
     """
 
     row: TokenRow
@@ -66,7 +66,7 @@ class LabelledRow(NamedTuple):
     keys: TokenLabels
 
     def repeated(self) -> "LabelledRow":
-        """The row with all tokens repeated once."""
+        """Copy of the row in which all tokens follow a second time."""
         tokens, segments = ([*ids, *ids] for ids in (self.row.tokens, self.row.segments))
         queries, keys = (TokenLabels.join(side, side) for side in (self.queries, self.keys))
         return LabelledRow(TokenRow(tokens, segments), queries, keys)
@@ -77,10 +77,11 @@ LabelledInput = dict[str, LabelledRow]
 
 
 class LabelledImage(NamedTuple):
-    """Image as a row, and the labels of its positions as queries and as keys.
+    """Image as a row, with the names of its positions as queries and as keys.
 
-    ``pixels_HWC`` are its bytes as the model reads them. Patches lie on a ``grid`` of rows and
-    columns, and are called "row,column"; the ``tokens`` of these names come before them.
+    ``pixels_HWC`` are its bytes as the model reads them. Patches form a ``grid`` of rows and
+    columns, and are named "row,column"; ``tokens`` are the names of the tokens before them, such as
+    the class token.
     """
 
     row: ImageRow
@@ -90,11 +91,11 @@ class LabelledImage(NamedTuple):
 
     @property
     def queries(self) -> TokenLabels:
-        """Labels of the tokens before the patches, and of the patches, row by row."""
+        """Names of the tokens before the patches, then of the patches, row by row."""
         patches = (f"{row},{column}" for row, column in np.ndindex(self.grid))
         return TokenLabels.join(*map(TokenLabels.special, (*self.tokens, *patches)))
 
     @property
     def keys(self) -> TokenLabels:
-        """Labels of the keys: equal to the queries."""
+        """Names of the keys: equal to the queries."""
         return self.queries

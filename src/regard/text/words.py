@@ -85,7 +85,7 @@ def words(text: str) -> list[str]:
 
 
 def words_of(sentence: Sentence) -> Sequence[str]:
-    """The words of a text, or of a list of words."""
+    """List of words of a sentence, which is a text or already a list of words."""
     return words(sentence) if isinstance(sentence, str) else sentence
 
 
@@ -95,14 +95,14 @@ def joined(sentence: Sentence) -> str:
 
 
 def check_text(text: object, number: int, fault: str = "not a text") -> str:
-    """The text, if it is one and can be written as UTF-8."""
+    """Return a text; refuse other types, and text that cannot be written as UTF-8."""
     if not isinstance(text, str):
         raise BadItem(number, f"{shown(text)} is {fault}")
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise BadItem(number, f"a character of {shown(text)} is no Unicode") from None
+            raise BadItem(number, f"a character of {shown(text)} is not valid Unicode") from None
     return text
 
 

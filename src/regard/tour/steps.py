@@ -89,7 +89,7 @@ def _clear(out: Path, recipe: Recipe) -> FolderLock:
 
 
 def _is_tour(out: Path, recipe: Recipe) -> bool:
-    """Whether a folder has a run of this recipe and a corpus, which ``regard train`` has not."""
+    """Whether a folder has a run of this recipe and a corpus (``regard train`` writes none)."""
     marker, about = out / RECIPE, recipe.about.model_dump(mode="json")
     has_files = (out / "corpus").is_dir() and marker.is_file()
     return has_files and read_json(marker).get("about") == about

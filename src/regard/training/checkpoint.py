@@ -35,7 +35,7 @@ STRICT = ConfigDict(strict=True, extra="forbid")
 
 @dataclass(frozen=True)
 class PendingTotals:
-    """Sums since the last report; ``losses`` by rank, type (loss, NLL) and objective."""
+    """Sums since the last report; ``losses`` is indexed by rank, type (loss, NLL) and objective."""
 
     losses: list[list[list[float]]]
     values: list[float]
@@ -70,7 +70,7 @@ class RunProgress:
 
 @dataclass(frozen=True)
 class CheckpointState:
-    """The content of state.json; ``checksums`` of the progress and of the other files."""
+    """Content of state.json: the progress, and checksums of it and of the other files."""
 
     progress: RunProgress
     checksums: dict[str, Count]
@@ -125,14 +125,16 @@ class Checkpoints:
         except (OSError, BadInput) as error:
             self.sweep()
             last = f"step {self.steps()[-1]}" if self.steps() else "none"
-            raise BadInput(f"no checkpoint could be written: {error}; last good: {last}") from None
+            raise BadInput(
+                f"the checkpoint could not be written: {error}; last good checkpoint: {last}"
+            ) from None
 
     def load(
         self, step: int, only: Iterable[str] | None = None
     ) -> tuple[RunProgress, dict[str, dict[str, Tensor]]]:
-        """The progress and the tensors of a checkpoint, by group.
+        """Read the progress and the tensors of a checkpoint, by group.
 
-        Only the groups in ``only`` are read, if given; they must exist.
+        If ``only`` is given, only these groups are read, and they must exist.
         """
         files = None if only is None else {f"{group}{TENSORS}" for group in only}
         try:
@@ -148,7 +150,7 @@ class Checkpoints:
         return self._state(step).progress
 
     def _state(self, step: int) -> CheckpointState:
-        """The content of state.json, if it is intact."""
+        """Read state.json; refuse a damaged one."""
         path = self.place(step) / STATE
         content = read_json(path)
         try:
@@ -162,15 +164,18 @@ class Checkpoints:
         if absent := sorted({item.name for item in fields(RunProgress)} - written.keys()):
             raise BadInput(f"{path}: damaged ({absent[0]} is missing)")
         if progress.step != step or progress.best_step > step:
-            raise BadInput(f"{path}: damaged (step {progress.step}, best {progress.best_step})")
+            raise BadInput(
+                f"{path}: damaged (step {progress.step}, expected {step}; "
+                f"best step {progress.best_step}, expected at most {step})"
+            )
         if any(Path(name).name != name for name in known):
-            raise BadInput(f"{path}: damaged (checksums of files elsewhere)")
+            raise BadInput(f"{path}: damaged (checksums of files outside the folder)")
         if known.get(PROGRESS) != _checksum_of_json(written):
             raise BadInput(f"{path}: damaged (its checksum differs)")
         return state
 
     def _verified(self, step: int, only: set[str] | None = None) -> CheckpointState:
-        """The state of a checkpoint, after a check of all its files, or of those in ``only``."""
+        """Return the state of a checkpoint after checking its files, or only those in ``only``."""
         state, place = self._state(step), self.place(step)
         for name in sorted(state.checksums.keys() - {PROGRESS} if only is None else only):
             path = place / name
@@ -181,7 +186,10 @@ class Checkpoints:
         return state
 
     def _advice(self, damaged: int) -> str:
-        """Advice if the damaged checkpoint is the last one: no checkpoint is skipped silently."""
+        """Advice for an error message if the damaged checkpoint is the last one.
+
+        No checkpoint is skipped silently.
+        """
         *earlier, last = self.steps() or [damaged]
         if last != damaged:
             return ""
@@ -214,7 +222,7 @@ class Checkpoints:
 
 
 def checksum_of_file(path: Path) -> int:
-    """CRC-32, as for shards: fast, and sufficient against accidental damage."""
+    """CRC-32 of a file, as for shards: fast, and sufficient against accidental damage."""
     checksum = 0
     with reading(path), path.open("rb") as file:
         while block := file.read(BLOCK):
@@ -238,7 +246,7 @@ def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dic
 def load_optimiser(
     model: nn.Module, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor], where: str
 ) -> None:
-    """The inverse of ``optimiser_tensors``, bit for bit."""
+    """Load moments that ``optimiser_tensors`` returned into an optimiser, bit for bit."""
     parameters = dict(model.named_parameters())
     names = {full.rpartition("/")[0] for full in tensors}
     if odd := sorted(tensors.keys() ^ {f"{name}/{key}" for name in names for key in MOMENTS}):
@@ -247,6 +255,6 @@ def load_optimiser(
         name, _, key = full.rpartition("/")
         parameter = parameters.get(name)
         if parameter is None or (key != "step" and value.shape != parameter.shape):
-            raise BadInput(f"{where}: {full} does not fit the model")
+            raise BadInput(f"{where}: the optimiser moment {full} does not fit the model")
         on_host = key == "step" and not parameter.is_cuda
         optimiser.state[parameter][key] = value.clone() if on_host else value.to(parameter.device)

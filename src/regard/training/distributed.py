@@ -1,8 +1,7 @@
 """Data-parallel processes: ranks, collectives and gradient synchronisation.
 
 Every rank makes the same batches from the same keys, and reads its own rows of them. Gradients and
-losses are summed over ranks, and so are the weights of rows where they are known only from reading.
-
+losses are summed over ranks, and so are the weights of rows if they are known only after reading.
 Collectives have a time limit (NCCL aborts after 10 minutes), but preparing data or evaluation may
 take longer. Outside of steps processes poll a store instead, without a limit. A failing process
 writes to the store, and a thread in each other process ends that process.

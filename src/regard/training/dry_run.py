@@ -32,7 +32,7 @@ class EpochSize(NamedTuple):
 
 @dataclass(frozen=True)
 class DryRun:
-    """The sizes of a run; ``seconds`` are the times of its first steps.
+    """Sizes of a run; ``seconds`` are the times of its first steps.
 
     ``remarks`` are about weights that were copied.
     """
@@ -52,12 +52,12 @@ class DryRun:
 
     @property
     def epochs(self) -> float:
-        """Passes over the training data."""
+        """Number of passes over the training data."""
         return self.steps * self.accumulate / self.epoch.batches
 
     @property
     def tokens(self) -> int:
-        """Tokens of all steps."""
+        """Number of tokens of all steps."""
         return round(self.epochs * self.epoch.tokens)
 
     @property

@@ -47,7 +47,7 @@ def after_warmup(decay: Builder) -> Builder:
 
 @after_warmup
 def inverse_sqrt(warmup: int, steps: int) -> Schedule:
-    """√(warmup / step) after the warm-up (Vaswani et al., 2017, eq. 3, with its peak at 1)."""
+    """Decay by √(warmup / step) (Vaswani et al., 2017, eq. 3, with its peak at 1)."""
     return lambda step: math.sqrt(max(warmup, 1) / max(step, 1))
 
 
@@ -69,14 +69,14 @@ def cosine(warmup: int, steps: int) -> Schedule:
 
 
 def slanted(warmup: int, steps: int) -> Schedule:
-    """Slanted triangular: a short increase and a long decay (Howard & Ruder, 2018, eq. 3)."""
+    """Slanted triangular rate: a short increase and a long decay (Howard & Ruder, 2018, eq. 3)."""
     triangle = linear(warmup, steps)
     return lambda step: (1 + triangle(step) * (RATIO - 1)) / RATIO
 
 
 @after_warmup
 def constant(warmup: int, steps: int) -> Schedule:
-    """No decay."""
+    """Constant learning rate after the warm-up."""
     return lambda step: 1.0
 
 
@@ -126,7 +126,7 @@ def freeze(model: nn.Module, names: Iterable[str]) -> None:
         for parameter in chosen:
             parameter.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise BadInput("optimiser.freeze: all weights are frozen")
+        raise BadInput("optimiser.freeze: all weights are frozen, so there is nothing to train")
 
 
 def _block(name: str) -> tuple[str, str] | None:
@@ -250,7 +250,7 @@ class GraphedOptimiser(ModelOptimiser):
         return self.norm
 
     def zero_grad(self) -> None:
-        """The graph resets the gradient."""
+        """Do nothing: the graph resets the gradient."""
 
     def _step(self) -> Tensor:
         norm = super().clip_and_step()
@@ -270,7 +270,7 @@ class GraphedOptimiser(ModelOptimiser):
 
 
 def mixture_weights(model: nn.Module, facts: OptimiserConfig) -> list[nn.Parameter]:
-    """The weights that ``mix_penalty`` is for, if it is not 0; a model without any is refused."""
+    """Weights that ``mix_penalty`` regularises, if it is not 0; a model without any is refused."""
     if not facts.mix_penalty:
         return []
     mixtures = [part.logits for part in model.modules() if isinstance(part, ScalarMix)]

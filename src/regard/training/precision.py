@@ -22,7 +22,9 @@ RESUME = "resume on a machine with bf16, or start again in another folder"
 
 @dataclass(frozen=True)
 class Precision:
-    """``kind`` is "fp32" or "bf16" (weights stay in fp32); ``why`` says how it was chosen."""
+    """Precision of a run: ``kind``, "fp32" or "bf16" (with weights in fp32), and the reason
+    ``why``.
+    """
 
     kind: str
     why: str
@@ -56,7 +58,7 @@ Step = Callable[[Precision], None]
 
 
 def checked_precision(kind: str, device: torch.device, why: str, advice: str = CHOOSE) -> Precision:
-    """The requested precision; bf16 is refused where the device would emulate it."""
+    """Return the requested precision; refuse bf16 on a device that would emulate it."""
     precision = Precision(kind, why)
     if precision.is_bf16 and not has_bf16(device):
         raise BadInput(

@@ -30,7 +30,7 @@ class AboutConfig(Config):
     hardware: str = ""
     """The machine that the minutes and the score were measured on."""
     minutes: float | None = None
-    """How long it took there."""
+    """The training time on that machine, in minutes."""
 
 
 class ExpectConfig(Config):
@@ -42,7 +42,7 @@ class ExpectConfig(Config):
     score: float
     """Its expected value."""
     tolerance: float = Field(ge=0)
-    """How much worse it may be."""
+    """The tolerance: how much worse the score may be."""
     source: str
     """Where the expected value comes from: a publication, or runs of this recipe."""
 
@@ -127,7 +127,7 @@ def _over_like(
 
 
 def _without_scores(content: Any) -> Any:
-    """A recipe, or a rung of one, without the scores to expect."""
+    """Copy of a recipe, or of a rung, without its expected scores."""
     match content:
         case {"rung": [*rungs], **rest}:
             return {**_without_scores(rest), "rung": [_without_scores(rung) for rung in rungs]}
@@ -142,7 +142,7 @@ def _table(content: dict[str, object], name: str) -> dict[str, object]:
 
 
 def merged(under: dict[str, object], over: dict[str, object]) -> dict[str, object]:
-    """One recipe merged into another key by key; ``false`` removes a table."""
+    """Merge one recipe into another, key by key; ``false`` removes a table."""
     both = {**under, **over}
     for name in under.keys() & over.keys():
         if isinstance(below := under[name], dict) and isinstance(above := over[name], dict):

@@ -169,7 +169,7 @@ def _make_deterministic() -> None:
 
 
 def _prepare_leader_first(task: Task, plan: Plan, place: RunPaths, world: World) -> Prepared:
-    """The leader writes what the others then read."""
+    """Prepare the data: first the leader, which writes files, then the others, which read them."""
     if not world.is_leader:
         world.barrier()
     prepared = task.prepare(plan, place)
@@ -179,10 +179,12 @@ def _prepare_leader_first(task: Task, plan: Plan, place: RunPaths, world: World)
 
 
 def dev_result(task: Task, prepared: Prepared, world: World, model: nn.Module) -> DevResult:
-    """The figures of the development set, and the one that selects the best weights."""
+    """Metrics on the development set, and the one that selects the best weights."""
     figures, chosen = task.evaluate_dev(prepared, world, model), task.tables.metric
     if chosen not in figures:
-        raise BadInput(f"train.metric: {chosen!r} is not measured here: {', '.join(figures)}")
+        raise BadInput(
+            f"train.metric: {chosen!r} is not measured here; choose one of {', '.join(figures)}"
+        )
     return DevResult(-figures["loss"] if chosen == "loss" else figures[chosen], figures)
 
 
@@ -212,7 +214,7 @@ def check_model(recipe: Recipe, facts: ModelFacts) -> None:
     for path, value in paths(facts):
         if isinstance(value, AnyPosition) and longest > (value.limit or longest):
             side = SIDES.get(path.split(".")[0], "encoder")
-            limit = f"and the {side} knows {value.limit} positions"
+            limit = f"but the {side} has {value.limit} positions"
             raise BadInput(f"batches.longest: rows of {longest} tokens, {limit}")
 
 
@@ -226,7 +228,7 @@ def _built(facts: ModelFacts) -> nn.Module:
 def _kept_weights(
     recipe: Recipe, checkpoints: Checkpoints, progress: RunProgress
 ) -> tuple[str, dict[str, torch.Tensor]]:
-    """The final weights: an average if the recipe asks for one, else the best checkpoint."""
+    """Weights to save: an average if the recipe has one, else the best checkpoint."""
     steps = checkpoints.steps()
     known = progress.best is not None and progress.best_step in steps
     best = progress.best_step if known else steps[-1]

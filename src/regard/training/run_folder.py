@@ -40,7 +40,7 @@ def claim(out: Path, recipe: Recipe, *, resume: bool = False) -> FolderLock:
     with writing(out):
         fits = (out / RECIPE).is_file() or is_vacant(out)
     if not fits:
-        raise BadInput(f"{out}: holds something else; choose a folder that is empty or not there")
+        raise BadInput(f"{out}: has files that are not of a run; choose a new or empty folder")
     lock = lock_folder(out)
     try:
         _clear(out, recipe, resume)
@@ -90,17 +90,17 @@ def _dump(recipe: Recipe) -> dict[str, Any]:
 
 
 def _clear(out: Path, recipe: Recipe, resume: bool) -> None:
-    """Remove the files of an earlier run without steps; refuse any other, unless it is resumed."""
+    """Remove an earlier run without steps; refuse other runs, unless this one resumes them."""
     ours, steps = (out / RECIPE).is_file(), _steps(out)
     whole = (out / "model" / CONFIG).exists()
     if whole and not steps:
         raise BadInput(
-            f"{out}: holds a finished model and no checkpoints to go on from; choose another folder"
+            f"{out}: has a finished model, but no checkpoints to resume from; choose another folder"
         )
     if resume and ours:
         _check_same(out, recipe)
     elif whole or (steps and steps[-1] > 0):
-        raise BadInput(f"{out}: holds a run already; resume it, or choose another folder")
+        raise BadInput(f"{out}: already has a run; resume it, or choose another folder")
     else:
         for name in OURS:
             shutil.rmtree(out / name, ignore_errors=True)
@@ -120,11 +120,11 @@ def _check_same(out: Path, recipe: Recipe) -> None:
     if before.get("task", "translate") != now["task"]:
         changed = ["task"]
     if changed:
-        raise BadInput(f"{out}: was begun with another recipe (differs in: {', '.join(changed)})")
+        raise BadInput(f"{out}: was started with another recipe (differs in: {', '.join(changed)})")
 
 
 def _before(before: dict[str, JSON], table: Config, name: str, key: str) -> JSON:
-    """The value in the stored recipe, which may be older and lack keys."""
+    """Value of a key in the stored recipe, which may be older and lack keys."""
     defaults = type(table).model_construct().model_dump(mode="json")
     stored = before.get(name) or {}
     return stored.get(key, defaults.get(key)) if isinstance(stored, dict) else stored
@@ -142,7 +142,7 @@ if TYPE_CHECKING:
 
 
 class MetricsLog:
-    """Appends one line per event with figures; a resumed run first removes later lines."""
+    """Log of a run: one line per event with figures; a resumed run first removes later lines."""
 
     def __init__(self, folder: Path, *, after_step: int = 0):
         self.path = folder / LOG
@@ -181,7 +181,7 @@ class MetricsLog:
 
 
 def _step(line: bytes) -> int | None:
-    """The step of a line; None if it is no complete line of a log."""
+    """Step of a line of the log; None if the line is incomplete."""
     try:
         step = json.loads(line)["step"]
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -38,19 +38,19 @@ def train(
     skip_bad: bool = False,
     budget: float = float("inf"),
 ) -> Iterator[Event]:
-    """Train by a recipe, yielding what happens; after the last event the model is in ``out/model``.
+    """Train by a recipe and yield events; after the last event the model is in ``out/model``.
 
     The recipe is a name or a path, the text of a recipe file, its tables or a ``Recipe``;
     ``settings`` such as {"train.steps": 100} are laid over it. ``data`` is the folder of its files,
     or has examples under "train", "dev" and "test", and further test sets by name under
     "more_tests": (source, target) to translate, (text, label) to classify, (words, tags) to tag,
     (question, context, answers) to answer, (text, choices, number) to choose, texts or lists of
-    sentences to pre-train. A number under "dev" holds so many training examples out. With
-    ``skip_bad``, bad examples are left out.
+    sentences to pre-train. An integer under "dev" is the number of training examples to hold out.
+    With ``skip_bad``, bad examples are left out.
 
     The default of ``out`` is runs/NAME. Training stops after ``budget`` seconds; with ``resume`` it
-    goes on from the last checkpoint. The trained model is scored on each test set: a ``ScoreEvent``
-    before the ``EndEvent``.
+    continues from the last checkpoint. The trained model is scored on each test set: a
+    ``ScoreEvent`` before the ``EndEvent``.
     """
     tables, name = _tables_of(recipe)
     root = Path()
@@ -59,7 +59,7 @@ def train(
     elif isinstance(data, str | Path):
         root = Path(data)
     else:
-        raise BadInput(f"data is a folder, or examples by name, not {shown(data)}")
+        raise BadInput(f"data must be a folder, or examples by name, not {shown(data)}")
     parsed = make_recipe(tables, name, settings)
     if parsed.rung:
         raise BadInput(f"{name}: a ladder trains several models; train the recipe of one of them")
@@ -69,7 +69,7 @@ def train(
 
 
 def run_events(run: Run, *, resume: bool = False) -> Iterator[Event]:
-    """The events of a prepared run, which the leader writes to its log."""
+    """Yield the events of a prepared run, which the leader writes to its log."""
     log: MetricsLog | None = None
     for event in train_loop(run.job, resume=resume):
         if log is None and run.job.world.is_leader:  # at the first event
@@ -116,7 +116,7 @@ def _tables_of(recipe: AnyRecipe) -> tuple[dict[str, object], str]:
         about = tables.get("about")
         return tables, _name(about.get("title") if isinstance(about, dict) else None)
     if not isinstance(recipe, str | Path):
-        raise BadInput(f"a recipe is a name, a path, a text or a table, not {shown(recipe)}")
+        raise BadInput(f"recipe must be a name, a path, a text or a table, not {shown(recipe)}")
     path = find(str(recipe))
     return read_tables(path), str(path)
 
@@ -145,14 +145,18 @@ def _data_tables(data: Mapping[str, Any], before: object) -> dict[str, object]:
     if DEV not in data and isinstance(dev, dict) and "held_out" in dev:
         sets[DEV] = dev
     if DEV not in sets:
-        raise BadInput("data: give examples under 'dev', or how many of 'train' are held out")
+        raise BadInput(
+            "data: give examples under 'dev', or the number of examples of 'train' to hold out"
+        )
     return unchanged | sets | {MORE: _more_tests(data.get(MORE, {}))}
 
 
 def _more_tests(tests: object) -> dict[str, MemoryConfig]:
     """Further test sets, by the names that the caller gave."""
     if not isinstance(tests, Mapping):
-        raise BadInput(f"data[{MORE!r}]: give a table of test sets by name, not {shown(tests)}")
+        raise BadInput(
+            f"data[{MORE!r}]: give a dictionary of test sets by name, not {shown(tests)}"
+        )
     return {
         str(name): MemoryConfig.of(f"data[{MORE!r}][{name!r}]", listed(examples, "examples"))
         for name, examples in tests.items()
@@ -167,7 +171,7 @@ def score_tests(
     *,
     with_interval: bool = False,
 ) -> dict[str, TaskScores]:
-    """The scores of a model on each test set, by its name; scores of some tasks have intervals."""
+    """Score a model on each test set; scores by name of the set, for some tasks with intervals."""
     task = task_of(recipe)
     interval = with_interval or task.has_intervals
     return {

@@ -27,7 +27,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The named tensors of a file."""
+    """Read the named tensors of a safetensors file."""
     check_regular(path)
     try:
         return load_file(path)
@@ -50,7 +50,7 @@ def read_pickled(path: Path) -> dict[str, Tensor]:
         reason = str(error).split("\n")[0].split(". ")[0]
         raise BadInput(f"{path}: is damaged or holds more than tensors ({reason})") from None
     if not isinstance(content, dict):
-        raise BadInput(f"{path}: is not a set of named tensors")
+        raise BadInput(f"{path}: does not hold a dictionary of named tensors")
     for name, tensor in content.items():
         plain = isinstance(tensor, Tensor) and tensor.layout == torch.strided
         if not isinstance(name, str) or not plain or tensor.device.type != "cpu":
@@ -62,7 +62,7 @@ READERS = {"model.safetensors": read_tensors, "pytorch_model.bin": read_pickled}
 
 
 def read_folder(folder: Path) -> dict[str, Tensor]:
-    """The named tensors of a folder, in one file or in parts that an index lists."""
+    """Read the named tensors of a folder, in one file or in parts that an index lists."""
     for name, reader in READERS.items():
         index = folder / f"{name}.index.json"
         if (folder / name).exists():
@@ -93,14 +93,14 @@ def _read_parts(index: Path, reader: Callable[[Path], dict[str, Tensor]]) -> dic
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """A model's tensors by name, a tied one only under its first name."""
+    """Tensors of a model by name; a tied tensor only under its first name."""
     tensors = model.state_dict(keep_vars=True)
     first = {id(tensor): name for name, tensor in reversed(tensors.items())}
     return {name: value.detach() for name, value in tensors.items() if first[id(value)] == name}
 
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
-    """Copy tensors into a model; those that do not fit or are missing are listed in an error."""
+    """Copy tensors into a model; an error lists missing, unknown and misfitting tensors."""
     expected = weights_of(model)
     known = {name: tensors[name] for name in expected if name in tensors}
     refuse_misfits(
@@ -125,7 +125,7 @@ def misshapen(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> list
 
 
 def refuse_misfits(where: str, advice: str = "", **faults: list[str]) -> None:
-    """Raise an error that lists the tensors that do not fit, by what is wrong, if there are any."""
+    """Raise an error that lists the tensors that do not fit, by fault, if there are any."""
     listed = [f"{fault}: {_listed(names)}" for fault, names in faults.items() if names]
     if listed:
         parts = "; ".join([*listed, *[advice] * bool(advice)])

@@ -53,7 +53,9 @@ def read_hdf5(path: Path, names: Collection[str]) -> dict[str, Tensor]:
         described = {name: file.describe(name, dataset) for name, dataset in datasets.items()}
         size, total = path.stat().st_size, sum(tensor.nbytes for tensor in described.values())
         if total > size:
-            raise BadInput(f"{path}: its datasets need {total:,} bytes, and it has only {size:,}")
+            raise BadInput(
+                f"{path}: its datasets need {total:,} bytes, but the file has only {size:,}"
+            )
         for name, dataset in datasets.items():
             tensors[name] = torch.empty_like(described[name], device="cpu")
             dataset.read_direct(tensors[name].numpy())
@@ -92,7 +94,7 @@ class _File:
             members = self.group(prefix) or ()
             if len(members) > len(names) + MOST_OTHERS:
                 where = f"{self.path}: {prefix or 'its root'} has {len(members):,} members"
-                raise BadInput(f"{where}, and the model has only {len(names):,} tensors")
+                raise BadInput(f"{where}, but the model has only {len(names):,} tensors")
             for member in members:
                 name = f"{prefix}/{member}".lstrip("/")
                 if name in names:
@@ -118,7 +120,7 @@ class _File:
         if not isinstance(dataset, self.h5py.Dataset) or dataset.shape is None:
             raise BadInput(f"{where} holds no floating-point numbers")
         if dataset.external is not None or dataset.is_virtual:
-            raise BadInput(f"{where} is stored in other files, and those are not read")
+            raise BadInput(f"{where} is stored in another file, which is not read")
         if dataset.chunks is not None:
             advice = "(h5repack -l CONTI rewrites a file)"
             raise BadInput(f"{where} is stored in chunks, not contiguously {advice}")

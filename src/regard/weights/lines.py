@@ -1,4 +1,4 @@
-"""Lines of weight maps: names of tensors in a file, and of parameters of the model."""
+"""Lines of weight maps: patterns of tensor names in a file, and their names in the model."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -37,11 +37,11 @@ class WeightLine:
 
     @property
     def other_name_of(self) -> str | None:
-        """The model's tensor for which ``file`` is another name, or None."""
+        """Tensor of the model for which ``file`` is a second name, or None."""
         return None
 
     def fault(self, tensor: Tensor) -> str | None:
-        """The fault of a tensor that is to be written back, or None."""
+        """Description of what is wrong with a tensor that is kept for writing; None: nothing."""
         return None
 
 
@@ -51,7 +51,7 @@ class Rule(WeightLine):
 
     ``{i}`` and ``*`` are the same on both sides. ``moves`` (transpose, join, ...) are applied in
     order when a file is read, and undone in reverse order when it is written. A rule applies if the
-    model has all of its tensors; if several do, the first.
+    model has all of its tensors; if several rules apply, the first is used.
     """
 
     ours: str
@@ -67,11 +67,11 @@ class Rule(WeightLine):
 
 @dataclass(frozen=True)
 class Alias(WeightLine):
-    """Second name of a tied tensor: a file may have it besides the name in a rule, or instead.
+    """Second name in files of a tied tensor, besides the name in a rule or instead of it.
 
-    Both must hold the same bits, unless a ``Passthrough`` has the name too: then this one is not
-    used. An alias applies if the model has the tensor, and the name belongs to no rule that applies
-    and no earlier alias.
+    Both tensors must hold the same bits, unless a ``Passthrough`` has the second name too: then a
+    tensor that differs is kept unused. An alias applies if the model has the tensor, and the name
+    belongs to no rule that applies and no earlier alias.
     """
 
     ours: str
@@ -113,14 +113,14 @@ class TensorGroup:
     moves: tuple[Move, ...]
 
     def read(self, file: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors of the model by name."""
+        """Convert tensors of the file to tensors of the model, by name."""
         tensors = [file[name] for name in self.files]
         for move in self.moves:
             tensors = move.read(tensors)
         return dict(zip(self.ours, tensors, strict=True))
 
     def write(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors of the file by name."""
+        """Convert tensors of the model to tensors of the file, by name."""
         tensors = [ours[name] for name in self.ours]
         for move in reversed(self.moves):
             tensors = move.write(tensors)
@@ -128,7 +128,7 @@ class TensorGroup:
 
 
 def _spread(pattern: str) -> list[str]:
-    """The names that braces list: the first of every list, the second of every list, ..."""
+    """Names that braces list: the first of every list, the second of every list, ..."""
     lists = [listed.split(",") for listed in _PARTS.findall(pattern)]
     names = zip(*lists, strict=True)
     return [_PARTS.sub("%s", pattern) % each for each in names] if lists else [pattern]

@@ -38,7 +38,7 @@ class Transpose:
 
 @dataclass(frozen=True)
 class Reshape:
-    """Change of shape between ``file`` and ``ours``; -1 is the rest."""
+    """Change of shape from ``file`` to ``ours`` (the model's); -1 is the rest."""
 
     file: tuple[int, ...]
     ours: tuple[int, ...]

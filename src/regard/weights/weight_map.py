@@ -1,7 +1,7 @@
-"""Weight maps: names of tensors in a file ↔ names in a model, for reading and writing.
+"""Weight maps: tensor names of a file → names in the model (reading), and back (writing).
 
-A line only moves elements, so writing what was read gives the same bits. A map is total: tensors of
-the file or of the model that no line names are an error that lists them.
+Lines only move elements, so writing a file that was read gives the same bits. A map is total:
+tensors of the file or of the model that no line names are an error that lists them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from regard.weights.files import DTYPES, misshapen, refuse_misfits
 from regard.weights.lines import TensorGroup, WeightLine
 
 KEEP_ADVICE = "they can be kept beside the weights (keep_unknown)"
-DELETE_ADVICE = "this format keeps nothing beside the weights: delete them from a copy of the file"
+DELETE_ADVICE = "this format cannot keep other tensors: delete them from a copy of the file"
 MISFITS = ("missing", "unknown", "doubled", "misshapen", "mistyped", "unequal")
 Misfits = dict[str, list[str]]
 """Names of tensors that do not fit, by reason."""
@@ -24,7 +24,13 @@ Misfits = dict[str, list[str]]
 
 @dataclass(frozen=True, eq=False)
 class Extras:
-    """Content of a file beyond the model's weights, to write it as it was."""
+    """Properties of a file that was read, besides the model's weights, to write it identically.
+
+    ``bare``: its names lack the prefix of the map, such as "bert.". ``tied``: the names that it
+    uses for tied tensors, which may be stored under one name or several. ``old``: whether its names
+    have the old spelling ("gamma" for "weight"): all, none, or only these. ``kept``: its tensors
+    that the model does not use. ``dtypes``: the precision of its tensors, by the model's names.
+    """
 
     bare: bool = False  # names have no prefix
     tied: tuple[str, ...] = ()  # of the names of tied tensors, those that are used
@@ -33,17 +39,17 @@ class Extras:
     dtypes: Mapping[str, torch.dtype] = field(default_factory=dict)  # by our names
 
     def in_file_precision(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The model's tensors in the precision of the file."""
+        """Convert the model's tensors to the precision that they had in the file."""
         return {name: ours[name].to(self.dtypes.get(name, ours[name].dtype)) for name in ours}
 
 
 @dataclass(frozen=True)
 class WeightMap:
-    """Lines for all tensors of a model.
+    """Map of tensor names between a file and a model, with lines for all tensors.
 
     In the file, the names of ``lines`` start with ``prefix`` (a file may omit it everywhere), those
-    of ``unprefixed`` do not. ``old`` are suffixes of older files → suffixes of today; a file uses
-    one of them for each tensor.
+    of ``unprefixed`` do not. ``old`` are pairs (suffix in older files, suffix today); a file has
+    each tensor under one of the two.
     """
 
     lines: tuple[WeightLine, ...]
@@ -59,10 +65,10 @@ class WeightMap:
         keep_unknown: bool = False,
         advice: str = KEEP_ADVICE,
     ) -> tuple[dict[str, Tensor], Extras]:
-        """The file's tensors under the names of ``expected``, and its further content.
+        """Translate file → model: the tensors under the names of ``expected``, and the extras.
 
         With ``keep_unknown``, tensors whose names are in no line are returned in the extras.
-        ``advice`` ends the error if such tensors are the only fault.
+        ``advice`` is added to the error if such tensors are the only fault.
         """
         groups = self._groups(expected, where)
         misfits: Misfits = {kind: [] for kind in MISFITS}
@@ -82,7 +88,7 @@ class WeightMap:
         return ours, Extras(bare, tied, old, kept, dtypes)
 
     def write(self, ours: Mapping[str, Tensor], extras: Extras) -> dict[str, Tensor]:
-        """The model's tensors and the extras, under the file's names."""
+        """Translate model → file: the model's tensors and the extras, under the file's names."""
         file: dict[str, Tensor] = dict(extras.kept)
         ours = extras.in_file_precision(ours)
         groups = self._groups(ours, "the model")
@@ -110,13 +116,16 @@ class WeightMap:
         return tuple((new, before) for before, new in self.old)
 
     def _full(self, name: str) -> str:
-        """Full name, as in the lines, of a name without prefix."""
+        """Name with prefix, as in the lines, of a name of a ``bare`` file."""
         return name if any(line.fits(name) for line in self.unprefixed) else self.prefix + name
 
     def _named_as_today(
         self, file: Mapping[str, Tensor], misfits: Misfits
     ) -> tuple[dict[str, Tensor], bool, bool | tuple[str, ...]]:
-        """The file's tensors under the names of the lines; the extras ``bare`` and ``old``."""
+        """Rename a file's tensors to the names of the lines: with prefix, in today's spelling.
+
+        Returns the tensors, and ``bare`` and ``old`` of the extras.
+        """
         now = {name: _respelled(name, self.old) for name in file}
         old = tuple(name for name, new in now.items() if name != new)
         before = {name: _respelled(name, self._back) for name in file}
@@ -130,7 +139,7 @@ class WeightMap:
         return {full[name]: tensor for name, tensor in file.items()}, bare, spelling
 
     def _groups(self, ours: Mapping[str, Tensor], where: str) -> list[TensorGroup]:
-        """The groups of all tensors of the model, in their order."""
+        """Groups of tensors that are converted together; all tensors of the model, in order."""
         groups: dict[TensorGroup, None] = {}
         named: set[str] = set()
         for name in ours:
@@ -143,7 +152,7 @@ class WeightMap:
         return list(groups)
 
     def _names(self, groups: Iterable[TensorGroup]) -> dict[str, list[str]]:
-        """All names of each tensor that has several in a file, by its first name."""
+        """All names in files of each tied tensor, by its first name."""
         pairs = (zip(group.ours, group.files, strict=False) for group in groups)
         firsts = dict(chain.from_iterable(pairs))
         used = {name for group in groups for name in group.files}
@@ -158,7 +167,11 @@ class WeightMap:
     def _tied(
         self, rest: dict[str, Tensor], groups: Iterable[TensorGroup], misfits: Misfits
     ) -> tuple[str, ...]:
-        """The names of tied tensors; removes all but the first name of each from ``rest``."""
+        """Merge copies of tied tensors in ``rest`` under their first names; return the names used.
+
+        A copy that differs is an error, unless a ``Passthrough`` allows it (``loose``): then it
+        stays in ``rest``.
+        """
         tied: list[str] = []
         loose = {line.file for line in self._all if line.passes_through}
         for first, several in self._names(groups).items():
@@ -175,7 +188,7 @@ class WeightMap:
         return tuple(tied)
 
     def _kept(self, rest: Mapping[str, Tensor], misfits: Misfits) -> dict[str, Tensor]:
-        """The tensors that no rule reads and that are written back."""
+        """Tensors that the model does not use, and that are written back to a file."""
         kept = {}
         for name, tensor in rest.items():
             for line in self._all:
@@ -197,7 +210,7 @@ def _read_groups(
     expected: Mapping[str, Tensor],
     misfits: Misfits,
 ) -> dict[str, Tensor]:
-    """The tensors of the model, made of those that are removed from ``rest``."""
+    """Convert tensors of a file to tensors of the model; they are removed from ``rest``."""
     ours = dict[str, Tensor]()
     for group in groups:
         parts = {name: rest.pop(name) for name in group.files if name in rest}
@@ -212,7 +225,7 @@ def _read_groups(
 
 
 def _mistyped(parts: Mapping[str, Tensor]) -> list[str]:
-    """A line for each tensor of a group that has another type than the first."""
+    """Fault of each tensor of a group whose type differs from the first one's."""
     types = {name: part.dtype for name, part in parts.items()}
     expected = next((dtype for dtype in types.values() if dtype in DTYPES), DTYPES[0])
     wrong = {name: dtype for name, dtype in types.items() if dtype != expected}

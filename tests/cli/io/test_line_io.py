@@ -199,14 +199,14 @@ def test_a_line_the_model_cannot_read_is_named_after_those_before_it(verb, form,
     assert done.stdout == run(verb, tmp_path / "model", stdin=before).stdout
     complaint = done.stderr.splitlines()[-1]
     assert complaint.startswith(f"regard: standard input:{len(good) + 1}: ")
-    assert complaint.endswith("tokens, and the model knows 12 positions: shorten it")
+    assert complaint.endswith("tokens, but the model has 12 positions: shorten it")
 
 
 @pytest.mark.parametrize("verb", ["translate", "embed"])
 def test_positions_are_the_limit_of_very_long_lines_too(verb, tmp_path):
     placed().save(tmp_path / "model")
     complaint = run(verb, tmp_path / "model", stdin="ada " * 2_000, code=2).stderr.splitlines()[-1]
-    assert complaint.endswith("8002 tokens, and the model knows 12 positions: shorten it")
+    assert complaint.endswith("8002 tokens, but the model has 12 positions: shorten it")
     short = run(verb, tmp_path / "model", "--max-length", 4, stdin="ada " * 9, code=2)
     assert " tokens, more than 4; split the line" in short.stderr
 

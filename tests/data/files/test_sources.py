@@ -149,7 +149,8 @@ def test_one_sided_text_comes_from_the_same_kinds(tmp_path):
 @pytest.mark.parametrize(("first", "second"), [(10, 12), (12, 10), (0, 1)])
 def test_files_of_different_length_are_never_skipped(tmp_path, first, second):
     source = two_files(tmp_path, "a\n" * first, "b\n" * second)
-    message = f"{tmp_path}/a.en has {first} lines but {tmp_path}/a.de has {second}"
+    counts = f"{tmp_path}/a.en has {first}, {tmp_path}/a.de has {second}"
+    message = f"parallel files must have equally many lines: {counts}"
     for dropped in (None, DropCounts()):
         with complains(message):
             list(read_pairs(source, dropped=dropped))
@@ -176,7 +177,7 @@ BAD_JSON = [
     (
         "not UTF-8",
         '{"en": "x", "de": "\\ud800"}',
-        "a.jsonl:2: the value of 'de' holds half a surrogate pair",
+        "a.jsonl:2: the value of 'de' has a surrogate without its pair",
     ),
     ("empty", " ", "a.jsonl:2: empty line"),
 ]

@@ -83,7 +83,7 @@ def test_files_are_decoded_by_workers(tmp_path):
     for (row, _), pixels in zip(read, PIXELS, strict=True):
         np.testing.assert_array_equal(row.read(), pixels.transpose(2, 0, 1))
     paths[5].write_bytes(b"no image")
-    with pytest.raises(BadInput, match=r"5\.png: no image"):
+    with pytest.raises(BadInput, match=r"5\.png: cannot be read as an image"):
         data.read(0, np.arange(12))
     data.pool.close()
     assert dataset(PIXELS, workers=4).workers == 0  # arrays are there already

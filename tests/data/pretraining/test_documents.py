@@ -183,7 +183,7 @@ def test_nothing_usable_is_an_error_and_leaves_no_files(tmp_path):
         with pytest.raises(BadInput, match=r"none.*: cannot be read"):
             prepare(tmp_path / missing)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BadInput, match="no folder with files"):
+    with pytest.raises(BadInput, match="has no files"):
         prepare(tmp_path / "empty")
 
 

@@ -281,7 +281,7 @@ def test_an_epoch_is_drawn_by_its_key():
 def test_pairs_need_long_rows_and_two_documents():
     with pytest.raises(BadInput, match="5 at least"):
         sentence_pairs(numbered([[1], [1]]), PAIR, 4, (0, 0))
-    with pytest.raises(BadInput, match="second document"):
+    with pytest.raises(BadInput, match="two documents"):
         sentence_pairs(numbered([[1, 1]]), PAIR, 40, (0, 0))
 
 

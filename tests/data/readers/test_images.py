@@ -116,11 +116,11 @@ def test_archives_hold_arrays(tmp_path):
     assert labels(classify("npz", path)) == ["1", "0", "1", "0", "1"]
     for options, reason in (
         ({"images": "pixels"}, "no array is called 'pixels'"),
-        ({"labels": "y_bad"}, "5 images and 3 labels"),
+        ({"labels": "y_bad"}, "5 images, but 3 labels"),
         ({"images": "y_train"}, "is not an array of images"),
-        ({"labels": "y_names"}, r"labels are whole numbers \(options.names\), not <U3"),
+        ({"labels": "y_names"}, r"labels must be integers \(class indices\), not <U3"),
         ({"images": "x_flat"}, r"images \[0, 4\] have no pixels"),
-        ({"names": ["cat"]}, "labels from 0 to 1, and 1 names"),
+        ({"names": ["cat"]}, "labels from 0 to 1, but only 1 names"),
     ):
         with pytest.raises(BadInput, match=reason):
             classify("npz", path, **options)
@@ -152,7 +152,7 @@ def test_idx_files_are_those_of_mnist(packed, tmp_path):
     assert labels(examples) == ["3", "1", "4", "1", "5"]
     np.testing.assert_array_equal(examples[2].texts[0], grey[2])
     path.write_bytes(pack(idx(grey)[:-1]))
-    with pytest.raises(BadInput, match="numbers are not"):
+    with pytest.raises(BadInput, match="do not have the shape"):
         classify("idx", path)
     path.write_bytes(pack(b"\0\0\x0d\3"))
     with pytest.raises(BadInput, match="not an idx file of bytes with 3 axes"):
@@ -190,7 +190,7 @@ def test_cifar_is_read_in_its_binary_version(hundred, tmp_path):
     if hundred:
         assert labels(classify("cifar", tmp_path, coarse=True)) == ["0", "1", "0", "1"]
     (tmp_path / files[0]).write_bytes(b"\0" * 100)
-    with pytest.raises(BadInput, match="100 bytes are not records"):
+    with pytest.raises(BadInput, match="100 bytes are not a multiple of the record size"):
         classify("cifar", tmp_path)
 
 
@@ -201,7 +201,7 @@ def test_digits_come_with_scikit_learn(tmp_path):
     assert {*labels(train)} == {*labels(test)} == {*"0123456789"}
     assert train[0].texts[0].shape == (8, 8)
     assert max(int(one.texts[0].max()) for one in train) == 255
-    with pytest.raises(BadInput, match="part is 'train' or 'test'"):
+    with pytest.raises(BadInput, match="part must be 'train' or 'test'"):
         classify("digits", tmp_path, part="dev")
 
 

@@ -127,7 +127,12 @@ def test_rows_of_a_table(tmp_path):
         ("classify", "MRPC", {"task": "RTE"}, "MRPC has no option 'task'; known: none"),
         ("classify", "tsv", {"texts": []}, "an example is one text or two, not 0"),
         ("classify", "tsv", {"texts": ["a", "b", "c"]}, "an example is one text or two, not 3"),
-        ("classify", "jsonl", {"separator": ""}, "a separator of labels is at least one character"),
+        (
+            "classify",
+            "jsonl",
+            {"separator": ""},
+            "options.separator must have at least one character",
+        ),
     ],
 )
 def test_names_that_are_not_known(kind, reader, options, message):

@@ -62,7 +62,7 @@ def test_what_is_wrong(tmp_path):
     assert len(list(read("classify", "SNLI", path, dropped))) == 2
     assert dropped == {"with an unknown label": 1}
     (tmp_path / "labels.dev").write_text("neutral\n")
-    with pytest.raises(BadInput, match=r"has 3 lines but .*labels\.dev has 1"):
+    with pytest.raises(BadInput, match=r"has 3, .*labels\.dev has 1"):
         list(read("classify", "SNLI", path))
     (tmp_path / "labels.dev").unlink()
     with pytest.raises(BadInput, match=r"labels\.dev: cannot be read"):

@@ -77,7 +77,7 @@ def test_articles_split_a_file(tmp_path):
     assert first + rest == every
     assert [one.id for one in rest] == ["d"]
     for start, stop in [(0, 4), (2, 2), (-1, 2), (3, 5)]:
-        with complains(f"{path}: there are no articles {start} to {stop}, only 3"):
+        with complains(f"{path}: options.articles: {start} to {stop}, but the file has 3"):
             list(read("answer", "SQuAD", path, articles=[start, stop]))
 
 
@@ -104,7 +104,7 @@ def test_unselected_questions_are_not_counted(tmp_path):
         ({**asked("x"), "question": " "}, "empty text"),
         (
             {**asked("x"), "question": "a\ud800"},
-            "the value of 'question' holds half a surrogate pair",
+            "the value of 'question' has a surrogate without its pair",
         ),
         ({**asked("x"), "answers": ["sang"]}, "an answer is not a JSON object"),
     ],

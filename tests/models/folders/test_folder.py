@@ -138,7 +138,7 @@ def test_a_piece_beyond_the_vocabulary_is_refused(stored):
     content = json.loads(path.read_text())
     content["model"]["vocab"]["e"] = len(found.tokenizer.source)
     path.write_text(json.dumps(content))
-    with pytest.raises(BadInput, match="source tokens, but the model knows"):
+    with pytest.raises(BadInput, match="source tokens, but the model has"):
         folders.read(copy)
 
 

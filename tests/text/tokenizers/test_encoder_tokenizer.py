@@ -98,9 +98,11 @@ def test_a_model_must_know_its_ids_and_pool_its_summary_token(folder):
     text, anywhere = load(folder), ("first", "last", None)
     text.check({"tokens": len(LINES)}, anywhere)
     text.check({"tokens": 99}, ("first",))
-    with pytest.raises(BadInput, match=f"^{len(LINES)} tokens, but the model knows 10$"):
+    with pytest.raises(
+        BadInput, match=f"^the tokenizer has {len(LINES)} tokens, but the model has 10$"
+    ):
         text.check({"tokens": 10}, anywhere)
-    with pytest.raises(BadInput, match="stands first; the model needs last or nowhere"):
+    with pytest.raises(BadInput, match="summary token first; the model needs it last or nowhere"):
         text.check({"tokens": 99}, ("last", None))
 
 
@@ -165,11 +167,17 @@ def test_a_vocabulary_that_is_no_text(folder):
         ({"strip_accents": 1}, "strip_accents is neither"),
         ({"cls_token": 7}, "cls_token is not the name of a token"),
         ({"mask_token": {"special": True}}, "mask_token is not the name"),
-        ({"added_tokens_decoder": ["x"]}, "its added tokens are not"),
-        ({"added_tokens_decoder": {"x": {"content": "y"}}}, "its added tokens are not"),
-        ({"added_tokens_decoder": {"99": {"content": "y"}}}, "the id of 'y' is 99, but here it is"),
-        ({"added_tokens_decoder": {"11": {"content": "y", "lstrip": "x"}}}, "'y' is no token"),
-        ({"extra_special_tokens": [3]}, "its added tokens are not"),
+        ({"added_tokens_decoder": ["x"]}, "added tokens must be a list"),
+        ({"added_tokens_decoder": {"x": {"content": "y"}}}, "added tokens must be a list"),
+        (
+            {"added_tokens_decoder": {"99": {"content": "y"}}},
+            "'y' has the id 99, but the library assigns",
+        ),
+        (
+            {"added_tokens_decoder": {"11": {"content": "y", "lstrip": "x"}}},
+            "'y' is not a valid added token",
+        ),
+        ({"extra_special_tokens": [3]}, "added tokens must be a list"),
     ],
 )
 def test_wrong_settings(folder, settings, said):
@@ -204,15 +212,15 @@ FIVE = {name: number for number, name in enumerate(LINES[:5])}
     [
         ({"model": None}, "not a WordPiece vocabulary"),
         ({"type": "BPE"}, "not a WordPiece vocabulary"),
-        ({"vocab": ["the"]}, "not one of pieces and their ids"),
-        ({"vocab": {"the": -1}}, "not one of pieces and their ids"),
-        ({"vocab": {"the": 2**40}}, "not one of pieces and their ids"),
+        ({"vocab": ["the"]}, "must map pieces to ids"),
+        ({"vocab": {"the": -1}}, "must map pieces to ids"),
+        ({"vocab": {"the": 2**40}}, "must map pieces to ids"),
         ({"vocab": FIVE | {"the": 4}}, "have the same id"),
-        ({"vocab": {"the": 0}}, r"the id of '\[PAD\]' is 0, but here it is 1"),
+        ({"vocab": {"the": 0}}, r"'\[PAD\]' has the id 0, but the library assigns 1"),
         ({"vocab": {"the": 0}, "added_tokens": []}, r"has no \[PAD\]"),
         ({"continuing_subword_prefix": "@@"}, "only ## is supported"),
         ({"added_tokens": {}, "vocab": {}}, r"has no \[PAD\]"),
-        ({"added_tokens": 7}, "its added tokens are not"),
+        ({"added_tokens": 7}, "added tokens must be a list"),
     ],
 )
 def test_wrong_tokenizers(trained, tmp_path, changes, said):
@@ -249,7 +257,7 @@ def test_a_class_that_takes_the_file_as_it_stands(trained, tmp_path):
     assert load(tmp_path).words.encode("café") == [trained.unk]
     change(tmp_path, trained, post_processor=None)
     configure(tmp_path, tokenizer_class="PreTrainedTokenizerFast")
-    with pytest.raises(BadInput, match="its template is not that of BertTokenizer"):
+    with pytest.raises(BadInput, match="its template differs from that of BertTokenizer"):
         EncoderTokenizer.load(tmp_path)
     change(tmp_path, trained, normalizer={"type": "Nonsense"})
     configure(tmp_path, tokenizer_class="PreTrainedTokenizerFast")
@@ -262,5 +270,5 @@ def test_no_two_labels_have_one_name():
     imagenet = {"id2label": {"0": "crane", "1": "goose", "2": "crane"}}
     imagenet |= {"label2id": {"crane": 2, "goose": 1}}
     assert labels_from_config(imagenet).names == ("crane (0)", "goose", "crane (2)")
-    with pytest.raises(BadInput, match=r"id2label calls two labels 'a .2.'"):
+    with pytest.raises(BadInput, match=r"id2label gives two labels the name 'a .2.'"):
         labels_from_config({"id2label": {"0": "a (2)", "1": "a", "2": "a"}})

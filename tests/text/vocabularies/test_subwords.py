@@ -220,7 +220,7 @@ def test_ids_that_none_has_are_refused_before_the_library_reads_them(
     monkeypatch.setattr(forbidden, lambda content: pytest.fail("the library read it"))
     for kind in ("bpe", "wordpiece"):
         path = renumbered(vocabularies[kind], tmp_path / "tokenizer.json", e=number)
-        with pytest.raises(BadInput, match=r"tokenizer\.json: .*pieces and their ids"):
+        with pytest.raises(BadInput, match=r"tokenizer\.json: .*must map pieces to ids"):
             Subwords.load(path)
 
 
@@ -249,7 +249,7 @@ def test_added_tokens_have_the_ids_they_say(
     content = json.loads(path.read_text(encoding="utf-8"))
     content["added_tokens"][2]["id"] = 77
     path.write_text(json.dumps(content), encoding="utf-8")
-    with pytest.raises(BadInput, match=r"the id of '</s>' is 77, but here it is 2"):
+    with pytest.raises(BadInput, match=r"'</s>' has the id 77, but the library assigns 2"):
         Subwords.load(path)
 
 

@@ -87,7 +87,7 @@ class TrainingData(Generic[Item]):
 def held_out_indices(count: int, held_out: int) -> tuple[np.ndarray, np.ndarray]:
     """Indices of the training examples and of the held-out examples, in random order."""
     if held_out >= count:
-        raise BadInput(f"data.dev.held_out: {held_out:,} of {count:,} leaves nothing to learn")
+        raise BadInput(f"data.dev.held_out: {held_out:,} of {count:,} leaves no training examples")
     order_N = shuffled(np.arange(count), count, SPLIT_KEY)
     return order_N[held_out:], order_N[:held_out]
 

@@ -23,8 +23,8 @@ Annotate = Callable[[Sequence[Passage], np.ndarray, tuple[int, ...]], list[Item]
 class DocumentDataset(Dataset[Item]):
     """Dataset of the rows of ``plan(epoch)``; targets depend on (seed, epoch, index) alone.
 
-    All epochs have as many rows as the first one. The rows of a plan with more or fewer are spread
-    over these numbers: some are skipped, or read twice.
+    Every epoch has as many indices as the first one has rows. If the plan of an epoch has more or
+    fewer rows, some are skipped or read twice.
     """
 
     window: ClassVar[int] = 16_384  # each window ends in a batch that is not full
@@ -37,7 +37,7 @@ class DocumentDataset(Dataset[Item]):
 
     @cached_property
     def planned(self) -> PlanRows:
-        """The function ``plan`` with a cache of one epoch."""
+        """The function ``plan``, with the plan of the last epoch cached."""
         return lru_cache(maxsize=1)(self.plan)
 
     @cached_property
@@ -83,11 +83,11 @@ class DocumentStreams(Streams[Item]):
 
 
 class RowStreams(DocumentStreams[Item]):
-    """Streams of all rows, in order, as many as a batch has rows; the rest is not read."""
+    """Streams of all rows, in order: one stream per row of a batch; rows left over are not read."""
 
     @classmethod
     def of(cls, dataset: DocumentDataset[Item], limits: BatchLimits) -> "RowStreams[Item]":
-        """As many streams as fit into a batch."""
+        """Make as many streams as fit into a batch."""
         rows = min(limits.rows, limits.tokens // limits.longest)
         if rows > len(dataset):
             few = f"data.train: {len(dataset):,} rows are too few for {rows} streams of text"
@@ -121,7 +121,7 @@ class TextStreams(DocumentStreams[Item]):
     def of(
         cls, dataset: DocumentDataset[Item], rows: int, lengths: ChunkLengths
     ) -> "TextStreams[Item]":
-        """``rows`` streams of all text of the dataset, in chunks of these lengths."""
+        """Cut the text of the dataset into ``rows`` streams of chunks with these lengths."""
         whole = cast(BlockPlan, dataset.planned(0))
 
         def plan(epoch: int) -> BlockPlan:

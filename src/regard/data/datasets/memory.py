@@ -83,9 +83,9 @@ class BPEDropoutRows(MemoryDataset[tuple[TokenRow, Target]]):
 
 
 class UnknownWordRows(MemoryDataset[tuple[TokenRow, Target]]):
-    """Dataset that replaces words that occur once by the ``unknown`` word, with this rate.
+    """Dataset in which words that occur once are replaced by the ``unknown`` word at a given rate.
 
-    So the vector of unknown words is learned from rare ones (Lample et al., 2016). The characters
+    The vector of unknown words is thus learned from rare ones (Lample et al., 2016). The characters
     of a word stay. Draws depend only on (seed, epoch, index).
     """
 
@@ -122,6 +122,6 @@ def _content(rows: TokenRow | Sequence[TokenRow], target: object) -> bytes:
 
 
 def _bytes(part: object) -> bytes:
-    """Bytes of an array; of objects, whose bytes would be addresses, the ``repr``."""
+    """Bytes of an array; of an array of objects, its ``repr`` (their bytes are addresses)."""
     array = np.asarray(part)
     return repr(part).encode() if array.dtype.hasobject else array.tobytes()

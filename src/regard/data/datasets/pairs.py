@@ -19,7 +19,7 @@ Pair = Sequence[Ids]  # source and target
 
 
 class PairCollator(Collator[Pair], Protocol):
-    """Objective that measures examples by their sizes (source, target) alone."""
+    """Objective that only measures examples, by their lengths (source, target)."""
 
     def lengths(self, sizes_NS: np.ndarray) -> np.ndarray: ...
     def weights(self, sizes_NS: np.ndarray) -> np.ndarray: ...

@@ -19,13 +19,13 @@ SEPARATOR = "|||"
 def read_text_pairs(
     source: Source, longest_characters: int | None = None, dropped: Dropped = None
 ) -> Pairs:
-    """Read all pairs, without their places."""
+    """Read all pairs, without their places (file and line)."""
     pairs = read_pairs(source, longest_characters, dropped)
     return [(first, second) for _, first, second in pairs]
 
 
 def read_gold_links(path: str | Path, base: int, pairs: Pairs, spans: Spans) -> list[GoldLinks]:
-    """The links of every pair, counted from ``base``; ``spans`` finds the words."""
+    """Read the links of every pair, counted from ``base``; ``spans`` finds the words."""
     lines = list(read_lines(path))
     if len(lines) != len(pairs):
         raise BadInput(f"{path}: {len(lines)} lines for {len(pairs)} pairs")

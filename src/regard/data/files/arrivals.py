@@ -14,10 +14,10 @@ LONGEST = 1 << 26  # bytes of a line: a device or an archive may have no line en
 
 
 class Arrivals:
-    """The lines of one stream; ``ready`` tells whether the next line can be read without waiting.
+    """Lines of one stream; ``ready`` tells whether the next line can be read without waiting.
 
-    A regular file is always ready. A line of more than ``longest`` bytes ends the stream: it is cut
-    off after a few bytes more.
+    A regular file is always ready. A line of more than ``longest`` bytes is truncated and ends the
+    stream.
     """
 
     def __init__(self, longest: int = LONGEST) -> None:

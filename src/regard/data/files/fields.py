@@ -62,18 +62,18 @@ def typed(value: object, kind: type[Kind], name: str, where: str) -> Kind:
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise BadExample(where, f"not {KINDS[kind]}", f"{name} is not {KINDS[kind]}")
     if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
-        raise BadExample(where, "not UTF-8", f"{name} holds half a surrogate pair")
+        raise BadExample(where, "not UTF-8", f"{name} has a surrogate without its pair")
     return value
 
 
 def label_text(value: object, name: str, where: str) -> str:
-    """A label as text: labels are often numbers."""
+    """Label as text; a number is converted."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return str(value) if number else typed(value, str, name, where)
 
 
 def one_of(labels: Sequence[str], label: str, where: str) -> str:
-    """Return a label of the task; refuse others."""
+    """Return the label if it is one of ``labels``; refuse others."""
     if label not in labels:
         detail = f"the label is {label!r}, not one of {', '.join(labels)}"
         raise BadExample(where, "with an unknown label", detail)
@@ -94,7 +94,7 @@ def json_object(line: str, where: str) -> dict[str, JSON]:
 
 
 def value_of(record: JSON, key: str, where: str) -> JSON:
-    """The value of a key; ``"translation.en"`` is "en" inside "translation", unless it is a key."""
+    """Value of a key; ``"translation.en"`` is "en" in "translation", unless there is such a key."""
     literal = isinstance(record, dict) and key in record
     for step in [key] if literal else key.split("."):
         if not isinstance(record, dict) or step not in record:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 LARGEST_JSON = 1 << 30  # bytes of a JSON file that is read as a whole, perhaps in one line
 Column = int | str
 Unparsed = tuple[list[str], Callable[[], tuple[str, ...]]]
-"""The place of every text of an example, and what parses its texts."""
+"""The place of every text of an example, and a function that parses its texts."""
 Examples = Iterator[Unparsed]
 NumberedLines = Iterator[tuple[int, bytes]]  # lines of a file, counted from 1
 
@@ -157,7 +157,7 @@ class Table(ColumnFile):
     most_cells: int | None = None  # of a line, if that is known
 
     def records(self, lines: NumberedLines) -> NumberedLines:
-        """The lines of the table; in CSV several lines of a file may be one."""
+        """Lines of the table; in CSV, several lines of the file may form one."""
         return lines
 
     def cells(self, line: str, where: str) -> list[str]:
@@ -186,7 +186,7 @@ class Table(ColumnFile):
         return replace(self, columns=tuple(columns), most_cells=self.limit(header)), lines
 
     def limit(self, header: Sequence[str]) -> int | None:
-        """The most cells of a line below this header; None: any number, as in benchmarks."""
+        """Maximum number of cells of a line below this header; None: any, as in benchmarks."""
         return None
 
     def parse(self, line: str, where: str) -> tuple[str, ...]:
@@ -317,5 +317,5 @@ def _aligned(paths: tuple[str, ...]) -> Iterator[tuple[bytes, ...]]:
             lengths = [number + (line is not None) + sum(1 for _ in file) for line, file in ends]
             other = next(i for i, length in enumerate(lengths) if length != lengths[0])
             first, second = (f"{name_of(paths[i])} has {lengths[i]}" for i in (0, other))
-            raise BadInput(f"{first} lines but {second}")
+            raise BadInput(f"parallel files must have equally many lines: {first}, {second}")
         yield lines

@@ -1,8 +1,8 @@
 """Static word vectors, one for each word: text files (GloVe, word2vec) and binary ones (word2vec).
 
-A text file has a word and its numbers in each line. Files of word2vec begin with a line of two
-numbers, how many words there are and how many numbers each has; in a binary one, each word then
-ends with a space and has its numbers after it as little-endian float32.
+A line of a text file has a word and its vector. Files of word2vec begin with a line of two numbers:
+the number of words and the size of vectors. In a binary file, each word then ends with a space, and
+its vector follows as little-endian float32.
 """
 
 import codecs
@@ -49,7 +49,8 @@ class StaticVectors:
     def read(cls, path: str | Path, most: int | None = None) -> "StaticVectors":
         """Read a file, which may be compressed, or its first ``most`` words.
 
-        Numbers are stored as they come, so that little more memory is used than for the vectors.
+        Values are appended to one array while reading, so that little more memory is used than for
+        the vectors.
         """
         words, numbers = dict[str, None](), bytearray()
         for where, word, vector in islice(_entries(path), most):
@@ -82,17 +83,17 @@ class StaticVectors:
         return {word: number for number, word in enumerate(self.words)}
 
     def index_of(self, word: str) -> int | None:
-        """The index of a word as it is written, or else in lower case."""
+        """Index of a word with its case, or else in lower case; None if it has no vector."""
         return self.ids.get(word, self.ids.get(word.lower()))
 
     def indices_of(self, words: Iterable[str]) -> dict[int, int]:
-        """The indices of the words of a list that have a vector, by their places in the list."""
+        """Indices of the vectors of words, by place in the list; words without one are omitted."""
         indices = ((place, self.index_of(word)) for place, word in enumerate(words))
         return {place: index for place, index in indices if index is not None}
 
     @cached_property
     def lengths_N(self) -> np.ndarray:
-        """The length of each vector; 1 for a vector of zeros, which is like no other."""
+        """Norm of each vector; 1 for a vector of zeros, so that its cosine is 0."""
         lengths_N = np.linalg.norm(self.vectors_ND, axis=1)
         return np.where(lengths_N > 0, lengths_N, 1.0)
 
@@ -142,16 +143,18 @@ def _text_entries(path: str | Path, header: Header | None) -> Iterator[Entry]:
         columns = decoded(raw, where).rstrip().split(" ")
         width = width or len(columns) - 1
         if not width:
-            raise BadInput(f"{where}: not a word and its numbers, with spaces between them")
+            raise BadInput(
+                f"{where}: expected a word and the numbers of its vector, separated by spaces"
+            )
         if len(columns) <= width or any(map(_is_number, columns[1:-width])):
-            raise BadInput(f"{where}: {len(columns) - 1} numbers, not {width}")
+            raise BadInput(f"{where}: {len(columns) - 1} numbers; expected {width}")
         try:
             vector = array("f", map(float, columns[-width:])).tobytes()
         except ValueError:
-            raise BadInput(f"{where}: not a word and its numbers") from None
+            raise BadInput(f"{where}: expected a word and the numbers of its vector") from None
         yield where, " ".join(columns[:-width]), vector
     if header is not None and header.words != (count := number - first + 1):
-        raise BadInput(f"{path}: {count} words, and its first line says {header.words}")
+        raise BadInput(f"{path}: has {count} words, but its first line announces {header.words}")
 
 
 def _is_number(column: str) -> bool:
@@ -174,7 +177,9 @@ def _binary_entries(path: str | Path, header: Header) -> Iterator[Entry]:
                 raise BadInput(f"{where}: the file is truncated")
             yield where, word, np.frombuffer(vector, "<f4").astype(np.float32).tobytes()
         if file.read(2).strip():
-            raise BadInput(f"{path}: goes on after the {header.words} words of its first line")
+            raise BadInput(
+                f"{path}: has more than the {header.words} words that its first line announces"
+            )
 
 
 def _binary_word(file: BinaryIO, where: str) -> bytes:

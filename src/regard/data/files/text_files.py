@@ -26,7 +26,7 @@ def name_of(path: str | Path) -> str:
 
 
 def raw_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[bytes]:
-    """Lines without line ends and byte order mark; ``arrivals`` tells whether the next is there."""
+    """Lines without line ends and byte order mark; ``arrivals`` limits and polls a stream."""
     for line in ended_lines(path, arrivals):
         yield line.removesuffix(b"\n")
 

@@ -1,7 +1,8 @@
 """Augmentation of batches of images on the device.
 
-What is drawn for an image follows from its key alone. All shapes are fixed and nothing is read
-back, so that a step with augmentation can be compiled and captured. Pixels are numbers from 0 to 1.
+Random numbers of an image depend on its key alone. All shapes are fixed and nothing is copied to
+the host, so that a step with augmentation can be compiled and captured. Pixels are values from 0 to
+1.
 """
 
 import math
@@ -142,7 +143,7 @@ def _grey(images: Tensor) -> Tensor:
 
 
 def _towards(other: Tensor, images: Tensor, change: Tensor) -> Tensor:
-    """Mix with another image: 0 is unchanged, -1 the other, 1 as far away from it."""
+    """Move images away from ``other``: ``change`` 0 keeps them, -1 gives ``other``."""
     return (images + change * (images - other)).clamp(0, 1)
 
 
@@ -221,8 +222,8 @@ COLOURS: tuple[Colours, ...] = (
 def random_augment(images: Tensor, draws: Draws, count: int, magnitude: float) -> Tensor:
     """Apply RandAugment: ``count`` random operations to each image, one after the other.
 
-    Their strength is ``magnitude`` of the largest (0 to 1), in either direction where there are
-    two; one of the operations leaves the image as it is.
+    Their strength is ``magnitude`` times the largest (0 to 1), with a random sign if an operation
+    has two directions; one of the operations leaves the image unchanged.
     """
     places, colours = len(FARTHEST), len(COLOURS)
     for _ in range(count):
@@ -303,7 +304,7 @@ class Mixing:
     """Each image mixed with the next of its batch: mixup (Zhang et al., 2017, arXiv:1710.09412) or
     CutMix (Yun et al., 2019, arXiv:1905.04899), with shares of Beta(α, α); α = 0 is none.
 
-    With both, each image has one of them, as likely as the other.
+    With both, each image is mixed by one of them, with equal probability.
     """
 
     def __init__(self, mixup: float = 0.0, cutmix: float = 0.0):

@@ -30,7 +30,7 @@ class ImageExamples(Sequence[ImageExample]):
 
     @classmethod
     def of(cls, examples: Sequence[ImageExample]) -> "ImageExamples":
-        """Arrays of single examples, at least one; their images are read here."""
+        """Stack single examples (at least one) into arrays; their images are read here."""
         rows, targets = zip(*examples, strict=True)
         return cls(read_images(rows), np.array([row.key for row in rows]), np.array(targets))
 

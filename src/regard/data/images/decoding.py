@@ -81,7 +81,7 @@ class DecodingPool:
 
     @cached_property
     def _pool(self) -> ProcessPoolExecutor:
-        """Spawned processes: threads of this process would not survive a fork."""
+        """Executor of spawned processes: threads of this process would not survive a fork."""
         return ProcessPoolExecutor(self.workers, SPAWN, initializer=_begin, initargs=(self.budget,))
 
     @cached_property
@@ -148,9 +148,9 @@ class SharedBudget(PixelBudget):
 
 
 def _begin(budget: PixelBudget) -> None:
-    """Share the budget of pixels with other workers, and end with the process that started them.
+    """Initialise a worker: share the budget of pixels, and end when the parent process ends.
 
-    Ctrl-C is left to that process.
+    Ctrl-C is left to the parent.
     """
     share_budget(budget)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,9 +1,9 @@
 """Rows of running text: blocks of all documents, or of each alone.
 
 The documents are read as one stream, each after a separator if the vocabulary has one. A row is a
-part of it. For causal language models (``text_rows``) ``Passage.target`` is the token that comes
-next. So every token is predicted once in an epoch, except for the first of a text that no separator
-stands before.
+part of the stream. For causal language models (``text_rows``) ``Passage.target`` is the next token.
+So every token is predicted once in an epoch, except for the first of a text without a separator
+before it.
 """
 
 from dataclasses import dataclass
@@ -83,7 +83,7 @@ class BlockPlan:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of every row."""
+        """Number of tokens of every row."""
         return self.end - self.begin
 
     def read(self, rows: np.ndarray) -> list[Passage]:
@@ -114,7 +114,7 @@ class FramedBlocks:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of every row, special tokens included."""
+        """Number of tokens of every row, including special tokens."""
         return np.full(len(self), self._size + self.frame.specials)
 
     def read(self, rows: np.ndarray) -> list[Passage]:
@@ -130,7 +130,7 @@ class FramedBlocks:
 
     @property
     def _size(self) -> int:
-        """Tokens of the stream in a row."""
+        """Number of tokens of a row that come from the stream."""
         return min(self._total, room_in(self.frame, self.longest, "a passage", 1))
 
     @property
@@ -151,7 +151,7 @@ def text_rows(stream: TokenStream, longest: int, seed: int, *, across: bool) -> 
         shift = shift if across and epoch else 0
         rows = _blocks(stream, texts, longest, shift)
         if not len(rows):
-            raise BadInput("the documents are too short: there is no token to predict")
+            raise BadInput("data.train: the documents are too short: there is no token to predict")
         return rows
 
     return plan
@@ -187,10 +187,10 @@ class ChunkLengths:
 def stream_chunks(
     stream: TokenStream, rows: int, lengths: ChunkLengths, key: tuple[int, ...]
 ) -> BlockPlan:
-    """Plan of the stream cut into ``rows`` equal streams, and these into chunks.
+    """Plan of the token stream cut into ``rows`` equal streams, and these into chunks.
 
-    Chunk k of all streams comes before chunk k + 1. Every token has a next one, so the last of all
-    is only predicted; those beyond the equal streams are not used.
+    Chunk k of all streams comes before chunk k + 1. Every token has a next one, so the very last
+    token is only predicted; tokens beyond the equal streams are not used.
     """
     total = int(stream.borders[-1])
     length = (total - 1) // rows

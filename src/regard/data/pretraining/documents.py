@@ -47,7 +47,7 @@ class TextFolder(FileSource, DocumentReader):
         patterns = (f"*.txt{end}" for end in ("", ".gz", ".xz"))
         files = [file for pattern in patterns for file in Path(self.path).rglob(pattern)]
         if not files:
-            raise BadInput(f"{self.path}: no folder with files .txt, .txt.gz or .txt.xz")
+            raise BadInput(f"{self.path}: has no files .txt, .txt.gz or .txt.xz")
         return tuple(map(str, sorted(files)))
 
     def documents(self, dropped: Dropped) -> Iterator[list[str]]:
@@ -121,7 +121,7 @@ def document_source(path: str, key: str | None = None) -> DocumentSource:
     if json_lines and not is_folder:
         return JsonDocuments(path, (key or "text",))
     if key is not None:
-        raise BadInput(f"{path}: a key is for JSON lines")
+        raise BadInput(f"{path}: key can only be used with JSON lines")
     return TextFolder(path) if is_folder else SentenceFile(path)
 
 

@@ -106,7 +106,7 @@ class TokenMasker:
         return MaskedTokens(masked, positions, originals)
 
     def masked_count(self, lengths: Array) -> Array:
-        """Tokens to choose in rows of these lengths; halves round to even."""
+        """Number of tokens to choose in rows of these lengths; halves round to even."""
         count = np.maximum(1, np.rint(lengths * self.rate).astype(np.int64))
         return count if self.most is None else np.minimum(count, self.most)
 
@@ -173,8 +173,8 @@ def fitting_ngrams(
 ) -> Array:
     """Choose words: for each word in this order, `counts` words from there on.
 
-    Of n words that exceed the room of their row, the last are left out. An n-gram with words that
-    are chosen already is left out; with `overlap`, one that begins with such a word.
+    If n words exceed the room of their row, the last ones are left out. An n-gram with words that
+    are chosen already is skipped; with `overlap`, only an n-gram that begins with such a word.
     """
     left, size, rows, count = room.tolist(), sizes.tolist(), row.tolist(), counts.tolist()
     chosen = [False] * len(size)

@@ -43,7 +43,7 @@ class RowPlan:
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        """Tokens of every row, special tokens included."""
+        """Number of tokens of every row, including special tokens."""
         between = len(self.frame.between)
         ends = np.append(0, np.cumsum(self.end - self.begin + between))[self.first]
         return np.diff(ends) + len(self.frame.before) + len(self.frame.after) - between
@@ -100,7 +100,7 @@ class EpochPlan(Protocol):
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of every row, special tokens included."""
+        """Number of tokens of every row, including special tokens."""
 
     def read(self, rows: np.ndarray) -> list[Passage]:
         """Read these rows."""
@@ -139,7 +139,7 @@ def sentence_rows(documents: Documents, frame: RowFrame, longest: int) -> RowPla
 
 
 def room_in(frame: RowFrame, longest: int, texts: str, least: int) -> int:
-    """Tokens of a row beside its special tokens; `texts` need `least` of them."""
+    """Number of tokens left beside special tokens in a row; refuse fewer than `least`."""
     room, specials = longest - frame.specials, frame.specials
     if room < least:
         needed = f"{texts} and {specials} special tokens need {specials + least} at least"
@@ -148,7 +148,7 @@ def room_in(frame: RowFrame, longest: int, texts: str, least: int) -> int:
 
 
 def _no_longer(token: np.ndarray, room: int) -> np.ndarray:
-    """The first token of every sentence after splitting sentences longer than `room`."""
+    """First token of every sentence, after sentences longer than `room` are split."""
     lengths = np.diff(token)
     parts = -(-lengths // room)
     number = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)

@@ -22,24 +22,25 @@ PAIRS, CUTS = 1, 2  # appended to the key, which other draws use too
 def sentence_pairs(
     documents: Documents, frame: RowFrame, longest: int, key: Key, short: float = 0.1
 ) -> RowPlan:
-    """Plan of successive sentences in two parts, of which half of the second parts are random.
+    """Plan of pairs of passages of successive sentences; half of the second passages are random.
 
-    A random second part comes from another document; the sentences that it replaces are used again.
-    The target length of a row is `longest`, or, for a share `short` of the documents, a random
-    length. All random numbers depend on `key`, (seed, epoch), and the number of the document.
+    A random second passage comes from another document; the sentences that it replaces are used
+    again. The target length of a row is `longest`, or, for a share `short` of the documents, a
+    random length. All random numbers depend on `key`, (seed, epoch), and the number of the
+    document.
     """
     if len(documents) < 2:
-        raise BadInput(f"{documents.name}: a next sentence from elsewhere needs a second document")
+        raise BadInput(f"{documents.name}: next-sentence prediction needs at least two documents")
     return _plan(documents, frame, longest, key, short, _with_random_seconds)
 
 
 def ordered_pairs(
     documents: Documents, frame: RowFrame, longest: int, key: Key, short: float = 0.1
 ) -> RowPlan:
-    """Plan of successive sentences in two parts, which are swapped in half of the rows.
+    """Plan of pairs of passages of successive sentences, which are swapped in half of the rows.
 
-    Both parts come from one document, split between two of its sentences at random; a last sentence
-    that is alone is left out. (The authors' code pairs it with another document.) Lengths and
+    Both passages come from one document, split between two of its sentences at random; a single
+    last sentence is left out. (The authors' code pairs it with another document.) Lengths and
     random numbers are as in `sentence_pairs`.
     """
     if not (np.diff(documents.first_sentence) > 1).any():
@@ -117,7 +118,7 @@ def _with_swapped_parts(documents: Documents, stream: np.ndarray, target: np.nda
 
 
 def _reaching(token: np.ndarray, start: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """The first sentence before which at least `count` tokens follow the beginning of `start`."""
+    """First sentence that begins at least `count` tokens after the beginning of `start`."""
     return np.searchsorted(token, token[start] + count)
 
 

@@ -1,7 +1,7 @@
 """Documents in parts, such that tokenising the parts gives the tokens of the whole text.
 
-A text is cut before a single space between two words, where every family of tokenizers cuts: words
-are tokenised one by one, and a space belongs to the word after it or to none.
+A text is cut before a single space between two words, where every family of tokenizers splits:
+words are tokenised one by one, and a space belongs to the following word or to none.
 """
 
 import re
@@ -83,7 +83,7 @@ def batched_by_size(
 
 
 def _place(text: str, start: int, patterns: Iterable[re.Pattern[str]]) -> int | None:
-    """The first place from ``start`` on, by the first pattern that has one."""
+    """First place to cut from ``start`` on, by the first of the patterns that matches."""
     matches = (pattern.search(text, start) for pattern in patterns)
     return next((match.start() for match in matches if match is not None), None)
 
@@ -91,7 +91,7 @@ def _place(text: str, start: int, patterns: Iterable[re.Pattern[str]]) -> int | 
 def cuts_at_lines(encode: Encode) -> bool:
     """Whether a line has the same tokens alone as after another line.
 
-    A tokenizer without any knowledge of lines (``add_prefix_space``) begins every text with one.
+    Not so with ``add_prefix_space``: every text begins with a space, but not every line in it.
     """
     both, first, second = map(list, encode(["a\nb", "a\n", "b"]))
     return both == first + second

@@ -1,7 +1,7 @@
 """Readers of labelled images: folders of classes, tables of paths, array files.
 
-Files are only listed here, and decoded as they are needed. Where bad examples may be left out, each
-file is decoded once, by several processes, so that damaged ones are found beforehand.
+Files are only listed here, and decoded when they are needed. If bad examples may be left out, each
+file is decoded once by several processes, to find damaged ones beforehand.
 """
 
 import gzip
@@ -30,7 +30,7 @@ DIGITS_TEST = 6  # one in this many of scikit-learn's digits belongs to the test
 
 
 def image_folder(path: Path, dropped: Dropped = None) -> Iterator[LabelledExample]:
-    """Read a folder for each class, with its images in it or in folders below."""
+    """Read a folder with a subfolder for each class, which may have subfolders itself."""
     with reading(path):
         folders = (folder for folder in path.iterdir() if not _hidden(folder.name))
         classes = sorted(filter(Path.is_dir, folders))
@@ -47,7 +47,7 @@ def image_folder(path: Path, dropped: Dropped = None) -> Iterator[LabelledExampl
 
 
 def image_files(folder: Path) -> Iterator[Path]:
-    """The images in a folder and in those below it, by name; names of one folder are in memory.
+    """Images in a folder and its subfolders, sorted by name; one folder is listed at a time.
 
     Links to folders are not followed, and hidden files and folders (".…") are left out.
     """
@@ -66,7 +66,7 @@ def image_files(folder: Path) -> Iterator[Path]:
 
 
 def _files_or_none(folder: Path) -> Iterator[Path | None]:
-    """The images in a folder, or None where there are none."""
+    """Images in a folder and its subfolders; None if there are none."""
     files = image_files(folder)
     return chain([next(files, None)], files)
 
@@ -95,9 +95,9 @@ def npz(
     labels: str = "y_train",
     names: tuple[str, ...] = (),
 ) -> Iterator[LabelledExample]:
-    """Read two arrays of a numpy archive: bytes (N, H, W, C) or (N, H, W), and label numbers.
+    """Read two arrays of a numpy archive: bytes (N, H, W, C) or (N, H, W), and class indices.
 
-    Labels are called by their ``names``, or else by their numbers.
+    Labels are the ``names`` of the classes, or else the indices.
     """
     check_regular(path)
     try:
@@ -118,7 +118,7 @@ def idx(
     beside = path.name.replace("images-idx3", "labels-idx1").replace("images.idx3", "labels.idx1")
     pixels = _read_idx(path, 3)
     if not labels and beside == path.name:
-        raise BadInput(f"{path}: name the file of its labels (options.labels)")
+        raise BadInput(f"{path}: name the file of its labels in options.labels")
     return _arrays(path, pixels, _read_idx(path.parent / (labels or beside), 1), names)
 
 
@@ -127,7 +127,7 @@ def cifar(
 ) -> Iterator[LabelledExample]:
     """Read CIFAR-10 or CIFAR-100 in its binary version: a file, or a folder of training batches.
 
-    Of the two labels of CIFAR-100 the fine one is read, or the ``coarse`` one.
+    CIFAR-100 has a fine and a coarse label per image: the fine one is read, or the ``coarse`` one.
     """
     files = sorted([*path.glob("data_batch_*.bin"), *path.glob("train.bin")])
     files = files if path.is_dir() else [path]
@@ -145,7 +145,7 @@ def cifar(
 def digits(path: Path, dropped: Dropped = None, part: str = "train") -> Iterator[LabelledExample]:
     """Read the 1,797 digits of scikit-learn, 8 × 8 grey pixels; one in six is in part "test"."""
     if part not in ("train", "test"):
-        raise BadInput(f"part is 'train' or 'test', not {part!r}")
+        raise BadInput(f"options.part must be 'train' or 'test', not {part!r}")
     try:
         from sklearn.datasets import load_digits
     except ImportError:
@@ -196,12 +196,12 @@ def _arrays(
     if len(pixels) and not pixels[0].size:
         raise BadInput(f"{path}: images {list(pixels.shape[1:])} have no pixels")
     if not np.issubdtype(numbers.dtype, np.integer):
-        raise BadInput(f"{path}: labels are whole numbers (options.names), not {numbers.dtype}")
+        raise BadInput(f"{path}: labels must be integers (class indices), not {numbers.dtype}")
     if len(numbers) != len(pixels):
-        raise BadInput(f"{path}: {len(pixels)} images and {len(numbers)} labels")
+        raise BadInput(f"{path}: {len(pixels)} images, but {len(numbers)} labels")
     if names and len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(names):
         labels = f"labels from {numbers.min()} to {numbers.max()}"
-        raise BadInput(f"{path}: {labels}, and {len(names)} names")
+        raise BadInput(f"{path}: {labels}, but only {len(names)} names")
     for place, (image, number) in enumerate(zip(pixels, numbers.tolist(), strict=True), start=1):
         label = names[number] if names else str(number)
         yield LabelledExample(f"{path}:{place}", (image,), (label,))
@@ -216,7 +216,9 @@ def _cifar_file(
     content = np.frombuffer(read_bytes(path), np.uint8)
     size = labels + 3 * CIFAR_SIZE**2
     if not len(content) or len(content) % size:
-        raise BadInput(f"{path}: {len(content):,} bytes are not records of {size:,}")
+        raise BadInput(
+            f"{path}: {len(content):,} bytes are not a multiple of the record size, {size:,}"
+        )
     records = content.reshape(-1, size)
     pixels = records[:, labels:].reshape(-1, 3, CIFAR_SIZE, CIFAR_SIZE).transpose(0, 2, 3, 1)
     return _arrays(path, pixels, records[:, which], names)
@@ -233,5 +235,7 @@ def _read_idx(path: Path, axes: int) -> np.ndarray:
         raise BadInput(f"{path}: not an idx file of bytes with {axes} axes")
     shape = tuple(np.frombuffer(content, ">u4", axes, 4).tolist())
     if len(content) != start + math.prod(shape):
-        raise BadInput(f"{path}: {len(content) - start:,} numbers are not {shape}")
+        raise BadInput(
+            f"{path}: {len(content) - start:,} bytes do not have the shape {shape} of the header"
+        )
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)

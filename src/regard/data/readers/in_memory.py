@@ -119,7 +119,7 @@ def parse_choice(where: str, value: object) -> ChoiceExample:
     first = _filled(where, text)
     pairs = tuple((first, _filled(where, choice)) for choice in _sequence(where, choices))
     if label is not None and label not in range(len(pairs)):
-        detail = f"the right choice is {shown(label)}, and there are {len(pairs)}, counted from 0"
+        detail = f"the right choice is {shown(label)}, but the choices are 0 to {len(pairs) - 1}"
         raise BadExample(where, "with an unknown label", detail)
     return ChoiceExample(where, pairs, None if label is None else int(label))
 

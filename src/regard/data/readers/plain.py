@@ -93,7 +93,7 @@ def _check(texts: tuple[Column, ...], separator: str | None) -> None:
     if not 1 <= len(texts) <= 2:
         raise BadInput(f"an example is one text or two, not {len(texts)}")
     if separator == "":
-        raise BadInput("a separator of labels is at least one character")
+        raise BadInput("options.separator must have at least one character")
 
 
 def _labels(cell: str, separator: str | None, where: str) -> tuple[str, ...]:

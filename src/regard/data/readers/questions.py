@@ -49,7 +49,7 @@ def race(path: Path, dropped: Dropped = None) -> Iterator[ChoiceExample]:
 
 
 def _passages(file: Path) -> Iterator[tuple[str, tuple[str, JSON, JSON, JSON]]]:
-    """Yield (where, (article, question, options, answer)); hidden answers are None."""
+    """Yield (where, (article, question, options, answer)); a hidden answer is None."""
     passage, where = read_json_file(file), str(file)
     article = field_of(passage, "article", str, where)
     questions, options = (field_of(passage, key, list, where) for key in ("questions", "options"))
@@ -65,7 +65,7 @@ def _passages(file: Path) -> Iterator[tuple[str, tuple[str, JSON, JSON, JSON]]]:
 def _choice(where: str, item: tuple[str, JSON, JSON, JSON]) -> ChoiceExample:
     article, question, options, answer = item
     question = typed(question, str, "the question", where)
-    options = typed(options, list, "what it may be", where)
+    options = typed(options, list, "options", where)
     if len(options) != len(LETTERS):
         raise BadExample(where, "without four options", f"{len(options)} options instead of 4")
     choices = tuple(
@@ -92,7 +92,9 @@ def squad(
     entries = field_of(read_json_file(path), "data", list, name)
     start, stop = articles or (0, len(entries))
     if articles and not 0 <= start < stop <= len(entries):
-        raise BadInput(f"{name}: there are no articles {start} to {stop}, only {len(entries)}")
+        raise BadInput(
+            f"{name}: options.articles: {start} to {stop}, but the file has {len(entries)}"
+        )
     for number, article in enumerate(entries[start:stop], start=start + 1):
         where = f"{name}: article {number}"
         questions = _questions(typed(article, dict, "it", where), where, name)

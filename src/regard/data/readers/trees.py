@@ -62,7 +62,7 @@ def tree(line: str, where: str) -> tuple[list[str], list[Bracket]]:
 def _take(
     text: str, column: int, words: list[str], brackets: list[Bracket], unclosed: list[Bracket]
 ) -> str:
-    """Parse one token of a line; returns what is wrong with it, or ""."""
+    """Parse one token of a line; return a description of the error, or ""."""
     inner = unclosed[-1] if unclosed else None
     if inner is None and (text != "(" or brackets):
         return "is outside of the tree"

@@ -14,7 +14,7 @@ FAMILIES: tuple[TokenizerFamily, ...] = (
 
 
 def family_of_kind(kind: str | None, of_paper: str) -> str:
-    """The family of a paper, or one of ``kind`` with the class token at the same place."""
+    """Family of ``kind`` with the class token where the paper has it; default: the paper's."""
     if not kind:
         return of_paper
     summaries = {family.name: family.template.summary for family in FAMILIES}

@@ -53,7 +53,7 @@ class BPEFamily(TokenizerFamily):
 
 
 def merges_like(earlier: bytes, content: str) -> str:
-    """The ``content`` of a tokenizer.json, with merges as strings if ``earlier`` has strings."""
+    """Return ``content`` (a tokenizer.json), with merges as strings if ``earlier`` has strings."""
     merges = json.loads(earlier or b"{}").get("model", {}).get("merges")
     if not merges or not all(isinstance(merge, str) for merge in merges):
         return content
@@ -77,7 +77,7 @@ def _pairs(merges: object, path: Path) -> list[tuple[str, str]]:
 
 
 class ByteBPE(BPEFamily):
-    """Tokenizers of RoBERTa and of models that use the same."""
+    """Byte-level BPE of RoBERTa and of models that share its tokenizer."""
 
     name = kind = "byte-bpe"
     classes = ("RobertaTokenizer",)
@@ -112,7 +112,7 @@ class ByteBPE(BPEFamily):
 
 
 class GPT2BPE(ByteBPE):
-    """Tokenizers of GPT-2: no special tokens around a text, one token between texts."""
+    """Byte-level BPE of GPT-2: no special tokens around a text, a separator between texts."""
 
     name, classes = "gpt2-bpe", ("GPT2Tokenizer",)
     special_tokens: ClassVar = dict.fromkeys(("bos_token", "eos_token", "unk_token"), END_OF_TEXT)
@@ -120,7 +120,7 @@ class GPT2BPE(ByteBPE):
 
 
 class GPTBPE(BPEFamily):
-    """Tokenizers of GPT, whose only special token is for unknown letters."""
+    """BPE of GPT, whose only special token is for unknown letters."""
 
     name = kind = "gpt-bpe"
     classes = ("OpenAIGPTTokenizer",)

@@ -1,4 +1,4 @@
-"""Base class of tokenizer families; ``tokenizer_files`` has what they share."""
+"""Base class of tokenizer families: reading, writing and learning their vocabularies."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,11 +54,11 @@ class TokenizerSettings:
 
 @dataclass(frozen=True)
 class TokenizerFamily(ABC):
-    """Kind of vocabulary, with its special tokens by role and its template.
+    """Family of tokenizers: a kind of vocabulary, its special tokens by role, its row template.
 
     ``kind`` is the ``text.kind`` of a recipe, ``model`` the type in tokenizer.json, ``classes`` the
-    tokenizer_class in tokenizer_config.json (the first is written), ``files`` are those that hold a
-    vocabulary without tokenizer.json. ``word_prefix`` stands before a word that is encoded alone,
+    tokenizer_class in tokenizer_config.json (the first is written), ``files`` the files that hold a
+    vocabulary without tokenizer.json. ``word_prefix`` is put before a word that is encoded alone,
     ``separator`` is the role of the token between the documents of a row.
     """
 
@@ -74,14 +74,14 @@ class TokenizerFamily(ABC):
 
     @abstractmethod
     def read_files(self, folder: Path) -> Vocab:
-        """The model in ``files``."""
+        """Read the vocabulary from ``files`` of a folder."""
 
     @abstractmethod
     def write_files(self, model: Vocab) -> dict[str, str]:
-        """The content of ``files``."""
+        """Return the content of each of ``files`` by file name. Nothing is written."""
 
     def model_in(self, content: Mapping[str, JSON], path: Path) -> Vocab:
-        """The model in a tokenizer.json; unused ids get names that occur in no text."""
+        """Vocabulary of a tokenizer.json; unused ids get names that occur in no text."""
         model = self.check(content.get("model"), path)
         pieces = check_pieces(model.get("vocab"), path)
         unused = set(range(max(pieces.values(), default=-1))).difference(pieces.values())
@@ -95,7 +95,7 @@ class TokenizerFamily(ABC):
 
     @abstractmethod
     def build(self, model: Vocab, unk: str, settings: TokenizerSettings) -> Tokenizer:
-        """A tokenizer of the library, without special tokens and template."""
+        """Build a ``tokenizers.Tokenizer``, without special tokens and row template."""
 
     @abstractmethod
     def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> Learned:
@@ -104,7 +104,7 @@ class TokenizerFamily(ABC):
     def processor(
         self, names: Mapping[str, str], ids: Mapping[str, int], settings: TokenizerSettings
     ) -> processors.PostProcessor:
-        """The template in the form of the library; ``names`` and ``ids`` are by role."""
+        """Row template as a post-processor of ``tokenizers``; ``names`` and ``ids`` are by role."""
         written = {**{text: f"${text}" for text in TEXTS}, **names}
         single, pair = (
             [f"{written[name]}:{segment}" for name, segment in self.template.parts(texts)]

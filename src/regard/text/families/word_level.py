@@ -1,7 +1,8 @@
-"""Whole words, cut at spaces where texts are tokenised already, as language models read WikiText.
+"""Whole words, split at spaces if texts are tokenised already, as language models read WikiText.
 
-Of raw texts, punctuation marks are words too. A line ends in ``<eos>``, which also separates
-documents. Words beyond the vocabulary are ``<unk>``, as a text may write itself.
+In raw texts, punctuation marks are words too. A line ends in ``<eos>``, which also separates
+documents. Words that are not in the vocabulary become ``<unk>``; a text may also contain ``<unk>``
+itself.
 """
 
 from collections.abc import Iterable

@@ -32,7 +32,7 @@ SPECIALS = {f"{role}_token": f"[{role.upper()}]" for role in ROLES}
 
 
 class WordPiece(TokenizerFamily):
-    """Tokenizers of BERT and of models that use the same."""
+    """WordPiece tokenizers of BERT and of models that share its tokenizer."""
 
     name = kind = "wordpiece"
     model: ClassVar = "WordPiece"
@@ -42,9 +42,9 @@ class WordPiece(TokenizerFamily):
     template: ClassVar = Template("cls A sep", "cls A sep B:1 sep:1")
 
     def read_files(self, folder: Path) -> Vocab:
-        """The pieces of vocab.txt, whose ids are their line numbers from 0.
+        """Read the pieces of vocab.txt, whose ids are their line numbers from 0.
 
-        Of equal lines the last counts; the first ones keep their ids, under names of no text.
+        A piece that is listed twice has the last id; the earlier ids get placeholder names.
         """
         lines = read_text(folder / LINES).split("\n")
         pieces = [line.rstrip() for line in (lines if lines[-1] else lines[:-1])]
@@ -82,9 +82,9 @@ class WordPiece(TokenizerFamily):
 
 
 class XLNetWordPiece(WordPiece):
-    """WordPiece in XLNet's rows, whose class token stands last.
+    """WordPiece with the row template of XLNet, whose class token is last.
 
-    ``transformers`` has no class for it, and takes tokenizer.json as it stands.
+    ``transformers`` has no class for it, and loads its tokenizer.json unchanged.
     """
 
     name, classes = "xlnet-wordpiece", ("PreTrainedTokenizerFast",)

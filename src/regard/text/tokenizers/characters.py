@@ -1,7 +1,7 @@
 """Words as the ids of their characters, as ELMo reads them (Peters et al., 2018).
 
 A word is the bytes of its UTF-8 between two ids that begin and end words, padded to one length;
-of a longer word the first bytes are read. A sentence stands between two words of their own.
+longer words are truncated. A sentence is enclosed in two special words, bos and eos.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,14 +33,14 @@ class CharacterVocabulary(WholeWords, Spelling):
 
     def __post_init__(self) -> None:
         if self.longest < 3:
-            raise BadInput(f"words of {self.longest} ids have no room for a character")
+            raise BadInput(f"words of {self.longest} ids have no room for a character (longest)")
 
     def __len__(self) -> int:
         return PADDING + 1
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint by the length of words."""
+        """Fingerprint: the kind of vocabulary and the number of ids per word."""
         return f"characters-{self.longest}"
 
     @cached_property
@@ -52,14 +52,14 @@ class CharacterVocabulary(WholeWords, Spelling):
         return self._word((SENTENCE_ENDS,))
 
     def save(self, folder: Path) -> dict[str, int]:
-        """The length of words; there is no file to write."""
+        """Return the settings to store: the number of ids per word. No file is written."""
         return {"characters": self.longest}
 
     def frame(self, word: str) -> np.ndarray:
         return {BEGIN: self.bos, END: self.eos}[word]
 
     def spell_all(self, lexicon: Lexicon) -> np.ndarray:
-        """The ids of all words of a lexicon, by the ids of the words."""
+        """Character ids of all words of a lexicon, (words, longest); row i is the word of id i."""
         spelled = self.spell(lexicon.words)
         spelled[lexicon.ids[BEGIN]], spelled[lexicon.ids[END]] = self.bos, self.eos
         return spelled
@@ -71,7 +71,7 @@ class CharacterVocabulary(WholeWords, Spelling):
         return [self._read(row) for row in ids]
 
     def unknown(self, text: str) -> list[Span]:
-        """The unknown words of a text: none."""
+        """Unknown words of a text: always none, because all bytes have ids."""
         return []
 
     def spell_word(self, word: str) -> np.ndarray:
@@ -125,10 +125,12 @@ class CharacterTokenizer(WholeWordTokenizer):
 
     @staticmethod
     def load(folder: Path) -> "CharacterTokenizer":
-        """Read what ``save`` wrote."""
+        """Read the tokenizer that ``save`` wrote."""
         path, lexicon = (folder / name for name in CharacterTokenizer.FILES)
         longest = read_json(path).get("longest")
         if not isinstance(longest, int):
-            raise BadInput(f"{path}: longest, the ids of a word, is {longest!r}")
+            raise BadInput(
+                f"{path}: longest (number of ids per word) must be an integer, not {longest!r}"
+            )
         learned = Lexicon.load(lexicon) if lexicon.exists() else None
         return CharacterTokenizer(CharacterVocabulary(longest), learned)

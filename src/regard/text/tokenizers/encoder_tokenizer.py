@@ -95,7 +95,7 @@ class EncoderTokenizer(TokenizerFiles, RowTokenizer):
         return super().pieces([self.family.word_prefix + word for word in words])
 
     def with_family(self, name: str) -> "EncoderTokenizer":
-        """Tokenizer with these pieces and the rows of another family of the same kind."""
+        """Tokenizer with this vocabulary and the row template of another family of its kind."""
         return EncoderTokenizer(**vars(change_family(self, name)))
 
     def with_special_tokens(self, tokens: Sequence[str]) -> "EncoderTokenizer":

@@ -44,7 +44,7 @@ class IdVocabulary:
         return ""
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The ids as text."""
+        """The ids as strings, because the pieces are not known."""
         return [str(int(i)) for i in ids]
 
     def encode(self, *texts: object, **options: object) -> NoReturn:

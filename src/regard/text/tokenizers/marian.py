@@ -159,7 +159,9 @@ class MarianTokenizer(TranslationTokenizer):
             target_path = folder / TARGET_VOCAB
             target = _vocabulary(target_path, (eos, unk))
         if source[eos] != target[eos]:
-            raise BadInput(f"{target_path}: {eos} is {target[eos]}, in {VOCAB} {source[eos]}")
+            raise BadInput(
+                f"{target_path}: {eos} has id {target[eos]}, but {source[eos]} in {VOCAB}"
+            )
         tidy = bool(settings.get("clean_up_tokenization_spaces"))
 
         def side(name: str, vocabulary: dict[str, int]) -> MarianPieces:

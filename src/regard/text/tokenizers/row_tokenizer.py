@@ -24,19 +24,19 @@ SPELLINGS = 1 << 16  # words whose ids are remembered
 
 
 class Spelling(ABC):
-    """Spelling of words by ``longest`` ids, for a model whose states are features."""
+    """Spelling of words as ``longest`` ids each, for a model whose states are features of words."""
 
     longest: int
 
     @property
     @abstractmethod
     def bos(self) -> np.ndarray:
-        """The word before a sentence."""
+        """Ids of the special word before a sentence."""
 
     @property
     @abstractmethod
     def eos(self) -> np.ndarray:
-        """The word after a sentence."""
+        """Ids of the special word after a sentence."""
 
     @abstractmethod
     def spell_word(self, word: str) -> np.ndarray:
@@ -54,7 +54,7 @@ class Spelling(ABC):
 
     @abstractmethod
     def save(self, folder: Path) -> dict[str, int]:
-        """Write the files; returns further settings for ``load``."""
+        """Write the files; return further settings, which ``load`` needs."""
 
 
 class RowTokenizer(RowReading):
@@ -90,21 +90,23 @@ class RowTokenizer(RowReading):
 
     @property
     def spelling(self) -> "Spelling":
-        """Spelling of words for a model that uses this one's states as features."""
+        """Spelling of words for another model that uses the states of this one as features."""
         raise BadInput("features need ELMo or a translator; this model is neither")
 
     def check(self, known: Mapping[str, int], summaries: Collection[str | None]) -> None:
         check_sizes({"tokens": len(self.words)}, known)
         if (summary := self.template.template.summary) not in summaries:
             here, expected = summary or "nowhere", " or ".join(at or "nowhere" for at in summaries)
-            raise BadInput(f"the summary token of a row stands {here}; the model needs {expected}")
+            raise BadInput(
+                f"the tokenizer puts the summary token {here}; the model needs it {expected}"
+            )
 
     def with_special_tokens(self, tokens: Sequence[str]) -> "RowTokenizer":
         """Tokenizer with these special tokens added, where they are missing."""
-        raise BadInput(f"this tokenizer has no special tokens: no {', '.join(tokens)}")
+        raise BadInput(f"this tokenizer cannot have special tokens such as {', '.join(tokens)}")
 
     def limit(self, max_length: int | None) -> int | None:
-        """The length to which rows are truncated; texts without special tokens are read whole."""
+        """Length to which rows are truncated; None (no limit) for rows without special tokens."""
         return max_length if self.template.specials(1) else None
 
     def masked(self, text: str) -> Ids:
@@ -134,11 +136,11 @@ class RowTokenizer(RowReading):
         return self.template.row(a, b, longest)
 
     def count(self, texts: Sequence[str], most: int) -> int:
-        """The tokens of a row of these texts, as ``token_count`` counts them."""
+        """Number of tokens of a row of these texts; see ``token_count``."""
         return token_count(texts, self.words, self.template.specials(len(texts)), most)
 
     def label(self, first: str, second: str | None = None) -> LabelledInput:
-        """Row of one text or two, with the labels of its tokens."""
+        """Row of one text or two, with the subwords and words that its tokens stand for."""
         texts = (first,) if second is None else (first, second)
         cuts = [self.words.segment(text) for text in texts]
         special = self.template.special.items()
@@ -158,7 +160,7 @@ class RowTokenizer(RowReading):
         return RowWithWords.of_text(text, cut, row, self.template.text_start("A") - inner.start)
 
     def label_all(self, first: str, second: str) -> list[LabelledInput]:
-        """Labelled rows of the first text and, if rows can have two texts, of both."""
+        """Row of the first text and, if rows can have two texts, a row of both; see ``label``."""
         pairs = [] if self.template.template.pair is None else [self.label(first, second)]
         return [self.label(first), *pairs]
 
@@ -169,7 +171,7 @@ class RowTokenizer(RowReading):
     def windows(
         self, question: str, context: str, longest: int, stride: int, most_question: int = 64
     ) -> list[ContextWindow]:
-        """A question, truncated to ``most_question`` tokens, with each part of its context."""
+        """Rows of a question of at most ``most_question`` tokens and a window of its context."""
         ids, spans = self.words.cut(context)
         question_ids = self.words.encode(question)[:most_question]
         return self.template.windows(question_ids, ids, spans, longest, stride)
@@ -215,5 +217,5 @@ class PlainTokenizer(RowTokenizer):
 
     @staticmethod
     def load(folder: Path) -> "PlainTokenizer":
-        """Read what ``save`` wrote."""
+        """Read the tokenizer that ``save`` wrote."""
         return PlainTokenizer(Subwords.load(folder / PlainTokenizer.FILES[0]))

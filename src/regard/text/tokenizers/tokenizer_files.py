@@ -1,9 +1,9 @@
 """Tokenizer files of an encoder's folder, read as ``transformers`` 5 reads them.
 
 tokenizer.json, or else the files of a family, gives the pieces and their ids; tokenizer_config.json
-says how texts are normalised and what the special tokens are called. Only where that file names a
-class that takes tokenizer.json as it stands does the normaliser written there count. Where neither
-that file nor config.json names a class, the model decides (``model_type`` in config.json).
+has the normalisation and the names of the special tokens. The normaliser in tokenizer.json is used
+only if tokenizer_config.json names a class that loads tokenizer.json unchanged. If neither
+tokenizer_config.json nor config.json names a class, ``model_type`` in config.json decides.
 """
 
 import json
@@ -43,7 +43,7 @@ Token = dict[str, Any]  # as tokenizer.json lists an added token: content, id, p
 
 @dataclass(frozen=True)
 class TokenizerFiles:
-    """A vocabulary, the names of its special tokens by role, and its files as read or made."""
+    """Vocabulary, names of its special tokens by role, and its files as read or generated."""
 
     family: TokenizerFamily
     words: Subwords
@@ -82,7 +82,7 @@ def read_files(folder: Path, first: TokenizerFamily | None = None) -> TokenizerF
 
 
 def change_family(files: TokenizerFiles, name: str) -> TokenizerFiles:
-    """Tokenizer with these pieces and the rows of another family of the same kind."""
+    """Tokenizer with this vocabulary and the row template of another family of its kind."""
     family = next(family for family in FAMILIES if family.name == name)
     settings = json.loads(files.files[SETTINGS])
     own = {key: settings[key] for key in settings if key not in (*files.names, *OF_ALL)}
@@ -142,7 +142,7 @@ def _class_named(folder: Path, settings: TokenizerSettings) -> tuple[str, str]:
 
 
 def _family_named(named: str, usual: Sequence[TokenizerFamily], where: str) -> TokenizerFamily:
-    """The family of a class; without one, the first of the ``usual``."""
+    """Family of a tokenizer class; without a class, the first of the ``usual`` families."""
     families = [family for family in FAMILIES if named in family.classes] if named else usual
     if not families:
         raise BadInput(f"{where}: the {CLASS} {named!r} is not supported")
@@ -161,12 +161,12 @@ def _family_of(content: Mapping[str, JSON], families: Sequence[TokenizerFamily])
 
 
 def _shape(family: TokenizerFamily) -> list[bool]:
-    """Whether each part of a row is the text, in a row of one text."""
+    """For each part of a row of one text: whether it is the text, or a special token (False)."""
     return [part.name in TEXTS for part in family.template.parts(1)]
 
 
 def _written_shape(content: Mapping[str, JSON]) -> list[bool] | None:
-    """Whether each part of a row is the text, by a tokenizer.json; None without a template."""
+    """Like ``_shape``, by the template of a tokenizer.json; None without a template."""
     processor = content.get("post_processor")
     parts = processor.get("single") if isinstance(processor, dict) else None
     if not isinstance(parts, list):
@@ -231,7 +231,7 @@ def _rebuilt(
     except BadInput:
         raise
     except Exception as error:  # the library raises bare Exception
-        raise BadInput(f"{folder}: no tokenizer can be made of this ({reason_of(error)})") from None
+        raise BadInput(f"{folder}: the tokenizer cannot be built ({reason_of(error)})") from None
     extras = [_as_dict(token) for key in EXTRAS for token in _several(settings.content.get(key))]
     _add(tokenizer, [{"special": True, **token} for token in extras], names, folder / SETTINGS)
     return tokenizer
@@ -294,7 +294,7 @@ def _as_it_stands(
     special = [part for part in family.template.parts(2) if part.name not in TEXTS]
     tokens = [names[f"{part.name}_token"] for part in special]
     if empty.tokens != tokens or empty.type_ids != [part.segment for part in special]:
-        raise BadInput(f"{path}: its template is not that of {family.classes[0]}")
+        raise BadInput(f"{path}: its template differs from that of {family.classes[0]}")
     return tokenizer
 
 
@@ -319,7 +319,7 @@ def _checked(tokens: object, path: Path) -> list[Token]:
         match {"id": 0, **token} if isinstance(token, dict) else token:
             case {"content": str(), "id": int()}:
                 continue
-        raise BadInput(f"{path}: its added tokens are not tokens and their ids")
+        raise BadInput(f"{path}: added tokens must be a list of tokens with content and id")
     return cast(list[Token], tokens)
 
 
@@ -333,10 +333,14 @@ def _add(tokenizer: Tokenizer, tokens: object, names: Mapping[str, str], path: P
         try:
             tokenizer.add_tokens([AddedToken(name, **properties)])
         except (TypeError, ValueError) as error:
-            raise BadInput(f"{path}: {name!r} is no token ({reason_of(error)})") from None
+            raise BadInput(
+                f"{path}: {name!r} is not a valid added token ({reason_of(error)})"
+            ) from None
         number = tokenizer.token_to_id(name)
         if (expected := listed.get("id", number)) != number:
-            raise BadInput(f"{path}: the id of {name!r} is {expected}, but here it is {number}")
+            raise BadInput(
+                f"{path}: {name!r} has the id {expected}, but the library assigns {number}"
+            )
 
 
 def _by_id(tokens: JSON) -> list[Token] | None:

@@ -74,14 +74,16 @@ class TranslationTokenizer(Reading):
     def check(self, known: Mapping[str, int], summaries: Collection[str | None]) -> None:
         first, ids = self.target.bos, known.get("target tokens", 0)
         if not 0 <= first < ids:
-            raise BadInput(f"texts begin with {first}, the model knows {ids} ids")
+            raise BadInput(
+                f"the first token of targets is {first}, but the model has only {ids} ids"
+            )
         sizes = {"source tokens": len(self.source), "target tokens": len(self.target)}
         check_sizes(sizes, known)
 
     def label(self, first: str, second: str | None = None) -> LabelledInput:
-        """Rows of a source and a target, with the labels of their tokens."""
+        """Rows of a source and a target, with the subwords and words of their tokens."""
         if second is None:
-            raise BadInput("this model reads a source and a target; there is no target")
+            raise BadInput("this model reads a source and a target: give a second text")
         source, target = self.source.segment(first), self.target.segment(second)
         read = TokenLabels.of_text(first, source, self.source.pieces(source.ids))
         written = TokenLabels.of_text(second, target, self.target.pieces(target.ids))
@@ -112,7 +114,7 @@ class TranslationTokenizer(Reading):
 
     @staticmethod
     def load(folder: Path) -> "TranslationTokenizer":
-        """Read what ``save`` wrote."""
+        """Read the tokenizer that ``save`` wrote."""
         if (folder / _SOURCE).exists():
             source, target = (Subwords.load(folder / name) for name in (_SOURCE, _TARGET))
             return TranslationTokenizer(source, target)

@@ -34,7 +34,7 @@ class WordPieces(Spelling):
 
     def __post_init__(self) -> None:
         if self.longest < 1:
-            raise BadInput(f"words of {self.longest} pieces have no room for one")
+            raise BadInput(f"words of {self.longest} pieces have no room for a piece (longest)")
 
     @cached_property
     def bos(self) -> np.ndarray:
@@ -50,7 +50,7 @@ class WordPieces(Spelling):
 
     @classmethod
     def load(cls, folder: Path, pieces: int) -> "WordPieces":
-        """Read what ``save`` wrote."""
+        """Read the spelling that ``save`` wrote."""
         return cls(Subwords.load(folder / cls.FILE), pieces)
 
     def spell_word(self, word: str) -> np.ndarray:
@@ -63,10 +63,10 @@ class WordPieces(Spelling):
 
 @dataclass(frozen=True)
 class WordVocabulary(WholeWords):
-    """Vocabulary of the words of a lexicon, with ``lower`` in lower case.
+    """Vocabulary of the words of a lexicon, lower-cased if ``lower``.
 
-    With ``spelling``, a token is the id of a word and the ids of its characters or pieces, with
-    their case.
+    With ``spelling``, a token is the id of a word, and the ids of its characters or pieces, which
+    keep their case.
     """
 
     lexicon: Lexicon
@@ -150,12 +150,12 @@ class WordTokenizer(WholeWordTokenizer):
 
     @staticmethod
     def load(folder: Path) -> "WordTokenizer":
-        """Read what ``save`` wrote."""
+        """Read the tokenizer that ``save`` wrote."""
         path, lexicon, _ = (folder / name for name in WordTokenizer.FILES)
         content = read_json(path)
         lower, *counts = map(content.get, ("lower", "characters", "pieces"))
         if not isinstance(lower, bool) or not all(isinstance(n, int | None) for n in counts):
-            raise BadInput(f"{path}: lower is true or false, characters and pieces are numbers")
+            raise BadInput(f"{path}: lower must be true or false, characters and pieces integers")
         spelling: Spelling | None = None
         characters, pieces = cast(list[int | None], counts)
         if characters is not None:

@@ -73,10 +73,12 @@ class Lexicon:
 
     @classmethod
     def load(cls, path: Path) -> "Lexicon":
-        """Read what ``save`` wrote."""
+        """Read the lexicon that ``save`` wrote."""
         listed = read_text(path).split("\n")[:-1]
         if len({*listed}) < len(listed) or not {*SPECIAL} <= {*listed}:
-            raise BadInput(f"{path}: a word occurs twice, or {UNKNOWN}, {BEGIN} or {END} does not")
+            raise BadInput(
+                f"{path}: a word occurs twice, or {UNKNOWN}, {BEGIN} or {END} is missing"
+            )
         return cls(tuple(listed))
 
 

@@ -22,12 +22,12 @@ Piece = tuple[str, float]  # a text, and its score (a log-probability)
 
 
 def load_processor(model: bytes) -> "SentencePieceProcessor":
-    """Load a model into the library."""
+    """Load a serialised model into the library ``sentencepiece``."""
     try:
         from sentencepiece import SentencePieceProcessor
     except ImportError:
         raise BadInput(
-            "reading it needs the library sentencepiece: pip install sentencepiece"
+            "this model needs the library sentencepiece: pip install sentencepiece"
         ) from None
     processor = SentencePieceProcessor()
     try:

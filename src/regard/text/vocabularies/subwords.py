@@ -144,9 +144,9 @@ class Subwords:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits that name the content: same vocabulary, same digits.
+        """Sixteen hexadecimal digits that identify the vocabulary.
 
-        The template counts for nothing: texts have the same ids under any.
+        They do not depend on the row template, which does not change the ids of texts.
         """
         content = json.dumps({**self._content, "post_processor": None}, sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
@@ -206,7 +206,7 @@ class Subwords:
         return any(token["id"] == number and token["lstrip"] for token in tokens)
 
     def cut(self, text: str) -> tuple[list[int], list[Span]]:
-        """The ids of ``text``, and the span of characters of each by the library."""
+        """Ids of ``text``, and the span of characters that the library reports for each."""
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         return encoding.ids, [Span(start, end) for start, end in encoding.offsets]
 
@@ -257,7 +257,7 @@ class Subwords:
         """Refuse added tokens to which the library assigns other ids than the file."""
         for token in tokens:
             if (number := self._tokenizer.token_to_id(name := token["content"])) != token["id"]:
-                difference = f"the id of {name!r} is {token['id']}, but here it is {number}"
+                difference = f"{name!r} has the id {token['id']}, but the library assigns {number}"
                 raise BadInput(f"{path}: {difference}")
         check_pieces(self._tokenizer.get_vocab(), path)
 

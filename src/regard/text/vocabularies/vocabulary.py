@@ -64,7 +64,7 @@ class Vocabulary(Protocol):
 def token_count(texts: Iterable[str], vocabulary: Vocabulary, special: int, most: int) -> int:
     """The number of tokens in a row of texts, including ``special`` tokens.
 
-    The number is exact beyond ``most``; below, it is an upper bound, since nothing is tokenised.
+    It is exact above ``most``; otherwise an upper bound, computed without tokenising.
     """
     texts = list(texts)
     bytes_of_all = sum(len(text.encode()) for text in texts)  # a token has at least one
@@ -74,16 +74,18 @@ def token_count(texts: Iterable[str], vocabulary: Vocabulary, special: int, most
 
 
 def matching_ids(vocabulary: Vocabulary, other: Vocabulary) -> list[int | None]:
-    """The id in another vocabulary of each piece; None if it does not have the piece."""
+    """For each piece, its id in another vocabulary; None if that vocabulary lacks it."""
     ids = {piece: number for number, piece in enumerate(other.pieces(range(len(other))))}
     return [ids.get(piece) for piece in vocabulary.pieces(range(len(vocabulary)))]
 
 
 def check_sizes(sizes: Mapping[str, int], known: Mapping[str, int]) -> None:
-    """Refuse a model that has fewer ids than its tokenizer; both by name."""
+    """Refuse a model with fewer ids than its tokenizer; ``sizes`` and ``known`` are by name."""
     for name, count in sizes.items():
         if count > known.get(name, 0):
-            raise BadInput(f"{count} {name}, but the model knows {known.get(name, 0)}")
+            raise BadInput(
+                f"the tokenizer has {count} {name}, but the model has {known.get(name, 0)}"
+            )
 
 
 def check_pieces(pieces: object, path: Path, *, distinct: bool = True) -> dict[str, int]:
@@ -95,7 +97,7 @@ def check_pieces(pieces: object, path: Path, *, distinct: bool = True) -> dict[s
     if not isinstance(pieces, dict) or not all(
         is_whole(number, 0, 2 * len(pieces) - 1) for number in pieces.values()
     ):
-        raise BadInput(f"{path}: its vocabulary is not one of pieces and their ids")
+        raise BadInput(f"{path}: its vocabulary must map pieces to ids")
     if distinct and len(set(pieces.values())) < len(pieces):
         raise BadInput(f"{path}: two pieces of its vocabulary have the same id")
     return pieces

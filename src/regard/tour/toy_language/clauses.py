@@ -28,7 +28,7 @@ _WEATHER, _MEANS = tuple(lexicon.WEATHER.values()), tuple(lexicon.MEANS.values()
 def _kind(
     verbs: dict[str, lexicon.Verb], styles: tuple[str, ...], *, places: bool = True
 ) -> Callable[[Random, Scene], Clause]:
-    """Kind of clause: a verb in one of the styles, its object, and perhaps a place."""
+    """Kind of clause: a verb in one of the styles, its object, and optionally a place."""
 
     def draw(dice: Random, scene: Scene) -> Clause:
         clause = with_object(dice, draw_clause(dice, scene, verbs, styles))
@@ -46,7 +46,7 @@ event = _kind(lexicon.EVENTS, HAPPENING)  # loses the ball
 
 
 def state(dice: Random, scene: Scene) -> Clause:
-    """State: needs a coat · likes the coat, which must be known."""
+    """State: needs a coat · likes the coat (a known object, hence definite)."""
     clause = with_object(dice, timeless(draw_clause(dice, scene, lexicon.STATES, LASTING)))
     node, known = clause.object, clause.verb in FAMILIAR
     if known and isinstance(node, NounPhrase) and node.determiner in ("a", *phrases.COUNTED):
@@ -170,7 +170,7 @@ def sentence(dice: Random) -> Sentence:
 
 
 def question(dice: Random) -> Sentence:
-    """Does the boy sing? · Why is the boy singing?"""
+    """Question: Does the boy sing? · Why is the boy singing?"""
     kinds = act, pastime, deed, giving, moving
     clause = replace(dice.choice(kinds)(dice, Scene(depth=1)), negative=False)
     if (clause.time and clause.time.inner) or dice.random() < 0.5:
@@ -187,7 +187,7 @@ def question(dice: Random) -> Sentence:
 
 
 def statement(dice: Random, scene: Scene) -> Clause:
-    """Clause of any kind, perhaps with relative clauses and with a reason."""
+    """Clause of any kind, optionally with relative clauses and with a reason."""
     (kind,) = dice.choices(KINDS, cum_weights=WEIGHTS)
     clause = with_relatives(dice, kind(dice, scene), scene.depth)
     if is_plain_action(clause) and dice.random() < 0.35 / (1 + scene.depth):

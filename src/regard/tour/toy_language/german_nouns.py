@@ -153,7 +153,7 @@ def agreement(node: NounPhrase | Gap) -> Agreement:
 
 
 def also(words: Words, node: object, part: str) -> Words:
-    """Words with one more meaning on the first: des expresses both ``of`` and ``the``."""
+    """Words whose first one has a further meaning: des expresses both ``of`` and ``the``."""
     first, *rest = words
     return (Word(first.text, (*first.meanings, (node, part))), *rest)
 
@@ -165,7 +165,7 @@ def place(node: Place | Expression, clause: Clause) -> Words:
 
 
 def contracted(preposition: Words, words: Words) -> Words:
-    """Preposition and words, contracted (im Garten) unless a pronoun stands alone (in dem)."""
+    """Preposition and words, contracted (im Garten) except before a pronoun alone (in dem)."""
     if preposition and len(words) > 1:
         (before,), (article, *rest) = preposition, words
         if short := CONTRACTIONS.get(f"{before.text} {article.text}"):

@@ -179,7 +179,7 @@ class Scene:
 
 
 def draw_clause(dice: Random, scene: Scene, verbs: Verbs, styles: tuple[str, ...]) -> Clause:
-    """Clause with subject, verb, tense and time; perhaps negated."""
+    """Clause with subject, verb, tense and time; randomly negated."""
     noun, suited = scene.noun, [*verbs.values()]
     verb = dice.choice([verb for verb in suited if noun in verb.subjects] if noun else suited)
     subject = scene.subject or draw_subject(dice, verb.subjects)
@@ -192,7 +192,7 @@ def draw_clause(dice: Random, scene: Scene, verbs: Verbs, styles: tuple[str, ...
 
 
 def moment(dice: Random, style: str, verb: Verb) -> tuple[Tense, Expression | None]:
-    """Tense, and perhaps an expression of time that goes with it."""
+    """Tense, and optionally an expression of time that goes with it."""
 
     def maybe(probability: float, *tables: dict[str, Expression]) -> Expression | None:
         return dice.choice([*dice.choice(tables).values()]) if dice.random() < probability else None

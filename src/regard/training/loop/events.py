@@ -24,7 +24,7 @@ REASONS = {
 
 @dataclass(frozen=True)
 class DevResult:
-    """Result on the development set. ``value`` is better when higher; ``figures`` are shown."""
+    """Result on the development set. A higher ``value`` is better; ``figures`` are printed."""
 
     value: float
     figures: dict[str, float]
@@ -52,7 +52,7 @@ class Event:
 
 @dataclass(frozen=True)
 class StartEvent(Event):
-    """The first event: where the run begins, and which settings changed since its last checkpoint.
+    """The first event: the start of the run, and the settings changed since its last checkpoint.
 
     ``remarks`` are about weights that were copied.
     """
@@ -116,7 +116,7 @@ class ReportEvent(Event):
 
 @dataclass(frozen=True)
 class DevEvent(Event):
-    """The model was evaluated on the development set."""
+    """Event: the model was evaluated on the development set."""
 
     verdict: DevResult
     best: bool
@@ -132,12 +132,12 @@ class DevEvent(Event):
 
 @dataclass(frozen=True)
 class SaveEvent(Event):
-    """A checkpoint was written."""
+    """Event: a checkpoint was written."""
 
 
 @dataclass(frozen=True)
 class ScoreEvent(Event):
-    """The trained model was scored on a test set."""
+    """Event: the trained model was scored on a test set."""
 
     test_set: str
     scores: tuple[MetricScore, ...]
@@ -148,7 +148,7 @@ class ScoreEvent(Event):
 
 @dataclass(frozen=True)
 class EndEvent(Event):
-    """The last event."""
+    """The last event of a run."""
 
     is_last = True
     reason: str
@@ -172,9 +172,9 @@ class Job:
 
     ``flops`` counts the operations of a step over examples of these lengths. An ``eager`` model is
     neither compiled nor captured; batches of a model ``in_rectangles`` are padded on CUDA, and its
-    steps captured by shape. ``data`` is a fingerprint of the training data, ``split_data`` the same
-    if development examples are held out of it; ``remarks`` are about copied weights.
-    ``check_folder`` is called before the leader writes.
+    steps captured by shape. ``data`` is a fingerprint of the training data, ``split_data`` a prefix
+    of it that must not change if development examples are held out (else empty); ``remarks`` are
+    about copied weights. ``check_folder`` is called before the leader writes.
     """
 
     recipe: Recipe

@@ -32,7 +32,7 @@ class StepResult(NamedTuple):
 
 
 class EagerStep:
-    """Forward and backward of ``scale`` times the loss; returns detached sums."""
+    """Eager step: forward and backward of ``scale`` times the loss; returns detached sums."""
 
     def __init__(self, forward: Forward, precision: Callable[[], AbstractContextManager]):
         self.forward, self.precision = forward, precision
@@ -54,11 +54,11 @@ class StepGraph(NamedTuple):
 
 
 class GraphedStep:
-    """A step with one CUDA graph for each shape of batch, of at most ``most_graphs``.
+    """Step with one CUDA graph for each shape of batch, of at most ``most_graphs``.
 
-    A shape is captured at its ``capture_at``-th batch; until then, beyond that number, and where
-    the capture fails, steps are eager. Dropout follows the seed, since a replay reads the
-    generator's current state.
+    A shape is captured at its ``capture_at``-th batch. Steps are eager before that, for shapes
+    beyond ``most_graphs``, and if a capture fails. Dropout follows the seed, since a replay reads
+    the generator's current state.
     """
 
     def __init__(

@@ -94,9 +94,7 @@ class RunStore:
         self.checkpoints.sweep()
 
     def restore(self) -> tuple[RunProgress, Precision, tuple[str, ...]] | None:
-        """Load the last checkpoint, if there is one; returns also the settings that differ from
-        then.
-        """
+        """Load the last checkpoint, if there is one; also return the settings changed since."""
         steps = self.checkpoints.steps()
         if not steps:
             return None
@@ -118,7 +116,7 @@ class RunStore:
         return progress, precision, differences
 
     def _check_split(self, before: str, where: str) -> None:
-        """Refuse data that would hold out other examples: some were trained on."""
+        """Refuse changed data, of which examples that were trained on would be held out."""
         if not before.startswith(self.job.split_data):
             change = f"the training data was {before}, is {self.job.data}"
             advice = "other examples would be held out (data.dev.held_out); begin another run"

@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 
 
 class BatchSlice(NamedTuple):
-    """A batch or rows of one, run forward and backward at once; ``number`` seeds its dropout."""
+    """Batch, or rows of one, run forward and backward at once; ``number`` seeds its dropout."""
 
     number: int
     examples: Sequence[tuple]
@@ -43,7 +43,7 @@ class StepRows:
 
 
 def read_steps(job: Job, start: Cursor) -> Iterator[StepRows]:
-    """Endless steps from ``start`` on; slow datasets are read ahead."""
+    """Yield steps from ``start`` on, endlessly; slow datasets are read ahead."""
     steps, ahead = _steps(job, start), job.sampler.dataset.ahead
     return read_ahead(steps, ahead) if ahead else steps
 

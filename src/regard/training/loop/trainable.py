@@ -51,9 +51,9 @@ class TrainableModel:
 
     @property
     def fixed(self) -> bool:
-        """Whether shapes of batches are fixed: on CUDA, unless the model is an eager one.
+        """Whether shapes of batches are fixed: on CUDA, unless the model is eager.
 
-        Rectangles are for steps that are replayed.
+        Rectangular batches have fixed shapes only if their steps are replayed.
         """
         free = self.job.eager or (self.job.in_rectangles and not self._replayable)
         return self.world.device.type == "cuda" and not free
@@ -101,7 +101,7 @@ class TrainableModel:
     def run_slice(
         self, examples: Sequence[tuple], scale: Scale | Tensor, state: object, *, last: bool
     ) -> StepResult:
-        """Add the gradient of ``scale`` times the loss; processes sum it after the ``last``."""
+        """Add the gradient of ``scale`` times the loss; the ``last`` slice sums it over ranks."""
         batch = replace(self._collate(examples).to(self.world.device), state=state)
         synchronised = self.world.gradient_sync(self.wrapped, last=last)
         with synchronised, self.precision.tf32_beside_bf16():
@@ -123,7 +123,7 @@ class TrainableModel:
         return self.recipe.optimiser.rate * self.factor(step)
 
     def context(self) -> AbstractContextManager:
-        """The precision of forward passes."""
+        """Context of forward passes: autocast, if the precision is bf16."""
         return self.precision.context(self.world.device)
 
     @contextmanager
@@ -143,11 +143,11 @@ class TrainableModel:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Names of the checkpoint files of its tensors."""
+        """Names of the files of a checkpoint that hold its tensors."""
         return ("model", "optimiser", *(() if self.average is None else ("average",)))
 
     def tensors(self) -> Tensors:
-        """Weights, moments and average, as a checkpoint holds them."""
+        """Weights, optimiser moments and averaged weights, as stored in a checkpoint."""
         moments = optimiser_tensors(self.model, self.optimiser.optimiser)
         average = {} if self.average is None else {"average": self.average.weights}
         return {"model": self.weights, "optimiser": moments, **average}
@@ -209,11 +209,11 @@ class MovingAverage:
         _mix(self.weights, weights, 1 - min(self.decay, (1 + step) / (10 + step)))
 
     def judge(self, values: Sequence[float], step: int) -> None:
-        """Ignore the development set."""
+        """Do nothing: this average does not depend on the development set."""
 
 
 class TriggeredAverage:
-    """The mean of the weights after each step from ``since`` on; before, the weights themselves.
+    """Mean of the weights after each step from ``since`` on; before that, the current weights.
 
     Averaging begins after an evaluation that is worse than the best one more than ``interval``
     evaluations before it.
@@ -239,7 +239,7 @@ Average = MovingAverage | TriggeredAverage
 
 
 def average_of(recipe: Recipe, weights: Weights) -> Average | None:
-    """The average of weights that a recipe asks for, or None."""
+    """Average of weights that a recipe configures; None: none."""
     if interval := recipe.optimiser.trigger:
         return TriggeredAverage(weights, interval)
     return MovingAverage(weights, recipe.train.ema) if recipe.train.ema else None

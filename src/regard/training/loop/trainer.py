@@ -1,8 +1,9 @@
-"""The trainer: what a run does at each step, report, evaluation and checkpoint.
+"""The trainer: the actions of a run at each step, report, evaluation and checkpoint.
 
 The loop that calls it is ``regard.training.loop.train``. A step reads ``batches.accumulate``
 batches; a *slice* is a batch, or the rows of one, that this process runs forward and backward.
-Random numbers depend on (seed, step, slice) only and not on earlier steps, so resuming is exact."""
+Random numbers depend on (seed, step, slice) only and not on earlier steps, so resuming is exact.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -38,7 +39,7 @@ class RunningTotals:
 
     @classmethod
     def zeros(cls, device: torch.device) -> "RunningTotals":
-        """Totals of no steps."""
+        """Totals before the first step: zeros."""
         losses = torch.zeros(2, 1, dtype=torch.float64, device=device)
         return cls(losses, losses[:, 0].clone(), torch.zeros(1, dtype=torch.float64))
 
@@ -53,7 +54,9 @@ class RunningTotals:
             if (kinds, len(values)) != (2, 2) or len(weight) != parts:
                 raise ValueError
         except ValueError:
-            raise BadInput(f"{where}: damaged (unreported)") from None
+            raise BadInput(
+                f"{where}: damaged (progress.unreported: losses, values or weight of a wrong shape)"
+            ) from None
         if len(losses) == world.size:
             own = losses[world.rank]
         else:
@@ -140,7 +143,7 @@ class Trainer:
         return StartEvent(self.progress, precision, differences, self.job.remarks)
 
     def step(self) -> None:
-        """One optimiser step: forward and backward over all slices, then an update."""
+        """Run one optimiser step: forward and backward over all slices, then an update."""
         number, rows = self.progress.step + 1, next(self.steps)
         weight = self._total_weight(rows)
         self.trainable.start_step(number, self.progress.cursor.epoch)
@@ -169,14 +172,14 @@ class Trainer:
         )
 
     def _total_weight(self, rows: StepRows) -> np.ndarray | Tensor:
-        """The weight of a step's targets over all processes, summed if each knows only its own."""
+        """Weight of a step's targets over all processes; summed if each knows only its own rows."""
         if not rows.partial or self.world.size == 1:
             return rows.weight
         own = torch.as_tensor(rows.weight, dtype=torch.float64, device=self.world.device)
         return self.world.all_reduce(own)
 
     def reason_to_end(self) -> str:
-        """Why the run ends after this step ("steps", "request", "time"), or "" if it goes on."""
+        """Reason to end the run after this step ("steps", "request", "time"); "": it continues."""
         if self.progress.step >= self.recipe.train.steps:
             return "steps"
         over = monotonic() - self.began > self.job.budget_seconds
@@ -232,7 +235,7 @@ class Trainer:
         return DevEvent(self.progress, result, best)
 
     def _judge_average(self, value: float) -> None:
-        """Let the average decide by the development set whether to begin."""
+        """Report the result on the development set to the average, which may begin then."""
         if (average := self.trainable.average) is None:
             return
         values = [*self.progress.dev_values, value]
@@ -265,7 +268,7 @@ class Trainer:
         return Precision("bf16" if half else "fp32", chosen.why)
 
     def _check_finite(self) -> None:
-        """Raise the error of ``report`` if a loss since then is not finite."""
+        """Raise the error of ``report`` if a loss since the last report is not finite."""
         if self.totals.steps and self.world.any_rank(bool(self.totals.values[1])):
             self.report()
 

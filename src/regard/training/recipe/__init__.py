@@ -30,15 +30,15 @@ class Recipe(Config):
     """
 
     task: str = "translate"
-    """What is trained; decides which other tables there are."""
+    """The task to train for; it decides which other tables there are."""
     about: AboutConfig = AboutConfig()
-    """What the recipe is, for people."""
+    """Title and notes of the recipe."""
     data: DataConfig
-    """Files to train on, to choose weights by and to test on."""
+    """Files of the training set, the dev set and the test sets."""
     model: ModelConfig = ModelConfig()
     """The architecture, or the folder to fine-tune."""
     batches: BatchConfig = BatchConfig()
-    """How many tokens and rows a step reads."""
+    """Number of tokens and rows of a step."""
     optimiser: OptimiserConfig
     """Learning rate, schedule, weight decay, frozen layers."""
     train: TrainConfig
@@ -52,7 +52,7 @@ class Recipe(Config):
 
     @property
     def by_default(self) -> tuple[str, ...]:
-        """Tables that the recipe does not have, and that follow from its model."""
+        """Names of tables that are missing in the recipe and follow from its model."""
         return self._by_default
 
     @property
@@ -65,7 +65,7 @@ class Recipe(Config):
 
     @model_validator(mode="after")
     def _is_read(self) -> "Recipe":
-        """Refuse keys that nothing reads."""
+        """Refuse keys that no code reads."""
         task = task_of(self)
         keys = [*self._unread_keys(task), *task.unread_keys()]
         faults = [_unusable(key, self.task) for key in keys]
@@ -92,10 +92,10 @@ class Recipe(Config):
             yield "data.longest_characters where files have a reader, or documents"
 
     def only(self, names: Iterable[str]) -> "Recipe":
-        """The ladder with these rungs only."""
+        """Ladder with these rungs only."""
         known = [rung.name for rung in self.rung]
         if not known:
-            raise BadInput("this recipe is no ladder: it has no rungs to choose from")
+            raise BadInput("this recipe is not a ladder: it has no [[rung]] to choose")
         rungs = ", ".join(map(repr, known))
         for name in names:
             if name not in known:
@@ -115,7 +115,7 @@ class Recipe(Config):
 
 @cache
 def recipe_class(task: str) -> type[Recipe]:
-    """The recipes of a task, with its tables."""
+    """Class of recipes of a task, with the tables of the task."""
     tables: Any = {
         name: (table, Field(default_factory=table.default))
         for name, table in TASKS[task].own_tables.items()
@@ -129,9 +129,9 @@ def task_of(recipe: Recipe) -> Task:
 
 
 def read(path: Path, settings: Settings = ()) -> Recipe:
-    """The recipe in a file, with ``table.key=value`` settings laid over it.
+    """Read a recipe file, with ``table.key=value`` settings laid over it.
 
-    ``like = "NAME"`` at its top begins with another recipe; the file says what differs.
+    ``like = "NAME"`` at its top begins with another recipe; the file then has only the differences.
     """
     return make_recipe(read_tables(path), str(path), settings)
 

@@ -25,21 +25,21 @@ SHAPES = {
     "dict_type": "write a table of keys and values",
     "model_type": "write a table of keys and values",
 }
-"""What a value must look like, in the words of TOML."""
+"""Description of the value that a key must have, in terms of TOML."""
 
 TABLES = {
     "labels.weights": "write a table, as in { yes = 2.0 }",
     "data.more_tests": "write a table of test sets, as in { web = { … } }; {} drops inherited ones",
 }
-"""The same for tables whose keys are names."""
+"""Description of the value, for tables whose keys are names."""
 
 
 RENAMED = {"train.judge": "train.metric"}
-"""Keys that have another name since recipes were stored with them."""
+"""Renamed keys of stored recipes: old name → new name."""
 
 
 Fault = tuple[str, str]
-"""A key that is wrong, and what is wrong with it."""
+"""A wrong key, and the message about it."""
 
 
 def faults_of(
@@ -48,10 +48,10 @@ def faults_of(
     other_recipes: Sequence[type[BaseModel]],
     unusable: Callable[[str], str],
 ) -> list[Fault]:
-    """Every faulty key with its message; a value that fits no type of a union gets one message.
+    """List the faulty keys with messages; a value that fits no type of a union gets one message.
 
-    Faults of the recipe as a whole are lines that begin with a key. A key of the recipes of other
-    tasks is ``unusable`` here.
+    Faults of the recipe as a whole are lines that begin with a key. ``unusable`` are keys that only
+    recipes of other tasks have.
     """
     faults: dict[str, str] = {}
     for fault in error.errors():
@@ -83,7 +83,7 @@ def _either(first: str, another: str) -> str:
 
 
 def refusal(where: str, faults: Sequence[Fault], settings: Sequence[str]) -> BadInput:
-    """All faults in one line; faults of a setting name the setting."""
+    """Error with all faults in one line; a fault of a setting names the setting."""
     messages = []
     for name, fault in faults:
         matches = [
@@ -99,7 +99,7 @@ def refusal(where: str, faults: Sequence[Fault], settings: Sequence[str]) -> Bad
 
 
 def with_new_names(stored: dict[str, JSON]) -> dict[str, JSON]:
-    """A stored recipe with the current names of its keys."""
+    """Rename the keys of a stored recipe to their current names."""
     renamed = dict(stored)
     for old, new in RENAMED.items():
         (table, key), (_, name) = old.split("."), new.split(".")

@@ -50,9 +50,10 @@ def parse_settings(settings: Settings) -> list[Override]:
 
 
 def lay_over(content: dict[str, object], override: Override, recipe: type[BaseModel]) -> None:
-    """Override a key in the content of a recipe; of a ladder in all rungs.
+    """Override a key in the content of a recipe; in a ladder, in all rungs.
 
-    A table that is ``false`` is removed, and so is a key without a value, if recipes have it.
+    A table whose value is ``false`` is removed, and so is a key without a value, if recipes have
+    such a key.
     """
     if override.removes:
         check_removal(override.path, content, recipe)
@@ -60,7 +61,7 @@ def lay_over(content: dict[str, object], override: Override, recipe: type[BaseMo
     table, rungs = override.table, content.get("rung")
     if rungs and table in ("model", "expect"):
         raise BadInput(
-            f"setting {override.text}: every rung of a ladder has its own {table}: edit those"
+            f"setting {override.text}: every rung of a ladder has its own {table}: edit the file"
         )
     for rung in rungs if isinstance(rungs, list) and table in OF_RUNGS else ():
         if isinstance(rung, dict):
@@ -82,7 +83,7 @@ def _checked(name: str, value: object, text: str) -> Override:
     removes = (value is False or value is None) and name != "task"
     if "." not in name and not removes:
         advice = "write it as table.key=value, as in train.steps=100"
-        file = "; what stands above all tables is said in a file of your own"
+        file = "; keys outside of tables can only be set in a recipe file"
         raise BadInput(f"setting {text}: {advice}{file}")
     return Override(name, value, text)
 

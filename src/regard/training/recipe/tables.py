@@ -15,10 +15,10 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 class OptimiserConfig(Config):
     """Optimiser, learning-rate schedule, freezing.
 
-    A model has levels: embeddings, blocks, heads (``regard.training.optimiser``). Each learns at
-    ``layer_decay`` times the rate of the one above it. With ``unfreeze_every``, the highest learns
-    first, and one more after each interval. Parts named in ``freeze``, such as "embed", "blocks.0"
-    or "trunk", are not trained.
+    A model has levels: embeddings, blocks, heads (``regard.training.optimiser``). Each is trained
+    at ``layer_decay`` times the rate of the level above it. With ``unfreeze_every``, only the
+    highest level is trained at first, and one more after each interval. Parts named in ``freeze``,
+    such as "embed", "blocks.0" or "trunk", are not trained.
     """
 
     kind: Literal["adam", "adamw", "sgd", "nt-asgd"] = "adam"
@@ -43,11 +43,11 @@ class OptimiserConfig(Config):
     clip: float = Field(0.0, ge=0)
     """The largest norm of the gradient; 0: it is not clipped."""
     layer_decay: float = Field(1.0, gt=0, le=1)
-    """Each level learns at this times the rate of the level above it."""
+    """The learning rate of a level, relative to the level above it."""
     freeze: tuple[str, ...] = ()
-    """Parts that do not learn, by name: "embed", "blocks.0", "trunk"."""
+    """Names of parts that are not trained: "embed", "blocks.0", "trunk"."""
     unfreeze_every: Annotated[int, Field(ge=0)] | Literal["epoch"] = 0
-    """The highest level learns first, and one more after every so many steps, or each "epoch"."""
+    """Steps (or "epoch") after which one more level is unfrozen, from the highest down."""
     nonmonotone: int = Field(5, ge=1)
     """Of "nt-asgd": averaging begins when an evaluation is worse than the best of those more than
     so many before it."""
@@ -57,7 +57,7 @@ class OptimiserConfig(Config):
         return self.warmup if isinstance(self.warmup, int) else int(self.warmup * steps)
 
     def levels_learning(self, step: int, epoch: int) -> int | None:
-        """How many of the highest levels learn at a step, counted from 1; None: all of them."""
+        """Number of the highest levels that are trained at a step, counted from 1; None: all."""
         every = self.unfreeze_every
         if isinstance(every, str):
             return 1 + epoch
@@ -65,7 +65,7 @@ class OptimiserConfig(Config):
 
     @property
     def trigger(self) -> int:
-        """How many evaluations averaging waits for; 0: the optimiser does not average."""
+        """Number of evaluations that averaging waits for; 0: the optimiser does not average."""
         return self.nonmonotone if self._averages else 0
 
     @property
@@ -105,26 +105,26 @@ class TrainConfig(Config):
     checkpoint_every: int = Field(1_000, ge=1)
     """Steps between two checkpoints."""
     metric: str = "loss"
-    """What chooses the weights to keep: "loss", or a metric of the task."""
+    """The metric that selects the best checkpoint: "loss", or a metric of the task."""
     patience: int = Field(0, ge=0)
-    """Training ends after so many evaluations without a new best; 0: it does not."""
+    """Early stopping after this number of evaluations without a new best; 0: none."""
     ema: float = Field(0.0, ge=0, lt=1)
     """Keep an exponential moving average of the weights, with this decay; 0: none."""
     average: int = Field(1, ge=1)
-    """Keep the average of the weights of so many last checkpoints."""
+    """Number of last checkpoints whose weights are averaged."""
     deterministic: bool = False
     """Only deterministic kernels, so that resuming is bit-exact on CUDA as well."""
     compile: bool = True
     """Compile the forward pass where shapes are fixed (CUDA)."""
 
     def regular(self, steps: Iterable[int]) -> list[int]:
-        """The regular checkpoints among these steps, without those of a stop or of a new best."""
+        """Regular checkpoints among these steps, without those of a stop or of a new best."""
         return [step for step in steps if step and step % self.checkpoint_every == 0]
 
     @model_validator(mode="after")
     def _agrees(self) -> "TrainConfig":
         if self.ema and self.average > 1:
-            raise ValueError("ema and average both say which weights to keep: choose one")
+            raise ValueError("ema and average cannot be combined: choose one")
         return self
 
 
