@@ -18,8 +18,8 @@ from syntax import nodes
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 390,
-    "lines": 54_853,
-    "lines of code": 33_860,
+    "lines": 55_062,
+    "lines of code": 34_017,
     "files under 40 lines": 6,
     "basenames used twice": 29,
     "Any": 141,
@@ -32,11 +32,11 @@ BOUNDS = {
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
-    "GPT-2": (14, 2_426),
-    "BERT": (15, 2_818),
-    "ViT": (15, 3_021),
-    "Bahdanau": (15, 3_049),
-    "XLNet": (14, 2_839),
+    "GPT-2": (14, 2_451),
+    "BERT": (15, 2_844),
+    "ViT": (15, 3_048),
+    "Bahdanau": (15, 3_064),
+    "XLNet": (14, 2_860),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
 SLACK = 0.02
