@@ -5,8 +5,8 @@ from pathlib import Path
 
 GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
 COINED = (
-    *("`Layout`", "`Tape`", "`Facts`", "`Paper`", "`Recipe`", "`attend`", "`Score`"),
-    *("*ladder*", "*component*"),
+    *("`Layout`", "`Tape`", "`Facts`", "`Paper`", "`Recipe`", "`Plan`", "`Reading`", "`attend`"),
+    *("`Score`", "*ladder*", "*component*"),
 )
 
 

@@ -296,7 +296,8 @@ class StreamSampler(BatchSampler[Item]):
 
     def splits(self, batches: int, processes: int) -> int:
         if self.dataset.rows % processes:
-            raise BadInput(f"{self.dataset.rows} streams cannot be shared by {processes} processes")
+            streams = f"{self.dataset.rows} streams, {processes} processes"
+            raise BadInput(f"{streams}: each process needs the same number of streams")
         return processes
 
     def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch[Item]]]:

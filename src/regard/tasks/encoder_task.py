@@ -46,6 +46,7 @@ from regard.text.words import Sentence
 Input = TypeVar("Input", bound=RowReading)
 AnyPredictor = TypeVar("AnyPredictor", bound=Predictor)
 Labels = TypeVar("Labels", bound=LabelSet | None)
+LIMITS = {"stride": "an integer of at least 0", "threshold": "a number or null"}
 Encoded = tuple[Any, Any]  # a row, or the rows of an example, and the target
 
 
@@ -325,7 +326,6 @@ def _checked_notes(notes: Mapping[str, object]) -> dict[str, object]:
         whole = isinstance(value, int) and value >= (name != "stride")
         fits = (value is None or isinstance(value, int | float)) if name == "threshold" else whole
         if not fits or isinstance(value, bool):
-            raise BadInput(
-                f"config.json: notes.{name} must be a number, at least 0 or 1, not {value!r}"
-            )
+            limit = LIMITS.get(name, "an integer of at least 1")
+            raise BadInput(f"config.json: notes.{name} must be {limit}, not {value!r}")
     return checked

@@ -297,7 +297,9 @@ def resolve_trunk(
     if features:
         facts = _with_features(facts, features, config)
     elif facts.trunk.features is not None and not config.starts_whole:
-        raise BadInput(f"model.features: {config.paper} needs a folder that gives features")
+        raise BadInput(
+            f"model.features: {config.paper} needs the folder of an ELMo model or a translator"
+        )
     if start is None and config.start is not None:
         start = read_folder(config.start, data)
     tokenizer = None

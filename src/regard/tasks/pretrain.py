@@ -97,7 +97,7 @@ class Pretrain(Task[str, RowTokenizer]):
         if start is not None and start.words.fingerprint != tokenizer.words.fingerprint:
             raise BadInput(f"{TEACHER}: its vocabulary differs from that of model.start")
         if teacher.paper.tokenizer != paper.tokenizer:
-            kinds = f"{teacher.paper.tokenizer}, that of {paper.name} is {paper.tokenizer}"
+            kinds = f"{teacher.paper.tokenizer}, but {paper.name} needs {paper.tokenizer}"
             raise BadInput(f"{TEACHER}: its tokenizer is {kinds}")
         if not self.tables.model.starts_whole:
             facts = change(facts, vocab=teacher.facts.sizes["tokens"])

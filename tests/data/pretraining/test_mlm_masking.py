@@ -295,7 +295,7 @@ def test_ngrams_end_where_words_do_not_follow():
     counts = masker._draw_counts(follows, np.full(6, 0.999))
     assert counts.tolist() == [2, 1, 1, 3, 2, 1]
     assert masker._draw_counts(np.empty(0, bool), np.empty(0)).tolist() == []
-    with pytest.raises(BadInput, match="n-grams of up to 0 words"):
+    with pytest.raises(BadInput, match="longest n-gram in words, must be at least 1, not 0"):
         TokenMasker(MASK, SPECIAL, ngrams=0)
 
 

@@ -19,7 +19,7 @@ Pair = Sequence[Ids]  # source and target
 
 
 class PairCollator(Collator[Pair], Protocol):
-    """Objective that only measures examples, by their lengths (source, target)."""
+    """Collator that also gives lengths and weights of many pairs, from their sizes."""
 
     def lengths(self, sizes_NS: np.ndarray) -> np.ndarray: ...
     def weights(self, sizes_NS: np.ndarray) -> np.ndarray: ...

@@ -68,9 +68,13 @@ class TokenMasker:
         if min(self.kept, self.random) < 0 or self.kept + self.random > 1:
             raise BadInput(f"kept {self.kept} and random {self.random}: must add up to at most 1")
         if self.ngrams < 1:
-            raise BadInput(f"n-grams of up to {self.ngrams} words: must be at least 1")
+            raise BadInput(
+                f"ngrams, the longest n-gram in words, must be at least 1, not {self.ngrams}"
+            )
         if self.most is not None and self.most < 1:
-            raise BadInput(f"at most {self.most} masked tokens in a row: must be at least 1")
+            raise BadInput(
+                f"most, the masked tokens of each row, must be at least 1, not {self.most}"
+            )
 
     @property
     def ngram_weights(self) -> Array:
@@ -171,10 +175,11 @@ def span_starts(positions: Array, row: Array) -> Array:
 def fitting_ngrams(
     order: Array, counts: Array, sizes: Array, row: Array, room: Array, *, overlap: bool = False
 ) -> Array:
-    """Choose words: for each word in this order, `counts` words from there on.
+    """Choose n-grams of words to mask, until the token budget of each row (`room`) is used up.
 
-    If n words exceed the room of their row, the last ones are left out. An n-gram with words that
-    are chosen already is skipped; with `overlap`, only an n-gram that begins with such a word.
+    Words are visited in `order`; word i begins an n-gram of `counts[i]` words, shortened if it
+    exceeds the budget. An n-gram that contains a chosen word is skipped; with `overlap`, only one
+    that begins with a chosen word.
     """
     left, size, rows, count = room.tolist(), sizes.tolist(), row.tolist(), counts.tolist()
     chosen = [False] * len(size)

@@ -176,9 +176,9 @@ def products() -> tuple[type[Product], type[Product]]:
 
 
 def is_exact(product: type[Product]) -> bool:
-    """Whether a product runs on this machine and equals sums of integers in the hardest cases.
+    """Whether an int8 product runs on this machine and is exact even for extreme values.
 
-    Without VNNI, instructions add pairs of products in 16 bits, which 255 · 127 overflows.
+    Without VNNI, instructions add two products in 16 bits, which overflow: 2 · 255 · 127 > 32,767.
     """
     if product.needs is not None and not has(product.needs):
         return False
