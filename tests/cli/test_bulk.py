@@ -209,7 +209,10 @@ def test_two_runs_do_not_write_the_same_file(model, images, tmp_path):
 def test_a_bad_image_ends_the_run_or_is_skipped(model, images, workers, tmp_path):
     expected = run("predict", model, tmp_path / "images", *OPTIONS).stdout.splitlines(True)
     images[43].write_bytes(b"no image")
-    out, bad = tmp_path / "out.jsonl", f"{tmp_path / 'images'}:44: {images[43]}: no image"
+    out, bad = (
+        tmp_path / "out.jsonl",
+        f"{tmp_path / 'images'}:44: {images[43]}: cannot be read as an image",
+    )
     arguments = ["predict", model, tmp_path / "images", *OPTIONS, "--out", out, "--resume"]
     arguments[arguments.index("--workers") + 1] = workers
     refused = run(*arguments, code=2)
@@ -253,7 +256,7 @@ def test_names_of_any_bytes_are_read_and_printed_on_one_line(model, tmp_path):
     ]
     paths[0].write_bytes(b"no image")
     skipped = run("predict", model, folder, *OPTIONS, "--skip-bad")
-    assert "\\udcff\\udcfe.png: no image" in skipped.stderr
+    assert "\\udcff\\udcfe.png: cannot be read as an image" in skipped.stderr
     near = run("neighbours", model, paths[1], folder, "--skip-bad", "--json", "--workers", 0)
     assert json.loads(near.stdout)["neighbours"] == []
 
@@ -282,7 +285,10 @@ def test_a_single_bad_image_is_named_once(model, tmp_path):
     bad = tmp_path / "bad.png"
     bad.write_bytes(b"no image")
     refused = run("predict", model, bad, code=2).stderr
-    assert refused.startswith(f"regard: {bad}: no image") and refused.count("bad.png") == 1
+    assert (
+        refused.startswith(f"regard: {bad}: cannot be read as an image")
+        and refused.count("bad.png") == 1
+    )
 
 
 def test_bad_texts_are_skipped_by_all_who_find_them(tmp_path):

@@ -87,7 +87,7 @@ def test_what_is_wrong_is_reported(folder):
         refused = run(*given, stdin=f"cat\n{'storm ' * 60}\n", code=2)
         assert f"standard input:2: {reason}" in refused.stderr
     refused = run("neighbours", folder, "cat", "--layer", 9, stdin=TEXT, code=2)
-    assert "layer 9 asked for" in refused.stderr
+    assert "layer must be from 0 (embedding) to 2, or -1 (last states), not 9" in refused.stderr
     refused = run("neighbours", folder, " ", stdin=TEXT, code=2)
     assert "the text is empty" in refused.stderr
 
@@ -156,9 +156,9 @@ def test_bad_images(place, images, tmp_path):
     bad = tmp_path / "more" / "0" / "00002.png"
     bad.write_bytes(b"no image")
     command = ("neighbours", place / "model", images[0], tmp_path / "more", *OPTIONS)
-    assert "00002.png: no image" in run(*command, code=2).stderr
+    assert "00002.png: cannot be read as an image" in run(*command, code=2).stderr
     done = run(*command, "--skip-bad")
-    assert "00002.png: no image" in done.stderr and done.stdout.count("more") == 4
+    assert "00002.png: cannot be read as an image" in done.stderr and done.stdout.count("more") == 4
     (tmp_path / "empty").mkdir()
     refused = run("neighbours", place / "model", tmp_path / "empty", tmp_path, code=2)
     assert "empty: no JPEG, PNG or WebP in this folder" in refused.stderr

@@ -175,7 +175,7 @@ def test_choices(folder):
         ("answer", "{Who?", "not JSON"),
         ("choose", "Who?", "not JSON"),
         ("choose", "[1]", "the line is not a JSON object"),
-        ("choose", '{"first": "a", "choices": []}', "there are no choices"),
+        ("choose", '{"first": "a", "choices": []}', "the list of choices is empty"),
         ("choose", '{"first": "a", "choices": ["b", 1]}', "a choice is not text"),
         ("choose", '{"choices": ["b"]}', "no key 'first'"),
     ],
@@ -197,7 +197,7 @@ def test_options_that_mean_nothing(folder):
 
 def test_an_encoder_without_a_task(folder):
     refused = run("predict", folder("states"), stdin="cat\n", code=2)
-    assert "trained for no task" in refused.stderr
+    assert "has no head of a task" in refused.stderr
 
 
 def test_next_sentences(folder):

@@ -232,7 +232,7 @@ def test_one_choice_is_made():
         assert said.probabilities == pytest.approx(logits.double().softmax(0).tolist(), **SCALARS)
         assert said.text == choices[said.index] and said.probability == max(said.probabilities)
     for wrong in ([], "text"):
-        with pytest.raises(BadInput, match="input 2: there are no choices"):
+        with pytest.raises(BadInput, match="input 2: the list of choices is empty"):
             chooser.predict([("a", ["b"]), ("a", wrong)])
 
 

@@ -279,7 +279,7 @@ def test_a_folder_without_tokenizer_files_continues_ids(folder, tmp_path):
         model.generate([row], stop_strings=["x"])
     with pytest.raises(BadInput, match=r"no tokenizer files.*use generate"):
         model.stream(row)
-    with pytest.raises(BadInput, match="compares texts, and there is no tokenizer"):
+    with pytest.raises(BadInput, match="compares texts, but there is no tokenizer"):
         model.generate([row], MinimumRisk())
 
 
@@ -309,7 +309,7 @@ def test_sampling_settings_are_followed_or_refused(tmp_path):
         ({"max_new_tokens": 3, "min_new_tokens": 4}, "max_new_tokens must be at least 4"),
         ({"stop_strings": [""]}, "at least one character"),
         ({"stop_strings": "end"}, "not one text"),
-        ({"stop_strings": [3]}, "stop strings are a list of texts"),
+        ({"stop_strings": [3]}, "stop strings must be a list of strings"),
         ({"search": "greedy"}, "search must be a value"),
     ],
 )

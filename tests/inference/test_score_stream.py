@@ -49,7 +49,7 @@ def test_parts_of_any_size_are_the_whole_text(model, window, batch_size):
 
 
 def test_a_stride_is_refused(model):
-    with pytest.raises(BadInput, match="this one carries its state"):
+    with pytest.raises(BadInput, match="recurrent and carries its state"):
         model.score(TEXTS, stride=2)
 
 

@@ -79,7 +79,7 @@ def test_the_verb_prints_it_plain_and_as_json():
     assert lines[-1] == (
         f"{len(files)} files with {sum(files.values()):,} lines, {len(steps)} functions"
     )
-    assert len(lines) == len(steps) + 2
+    assert len(lines) == len(steps) + 3
 
 
 @pytest.mark.parametrize(

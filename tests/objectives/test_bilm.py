@@ -175,7 +175,7 @@ def test_no_word_is_predicted_from_words_before_it_in_its_sentence_backward():
 
 
 def test_other_models_are_refused():
-    with pytest.raises(BadInput, match="two language models"):
+    with pytest.raises(BadInput, match="only ELMo's stack has language models in both directions"):
         BiLM().check(bert.TINY)
 
 

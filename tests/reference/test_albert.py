@@ -114,7 +114,9 @@ def test_what_changed_since_bert():
 def test_groups_of_several_layers():
     stack = albert.HF.facts_of({"inner_group_num": 2, "num_hidden_layers": 3}, ()).trunk.stack
     assert (stack.depth, stack.group_depth, stack.block_numbers) == (6, 2, (0, 1, 0, 1, 0, 1))
-    with pytest.raises(BadInput, match="inner_group_num is 0"):
+    with pytest.raises(
+        BadInput, match="inner_group_num and num_hidden_layers must be integers above 0, not 0"
+    ):
         albert.HF.facts_of({"inner_group_num": 0}, ())
 
 

@@ -68,7 +68,7 @@ def test_next_sentences(both):
         assert list(found.probabilities) == ["IsNext", "NotNext"]
         expected = theirs.double().softmax(0).tolist()
         assert list(found.probabilities.values()) == pytest.approx(expected, abs=1e-5)
-    with pytest.raises(BadInput, match="input 2: one text; give two"):
+    with pytest.raises(BadInput, match="input 2: this model classifies pairs of texts: give two"):
         ours.predict([PAIRS[0], "cat"])
     with pytest.raises(BadInput, match="input 1: 3 is neither a text nor a pair of texts"):
         ours.predict([3])

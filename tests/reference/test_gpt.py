@@ -161,7 +161,7 @@ def test_facts_that_a_config_cannot_express_and_keys_that_are_not_supported():
     key = "scale_attn_by_inverse_layer_idx"
     with pytest.raises(BadInput, match=f"{key} is True, and only False is supported"):
         gpt2.HF.facts_of({key: True}, ())
-    with pytest.raises(BadInput, match="afn is 'gelu_new', not gelu, relu"):
+    with pytest.raises(BadInput, match="afn is 'gelu_new'; supported: gelu, relu"):
         gpt.HF.facts_of({"afn": "gelu_new"}, ())
 
 

@@ -68,7 +68,9 @@ def test_positions_begin_after_the_pad(pad, tmp_path):
 
 @pytest.mark.parametrize("pad", [-1, None, "1", True, 20])
 def test_a_pad_that_is_no_id(pad):
-    with pytest.raises(BadInput, match=r"^pad_token_id is .*, not an id below the 20 of max_pos"):
+    with pytest.raises(
+        BadInput, match=r"^pad_token_id must be an id below max_position_embeddings \(20\)"
+    ):
         roberta.HF.facts_of({"pad_token_id": pad, "max_position_embeddings": 20}, ())
 
 

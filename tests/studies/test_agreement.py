@@ -91,7 +91,7 @@ def test_sentences_with_unknown_words_are_skipped_and_counted():
 def test_models_that_do_not_predict_words_are_refused(small_run):
     with pytest.raises(regard.BadInput, match="neither a causal nor a masked"):
         score_agreement(small_bert("states"), [KEYS])
-    with pytest.raises(regard.BadInput, match="translates"):
+    with pytest.raises(regard.BadInput, match="is an encoder-decoder"):
         score_agreement(regard.load(small_run / "run" / "model", "cpu"), [KEYS])
     with pytest.raises(regard.BadInput, match="not one text"):
         score_agreement(language_model(), "The key is old .")

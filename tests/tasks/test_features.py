@@ -196,7 +196,7 @@ def test_a_taglm_learns_from_a_folder(features, tmp_path):
     assert list(model.module.trunk.mixes) == ["between"]
     assert len(model.predict(["dog owl pig"])[0].tags) == 3
     alone = {**recipe, "model": {"paper": "taglm"}}
-    assert "model.features: taglm needs a folder" in refused(alone, tmp_path)
+    assert "model.features: taglm needs the folder" in refused(alone, tmp_path)
     above = {**recipe, "model": {**recipe["model"], "features_at": 2}}
     assert "features_at must be at least 1 and below the depth (2), not 2" in refused(
         above, tmp_path

@@ -318,7 +318,9 @@ def test_batches_are_nearly_full(corpus, tmp_path):
 
 
 def test_too_few_documents_that_are_held_out_are_named_by_their_key(corpus, tmp_path):
-    said = r"^data\.dev\.held_out \(1 of .*animals\.txt\): a next sentence .* second document$"
+    said = (
+        r"^data\.dev\.held_out \(1 of .*animals\.txt\): next-sentence prediction .* two documents$"
+    )
     with pytest.raises(BadInput, match=said):
         prepared(corpus, tmp_path / "run", "data.dev.held_out=1")
 
@@ -340,7 +342,7 @@ def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
     [
         (["data.train.documents=nothing.txt"], "nothing.txt: no such file"),
         (["data.train.documents=-"], "documents cannot be standard input"),
-        (["data.dev.held_out=24"], "24 of 24 leaves nothing"),
+        (["data.dev.held_out=24"], "24 of 24 leaves no training examples"),
         (["data.test.documents=animals.txt"], "data.test cannot be used"),
         (["data.train.csv=x.csv"], "without other keys"),
         (["data.dev.key=story"], "key: only documents"),

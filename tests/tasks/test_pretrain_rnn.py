@@ -104,7 +104,9 @@ def test_what_cannot_be_streams(corpus, tmp_path):
     too_few = r"animals\.txt: [\d,]+ tokens are too few for 90,000 streams of text; batches\.rows"
     with pytest.raises(BadInput, match=too_few):
         prepared(corpus, tmp_path, "batches.tokens=9999999", "batches.rows=90000")
-    with pytest.raises(BadInput, match=r"batches\.mixed: rows are parts of streams"):
+    with pytest.raises(
+        BadInput, match=r"batches\.mixed cannot be used: this model reads rows in order"
+    ):
         prepared(corpus, tmp_path / "b", "batches.mixed=true")
     with pytest.raises(BadInput, match="rows: 'streams' needs recurrent layers"):
         prepared(corpus, tmp_path, "model.source=gpt-2", "model.change={}")

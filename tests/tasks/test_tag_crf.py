@@ -49,6 +49,6 @@ def test_weights_of_single_tags_are_refused(folder, tmp_path):
 
 
 def test_a_pool_that_no_head_reads_is_refused(folder, tmp_path):
-    with pytest.raises(BadInput, match=r"model\.change\.pool: no head .* reads whole rows"):
+    with pytest.raises(BadInput, match=r"model\.change\.pool: no head .* reads pooled rows"):
         settings = {"model.change.pool": "mean"}
         list(regard.train(folder / "owls.toml", settings=settings, data=folder, out=tmp_path / "x"))

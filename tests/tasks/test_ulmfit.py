@@ -148,7 +148,11 @@ def test_a_recurrent_language_model_tags_too(corpus, tmp_path):
 @pytest.mark.parametrize(
     ("stage", "settings", "said"),
     [
-        ("labels", ["model.vocabulary=text", "model.start="], "is for the whole model of a start"),
+        (
+            "labels",
+            ["model.vocabulary=text", "model.start="],
+            "needs model.start, a folder without parts",
+        ),
         ("reviews", ["model.vocabulary=start"], "beside model.start, which has a tokenizer"),
         ("reviews", ["text.kind=wordpice"], "no kind 'wordpice'"),
     ],

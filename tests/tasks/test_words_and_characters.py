@@ -122,7 +122,7 @@ def test_characters_stand_beside_features_that_read_the_same_ones(features, tmp_
 
 def test_other_lengths_and_sizes_are_refused(features, tmp_path):
     frozen = regard.load(features, "cpu").facts.trunk
-    with pytest.raises(regard.BadInput, match=r"8 ids of a word, this trunk 30 characters"):
+    with pytest.raises(regard.BadInput, match=r"8 ids per word, but this trunk 30 characters"):
         change(ma.LAPTOP, features=Features(frozen))
     recipe = recipe_of(tmp_path, "tags")
     recipe["model"] = spelled()

@@ -58,7 +58,7 @@ def test_a_failed_write_leaves_the_last_good_one(checkpoints, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("regard.weights.files.save_file", full)
-    with pytest.raises(BadInput, match=r"No space left on device.*last good: step 1"):
+    with pytest.raises(BadInput, match=r"No space left on device.*last good"):
         save(checkpoints, 2)
     monkeypatch.undo()
     assert checkpoints.steps() == [1]
@@ -221,12 +221,15 @@ def test_an_optimiser_goes_on_bit_for_bit():
     [
         (lambda kept: kept.pop("weight/exp_avg"), "weight/exp_avg is missing"),
         (lambda kept: kept.update({"weight/other": torch.ones(1)}), "weight/other is unknown"),
-        (lambda kept: kept.update({"bias/exp_avg": torch.ones(7)}), "bias/exp_avg does not fit"),
+        (
+            lambda kept: kept.update({"bias/exp_avg": torch.ones(7)}),
+            "the optimiser moment bias/exp_avg does not fit",
+        ),
         (
             lambda kept: kept.update(
                 {f"owl/{key}": torch.ones(1) for key in ("step", "exp_avg", "exp_avg_sq")}
             ),
-            "owl/step does not fit",
+            "the optimiser moment owl/step does not fit",
         ),
     ],
 )

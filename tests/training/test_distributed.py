@@ -54,7 +54,9 @@ def test_streams_stay_where_their_states_are(world, turns, streams):
 
 
 def test_streams_that_cannot_be_shared_are_refused():
-    with pytest.raises(BadInput, match="3 streams, 2 processes: each process needs the same number"):
+    with pytest.raises(
+        BadInput, match="3 streams, 2 processes: each process needs the same number"
+    ):
         StreamSampler(TokenStreams(np.arange(99), 3, 4)).splits(1, 2)
 
 

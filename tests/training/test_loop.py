@@ -244,7 +244,7 @@ def test_bleu_judges_in_the_precision_of_the_run(corpus, tmp_path, monkeypatch, 
 def test_a_folder_that_holds_a_run_is_not_overwritten(corpus, tmp_path):
     run = prepared(corpus, tmp_path / "run")
     list(train(run.job))
-    with pytest.raises(BadInput, match="holds a run already"):
+    with pytest.raises(BadInput, match="already has a run"):
         prepared(corpus, tmp_path / "run")
     with pytest.raises(BadInput, match=r"differs in: optimiser\.rate"):
         prepared(corpus, tmp_path / "run", "optimiser.rate=0.5", resume=True)
@@ -278,14 +278,8 @@ def test_settings_that_differ_are_reported(corpus, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (
-            ["model.change.position=learned", "model.change.source.longest=31"],
-            "source side knows 31",
-        ),
-        (
-            ["model.change.position=learned", "model.change.target.longest=31"],
-            "target side knows 31",
-        ),
+        (["model.change.position=learned", "model.change.source.longest=31"], "source side has 31"),
+        (["model.change.position=learned", "model.change.target.longest=31"], "target side has 31"),
         (["text.joint=false", "model.change.tie=all"], "tie must be 'target' or 'none'"),
         (["model.change.vocab=9"], "follows from text.vocab"),
         (["model.change.heads=0"], "^model.change.heads: heads must be at least 1"),

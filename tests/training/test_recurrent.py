@@ -168,7 +168,7 @@ def test_a_folder_gives_it_back(learned, tmp_path):
     one, other = weights_of(learned.module), weights_of(again.module)
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
-    with pytest.raises(BadInput, match="Hugging Face has no form"):
+    with pytest.raises(BadInput, match="the hf format does not support"):
         learned.save(tmp_path / "hf", format="hf")
 
 

@@ -189,7 +189,7 @@ def test_out_is_named_after_the_recipe(corpus, pairs, tmp_path, monkeypatch):
         ("train", ("dog",), r"data\['train'\]\[3\]: \('dog',\) is not a pair of texts"),
         ("train", None, r"data\['train'\]\[3\]: None is not a pair of texts"),
         ("dev", ("dog", None), r"data\['dev'\]\[3\]: None is not text"),
-        ("test", ("dog", "\ud800"), r"data\['test'\]\[3\]: .* half a surrogate pair"),
+        ("test", ("dog", "\ud800"), r"data\['test'\]\[3\]: .* a surrogate without its pair"),
         ("test", ("dog", "a" * 6_000), r"data\['test'\]\[3\]: 6,000 characters, more than"),
     ],
 )

@@ -319,7 +319,7 @@ class TrunkWithHeadsModule(nn.Module):
         encoded = self.trunk(*tokens, tape=layers, **more)
         states = [layers.outputs[path] for path in self.layers]
         read_TD = states[0] if self.mix is None else tape("mix.output", self.mix(states))
-        return encoded._replace(states_TD=read_TD, ends=None, undropped_TD=None)
+        return EncoderOutput(read_TD, encoded.layout, state=encoded.state)
 
     def pooled(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor | None:
         """Compute one state for every row, if there is a pool."""

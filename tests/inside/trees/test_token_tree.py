@@ -92,7 +92,7 @@ def test_a_rare_token_stands_beside_the_most_probable_ones(generator):
 
 def test_what_branches_is_refused(generator):
     for search in (Beam(2), Sample(count=2)):
-        with pytest.raises(BadInput, match="greedy search, or of one sample"):
+        with pytest.raises(BadInput, match="greedy search, or sampling with one sample"):
             record_tokens(generator, PROMPT, search, 3)
 
 

@@ -200,5 +200,5 @@ def _unmeasured(key: str, value: str, task: Task, known: tuple[str, ...]) -> lis
         return [f"{key}: {value!r} is no measure of task {task.name!r}{correct}"]
     measured = [name for name in known if name in ("loss", *task.metrics)]
     if value not in measured:
-        return [f"{key}: {value!r} is not measured here: {', '.join(measured)}"]
+        return [f"{key}: {value!r} is not measured here; choose one of {', '.join(measured)}"]
     return []
