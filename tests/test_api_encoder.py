@@ -27,7 +27,7 @@ def test_states_of_every_layer(states):
         assert [len(one) for one in by_text] == [len(one) for one in ids]
         assert all(torch.equal(a, b) for a, b in zip(by_text, by_ids, strict=True))
     assert torch.equal(states.encode(texts, 2)[0], states.encode(texts)[0])
-    with pytest.raises(BadInput, match="layer must be from 0 .* to 2, or -1 .*, not 3"):
+    with pytest.raises(BadInput, match=r"layer must be from 0 .* to 2, or -1 .*, not 3"):
         states.encode(texts, 3)
 
 

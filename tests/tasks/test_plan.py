@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from regard.ground.errors import BadInput
 from regard.models.config import ModelConfig
 from regard.models.folders import folder as folders
 from regard.models.heads import NextTokenHead
@@ -99,3 +100,29 @@ def test_no_task_knows_the_recipe():
                 isinstance(node, ast.Attribute) and node.attr
             )
             assert named != "recipe", f"{path.name}:{node.lineno}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["images.flip=true"], "images.flip cannot be used with a model that reads texts"),
+        (["model.vectors=x.txt"], "model.vectors needs a vocabulary of words: choose another"),
+    ],
+)
+def test_a_reason_is_the_real_one(corpus, settings, message):
+    with pytest.raises(BadInput, match=message):
+        task_of(read(write_tuning(corpus, "one"), settings)).resolve(corpus)
+
+
+def test_a_start_of_another_shape_is_named_by_its_key(corpus, small_run):
+    start = small_run / "run" / "model"
+    with pytest.raises(BadInput, match=rf"^model\.start: {start} is an encoder-decoder"):
+        pool_of(tables(corpus, start=str(start)), LabelHead(1))
+
+
+def test_texts_for_a_model_of_images_are_named_by_their_line(corpus, tmp_path):
+    settings = ["model.paper=vit", "model.size=tiny", "model.change=false", "text=false"]
+    recipe = read(write_tuning(corpus, "one"), settings)
+    with pytest.raises(BadInput, match=r":\d+: .* is not a file; the model reads images"):
+        prepare(recipe, tmp_path / "run", World.join("cpu"), data=corpus)
+    assert not (tmp_path / "run").exists()

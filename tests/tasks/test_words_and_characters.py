@@ -127,7 +127,7 @@ def test_other_lengths_and_sizes_are_refused(features, tmp_path):
     recipe = recipe_of(tmp_path, "tags")
     recipe["model"] = spelled()
     recipe["model"]["change"]["embedding"] = 4
-    assert "4 numbers of characters leave none for words" in refused(recipe, tmp_path)
+    assert "the 4 dimensions of characters leave none for words" in refused(recipe, tmp_path)
     with pytest.raises(regard.BadInput, match=r"filters: 30 numbers of a word, and .* read 8"):
         ma.CHARACTERS.build(8, 0.0)
 

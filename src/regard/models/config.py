@@ -216,8 +216,9 @@ def trunk_facts(
         raise BadInput("model.target: models of this task have no decoder; remove the key")
     known = sized(config.name) if start is None else start.facts
     if known.sides != TrunkWithHeads.sides:
-        name = config.paper if config.start is None else config.start.folder
-        raise BadInput(f"model.paper: {name} is an encoder-decoder; this task needs an encoder")
+        folder = config.start
+        name = f"paper: {config.paper}" if folder is None else f"start: {folder.folder}"
+        raise BadInput(f"model.{name} is an encoder-decoder; this task needs an encoder")
     facts = cast(TrunkWithHeads, known)
     if start is None and config.source is not None:
         facts = replace(facts, trunk=sized(config.source).encoder)

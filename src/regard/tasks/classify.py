@@ -16,7 +16,7 @@ from regard.data.images.dataset import ImageDataset
 from regard.data.readers.examples import LabelledExample
 from regard.data.readers.glue import GLUE_TASKS
 from regard.ground.config import EMPTY_IS_NONE
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, shown
 from regard.ground.reading import RowReading
 from regard.images.processor import ImageProcessor
 from regard.inference.classifier import Classifier
@@ -177,6 +177,11 @@ class Classify(EncoderTask[LabelledExample, RowReading, Classifier, LabelSet]):
         self, reading: RowReading, labels: LabelSet, examples: Sequence[LabelledExample]
     ) -> list[Encoded]:
         max_length = reading.limit(self.row_length(reading))
+        for example in examples if reads_images(reading) else ():
+            if isinstance(image := example.texts[0], str) and not Path(image).is_file():
+                raise BadInput(
+                    f"{example.where}: {shown(image)} is not a file; the model reads images"
+                )
         rows = reading.training_rows([_input(example) for example in examples], max_length)
         return [
             (row, labels.encode(_labels(example), example.where))

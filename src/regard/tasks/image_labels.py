@@ -71,7 +71,7 @@ def unread_image_keys(config: ImagesConfig, images: bool, single: bool) -> Itera
     """
     keys = sorted(config.model_fields_set)
     if not images:
-        yield from (f"images.{key}" for key in keys)
+        yield from (f"images.{key} with a model that reads texts" for key in keys)
     elif not single:
         mixed = (key for key in MIXED if key in keys)
         yield from (f"images.{key} where an image has not one label" for key in mixed)

@@ -39,6 +39,7 @@ from regard.text.config import EncoderTextConfig
 from regard.text.labels import LabelSet
 from regard.text.tokenizers.characters import CharacterVocabulary
 from regard.text.tokenizers.list import (
+    PLAIN,
     Tokenizer,
     family_of,
     learn_tokenizer,
@@ -292,7 +293,8 @@ def resolve_trunk(
     family = tables.tokenizer_family(paper(config.paper))
     for key in WORD_VECTORS:
         if getattr(config, key) and family != WordTokenizer.name:
-            raise BadInput(f'model.{key} needs a vocabulary of words: set text.kind = "words"')
+            advice = 'set text.kind = "words"' if family == PLAIN else "choose another paper"
+            raise BadInput(f"model.{key} needs a vocabulary of words: {advice}")
     features = config.features and read_model("model.features", config.features, data)
     if features:
         facts = _with_features(facts, features, config)
