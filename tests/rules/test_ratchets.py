@@ -18,8 +18,8 @@ from syntax import nodes
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 390,
-    "lines": 55_070,
-    "lines of code": 34_024,
+    "lines": 55_078,
+    "lines of code": 34_032,
     "files under 40 lines": 6,
     "basenames used twice": 29,
     "Any": 141,
