@@ -198,12 +198,12 @@ class Sampler(BatchSampler[Item]):
         windows = -(-count // self.dataset.window)
         outside = not 0 <= start.window < max(windows, 1)
         if outside or min(start.epoch, start.batch) < 0:
-            raise BadInput(f"{start} is beyond the end of {count:,} examples")
+            raise BadInput(f"cannot resume at {start}: the data has {count:,} examples")
         empty = 0  # successive windows without a batch
         while empty < windows:
             batches = self._cut_window(start)
             if start.batch > max(0, len(batches) - 1):
-                raise BadInput(f"{start} is beyond the end of its window of {len(batches)} batches")
+                raise BadInput(f"cannot resume at {start}: its window has {len(batches)} batches")
             last = start.window + 1 == windows
             after = Cursor(start.epoch + 1) if last else Cursor(start.epoch, start.window + 1)
             for number in range(start.batch + 1, len(batches) + 1):
@@ -302,11 +302,11 @@ class StreamSampler(BatchSampler[Item]):
 
     def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch[Item]]]:
         if min(start.epoch, start.batch) < 0 or start.window:
-            raise BadInput(f"{start} is beyond the end of {self.dataset.chunks:,} chunks")
+            raise BadInput(f"cannot resume at {start}: the data has {self.dataset.chunks:,} chunks")
         while True:
             rows, chunks = np.arange(self.dataset.rows), self.dataset.chunks_in(start.epoch)
             if start.batch >= chunks:
-                raise BadInput(f"{start} is beyond the end of {chunks:,} chunks")
+                raise BadInput(f"cannot resume at {start}: the data has {chunks:,} chunks")
             for number in range(start.batch, chunks):
                 indices = number * self.dataset.rows + rows
                 lengths = self.dataset.lengths(None, start.epoch, indices)

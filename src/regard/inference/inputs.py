@@ -133,7 +133,7 @@ def read_ids(
 
 
 def check_search(search: object) -> Search:
-    """Return a search; refuse the name or the class of one."""
+    """Return ``search`` if it is a ``Search``; refuse anything else, such as "beam" or ``Beam``."""
     if not isinstance(search, Search):
         raise BadInput(f"search must be a value such as Beam(5) or Greedy(), not {shown(search)}")
     return search

@@ -45,7 +45,7 @@ class PathStep(NamedTuple):
 
 
 def small_facts(paper: Paper, size: str) -> ModelFacts:
-    """Facts of a size of a paper, with few layers and tokens."""
+    """Facts of a size of a paper, with few layers and a small vocabulary."""
     facts = paper.sizes[size]
     known = {path.split(".")[-1] for path, value in paths(facts) if isinstance(value, int)}
     return change(facts, **{name: value for name, value in SMALL.items() if name in known})

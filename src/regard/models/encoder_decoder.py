@@ -151,11 +151,15 @@ class EncoderDecoderModule(nn.Module):
         read, written = self.source.embed.token, self.target.embed.token
         if tie == "all":
             if read.weight.shape != written.weight.shape:
-                raise ValueError("source and target share embeddings only if their shapes agree")
+                raise ValueError(
+                    "tie: source and target share embeddings only if their shapes agree"
+                )
             written.weight = read.weight
         if tie != "none":
             if head.weight.shape != written.weight.shape:
-                raise ValueError("output and target embeddings are tied only if their shapes agree")
+                raise ValueError(
+                    "tie: the output and target embeddings have other shapes; set 'none'"
+                )
             head.weight = written.weight
 
     @property

@@ -99,7 +99,9 @@ def source_for(
         window, processor = runner.batch_size, runner.processor
         return ImageSource(file, parse, window, skip_bad, processor=processor, workers=count)
     if workers is not None:
-        raise BadInput("--workers: this model reads texts; processes decode images")
+        raise BadInput(
+            "--workers: processes that decode images, but this model reads texts; leave it out"
+        )
     if Path(file).is_dir() or Path(file).suffix.lower() in SUFFIXES:
         raise BadInput(f"{file}: this model reads texts; name a file with a text on each line")
     return LineSource(file, parse, skip_bad=skip_bad)

@@ -52,7 +52,10 @@ def align(
     head: options.HEAD = None,
     shifted: Annotated[
         bool | None,
-        Option("--shifted/--plain", help="Use the decoder step that reads a word, or predicts it."),
+        Option(
+            "--shifted/--plain",
+            help="Align a word by the decoder step that reads it (--shifted) or predicts it.",
+        ),
     ] = None,
     max_length: options.MAX_LENGTH = None,
     batch_size: options.BATCH_SIZE = None,

@@ -51,9 +51,9 @@ class FactorizationSampler:
         return [*map(self._of_row, tokens, streams((*key, FACTORIZATION), indices))]
 
     def count(self, length: int, start: int = 0) -> int:
-        """The number of predicted tokens of a chunk; fewer if too many tokens are special.
+        """Maximum number of tokens to predict in a chunk; at least 1 in the first of a row.
 
-        In the first chunk of a row, one at least.
+        Fewer are predicted if the chunk has fewer tokens that are not special.
         """
         return max(int(start == 0), length // self.one_in)
 
