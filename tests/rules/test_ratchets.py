@@ -18,8 +18,8 @@ from syntax import nodes
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 390,
-    "lines": 55_078,
-    "lines of code": 34_032,
+    "lines": 55_087,
+    "lines of code": 34_041,
     "files under 40 lines": 6,
     "basenames used twice": 29,
     "Any": 141,
@@ -35,7 +35,7 @@ PATHS = {
     "GPT-2": (14, 2_451),
     "BERT": (15, 2_844),
     "ViT": (15, 3_048),
-    "Bahdanau": (15, 3_064),
+    "Bahdanau": (15, 3_068),
     "XLNet": (14, 2_860),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
