@@ -128,7 +128,9 @@ def test_other_lengths_and_sizes_are_refused(features, tmp_path):
     recipe["model"] = spelled()
     recipe["model"]["change"]["embedding"] = 4
     assert "the 4 dimensions of characters leave none for words" in refused(recipe, tmp_path)
-    with pytest.raises(regard.BadInput, match="filters: 30 filters, but the width is 8; set projected"):
+    with pytest.raises(
+        regard.BadInput, match="filters: 30 filters, but the width is 8; set projected"
+    ):
         ma.CHARACTERS.build(8, 0.0)
 
 
