@@ -397,8 +397,11 @@ def test_papers_differ_by_what_was_new():
         (change(SUTSKEVER, **{"source.depth": 1}), "same depth, not 1 and 2"),
         (change(BAHDANAU, bridge="copy"), "same size, not 12 and 6"),
         (change(SUTSKEVER, bridge="backward"), "needs a bidirectional encoder"),
-        (change(BAHDANAU, tie="target"), "shapes"),
-        (replace(TRUNKS, source=BAHDANAU.source), "shapes"),
+        (change(BAHDANAU, tie="target"), "tie: the output and target embeddings have other shapes"),
+        (
+            replace(TRUNKS, source=BAHDANAU.source),
+            "tie: .* share embeddings only if their shapes agree",
+        ),
     ],
 )
 def test_what_does_not_fit_together_is_reported(facts, message):

@@ -193,7 +193,8 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(BadInput, match="needs a Transformer, as its generator is one"):
         SUM.check(lin.BASE)
     facts = SUM.fit(change(electra.BASE, width=36, heads=6))
-    said = "objective.replaced-tokens.generator: 0.25 of a width of 36 and 6 heads is 9 and 2"
+    sizes = "0.25 of a width of 36 and 6 heads is 9 and 2; heads must divide the width"
+    said = f"objective.replaced-tokens.generator: {sizes}"
     with pytest.raises(BadInput, match=said):
         SUM.extend(facts, electra.PAPER.fit_heads)
 

@@ -58,7 +58,7 @@ def test_a_failed_write_leaves_the_last_good_one(checkpoints, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("regard.weights.files.save_file", full)
-    with pytest.raises(BadInput, match=r"No space left on device.*last good"):
+    with pytest.raises(BadInput, match=r"No space left on device.*last good checkpoint: step 1"):
         save(checkpoints, 2)
     monkeypatch.undo()
     assert checkpoints.steps() == [1]

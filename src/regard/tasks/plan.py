@@ -274,11 +274,11 @@ def resolve_trunk(
     def with_heads(facts: TrunkWithHeads) -> TrunkWithHeads:
         """The model with the task's heads in the form of its paper, and the pool under them.
 
-        The pool is decided here. There is none if no head reads whole rows. Otherwise it is the
-        pool of a start that reads other tokens than the first; the pool that the paper has under
-        its heads; the model's own; or one chosen by the stack: the last token of a causal model,
-        the only one that attends to the whole row, the first token of other Transformers, and the
-        mean of recurrent states.
+        The pool is decided here, unless ``model.change.pool`` names another. There is none if no
+        head reads whole rows. Otherwise it is the pool of a start that reads other tokens than the
+        first; the pool that the paper has under its heads; the model's own; or one chosen by the
+        stack: the last token of a causal model, the only one that attends to the whole row, the
+        first token of other Transformers, and the mean of recurrent states.
         """
         needed, stack = heads(facts), facts.trunk.stack
         if not any(head.per_row for head in needed):
