@@ -228,10 +228,10 @@ def test_it_says_when_it_is_full():
 CAUSAL = change(gpt2.SMALL, width=8, heads=2, inner=8, depth=2, vocab=9, longest=8)
 OBSTACLES = [
     (change(bahdanau.LAPTOP, vocab=10, width=4, embedding=4), "layers other than blocks"),
-    (change(SMALL, **{"target.mask": WindowMask(1, 0)}), "self-attention that is not causal"),
-    (change(SMALL, **{"target.position": Relative(2)}), "relative positions .*DistanceDot"),
-    (change(CAUSAL, position=Relative(2)), "relative positions .*DistanceDot"),
-    (change(CAUSAL, activation="tanh"), "the activation tanh"),
+    (change(SMALL, **{"target.mask": WindowMask(1, 0)}), "mask: window"),
+    (change(SMALL, **{"target.position": Relative(2)}), "score: DistanceDot"),
+    (change(CAUSAL, position=Relative(2)), "score: DistanceDot"),
+    (change(CAUSAL, activation="tanh"), "activation: tanh"),
     (change(CAUSAL, mix=True), "a head on other states than the last"),
     (change(CAUSAL, layer=1), "a head on other states than the last"),
 ]

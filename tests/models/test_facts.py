@@ -35,7 +35,7 @@ from regard.models.papers import (
 from regard.models.papers.albert import SentenceOrderHead
 from regard.models.papers.transformer import BASE, BIG, LAPTOP
 from regard.models.pools import QUERIES, AttentionPool, FirstToken, LastToken, MeanPool
-from regard.models.positions import Relative, Sinusoid
+from regard.models.positions import Relative, Rotary, Sinusoid
 from regard.models.rnn import RNNEncoderFacts
 from regard.models.rnn_decoder import CrossAttentionFacts, RNNDecoderFacts
 from regard.models.tokens import Tokens
@@ -462,7 +462,7 @@ def test_nor_has_a_convolutional_encoder():
     assert read_by_build(facts) == all_of(facts)
 
 
-@pytest.mark.parametrize("position", [Sinusoid(), Learned(9), Relative(3)], ids=str)
+@pytest.mark.parametrize("position", [Sinusoid(), Learned(9), Relative(3), Rotary(9)], ids=str)
 def test_there_is_no_fact_that_the_builder_does_not_read(position):
     facts = change(SMALL, position=position)
     assert read_by_build(facts) == all_of(facts)

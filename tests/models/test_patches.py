@@ -158,7 +158,8 @@ def test_the_rate_of_drop_path_rises_from_layer_to_layer():
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_layer_scale_multiplies_what_is_added(norm):
-    plain, scaled = Residual(6, norm=norm), Residual(6, norm=norm, layer_scale=0.5)
+    post = norm == "post"
+    plain, scaled = Residual(6, post=post), Residual(6, post=post, layer_scale=0.5)
     x = images(4, 6)
     torch.testing.assert_close(scaled(x, torch.exp), plain(x, lambda y: 0.5 * y.exp()))
     assert scaled.layer_scale.requires_grad and plain.layer_scale is None

@@ -9,6 +9,7 @@ from regard.ground.layout import Layout
 from regard.models.embedding import Learned
 from regard.models.positions import Sinusoid
 from regard.models.tokens import Tokens, _few
+from regard.parts.norm import Norm
 
 LAYOUT = replace(Layout.ragged([2, 0, 3]), segments_T=torch.tensor([0, 1, 0, 0, 1]))
 TOKENS = torch.tensor([3, 1, 4, 1, 5])
@@ -21,7 +22,7 @@ def test_a_token_alone():
 
 def test_token_position_and_segment_are_added_then_normalised():
     tokens = Tokens(7, position=Learned(5), segments=2, scaled=True, normed=True)
-    embed = tokens.build(4, 0.0, eps=0.1)
+    embed = tokens.build(4, 0.0, Norm(eps=0.1))
     assert embed.norm is not None and embed.segment is not None
     nn.init.normal_(embed.norm.weight)
     places = embed.position.weight[[0, 1, 0, 1, 2]]

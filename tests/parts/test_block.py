@@ -1,5 +1,7 @@
 """Feed-forward, residual and block, against their formulas written out."""
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,24 +11,19 @@ from torch.testing import assert_close
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape
 from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention
-from regard.parts.block import Block, Mlp, Residual
+from regard.parts.block import Block, Mlp, Residual, unsupported
+from regard.parts.norm import NORMS, Norm, RMSNorm
 
 WIDTH = 6
 LAYOUT, SOURCE_LAYOUT = Layout.ragged([3, 0, 1]), Layout.ragged([2, 1, 0])
 
 
 def block(norm: str, *, decodes: bool, dropout: float = 0.0) -> Block:
-    heads = Heads(2, 3, 3)
+    heads = Heads(2, 3, 3, 2)
     cross = CrossAttention(WIDTH, heads) if decodes else None
-    made = Block(
-        WIDTH,
-        SelfAttention(WIDTH, heads),
-        Mlp(WIDTH, 8),
-        cross=cross,
-        norm=norm,
-        eps=0.1,
-        dropout=dropout,
-    )
+    residual = partial(Residual, WIDTH, Norm(eps=0.1), post=norm == "post")
+    attention, mlp = SelfAttention(WIDTH, heads), Mlp(WIDTH, 8)
+    made = Block(attention, mlp, residual, cross=cross, dropout=dropout)
     for one in made.parameters():
         nn.init.normal_(one)
     return made
@@ -40,6 +37,46 @@ def test_feed_forward(name, act):
     x_TD = torch.randn(5, WIDTH)
     inner = act(x_TD @ mlp.up.weight.T + mlp.up.bias)
     torch.testing.assert_close(mlp(x_TD), inner @ mlp.down.weight.T + mlp.down.bias)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_gated_feed_forward(bias):
+    mlp = Mlp(WIDTH, 8, activation="swish", gated=True, bias=bias)
+    x_TD = torch.randn(5, WIDTH)
+    assert (mlp.up.bias is not None) == (mlp.down.bias is not None) == bias
+    (gate, up), zeros = mlp.up.weight.split(8), torch.zeros(8)
+    gate_bias, up_bias = mlp.up.bias.split(8) if bias else (zeros, zeros)
+    gate_TF, up_TF = x_TD @ gate.T + gate_bias, x_TD @ up.T + up_bias
+    inner_TF = gate_TF * torch.sigmoid(gate_TF) * up_TF
+    wanted = inner_TF @ mlp.down.weight.T + (mlp.down.bias if bias else 0)
+    torch.testing.assert_close(mlp(x_TD), wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_rms_norm(dtype):
+    norm, x_TD = RMSNorm(WIDTH, eps=0.1), torch.randn(5, WIDTH).to(dtype)
+    nn.init.normal_(norm.weight)
+    precise = x_TD.double()
+    wanted = precise / (precise.square().mean(-1, keepdim=True) + 0.1).sqrt() * norm.weight
+    loose = (
+        {"rtol": 0.02, "atol": 0.01} if dtype == torch.bfloat16 else {"rtol": 1e-5, "atol": 1e-6}
+    )
+    torch.testing.assert_close(norm(x_TD), wanted.to(dtype), **loose)
+
+
+def test_norms_have_biases_or_not():
+    biases = {name: getattr(Norm(name).build(4), "bias", None) is not None for name in NORMS}
+    assert biases == {"layer": True, "layer-no-bias": False, "rms": False}
+
+
+def test_an_engine_supports_the_traits_that_it_names_and_no_others():
+    made = block("pre", decodes=True)
+    assert not list(unsupported(made, made.traits))
+    for name in made.traits:
+        rest = {key: values for key, values in made.traits.items() if key != name}
+        assert [line.split(":")[0] for line in unsupported(made, rest)] == [name]
+    made.mlp_residual.norm = nn.GroupNorm(1, WIDTH)
+    assert "norm: GroupNorm" in list(unsupported(made, block("pre", decodes=True).traits))
 
 
 def normal(x: Tensor) -> Tensor:
@@ -106,11 +143,6 @@ def test_what_a_block_adds_can_be_read_by_name():
     assert set(tape.records) == {*inside, *added, "output"}
     assert torch.equal(tape.records["output"], out_TD)
     torch.testing.assert_close(x_TD + sum(tape.records[name] for name in added), out_TD)
-
-
-def test_norm_is_post_or_pre():
-    with pytest.raises(ValueError, match="'post' or 'pre', not 'none'"):
-        Residual(WIDTH, norm="none")
 
 
 def test_first_tokens_of_rows_that_do_not_start_at_0():

@@ -1,5 +1,7 @@
 """A memory changes what is computed again, never what comes out."""
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given
@@ -10,16 +12,17 @@ from naive import LENGTHS, SEED
 from regard.ground.layout import Layout
 from regard.parts.attend import WindowMask, causal
 from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention
-from regard.parts.block import Block, Mlp
+from regard.parts.block import Block, Mlp, Residual
 from regard.parts.kv_cache import KVCache, LayerKVCache
 
 WIDTH = 6
 
 
 def decoder() -> Block:
-    heads = Heads(2, 3, 4)
+    heads = Heads(2, 3, 4, 1)
     attention = SelfAttention(WIDTH, heads, mask=causal)
-    return Block(WIDTH, attention, Mlp(WIDTH, 8), cross=CrossAttention(WIDTH, heads)).eval()
+    cross, residual = CrossAttention(WIDTH, heads), partial(Residual, WIDTH)
+    return Block(attention, Mlp(WIDTH, 8), residual, cross=cross).eval()
 
 
 def step(
@@ -85,7 +88,7 @@ def test_rows_picked_are_rows_indexed(source_lengths, happens, seed):
 
 @torch.no_grad()
 def test_a_window_looks_back_into_the_memory_as_far_as_it_says():
-    attention = SelfAttention(WIDTH, Heads(2, 3, 3), mask=WindowMask(left=1, right=0))
+    attention = SelfAttention(WIDTH, Heads(2, 3, 3, 2), mask=WindowMask(left=1, right=0))
     x_TD = torch.randn(5, WIDTH)
     whole = attention(x_TD, Layout.rectangle(1, 5))
     cache = LayerKVCache(1, 5)

@@ -4,10 +4,9 @@ parts/cpp/decoder.cpp computes what the module computes, row by row.
 """
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Set
 from ctypes import POINTER, byref, c_float, c_int32, c_int64, c_void_p
 from dataclasses import replace
-from itertools import chain
 from typing import cast
 
 import torch
@@ -17,10 +16,9 @@ from torch import Tensor, nn
 from regard.decoding.state import Decodable, DecodingState, Engine, Prompts
 from regard.ground.batch import PackedTokens
 from regard.ground.layout import Layout
-from regard.parts.activation import gelu_sigmoid, gelu_tanh
-from regard.parts.attend import causal, is_dot_product
+from regard.parts.attend import Dot
 from regard.parts.attention import EncoderOutput
-from regard.parts.block import Block
+from regard.parts.block import Block, unsupported
 from regard.parts.cpp.build import failure, library
 from regard.parts.kv_cache import shared_rectangle
 from regard.parts.linear.int8 import quantised
@@ -29,7 +27,19 @@ PRECISIONS = ("fp32", "int8")
 BLOCK = 16  # outputs that lie together
 AT_ONCE = 256  # tokens of prompts that are read together
 DEPTH = 64  # 8-bit inputs are padded to a multiple of it
-ACTIVATIONS = (F.relu, F.gelu, gelu_tanh, F.silu, gelu_sigmoid)  # numbered as in the C++ code
+ACTIVATIONS = ("relu", "gelu", "gelu-tanh", "swish", "gelu-sigmoid")  # numbered as in the C++ code
+TRAITS: dict[str, Set[str]] = {  # traits of blocks that the C++ code computes
+    "norm": {"layer"},
+    "norm placement": {"post", "pre"},
+    "score": {"Dot", "ScaledDot"},
+    "mask": {"causal"},
+    "cross-attention": {"yes", "no"},
+    "keys": {"one for each head"},
+    "feed-forward": {"plain"},
+    "activation": {*ACTIVATIONS},
+    "biases": {"yes", "no"},
+    "layer scale": {"no"},
+}
 
 
 class _Linear(ctypes.Structure):
@@ -76,24 +86,12 @@ def obstacle(model: Decodable) -> str | None:
         return "the C++ decoder does not support layers other than blocks of attention"
     if not model.reads_last_layer:
         return "the C++ decoder does not support a head on other states than the last (mix, layer)"
-    for missing in chain.from_iterable(map(_unsupported, model.decoder.blocks)):
-        return f"the C++ decoder does not support {missing}"
+    for block in model.decoder.blocks:
+        for trait in unsupported(block, TRAITS):
+            return f"the C++ decoder does not support {trait}"
+        if len(block.traits["score"]) > 1:
+            return "the C++ decoder does not support two scores in one block"
     return failure()
-
-
-def _unsupported(block: Block) -> Iterator[str]:
-    """Properties of a block that the C++ code does not support."""
-    attentions = [block.attention, block.cross] if block.decodes else [block.attention]
-    scores = [attention.score for attention in attentions]
-    kinds = {type(score).__name__ for score in scores}
-    if not all(map(is_dot_product, scores)):
-        yield f"relative positions or other scores than q·k ({' and '.join(sorted(kinds))})"
-    elif len(kinds) > 1:
-        yield f"two scores in one block ({' and '.join(sorted(kinds))})"
-    if block.attention.mask != causal:
-        yield "self-attention that is not causal"
-    if block.mlp.activation not in ACTIVATIONS:
-        yield f"the activation {block.mlp.activation.__name__}"
 
 
 class CppEngine(Engine):
@@ -117,8 +115,8 @@ class CppEngine(Engine):
             self._linear(cast(nn.Linear, model.output)),
             self._norm(model.decoder.norm),
             *(len(blocks), up.in_features, heads.count, heads.key, heads.value, up.out_features),
-            *(not first.attention_residual.post, ACTIVATIONS.index(first.mlp.activation)),
-            first.attention.score.scale(heads.key),
+            *(not first.attention_residual.post, ACTIVATIONS.index(*first.traits["activation"])),
+            cast(Dot, first.attention.score).scale(heads.key),
         )
 
     def open(

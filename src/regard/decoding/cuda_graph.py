@@ -7,7 +7,7 @@ the source is another graph, and so is reading short prompts.
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Set
 from typing import Generic, Protocol, TypeVar, cast
 
 import torch
@@ -19,11 +19,10 @@ from regard.ground.capture import CapturedGraph, capture
 from regard.ground.layout import Layout
 from regard.ground.pytree import move_tensor, tensors_in, without_caches
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.parts.attend import Dot, causal, full
+from regard.parts.attend import Dot
 from regard.parts.attention import EncoderOutput
-from regard.parts.block import Block
+from regard.parts.block import Block, unsupported
 from regard.parts.kernels import few_rows
-from regard.parts.kernels.call import AttentionCall
 from regard.parts.static_kv_cache import StaticKVCache, StaticLayerKVCache
 
 POOL_SIZE = 16  # graphed decoders of an engine; the least recently used is dropped
@@ -247,18 +246,25 @@ def for_few_rows(model: Decodable, cache: StaticKVCache) -> Decodable:
     return copy.deepcopy(model, memo)
 
 
+FUSED: dict[str, Set[str]] = {  # traits of blocks that ``FusedBlock`` computes
+    "norm": {"layer", "layer-no-bias"},
+    "norm placement": {"pre"},
+    "score": {"Dot", "ScaledDot"},
+    "mask": {"full", "causal"},
+    "cross-attention": {"no"},
+    "keys": {"one for each head"},
+    "feed-forward": {"plain"},
+    "activation": {*few_rows.NAMES.values()},
+    "biases": {"yes", "no"},
+    "layer scale": {"no"},
+}
+
+
 def fits(block: Block, cache: StaticKVCache) -> bool:
-    """Whether a block is pre-norm with dot products and no source, and its layers fit few rows."""
-    attention, mlp = block.attention, block.mlp
-    call = AttentionCall(attention.score, cache.queries, cache.keys, attention.mask, 0.0)
-    layers = (attention.qkv, attention.o, mlp.up, mlp.down)
-    return (
-        not (block.training or block.decodes or block.attention_residual.post)
-        and call.plain
-        and call.mask in (full, causal)
-        and mlp.activation in few_rows.NAMES
-        and all(few_rows.fits(layer, cache.rows) for layer in layers)
-    )
+    """Whether a block has the traits of ``FUSED``, and its layers fit few rows."""
+    layers = (block.attention.qkv, block.attention.o, block.mlp.up, block.mlp.down)
+    few = all(few_rows.fits(layer, cache.rows) for layer in layers)
+    return few and not block.training and not any(unsupported(block, FUSED))
 
 
 class FusedBlock(nn.Module):
@@ -280,7 +286,7 @@ class FusedBlock(nn.Module):
     ) -> Tensor:
         attention, mlp, heads = self.block.attention, self.block.mlp, self.block.attention.heads
         qkv_RF = few_rows.linear(x_RD, attention.qkv, norm=self.block.attention_residual.norm)
-        q, k, v = heads.part(qkv_RF, heads.key, heads.key, heads.value)
+        q, k, v = heads.split(qkv_RF)
         attended_RHK = cache.attend(q, k, v, self.scale)
         x_RD = few_rows.linear(attended_RHK.flatten(1), attention.o, residual_RF=x_RD)
         norm = self.block.mlp_residual.norm

@@ -11,6 +11,7 @@ from regard.models.embedding import AnyEmbedding, EmbeddingModule
 from regard.models.facts import at_least, one_of
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.dropout import Dropout
+from regard.parts.norm import LAYER_NORM, Norm
 
 WORDS = 1_024  # words at once without gradients, to save memory: each character has all filters
 
@@ -61,7 +62,7 @@ class Characters(AnyEmbedding):
         """The number of filters."""
         return sum(count for _, count in self.filters)
 
-    def build(self, width: int, dropout: float, eps: float = 1e-5) -> "CharacterEmbedding":
+    def build(self, width: int, dropout: float, norm: Norm = LAYER_NORM) -> "CharacterEmbedding":
         if not self.projected and width != (total := self.all_filters):
             raise BadInput(
                 f"filters: {total} filters, but the width is {width}; set projected = true"

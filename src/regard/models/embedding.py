@@ -1,6 +1,6 @@
 """Embeddings: base classes of values and modules, and learned positions."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -9,6 +9,9 @@ from torch import Tensor, nn
 
 from regard.ground.layout import Layout
 from regard.models.facts import at_least
+from regard.parts.attend import Mask, Score
+from regard.parts.attention import Heads
+from regard.parts.norm import LAYER_NORM, Norm
 
 
 class AnyPosition:
@@ -21,9 +24,13 @@ class AnyPosition:
         """The maximum number of tokens of a row; None: no limit."""
         return None
 
-    def score(self, key: int) -> nn.Module | None:
-        """The score of attention with keys of that size; None: the default score."""
+    def build(self, width: int) -> nn.Module | None:
+        """The module of the vectors that are added to embeddings; None: nothing is added."""
         return None
+
+    def scores(self, heads: Heads, masks: Sequence[Mask]) -> Iterable[Score | None]:
+        """The score of each layer, of self-attention with these masks; None: the default score."""
+        return [None] * len(masks)
 
 
 @dataclass(frozen=True)
@@ -108,7 +115,7 @@ class AnyEmbedding:
         """The number of vectors of a row of ``length`` tokens; default: one for each token."""
         return length
 
-    def build(self, width: int, dropout: float, eps: float = 1e-5) -> "EmbeddingModule":
+    def build(self, width: int, dropout: float, norm: Norm = LAYER_NORM) -> "EmbeddingModule":
         """The module for a stack that reads vectors of size ``width``."""
         raise NotImplementedError
 

@@ -17,6 +17,7 @@ from regard.models.facts import at_least, one_of, share
 from regard.models.trunk import AnyFeatures, AnyStack, StackModule, Trunk
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
+from regard.parts.norm import LAYER_NORM, Norm
 
 BETWEEN = "between"
 PLACES = {"input": ("input",), "output": ("output",), "both": ("input", "output")}
@@ -93,13 +94,13 @@ class FeatureTokens(AnyEmbedding):
     size: int
     joined: Mapping[int, int] = field(default_factory=dict)
 
-    def build(self, width: int, dropout: float, eps: float = 1e-5) -> "FeatureEmbedding":
+    def build(self, width: int, dropout: float, norm: Norm = LAYER_NORM) -> "FeatureEmbedding":
         if width <= self.size:
             raise BadInput(
                 f"embedding: a width of {width} for words and features leaves no room for "
                 f"{self.size} features"
             )
-        words = self.words.build(width - self.size, dropout, eps)
+        words = self.words.build(width - self.size, dropout, norm)
         return FeatureEmbedding(words, self.ids)
 
 

@@ -50,7 +50,7 @@ class MLMHeadModule(nn.Module):
         super().__init__()
         self.dense = nn.Linear(width, trunk.token_width)
         self.activation = ACTIVATIONS[head.dense_activation or trunk.stack.activation]
-        self.norm = nn.LayerNorm(trunk.token_width, eps=trunk.stack.eps)
+        self.norm = trunk.stack.norm_settings.build(trunk.token_width)
         self.out = nn.Linear(trunk.token_width, trunk.embed.vocab)
 
     def forward(self, states_ND: Tensor) -> Tensor:

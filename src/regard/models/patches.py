@@ -12,6 +12,7 @@ from regard.ground.layout import Layout
 from regard.models.embedding import AnyEmbedding, EmbeddingModule
 from regard.models.facts import at_least, one_of
 from regard.parts.dropout import Dropout
+from regard.parts.norm import LAYER_NORM, Norm
 
 Grid = tuple[int, int]  # rows and columns of patches
 BASE = 10_000.0  # of sinusoids
@@ -88,10 +89,10 @@ class Patches(AnyEmbedding):
     def vectors(self, length: int) -> int:
         return length * (self.prefix_tokens + self.grid[0] * self.grid[1])
 
-    def build(self, width: int, dropout: float, eps: float = 1e-5) -> "PatchEmbedding":
+    def build(self, width: int, dropout: float, norm: Norm = LAYER_NORM) -> "PatchEmbedding":
         if self.positions == "sinusoid" and width % 4:
             raise BadInput(f"positions: sinusoids need a width divisible by 4, not {width}")
-        return PatchEmbedding(self, width, dropout, eps)
+        return PatchEmbedding(self, width, dropout, norm)
 
     def macs(self, width: int) -> int:
         return self.channels * self.patch[0] * self.patch[1] * width
@@ -107,7 +108,7 @@ class PatchEmbedding(EmbeddingModule):
     token = None
     vocab = 0
 
-    def __init__(self, patches: Patches, width: int, dropout: float, eps: float):
+    def __init__(self, patches: Patches, width: int, dropout: float, norm: Norm):
         super().__init__()
         self.patch, self.channels = patches.patch, patches.channels
         prefix, normed = patches.prefix_tokens, patches.normed
@@ -116,7 +117,7 @@ class PatchEmbedding(EmbeddingModule):
         self.prefix = nn.Embedding(prefix, width) if prefix else None
         self.position = position
         self.dropout = Dropout(dropout)
-        self.norm = nn.LayerNorm(width, eps=eps) if normed else None
+        self.norm = norm.build(width) if normed else None
 
     def layout_of(self, pixels_BCHW: Tensor, layout: Layout) -> Layout:
         rows, columns = self.grid_of(pixels_BCHW)

@@ -1,15 +1,20 @@
-"""Positions by name: learned, sinusoids, and distances in attention scores."""
+"""Positions by name: learned, sinusoids, rotary, and distances in attention scores."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.models.embedding import AnyPosition, Learned
-from regard.parts.attend import DistanceDot
+from regard.models.facts import above_zero, at_least
+from regard.parts.attend import DistanceDot, Mask, Score, causal, full
+from regard.parts.attention import Heads
 from regard.parts.relative_score import sinusoid
+from regard.parts.rotary import LinearScaling, Llama3Scaling, RotaryDot, Rotation
 
 
 @dataclass(frozen=True)
@@ -50,17 +55,53 @@ class Relative(AnyPosition):
     by_distance: ClassVar[bool] = True
     farthest: int
 
-    def build(self, width: int) -> None:
-        """Return no module: nothing is added to embeddings."""
-
-    def score(self, key: int) -> nn.Module:
-        return DistanceDot(self.farthest, key)
+    def scores(self, heads: Heads, masks: Sequence[Mask]) -> Iterator[Score]:
+        return (DistanceDot(self.farthest, heads.key) for _ in masks)
 
 
-Position = Sinusoid | Learned | Relative
+@dataclass(frozen=True)
+class Rotary(AnyPosition):
+    """Rotary positions (Su et al., 2021, arXiv:2104.09864) of rows of at most ``longest`` tokens.
+
+    ``turned`` is the share of each head's dimensions that are turned. ``local_base``, if set, is
+    the base of layers with a window (ModernBERT).
+    """
+
+    by_distance: ClassVar[bool] = True
+    longest: int
+    base: float = 10_000.0
+    local_base: float | None = None
+    turned: float = 1.0
+    scaling: LinearScaling | Llama3Scaling | None = None
+
+    def __post_init__(self) -> None:
+        at_least(1, self, "longest")
+        above_zero(self, "base", "local_base", "turned")
+        if self.turned > 1:
+            raise BadInput(f"turned must be at most 1, not {self.turned}")
+
+    @property
+    def limit(self) -> int:
+        return self.longest
+
+    def scores(self, heads: Heads, masks: Sequence[Mask]) -> Iterator[Score]:
+        size = int(heads.key * self.turned)
+        if size % 2:
+            raise BadInput(
+                f"key is {heads.key}: rotary positions need an even number of dimensions"
+            )
+        wide, local = (
+            RotaryDot(Rotation(size, base, self.scaling))
+            for base in (self.base, self.local_base or self.base)
+        )
+        return (wide if mask in (full, causal) else local for mask in masks)
+
+
+Position = Sinusoid | Learned | AnyPosition
 POSITIONS: dict[str, Position | None] = {
     "none": None,
     "sinusoid": Sinusoid(),
     "learned": Learned(512),  # as many as BERT's
     "relative": Relative(16),  # as far as in Shaw et al. (2018)
+    "rotary": Rotary(2_048),  # as many as in the first Llama
 }

@@ -10,9 +10,10 @@ from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.models.characters import Characters, SpelledEmbedding
 from regard.models.embedding import AnyEmbedding, EmbeddingModule
-from regard.models.facts import NAMED, at_least, share
+from regard.models.facts import NAMED, above_zero, at_least, share
 from regard.models.positions import POSITIONS, Position
 from regard.parts.dropout import Dropout
+from regard.parts.norm import LAYER_NORM, Norm
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class Tokens(AnyEmbedding):
     ``embedding_size``, vectors have that size, and a linear layer maps their sum to the width
     (factorised embeddings: Lan et al., 2019, section 3.1). ``embedding_dropout`` replaces the
     stack's dropout on the sum; ``word_dropout`` drops a token everywhere in a batch (Gal &
-    Ghahramani, 2016). With ``characters``, tokens are words, and a part of the width is a vector
+    Ghahramani, 2016). New vectors have a standard deviation of ``vector_std``, default 1/√size.
+    With ``characters``, tokens are words, and a part of the width is a vector
     from their characters (Ma & Hovy, 2016).
     """
 
@@ -35,12 +37,14 @@ class Tokens(AnyEmbedding):
     embedding_size: int | None = None
     embedding_dropout: float | None = None
     word_dropout: float = 0.0
+    vector_std: float | None = None
     characters: Characters | None = None
 
     def __post_init__(self) -> None:
         at_least(1, self, "vocab", "embedding_size")
         at_least(0, self, "segments")
         share(self, "embedding_dropout", "word_dropout")
+        above_zero(self, "vector_std")
         if self.characters is not None and self.characters.projected:
             raise BadInput(
                 "characters beside word vectors cannot be projected: set projected = false"
@@ -63,12 +67,12 @@ class Tokens(AnyEmbedding):
         """The part of the width that comes from characters."""
         return 0 if self.characters is None else self.characters.all_filters
 
-    def build(self, width: int, dropout: float, eps: float = 1e-5) -> EmbeddingModule:
+    def build(self, width: int, dropout: float, norm: Norm = LAYER_NORM) -> EmbeddingModule:
         if (own := width - self._beside) < 1:
             fault = f"the {self._beside} dimensions of characters leave none for words"
             raise BadInput(f"embedding is {width}: {fault}")
         rate = dropout if self.embedding_dropout is None else self.embedding_dropout
-        words = Embedding(self, own, rate, eps)
+        words = Embedding(self, own, rate, norm)
         if self.characters is None:
             return words
         return SpelledEmbedding(words, self.characters.build(self._beside, rate))
@@ -81,17 +85,17 @@ class Tokens(AnyEmbedding):
 class Embedding(EmbeddingModule):
     """Module of ``Tokens``: token (× √d) + position (+ segment), norm, dropout, projection."""
 
-    def __init__(self, tokens: Tokens, width: int, dropout: float, eps: float):
+    def __init__(self, tokens: Tokens, width: int, dropout: float, norm: Norm):
         super().__init__()
         size = tokens.embedding_size or width
         position = None if tokens.position is None else tokens.position.build(size)
         self.token = nn.Embedding(tokens.vocab, size)
-        nn.init.normal_(self.token.weight, std=1 / math.sqrt(size))
+        nn.init.normal_(self.token.weight, std=tokens.vector_std or 1 / math.sqrt(size))
         self.scale = math.sqrt(size) if tokens.scaled else 1.0
         self.position, self.segments = position, tokens.segments
         self.position_limit = None if tokens.position is None else tokens.position.limit
         self.segment = nn.Embedding(tokens.segments, size) if tokens.segments else None
-        self.norm = nn.LayerNorm(size, eps=eps) if tokens.normed else None
+        self.norm = norm.build(size) if tokens.normed else None
         self.dropout, self.word_dropout = Dropout(dropout), Dropout(tokens.word_dropout)
         self.projection = nn.Linear(size, width) if tokens.embedding_size else None
 

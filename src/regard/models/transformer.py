@@ -1,6 +1,8 @@
 """The Transformer stack: N blocks over an embedding. Every Transformer is built on it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, cast
 
 import torch
@@ -15,10 +17,12 @@ from regard.models.facts import at_least, one_of, share
 from regard.models.macs import MACs
 from regard.models.trunk import AnyStack, StackModule
 from regard.parts.activation import ACTIVATIONS
-from regard.parts.attend import Mask, causal, full
+from regard.parts.attend import Dot, Mask, ScaledDot, Score, WindowMask, causal, full
 from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention
-from regard.parts.block import Block, Mlp
+from regard.parts.block import Block, Mlp, Residual
+from regard.parts.dropout import Dropout
 from regard.parts.kv_cache import KVCache
+from regard.parts.norm import NORMS, Norm
 from regard.parts.static_kv_cache import StaticKVCache
 
 MOST_SHARED = 1_000  # layers that share weights: no file limits their number
@@ -26,7 +30,17 @@ MOST_SHARED = 1_000  # layers that share weights: no file limits their number
 
 @dataclass(frozen=True)
 class Stack(AnyStack):
-    """N equal Transformer layers. ``key`` and ``value`` are sizes per head, default width / heads.
+    """N Transformer layers. ``key`` and ``value`` are sizes per head, default width / heads.
+
+    With ``kv_heads``, several heads of queries share keys and values (Ainslie et al., 2023). A
+    ``gated`` feed-forward layer has two input projections (Shazeer, 2020). ``norm`` is the place of
+    norms, ``norm_kind`` one of ``NORMS``; without ``first_norm``, the input of the first layer is
+    not normed. ``qkv_bias``, ``output_bias`` (of attention) and ``mlp_bias``: which linear layers
+    have a bias. Without ``scaled_scores``, q·k is not divided by √key (T5).
+
+    ``windows`` limit the distance of keys in each layer, repeated over the layers; 0: no limit. A
+    token of a causal stack attends to that many tokens, its own included; else to so many on
+    either side.
 
     ``dropout`` is applied to embeddings and to the output of each sublayer (Vaswani et al., 2017);
     ``attention_output_dropout``, if set, replaces it on the output of attention (DistilBERT: 0).
@@ -46,7 +60,15 @@ class Stack(AnyStack):
     inner: int
     key: int | None = None
     value: int | None = None
+    kv_heads: int | None = None
+    gated: bool = False
+    qkv_bias: bool = True
+    output_bias: bool = True
+    mlp_bias: bool = True
+    scaled_scores: bool = True
     norm: str = "post"
+    norm_kind: str = "layer"
+    first_norm: bool = True
     final_norm: bool = False
     activation: str = "relu"
     eps: float = 1e-5
@@ -54,20 +76,26 @@ class Stack(AnyStack):
     attention_dropout: float = 0.0
     attention_output_dropout: float | None = None
     inner_dropout: float = 0.0
+    final_dropout: float = 0.0
     drop_path: float = 0.0
     layer_scale: float | None = None
     mask: Mask = full
+    windows: tuple[int, ...] = ()
     cross: bool = False
     shared_groups: int | None = None
     group_depth: int = 1
 
     def __post_init__(self) -> None:
-        at_least(1, self, "width", "depth", "heads", "inner", "key", "value")
+        at_least(1, self, "width", "depth", "heads", "inner", "key", "value", "kv_heads")
         at_least(1, self, "shared_groups", "group_depth")
+        at_least(0, self, "windows")
         share(self, "dropout", "attention_dropout", "attention_output_dropout", "inner_dropout")
-        share(self, "drop_path")
+        share(self, "final_dropout", "drop_path")
         one_of(ACTIVATIONS, "activation", self.activation)
         one_of(("post", "pre"), "norm", self.norm)
+        one_of(NORMS, "norm_kind", self.norm_kind)
+        if self.heads % (self.kv_heads or 1):
+            raise BadInput(f"kv_heads must divide the {self.heads} heads, not {self.kv_heads}")
         if self.layer_scale is not None and (self.cross or self.causal):
             raise BadInput("layer_scale is supported only in encoders, not with cross or causal")
         if self.shared_groups is None:
@@ -112,46 +140,109 @@ class Stack(AnyStack):
         return TransformerModule(self, embed, source)
 
     @property
-    def drop_paths(self) -> list[float]:
-        """The drop-path rate of each block."""
-        last = max(1, self.blocks - 1)
-        return [self.drop_path * number / last for number in range(self.blocks)]
+    def masks(self) -> list[Mask]:
+        """The mask of self-attention in each block."""
+        sizes = (self.windows or (0,)) * self.blocks
+        return [self._window(size) if size else self.mask for size in sizes[: self.blocks]]
 
-    def build_block(
-        self, position: AnyPosition | None, source_width: int | None, drop_path: float
+    def _window(self, size: int) -> Mask:
+        return WindowMask(size - 1, 0) if self.causal else WindowMask(size, size)
+
+    @property
+    def norm_settings(self) -> Norm:
+        return Norm(self.norm_kind, self.eps)
+
+    @property
+    def _heads(self) -> Heads:
+        return Heads.of(self.width, self.heads, self.key, self.value, self.kv_heads)
+
+    def build_blocks(self, position: AnyPosition | None, source_width: int | None) -> list[Block]:
+        """All blocks; ``source_width`` is the width of the states that they attend to, if any."""
+        heads, masks, last = self._heads, self.masks, max(1, self.blocks - 1)
+        scores: Iterable[Score | None] = [None] * self.blocks
+        if position is not None:
+            scores = position.scores(heads, masks)
+        return [
+            self._build_block(
+                self._build_attention(heads, score, mask),
+                source_width,
+                drop_path=self.drop_path * number / last,
+                first_norm=self.first_norm or number > 0,
+            )
+            for number, (score, mask) in enumerate(zip(scores, masks, strict=True))
+        ]
+
+    def _build_attention(self, heads: Heads, score: Score | None, mask: Mask) -> SelfAttention:
+        dot = self._build_score()
+        return SelfAttention(
+            self.width,
+            heads,
+            score=dot if score is None else score,
+            mask=mask,
+            dropout=self.attention_dropout,
+            bias=self.qkv_bias,
+            output_bias=self.output_bias,
+        )
+
+    def _build_score(self) -> Dot:
+        return ScaledDot() if self.scaled_scores else Dot()
+
+    def _build_block(
+        self,
+        attention: SelfAttention,
+        source_width: int | None,
+        *,
+        drop_path: float,
+        first_norm: bool,
     ) -> Block:
-        """One layer; ``source_width`` is the width of the states that it attends to, if any."""
-        width, rate, cross = self.width, self.attention_dropout, None
-        heads = Heads.of(width, self.heads, self.key, self.value)
-        score = None if position is None else position.score(heads.key)
-        attention = SelfAttention(width, heads, score=score, mask=self.mask, dropout=rate)
-        mlp = Mlp(width, self.inner, activation=self.activation, dropout=self.inner_dropout)
+        mlp = Mlp(
+            self.width,
+            self.inner,
+            activation=self.activation,
+            gated=self.gated,
+            bias=self.mlp_bias,
+            dropout=self.inner_dropout,
+        )
+        cross = None
         if self.cross:
-            cross = CrossAttention(width, heads, source_width=source_width, dropout=rate)
-        return Block(
-            width,
-            attention,
-            mlp,
-            cross=cross,
-            norm=self.norm,
-            eps=self.eps,
-            dropout=self.dropout,
-            attention_output_dropout=self.attention_output_dropout,
+            cross = CrossAttention(
+                self.width,
+                attention.heads,
+                source_width=source_width,
+                score=self._build_score(),
+                dropout=self.attention_dropout,
+                bias=self.qkv_bias,
+                output_bias=self.output_bias,
+            )
+        residual = partial(
+            Residual,
+            self.width,
+            self.norm_settings,
+            post=self.norm == "post",
             drop_path=drop_path,
             layer_scale=self.layer_scale,
         )
+        return Block(
+            attention,
+            mlp,
+            residual,
+            cross=cross,
+            dropout=self.dropout,
+            attention_output_dropout=self.attention_output_dropout,
+            first_norm=first_norm,
+        )
 
     def macs(self, source: AnyStack | None = None) -> MACs:
-        key = self.width // self.heads if self.key is None else self.key
-        both = self.heads * (key + (key if self.value is None else self.value))
-        own = 2 * self.width * both + 2 * self.width * self.inner
+        heads, depth = self._heads, self.depth
+        ends, pair = heads.count * (heads.key + heads.value), heads.keys + heads.values
+        own = self.width * (ends + pair) + (2 + self.gated) * self.width * self.inner
         if not self.cross or source is None:
-            return MACs(self.depth * own, own_pair=self.depth * both)
+            return MACs(depth * own, own_pair=depth * ends)
         return MACs(
-            token=self.depth * (own + self.width * both),
-            source_token=self.depth * source.output_width * both,
-            own_pair=self.depth * both,
-            cross_pair=self.depth * both,
+            token=depth * (own + self.width * ends),
+            source_token=depth * source.output_width * pair,
+            own_pair=depth * ends,
+            cross_pair=depth * ends,
         )
 
     def self_attention(self, side: str) -> AttentionSite:
@@ -173,11 +264,10 @@ class TransformerModule(StackModule):
     def __init__(self, stack: Stack, embed: AnyEmbedding, source: AnyStack | None):
         super().__init__()
         source_width = None if source is None else source.output_width
-        self.embed = embed.build(stack.input_width, stack.dropout, stack.eps)
-        self.blocks = nn.ModuleList(
-            stack.build_block(embed.position, source_width, rate) for rate in stack.drop_paths
-        )
-        self.norm = nn.LayerNorm(stack.width, eps=stack.eps) if stack.final_norm else nn.Identity()
+        self.embed = embed.build(stack.input_width, stack.dropout, stack.norm_settings)
+        self.blocks = nn.ModuleList(stack.build_blocks(embed.position, source_width))
+        self.norm = stack.norm_settings.build(stack.width) if stack.final_norm else nn.Identity()
+        self.dropout = Dropout(stack.final_dropout)
         self.order = stack.block_numbers
 
     @property
@@ -234,4 +324,4 @@ class TransformerModule(StackModule):
             x_TD, layout = last.first_tokens(x_TD, layout, first)
         if cache is not None:
             cache.advance(layout)
-        return EncoderOutput(tape("output", self.norm(x_TD)), layout)
+        return EncoderOutput(tape("output", self.dropout(self.norm(x_TD))), layout)

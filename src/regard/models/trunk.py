@@ -12,6 +12,7 @@ from regard.ground.errors import BadInput
 from regard.models.attention_site import AttentionSite
 from regard.models.embedding import AnyEmbedding, EmbeddingModule
 from regard.models.macs import MACs
+from regard.parts.norm import Norm
 
 
 class AnyStack:
@@ -38,6 +39,11 @@ class AnyStack:
     activation: str = "gelu"
     eps: float = 1e-5
     final_norm: bool = False
+
+    @property
+    def norm_settings(self) -> Norm:
+        """The kind and the epsilon of norms."""
+        return Norm(eps=self.eps)
 
     @property
     def takes_rectangles(self) -> bool:

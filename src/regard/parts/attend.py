@@ -5,7 +5,7 @@ where a query may attend to a key; ``attend`` masks padding. Queries attend to t
 
 A score s(q, k) is called with padded queries (B, L, H, K), padded keys (B, S, H, K) and both
 layouts, and returns (B, H, L, S). The part that depends on the keys alone can be computed once for
-many queries.
+many queries. Before, self-attention lets the score ``place`` queries and keys: rotary positions.
 
 The kernels of ``parts/kernels`` are faster, and must agree with ``attend``.
 """
@@ -13,6 +13,7 @@ The kernels of ``parts/kernels`` are faster, and must agree with ``attend``.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -79,24 +80,48 @@ def _gaps(queries: Layout, keys: Layout, query_T: Tensor, key_T: Tensor) -> Tens
 
 
 class Score(nn.Module):
-    """Base class of scores: ``keyed`` depends on the keys alone, ``between`` is the rest."""
+    """Base class of scores: ``keyed`` depends on the keys alone, ``between`` is the rest.
+
+    A score that is not ``scaled`` grows with √K, the size of keys: queries begin smaller.
+    """
+
+    scaled: ClassVar[bool] = True
 
     def keyed(self, k: Tensor) -> Tensor:
         """Transform keys (…, H, K) to the form that ``between`` expects."""
         return k
 
+    def place(self, x_THK: Tensor, layout: Layout) -> Tensor:
+        """Queries or keys with their positions, before a KV cache stores them; default: as is."""
+        return x_THK
+
     def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
         raise NotImplementedError
+
+    def position_bias(self, queries: Layout, keys: Layout) -> Tensor | None:
+        """Term of the score that depends on positions alone, (B or 1, H, L, S); None: no term."""
+        return None
 
     def draw_vectors(self, std: float) -> None:
         """Initialise the vectors of the score that belong to no layer, with the model's ``std``."""
 
-    def forward(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
-        return self.between(q_BLHK, self.keyed(k_BSHK), queries, keys)
+    def forward(
+        self,
+        q_BLHK: Tensor,
+        k_BSHK: Tensor,
+        queries: Layout,
+        keys: Layout,
+        tape: NullTape = NULL_TAPE,
+    ) -> Tensor:
+        scores_BHLS = self.between(q_BLHK, self.keyed(k_BSHK), queries, keys)
+        bias = self.position_bias(queries, keys)
+        return scores_BHLS if bias is None else add_scores(scores_BHLS, tape("bias", bias))
 
 
 class Dot(Score):
     """Dot-product score q·k (Luong et al., 2015). Fused kernels read its ``scale`` alone."""
+
+    scaled: ClassVar[bool] = False
 
     def scale(self, size: int) -> float:
         """Factor on q·k, for fused kernels."""
@@ -108,11 +133,19 @@ class Dot(Score):
 
 def is_dot_product(score: object) -> bool:
     """Whether a score is q·k times a scale, which fused kernels compute."""
+    unbiased = isinstance(score, Score) and type(score).position_bias is Score.position_bias
+    return unbiased and is_biased_dot_product(score)
+
+
+def is_biased_dot_product(score: object) -> bool:
+    """Whether a score is q·k times a scale, and perhaps a position bias."""
     return isinstance(score, Dot) and type(score).between is Dot.between
 
 
 class ScaledDot(Dot):
     """Scaled dot product q·k / √K (Vaswani et al., 2017, eq. 1)."""
+
+    scaled: ClassVar[bool] = True
 
     def scale(self, size: int) -> float:
         return 1 / math.sqrt(size)
@@ -232,6 +265,11 @@ def masked_softmax(scores: Tensor, allowed: Tensor) -> Tensor:
     return weights.to(scores.dtype) * allowed
 
 
+def for_each_head(x: Tensor, heads: int) -> Tensor:
+    """Keys or values (…, heads, K), repeated if they have fewer heads (Ainslie et al., 2023)."""
+    return x if x.shape[-2] == heads else x.repeat_interleave(heads // x.shape[-2], dim=-2)
+
+
 def attend(
     score: Callable[..., Tensor],
     q_THK: Tensor,
@@ -244,10 +282,15 @@ def attend(
     dropout: float = 0.0,
     tape: NullTape = NULL_TAPE,
 ) -> Tensor:
-    """Attention: the mean of the values of a row for each query, weighted by softmax of scores."""
+    """Attention: the mean of the values of a row for each query, weighted by softmax of scores.
+
+    With fewer heads of keys than of queries, each serves a group of successive queries.
+    """
     q, k, v = queries.pad(q_THK), keys.pad(k_THK), keys.pad(v_THK)
+    k, v = (for_each_head(x, q.shape[-2]) for x in (k, v))
     allowed_BHLS = (mask(queries, keys) & keys.real_BL[:, None])[:, None]
-    scores_BHLS = tape("scores", score(q, k, queries, keys))
+    recorded = {"tape": tape} if isinstance(score, Score) else {}
+    scores_BHLS = tape("scores", score(q, k, queries, keys, **recorded))
     weights_BHLS = tape("weights", masked_softmax(scores_BHLS, allowed_BHLS))
     dropped_BHLS = F.dropout(weights_BHLS, dropout).to(v.dtype)
     return queries.pack(torch.einsum("bhls,bshk->blhk", dropped_BHLS, v))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.parts.attend import Mask, ScaledDot, attend, full
+from regard.parts.attend import Mask, ScaledDot, Score, attend, full
 from regard.parts.kernels.fast_attend import fast_attend
 from regard.parts.kv_cache import KeyValues, LayerKVCache
 
@@ -41,24 +41,59 @@ class EncoderOutput(NamedTuple):
 
 @dataclass(frozen=True)
 class Heads:
-    """Number of heads, and sizes of their keys and values."""
+    """Number of heads, sizes of their keys and values, and number of heads of keys and values.
+
+    With fewer heads of keys (``kv``), each serves a group of queries (Ainslie et al., 2023).
+    """
 
     count: int
     key: int
     value: int
+    kv: int
 
     @classmethod
-    def of(cls, width: int, count: int, key: int | None = None, value: int | None = None) -> Self:
+    def of(
+        cls,
+        width: int,
+        count: int,
+        key: int | None = None,
+        value: int | None = None,
+        kv: int | None = None,
+    ) -> Self:
         """Heads of a width; sizes default to the width divided by the number of heads."""
         if key is None and width % count:
             raise ValueError(f"a width of {width} is not divisible by {count} heads")
         key = width // count if key is None else key
-        return cls(count, key, key if value is None else value)
+        return cls(count, key, key if value is None else value, count if kv is None else kv)
 
-    def part(self, x_TD: Tensor, *sizes: int) -> list[Tensor]:
-        """Split (T, ΣH·K) into one (T, H, K) per size."""
-        parts = x_TD.split([self.count * size for size in sizes], dim=-1)
-        return [part.unflatten(-1, (self.count, -1)) for part in parts]
+    @property
+    def queries(self) -> int:
+        """Size of the queries of all heads."""
+        return self.count * self.key
+
+    @property
+    def keys(self) -> int:
+        """Size of the keys of all heads."""
+        return self.kv * self.key
+
+    @property
+    def values(self) -> int:
+        """Size of the values of all heads."""
+        return self.kv * self.value
+
+    def split_queries(self, x_TD: Tensor) -> Tensor:
+        """Queries of each head, (T, H, K)."""
+        return x_TD.unflatten(-1, (self.count, self.key))
+
+    def split_keys(self, x_TD: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of each head, (T, H, K), which lie side by side."""
+        k_TD, v_TD = x_TD.split([self.keys, self.values], dim=-1)
+        return (k_TD.unflatten(-1, (self.kv, self.key)), v_TD.unflatten(-1, (self.kv, self.value)))
+
+    def split(self, x_TD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of each head, (T, H, K), which lie side by side."""
+        q_TD, kv_TD = x_TD.split([self.queries, self.keys + self.values], dim=-1)
+        return (self.split_queries(q_TD), *self.split_keys(kv_TD))
 
 
 class HeadsModule(nn.Module):
@@ -67,16 +102,25 @@ class HeadsModule(nn.Module):
     o: nn.Linear
     mask: Mask = full
 
-    def __init__(self, heads: Heads, score: nn.Module | None, dropout: float):
+    def __init__(self, heads: Heads, score: Score | None, dropout: float):
         super().__init__()
         self.heads, self.dropout = heads, dropout
-        self.score = score or ScaledDot()
+        self.score: Score = score or ScaledDot()
+
+    def _build_output(self, width: int, bias: bool) -> nn.Linear:
+        return fused_linear(self.heads.count * self.heads.value, [width], bias)
+
+    def _shrink_queries(self, projection: nn.Linear) -> None:
+        """Begin with smaller queries if the score does not divide by √K."""
+        if not self.score.scaled:
+            with torch.no_grad():
+                projection.weight[: self.heads.queries] /= math.sqrt(self.heads.key)
 
     def join(
         self, q: Tensor, k: Tensor, v: Tensor, queries: Layout, keys: Layout, tape: NullTape
     ) -> Tensor:
         """Concatenate the weighted values of all heads, and project them."""
-        recorded = tape.wants("scores", "weights")  # which kernels do not return
+        recorded = tape.wants("scores", "weights", "bias")  # which kernels do not return
         run = partial(attend, tape=tape) if recorded else fast_attend
         rate, mask = self.dropout if self.training else 0.0, self.mask
         attended_THK = run(self.score, q, k, v, queries=queries, keys=keys, mask=mask, dropout=rate)
@@ -84,23 +128,28 @@ class HeadsModule(nn.Module):
 
 
 class SelfAttention(HeadsModule):
-    """Self-attention: queries, keys and values are projections of the same tokens."""
+    """Self-attention: queries, keys and values are projections of the same tokens.
+
+    ``bias`` is of these projections, ``output_bias`` (default: as ``bias``) of the last one.
+    """
 
     def __init__(
         self,
         width: int,
         heads: Heads,
         *,
-        score: nn.Module | None = None,
+        score: Score | None = None,
         mask: Mask = full,
         dropout: float = 0.0,
         bias: bool = True,
+        output_bias: bool | None = None,
     ):
         super().__init__(heads, score, dropout)
         self.mask = mask
-        sizes = (heads.key, heads.key, heads.value)
-        self.qkv = fused_linear(width, [heads.count * size for size in sizes], bias, INTO_HEADS)
-        self.o = fused_linear(heads.count * heads.value, [width], bias)
+        sizes = [heads.queries, heads.keys, heads.values]
+        self.qkv = fused_linear(width, sizes, bias, INTO_HEADS)
+        self._shrink_queries(self.qkv)
+        self.o = self._build_output(width, bias if output_bias is None else output_bias)
 
     def forward(
         self,
@@ -112,10 +161,11 @@ class SelfAttention(HeadsModule):
         tape: NullTape = NULL_TAPE,
     ) -> Tensor:
         """Attention of each token, or of ``queries`` only: states of some tokens of each row."""
-        h, keys = self.heads, layout
+        keys = layout
         if queries is not None:
             return self._attend_from(*queries, x_TD, layout, tape)
-        q, k, v = h.part(self.qkv(x_TD), h.key, h.key, h.value)
+        q, k, v = self.heads.split(self.qkv(x_TD))
+        q, k = self.score.place(q, layout), self.score.place(k, layout)
         if cache is not None:
             k, v, keys = cache.extend(k, v, layout)
         return self.join(q, k, v, layout, keys, tape)
@@ -125,12 +175,11 @@ class SelfAttention(HeadsModule):
     ) -> Tensor:
         """Attention of queries to all tokens, by parts of the ``qkv`` matrix."""
         h = self.heads
-        sizes = [h.count * h.key, h.count * (h.key + h.value)]
-        parts = (part.split(sizes) for part in self.qkv.parameters())
+        parts = (part.split([h.queries, h.keys + h.values]) for part in self.qkv.parameters())
         of_queries, of_keys = zip(*parts, strict=True)
-        (q,) = h.part(F.linear(x_TD, *of_queries), h.key)
-        k, v = h.part(F.linear(keys_TD, *of_keys), h.key, h.value)
-        return self.join(q, k, v, queries, keys, tape)
+        q = self.score.place(h.split_queries(F.linear(x_TD, *of_queries)), queries)
+        k, v = h.split_keys(F.linear(keys_TD, *of_keys))
+        return self.join(q, self.score.place(k, keys), v, queries, keys, tape)
 
 
 class CrossAttention(HeadsModule):
@@ -142,15 +191,17 @@ class CrossAttention(HeadsModule):
         heads: Heads,
         *,
         source_width: int | None = None,
-        score: nn.Module | None = None,
+        score: Score | None = None,
         dropout: float = 0.0,
         bias: bool = True,
+        output_bias: bool | None = None,
     ):
         super().__init__(heads, score, dropout)
-        keys, values = heads.count * heads.key, heads.count * heads.value
-        self.q = fused_linear(width, [keys], bias, INTO_HEADS)
-        self.kv = fused_linear(source_width or width, [keys, values], bias, INTO_HEADS)
-        self.o = fused_linear(heads.count * heads.value, [width], bias)
+        sizes = [heads.keys, heads.values]
+        self.q = fused_linear(width, [heads.queries], bias, INTO_HEADS)
+        self.kv = fused_linear(source_width or width, sizes, bias, INTO_HEADS)
+        self._shrink_queries(self.q)
+        self.o = self._build_output(width, bias if output_bias is None else output_bias)
 
     def forward(
         self,
@@ -161,7 +212,7 @@ class CrossAttention(HeadsModule):
         cache: LayerKVCache | None = None,
         tape: NullTape = NULL_TAPE,
     ) -> Tensor:
-        (q,) = self.heads.part(self.q(x_TD), self.heads.key)
+        q = self.heads.split_queries(self.q(x_TD))
         k, v, keys = self.source_key_values(source, cache)
         return self.join(q, k, v, layout, keys, tape)
 
@@ -172,7 +223,7 @@ class CrossAttention(HeadsModule):
         if cache is not None and cache.source is not None:
             return cache.source
         assert source is not None
-        k, v = self.heads.part(self.kv(source.states_TD), self.heads.key, self.heads.value)
+        k, v = self.heads.split_keys(self.kv(source.states_TD))
         return (k, v, source.layout) if cache is None else cache.store_source(k, v, source.layout)
 
 

@@ -1,7 +1,6 @@
 """A Transformer block: self-attention, optional cross-attention, feed-forward; with residuals."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Set
 
 import torch
 from torch import Tensor, nn
@@ -9,27 +8,49 @@ from torch import Tensor, nn
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.parts.activation import ACTIVATIONS
+from regard.parts.attend import Mask, causal, full
 from regard.parts.attention import CrossAttention, EncoderOutput, SelfAttention, fused_linear
 from regard.parts.dropout import Dropout, DropPath
 from regard.parts.kv_cache import LayerKVCache
+from regard.parts.norm import LAYER_NORM, Norm, RMSNorm
 
 
 class Mlp(nn.Module):
-    """Feed-forward layer, act(xW1 + b1)W2 + b2 (Vaswani et al., 2017, eq. 2)."""
+    """Feed-forward layer, act(xW1 + b1)W2 + b2 (Vaswani et al., 2017, eq. 2).
 
-    def __init__(self, width: int, inner: int, *, activation: str = "relu", dropout: float = 0.0):
+    If ``gated``, it is (act(xV) ⊙ xW)W2 (Shazeer, 2020, eq. 6: GEGLU, SwiGLU), and ``up`` has V and
+    W side by side.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        inner: int,
+        *,
+        activation: str = "relu",
+        gated: bool = False,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ):
         super().__init__()
-        self.up = fused_linear(width, [inner], bias=True)
-        self.down = fused_linear(inner, [width], bias=True)
+        self.gated = gated
+        self.up = fused_linear(width, [inner] * (1 + gated), bias)
+        self.down = fused_linear(inner, [width], bias)
         self.activation = ACTIVATIONS[activation]
         self.dropout = Dropout(dropout)
 
     def forward(self, x_TD: Tensor) -> Tensor:
-        return self.down(self.dropout(self.activation(self.up(x_TD))))
+        return self.down(self.dropout(self._activated(self.up(x_TD))))
+
+    def _activated(self, inner_TF: Tensor) -> Tensor:
+        if not self.gated:
+            return self.activation(inner_TF)
+        gate_TF, up_TF = inner_TF.chunk(2, dim=-1)
+        return self.activation(gate_TF) * up_TF
 
 
 class Residual(nn.Module):
-    """Residual connection: norm(x + f(x)), as in the paper ("post"), or x + f(norm(x)) ("pre").
+    """Residual connection: norm(x + f(x)), as in the paper (``post``), or x + f(norm(x)).
 
     The result of the norm is cast to the precision of f, which is lower under autocast. With
     ``layer_scale``, f(x) is multiplied by a learned vector that starts at that value (Touvron et
@@ -39,18 +60,16 @@ class Residual(nn.Module):
     def __init__(
         self,
         width: int,
+        norm: Norm = LAYER_NORM,
         *,
-        norm: str = "post",
-        eps: float = 1e-5,
+        post: bool = True,
         dropout: float = 0.0,
         drop_path: float = 0.0,
         layer_scale: float | None = None,
     ):
         super().__init__()
-        if norm not in ("post", "pre"):
-            raise ValueError(f"norm must be 'post' or 'pre', not {norm!r}")
-        self.post = norm == "post"
-        self.norm = nn.LayerNorm(width, eps=eps)
+        self.post = post
+        self.norm = norm.build(width)
         self.dropout, self.drop_path = Dropout(dropout), DropPath(drop_path)
         scale_D = None if layer_scale is None else torch.full((width,), layer_scale)
         self.layer_scale = None if scale_D is None else nn.Parameter(scale_D)
@@ -75,34 +94,56 @@ class Residual(nn.Module):
 class Block(nn.Module):
     """Transformer layer of an encoder or, with ``cross``, of a decoder.
 
-    ``dropout`` applies to the output of each sublayer; ``attention_output_dropout`` overrides it
-    for attention.
+    ``residual`` builds the residual connection of a sublayer. ``dropout`` applies to the output of
+    each sublayer; ``attention_output_dropout`` overrides it for attention. Without ``first_norm``,
+    the input of self-attention is not normed.
     """
 
     def __init__(
         self,
-        width: int,
         attention: SelfAttention,
         mlp: Mlp,
+        residual: Callable[..., Residual],
         *,
         cross: CrossAttention | None = None,
-        norm: str = "post",
-        eps: float = 1e-5,
         dropout: float = 0.0,
         attention_output_dropout: float | None = None,
-        drop_path: float = 0.0,
-        layer_scale: float | None = None,
+        first_norm: bool = True,
     ):
         super().__init__()
         rate = dropout if attention_output_dropout is None else attention_output_dropout
-        residual = partial(
-            Residual, width, norm=norm, eps=eps, drop_path=drop_path, layer_scale=layer_scale
-        )
         self.attention, self.attention_residual = attention, residual(dropout=rate)
         self.decodes = cross is not None
         if cross is not None:
             self.cross, self.cross_residual = cross, residual(dropout=rate)
         self.mlp, self.mlp_residual = mlp, residual(dropout=dropout)
+        if not first_norm:
+            self.attention_residual.norm = nn.Identity()
+
+    @property
+    def traits(self) -> dict[str, set[str]]:
+        """All that distinguishes the computation of this block from that of others, by name.
+
+        An engine that computes blocks by code of its own compares them with the traits it supports,
+        so that it refuses whatever is new.
+        """
+        attentions = [self.attention, self.cross] if self.decodes else [self.attention]
+        residuals = [self.attention_residual, self.mlp_residual]
+        residuals += [self.cross_residual] if self.decodes else []
+        layers = [self.attention.qkv, self.attention.o, self.mlp.up, self.mlp.down]
+        heads, activation = self.attention.heads, self.mlp.activation
+        return {
+            "norm": {_norm_name(residual.norm) for residual in residuals},
+            "norm placement": {"post" if residual.post else "pre" for residual in residuals},
+            "score": {type(attention.score).__name__ for attention in attentions},
+            "mask": {_mask_name(attention.mask) for attention in attentions[:1]},
+            "cross-attention": {"yes" if self.decodes else "no"},
+            "keys": {"one for each head" if heads.kv == heads.count else "one for several heads"},
+            "feed-forward": {"gated" if self.mlp.gated else "plain"},
+            "activation": {name for name, act in ACTIVATIONS.items() if act is activation},
+            "biases": {"yes" if layer.bias is not None else "no" for layer in layers},
+            "layer scale": {"no" if each.layer_scale is None else "yes" for each in residuals},
+        }
 
     @property
     def residual_outputs(self) -> list[nn.Linear]:
@@ -149,3 +190,20 @@ class Block(nn.Module):
 
         first_TD = self.attention_residual(first_TD, attend_to_all, first)
         return self.mlp_residual(first_TD, self.mlp, first), first
+
+
+def unsupported(block: Block, supported: Mapping[str, Set[str]]) -> Iterator[str]:
+    """Traits of a block that are not among the ``supported`` ones of an engine."""
+    for name, values in block.traits.items():
+        for value in sorted(values - supported.get(name, frozenset())):
+            yield f"{name}: {value}"
+
+
+def _norm_name(norm: nn.Module) -> str:
+    if isinstance(norm, nn.LayerNorm):
+        return "layer" if norm.bias is not None else "layer-no-bias"
+    return {RMSNorm: "rms", nn.Identity: "none"}.get(type(norm), type(norm).__name__)
+
+
+def _mask_name(mask: Mask) -> str:
+    return "full" if mask == full else "causal" if mask == causal else "window"

@@ -56,7 +56,7 @@ from regard.models.pools import (
     LastToken,
     MeanPool,
 )
-from regard.models.positions import Relative, Sinusoid
+from regard.models.positions import Relative, Rotary, Sinusoid
 from regard.models.rnn import CausalRNNFacts, RNNEncoderFacts
 from regard.models.rnn_decoder import CrossAttentionFacts, RNNDecoderFacts
 from regard.models.tokens import Tokens
@@ -64,6 +64,7 @@ from regard.models.transformer import Stack
 from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attend import PermutationMask, WindowMask
+from regard.parts.rotary import LinearScaling, Llama3Scaling
 
 MODULES = (
     *(cho, sutskever, zaremba, bahdanau, luong, dai, ma, context2vec, gehring, lin, taglm),
@@ -79,6 +80,7 @@ KINDS: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         *(TrunkWithHeads, EncoderDecoder, Trunk, Features, Tokens, Sinusoid, Learned, Relative),
+        *(Rotary, LinearScaling, Llama3Scaling),
         *(Stack, WindowMask, PermutationMask, RNNEncoderFacts, RNNDecoderFacts, CausalRNNFacts),
         *(CrossAttentionFacts, FirstToken, FirstTokens, LastToken, MeanPool, AttentionPool),
         *(ConcatPool, MLMHead, NextTokenHead, SentencePairHead, LabelHead, TokenLabelHead),

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.ground.layout import Layout
 from regard.ground.sized_cache import SizedCache
+from regard.parts.attend import for_each_head
 from regard.parts.kernels.call import AttentionCall, fused_rows
 
 CALL = 1024  # padded query-key pairs that cost about as much as one more call of the kernel
@@ -29,7 +30,8 @@ def run(call: AttentionCall, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Ten
     assert queries.lengths is not None and keys.lengths is not None
     buckets = cut_into_buckets(queries.lengths, keys.lengths, str(q_THK.device))
     if not buckets:  # no rows: an empty tensor through which gradients flow
-        return torch.einsum("thk,shk,shv->thv", q_THK, k_THK, v_THK)
+        k, v = (for_each_head(x, q_THK.shape[1]) for x in (k_THK, v_THK))
+        return torch.einsum("thk,shk,shv->thv", q_THK, k, v)
     q = q_THK.split([bucket.queries.tokens for bucket in buckets])
     k, v = (x.split([bucket.keys.tokens for bucket in buckets]) for x in (k_THK, v_THK))
     parts = zip(buckets, q, k, v, strict=True)

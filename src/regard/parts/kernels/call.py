@@ -10,7 +10,16 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.ground.layout import Layout
-from regard.parts.attend import Dot, Mask, WindowMask, causal, full, is_dot_product
+from regard.parts.attend import (
+    Dot,
+    Mask,
+    WindowMask,
+    causal,
+    for_each_head,
+    full,
+    is_biased_dot_product,
+    is_dot_product,
+)
 
 # At head size 64 and equal lengths cuDNN takes about half of flash's time on Hopper.
 ON_CUDA = [
@@ -35,6 +44,12 @@ class AttentionCall:
     def plain(self) -> bool:
         """Whether the score is a dot product under a window mask, as fused kernels need."""
         return is_dot_product(self.score) and isinstance(self.mask, WindowMask)
+
+    @property
+    def biased(self) -> bool:
+        """Whether the score is a dot product and a position bias, under a window mask."""
+        fusable = is_biased_dot_product(self.score) and isinstance(self.mask, WindowMask)
+        return fusable and not self.plain
 
     @property
     def aligned(self) -> bool:
@@ -77,12 +92,15 @@ def fused(call: AttentionCall, q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, *
     """
     if k_BSHK.shape[1] == 0:
         # An empty sum: zeros through which gradients flow.
-        return torch.einsum("blhk,bshk,bshv->blhv", q_BLHK, k_BSHK, v_BSHK)
+        k, v = (for_each_head(x, q_BLHK.shape[2]) for x in (k_BSHK, v_BSHK))
+        return torch.einsum("blhk,bshk,bshv->blhv", q_BLHK, k, v)
     dtype, q, k, v = q_BLHK.dtype, q_BLHK, k_BSHK, v_BSHK
     on_cpu = q.device.type == "cpu"
     if on_cpu and dtype in (torch.bfloat16, torch.float16):
         q, k, v = q.float(), k.float(), v.float()
     settings: dict[str, Any] = {"scale": call.scale(q.shape[-1]), "dropout_p": call.dropout}
+    if q.shape[2] != k.shape[2]:
+        settings["enable_gqa"] = True
     settings |= {name: m.to(q.dtype) if is_bias(m) else m for name, m in mask.items()}
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     if on_cpu:
@@ -100,11 +118,18 @@ def is_bias(mask: object) -> bool:
 
 
 def fused_masked(
-    call: AttentionCall, q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, allowed_BLS: Tensor
+    call: AttentionCall,
+    q_BLHK: Tensor,
+    k_BSHK: Tensor,
+    v_BSHK: Tensor,
+    allowed_BLS: Tensor,
+    bias_BHLS: Tensor | None = None,
 ) -> Tensor:
     """``fused`` with a boolean mask; a query without any allowed key gets zeros."""
     empty_BL = ~allowed_BLS.any(-1)
     mask = (allowed_BLS | empty_BL[:, :, None])[:, None]
+    if bias_BHLS is not None:
+        mask = bias_BHLS.masked_fill(~mask, -torch.inf)
     attended = fused(call, q_BLHK, k_BSHK, v_BSHK, attn_mask=mask)
     return attended.masked_fill(empty_BL[:, :, None, None], 0.0)
 
@@ -112,6 +137,10 @@ def fused_masked(
 def fused_rows(call: AttentionCall, queries: Layout, keys: Layout, *qkv_THK: Tensor) -> Tensor:
     """``fused`` on packed rows, which are padded, with a mask only if one is needed."""
     q, k, v = (layout.pad(x) for layout, x in zip((queries, keys, keys), qkv_THK, strict=True))
+    if call.biased:
+        allowed_BLS = keys.real_BL[:, None] & call.mask(queries, keys)
+        bias_BHLS = cast(Dot, call.score).position_bias(queries, keys)
+        return queries.pack(fused_masked(call, q, k, v, allowed_BLS, bias_BHLS))
     if call.unlimited and keys.full:
         return queries.pack(fused(call, q, k, v))
     # In ragged rows padding comes after the keys: the causal mask excludes it.

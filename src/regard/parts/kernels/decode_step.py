@@ -7,7 +7,7 @@ rewrites this small table and moves no keys. Rows of one sentence share one copy
 import torch
 from torch import Tensor
 
-from regard.parts.attend import causal, full
+from regard.parts.attend import causal, for_each_head, full
 from regard.parts.kernels.call import AttentionCall
 from regard.parts.kernels.few_rows import jit, start_settings, triton
 
@@ -55,7 +55,15 @@ def _launch(
     tensors = q_RHK, k_BSHK, v_BSHK, owners_RS, length_R, attended_RHK, k_RHK, v_RHK, position_R
     strides = *q_RHK.stride()[:2], k_BSHK.shape[1], *owners_RS.stride()
     strides += *k_RHK.stride()[:2], *v_RHK.stride()[:2]
-    sizes = H, K, V, triton.next_power_of_2(K), triton.next_power_of_2(V), BLOCK
+    sizes = (
+        k_BSHK.shape[2],
+        H // k_BSHK.shape[2],
+        K,
+        V,
+        triton.next_power_of_2(K),
+        triton.next_power_of_2(V),
+        BLOCK,
+    )
     settings = {"num_warps": WARPS, **start_settings(new is not None, q_RHK.device)}
     _one_query[(R, H)](*tensors, scale, *strides, *sizes, writes=new is not None, **settings)
     return attended_RHK
@@ -66,7 +74,10 @@ def plain(
 ) -> Tensor:
     """Attention of each row to its first ``length_R`` keys, (R, H, K), without Triton."""
     positions_S = torch.arange(k_BSHK.shape[1], device=q_RHK.device)
-    k, v = k_BSHK[owners_RS.long(), positions_S], v_BSHK[owners_RS.long(), positions_S]
+    k, v = (
+        for_each_head(x_BSHK[owners_RS.long(), positions_S], q_RHK.shape[1])
+        for x_BSHK in (k_BSHK, v_BSHK)
+    )
     scores_RHS = torch.einsum("rhk,rshk->rhs", q_RHK.float() * scale, k.float())
     dead_RS = positions_S >= length_R[:, None]
     weights_RHS = scores_RHS.masked_fill(dead_RS[:, None], -torch.inf).softmax(-1)
@@ -104,24 +115,28 @@ def _write(
 @jit
 def _one_query(
     q_in, k_in, v_in, owners, lengths, out, k_new, v_new, positions, scale, q_row, q_head,
-    capacity, owners_row, owners_position, k_row, k_head, v_row, v_head, heads,
-    key: "tl.constexpr", value: "tl.constexpr", key_wide: "tl.constexpr",
+    capacity, owners_row, owners_position, k_row, k_head, v_row, v_head, kv_heads,
+    group: "tl.constexpr", key: "tl.constexpr", value: "tl.constexpr", key_wide: "tl.constexpr",
     value_wide: "tl.constexpr", block: "tl.constexpr", writes: "tl.constexpr",
     early: "tl.constexpr",
 ):  # fmt: skip
-    """Kernel with one program per row and head: a running softmax over blocks of keys."""
+    """Kernel with one program per row and head: a running softmax over blocks of keys.
+
+    Programs of one ``group`` share a head of keys; each writes it, with the same bits.
+    """
     if early:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()
     row, head = tl.program_id(0), tl.program_id(1)
+    heads, kv_head = tl.num_programs(1), head // group
     length = tl.load(lengths + row)
     in_key, in_value = tl.arange(0, key_wide), tl.arange(0, value_wide)
     q = tl.load(q_in + row * q_row + head * q_head + in_key, mask=in_key < key, other=0.0)
     q = q.to(tl.float32) * scale
     if writes:
-        new_offset = (row.to(tl.int64) * capacity + tl.load(positions + row)) * heads + head
-        last_k = tl.load(k_new + row * k_row + head * k_head + in_key, mask=in_key < key)
-        last_v = tl.load(v_new + row * v_row + head * v_head + in_value, mask=in_value < value)
+        new_offset = (row.to(tl.int64) * capacity + tl.load(positions + row)) * kv_heads + kv_head
+        last_k = tl.load(k_new + row * k_row + kv_head * k_head + in_key, mask=in_key < key)
+        last_v = tl.load(v_new + row * v_row + kv_head * v_head + in_value, mask=in_value < value)
         tl.store(k_in + new_offset * key + in_key, last_k, mask=in_key < key)
         tl.store(v_in + new_offset * value + in_value, last_v, mask=in_value < value)
         tl.debug_barrier()  # the program reads them again
@@ -132,7 +147,7 @@ def _one_query(
         position = start + tl.arange(0, block)
         mask = position < length
         owner = tl.load(owners + row * owners_row + position * owners_position, mask=mask, other=0)
-        offsets = (owner.to(tl.int64) * capacity + position) * heads + head
+        offsets = (owner.to(tl.int64) * capacity + position) * kv_heads + kv_head
         k_mask, v_mask = (in_key < key)[None, :], (in_value < value)[None, :]
         k_at = k_in + offsets[:, None] * key + in_key[None, :]
         v_at = v_in + offsets[:, None] * value + in_value[None, :]

@@ -10,13 +10,13 @@ from regard.parts.kernels import bucketed, decode_step, dense, packed_dropout, v
 from regard.parts.kernels.call import AttentionCall
 
 KERNELS = (decode_step, dense, packed_dropout, varlen, bucketed)
+BIASED = (dense, bucketed)  # kernels that add a position bias
 
 
 def choose(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> Callable[..., Tensor] | None:
     """First kernel that fits, or None."""
-    if not call.plain:
-        return None
-    return next((kernel.run for kernel in KERNELS if kernel.fits(call, q_THK, v_THK)), None)
+    kernels = KERNELS if call.plain else BIASED if call.biased else ()
+    return next((kernel.run for kernel in kernels if kernel.fits(call, q_THK, v_THK)), None)
 
 
 def fast_attend(

@@ -70,7 +70,7 @@ def linear(
     x_RD: Tensor,
     layer: nn.Linear,
     *,
-    norm: nn.LayerNorm | None = None,
+    norm: nn.Module | None = None,
     activation: Callable[[Tensor], Tensor] | None = None,
     residual_RF: Tensor | None = None,
     tiling: Tiling | None = None,

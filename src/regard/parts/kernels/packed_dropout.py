@@ -8,6 +8,7 @@ below a threshold: the backward pass recomputes the product at little cost.
 import torch
 from torch import Tensor
 
+from regard.parts.attend import for_each_head
 from regard.parts.kernels.call import AttentionCall
 from regard.parts.kernels.few_rows import HALVES, Kernel, hash_bits, jit, triton
 
@@ -45,7 +46,8 @@ def run(call: AttentionCall, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Ten
     keys_2B = torch.stack((keys.offsets[:-1], keys.lengths_B))
     sizes, full = [queries.longest, keys.longest, left, right], queries.full and keys.full
     settings = sizes, full, call.scale(q_THK.shape[-1]), call.dropout
-    return attention(q_THK, k_THK, v_THK, queries_2B, keys_2B, seed, *settings)[0]
+    k_SHK, v_SHK = (for_each_head(x, q_THK.shape[1]) for x in (k_THK, v_THK))
+    return attention(q_THK, k_SHK, v_SHK, queries_2B, keys_2B, seed, *settings)[0]
 
 
 @torch.library.custom_op("regard::packed_attention_with_dropout", mutates_args=())

@@ -44,4 +44,6 @@ def run(call: AttentionCall, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Ten
     offsets = call.queries.offsets, call.keys.offsets
     sizes = call.queries.longest, call.keys.longest
     scale, window = call.scale(q_THK.shape[-1]), [-1 if n is None else n for n in call.limits]
-    return FLASH(q_THK, k_THK, v_THK, *offsets, *sizes, scale=scale, window_size=tuple(window))
+    grouped = {"enable_gqa": True} if q_THK.shape[1] != k_THK.shape[1] else {}
+    settings = {"scale": scale, "window_size": tuple(window), **grouped}
+    return FLASH(q_THK, k_THK, v_THK, *offsets, *sizes, **settings)

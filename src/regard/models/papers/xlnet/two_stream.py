@@ -23,6 +23,7 @@ from regard.parts.attention import Heads, HeadsModule, fused_linear
 from regard.parts.block import Mlp, Residual
 from regard.parts.dropout import Dropout
 from regard.parts.kernels import relative
+from regard.parts.norm import Norm
 from regard.parts.relative_score import Distances, RelativeSegmentDot, distances_between
 
 BEFORE_ALL = -(1 << 30)  # the order of memory
@@ -104,7 +105,7 @@ class TwoStreamModule(StackModule):
 
     def __init__(self, stack: TwoStreamStack, embed: AnyEmbedding):
         super().__init__()
-        self.embed = embed.build(stack.input_width, stack.dropout, stack.eps)
+        self.embed = embed.build(stack.input_width, stack.dropout, stack.norm_settings)
         blocks = [TwoStreamBlock(stack) for _ in range(stack.depth)]
         self.width = stack.width
         self.query_embed = nn.Embedding(1, self.width)  # where every query state begins
@@ -166,8 +167,8 @@ class TwoStreamBlock(nn.Module):
         width, dropout = stack.width, stack.dropout
         self.attention = TwoStreamAttention(stack)
         self.mlp = Mlp(width, stack.inner, activation=stack.activation, dropout=dropout)
-        self.attention_residual = Residual(width, eps=stack.eps, dropout=dropout)
-        self.mlp_residual = Residual(width, eps=stack.eps, dropout=dropout)
+        self.attention_residual = Residual(width, Norm(eps=stack.eps), dropout=dropout)
+        self.mlp_residual = Residual(width, Norm(eps=stack.eps), dropout=dropout)
 
     def forward(
         self,
@@ -210,12 +211,12 @@ class TwoStreamAttention(HeadsModule):
         tape: NullTape,
     ) -> Tensor:
         h, content = self.heads, streams[0].layout
-        (q,) = h.part(self.q(x_ND), h.key)
+        q = h.split_queries(self.q(x_ND))
         key_values = self.kv(x_ND[: content.tokens])
         if memory_BMD is not None:
             of_memory = self.kv(memory_BMD.to(x_ND.dtype))
             key_values = torch.cat([of_memory, content.pad(key_values)], dim=1)
-        k, v = h.part(key_values, h.key, h.key)
+        k, v = h.split_keys(key_values)
         distances = self.score.project(distances, q.dtype)
         attended = [
             self._attend(stream, part, k, v, keys, distances, tape.under(stream.name))

@@ -1,0 +1,92 @@
+"""Rotary positions (RoPE; Su et al., 2021): queries and keys turned by angles of their positions.
+
+The product of a query and a key that are turned so depends on the distance of their positions only.
+Kernels and KV caches get queries and keys that are turned already: the score is a dot product.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.ground.layout import Layout
+from regard.parts.attend import ScaledDot
+
+
+@dataclass(frozen=True)
+class LinearScaling:
+    """Positions divided by a ``factor`` (Chen et al., 2023, arXiv:2306.15595)."""
+
+    factor: float
+
+    def __call__(self, frequencies_F: Tensor) -> Tensor:
+        """Frequencies of a longer context."""
+        return frequencies_F / self.factor
+
+
+@dataclass(frozen=True)
+class Llama3Scaling:
+    """Low frequencies divided by a ``factor``, high ones unchanged (Llama 3.1, 2024).
+
+    A frequency is low if its wavelength is above ``original`` / ``low``, the context that the model
+    was first trained on, and high if it is below ``original`` / ``high``; between the two, both
+    values are mixed.
+    """
+
+    factor: float
+    low: float
+    high: float
+    original: int
+
+    def __call__(self, frequencies_F: Tensor) -> Tensor:
+        """Frequencies of a longer context."""
+        waves_F = 2 * math.pi / frequencies_F
+        share_F = (self.original / waves_F - self.low) / (self.high - self.low)
+        mixed_F = (1 - share_F) * frequencies_F / self.factor + share_F * frequencies_F
+        scaled_F = torch.where(share_F < 0, frequencies_F / self.factor, mixed_F)
+        return torch.where(share_F > 1, frequencies_F, scaled_F)
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """Frequencies of the angles: base^(-2i / size) for the first ``size`` dimensions of a head."""
+
+    size: int
+    base: float = 10_000.0
+    scaling: LinearScaling | Llama3Scaling | None = None
+
+    def frequencies(self, device: torch.device) -> Tensor:
+        """The angle of one position, (size / 2,), in single precision as all libraries have it."""
+        even = torch.arange(0, self.size, 2, device=device, dtype=torch.float32)
+        frequencies_F = 1.0 / self.base ** (even / self.size)
+        return frequencies_F if self.scaling is None else self.scaling(frequencies_F)
+
+    def angles(self, positions_T: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of the angles of positions, (T, size / 2)."""
+        angles_TF = positions_T[:, None].float() * self.frequencies(positions_T.device)
+        return angles_TF.cos(), angles_TF.sin()
+
+    def turn(self, x_THK: Tensor, positions_T: Tensor) -> Tensor:
+        """Queries or keys turned by the angles of their positions (Su et al., 2021, eq. 34).
+
+        Dimension i is paired with dimension i + size / 2, as in Llama; others are unchanged.
+        """
+        precise = torch.promote_types(x_THK.dtype, torch.float32)
+        cosine, sine = (part[:, None].to(precise) for part in self.angles(positions_T))
+        sizes = (self.size // 2, self.size // 2, x_THK.shape[-1] - self.size)
+        first, second, rest = x_THK.split(sizes, dim=-1)
+        a, b = first.to(precise), second.to(precise)
+        turned = (a * cosine - b * sine).to(x_THK.dtype), (b * cosine + a * sine).to(x_THK.dtype)
+        return torch.cat([*turned, rest] if sizes[-1] else turned, dim=-1)
+
+
+class RotaryDot(ScaledDot):
+    """Scaled dot product of queries and keys that are turned by a ``rotation``."""
+
+    def __init__(self, rotation: Rotation):
+        super().__init__()
+        self.rotation = rotation
+
+    def place(self, x_THK: Tensor, layout: Layout) -> Tensor:
+        return self.rotation.turn(x_THK, layout.positions_T)
