@@ -35,9 +35,12 @@ from regard.models.papers import (
     gpt,
     gpt2,
     lin,
+    llama,
     luong,
     ma,
     marian,
+    mistral,
+    qwen2,
     roberta,
     spanbert,
     sutskever,
@@ -69,7 +72,7 @@ from regard.parts.rotary import LinearScaling, Llama3Scaling
 MODULES = (
     *(cho, sutskever, zaremba, bahdanau, luong, dai, ma, context2vec, gehring, lin, taglm),
     *(transformer, cove, awd_lstm, marian, ulmfit, elmo, gpt, bert, gpt2, xlnet, roberta),
-    *(spanbert, albert, distilbert, electra, vit, deit),
+    *(spanbert, albert, distilbert, electra, vit, deit, llama, mistral, qwen2),
 )
 LINEAGE: tuple[Paper, ...] = tuple(module.PAPER for module in MODULES)
 """All papers, from the first to the last."""
