@@ -185,10 +185,10 @@ def encoder_decoder_facts(config: ModelConfig, *, joint: bool) -> tuple[Paper, E
     if config.target is not None:
         facts = replace(facts, target=_encoder_decoder(config.target).target)
     facts = config.changed(facts, config.change)
-    if facts.tie == "all" and not joint:  # two vocabularies share no vectors
+    if facts.tie in ("all", "sides") and not joint:  # two vocabularies share no vectors
         if "tie" in config.change:
             raise BadInput("model.change.tie must be 'target' or 'none' with text.joint = false")
-        facts = change(facts, tie="target")
+        facts = change(facts, tie="target" if facts.tie == "all" else "none")
     return paper(config.paper), facts
 
 

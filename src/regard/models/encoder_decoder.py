@@ -26,15 +26,16 @@ from regard.models.trunk_with_heads import (
 )
 from regard.parts.attention import EncoderOutput
 
-TIES = ("all", "target", "none")
+TIES = ("all", "sides", "target", "none")
 
 
 @dataclass(frozen=True)
 class EncoderDecoder:
     """A model that reads a source and generates a target.
 
-    ``tie``: "all" shares source, target and output embeddings, "target" the last two, "none" none.
-    ``head_bias`` adds a bias to the logit of every token.
+    ``tie``: "all" shares source, target and output embeddings, "sides" the first two, "target" the
+    last two, "none" none. ``head_bias`` adds a bias to the logit of every token; ``scaled_output``
+    divides states by √width before the output layer (T5).
     """
 
     sides: ClassVar[tuple[str, ...]] = ("source", "target")
@@ -45,6 +46,7 @@ class EncoderDecoder:
     target: Trunk
     tie: str = "all"
     head_bias: bool = False
+    scaled_output: bool = False
 
     def __post_init__(self) -> None:
         one_of(TIES, "tie", self.tie)
@@ -149,13 +151,14 @@ class EncoderDecoderModule(nn.Module):
         if head.bias is not None:
             nn.init.zeros_(head.bias)
         read, written = self.source.embed.token, self.target.embed.token
-        if tie == "all":
+        self.output_scale = facts.target.width**-0.5 if facts.scaled_output else 1.0
+        if tie in ("all", "sides"):
             if read.weight.shape != written.weight.shape:
                 raise ValueError(
                     "tie: source and target share embeddings only if their shapes agree"
                 )
             written.weight = read.weight
-        if tie != "none":
+        if tie in ("all", "target"):
             if head.weight.shape != written.weight.shape:
                 raise ValueError(
                     "tie: the output and target embeddings have other shapes; set 'none'"
@@ -190,7 +193,7 @@ class EncoderDecoderModule(nn.Module):
         side = tape.under("target")
         decoded = self.target(target.tokens_T, target.layout, source=encoded, tape=side)
         states_TD, at = decoded.states_TD, positions.get(NEXT_TOKEN)
-        logits = tape("logits", self.head(states_TD if at is None else states_TD[at]))
+        logits = tape("logits", self._logits(states_TD if at is None else states_TD[at]))
         return Outputs(decoded, None, {NEXT_TOKEN: logits})
 
     def encode(self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE) -> EncoderOutput:
@@ -209,7 +212,10 @@ class EncoderDecoderModule(nn.Module):
         """Compute logits over the next token from source and target so far (or its cache)."""
         side = tape.under("target")
         decoded = self.target(tokens_T, layout, source=source, cache=cache, tape=side)
-        return tape("logits", self.head(decoded.states_TD))
+        return tape("logits", self._logits(decoded.states_TD))
+
+    def _logits(self, states_ND: Tensor) -> Tensor:
+        return self.head(states_ND if self.output_scale == 1 else states_ND * self.output_scale)
 
 
 ModelFacts = TrunkWithHeads | EncoderDecoder

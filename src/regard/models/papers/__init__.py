@@ -40,10 +40,12 @@ from regard.models.papers import (
     ma,
     marian,
     mistral,
+    mt5,
     qwen2,
     roberta,
     spanbert,
     sutskever,
+    t5,
     taglm,
     transformer,
     ulmfit,
@@ -72,7 +74,7 @@ from regard.parts.rotary import LinearScaling, Llama3Scaling
 MODULES = (
     *(cho, sutskever, zaremba, bahdanau, luong, dai, ma, context2vec, gehring, lin, taglm),
     *(transformer, cove, awd_lstm, marian, ulmfit, elmo, gpt, bert, gpt2, xlnet, roberta),
-    *(spanbert, albert, distilbert, electra, vit, deit, llama, mistral, qwen2),
+    *(spanbert, albert, distilbert, t5, electra, mt5, vit, deit, llama, mistral, qwen2),
 )
 LINEAGE: tuple[Paper, ...] = tuple(module.PAPER for module in MODULES)
 """All papers, from the first to the last."""

@@ -160,6 +160,22 @@ WEIGHTS = WeightMap(
 )
 
 
+def translator_ids(config: Config, vocab: int) -> dict[str, int]:
+    """The ids of pad, bos and eos that a config.json names; ``vocab`` is the default vocabulary."""
+    vocab, end = config.get("vocab_size", vocab), config["eos_token_id"]
+    ids = {
+        "pad": config["pad_token_id"],
+        "bos": config["decoder_start_token_id"],
+        "eos": end[0] if isinstance(end, list) and len(end) == 1 else end,
+    }
+    for name, number in ids.items():
+        if not is_whole(number, 0, vocab - 1):
+            raise BadInput(
+                f"config.json: the id of {name} must be from 0 to {vocab - 1}, not {number!r}"
+            )
+    return ids
+
+
 class MarianFormat(HFFormat):
     """The format of Marian, whose config.json names the special tokens."""
 
@@ -176,19 +192,7 @@ class MarianFormat(HFFormat):
         return tokenizer
 
     def special_ids(self, config: Config) -> dict[str, int]:
-        keys = {**IDS, **config}
-        vocab, end = keys.get("vocab_size", TOKENS.vocab), keys["eos_token_id"]
-        ids = {
-            "pad": keys["pad_token_id"],
-            "bos": keys["decoder_start_token_id"],
-            "eos": end[0] if isinstance(end, list) and len(end) == 1 else end,
-        }
-        for name, number in ids.items():
-            if not is_whole(number, 0, vocab - 1):
-                raise BadInput(
-                    f"config.json: the id of {name} must be from 0 to {vocab - 1}, not {number!r}"
-                )
-        return ids
+        return translator_ids({**IDS, **config}, TOKENS.vocab)
 
     def new_extras(self, tokenizer: Reading | None) -> HFExtras:
         own = cast(TranslationTokenizer | None, tokenizer)

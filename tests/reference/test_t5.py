@@ -1,0 +1,225 @@
+"""T5 and mT5: values, folders both ways, caches, generation, the bias on the tape, and sizes."""
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+
+import regard
+from encoder_family import CLOSE, Family
+from regard.decoding import cpp
+from regard.ground.batch import SourceTarget, pack, pack_texts
+from regard.ground.errors import BadInput
+from regard.ground.layout import Layout
+from regard.ground.tape import Tape
+from regard.models.folders import folder as folders
+from regard.models.papers import mt5, t5
+from regard.parts.attend import attend, causal, full
+from regard.parts.kernels.fast_attend import fast_attend
+from regard.parts.relative_bias import BiasedDot
+from regard.search import Beam, Greedy
+from regard.weights.files import read_folder, write_tensors
+
+transformers = pytest.importorskip("transformers")
+
+SIZES = {
+    "vocab_size": 60,
+    "d_model": 12,
+    "d_kv": 5,
+    "d_ff": 20,
+    "num_layers": 2,
+    "num_heads": 3,
+    "relative_attention_num_buckets": 8,
+    "relative_attention_max_distance": 12,
+}
+ENCODERS = {"EncoderModel": None, "ForTokenClassification": "token_label"}
+SIDES = ("Model", "ForConditionalGeneration")
+PAPERS = {"T5": t5.PAPER, "MT5": mt5.PAPER}
+FAMILY = {
+    name + kind: Family(paper, f"{name}Config", SIZES, {name + k: h for k, h in ENCODERS.items()})
+    for name, paper in PAPERS.items()
+    for kind in (*ENCODERS, *SIDES)
+}
+WHOLE = [name + kind for name in PAPERS for kind in SIDES]
+ALONE = [name + kind for name in PAPERS for kind in ENCODERS]
+PAIRS = [([5, 6, 7, 1], [0, 8]), ([9, 1], [0, 10, 11, 12, 13]), ([*range(5, 40), 1], [0])]
+
+
+def settings_drawn(seed: int) -> dict:
+    draw = random.Random(seed)
+    return {
+        "d_model": draw.choice([8, 12, 20]),
+        "d_kv": draw.choice([2, 4, 7]),
+        "d_ff": draw.choice([8, 24]),
+        "num_heads": draw.choice([1, 2, 5]),
+        "num_layers": draw.choice([1, 2, 3]),
+        "num_decoder_layers": draw.choice([None, 1, 2]),
+        "feed_forward_proj": draw.choice(["relu", "gated-gelu", "gated-silu", "gelu_new"]),
+        "relative_attention_num_buckets": draw.choice([4, 8, 32]),
+        "relative_attention_max_distance": draw.choice([20, 128]),
+        "layer_norm_epsilon": draw.choice([1e-6, 1e-2]),
+        "tie_word_embeddings": draw.choice([True, False]),
+    }
+
+
+@torch.no_grad()
+def check_pairs(kind, folder, theirs):
+    """States of both sides and logits of ragged pairs agree with the reference, pair by pair."""
+    module = folders.read(folder).module
+    sources, targets = (pack_texts(list(side)) for side in zip(*PAIRS, strict=True))
+    tape = Tape("source.output", "target.output", "logits")
+    module(SourceTarget(sources, targets), tape=tape)
+    places = ("source.output", sources), ("target.output", targets), ("logits", targets)
+    ours = {name: batch.layout.split(tape.records[name]) for name, batch in places}
+    for number, (source, target) in enumerate(PAIRS):
+        expected = theirs(
+            input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([target])
+        )
+        found = {name: values[number] for name, values in ours.items()}
+        encoded = expected.encoder_last_hidden_state[0]
+        torch.testing.assert_close(found["source.output"], encoded, **CLOSE)
+        if kind.endswith("Generation"):
+            torch.testing.assert_close(found["logits"], expected.logits[0], **CLOSE)
+        else:
+            decoded = expected.last_hidden_state[0]
+            torch.testing.assert_close(found["target.output"], decoded, **CLOSE)
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("kind", WHOLE)
+def test_random_shapes_agree_on_ragged_pairs(kind, seed, tmp_path):
+    theirs = FAMILY[kind].reference(kind, **settings_drawn(seed))
+    theirs.save_pretrained(tmp_path)
+    check_pairs(kind, tmp_path, theirs)
+
+
+@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("kind", ALONE)
+def test_random_encoders_agree_on_ragged_rows(kind, seed, tmp_path):
+    FAMILY[kind].check_values(kind, settings_drawn(seed), tmp_path)
+
+
+@pytest.mark.parametrize("form", ["relu", "gated-gelu"])
+@pytest.mark.parametrize("kind", [*WHOLE, *ALONE])
+def test_a_folder_comes_back_bit_for_bit(kind, form, tmp_path):
+    FAMILY[kind].check_folder(kind, tmp_path, feed_forward_proj=form)
+
+
+@pytest.mark.parametrize(
+    "kind", [*ALONE, "T5ForConditionalGeneration", "MT5ForConditionalGeneration"]
+)
+def test_a_new_folder_is_read_whole_by_the_reference(kind, tmp_path):
+    FAMILY[kind].check_new_folder(kind, tmp_path)
+
+
+def test_a_folder_of_version_1_1_has_an_output_layer_of_its_own(tmp_path):
+    """As published in 2020: nothing is tied, and all names of the token vectors are stored."""
+    kind = "T5ForConditionalGeneration"
+    theirs = FAMILY[kind].reference(kind, feed_forward_proj="gated-gelu", tie_word_embeddings=False)
+    theirs.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["scale_decoder_outputs"]
+    config["tie_word_embeddings"] = False
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    tensors = read_folder(tmp_path)
+    names = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+    tensors |= {name: tensors["shared.weight"].clone() for name in names}
+    write_tensors(
+        tmp_path / "model.safetensors", {**tensors, "lm_head.weight": torch.randn(60, 12)}
+    )
+    model = folders.read(tmp_path)
+    assert model.facts.tie == "sides" and not model.facts.scaled_output
+    assert not torch.equal(model.module.head.weight, model.module.source.embed.token.weight)
+    folders.write(tmp_path / "again", model, "hf") if (tmp_path / "again").mkdir() else None
+    theirs = transformers.T5ForConditionalGeneration.from_pretrained(tmp_path).eval()
+    check_pairs(kind, tmp_path, theirs)
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        ({"feed_forward_proj": "gated-mish"}, "feed_forward_proj is 'gated-mish'; supported: gelu"),
+        ({"is_decoder": True}, "is_decoder is True, and only False"),
+        ({"relative_attention_max_distance": 3}, "farthest must be above 16"),
+        ({"architectures": ["T5ForQuestionAnswering"]}, "a head on the decoder, is not supported"),
+    ],
+)
+def test_keys_that_are_not_supported_are_refused_by_name(keys, reason):
+    with pytest.raises(BadInput, match=reason):
+        t5.HF.facts_of(keys, ())
+
+
+@pytest.mark.parametrize("kind", ["T5ForConditionalGeneration", "MT5ForConditionalGeneration"])
+@pytest.mark.parametrize("engine", ["torch", "cpp"])
+@torch.no_grad()
+def test_search_writes_what_the_reference_writes_token_for_token(kind, engine, tmp_path):
+    theirs = FAMILY[kind].reference(kind)
+    theirs.save_pretrained(tmp_path)
+    model = regard.load(tmp_path, "cpu")
+    if engine == "cpp" and (reason := cpp.obstacle(model.module)):
+        pytest.skip(reason)
+    translator = replace(model.translator.with_precision("fp32", engine), max_length=12)
+    sources = [source for source, _ in PAIRS]
+    for beams, search in ((1, Greedy()), (3, Beam(3, length_penalty=1.0))):
+        written = translator.translate(sources, search)
+        for source, (best, *_) in zip(sources, written, strict=True):
+            ids = torch.tensor([source])
+            (expected,) = theirs.generate(ids, num_beams=beams, do_sample=False, max_new_tokens=12)
+            rest = [token for token in expected[1:].tolist() if token != 1]
+            assert [*best.hypothesis.tokens][: len(rest)] == rest
+
+
+def test_the_bias_is_on_the_tape_and_can_be_edited(tmp_path):
+    kind = "T5ForConditionalGeneration"
+    FAMILY[kind].reference(kind).save_pretrained(tmp_path)
+    module = folders.read(tmp_path).module
+    inputs = SourceTarget(pack([[5, 6, 7, 8]]), pack([[0, 9, 10]]))
+    paths = [f"{side}.blocks.1.attention.bias" for side in ("source", "target")]
+    tape = Tape(*paths, "source.blocks.1.attention.scores")
+    whole = module(inputs, tape=tape).by_head["next_token"]
+    assert [tuple(tape.records[path].shape) for path in paths] == [(1, 3, 4, 4), (1, 3, 3, 3)]
+    score = module.source.blocks[0].attention.score
+    assert score is module.source.blocks[1].attention.score  # layers share it
+    assert torch.equal(tape.records[paths[0]][0, :, 2, 0], score.bias_at(torch.tensor(-2)))
+    edited = module(inputs, tape=Tape(edits={path: torch.zeros_like for path in paths}))
+    assert not torch.allclose(edited.by_head["next_token"], whole)
+
+
+@pytest.mark.parametrize("mask", [full, causal], ids=["full", "causal"])
+@pytest.mark.parametrize("lengths", [[4, 4], [3, 0, 7, 1], [30]])
+def test_kernels_agree_with_the_definition_forward_and_backward(mask, lengths):
+    score = BiasedDot(2, 8, 12, causal=mask == causal)
+    torch.nn.init.normal_(score.bias.weight)
+    even = len(set(lengths)) == 1
+    layout = Layout.rectangle(len(lengths), lengths[0]) if even else Layout.ragged(lengths)
+    q, k, v = (torch.randn(sum(lengths), 2, 3, requires_grad=True) for _ in range(3))
+    results = []
+    for run in (attend, fast_attend):
+        out = run(score, q, k, v, queries=layout, keys=layout, mask=mask)
+        gradients = torch.autograd.grad(out.square().sum(), [q, k, v, score.bias.weight])
+        results.append([out, *gradients])
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_sizes_are_those_of_the_published_models():
+    exact = {size: t5.PAPER.parameters(facts) for size, facts in t5.SIZES.items()}
+    assert exact == {
+        "small": 60_506_624,
+        "base": 222_903_552,
+        "large": 737_668_096,
+        "3b": 2_851_598_336,
+        "11b": 11_307_321_344,
+        "v1.1-small": 76_961_152,
+        "v1.1-base": 247_577_856,
+        "v1.1-large": 783_150_080,
+        "v1.1-3b": 2_849_757_184,
+        "v1.1-11b": 11_135_332_352,
+    }
+    assert mt5.PAPER.parameters(mt5.SMALL) == 300_176_768
+
+
+def test_an_empty_config_is_the_published_model():
+    assert t5.HF.facts_of({}, ()) == t5.SMALL
