@@ -3,7 +3,7 @@ ModernBERT, with a vocabulary of a few sentences.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -59,9 +59,9 @@ def byte_level(*before: pre_tokenizers.PreTokenizer, regex: bool = False) -> Tok
     return tokenizer
 
 
-def learn(tokenizer: Tokenizer, size: int, special: list[str] = []) -> Tokenizer:  # noqa: B006
+def learn(tokenizer: Tokenizer, size: int, special: Sequence[str] = ()) -> Tokenizer:
     alphabet = pre_tokenizers.ByteLevel.alphabet() if "ByteLevel" in tokenizer.to_str() else []
-    options = {"initial_alphabet": alphabet, "special_tokens": special, "show_progress": False}
+    options = {"initial_alphabet": alphabet, "special_tokens": [*special], "show_progress": False}
     tokenizer.train_from_iterator(TEXTS, BpeTrainer(vocab_size=size, **options))
     return tokenizer
 
@@ -129,10 +129,11 @@ def qwen2() -> Tokenizer:
 
 
 def smollm2() -> Tokenizer:
-    digits = pre_tokenizers.Digits(individual_digits=True)
+    """Single digits, though there are merges of digits: with GPT-2's pre-tokenizer ids differ."""
     names = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    tokenizer = learn(byte_level(digits, regex=True), 380, names)
-    tokenizer.post_processor = None
+    tokenizer = learn(byte_level(regex=True), 380, names)
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    tokenizer.pre_tokenizer = byte_level(digits, regex=True).pre_tokenizer
     return tokenizer
 
 

@@ -38,7 +38,7 @@ OF_ALL = ("tokenizer_class", "model_max_length", *EXTRAS)  # settings of every f
 
 def all_files() -> tuple[str, ...]:
     """The files that a tokenizer of any family may have."""
-    of_families = (name for family in FAMILIES for name in family.files)
+    of_families = dict.fromkeys(name for family in FAMILIES for name in family.files)
     return (WORDS, *of_families, SETTINGS, NAMES, ADDED, *COPIED)
 
 
