@@ -30,7 +30,7 @@ AS_IT_STANDS = ("PreTrainedTokenizer", "TokenizersBackend")  # classes that load
 PROPERTIES = ("single_word", "lstrip", "rstrip", "normalized", "special")  # of an added token
 OPTIONAL = ("pad_token",)  # roles that a family may do without
 ROLES = tuple(f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
-COPIED = ("tokenizer.model", "chat_template.jinja")  # not read
+SENTENCEPIECE, CHAT = "tokenizer.model", "chat_template.jinja"  # copied, not read
 EXTRAS = ("extra_special_tokens", "additional_special_tokens")
 LONGEST = 1_000_000  # a greater model_max_length is how folders write that there is none
 OF_ALL = ("tokenizer_class", "model_max_length", *EXTRAS)  # settings of every family
@@ -39,7 +39,7 @@ OF_ALL = ("tokenizer_class", "model_max_length", *EXTRAS)  # settings of every f
 def all_files() -> tuple[str, ...]:
     """The files that a tokenizer of any family may have."""
     of_families = dict.fromkeys(name for family in FAMILIES for name in family.files)
-    return (WORDS, *of_families, SETTINGS, NAMES, ADDED, *COPIED)
+    return (WORDS, *of_families, SETTINGS, NAMES, ADDED, SENTENCEPIECE, CHAT)
 
 
 Token = dict[str, Any]  # as tokenizer.json lists an added token: content, id, properties
@@ -73,7 +73,7 @@ def read_files(folder: Path, first: TokenizerFamily | None = None) -> TokenizerF
         return None
     if named in AS_IT_STANDS or unchanged:
         written = read_json(folder / WORDS)
-        family = _family_of(written, families, settings)
+        family = _family_of(written, first, settings)
         names = _names(folder, family, settings, NAMES in files)
         tokenizer = _as_it_stands(folder / WORDS, written, family, names, settings)
     else:
@@ -155,26 +155,24 @@ def _family_named(named: str, usual: Sequence[TokenizerFamily], where: str) -> T
 
 
 def _family_of(
-    content: Mapping[str, JSON], families: Sequence[TokenizerFamily], settings: TokenizerSettings
+    content: Mapping[str, JSON], first: TokenizerFamily | None, settings: TokenizerSettings
 ) -> TokenizerFamily:
     """The family with the model type and the row template of a tokenizer.json.
 
-    A family with any template has its special tokens in tokenizer_config.json, unless it is the
-    first. If none fits, the first family reports the error.
+    Without a ``first`` family, one with any template fits if tokenizer_config.json has its special
+    tokens. If none fits, the first family reports the error.
     """
-    if families[0].unchanged:
-        return families[0]
+    if first is not None and first.unchanged:
+        return first
+    families = FAMILIES if first is None else (first, *FAMILIES)
     model = content.get("model")
     kind = model.get("type") if isinstance(model, dict) else None
     same = [family for family in families if family.model == kind] or [families[0]]
-    named = {role for role in ROLES if settings.content.get(role) is not None}
-    fits = (
-        family
-        for family in same
-        if (family.unchanged and family.special_tokens.keys() <= named)
-        or (not family.unchanged and _shape(family) == _written_shape(content))
-    )
-    return next(fits, same[0])
+    named = {role for role in ROLES if first is None and settings.content.get(role) is not None}
+    unchanged = [each for each in same if each.unchanged and each.special_tokens.keys() <= named]
+    shape = _written_shape(content)
+    fitting = (each for each in same if not each.unchanged and _shape(each) == shape)
+    return next(iter(unchanged), None) or next(fitting, same[0])
 
 
 def _shape(family: TokenizerFamily) -> list[bool]:
@@ -349,7 +347,8 @@ def _refuse_incomplete(folder: Path, files: Collection[str], unchanged: bool) ->
 
     If tokenizer.json is used ``unchanged``, nothing can replace it.
     """
-    other = [name for name in all_files() if name in files and name not in (SETTINGS, NAMES, ADDED)]
+    vocabularies = {*all_files()} - {SETTINGS, NAMES, ADDED, CHAT}
+    other = [name for name in all_files() if name in vocabularies.intersection(files)]
     if unchanged and other:
         remedy = "write it with transformers: AutoTokenizer.from_pretrained(…).save_pretrained(…)"
         raise BadInput(f"{folder}: has {' and '.join(other)}, but no {WORDS}: {remedy}")
