@@ -248,7 +248,8 @@ class Generator(DecoderModel, EncoderModel):
         self, rows: list[list[int]], search: Search, ending: Ending, number: int
     ) -> Iterator[str]:
         words = self.text.words
-        text = TextStream(Continuation(words.decode, rows[0], words.byte_ids), self._stops(ending))
+        continuation = Continuation(words.decode, rows[0], words.unsettled_ids)
+        text = TextStream(continuation, self._stops(ending))
         with search_errors_as_bad_input(search, rows):
             state, limits, stops = self._begin(rows, ending)
             for step in search.stream(state, limits, [number], prompts=rows, stop_test=stops):

@@ -58,13 +58,14 @@ class StopStrings:
 class Continuation:
     """Decoder of tokens that follow a ``prompt``, with the right space between them.
 
-    Neighbouring tokens of ``byte_ids`` are decoded together: a later one may change all.
+    A token of ``unsettled_ids``, such as a single byte, is decoded together with those after it.
     """
 
     def __init__(
-        self, decode: Decode, prompt: Sequence[int] = (), byte_ids: Collection[int] = frozenset()
+        self, decode: Decode, prompt: Sequence[int] = (), unsettled_ids: Collection[int] = ()
     ):
-        self.decode, self.context, self.byte_ids = decode, [*prompt[-CONTEXT:]], byte_ids
+        self.decode, self.context = decode, [*prompt[-CONTEXT:]]
+        self.unsettled_ids = unsettled_ids
         self.before = decode(self.context)
 
     def text(self, tokens: Sequence[int]) -> str:
@@ -75,9 +76,9 @@ class Continuation:
         return self.decode(tokens)  # the prompt ends within a character
 
     def settled(self, tokens: Sequence[int]) -> Sequence[int]:
-        """The tokens without bytes at the end."""
+        """The tokens whose text later tokens cannot change, except within a character."""
         count = len(tokens)
-        while count and tokens[count - 1] in self.byte_ids:
+        while count and tokens[count - 1] in self.unsettled_ids:
             count -= 1
         return tokens[:count]
 

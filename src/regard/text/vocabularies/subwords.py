@@ -227,12 +227,17 @@ class Subwords:
         return "".join(self.pieces(self.encode(LETTER))).startswith("▁")
 
     @cached_property
-    def byte_ids(self) -> frozenset[int]:
-        """The ids of single bytes, which are decoded together: all as characters, or none."""
+    def unsettled_ids(self) -> frozenset[int]:
+        """The ids after which a token may change the text before it, in byte fallback only.
+
+        They are the ids of single bytes, which are decoded together, all as characters or none, and
+        of special tokens, which do not separate bytes.
+        """
         if '"ByteFallback"' not in json.dumps(self._content["decoder"]):
             return frozenset()
+        special = {token["id"] for token in self._content["added_tokens"] if token["special"]}
         numbers = (self._find((f"<0x{byte:02X}>",)) for byte in range(256))
-        return frozenset(number for number in numbers if number is not None)
+        return frozenset(number for number in numbers if number is not None) | special
 
     def segment(self, text: str) -> Segmentation:
         """The ids of ``text`` with their characters and words; ``ids`` equals ``encode(text)``."""
