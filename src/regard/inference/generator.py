@@ -192,6 +192,8 @@ class Generator(DecoderModel, EncoderModel):
         return [row or [start] for row in rows]
 
     def _encode_all(self, texts: list[str]) -> list[list[int]]:
+        if self.id_vocabulary is None and self.prompt is None:
+            return self.text.encode_prompts(texts)
         rows = self.vocabulary.encode_all(texts)
         return rows if self.prompt is None else [self.prompt.row(ids).tolist() for ids in rows]
 
@@ -245,7 +247,9 @@ class Generator(DecoderModel, EncoderModel):
     def _pieces(
         self, rows: list[list[int]], search: Search, ending: Ending, number: int
     ) -> Iterator[str]:
-        text = TextStream(Continuation(self.vocabulary.decode, rows[0]), self._stops(ending))
+        words = self.text.words
+        continuation = Continuation(words.decode, rows[0], words.unsettled_ids)
+        text = TextStream(continuation, self._stops(ending))
         with search_errors_as_bad_input(search, rows):
             state, limits, stops = self._begin(rows, ending)
             for step in search.stream(state, limits, [number], prompts=rows, stop_test=stops):

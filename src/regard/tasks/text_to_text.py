@@ -77,8 +77,8 @@ class TextToText(PairTask[RowTokenizer]):
             raise BadInput(f"data.dev: {fault}: set prompt.longest to truncate texts")
 
     def plain_objective(self, prepared: Prepared[RowTokenizer]) -> AnswerLM:
-        words = prepared.reading.words
-        return AnswerLM(self.prompt.prompt(words), words.eos)
+        tokenizer = prepared.reading
+        return AnswerLM(self.prompt.prompt(tokenizer.words), tokenizer.eos)
 
     def notes(self) -> dict[str, object]:
         notes = {"longest": self.tables.batches.longest, **super().notes()}

@@ -1,6 +1,6 @@
 """Text of tokens that follow a prompt: whole, or streamed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from regard.ground.errors import BadInput, shown
@@ -56,10 +56,16 @@ class StopStrings:
 
 
 class Continuation:
-    """Decoder of tokens that follow a ``prompt``, with the right space between them."""
+    """Decoder of tokens that follow a ``prompt``, with the right space between them.
 
-    def __init__(self, decode: Decode, prompt: Sequence[int] = ()):
+    A token of ``unsettled_ids``, such as a single byte, is decoded together with those after it.
+    """
+
+    def __init__(
+        self, decode: Decode, prompt: Sequence[int] = (), unsettled_ids: Collection[int] = ()
+    ):
         self.decode, self.context = decode, [*prompt[-CONTEXT:]]
+        self.unsettled_ids = unsettled_ids
         self.before = decode(self.context)
 
     def text(self, tokens: Sequence[int]) -> str:
@@ -68,6 +74,13 @@ class Continuation:
         if whole.startswith(self.before):
             return whole[len(self.before) :]
         return self.decode(tokens)  # the prompt ends within a character
+
+    def settled(self, tokens: Sequence[int]) -> Sequence[int]:
+        """The tokens whose text later tokens cannot change, except within a character."""
+        count = len(tokens)
+        while count and tokens[count - 1] in self.unsettled_ids:
+            count -= 1
+        return tokens[:count]
 
 
 class TextStream:
@@ -85,7 +98,7 @@ class TextStream:
     def add(self, token: int) -> str:
         """Add a token; returns the new text, which may be empty."""
         self.tokens.append(token)
-        text = self.continuation.text(self.tokens)
+        text = self.continuation.text(self.continuation.settled(self.tokens))
         cut = self.stops.cut(text)
         return self._new(self.stops.settled(text.rstrip(BROKEN)) if cut == text else cut)
 

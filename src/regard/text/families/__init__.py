@@ -2,6 +2,7 @@
 
 from regard.text.families.bpe import GPT2BPE, GPTBPE, ByteBPE
 from regard.text.families.tokenizer_family import TokenizerFamily
+from regard.text.families.unchanged_bpe import DecoderBPE, EncoderBPE
 from regard.text.families.unigram import Unigram, XLNetUnigram
 from regard.text.families.word_level import RawWords, WordLevel
 from regard.text.families.wordpiece import WordPiece, XLNetWordPiece
@@ -9,6 +10,7 @@ from regard.text.families.wordpiece import WordPiece, XLNetWordPiece
 FAMILIES: tuple[TokenizerFamily, ...] = (
     *(WordPiece(), ByteBPE(), Unigram(), GPT2BPE(), GPTBPE()),
     *(XLNetUnigram(), XLNetWordPiece(), WordLevel(), RawWords()),
+    *(EncoderBPE(), DecoderBPE()),
 )
 """Default of a folder whose files name no class: the family of its paper, else the first."""
 
@@ -18,5 +20,6 @@ def family_of_kind(kind: str | None, of_paper: str) -> str:
     if not kind:
         return of_paper
     summaries = {family.name: family.template.summary for family in FAMILIES}
-    same_kind = (family.name for family in FAMILIES if family.kind == kind)
+    same_kind = [family.name for family in FAMILIES if family.kind == kind]
+    same_kind.sort(key=of_paper.__ne__)  # the paper's first
     return next((name for name in same_kind if summaries[name] == summaries[of_paper]), kind)

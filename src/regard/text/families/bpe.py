@@ -87,10 +87,14 @@ class ByteBPE(BPEFamily):
     }
     template, word_prefix = Template("cls A sep", "cls A sep sep B sep"), " "
 
+    def pre_tokenizer(self, prefix: bool) -> pre_tokenizers.PreTokenizer:
+        """Cut at words and write bytes; ``prefix``: with a space before the first word."""
+        return pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+
     def build(self, model: Vocab, unk: str, settings: TokenizerSettings) -> Tokenizer:
         tokenizer = Tokenizer(_model(model))
         prefix = settings.flag("add_prefix_space", False)
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+        tokenizer.pre_tokenizer = self.pre_tokenizer(prefix)
         tokenizer.decoder = decoders.ByteLevel()
         return tokenizer
 
@@ -105,10 +109,10 @@ class ByteBPE(BPEFamily):
     def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> Learned:
         if lower:
             raise BadInput("text.lower: byte-level BPE keeps the case of letters")
-        frame, bytes_ = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel(add_prefix_space=False)
-        frame.pre_tokenizer = bytes_
+        frame, alphabet = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel.alphabet()
+        frame.pre_tokenizer = self.pre_tokenizer(prefix=False)
         special = dict.fromkeys(self.special_tokens.values())
-        return _learn(frame, texts, vocab, special, initial_alphabet=bytes_.alphabet())
+        return _learn(frame, texts, vocab, special, initial_alphabet=alphabet)
 
 
 class GPT2BPE(ByteBPE):

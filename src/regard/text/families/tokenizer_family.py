@@ -10,7 +10,8 @@ from tokenizers import Tokenizer, processors
 
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON
-from regard.text.templates import TEXTS, Template
+from regard.text.templates import TEXTS, RowBuilder, Template
+from regard.text.vocabularies.subwords import Subwords
 from regard.text.vocabularies.vocabulary import check_pieces
 
 SPACE = "▁"  # a space in a readable piece
@@ -59,7 +60,8 @@ class TokenizerFamily(ABC):
     ``kind`` is the ``text.kind`` of a recipe, ``model`` the type in tokenizer.json, ``classes`` the
     tokenizer_class in tokenizer_config.json (the first is written), ``files`` the files that hold a
     vocabulary without tokenizer.json. ``word_prefix`` is put before a word that is encoded alone,
-    ``separator`` is the role of the token between the documents of a row.
+    ``separator`` is the role of the token between the documents of a row. If ``unchanged``,
+    tokenizer.json is used as it stands, whatever its tokenizer_class, with its own row template.
     """
 
     name: ClassVar[str]
@@ -71,6 +73,7 @@ class TokenizerFamily(ABC):
     template: ClassVar[Template]
     word_prefix: ClassVar[str] = ""
     separator: ClassVar[str] = "sep_token"
+    unchanged: ClassVar[bool] = False
 
     @abstractmethod
     def read_files(self, folder: Path) -> Vocab:
@@ -112,6 +115,14 @@ class TokenizerFamily(ABC):
         )
         special = [(names[role], ids[role]) for role in names]
         return processors.TemplateProcessing(single=single, pair=pair, special_tokens=special)
+
+    def row_builder(self, words: Subwords, special: Mapping[str, int]) -> RowBuilder:
+        """Builder of rows; ``special`` are the ids of special tokens by role."""
+        roles = {part.name for part in self.template.parts(2)} - {*TEXTS}
+        ids = {role: special[f"{role}_token"] for role in roles}
+        if (separator := special.get(self.separator)) is not None:
+            ids["sep"] = separator
+        return RowBuilder(self.template, ids)
 
     def continues_word(self, piece: str) -> bool:
         """Whether a readable piece continues the word before it, because it has no space."""

@@ -12,7 +12,7 @@ from regard.ground.errors import BadInput
 from regard.ground.files import write_files
 from regard.text.families import FAMILIES
 from regard.text.families.tokenizer_family import TokenizerFamily
-from regard.text.templates import TEXTS, RowBuilder
+from regard.text.templates import RowBuilder
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.tokenizers.tokenizer_files import (
     TokenizerFiles,
@@ -58,6 +58,10 @@ class EncoderTokenizer(TokenizerFiles, RowTokenizer):
         return self._id("mask_token")
 
     @property
+    def eos(self) -> int:
+        return self._special["eos_token"] if "eos_token" in self._special else super().eos
+
+    @property
     def special_ids(self) -> dict[str, int]:
         return {role: self._special[role] for role in IN_CONFIG if role in self._special}
 
@@ -74,11 +78,7 @@ class EncoderTokenizer(TokenizerFiles, RowTokenizer):
 
     @cached_property
     def template(self) -> RowBuilder:
-        roles = {part.name for part in self.family.template.parts(2)} - {*TEXTS}
-        ids = {role: self._special[f"{role}_token"] for role in roles}
-        if (separator := self._special.get(self.family.separator)) is not None:
-            ids["sep"] = separator
-        return RowBuilder(self.family.template, ids)
+        return self.family.row_builder(self.words, self._special)
 
     def masked(self, text: str) -> list[int]:
         parts = text.split(self.names["mask_token"])
@@ -92,7 +92,13 @@ class EncoderTokenizer(TokenizerFiles, RowTokenizer):
         return self.family.join(text, piece)
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
-        return super().pieces([self.family.word_prefix + word for word in words])
+        prefix = "" if self.words.adds_space else self.family.word_prefix
+        return super().pieces([prefix + word for word in words])
+
+    def encode_prompts(self, texts: Sequence[str]) -> list[list[int]]:
+        first = self.template.template.parts(1)[0].name
+        bos = [self.template.special[first]] if first == "bos" else []
+        return [bos + ids for ids in super().encode_prompts(texts)]
 
     def with_family(self, name: str) -> "EncoderTokenizer":
         """Tokenizer with this vocabulary and the row template of another family of its kind."""

@@ -81,6 +81,11 @@ class RowTokenizer(RowReading):
         return self.words.unk
 
     @property
+    def eos(self) -> int:
+        """The id of the token at the end of generated text."""
+        return self.words.eos
+
+    @property
     def special_ids(self) -> dict[str, int]:
         return {"pad_token": self.pad}
 
@@ -112,6 +117,10 @@ class RowTokenizer(RowReading):
     def masked(self, text: str) -> Ids:
         """The ids of a text that may contain the mask token."""
         return self.words.encode(text)
+
+    def encode_prompts(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of texts to be continued, after the bos token if rows have it."""
+        return self.words.encode_all(texts)
 
     @property
     def sizes(self) -> dict[str, int]:

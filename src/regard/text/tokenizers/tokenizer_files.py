@@ -2,8 +2,9 @@
 
 tokenizer.json, or else the files of a family, gives the pieces and their ids; tokenizer_config.json
 has the normalisation and the names of the special tokens. The normaliser in tokenizer.json is used
-only if tokenizer_config.json names a class that loads tokenizer.json unchanged. If neither
-tokenizer_config.json nor config.json names a class, ``model_type`` in config.json decides.
+only if tokenizer_config.json names a class that loads tokenizer.json unchanged, or if the model is
+of a family whose tokenizer.json is always used so. If neither tokenizer_config.json nor config.json
+names a class, ``model_type`` in config.json decides.
 """
 
 import json
@@ -28,6 +29,8 @@ CONFIG, CLASS = "config.json", "tokenizer_class"  # old folders name the class i
 AS_IT_STANDS = ("PreTrainedTokenizer", "TokenizersBackend")  # classes that load tokenizer.json
 PROPERTIES = ("single_word", "lstrip", "rstrip", "normalized", "special")  # of an added token
 OPTIONAL = ("pad_token",)  # roles that a family may do without
+ROLES = tuple(f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
+SENTENCEPIECE, CHAT = "tokenizer.model", "chat_template.jinja"  # copied, not read
 EXTRAS = ("extra_special_tokens", "additional_special_tokens")
 LONGEST = 1_000_000  # a greater model_max_length is how folders write that there is none
 OF_ALL = ("tokenizer_class", "model_max_length", *EXTRAS)  # settings of every family
@@ -35,7 +38,8 @@ OF_ALL = ("tokenizer_class", "model_max_length", *EXTRAS)  # settings of every f
 
 def all_files() -> tuple[str, ...]:
     """The files that a tokenizer of any family may have."""
-    return (WORDS, *(name for family in FAMILIES for name in family.files), SETTINGS, NAMES, ADDED)
+    of_families = dict.fromkeys(name for family in FAMILIES for name in family.files)
+    return (WORDS, *of_families, SETTINGS, NAMES, ADDED, SENTENCEPIECE, CHAT)
 
 
 Token = dict[str, Any]  # as tokenizer.json lists an added token: content, id, properties
@@ -62,21 +66,22 @@ def read_files(folder: Path, first: TokenizerFamily | None = None) -> TokenizerF
     content = read_json(folder / SETTINGS) if SETTINGS in files else {}
     settings = TokenizerSettings(content, str(folder / SETTINGS))
     named, where = _class_named(folder, settings)
+    unchanged = first is not None and first.unchanged
     complete = [family for family in families if {*family.files} <= files.keys()]
-    if WORDS not in files and not complete:
-        _refuse_incomplete(folder, files.keys())
+    if WORDS not in files and (unchanged or not complete):
+        _refuse_incomplete(folder, files.keys(), unchanged)
         return None
-    if named in AS_IT_STANDS:
+    if named in AS_IT_STANDS or unchanged:
         written = read_json(folder / WORDS)
-        family = _family_of(written, families)
+        family = _family_of(written, first, settings)
         names = _names(folder, family, settings, NAMES in files)
-        tokenizer = _as_it_stands(folder / WORDS, written, family, names)
+        tokenizer = _as_it_stands(folder / WORDS, written, family, names, settings)
     else:
         usual = [first] if first and WORDS in files else complete or [*families]
         family = _family_named(named, usual, where)
         names = _names(folder, family, settings, NAMES in files)
         tokenizer = _rebuilt(folder, family, settings, names, files.keys())
-    names |= _optional(tokenizer, family, settings)
+    names |= _optional(tokenizer, names, settings)
     longest = _longest(content.get("model_max_length"))
     return TokenizerFiles(family, Subwords(tokenizer), names, longest, files)
 
@@ -149,15 +154,25 @@ def _family_named(named: str, usual: Sequence[TokenizerFamily], where: str) -> T
     return families[0]
 
 
-def _family_of(content: Mapping[str, JSON], families: Sequence[TokenizerFamily]) -> TokenizerFamily:
+def _family_of(
+    content: Mapping[str, JSON], first: TokenizerFamily | None, settings: TokenizerSettings
+) -> TokenizerFamily:
     """The family with the model type and the row template of a tokenizer.json.
 
-    If none fits, the first family reports the error.
+    Without a ``first`` family, one with any template fits if tokenizer_config.json has its special
+    tokens. If none fits, the first family reports the error.
     """
+    if first is not None and first.unchanged:
+        return first
+    families = FAMILIES if first is None else (first, *FAMILIES)
     model = content.get("model")
     kind = model.get("type") if isinstance(model, dict) else None
     same = [family for family in families if family.model == kind] or [families[0]]
-    return next((family for family in same if _shape(family) == _written_shape(content)), same[0])
+    named = {role for role in ROLES if first is None and settings.content.get(role) is not None}
+    unchanged = [each for each in same if each.unchanged and each.special_tokens.keys() <= named]
+    shape = _written_shape(content)
+    fitting = (each for each in same if not each.unchanged and _shape(each) == shape)
+    return next(iter(unchanged), None) or next(fitting, same[0])
 
 
 def _shape(family: TokenizerFamily) -> list[bool]:
@@ -179,14 +194,15 @@ def _names(
 ) -> dict[str, str]:
     """The special tokens by their roles. Folders list all added tokens in one place, or are old:
     then special_tokens_map.json goes before tokenizer_config.json."""
-    usual = family.special_tokens
-    tokens = {role: (SETTINGS, settings.content.get(role)) for role in usual}
+    usual = {} if family.unchanged else family.special_tokens
+    tokens = {role: (SETTINGS, settings.content.get(role)) for role in usual or ROLES}
     if mapped and "added_tokens_decoder" not in settings.content:
         older = read_json(folder / NAMES)
-        tokens |= {role: (NAMES, older[role]) for role in usual if role in older}
+        tokens |= {role: (NAMES, older[role]) for role in tokens if role in older}
     names = {
         role: _name(usual[role] if token is None else token, role, str(folder / file))
         for role, (file, token) in tokens.items()
+        if token is not None or role in usual
     }
     for role, name in names.items():
         if role != "mask_token" and name == names.get("mask_token"):
@@ -195,11 +211,10 @@ def _names(
 
 
 def _optional(
-    tokenizer: Tokenizer, family: TokenizerFamily, settings: TokenizerSettings
+    tokenizer: Tokenizer, known: Collection[str], settings: TokenizerSettings
 ) -> dict[str, str]:
     """Add the special tokens that the family does not need; returns their names by role."""
-    roles = (role for role in OPTIONAL if role not in family.special_tokens)
-    tokens = {role: settings.content.get(role) for role in roles}
+    tokens = {role: settings.content.get(role) for role in OPTIONAL if role not in known}
     named = {role: token for role, token in tokens.items() if token is not None}
     names = {role: _name(token, role, settings.where) for role, token in named.items()}
     tokenizer.add_special_tokens([*names.values()])
@@ -266,7 +281,7 @@ def _assembled(
     added: Sequence[tuple[Path, list[Token]]] = (),
 ) -> Tokenizer:
     """Build a tokenizer with added tokens, special tokens and template."""
-    tokenizer = family.build(model, names["unk_token"], settings)
+    tokenizer = family.build(model, names.get("unk_token", ""), settings)
     for path, tokens in added:
         _add(tokenizer, tokens, names, path)
     listed = _contents(added)
@@ -280,10 +295,19 @@ def _assembled(
 
 
 def _as_it_stands(
-    path: Path, content: dict[str, JSON], family: TokenizerFamily, names: Mapping[str, str]
+    path: Path,
+    content: dict[str, JSON],
+    family: TokenizerFamily,
+    names: Mapping[str, str],
+    settings: TokenizerSettings,
 ) -> Tokenizer:
-    added = _contents([(path, _checked(content.get("added_tokens") or [], path))])
-    _refuse_missing({*family.model_in(content, path)["vocab"], *added}, names, path)
+    """Read the tokenizer of a tokenizer.json.
+
+    Families with any template may lack special tokens in the file; they have the next ids.
+    """
+    added = _checked(content.get("added_tokens") or [], path)
+    known = {*family.model_in(content, path)["vocab"], *_contents([(path, added)])}
+    _refuse_missing(known, {} if family.unchanged else names, path)
     try:
         tokenizer = Tokenizer.from_str(json.dumps(content))
         tokenizer.no_padding()
@@ -291,6 +315,9 @@ def _as_it_stands(
         empty = tokenizer.encode("", "")
     except Exception as error:  # the library raises bare Exception
         raise BadInput(f"{path}: not a tokenizer.json ({reason_of(error)})") from None
+    if family.unchanged:
+        _add_named(tokenizer, path.parent, content, names, settings)
+        return tokenizer
     special = [part for part in family.template.parts(2) if part.name not in TEXTS]
     tokens = [names[f"{part.name}_token"] for part in special]
     if empty.tokens != tokens or empty.type_ids != [part.segment for part in special]:
@@ -298,8 +325,33 @@ def _as_it_stands(
     return tokenizer
 
 
-def _refuse_incomplete(folder: Path, files: Collection[str]) -> None:
-    """Refuse a folder with some, but not all, of the files of a family."""
+def _add_named(
+    tokenizer: Tokenizer,
+    folder: Path,
+    content: Mapping[str, JSON],
+    names: Mapping[str, str],
+    settings: TokenizerSettings,
+) -> None:
+    """Add the tokens of tokenizer_config.json to a tokenizer; named tokens become special."""
+    for path, tokens in _added_tokens(folder, content, settings, ()):
+        _add(tokenizer, tokens, names, path)
+    extras = [_as_dict(token) for key in EXTRAS for token in _several(settings.content.get(key))]
+    more = [*({"content": name} for name in names.values()), *extras]
+    known = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
+    missing = [{"special": True, **token} for token in more if token.get("content") not in known]
+    _add(tokenizer, missing, names, folder / SETTINGS)
+
+
+def _refuse_incomplete(folder: Path, files: Collection[str], unchanged: bool) -> None:
+    """Refuse a folder with some, but not all, of the files of a family.
+
+    If tokenizer.json is used ``unchanged``, nothing can replace it.
+    """
+    vocabularies = {*all_files()} - {SETTINGS, NAMES, ADDED, CHAT}
+    other = [name for name in all_files() if name in vocabularies.intersection(files)]
+    if unchanged and other:
+        remedy = "write it with transformers: AutoTokenizer.from_pretrained(…).save_pretrained(…)"
+        raise BadInput(f"{folder}: has {' and '.join(other)}, but no {WORDS}: {remedy}")
     for family in FAMILIES:
         absent = [name for name in family.files if name not in files]
         present = [name for name in family.files if name in files]

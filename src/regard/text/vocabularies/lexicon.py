@@ -86,6 +86,7 @@ class WholeWords(ABC):
     """Base class of vocabularies with one token a word: an id or an array of ids."""
 
     byte_sizes: ClassVar[None] = None
+    unsettled_ids: ClassVar[frozenset[int]] = frozenset()
 
     @abstractmethod
     def encode(self, text: str) -> np.ndarray:

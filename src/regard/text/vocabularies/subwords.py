@@ -31,6 +31,7 @@ _BEGINS = ("<s>", "[CLS]", "<|endoftext|>")
 _ENDS = ("</s>", "[SEP]", "<|endoftext|>")
 _UNKNOWNS = ("<unk>", "[UNK]")
 
+LETTER = "a"  # a text of one word, for questions about the tokenizer
 _VISIBLE = str.maketrans({" ": "▁", "\n": "⏎", "\t": "⇥"})
 
 
@@ -209,6 +210,34 @@ class Subwords:
         """Ids of ``text``, and the span of characters that the library reports for each."""
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         return encoding.ids, [Span(start, end) for start, end in encoding.offsets]
+
+    def row_parts(self, texts: int) -> list[tuple[int | None, int, int]]:
+        """Row of one text or two by the post-processor: for each text (0 or 1) or special token
+        (None), its id and segment; a text has the id of its first token."""
+        encoding = self._tokenizer.encode(LETTER, LETTER if texts == 2 else None)
+        parts = [*zip(encoding.sequence_ids, encoding.ids, encoding.type_ids, strict=True)]
+        if {text for text, *_ in parts} - {None} != {*range(texts)}:
+            raise BadInput(f"the vocabulary has no token for the letter {LETTER!r}")
+        pairs = zip(parts, [(None, 0, 0), *parts], strict=False)
+        return [part for part, last in pairs if part[0] is None or part[0] != last[0]]
+
+    @cached_property
+    def adds_space(self) -> bool:
+        """Whether encoding puts a space before the first word of a text."""
+        return "".join(self.pieces(self.encode(LETTER))).startswith("▁")
+
+    @cached_property
+    def unsettled_ids(self) -> frozenset[int]:
+        """The ids after which a token may change the text before it, in byte fallback only.
+
+        They are the ids of single bytes, which are decoded together, all as characters or none, and
+        of special tokens, which do not separate bytes.
+        """
+        if '"ByteFallback"' not in json.dumps(self._content["decoder"]):
+            return frozenset()
+        special = {token["id"] for token in self._content["added_tokens"] if token["special"]}
+        numbers = (self._find((f"<0x{byte:02X}>",)) for byte in range(256))
+        return frozenset(number for number in numbers if number is not None) | special
 
     def segment(self, text: str) -> Segmentation:
         """The ids of ``text`` with their characters and words; ``ids`` equals ``encode(text)``."""
