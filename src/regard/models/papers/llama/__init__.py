@@ -22,7 +22,7 @@ from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attend import causal
 from regard.parts.rotary import Llama3Scaling
-from regard.text.families.bpe import GPT2BPE
+from regard.text.families.unchanged_bpe import DecoderBPE
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Alias, Join, Passthrough, Rule, WeightMap
 
@@ -123,7 +123,7 @@ HF = LlamaFormat(
     defaults=change(LLAMA_2, longest=2_048, eps=1e-6, output_heads=()),
     config_map=(*CONFIG, *BIASES, architectures("Llama")),
     weights=WeightMap(TRUNK, prefix="model.", unprefixed=HEAD_RULES),
-    tokenizer=partial(EncoderTokenizer.load, family=GPT2BPE()),
+    tokenizer=partial(EncoderTokenizer.load, family=DecoderBPE()),
 )
 
 PAPER = Paper(
@@ -132,7 +132,7 @@ PAPER = Paper(
     title="Llama 2: Open Foundation and Fine-Tuned Chat Models",
     arxiv="2307.09288",
     after="GPT-2",
-    tokenizer=GPT2BPE.name,
+    tokenizer=DecoderBPE.name,
     pretraining={"causal-lm": {"rows": "blocks"}},
     sizes=SIZES,
     heads=HEADS,

@@ -171,7 +171,10 @@ class T5Format(HFFormat):
         if kind.endswith(("ForSequenceClassification", "ForQuestionAnswering")):
             raise BadInput(f"architectures: {kind}, a head on the decoder, is not supported")
         alone = kind.endswith(("EncoderModel", "ForTokenClassification"))
-        if alone or (tensors and not begins(tensors, "decoder.")):
+        sides = {
+            side for side in ("encoder", "decoder") for name in tensors if f"{side}.block." in name
+        }
+        if alone or sides == {"encoder"}:
             return self.encoder.facts_of(config, tensors)
         return super().facts_of(config, tensors)
 
