@@ -1,4 +1,4 @@
-"""Continuing prompts with GPT-2: new tokens per second, regard against its peers in turns.
+"""Continuing prompts with GPT-2 or Llama: new tokens per second, regard against peers in turns.
 
     python bench/generate.py [--size small] [--batch 1 32] [--new 128] [--prompt 16]
                              [--precision fp32 int8] [--rounds 6] [--most 40] [--seconds 300]
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from measure import Spec, add_options, emit, print_decoding, running, setting
+from ours import CAUSAL
 from peers.decoding import Ids, Marks, Work, rounds_over
 from torch import nn
 from worker import System
@@ -32,7 +33,7 @@ from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import NextTokenHead
-from regard.models.papers import gpt2
+from regard.models.paper import Paper
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.linear.convert import convert
 from regard.search import Constraints, Greedy
@@ -41,8 +42,11 @@ TINY = {"width": 32, "inner": 128, "depth": 2, "heads": 2, "vocab": 300, "longes
 
 
 def facts_of(size: str, tiny: bool) -> TrunkWithHeads:
-    """GPT-2 of that size."""
-    return change(gpt2.PAPER.sizes[size], **(TINY if tiny else {})).with_heads(NextTokenHead())
+    """The model of that size."""
+    facts = CAUSAL[size][1]
+    if tiny and size.startswith("llama"):
+        facts = change(facts, kv_heads=1)
+    return change(facts, **(TINY if tiny else {})).with_heads(NextTokenHead())
 
 
 def random_model(facts: TrunkWithHeads) -> nn.Module:
@@ -118,9 +122,9 @@ def ctranslate2_specs(asked: argparse.Namespace, folder: Path) -> dict[str, Spec
     return {"CTranslate2 int8": Spec("peers.ct2:generation", settings)}
 
 
-def write_model(facts: TrunkWithHeads, model: nn.Module, folder: Path) -> None:
+def write_model(paper: Paper, facts: TrunkWithHeads, model: nn.Module, folder: Path) -> None:
     """Write a folder as peers read it; its ids are their own words."""
-    folders.write(folder, LoadedModel(gpt2.PAPER, facts, model), "hf")
+    folders.write(folder, LoadedModel(paper, facts, model), "hf")
     eos = facts.trunk.embed.vocab - 1
     words = {str(token): token for token in range(eos)} | {"<|endoftext|>": eos}
     (folder / "vocab.json").write_text(json.dumps(words))
@@ -131,7 +135,7 @@ def write_model(facts: TrunkWithHeads, model: nn.Module, folder: Path) -> None:
 def main() -> None:
     """Print one JSON line for each system and batch size."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--size", default="small", choices=list(gpt2.PAPER.sizes))
+    parser.add_argument("--size", default="small", choices=list(CAUSAL))
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 32])
     parser.add_argument("--new", type=int, default=128, help="tokens after each prompt")
     parser.add_argument("--prompt", type=int, default=16, help="tokens of each prompt")
@@ -152,7 +156,7 @@ def compare(asked: argparse.Namespace, folder: Path) -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     facts = facts_of(asked.size, asked.tiny)
     model, eos = random_model(facts), facts.trunk.embed.vocab - 1
-    write_model(facts, model, folder)
+    write_model(CAUSAL[asked.size][0], facts, model, folder)
     draw, shape = np.random.default_rng(0), (max(asked.batch), asked.prompt)
     prompts = draw.integers(0, eos, shape).tolist()
     Work(prompts, Marks(pad=eos, bos=eos, eos=eos), 1, asked.new).write(folder)

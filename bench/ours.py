@@ -17,7 +17,7 @@ from regard.ground.batch import Batch, BatchLimits, TokenRow
 from regard.ground.pytree import map_tensors
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.facts import change
-from regard.models.papers import bahdanau, marian
+from regard.models.papers import bahdanau, gpt2, llama, marian
 from regard.objectives.rows import AnnotatedRow
 from regard.training.loop.microbatch import EagerStep, GraphedStep
 from regard.training.optimiser import GraphedOptimiser, ModelOptimiser
@@ -27,6 +27,21 @@ from regard.weights.weight_map import Extras
 
 # The translator of the recipe ladder-multi30k-en-de.
 BAHDANAU = change(bahdanau.LAPTOP, vocab=8_000, width=512, embedding=256, maxout=256, dropout=0.4)
+# GPT-2's sizes, and a model of the size of its "small" in the manner of Llama 3.
+LLAMA = change(
+    llama.LLAMA_2,
+    vocab=50_304,
+    width=768,
+    depth=12,
+    heads=12,
+    kv_heads=4,
+    inner=2_048,
+    longest=1_024,
+)
+CAUSAL = {
+    **{size: (gpt2.PAPER, facts) for size, facts in gpt2.PAPER.sizes.items()},
+    "llama-124m": (llama.PAPER, LLAMA),
+}
 BAHDANAU_TINY = {"vocab": 1_000, "width": 32, "embedding": 16, "maxout": 16}
 
 

@@ -8,9 +8,9 @@ Random tokens in full rows, all of them predicted, no dropout, bf16 autocast, gr
 norm of 1, fused AdamW that decays matrices; every system has a process of its own, they take turns,
 and the median of the rounds counts. All start with the same weights. The peers: "plain" is a GPT-2
 in the manner of nanoGPT, compiled (peers/plain_gpt.py; its vocabulary is filled up to 50,304);
-"eager" and "compiled" are transformers' GPT2LMHeadModel (sdpa); "graphs" and "plain-graphs" are
-compiled with CUDA graphs. On a CPU peers are traced only. MFU counts what must be computed, of 784
-TFLOP/s measured and of 989 on the sheet.
+"eager" and "compiled" are transformers' model (sdpa); "graphs" and "plain-graphs" are compiled with
+CUDA graphs. Of the size llama-124m there is no plain peer. On a CPU peers are traced only. MFU
+counts what must be computed, of 784 TFLOP/s measured and of 989 on the sheet.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from corpus import batches_of, blocks
 from measure import OURS, Spec, add_options, print_speeds, running
-from ours import training_step
+from ours import CAUSAL, training_step
 from peers.common import System, device, rounds_over
 from torch import nn
 
@@ -31,7 +31,8 @@ from regard.ground.batch import BatchLimits, TokenRow
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.papers import gpt2
+from regard.models.heads import NextTokenHead
+from regard.models.paper import Paper
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.rows import AnnotatedRow
@@ -59,8 +60,10 @@ USUAL = ["plain", "eager", "compiled"]
 
 
 def facts_of(size: str, tiny: bool) -> TrunkWithHeads:
-    """GPT-2 without dropout."""
-    facts = change(OBJECTIVE.fit(gpt2.PAPER.sizes[size]), dropout=0.0, attention_dropout=0.0)
+    """The model of that size without dropout, with tied embeddings."""
+    facts = change(CAUSAL[size][1].with_heads(NextTokenHead()), dropout=0.0, attention_dropout=0.0)
+    if tiny and size.startswith("llama"):
+        facts = change(facts, kv_heads=1)
     return change(facts, **TINY) if tiny else facts
 
 
@@ -93,7 +96,7 @@ def ours(size: str, tiny: bool, corpus: dict[str, Any], rows: int) -> System:
 def main() -> None:
     """Print one JSON line for each system, with regard's ratio to it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--size", choices=list(gpt2.PAPER.sizes), default="small")
+    parser.add_argument("--size", choices=list(CAUSAL), default="small")
     parser.add_argument("--rows", type=int, default=32)
     parser.add_argument("--length", type=int, default=1024)
     parser.add_argument("--steps", type=int, default=12, help="batches of --rows in a round")
@@ -107,9 +110,9 @@ def main() -> None:
         compare(asked, Path(folder))
 
 
-def write_initial(facts: TrunkWithHeads, folder: Path) -> None:
+def write_initial(paper: Paper, facts: TrunkWithHeads, folder: Path) -> None:
     """Write the model that all systems begin with, as peers read it."""
-    folders.write(folder, LoadedModel(gpt2.PAPER, facts, initial_model(facts)), "hf")
+    folders.write(folder, LoadedModel(paper, facts, initial_model(facts)), "hf")
 
 
 def compare(asked: argparse.Namespace, folder: Path) -> None:
@@ -120,7 +123,7 @@ def compare(asked: argparse.Namespace, folder: Path) -> None:
     shape = {"corpus": corpus, "rows": asked.rows}
     specs = {OURS: Spec("pretrain_gpt2:ours", {"size": asked.size, "tiny": asked.tiny, **shape})}
     if asked.peers:
-        write_initial(facts, folder)
+        write_initial(CAUSAL[asked.size][0], facts, folder)
     for form in asked.peers:
         settings = {"form": form, "folder": str(folder), "optimiser": ADAMW, **shape}
         specs[PEERS[form]] = Spec("peers.gpt2:causal_lm", settings)

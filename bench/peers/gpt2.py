@@ -1,4 +1,4 @@
-"""GPT-2 as peers: in the manner of nanoGPT, and transformers' GPT2LMHeadModel (sdpa).
+"""Causal models as peers: GPT-2 in the manner of nanoGPT, and transformers' models (sdpa).
 
 Both are trained; transformers' continues prompts, too.
 """
@@ -28,13 +28,13 @@ FORMS = {  # whether it is the plain one, and the mode in which it is compiled
 
 
 class TransformersGPT(nn.Module):
-    """transformers' GPT-2 and the mean loss of the next tokens."""
+    """transformers' model and the mean loss of the next tokens."""
 
     def __init__(self, folder: Path):
-        from transformers import GPT2LMHeadModel
+        from transformers import AutoModelForCausalLM
 
         super().__init__()
-        self.model = GPT2LMHeadModel.from_pretrained(folder, attn_implementation="sdpa")
+        self.model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="sdpa")
 
     def forward(self, tokens_BL: Tensor, targets_BL: Tensor) -> Tensor:
         logits_BLV = self.model(tokens_BL, use_cache=False).logits
@@ -64,11 +64,11 @@ def generation(form: str, folder: str) -> System:
     "eager" has generate's default cache; "static" its static cache, with which it compiles steps on
     CUDA, in CUDA graphs.
     """
-    from transformers import GPT2LMHeadModel
+    from transformers import AutoModelForCausalLM
 
     work, place = Work.read(folder), device()
     dtype = torch.bfloat16 if place.type == "cuda" else torch.float32
-    model = GPT2LMHeadModel.from_pretrained(folder).eval().to(place, dtype)
+    model = AutoModelForCausalLM.from_pretrained(folder).eval().to(place, dtype)
     settings = {"eager": {}, "static": {"cache_implementation": "static"}}[form]
     model.generation_config.eos_token_id = None
     model.generation_config.pad_token_id = work.marks.eos

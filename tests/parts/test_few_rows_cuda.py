@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.kernels import decode_step, few_rows
 from regard.parts.kernels.few_rows import Tiling, can_start_early, linear
+from regard.parts.norm import RMSNorm
+from regard.parts.rotary import Rotation, turn
 from triton_device import DEVICE, HALVES, INTERPRETED, each_half, on_device
 
 pytestmark = on_device
@@ -49,7 +51,7 @@ def near(found: Tensor, wanted: Tensor) -> None:
 @torch.inference_mode()
 def test_a_linear_layer(inputs, outputs, rows, dtype):
     layer, norm = layer_and_norm(inputs, outputs, dtype)
-    assert few_rows.fits(layer, rows)
+    assert few_rows.fits(layer)
     x_RD = (3 * torch.randn(rows, inputs, device=DEVICE) + 1).to(dtype)
     residual_RF = torch.randn(rows, outputs, device=DEVICE).to(dtype)
     near(linear(x_RD, layer), exact(x_RD, layer))
@@ -69,6 +71,23 @@ def test_all_at_once_with_every_activation(name, rows, dtype):
     residual_RF = torch.randn(rows, 80, device=DEVICE).to(dtype)
     around = {"norm": norm, "activation": ACTIVATIONS[name], "residual_RF": residual_RF}
     near(linear(x_RD, layer, **around), exact(x_RD, layer, **around))
+
+
+@each_half
+@each_count
+@torch.inference_mode()
+def test_rms_norm_and_gate(rows, dtype):
+    layer, _ = layer_and_norm(96, 80, dtype, bias=False)
+    norm = RMSNorm(96).to(DEVICE, dtype)
+    nn.init.normal_(norm.weight, 1.0, 0.3)
+    x_RD = (2 * torch.randn(rows, 96, device=DEVICE) + 1).to(dtype)
+    single = x_RD.float() * torch.rsqrt(x_RD.float().square().mean(-1, keepdim=True) + norm.eps)
+    near(linear(x_RD, layer, norm=norm), exact((single * norm.weight.float()).to(dtype), layer))
+    both_RD = torch.randn(rows, 192, device=DEVICE).to(dtype)
+    gate_RD, up_RD = both_RD.float().chunk(2, -1)
+    residual_RF = torch.randn(rows, 80, device=DEVICE).to(dtype)
+    found = linear(both_RD, layer, gate=F.silu, residual_RF=residual_RF)
+    near(found, exact((F.silu(gate_RD) * up_RD).to(dtype), layer, residual_RF=residual_RF))
 
 
 @each_count
@@ -120,3 +139,32 @@ def test_writing_and_attending_in_one_launch(value, dtype):
     for row in range(rows):  # the mean of many values is small
         near(found[row], wanted[row])
     assert all(map(torch.equal, past, wanted_past))
+
+
+@each_half
+@pytest.mark.parametrize("kv", [6, 2, 1])
+@pytest.mark.parametrize("left", [None, 4, 150])
+@pytest.mark.parametrize("turned", [0, 32, 64])
+def test_attending_with_groups_windows_and_rotary_positions(turned, left, kv, dtype):
+    rows, heads, size, capacity = 3, 6, 64, 200
+    q = torch.randn(rows, heads, size, device=DEVICE).to(dtype)
+    k, v = (torch.randn(rows, kv, size, device=DEVICE).to(dtype) for _ in range(2))
+    past = [torch.randn(rows, capacity, kv, size, device=DEVICE).to(dtype) for _ in range(2)]
+    lengths_R = torch.tensor([1, 131, 200], dtype=torch.int32, device=DEVICE)
+    own_R = torch.arange(rows, dtype=torch.int32, device=DEVICE)
+    owners_RS, positions_R = own_R[:, None].repeat(1, capacity), lengths_R.long() - 1
+    every_S = torch.arange(capacity, device=DEVICE)
+    angles = Rotation(turned).angles(every_S) if turned else None
+    wanted_past, turned_q, turned_k = [x.clone() for x in past], q, k
+    if angles is not None:
+        at = [table[positions_R] for table in angles]
+        turned_q, turned_k = turn(q, *at), turn(k, *at)
+    decode_step.write(*wanted_past, turned_k, v, positions_R)
+    wanted = decode_step.plain(turned_q.float(), *wanted_past, owners_RS, lengths_R, 0.125, left)
+    found = decode_step.write_and_attend(
+        q, k, v, *past, positions_R, owners_RS, lengths_R, 0.125, left, angles
+    )
+    for row in range(rows):
+        near(found[row], wanted[row])
+    for found_past, expected in zip(past, wanted_past, strict=True):
+        near(found_past, expected.float())

@@ -7,7 +7,7 @@ the source is another graph, and so is reading short prompts.
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Set
+from collections.abc import Callable, Hashable, Sequence, Set
 from typing import Generic, Protocol, TypeVar, cast
 
 import torch
@@ -19,10 +19,12 @@ from regard.ground.capture import CapturedGraph, capture
 from regard.ground.layout import Layout
 from regard.ground.pytree import move_tensor, tensors_in, without_caches
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.parts.attend import Dot
+from regard.parts.attend import Dot, WindowMask
 from regard.parts.attention import EncoderOutput
 from regard.parts.block import Block, unsupported
 from regard.parts.kernels import few_rows
+from regard.parts.kernels.decode_step import Angles
+from regard.parts.rotary import RotaryDot
 from regard.parts.static_kv_cache import StaticKVCache, StaticLayerKVCache
 
 POOL_SIZE = 16  # graphed decoders of an engine; the least recently used is dropped
@@ -237,42 +239,55 @@ def for_few_rows(model: Decodable, cache: StaticKVCache) -> Decodable:
     The model itself is returned if a block does not fit.
     """
     blocks = list(model.decoder.blocks) if model.decoder.attends else []
-    if not (blocks and all(fits(block, cache) for block in blocks)):
+    if not (blocks and all(map(fits, blocks))):
         return model
     shared = *model.parameters(), *model.buffers()
     memo: dict[int, object] = {id(value): value for value in shared}
-    memo |= {id(block): FusedBlock(block) for block in blocks}
+    angles = angles_of(blocks, cache)
+    memo |= {id(block): FusedBlock(block, angles.get(block)) for block in blocks}
     memo[id(model.output)] = FewRowsLinear(cast(nn.Linear, model.output))
     return copy.deepcopy(model, memo)
 
 
 FUSED: dict[str, Set[str]] = {  # traits of blocks that ``FusedBlock`` computes
-    "norm": {"layer", "layer-no-bias"},
+    "norm": {"layer", "layer-no-bias", "rms"},
     "norm placement": {"pre"},
-    "score": {"Dot", "ScaledDot"},
-    "mask": {"full", "causal"},
+    "score": {"Dot", "ScaledDot", "RotaryDot"},
+    "mask": {"full", "causal", "window"},
     "cross-attention": {"no"},
-    "keys": {"one for each head"},
-    "feed-forward": {"plain"},
+    "keys": {"one for each head", "one for several heads"},
+    "feed-forward": {"plain", "gated"},
     "activation": {*few_rows.NAMES.values()},
     "biases": {"yes", "no"},
     "layer scale": {"no"},
 }
 
 
-def fits(block: Block, cache: StaticKVCache) -> bool:
-    """Whether a block has the traits of ``FUSED``, and its layers fit few rows."""
+def fits(block: Block) -> bool:
+    """Whether a block has the traits of ``FUSED``, and its layers fit the fused kernels."""
     layers = (block.attention.qkv, block.attention.o, block.mlp.up, block.mlp.down)
-    few = all(few_rows.fits(layer, cache.rows) for layer in layers)
+    few = all(map(few_rows.fits, layers))
     return few and not block.training and not any(unsupported(block, FUSED))
+
+
+def angles_of(blocks: Sequence[Block], cache: StaticKVCache) -> dict[Block, Angles]:
+    """Cosines and sines of all positions of the cache, for blocks with rotary positions."""
+    rotations = {
+        block: block.attention.score.rotation
+        for block in blocks
+        if isinstance(block.attention.score, RotaryDot)
+    }
+    tables = {rotation: rotation.angles(cache.positions_S) for rotation in {*rotations.values()}}
+    return {block: tables[rotation] for block, rotation in rotations.items()}
 
 
 class FusedBlock(nn.Module):
     """Fused version of a pre-norm ``Block`` without a source, with the block's parameters."""
 
-    def __init__(self, block: Block):
+    def __init__(self, block: Block, angles: Angles | None):
         super().__init__()
-        self.block = block
+        self.block, self.angles = block, angles
+        self.left = cast(WindowMask, block.attention.mask).left
         self.scale = cast(Dot, block.attention.score).scale(block.attention.heads.key)
 
     def forward(
@@ -287,11 +302,12 @@ class FusedBlock(nn.Module):
         attention, mlp, heads = self.block.attention, self.block.mlp, self.block.attention.heads
         qkv_RF = few_rows.linear(x_RD, attention.qkv, norm=self.block.attention_residual.norm)
         q, k, v = heads.split(qkv_RF)
-        attended_RHK = cache.attend(q, k, v, self.scale)
+        attended_RHK = cache.attend(q, k, v, self.scale, self.left, self.angles)
         x_RD = few_rows.linear(attended_RHK.flatten(1), attention.o, residual_RF=x_RD)
         norm = self.block.mlp_residual.norm
-        inner_RF = few_rows.linear(x_RD, mlp.up, norm=norm, activation=mlp.activation)
-        return tape("output", few_rows.linear(inner_RF, mlp.down, residual_RF=x_RD))
+        activation, gate = (None, mlp.activation) if mlp.gated else (mlp.activation, None)
+        inner_RF = few_rows.linear(x_RD, mlp.up, norm=norm, activation=activation)
+        return tape("output", few_rows.linear(inner_RF, mlp.down, gate=gate, residual_RF=x_RD))
 
 
 class FewRowsLinear(nn.Module):

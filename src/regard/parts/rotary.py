@@ -67,18 +67,20 @@ class Rotation:
         angles_TF = positions_T[:, None].float() * self.frequencies(positions_T.device)
         return angles_TF.cos(), angles_TF.sin()
 
-    def turn(self, x_THK: Tensor, positions_T: Tensor) -> Tensor:
-        """Queries or keys turned by the angles of their positions (Su et al., 2021, eq. 34).
 
-        Dimension i is paired with dimension i + size / 2, as in Llama; others are unchanged.
-        """
-        precise = torch.promote_types(x_THK.dtype, torch.float32)
-        cosine, sine = (part[:, None].to(precise) for part in self.angles(positions_T))
-        sizes = (self.size // 2, self.size // 2, x_THK.shape[-1] - self.size)
-        first, second, rest = x_THK.split(sizes, dim=-1)
-        a, b = first.to(precise), second.to(precise)
-        turned = (a * cosine - b * sine).to(x_THK.dtype), (b * cosine + a * sine).to(x_THK.dtype)
-        return torch.cat([*turned, rest] if sizes[-1] else turned, dim=-1)
+def turn(x_THK: Tensor, cosine_TF: Tensor, sine_TF: Tensor) -> Tensor:
+    """Queries or keys turned by the angles of their positions (Su et al., 2021, eq. 34).
+
+    Of 2F dimensions, i is paired with i + F, as in Llama; others are unchanged.
+    """
+    precise = torch.promote_types(x_THK.dtype, torch.float32)
+    cosine, sine = (part_TF[:, None].to(precise) for part_TF in (cosine_TF, sine_TF))
+    half = cosine_TF.shape[1]
+    sizes = (half, half, x_THK.shape[-1] - 2 * half)
+    first, second, rest = x_THK.split(sizes, dim=-1)
+    a, b = first.to(precise), second.to(precise)
+    turned = (a * cosine - b * sine).to(x_THK.dtype), (b * cosine + a * sine).to(x_THK.dtype)
+    return torch.cat([*turned, rest] if sizes[-1] else turned, dim=-1)
 
 
 class RotaryDot(ScaledDot):
@@ -89,4 +91,4 @@ class RotaryDot(ScaledDot):
         self.rotation = rotation
 
     def place(self, x_THK: Tensor, layout: Layout) -> Tensor:
-        return self.rotation.turn(x_THK, layout.positions_T)
+        return turn(x_THK, *self.rotation.angles(layout.positions_T))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.ground.layout import Layout
-from regard.parts.kernels.decode_step import write, write_and_attend
+from regard.parts.kernels.decode_step import Angles, write, write_and_attend
 from regard.parts.kv_cache import KeyValues, PromptCache
 
 
@@ -35,11 +35,19 @@ class StaticLayerKVCache:
         write(k, v, k_RHK, v_RHK, self.cache.positions_R)
         return k, v, self.cache.keys
 
-    def attend(self, q_RHK: Tensor, k_RHK: Tensor, v_RHK: Tensor, scale: float) -> Tensor:
-        """``extend``, then attention of each row to all its keys, in one launch."""
+    def attend(
+        self,
+        q_RHK: Tensor,
+        k_RHK: Tensor,
+        v_RHK: Tensor,
+        scale: float,
+        left: int | None = None,
+        angles: Angles | None = None,
+    ) -> Tensor:
+        """``extend``, then attention of each row to its last keys, in one launch."""
         k, v = self._past(k_RHK, v_RHK)
         tables = self.cache.positions_R, self.cache.owners_RS, self.cache.lengths_R
-        return write_and_attend(q_RHK, k_RHK, v_RHK, k, v, *tables, scale)
+        return write_and_attend(q_RHK, k_RHK, v_RHK, k, v, *tables, scale, left, angles)
 
     def write_prompts(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> None:
         """Write the keys and values of prompts into the first row of each sentence.

@@ -1,6 +1,7 @@
-"""A linear layer for few rows on CUDA, fused with norm, activation and residual.
+"""A linear layer for few rows on CUDA, fused with norm, activation, gate and residual.
 
-y = residual + act(LayerNorm(x) Wᵀ + b) in one launch. A decoding step reads every weight once for a
+y = residual + act(norm(x) Wᵀ + b) in one launch; after a gated layer, whose output [g; u] has both
+its parts, y = residual + (act(g) ⊙ u) Wᵀ + b. A decoding step reads every weight once for a
 handful of rows; launches and memory latency dominate, not arithmetic. So every program computes
 the norm of all rows itself, and reads the weights of a few outputs only.
 """
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.parts.activation import ACTIVATIONS
+from regard.parts.norm import RMSNorm
 
 try:
     import triton
@@ -59,10 +61,10 @@ def tiling_of(rows: int, inputs: int, outputs: int) -> Tiling:
     return Tiling(block)
 
 
-def fits(layer: nn.Linear, rows: int) -> bool:
-    """Whether rows are few, weights are in half precision on CUDA, and Triton is installed."""
+def fits(layer: nn.Linear) -> bool:
+    """Whether weights are in half precision on CUDA, and Triton is installed."""
     weight = layer.weight
-    small = rows <= ROWS and layer.in_features <= WIDEST and weight.numel() < 2**31
+    small = layer.in_features <= WIDEST and weight.numel() < 2**31
     return triton is not None and small and weight.is_cuda and weight.dtype in HALVES
 
 
@@ -71,28 +73,36 @@ def linear(
     layer: nn.Linear,
     *,
     norm: nn.Module | None = None,
+    gate: Callable[[Tensor], Tensor] | None = None,
     activation: Callable[[Tensor], Tensor] | None = None,
     residual_RF: Tensor | None = None,
     tiling: Tiling | None = None,
 ) -> Tensor:
     """Fused layer: residual + act(layer(norm(x))), (R, F).
 
-    Sums are in single precision, in an order that depends on the sizes of the layer, and on whether
-    there are several rows, but not on how many or on what is in them.
+    With ``gate``, the rows of x have two halves: the input is gate(first) ⊙ second. Sums are in
+    single precision, in an order that depends on the sizes of the layer, and on whether there are
+    several rows, but not on how many or on what is in them. More than ``ROWS`` rows are left to
+    torch's operators.
     """
-    if triton is None or not x_RD.is_cuda:
+    if triton is None or not x_RD.is_cuda or len(x_RD) > ROWS:
+        if gate is not None:
+            first_RD, second_RD = x_RD.chunk(2, dim=-1)
+            x_RD = gate(first_RD) * second_RD
         y_RF = layer(x_RD if norm is None else norm(x_RD))
         y_RF = y_RF if activation is None else activation(y_RF)
         return y_RF if residual_RF is None else residual_RF + y_RF
-    (rows, inputs), outputs = x_RD.shape, layer.out_features
+    rows, inputs, outputs = len(x_RD), layer.in_features, layer.out_features
     tiling = tiling or tiling_of(rows, inputs, outputs)
-    gain_D, shift_D = (None, None) if norm is None else (norm.weight, norm.bias)
+    gain_D, shift_D = (getattr(norm, name, None) for name in ("weight", "bias"))
     y_RF = torch.empty((rows, outputs), dtype=x_RD.dtype, device=x_RD.device)
     optional = {"bias": layer.bias, "gain": gain_D, "shift": shift_D, "residual": residual_RF}
     settings: dict[str, object] = {
         **{name: y_RF if tensor is None else tensor for name, tensor in optional.items()},
         **{f"has_{name}": tensor is not None for name, tensor in optional.items()},
         "eps": 0.0 if norm is None else norm.eps,
+        "centred": not isinstance(norm, RMSNorm),
+        "gate": None if gate is None else NAMES[gate],
         "activation": None if activation is None else NAMES[activation],
         "block": tiling.outputs,
         "num_warps": tiling.warps,
@@ -153,8 +163,8 @@ def _prefetch(pointers):
 def _one_row(
     x_in, weight, out, inputs, outputs, bias, gain, shift, residual, eps, wide: "tl.constexpr",
     has_bias: "tl.constexpr", has_gain: "tl.constexpr", has_shift: "tl.constexpr",
-    has_residual: "tl.constexpr", activation: "tl.constexpr", block: "tl.constexpr",
-    early: "tl.constexpr",
+    has_residual: "tl.constexpr", centred: "tl.constexpr", gate: "tl.constexpr",
+    activation: "tl.constexpr", block: "tl.constexpr", early: "tl.constexpr",
 ):  # fmt: skip
     """Kernel for one row: a program per block of outputs reads all its weights, then the row."""
     if early:
@@ -174,8 +184,12 @@ def _one_row(
     x = tl.load(x_in + in_index, mask=in_mask, other=0.0).to(tl.float32)
     if has_residual:
         r = tl.load(residual + out_index, mask=out_mask, other=0.0).to(tl.float32)
+    if gate is not None:
+        x = _act(x, gate) * tl.load(x_in + inputs + in_index, mask=in_mask, other=0.0)
+        x = x.to(w.dtype).to(tl.float32)
     if has_gain:
-        x = tl.where(in_mask, x - tl.sum(x, 0) / inputs, 0.0)
+        if centred:
+            x = tl.where(in_mask, x - tl.sum(x, 0) / inputs, 0.0)
         x = x * tl.rsqrt(tl.sum(x * x, 0) / inputs + eps) * g
         if has_shift:
             x += s
@@ -194,7 +208,8 @@ def _several_rows(
     x_in, weight, out, inputs, outputs, rows, stride, bias, gain, shift, residual, eps,
     row_count: "tl.constexpr", chunk: "tl.constexpr", has_bias: "tl.constexpr",
     has_gain: "tl.constexpr", has_shift: "tl.constexpr", has_residual: "tl.constexpr",
-    activation: "tl.constexpr", block: "tl.constexpr", early: "tl.constexpr",
+    centred: "tl.constexpr", gate: "tl.constexpr", activation: "tl.constexpr",
+    block: "tl.constexpr", early: "tl.constexpr",
     parts: "tl.constexpr", depth: "tl.constexpr", lines: "tl.constexpr", line: "tl.constexpr",
 ):  # fmt: skip
     """Kernel for several rows: a program per block of outputs, a part of the inputs per warp."""
@@ -214,11 +229,13 @@ def _several_rows(
         r = tl.load(residual + offsets, mask=tile_mask, other=0.0).to(tl.float32)
     if has_gain:
         x_row, columns = x_in + row[:, None] * stride, tl.arange(0, chunk)[None, :]
-        total = tl.zeros([row_count, chunk], tl.float32)
-        for start in range(0, inputs, chunk):
-            in_mask = row_mask[:, None] & (start + columns < inputs)
-            total += tl.load(x_row + start + columns, mask=in_mask, other=0.0)
-        mean = tl.sum(total, 1) / inputs
+        mean = tl.zeros([row_count], tl.float32)
+        if centred:
+            total = tl.zeros([row_count, chunk], tl.float32)
+            for start in range(0, inputs, chunk):
+                in_mask = row_mask[:, None] & (start + columns < inputs)
+                total += tl.load(x_row + start + columns, mask=in_mask, other=0.0)
+            mean = tl.sum(total, 1) / inputs
         total = tl.zeros([row_count, chunk], tl.float32)
         for start in range(0, inputs, chunk):
             in_mask = row_mask[:, None] & (start + columns < inputs)
@@ -237,6 +254,9 @@ def _several_rows(
         x_mask = row_mask[None, :, None] & in_mask[:, None, :]
         x_at = x_in + row[None, :, None] * stride + in_index[:, None, :]
         x = tl.load(x_at, mask=x_mask, other=0.0)
+        if gate is not None:
+            u = tl.load(x_at + inputs, mask=x_mask, other=0.0)
+            x = (_act(x.to(tl.float32), gate) * u.to(tl.float32)).to(w.dtype)
         if has_gain:
             g = tl.load(gain + in_index, mask=in_mask, other=0.0).to(tl.float32)
             y = (x.to(tl.float32) - mean[None, :, None]) * scale[None, :, None] * g[:, None, :]
