@@ -155,7 +155,9 @@ def test_fused_logits_are_those_of_the_blocks(sizes, rows):
 @pytest.mark.parametrize("rows", [1, 3, 16, 40])
 @each_of_today
 def test_fused_logits_of_todays_models_are_those_of_the_blocks(name, rows):
-    model = language_model("cuda", torch.bfloat16, **{**ODD, **TODAY[name], "kv_heads": 1})
+    model = language_model(
+        "cuda", torch.bfloat16, **{**ODD, "width": 72, **TODAY[name], "kv_heads": 1}
+    )
     cache = cache_for(model, rows)
     fused = for_few_rows(model, cache)
     assert fused_blocks(fused) == ODD["depth"]

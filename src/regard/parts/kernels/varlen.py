@@ -1,10 +1,13 @@
 """Ragged rows on CUDA in half precision: flash attention on packed tokens."""
 
 from collections.abc import Callable
+from inspect import signature
+from typing import Any
 
 from torch import Tensor
 
 from regard.ground.machine import has
+from regard.parts.attend import for_each_head
 from regard.parts.kernels.call import AttentionCall
 from regard.parts.kernels.few_rows import HALVES
 
@@ -23,6 +26,7 @@ def _flash() -> Callable[..., Tensor] | None:
 
 
 FLASH = _flash()
+GROUPS = FLASH is not None and "enable_gqa" in signature(FLASH).parameters
 
 
 def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
@@ -44,6 +48,9 @@ def run(call: AttentionCall, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Ten
     offsets = call.queries.offsets, call.keys.offsets
     sizes = call.queries.longest, call.keys.longest
     scale, window = call.scale(q_THK.shape[-1]), [-1 if n is None else n for n in call.limits]
-    grouped = {"enable_gqa": True} if q_THK.shape[1] != k_THK.shape[1] else {}
-    settings = {"scale": scale, "window_size": tuple(window), **grouped}
+    settings: dict[str, Any] = {"scale": scale, "window_size": tuple(window)}
+    if q_THK.shape[1] != k_THK.shape[1] and GROUPS:
+        settings["enable_gqa"] = True
+    elif q_THK.shape[1] != k_THK.shape[1]:
+        k_THK, v_THK = (for_each_head(x, q_THK.shape[1]) for x in (k_THK, v_THK))
     return FLASH(q_THK, k_THK, v_THK, *offsets, *sizes, **settings)
