@@ -5,6 +5,7 @@ Kernels and KV caches get queries and keys that are turned already: the score is
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -63,9 +64,32 @@ class Rotation:
         return frequencies_F if self.scaling is None else self.scaling(frequencies_F)
 
     def angles(self, positions_T: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines of the angles of positions, (T, size / 2)."""
+        """Cosines and sines of the angles of positions, (T, size / 2).
+
+        A compiled model computes them once for all layers, not once for each element of a layer.
+        """
+        if torch.compiler.is_compiling():
+            scaling = [] if self.scaling is None else [*map(float, vars(self.scaling).values())]
+            return angles_once(positions_T, self.size, self.base, scaling)
         angles_TF = positions_T[:, None].float() * self.frequencies(positions_T.device)
         return angles_TF.cos(), angles_TF.sin()
+
+
+@torch.library.custom_op("regard::rotary_angles", mutates_args=())
+def angles_once(
+    positions_T: Tensor, size: int, base: float, scaling: list[float]
+) -> tuple[Tensor, Tensor]:
+    """``Rotation.angles`` as one operator; ``scaling`` has the numbers of the scaling, if any."""
+    kinds: dict[int, Callable[..., LinearScaling | Llama3Scaling]]
+    kinds = {1: LinearScaling, 4: Llama3Scaling}
+    scaled = kinds[len(scaling)](*scaling) if scaling else None
+    return Rotation(size, base, scaled).angles(positions_T)
+
+
+@angles_once.register_fake
+def _(positions_T: Tensor, size: int, base: float, scaling: list[float]) -> tuple[Tensor, Tensor]:
+    empty_2TF = positions_T.new_empty((2, len(positions_T), size // 2), dtype=torch.float32)
+    return empty_2TF[0].clone(), empty_2TF[1].clone()
 
 
 def turn(x_THK: Tensor, cosine_TF: Tensor, sine_TF: Tensor) -> Tensor:
