@@ -82,7 +82,7 @@ KINDS = {
     ),
     "Qwen": change(LLAMA, qkv_bias=True),
     "gated by gelu": change(LLAMA, activation="gelu", mlp_bias=True, heads=2),
-    "gated by relu": change(LLAMA, activation="relu", inner=64, heads=3, kv_heads=3),
+    "gated by relu": change(LLAMA, activation="relu", inner=150, heads=3, kv_heads=3),
 }
 SOURCES = [[1, 2, 3, 4], [5], [6, 7], [8, 9, 10], [11] * 6]
 
