@@ -73,7 +73,7 @@ KINDS = {
     "bias in a window": change(T5, **{"target.windows": (3,)}),
     "Llama": LLAMA,
     "one head of keys": change(LLAMA, kv_heads=1, key=10, value=5),
-    "part of a head turned": change(LLAMA, position=Rotary(16, turned=0.5), key=12),
+    "part of a head turned": change(LLAMA, position=Rotary(16, turned=0.5), key=16),
     "linear scaling": change(LLAMA, position=Rotary(16, scaling=LinearScaling(4.0))),
     "Llama 3": change(LLAMA, position=Rotary(16, 20.0, scaling=Llama3Scaling(8.0, 1.0, 4.0, 40))),
     "Mistral": change(LLAMA, windows=(4,)),
