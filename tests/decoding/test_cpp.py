@@ -4,6 +4,7 @@ import copy
 import ctypes
 import re
 import subprocess
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -12,23 +13,44 @@ from hypothesis import strategies as st
 
 from naive import SEED
 from regard import decoding
-from regard.decoding import EAGER, cpp
+from regard.decoding import EAGER, Prompts, cpp
 from regard.decoding.cpp import CppEngine, obstacle
 from regard.ground import machine
 from regard.ground.batch import pack
 from regard.ground.layout import Layout
-from regard.models.embedding import Learned
+from regard.models.embedding import AnyPosition, Learned
 from regard.models.facts import change
 from regard.models.heads import NextTokenHead
 from regard.models.papers import bahdanau, gpt2
 from regard.models.papers.transformer import BASE
-from regard.models.positions import Relative
-from regard.parts.attend import Dot, ScaledDot, WindowMask, attend
+from regard.models.positions import Relative, Rotary
+from regard.parts.attend import Dot, ScaledDot, WindowMask, attend, causal, earlier
 from regard.parts.cpp import build
 from regard.parts.linear.int8 import powers, quantised
+from regard.parts.relative_bias import BiasedDot
+from regard.parts.rotary import LinearScaling, Llama3Scaling
 from regard.search import Beam, Constraints, Greedy
 
+
+@dataclass(frozen=True)
+class Bias(AnyPosition):
+    """A bias by bucket of distance that all layers share, as in T5."""
+
+    def scores(self, heads, masks):
+        return [BiasedDot(heads.count, 8, 10, causal=masks[0] == causal)] * len(masks)
+
+
 SMALL = change(BASE, width=20, heads=2, inner=22, depth=2, vocab=37)
+WITHOUT_BIAS = {"qkv_bias": False, "output_bias": False, "mlp_bias": False}
+PRE_RMS = {"norm": "pre", "final_norm": True, "norm_kind": "rms", "eps": 1e-3}
+T5 = change(
+    change(SMALL, position=Bias(), scaled=False, scaled_scores=False),
+    **{**WITHOUT_BIAS, **PRE_RMS, "tie": "none"},
+)
+LLAMA = change(
+    change(gpt2.SMALL, width=24, heads=4, inner=20, depth=2, vocab=37, position=Rotary(16)),
+    **{**WITHOUT_BIAS, **PRE_RMS, "gated": True, "activation": "swish", "kv_heads": 2},
+).with_heads(NextTokenHead(tied=False))
 KINDS = {
     "post": SMALL,
     "pre": change(SMALL, norm="pre", final_norm=True),
@@ -38,6 +60,29 @@ KINDS = {
     "gelu by sigmoid": change(SMALL, activation="gelu-sigmoid", norm="pre", final_norm=True),
     "learned": change(SMALL, position=Learned(12), width=16, inner=64),
     "shared layers": change(SMALL, shared_groups=1),
+    "layer norm without bias": change(SMALL, norm_kind="layer-no-bias"),
+    "layer norm without bias, pre": change(
+        SMALL, norm_kind="layer-no-bias", norm="pre", final_norm=True
+    ),
+    "RMS norm, post": change(SMALL, norm_kind="rms", eps=0.1),
+    "fewer keys of the source": change(SMALL, heads=4, kv_heads=2, key=6, value=9),
+    "large values": change(SMALL, heads=4, kv_heads=1, key=2, value=40),
+    "T5": T5,
+    "T5 1.1": change(T5, key=7, gated=True, activation="gelu-tanh"),
+    "scores on two scales": change(T5, scaled_scores=True),
+    "bias in a window": change(T5, **{"target.windows": (3,)}),
+    "Llama": LLAMA,
+    "one head of keys": change(LLAMA, kv_heads=1, key=10, value=5),
+    "part of a head turned": change(LLAMA, position=Rotary(16, turned=0.5), key=16),
+    "linear scaling": change(LLAMA, position=Rotary(16, scaling=LinearScaling(4.0))),
+    "Llama 3": change(LLAMA, position=Rotary(16, 20.0, scaling=Llama3Scaling(8.0, 1.0, 4.0, 40))),
+    "Mistral": change(LLAMA, windows=(4,)),
+    "windows by layer": change(
+        LLAMA, windows=(0, 3), position=Rotary(16, base=500.0, local_base=20.0)
+    ),
+    "Qwen": change(LLAMA, qkv_bias=True),
+    "gated by gelu": change(LLAMA, activation="gelu", mlp_bias=True, heads=2),
+    "gated by relu": change(LLAMA, activation="relu", inner=150, heads=3, kv_heads=3),
 }
 SOURCES = [[1, 2, 3, 4], [5], [6, 7], [8, 9, 10], [11] * 6]
 
@@ -46,13 +91,13 @@ pytestmark = pytest.mark.native("compiler")
 
 ATTEND = """
 #include "attention.h"
-extern "C" void attend_all(const float *q, const float *k, const float *v, int64_t length,
-                           int64_t key, int64_t value, int64_t heads, float scale,
+extern "C" void attend_all(const float *q, const float *k, const float *v, const float *bias,
+                           int64_t length, int64_t key, int64_t value, int64_t heads, float scale,
                            float *weights, float *out) {
     for (int64_t h = 0; h < heads; h++) {
         auto of = [=](int64_t size) { return [=](int64_t s) { return s * heads * size; }; };
-        attend(q + h * key, k + h * key, v + h * value, length, key, value, scale, weights,
-             out + h * value, of(key), of(value));
+        attend(q + h * key, k + h * key, v + h * value, bias ? bias + h * length : nullptr, length,
+               key, value, scale, weights, out + h * value, of(key), of(value));
     }
 }
 """
@@ -77,10 +122,11 @@ def compiled_attend(tmp_path_factory):
     heads=st.integers(1, 3),
     large=st.sampled_from([0.1, 1.0, 30.0]),
     score=st.sampled_from([Dot(), ScaledDot()]),
+    biased=st.booleans(),
     seed=SEED,
 )
 def test_the_softmax_over_keys_is_attend_s(
-    compiled_attend, length, key, value, heads, large, score, seed
+    compiled_attend, length, key, value, heads, large, score, biased, seed
 ):
     """One query; a query that may see nothing gets zeros."""
     torch.manual_seed(seed)
@@ -88,10 +134,16 @@ def test_the_softmax_over_keys_is_attend_s(
         torch.randn(n, heads, size) for n, size in ((1, key), (length, key), (length, value))
     )
     q *= large
+    bias_HS = large * biased * torch.randn(heads, length)
     queries, keys = Layout.ragged([1]), Layout.ragged([length])
-    wanted = attend(score, q, k, v, queries=queries, keys=keys)
+
+    def biased_score(*inputs):
+        return score(*inputs) + bias_HS[None, :, None]
+
+    wanted = attend(biased_score, q, k, v, queries=queries, keys=keys)
     found, weights = torch.full((1, heads, value), torch.nan), torch.empty(max(length, 1))
-    pointers = [ctypes.c_void_p(one.data_ptr()) for one in (q, k, v)]
+    pointers = [ctypes.c_void_p(one.data_ptr()) for one in (q, k, v, bias_HS)]
+    pointers[3] = pointers[3] if biased else None
     sizes = [ctypes.c_int64(one) for one in (length, key, value, heads)]
     results = [ctypes.c_void_p(one.data_ptr()) for one in (weights, found)]
     compiled_attend(*pointers, *sizes, ctypes.c_float(score.scale(key)), *results)
@@ -104,10 +156,17 @@ def built(name: str, seed: int = 0):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.1 * torch.randn_like(parameter)
+    for module in model.modules():
+        if isinstance(module, BiasedDot):
+            module.draw_vectors(2.0)
     return model
 
 
-def opened(model, engine, sources=SOURCES, capacity=12):
+def opened(model, engine, sources=SOURCES, capacity=16):
+    """A state that begins with sources or, of a language model, with these as prompts."""
+    if model.cross_attention is None:
+        prompts = Prompts.of(sources)
+        return decoding.open(model, prompts=prompts, capacity=capacity, engine=engine)
     return decoding.open(model, pack(sources), capacity=capacity, engine=engine)
 
 
@@ -161,9 +220,10 @@ def test_int8_rounding_is_as_documented(name):
 
 @pytest.mark.parametrize("kind", ["fp32", "int8"])
 @pytest.mark.parametrize("copies", [1, 3, 30])
+@pytest.mark.parametrize("name", ["pre", "T5 1.1", "Mistral"])
 @torch.inference_mode()
-def test_a_row_has_the_same_bits_in_any_batch(kind, copies):
-    model = built("pre")
+def test_a_row_has_the_same_bits_in_any_batch(name, kind, copies):
+    model = built(name)
     engine = CppEngine(model, kind)
     alone, together = (opened(model, engine, SOURCES[:1]) for _ in "ab")
     together.select_rows(torch.zeros(copies * 5, dtype=torch.long))
@@ -228,7 +288,8 @@ def test_it_says_when_it_is_full():
 CAUSAL = change(gpt2.SMALL, width=8, heads=2, inner=8, depth=2, vocab=9, longest=8)
 OBSTACLES = [
     (change(bahdanau.LAPTOP, vocab=10, width=4, embedding=4), "layers other than blocks"),
-    (change(SMALL, **{"target.mask": WindowMask(1, 0)}), "mask: window"),
+    (change(SMALL, **{"target.mask": WindowMask(1, 1)}), "a window with keys after the query"),
+    (change(CAUSAL, first_norm=False), "norm: none"),
     (change(SMALL, **{"target.position": Relative(2)}), "score: DistanceDot"),
     (change(CAUSAL, position=Relative(2)), "score: DistanceDot"),
     (change(CAUSAL, activation="tanh"), "activation: tanh"),
@@ -241,6 +302,20 @@ OBSTACLES = [
 def test_it_says_in_one_line_what_it_does_not_support(facts, reason):
     lines = obstacle(facts.build())
     assert re.fullmatch(f"the C\\+\\+ decoder does not support {reason}.*", lines)
+
+
+def test_it_refuses_what_no_facts_describe():
+    model = built("T5")
+    model.target.blocks[1].cross.score = BiasedDot(2, 8, 10, causal=False)
+    assert str(obstacle(model)).endswith("does not support a position bias of cross-attention")
+    model = built("Llama")
+    model.trunk.blocks[1].attention.mask = earlier
+    assert str(obstacle(model)).endswith("does not support a window with keys after the query")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_it_supports_these(name):
+    assert obstacle(built(name)) is None
 
 
 def test_what_it_supports_needs_a_compiler(monkeypatch):

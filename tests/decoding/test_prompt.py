@@ -17,7 +17,7 @@ from regard.models.facts import change
 from regard.models.heads import NextTokenHead
 from regard.models.papers import bahdanau, gpt, gpt2, luong, zaremba
 from regard.models.papers.transformer import BASE
-from regard.models.positions import Relative, Sinusoid
+from regard.models.positions import Relative, Rotary, Sinusoid
 from regard.models.tokens import Tokens
 from regard.models.transformer import Stack
 from regard.models.trunk import Trunk
@@ -32,6 +32,13 @@ LSTM = {"width": 16, "embedding": 16, "vocab": VOCAB}
 MODELS = {
     "GPT": change(gpt.BASE, **SIZES).with_heads(NextTokenHead()),
     "GPT-2": change(gpt2.SMALL, **SIZES).with_heads(NextTokenHead()),
+    "Llama": TrunkWithHeads(
+        Trunk(
+            Tokens(VOCAB, Rotary(CAPACITY)),
+            change(STACK, norm_kind="rms", kv_heads=1, gated=True, windows=(0, 4)),
+        ),
+        output_heads=(NextTokenHead(),),
+    ),
     "sinusoid": TrunkWithHeads(
         Trunk(Tokens(VOCAB, Sinusoid()), STACK), output_heads=(NextTokenHead(),)
     ),
@@ -134,7 +141,7 @@ def test_prompts_of_one_shape_are_read_into_the_same_buffers(search, device):
 
 @pytest.mark.native("compiler")
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("name", ["GPT", "GPT-2"])
+@pytest.mark.parametrize("name", ["GPT", "GPT-2", "Llama"])
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_in_cpp_a_row_has_the_same_bits_in_any_batch(search, name, precision, monkeypatch):
     """And in any parts that prompts are read by."""
@@ -148,7 +155,7 @@ def test_in_cpp_a_row_has_the_same_bits_in_any_batch(search, name, precision, mo
 
 
 @pytest.mark.native("compiler")
-@pytest.mark.parametrize("name", ["GPT", "GPT-2"])
+@pytest.mark.parametrize("name", ["GPT", "GPT-2", "Llama"])
 @torch.inference_mode()
 def test_int8_is_close_to_fp32(name):
     model = built(MODELS[name])

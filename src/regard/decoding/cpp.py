@@ -16,26 +16,28 @@ from torch import Tensor, nn
 from regard.decoding.state import Decodable, DecodingState, Engine, Prompts
 from regard.ground.batch import PackedTokens
 from regard.ground.layout import Layout
-from regard.parts.attend import Dot
+from regard.parts.attend import Dot, Score, WindowMask, is_dot_product
 from regard.parts.attention import EncoderOutput
 from regard.parts.block import Block, unsupported
 from regard.parts.cpp.build import failure, library
 from regard.parts.kv_cache import shared_rectangle
 from regard.parts.linear.int8 import quantised
+from regard.parts.rotary import RotaryDot, Rotation
 
 PRECISIONS = ("fp32", "int8")
 BLOCK = 16  # outputs that lie together
 AT_ONCE = 256  # tokens of prompts that are read together
+NO_LIMIT = 1 << 62  # window of layers without one
 DEPTH = 64  # 8-bit inputs are padded to a multiple of it
 ACTIVATIONS = ("relu", "gelu", "gelu-tanh", "swish", "gelu-sigmoid")  # numbered as in the C++ code
 TRAITS: dict[str, Set[str]] = {  # traits of blocks that the C++ code computes
-    "norm": {"layer"},
+    "norm": {"layer", "layer-no-bias", "rms"},
     "norm placement": {"post", "pre"},
-    "score": {"Dot", "ScaledDot"},
-    "mask": {"causal"},
+    "score": {"Dot", "ScaledDot", "RotaryDot", "BiasedDot"},
+    "mask": {"causal", "window"},
     "cross-attention": {"yes", "no"},
-    "keys": {"one for each head"},
-    "feed-forward": {"plain"},
+    "keys": {"one for each head", "one for several heads"},
+    "feed-forward": {"plain", "gated"},
     "activation": {*ACTIVATIONS},
     "biases": {"yes", "no"},
     "layer scale": {"no"},
@@ -50,7 +52,7 @@ class _Linear(ctypes.Structure):
 
 
 class _Norm(ctypes.Structure):
-    _fields_ = [("weight", c_void_p), ("bias", c_void_p), ("eps", c_float)]
+    _fields_ = [("weight", c_void_p), ("bias", c_void_p), ("eps", c_float), ("rms", c_int32)]
 
 
 class _Layer(ctypes.Structure):
@@ -58,6 +60,9 @@ class _Layer(ctypes.Structure):
         *((name, _Linear) for name in ("qkv", "o", "cross_q", "cross_o", "up", "down")),
         *((name, _Norm) for name in ("attention_norm", "cross_norm", "mlp_norm")),
         *((name, c_void_p) for name in ("keys", "values", "source_keys", "source_values")),
+        *((name, c_void_p) for name in ("bias", "cosines", "sines")),
+        *((name, c_int64) for name in ("turned", "window")),
+        *((name, c_float) for name in ("scale", "cross_scale")),
     ]
 
 
@@ -66,9 +71,9 @@ class _Decoder(ctypes.Structure):
         ("layers", POINTER(_Layer)),
         ("head", _Linear),
         ("norm", _Norm),
-        *((name, c_int64) for name in ("depth", "width", "heads", "key", "value", "inner")),
-        *((name, c_int32) for name in ("pre_norm", "activation")),
-        ("scale", c_float),
+        *((name, c_int64) for name in ("depth", "width", "heads", "kv_heads", "key", "value")),
+        ("inner", c_int64),
+        *((name, c_int32) for name in ("pre_norm", "gated", "activation")),
     ]
 
 
@@ -89,8 +94,10 @@ def obstacle(model: Decodable) -> str | None:
     for block in model.decoder.blocks:
         for trait in unsupported(block, TRAITS):
             return f"the C++ decoder does not support {trait}"
-        if len(block.traits["score"]) > 1:
-            return "the C++ decoder does not support two scores in one block"
+        if vars(block.attention.mask).get("right") != 0:
+            return "the C++ decoder does not support a window with keys after the query"
+        if block.decodes and not is_dot_product(block.cross.score):
+            return "the C++ decoder does not support a position bias of cross-attention"
     return failure()
 
 
@@ -109,14 +116,14 @@ class CppEngine(Engine):
         blocks = model.decoder.layers
         first, heads = blocks[0], blocks[0].attention.heads
         self.layers = (_Layer * len(blocks))(*map(self._layer, blocks))
-        self.vocab, up = model.output.out_features, first.mlp.up
+        self.vocab, down = model.output.out_features, first.mlp.down
         self.decoder = _Decoder(
             self.layers,
             self._linear(cast(nn.Linear, model.output)),
             self._norm(model.decoder.norm),
-            *(len(blocks), up.in_features, heads.count, heads.key, heads.value, up.out_features),
-            *(not first.attention_residual.post, ACTIVATIONS.index(*first.traits["activation"])),
-            cast(Dot, first.attention.score).scale(heads.key),
+            *(len(blocks), down.out_features, heads.count, heads.kv, heads.key, heads.value),
+            *(down.in_features, not first.attention_residual.post, first.mlp.gated),
+            ACTIVATIONS.index(*first.traits["activation"]),
         )
 
     def open(
@@ -129,11 +136,19 @@ class CppEngine(Engine):
         first, last = block.attention_residual.norm, block.mlp_residual.norm
         linears = {"qkv": attention.qkv, "o": attention.o, "up": mlp.up, "down": mlp.down}
         norms = {"attention_norm": first, "mlp_norm": last}
+        scores = {"scale": attention.score}
         if block.decodes:
             linears |= {"cross_q": block.cross.q, "cross_o": block.cross.o}
             norms["cross_norm"] = block.cross_residual.norm
-        packed = {name: self._linear(linear) for name, linear in linears.items()}
-        return _Layer(**packed, **{name: self._norm(norm) for name, norm in norms.items()})
+            scores["cross_scale"] = block.cross.score
+        left, rotation = cast(WindowMask, attention.mask).left, _rotation(block)
+        return _Layer(
+            **{name: self._linear(linear) for name, linear in linears.items()},
+            **{name: self._norm(norm) for name, norm in norms.items()},
+            **{name: cast(Dot, s).scale(attention.heads.key) for name, s in scores.items()},
+            turned=0 if rotation is None else rotation.size,
+            window=NO_LIMIT if left is None else left + 1,
+        )
 
     def _linear(self, linear: nn.Linear) -> _Linear:
         self.packed_layers.add(linear)
@@ -153,10 +168,10 @@ class CppEngine(Engine):
         return _Linear(self._pointer(packed), scale, totals, bias_F, inputs, outputs)
 
     def _norm(self, norm: nn.Module) -> _Norm:
-        if not isinstance(norm, nn.LayerNorm):
-            return _Norm(None, None, 0.0)
-        pointers = (self._pointer(tensor.detach()) for tensor in (norm.weight, norm.bias))
-        return _Norm(*pointers, norm.eps)
+        vectors = {name: self._pointer(vector.detach()) for name, vector in norm.named_parameters()}
+        if not vectors:
+            return _Norm()
+        return _Norm(**vectors, eps=norm.eps, rms=not isinstance(norm, nn.LayerNorm))
 
     def _pointer(self, tensor: Tensor) -> int:
         tensor = tensor.clone(memory_format=torch.contiguous_format)
@@ -194,8 +209,9 @@ class CppDecodingState(DecodingState):
         self.source_lengths_B = torch.zeros(0, dtype=torch.int32)
         self.past: list[list[Tensor]] = []
         self.scratch = torch.empty(0)
-        self.source_buffers: list[Tensor] = []  # that the layers point to
+        self.buffers: list[Tensor] = []  # that the layers point to
         self.owners_RS = torch.zeros(0, self.capacity, dtype=torch.int32)
+        self._write_positions()
         if self.source is not None:
             self._write_source(self.source)
         self._grow(self.rows)
@@ -263,15 +279,36 @@ class CppDecodingState(DecodingState):
         for part in zip(*parts, strict=True):
             self._feed(*part)
 
+    def _write_positions(self) -> None:
+        """Compute the terms of scores that depend on positions, for each layer."""
+        tables: dict[Score, list[Tensor | None]] = {}
+        for layer, block in zip(self.layers, self.model.decoder.layers, strict=True):
+            score = block.attention.score
+            if score not in tables:
+                tables[score] = self._tables(block)
+            self.buffers += [table for table in tables[score] if table is not None]
+            layer.bias, layer.cosines, layer.sines = (
+                None if table is None else table.data_ptr() for table in tables[score]
+            )
+
+    def _tables(self, block: Block) -> list[Tensor | None]:
+        """Bias of distances, (H, S), the longest first; cosines and sines of angles, (S, F)."""
+        last = shared_rectangle(1, 1, "cpu", start=self.capacity - 1)
+        every = shared_rectangle(1, self.capacity, "cpu")
+        bias, rotation = block.attention.score.position_bias(last, every), _rotation(block)
+        angles = (None, None) if rotation is None else rotation.angles(every.positions_T)
+        tables = (bias, *angles)
+        return [None if table is None else table.detach().float().contiguous() for table in tables]
+
     def _write_source(self, source: EncoderOutput) -> None:
-        """Compute the source's keys and values for each layer, (B, S, H·K)."""
+        """Compute the source's keys and values for each layer, (B, S, H·K) with H heads of keys."""
         layout = source.layout
         self.source_lengths_B = layout.lengths_B.to(torch.int32)
         self.source_longest = max(layout.longest, 1)
         for number, block in enumerate(self.model.decoder.layers):
             k_THK, v_THK, _ = block.cross.source_key_values(source, None)
             padded = [layout.pad(x).flatten(2).float().contiguous() for x in (k_THK, v_THK)]
-            self.source_buffers += padded
+            self.buffers += padded
             layer = self.layers[number]
             layer.source_keys, layer.source_values = (x.data_ptr() for x in padded)
 
@@ -280,7 +317,7 @@ class CppDecodingState(DecodingState):
         old_rows = len(self.owners_RS)
         if rows <= old_rows and self.past:
             return
-        heads, *sizes = (getattr(self.decoder, name) for name in ("heads", "key", "value"))
+        heads, *sizes = (getattr(self.decoder, name) for name in ("kv_heads", "key", "value"))
         shape = (rows, heads, self.capacity)
         grown = [[torch.empty(*shape, size) for size in sizes] for _ in self.layers]
         for layer_past, layer_grown in zip(self.past, grown, strict=bool(old_rows)):
@@ -300,6 +337,12 @@ class CppDecodingState(DecodingState):
         if len(self.scratch) < floats:
             self.scratch = torch.empty(floats)
         return self.scratch
+
+
+def _rotation(block: Block) -> Rotation | None:
+    """Rotation of queries and keys of self-attention, if its score has one."""
+    rotary = "RotaryDot" in block.traits["score"]
+    return cast(RotaryDot, block.attention.score).rotation if rotary else None
 
 
 def _rounded(tensor: Tensor, inputs: int = 1) -> Tensor:

@@ -23,6 +23,16 @@ inline void dots(const float *q, const float *const *k, int64_t size, float *to)
     to[0] = a, to[1] = b, to[2] = c, to[3] = d;
 }
 
+// Pairs of dimensions, i and i + half, turned by the angles of a position: as in parts/rotary.py.
+inline void turn(float *x, const float *cosines, const float *sines, int64_t half) {
+#pragma omp simd
+    for (int64_t i = 0; i < half; i++) {
+        const float a = x[i], b = x[half + i];
+        x[i] = a * cosines[i] - b * sines[i];
+        x[half + i] = b * cosines[i] + a * sines[i];
+    }
+}
+
 // Four values, each times its weight, added to `out`.
 inline void add(const float *weights, const float *const *v, int64_t size, float *out) {
 #pragma omp simd
@@ -31,18 +41,20 @@ inline void add(const float *weights, const float *const *v, int64_t size, float
                   (weights[2] * v[2][i] + weights[3] * v[3][i]);
 }
 
-// One query of one head against `length` keys; key s lies at keys + place(s). Keys and values are
-// read by fours; in place of those beyond the last stands the last, and its weight is 0.
+// One query of one head against `length` keys; key s lies at keys + place(s), and bias[s], if there
+// is a bias, is added to its score. Keys and values are read by fours; in place of those beyond the
+// last stands the last, and its weight is 0.
 template <typename Place>
-void attend(const float *q, const float *keys, const float *values, int64_t length, int64_t key,
-            int64_t value, float scale, float *weights, float *out, Place place, Place place_v) {
+void attend(const float *q, const float *keys, const float *values, const float *bias,
+            int64_t length, int64_t key, int64_t value, float scale, float *weights, float *out,
+            Place place, Place place_v) {
     const float *four[4];
     float top = -INFINITY, total = 0, scores[4];
     for (int64_t s = 0; s < length; s += 4) {
         for (int64_t n = 0; n < 4; n++) four[n] = keys + place(std::min(s + n, length - 1));
         dots(q, four, key, scores);
         for (int64_t n = 0; n < std::min<int64_t>(4, length - s); n++) {
-            weights[s + n] = scores[n] * scale;
+            weights[s + n] = scores[n] * scale + (bias ? bias[s + n] : 0);
             top = std::max(top, weights[s + n]);
         }
     }
