@@ -31,6 +31,7 @@ from regard.models.papers import (
     distilbert,
     electra,
     elmo,
+    ernie,
     gehring,
     gpt,
     gpt2,
@@ -67,8 +68,8 @@ from regard.parts.attend import PermutationMask, WindowMask
 
 MODULES = (
     *(cho, sutskever, zaremba, bahdanau, luong, dai, ma, context2vec, gehring, lin, taglm),
-    *(transformer, cove, awd_lstm, marian, ulmfit, elmo, gpt, bert, gpt2, xlnet, roberta),
-    *(spanbert, albert, distilbert, electra, vit, deit),
+    *(transformer, cove, awd_lstm, marian, ulmfit, elmo, gpt, bert, gpt2, ernie, xlnet),
+    *(roberta, spanbert, albert, distilbert, electra, vit, deit),
 )
 LINEAGE: tuple[Paper, ...] = tuple(module.PAPER for module in MODULES)
 """All papers, from the first to the last."""
