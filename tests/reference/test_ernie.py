@@ -10,6 +10,7 @@ from regard.ground.errors import BadInput
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.papers import ernie
+from verb import run
 
 transformers = pytest.importorskip("transformers")
 
@@ -139,3 +140,19 @@ def test_an_empty_config_is_the_default_of_the_reference():
 @pytest.mark.parametrize("task", ["classify", "answer"])
 def test_a_task_trains_and_predicts(task, tmp_path):
     FAMILY.check_task(task, tmp_path)
+
+
+def test_phrases_are_masked_in_training(tmp_path):
+    (tmp_path / "phrases.txt").write_text("old sailor\nlighthouse keeper\nCharles Babbage\n")
+    objective = 'masked-lm = { lexicon = "phrases.txt" }\nnext-sentence = false'
+    model = FAMILY.pretrain(tmp_path, objective)
+    (filled,) = model.fill(["The [MASK] [MASK] mended his nets."])
+    assert len(filled.blanks) == 2
+    model.save(tmp_path / "hf", "hf")
+    theirs = transformers.AutoModelForMaskedLM.from_pretrained(
+        tmp_path / "hf", local_files_only=True
+    )
+    assert type(theirs) is transformers.ErnieForMaskedLM
+    (tmp_path / "phrases.txt").write_text("old sailor\n")
+    order = ("train", tmp_path / "r.toml", "--data", tmp_path, "--out", tmp_path / "run")
+    assert "not bit-exact with the interrupted run: data was" in run(*order, "--resume").stderr
