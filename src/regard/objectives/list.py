@@ -11,6 +11,7 @@ from regard.models.papers import LINEAGE, bert
 from regard.objectives.bilm import BiLM
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.distillation import Distillation
+from regard.objectives.fields import FieldsLM
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.negative_sampling import NegativeSampling
 from regard.objectives.next_sentence import NextSentence, SentenceOrder
@@ -24,7 +25,7 @@ OBJECTIVES: dict[str, type[RowObjective]] = {
     kind.name: kind
     for kind in (
         *(MaskedLM, NextSentence, SentenceOrder, SpanBoundary, ReplacedTokens),
-        *(CausalLM, BiLM, PermutationLM, NegativeSampling, Distillation),
+        *(CausalLM, FieldsLM, BiLM, PermutationLM, NegativeSampling, Distillation),
     )
 }
 

@@ -35,6 +35,7 @@ from regard.models.papers import (
     gehring,
     gpt,
     gpt2,
+    grover,
     lin,
     luong,
     ma,
@@ -68,8 +69,8 @@ from regard.parts.attend import PermutationMask, WindowMask
 
 MODULES = (
     *(cho, sutskever, zaremba, bahdanau, luong, dai, ma, context2vec, gehring, lin, taglm),
-    *(transformer, cove, awd_lstm, marian, ulmfit, elmo, gpt, bert, gpt2, ernie, xlnet),
-    *(roberta, spanbert, albert, distilbert, electra, vit, deit),
+    *(transformer, cove, awd_lstm, marian, ulmfit, elmo, gpt, bert, gpt2, ernie, grover),
+    *(xlnet, roberta, spanbert, albert, distilbert, electra, vit, deit),
 )
 LINEAGE: tuple[Paper, ...] = tuple(module.PAPER for module in MODULES)
 """All papers, from the first to the last."""
