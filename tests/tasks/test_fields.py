@@ -129,6 +129,16 @@ def test_a_model_of_texts_has_no_fields(tmp_path):
     )
     done = written(tmp_path / "run" / "model", tmp_path, "{}", "body", code=2)
     assert "this model was not trained on records of fields" in done.stderr
+    run(
+        *("train", "grover-articles", "--data", EXAMPLES, "--out", tmp_path / "tuned"),
+        *("--set", f"model.start={tmp_path / 'run' / 'model'}", "--set", "model.size="),
+        *("--set", "model.change={}", "--set", "text=false", "--set", "train.steps=1"),
+    )
+    tuned = regard.load(tmp_path / "tuned" / "model", "cpu")
+    start = regard.load(tmp_path / "run" / "model", "cpu")
+    assert len(tuned.tokenizer.words) == len(start.tokenizer.words) + 10
+    assert tuned.facts.sizes["tokens"] == len(tuned.tokenizer.words)
+    assert written(tmp_path / "tuned" / "model", tmp_path, "{}", "body").stdout.count("\n") == 1
 
 
 @pytest.mark.parametrize(

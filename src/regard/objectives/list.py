@@ -8,10 +8,10 @@ from pydantic import ModelWrapValidatorHandler, PrivateAttr, create_model, model
 from regard.ground.config import Config
 from regard.models.paper import Paper
 from regard.models.papers import LINEAGE, bert
+from regard.objectives.article_fields import FieldsLM
 from regard.objectives.bilm import BiLM
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.distillation import Distillation
-from regard.objectives.fields import FieldsLM
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.negative_sampling import NegativeSampling
 from regard.objectives.next_sentence import NextSentence, SentenceOrder

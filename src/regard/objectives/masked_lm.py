@@ -21,7 +21,7 @@ from regard.data.pretraining.mlm_masking import TokenMasker
 from regard.ground.batch import IGNORED, BatchLimits, pack_ids
 from regard.ground.config import Config
 from regard.models.label_heads import MLMHead
-from regard.objectives.phrases import Phrases
+from regard.objectives.lexicon_phrases import Phrases
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective, Rows
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer

@@ -271,7 +271,7 @@ class Pretrain(Task[str, RowTokenizer]):
             place.store,
             name,
             self._collection(files, place.data),
-            words.encode_all if self.fields is None else self.fields.encoder(words),
+            words.encode_all if self.fields is None else self.fields.encoder(tokenizer.words),
             vocab=len(words),
             fingerprint=words.fingerprint,
             dropped=dropped if place.skip_bad else None,

@@ -6,7 +6,6 @@ in the usual order, and some are left out (section 3.2).
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from regard.ground.errors import BadInput, did_you_mean, shown
 from regard.models.facts import change
@@ -14,6 +13,7 @@ from regard.models.formats import UnreadKey
 from regard.models.paper import PAPER_KEY, Paper
 from regard.models.papers import gpt2
 from regard.text.templates import FIELD_MARK
+from regard.text.vocabularies.subwords import Subwords
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class FieldTemplate:
         """The tokens before and after each field."""
         return tuple(token for name in self.names for token in (f"<|{name}|>", f"<|/{name}|>"))
 
-    def borders(self, words: Any) -> dict[str, tuple[int, int]]:
+    def borders(self, words: Subwords) -> dict[str, tuple[int, int]]:
         """The ids of the tokens before and after each field."""
         ids = [words.number(token) for token in self.special_tokens]
         return dict(zip(self.names, zip(ids[::2], ids[1::2], strict=True), strict=True))
 
-    def encoder(self, words: Any) -> Callable[[list[str]], list[list[int]]]:
+    def encoder(self, words: Subwords) -> Callable[[list[str]], list[list[int]]]:
         """Function from fields, as name, ``FIELD_MARK`` and text, to ids between their tokens."""
         borders = self.borders(words)
 
@@ -70,7 +70,7 @@ class FieldTemplate:
         second = dict(zip(names, rest[len(names) :], strict=False))
         return sorted(left, key=lambda name: (second[name] < 0.5, self.names.index(name)))
 
-    def prompt(self, words: Any, record: Mapping[str, str], field: str) -> list[int]:
+    def prompt(self, words: Subwords, record: Mapping[str, str], field: str) -> list[int]:
         """The ids of a record's fields, and the token before the ``field`` to write."""
         self.check(field, *record)
         if field in record:

@@ -6,7 +6,7 @@ import pytest
 from regard.ground.batch import IGNORED, TokenRow
 from regard.ground.errors import BadInput
 from regard.models.papers.grover import FieldTemplate
-from regard.objectives.fields import FieldsConfig, FieldsLM
+from regard.objectives.article_fields import FieldsConfig, FieldsLM
 from regard.objectives.rows import AnnotatedRow
 from regard.objectives.sum import Sum
 from regard.text.templates import FIELD_MARK

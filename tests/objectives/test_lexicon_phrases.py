@@ -5,8 +5,8 @@ import pytest
 
 from regard.data.config import FilesConfig
 from regard.ground.errors import BadInput
+from regard.objectives.lexicon_phrases import PhraseFinder, Phrases
 from regard.objectives.masked_lm import MaskedLM, MaskedLMConfig
-from regard.objectives.phrases import PhraseFinder, Phrases
 from regard.objectives.rows import AnnotatedRow
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from small_bert import vocabulary

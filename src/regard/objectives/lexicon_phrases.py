@@ -40,9 +40,9 @@ class Phrases:
             self._add("tagged", self.tagged.names, _entities(self.tagged, data))
 
     def _add(self, key: str, file: str, texts: Iterator[str]) -> None:
-        if not (found := dict.fromkeys(texts)):
+        if not (phrases := [*texts]):
             raise BadInput(f"objective.masked-lm.{key}: there are no phrases in {file}")
-        self.texts = (*dict.fromkeys((*self.texts, *found)),)
+        self.texts = (*dict.fromkeys((*self.texts, *phrases)),)
 
     @property
     def fingerprint(self) -> str:

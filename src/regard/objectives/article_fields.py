@@ -6,6 +6,7 @@ depends on (seed, epoch, index of the row) alone.
 """
 
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 from pydantic import Field
@@ -38,14 +39,15 @@ class FieldsConfig(Config):
 class FieldsLM(CausalLM):
     """Causal LM over the fields of articles; a row is an article, or a part of a long one."""
 
-    name, config = "fields", FieldsConfig  # type: ignore[assignment]
+    name, config = "fields", FieldsConfig
     whole_texts, scores_texts = False, False
     fields: FieldTemplate = field(default_factory=FieldTemplate)
 
     @classmethod
-    def from_config(cls, config: FieldsConfig, smoothing: float) -> "FieldsLM":  # type: ignore[override]
-        template = FieldTemplate(config.names, config.dropped, config.body_only)
-        return cls("documents", smoothing, config.weight, fields=template)
+    def from_config(cls, config: Config, smoothing: float) -> "FieldsLM":
+        keys = cast(FieldsConfig, config)
+        template = FieldTemplate(keys.names, keys.dropped, keys.body_only)
+        return cls("documents", smoothing, keys.weight, fields=template)
 
     def annotator(self, tokenizer: RowTokenizer) -> Annotate:
         borders = self.fields.borders(tokenizer.words)
