@@ -62,6 +62,14 @@ def test_one_field_of_each_record_is_written(trained, tmp_path):
         assert record["ids"] == ids[: ids.index(end) if end in ids else len(ids)]
 
 
+def test_an_output_is_continued(trained, tmp_path):
+    lines = "".join(json.dumps({"date": f"May {day}"}) + "\n" for day in (1, 2, 3))
+    out = ("--out", tmp_path / "out.txt", "--resume")
+    written(trained[0], tmp_path, lines, "body", *out)
+    once = written(trained[0], tmp_path, lines, "body").stdout
+    assert (tmp_path / "out.txt").read_text() == once and len(once.splitlines()) == 3
+
+
 @pytest.mark.parametrize("form", [json.dumps, lambda record: json.dumps([record], indent=2)])
 def test_a_file_may_be_an_object_or_a_list(trained, tmp_path, form):
     once = written(trained[0], tmp_path, json.dumps(RECORD) + "\n", "date").stdout

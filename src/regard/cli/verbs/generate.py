@@ -135,6 +135,7 @@ def generate(
     _check_modes(context.params, name)
     if name is not None:
         decode.check_options(name, context.params, overrides)
+    context.params["file"] = file = fields or file
     command = resumable_command(context)
     stops = tuple(string.replace("\\n", "\n") for string in stop_string or [])
     ending = Ending(max_new_tokens, min_new_tokens, stops)
@@ -151,7 +152,7 @@ def generate(
             with output_to(out):
                 print_trees(generator, method.search, file, tree, html, as_json)
         elif fields is not None:
-            records = RecordSource(fields, unless_empty(generator.read_record))
+            records = RecordSource(file, unless_empty(generator.read_record))
             run_component(records, writer, out, command, as_json=as_json, **envelope)
         elif stream or (is_typed(file) and not as_json):
             with output_to(out):
