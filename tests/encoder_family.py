@@ -18,7 +18,10 @@ from verb import run
 
 LENGTHS = (7, 1, 20, 3, 12)  # 20 is the last position
 TWO_LABELS = ("QuestionAnswering", "QuestionAnsweringSimple", "PreTraining")
-LOGITS = {"mlm": "prediction_logits", "sentence_pair": "sop_logits"}  # of several heads
+LOGITS = {  # of several heads
+    "mlm": ("prediction_logits",),
+    "sentence_pair": ("sop_logits", "seq_relationship_logits"),
+}
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
 
@@ -175,7 +178,8 @@ def _logits(expected: Any, head: str) -> torch.Tensor:
         return torch.stack([expected.start_logits[0], expected.end_logits[0]], -1)
     if "mc_logits" in expected and head == "choice":
         return expected.mc_logits
-    return expected["logits" if "logits" in expected else LOGITS[head]][0]
+    names = ("logits", *LOGITS.get(head, ()))
+    return next(expected[name] for name in names if name in expected)[0]
 
 
 def _config(folder: Any) -> dict[str, Any]:

@@ -144,6 +144,13 @@ FAMILIES = {
     "spanbert-base-cased": HubFamily(  # named by nothing but its type
         {"model_type": "bert", "architectures": ["BertModel"], **BERT, "directionality": "bidi"}
     ),
+    "ernie-2.0-base-en": HubFamily(
+        {
+            **{"model_type": "ernie", "architectures": ["ErnieModel"], **BERT},
+            **{"layer_norm_eps": 1e-05, "type_vocab_size": 4, "use_task_id": True},
+            **{"pad_token_id": 0, "task_type_vocab_size": 3, "classifier_dropout": None},
+        }
+    ),
     "roberta-base": HubFamily(
         {
             **{"model_type": "roberta", "architectures": ["RobertaForMaskedLM"], **BERT},

@@ -33,6 +33,7 @@ from regard.models.papers.lin import LAPTOP as LIN
 from regard.models.papers.transformer import LAPTOP
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives import __path__ as PATH
+from regard.objectives.article_fields import FieldsLM
 from regard.objectives.bilm import BiLM
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.distillation import Distillation, Teacher, TeacherLoss
@@ -225,6 +226,7 @@ CASES = {
     ),
     "MaskedLM": Case(MASKED, Sum(MASKED).fit(TINY), annotated),
     "CausalLM": Case(CausalLM(), Sum(CausalLM()).fit(CAUSAL), with_next_tokens),
+    "FieldsLM": Case(FieldsLM(), Sum(FieldsLM()).fit(CAUSAL), with_next_tokens),
     "BiLM": Case(BiLM(words=WORDS), Sum(BiLM(words=WORDS)).fit(ELMO), with_next_words),
     "NegativeSampling": Case(SAMPLED, Sum(SAMPLED).fit(CLASSIFIER), with_samples),
     "AnswerLM": Case(AnswerLM(TaskPrompt(1), eos=2), Sum(CausalLM()).fit(CAUSAL), pair),

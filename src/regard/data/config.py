@@ -138,13 +138,13 @@ class FilesConfig(Config):
             )
         return read(task, self.reader, root / self.file, dropped, **self.options)
 
-    def collection(self, root: Path) -> DocumentSource:
-        """The source of documents, or of the text, under the data root."""
-        if self.text is not None:
+    def collection(self, root: Path, fields: tuple[str, ...] = ()) -> DocumentSource:
+        """The source of documents, of the text, or of records of ``fields``, under the root."""
+        if self.text is not None and not fields:
             return TextFile(str(root / self.text))
         if self.documents is None:
             raise BadInput("pre-training reads documents: set data.train.documents")
-        return document_source(str(root / self.documents), self.key)
+        return document_source(str(root / self.documents), self.key, fields)
 
     def under(self, root: Path) -> Source:
         """Source of pairs, with paths under the data root."""
@@ -195,7 +195,11 @@ class MemoryConfig(FilesConfig):
     def read(self, root: Path, task: str, dropped: Dropped) -> Iterator[Example]:
         return self.examples.read(task, dropped)
 
-    def collection(self, root: Path) -> MemoryExamples:  # type: ignore[override]
+    def collection(  # type: ignore[override]
+        self, root: Path, fields: tuple[str, ...] = ()
+    ) -> MemoryExamples:
+        if fields:
+            raise BadInput(f"{self.names}: records of fields are read from JSON lines in files")
         return self.examples
 
     def under(self, root: Path) -> MemoryExamples:

@@ -9,6 +9,8 @@ from typing import Literal, Self, cast
 import torch
 
 from regard import decoding
+from regard.data.files.fields import json_object
+from regard.data.pretraining.documents import field_text
 from regard.decoding import EAGER, Engine, Prompts
 from regard.ground.batch import Ids
 from regard.ground.checks import check_whole, listed
@@ -29,6 +31,7 @@ from regard.inference.generation_settings import GenerationSettings, refused, sa
 from regard.inference.inputs import InputLimits, check_search, read_ids
 from regard.models.folders.folder import vocabulary_of
 from regard.models.folders.loaded_model import LoadedModel
+from regard.models.papers.grover import FieldTemplate
 from regard.search.beam import Beam
 from regard.search.constraints import Constraints
 from regard.search.greedy import Greedy
@@ -101,6 +104,7 @@ class Generator(DecoderModel, EncoderModel):
     id_vocabulary: Vocabulary | None = None  # if there is no tokenizer
     engine: Engine = EAGER
     ending: Ending = ENDING  # the default ending
+    field: str | None = None  # of a record, which is written after the others
 
     @classmethod
     def of(cls, loaded: LoadedModel) -> Self:
@@ -134,6 +138,26 @@ class Generator(DecoderModel, EncoderModel):
         if (noted := self.notes.get("prompt")) is None:
             return None
         return PromptConfig.as_trained(noted).prompt(self.text.words)
+
+    @cached_property
+    def fields(self) -> FieldTemplate:
+        """The fields of the records that the model was trained on."""
+        names = self.notes.get("fields")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise BadInput("this model was not trained on records of fields (objective.fields)")
+        return FieldTemplate(tuple(names))
+
+    def read_record(self, line: str, where: str) -> Request:
+        """The request for the field of a record, a JSON object with some of the other fields."""
+        content = json_object(line, where)
+        record = {name: field_text(content, name, where) for name in content}
+        if empty := [name for name, text in record.items() if not text]:
+            raise BadInput(f"{where}: the field {empty[0]!r} has no text: fill it or remove it")
+        try:
+            ids = self.fields.prompt(self.text.words, record, str(self.field))
+        except BadInput as error:
+            raise BadInput(f"{where}: {error}") from None
+        return Request(self.text.template.separated(ids))
 
     @cached_property
     def generation_settings(self) -> GenerationSettings | None:
@@ -172,7 +196,9 @@ class Generator(DecoderModel, EncoderModel):
 
     @cached_property
     def eos(self) -> int:
-        """The id of EOS; -1: none."""
+        """The id of EOS, or of the token after the field that is written; -1: none."""
+        if self.field is not None:
+            return self.fields.borders(self.text.words)[self.field][1]
         return self._special("eos_token", lambda: self.vocabulary.eos)
 
     def read_prompts(self, prompts: Iterable[str | Ids], first: int = 1) -> list[list[int]]:
@@ -217,10 +243,18 @@ class Generator(DecoderModel, EncoderModel):
         return [cast(list[Generation], result.texts) for result in written]
 
     def writer(
-        self, method: Method | None = None, best: int = 1, ending: Ending | None = None
+        self,
+        method: Method | None = None,
+        best: int = 1,
+        ending: Ending | None = None,
+        field: str | None = None,
     ) -> Writer:
         writer = super().writer(method, best)
-        return writer if ending is None else replace(writer, model=replace(self, ending=ending))
+        if field is not None:
+            self.fields.check(field)
+        if ending is None and field is None:
+            return writer
+        return replace(writer, model=replace(self, ending=ending or self.ending, field=field))
 
     def rows(self, requests: Sequence[Request], keys: Sequence[int]) -> list[WriterRow]:
         prompts = self.read_prompts([request.text for request in requests])

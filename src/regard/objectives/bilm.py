@@ -48,7 +48,7 @@ class BiLM(CausalLM):
     """Bidirectional-LM objective: the next word of sentences and of reversed sentences."""
 
     name, head = "bilm", BiLMHead.name
-    config: ClassVar = BiLMConfig  # type: ignore[assignment]
+    config: ClassVar = BiLMConfig
     whole_texts = False
     dev_size = 5
     form: str = "streams"

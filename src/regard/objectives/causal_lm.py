@@ -9,7 +9,7 @@ vocabulary, so that its first token and its end are predicted.
 
 from dataclasses import dataclass
 from math import log
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -62,7 +62,8 @@ class CausalLMConfig(Config):
 class CausalLM(RowObjective):
     """Causal-LM objective: the next token; the loss is the mean over all tokens of a step."""
 
-    name, config, head = "causal-lm", CausalLMConfig, NextTokenHead.name
+    name, head = "causal-lm", NextTokenHead.name
+    config: ClassVar[type[Config]] = CausalLMConfig
     makes_rows, whole_texts, per_token, scores_texts = True, True, True, True
     form: str = "documents"  # the key ``rows`` of the table
     smoothing: float = 0.0

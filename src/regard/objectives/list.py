@@ -8,6 +8,7 @@ from pydantic import ModelWrapValidatorHandler, PrivateAttr, create_model, model
 from regard.ground.config import Config
 from regard.models.paper import Paper
 from regard.models.papers import LINEAGE, bert
+from regard.objectives.article_fields import FieldsLM
 from regard.objectives.bilm import BiLM
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.distillation import Distillation
@@ -24,7 +25,7 @@ OBJECTIVES: dict[str, type[RowObjective]] = {
     kind.name: kind
     for kind in (
         *(MaskedLM, NextSentence, SentenceOrder, SpanBoundary, ReplacedTokens),
-        *(CausalLM, BiLM, PermutationLM, NegativeSampling, Distillation),
+        *(CausalLM, FieldsLM, BiLM, PermutationLM, NegativeSampling, Distillation),
     )
 }
 

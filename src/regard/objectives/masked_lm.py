@@ -3,10 +3,12 @@
 15% of the tokens of a row are chosen; 80% of these are replaced by the mask token, 10% by a random
 token, 10% stay, and the model predicts the original token at each chosen position. The choice
 depends on (seed, epoch, index of the row): each epoch masks anew (Liu et al., 2019, section 4.1).
+Whole words, spans of words, or phrases and entities (Sun et al., 2019) may be chosen instead.
 """
 
 from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -14,10 +16,12 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from regard.data.config import FilesConfig
 from regard.data.pretraining.mlm_masking import TokenMasker
 from regard.ground.batch import IGNORED, BatchLimits, pack_ids
 from regard.ground.config import Config
 from regard.models.label_heads import MLMHead
+from regard.objectives.lexicon_phrases import Phrases
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective, Rows
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
@@ -37,6 +41,12 @@ class MaskedLMConfig(Config):
     spans: float | None = Field(None, gt=0, lt=1)
     """Choose spans of up to ten whole words, n of them with probability ∝ (1-p)^(n-1), where p is
     this number (SpanBERT: 0.2); the tokens of a span are masked, replaced or kept together."""
+    lexicon: str | tuple[str, ...] | None = None
+    """Phrases and entities, or a file with one on each line: wherever one occurs, all of its tokens
+    are chosen or none (ERNIE)."""
+    tagged: FilesConfig | None = None
+    """A file of tagged sentences and its `reader`, as for task = "tag": its labelled spans, such as
+    entities, are phrases too."""
     weight: float = Field(1.0, ge=0)
     """The weight of the masked-LM loss in the sum of all objectives."""
 
@@ -44,6 +54,11 @@ class MaskedLMConfig(Config):
     def _one_way(self) -> "MaskedLMConfig":
         if self.spans is not None and self.ngrams > 1:
             raise ValueError("ngrams and spans cannot be used together; choose one")
+        phrases = [key for key in ("lexicon", "tagged") if getattr(self, key) is not None]
+        if phrases and (self.spans is not None or self.ngrams > 1):
+            raise ValueError(f"{phrases[0]} cannot be used with ngrams or spans; choose one")
+        if self.tagged is not None and self.tagged.file is None:
+            raise ValueError('tagged: give a file and its reader, as in { reader = "CoNLL", ... }')
         return self
 
 
@@ -60,11 +75,22 @@ class MaskedLM(RowObjective):
     kept: float = 0.1
     random: float = 0.1
     loss_weight: float = 1.0
+    phrases: Phrases | None = None
 
     @classmethod
     def from_config(cls, config: MaskedLMConfig, smoothing: float) -> "MaskedLM":
         settings = config.rate, config.whole_words, smoothing, config.ngrams, config.spans
-        return cls(*settings, loss_weight=config.weight)
+        named = config.lexicon is not None or config.tagged is not None
+        phrases = Phrases(config.lexicon or (), config.tagged) if named else None
+        return cls(*settings, loss_weight=config.weight, phrases=phrases)
+
+    def open(self, data: Path, longest: int) -> None:
+        if self.phrases is not None:
+            self.phrases.read(data)
+
+    @property
+    def fingerprint(self) -> str:
+        return "" if self.phrases is None else self.phrases.fingerprint
 
     def make_head(self) -> MLMHead:
         return MLMHead()
@@ -84,11 +110,13 @@ class MaskedLM(RowObjective):
             ngrams=ngrams,
             geometric=self.spans,
         )
+        finder = None if self.phrases is None else self.phrases.finder(tokenizer)
 
         def annotate(rows: Rows, indices: np.ndarray, key: tuple[int, ...]) -> list[AnnotatedRow]:
             tokens = np.concatenate([example.row.tokens for example in rows])
             lengths = np.array([len(example.row.tokens) for example in rows], np.int64)
-            masked = masker.mask_rows(tokens, lengths, indices, key).split(lengths)
+            joined = None if finder is None else finder.continuations(tokens, lengths)
+            masked = masker.mask_rows(tokens, lengths, indices, key, joined).split(lengths)
             return [
                 example.annotated(self.head, part.positions, part.originals, tokens=part.tokens)
                 for example, part in zip(rows, masked, strict=True)

@@ -23,6 +23,7 @@ from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, Limits, TokenR
 from regard.ground.config import Config
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import AnyHead
+from regard.models.papers.grover import FieldTemplate
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.objective import Objective
 from regard.parts.losses import smoothed_cross_entropy
@@ -91,6 +92,7 @@ class RowObjective(Objective[AnnotatedRow, object]):
     scores_texts: ClassVar[bool] = False  # the trained model gives texts a probability
     smooths: ClassVar[bool] = True  # label smoothing applies
     dev_size: ClassVar[int] = 3
+    fields: FieldTemplate | None = None  # the fields of documents that are records
     smoothing: float  # label smoothing
     loss_weight: float = 1.0  # in the sum of all objectives
 

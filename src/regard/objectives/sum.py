@@ -18,6 +18,7 @@ from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import AnyHead
+from regard.models.papers.grover import FieldTemplate
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.objective import Objective
 from regard.objectives.rows import AnnotatedRow, RowObjective, Rows, at_all_tokens, collate_rows
@@ -106,6 +107,11 @@ class Sum(Objective[AnnotatedRow, object]):
     def whole_texts(self) -> bool:
         """Whether documents stay whole, and are not divided into sentences."""
         return self._row_maker.whole_texts
+
+    @property
+    def fields(self) -> FieldTemplate | None:
+        """The fields of documents that are records; None: documents are texts."""
+        return self._row_maker.fields
 
     def count_words(self, documents: Documents, vocab: int) -> "Sum":
         """Return the sum with word counts of the training documents, where they are needed."""

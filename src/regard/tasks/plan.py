@@ -164,6 +164,14 @@ class Plan:
         """Static word vectors of ``model.vectors``; None if the recipe names no file."""
         return None if self.vectors_file is None else StaticVectors.read(self.vectors_file)
 
+    def with_special_tokens(self, special: tuple[str, ...]) -> "Plan":
+        """The plan with special tokens of the task in its tokenizer, learned or of a folder."""
+        tokenizer, facts = self.tokenizer, self.facts
+        if tokenizer is not None:
+            tokenizer = tokenizer.with_special_tokens(special)
+            facts = change(facts, vocab=max(facts.sizes["tokens"], len(tokenizer.words)))
+        return replace(self, facts=facts, tokenizer=tokenizer, special_tokens=special)
+
     def read_texts(self, place: RunPaths, texts: Callable[[], Iterable[Sentence]]) -> RowTokenizer:
         """Tokenizer: of a folder, of the run that is resumed, or learned from ``texts``."""
         if self.tokenizer is not None:

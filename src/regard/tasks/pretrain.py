@@ -16,7 +16,7 @@ from regard.data.config import FilesConfig
 from regard.data.datasets.dataset import TrainingData, held_out_indices
 from regard.data.datasets.documents import DocumentDataset
 from regard.data.files.fields import DropCounts
-from regard.data.pretraining.documents import Documents, tokenize_documents
+from regard.data.pretraining.documents import Documents, DocumentSource, tokenize_documents
 from regard.ground.device import seed_generators
 from regard.ground.errors import BadInput
 from regard.inference.score_text import TextScore
@@ -24,6 +24,7 @@ from regard.metrics.translation import MetricScore
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
+from regard.models.papers.grover import FieldTemplate
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.list import ObjectivesConfig, ObjectiveTables, paper_with_objectives
 from regard.objectives.sum import Sum
@@ -31,6 +32,7 @@ from regard.tasks.plan import Plan, resolve_trunk
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared, Processes, Task, TaskScores, TrainedModel
 from regard.text.config import EncoderTextConfig
+from regard.text.templates import FIELD_MARK
 from regard.text.tokenizers.list import PLAIN
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
@@ -58,6 +60,14 @@ class Pretrain(Task[str, RowTokenizer]):
         with self._naming_paper():
             return self.listed.sum(self.tables.smoothing)
 
+    @property
+    def fields(self) -> FieldTemplate | None:
+        """The fields of documents that are records; None: documents are texts."""
+        return self.objectives.fields
+
+    def _collection(self, files: FilesConfig, data: Path) -> DocumentSource:
+        return files.collection(data, () if self.fields is None else self.fields.names)
+
     @contextmanager
     def _naming_paper(self) -> Iterator[None]:
         """Add the paper to messages about objectives that the recipe does not list."""
@@ -78,6 +88,8 @@ class Pretrain(Task[str, RowTokenizer]):
         )
         if (teacher := self.objectives.open(data, self.tables.batches.longest)) is not None:
             plan = self._with_teacher(plan, teacher)
+        if self.fields is not None:
+            plan = plan.with_special_tokens(self.fields.special_tokens)
         paper, facts = plan.paper, plan.trunk
         if paper.tokenizer == PLAIN:
             raise BadInput(f"model: the tokenizer of {paper.name} has no mask token")
@@ -122,7 +134,7 @@ class Pretrain(Task[str, RowTokenizer]):
         files_of, dropped = self.tables.data, DropCounts() if skip_bad else None
         for files in (files_of.train, files_of.dev, *files_of.tests.values()):
             if files.held_out is None:
-                for path in files.collection(data).paths:
+                for path in self._collection(files, data).paths:
                     if not Path(path).is_file():
                         raise BadInput(f"{path}: no such file or folder")
         for name, files in files_of.tests.items():
@@ -171,11 +183,11 @@ class Pretrain(Task[str, RowTokenizer]):
 
         def documents() -> Iterator[tuple[int, list[str]]]:
             """Sentences of each document, in parts, with the number of the document."""
-            source, whole = data.train.collection(place.data), self.objectives.whole_texts
+            source, whole = self._collection(data.train, place.data), self.objectives.whole_texts
             number = 0
             for part in source.parts(place.dropping(), whole=whole):
                 if part.texts:
-                    yield number, part.texts
+                    yield number, [text.rpartition(FIELD_MARK)[2] for text in part.texts]
                     number += part.is_last
 
         sizes: list[int] = []
@@ -191,7 +203,8 @@ class Pretrain(Task[str, RowTokenizer]):
         return sample((sentence for sentences in to_learn for sentence in sentences), share)
 
     def notes(self) -> dict[str, object]:
-        return {"longest": self.tables.batches.longest}
+        fields = {} if self.fields is None else {"fields": [*self.fields.names]}
+        return {"longest": self.tables.batches.longest, **fields}
 
     def objective(self, prepared: Prepared[RowTokenizer]) -> Sum:
         return self.objectives
@@ -228,7 +241,7 @@ class Pretrain(Task[str, RowTokenizer]):
         return [*self._texts(files, data, dropped)]
 
     def _texts(self, files: FilesConfig, data: Path, dropped: DropCounts | None) -> Iterator[str]:
-        return (text for text in files.collection(data).texts(dropped) if text.strip())
+        return (text for text in self._collection(files, data).texts(dropped) if text.strip())
 
     def test_scores(
         self, model: TrainedModel, examples: Sequence[str], with_interval: bool = False
@@ -257,8 +270,8 @@ class Pretrain(Task[str, RowTokenizer]):
         return tokenize_documents(
             place.store,
             name,
-            files.collection(place.data),
-            words.encode_all,
+            self._collection(files, place.data),
+            words.encode_all if self.fields is None else self.fields.encoder(tokenizer.words),
             vocab=len(words),
             fingerprint=words.fingerprint,
             dropped=dropped if place.skip_bad else None,

@@ -5,7 +5,6 @@ task with another token; only answers are learned.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar
@@ -15,7 +14,6 @@ from regard.inference.decoder_model import WrittenText
 from regard.inference.generation_settings import DecodeConfig
 from regard.metrics.answers import answer_scores
 from regard.metrics.translation import MetricScore
-from regard.models.facts import change
 from regard.models.heads import NextTokenHead
 from regard.objectives.seq2seq import AnswerLM
 from regard.tasks.pair_task import BLEUConfig, PairTask
@@ -51,11 +49,7 @@ class TextToText(PairTask[RowTokenizer]):
         decided = {"vocab": "text.vocab", "output_heads": "the task", "pool": "the task"}
         plan = resolve_trunk(self.tables, data, lambda facts: (NextTokenHead(),), decided=decided)
         AnswerLM.check(plan.trunk)
-        special, tokenizer, facts = (self.prompt.task_token,), plan.tokenizer, plan.facts
-        if tokenizer is not None:
-            tokenizer = tokenizer.with_special_tokens(special)
-            facts = change(facts, vocab=max(facts.sizes["tokens"], len(tokenizer.words)))
-        return replace(plan, facts=facts, tokenizer=tokenizer, special_tokens=special)
+        return plan.with_special_tokens((self.prompt.task_token,))
 
     def prepare(self, plan: Plan, place: RunPaths) -> Prepared[RowTokenizer]:
         files = self.train_files(place)

@@ -16,6 +16,7 @@ from regard.ground.errors import BadInput
 from regard.text.words import Span
 
 TEXTS = ("A", "B")
+FIELD_MARK = "\x1f"  # between the name of a field of a record and its text
 
 
 class Part(NamedTuple):

@@ -1,7 +1,8 @@
 """``regard generate``: prompts in, continuations out."""
 
+import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -12,8 +13,16 @@ from typer import Context, Option
 
 from regard.cli import options
 from regard.cli.io.console import OUT, complain, print_json, print_line, write_page
-from regard.cli.io.line_io import LineSource, parser_of, plain_text, read_windows, run_component
+from regard.cli.io.line_io import (
+    LineSource,
+    parser_of,
+    plain_text,
+    read_windows,
+    run_component,
+    unless_empty,
+)
 from regard.cli.io.output import output_to, resumable_command
+from regard.data.files.arrivals import Arrivals
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
@@ -29,6 +38,13 @@ def generate(
     context: Context,
     model: options.MODEL,
     file: options.FILE = "-",
+    fields: Annotated[
+        str | None,
+        Option(metavar="FILE", help="JSON records, for a model of fields; needs --write."),
+    ] = None,
+    write: Annotated[
+        str | None, Option(metavar="FIELD", help="The field to write after those of each record.")
+    ] = None,
     search: Annotated[
         Literal["greedy", "sample", "beam", "mbr"] | None,
         Option(
@@ -90,6 +106,9 @@ def generate(
 
     A model that was trained with a task token reads it after each line, and prints the answer.
 
+    A model that was trained on fields (Grover) writes one field of each record of --fields, an
+    object, a list of objects or an object on each line, after the other fields that it has.
+
     A sample depends on --seed, the number of its line and its own number, not on the batch. A
     prompt of more tokens than the model has positions is an error; a text that reaches the last
     position ends there, with a note on standard error.
@@ -116,6 +135,7 @@ def generate(
     _check_modes(context.params, name)
     if name is not None:
         decode.check_options(name, context.params, overrides)
+    context.params["file"] = file = fields or file
     command = resumable_command(context)
     stops = tuple(string.replace("\\n", "\n") for string in stop_string or [])
     ending = Ending(max_new_tokens, min_new_tokens, stops)
@@ -123,13 +143,17 @@ def generate(
     method = Method(generator.search)
     if name is not None:
         method = decode.choose_method(generator, name, context.params, overrides)
-    writer = generator.writer(method, best, ending)
-    spec = ComponentSpec((model,), "generate", {"method": method, "ending": ending})
+    writer = generator.writer(method, best, ending, write)
+    settings = {"method": method, "ending": ending, "field": write}
+    spec = ComponentSpec((model,), "generate", settings)
     with decode.ready(writer, spec, precision, engine, workers) as (writer, envelope):
         generator = cast("Generator", writer.model).with_limits(None, max_length)
         if tree is not None:
             with output_to(out):
                 print_trees(generator, method.search, file, tree, html, as_json)
+        elif fields is not None:
+            records = RecordSource(file, unless_empty(generator.read_record))
+            run_component(records, writer, out, command, as_json=as_json, **envelope)
         elif stream or (is_typed(file) and not as_json):
             with output_to(out):
                 _answer(replace(writer, model=generator), file, stream)
@@ -138,8 +162,27 @@ def generate(
             run_component(lines, writer, out, command, as_json=as_json, **envelope)
 
 
+class RecordSource(LineSource):
+    """Records of a JSON file: an object, a list of objects, or an object on each line."""
+
+    def lines(self, arrivals: Arrivals) -> Iterator[bytes]:
+        lines = [*super().lines(arrivals)]
+        try:
+            content = json.loads(b"\n".join(lines))
+        except (ValueError, RecursionError):
+            return iter(lines)
+        records = content if isinstance(content, list) else [content]
+        return (json.dumps(record).encode() for record in records)
+
+
 def _check_modes(values: Mapping[str, object], method: str | None) -> None:
-    """Refuse options that cannot be used with --stream or --tree, which show one text at a time."""
+    """Refuse options that cannot be used with --stream, --tree or --fields."""
+    if (values["fields"] is None) != (values["write"] is None):
+        raise BadInput("--fields FILE and --write FIELD: each needs the other")
+    if values["fields"] is not None:
+        lines = {"FILE": values["file"] != "-", "--stream": values["stream"]}
+        modes = {"--tree": values["tree"] is not None, "--max-length": values["max_length"]}
+        options.refuse(lines | modes, "cannot be used with --fields")
     flags = {
         "--resume": values["resume"],
         "--workers": values["workers"],

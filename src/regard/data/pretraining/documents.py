@@ -3,7 +3,7 @@
 On disk, NAME.tokens has one row of ids per document, NAME.sentences the lengths of its sentences.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, groupby, islice
@@ -13,14 +13,15 @@ import numpy as np
 
 from regard.data import shards
 from regard.data.files.arrivals import Arrivals
-from regard.data.files.fields import DropCounts, Dropped
-from regard.data.files.sources import FileSource, JsonLines, OneFile, read_texts
+from regard.data.files.fields import DropCounts, Dropped, parsed, typed
+from regard.data.files.sources import FileSource, JsonLines, OneFile, read_objects, read_texts
 from regard.data.files.text_files import read_lines, text_blocks, whole_text
 from regard.data.pretraining import text_parts
 from regard.data.pretraining.sentences import sentences
 from regard.data.pretraining.text_parts import DocumentPart, DocumentReader
 from regard.data.shards import Chunk, Encode, Ids, TokenShard, encode_chunk, store_rows
 from regard.ground.errors import BadInput
+from regard.text.templates import FIELD_MARK
 
 FORMAT = "regard documents 1"  # changes when the rules of sentence splitting change
 WHOLE_FORMAT = "regard texts 2"  # of documents that are not split
@@ -108,16 +109,43 @@ class JsonDocuments(JsonLines, DocumentReader):
         return (text for _, text in read_texts(self, dropped=dropped))
 
 
+class JsonFields(JsonDocuments):
+    """JSON lines: a record per line. The text of a field is its name, ``FIELD_MARK`` and its value.
+
+    Fields that are missing or null are left out; the texts of a list are joined by commas.
+    """
+
+    def documents(self, dropped: Dropped) -> Iterator[list[str]]:
+        return parsed(read_objects(Path(self.path), dropped), self._fields, dropped)
+
+    def _fields(self, where: str, record: Mapping[str, object]) -> list[str]:
+        texts = {str(name): field_text(record, str(name), where) for name in self.columns}
+        return [f"{name}{FIELD_MARK}{text}" for name, text in texts.items() if text]
+
+
+def field_text(record: Mapping[str, object], name: str, where: str) -> str:
+    """The text of a field of a record, a text or a list of texts; empty if there is none."""
+    value = record.get(name)
+    texts = value if isinstance(value, list) else [] if value is None else [value]
+    return ", ".join(typed(text, str, f"the field {name!r}", where) for text in texts).strip()
+
+
 DocumentSource = TextFolder | SentenceFile | JsonDocuments
 
 
-def document_source(path: str, key: str | None = None) -> DocumentSource:
+def document_source(
+    path: str, key: str | None = None, fields: tuple[str, ...] = ()
+) -> DocumentSource:
     """The source of documents at a path: a folder, JSON lines, or one sentence per line.
 
-    ``key`` is the key of the text in a JSON line.
+    ``key`` is the key of the text in a JSON line; ``fields`` are the keys of a record.
     """
     is_folder = Path(path).is_dir()
     json_lines = {".jsonl", ".ndjson"} & {suffix.lower() for suffix in Path(path).suffixes}
+    if fields and (is_folder or not json_lines or key is not None):
+        raise BadInput(f"{path}: fields can only be read from JSON lines (.jsonl), without a key")
+    if fields:
+        return JsonFields(path, fields)
     if json_lines and not is_folder:
         return JsonDocuments(path, (key or "text",))
     if key is not None:

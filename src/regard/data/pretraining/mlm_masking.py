@@ -88,15 +88,23 @@ class TokenMasker:
         return np.flatnonzero(~self.special)
 
     def mask_rows(
-        self, tokens: Array, lengths: Array, numbers: Array, key: tuple[int, ...]
+        self,
+        tokens: Array,
+        lengths: Array,
+        numbers: Array,
+        key: tuple[int, ...],
+        joined: Array | None = None,
     ) -> MaskedTokens:
-        """Mask rows end to end, each by `key` and its number alone."""
+        """Mask rows end to end, each by `key` and its number alone.
+
+        `joined` is a mask of tokens that are chosen together with the token before.
+        """
         lengths = np.asarray(lengths, np.int64)
         if len(lengths) > MOST or lengths.max(initial=0) > MOST:
             raise ValueError(f"more than {MOST:,} rows, or tokens in a row")
         first = np.cumsum(lengths) - lengths
         stream = streams((*key, MASKING), numbers)
-        positions = self._choose(np.asarray(tokens), lengths, first, stream)
+        positions = self._choose(np.asarray(tokens), lengths, first, stream, joined)
         row = np.searchsorted(first + lengths, positions, side="right")
         at, stream = positions - first[row], stream[row]
 
@@ -114,7 +122,9 @@ class TokenMasker:
         count = np.maximum(1, np.rint(lengths * self.rate).astype(np.int64))
         return count if self.most is None else np.minimum(count, self.most)
 
-    def _choose(self, tokens: Array, lengths: Array, first: Array, stream: Array) -> Array:
+    def _choose(
+        self, tokens: Array, lengths: Array, first: Array, stream: Array, joined: Array | None
+    ) -> Array:
         """The chosen positions, sorted: words are chosen in random order as long as they fit."""
         free = ~self.special[tokens]
         begin = free
@@ -122,6 +132,7 @@ class TokenMasker:
             after_free = np.append(False, free[:-1])  # the first of a row follows no word
             after_free[first[lengths > 0]] = False
             begin = free & (self.word_starts[tokens] | ~after_free)
+        begin = begin if joined is None else begin & ~joined
         words = np.flatnonzero(begin)
         sizes = np.bincount(np.cumsum(begin)[free] - 1, minlength=len(words))
         row_of_token = np.repeat(np.arange(len(lengths)), lengths)

@@ -31,9 +31,11 @@ from regard.models.papers import (
     distilbert,
     electra,
     elmo,
+    ernie,
     gehring,
     gpt,
     gpt2,
+    grover,
     lin,
     llama,
     luong,
@@ -73,8 +75,9 @@ from regard.parts.rotary import LinearScaling, Llama3Scaling
 
 MODULES = (
     *(cho, sutskever, zaremba, bahdanau, luong, dai, ma, context2vec, gehring, lin, taglm),
-    *(transformer, cove, awd_lstm, marian, ulmfit, elmo, gpt, bert, gpt2, xlnet, roberta),
-    *(spanbert, albert, distilbert, t5, electra, mt5, vit, deit, llama, mistral, qwen2),
+    *(transformer, cove, awd_lstm, marian, ulmfit, elmo, gpt, bert, gpt2, ernie, grover),
+    *(xlnet, roberta, spanbert, albert, distilbert, t5, electra, mt5, vit, deit),
+    *(llama, mistral, qwen2),
 )
 LINEAGE: tuple[Paper, ...] = tuple(module.PAPER for module in MODULES)
 """All papers, from the first to the last."""
