@@ -18,13 +18,14 @@ from regard.objectives.permutation_lm import PermutationLM
 from regard.objectives.replaced_tokens import ReplacedTokens
 from regard.objectives.rows import RowObjective
 from regard.objectives.span_boundary import SpanBoundary
+from regard.objectives.span_corruption import SpanCorruption
 from regard.objectives.sum import Sum
 
 OBJECTIVES: dict[str, type[RowObjective]] = {
     kind.name: kind
     for kind in (
         *(MaskedLM, NextSentence, SentenceOrder, SpanBoundary, ReplacedTokens),
-        *(CausalLM, BiLM, PermutationLM, NegativeSampling, Distillation),
+        *(CausalLM, BiLM, PermutationLM, NegativeSampling, Distillation, SpanCorruption),
     )
 }
 

@@ -56,7 +56,8 @@ class DocumentDataset(Dataset[Item]):
         return self.annotate(passages, indices, (self.seed, epoch))
 
     def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> np.ndarray:
-        return self.planned(epoch).lengths[self._plan_rows(epoch, indices), None]
+        lengths = self.planned(epoch).lengths[self._plan_rows(epoch, indices)]
+        return lengths.reshape(len(lengths), -1)  # of one side, or of source and target
 
     def _plan_rows(self, epoch: int, indices: np.ndarray) -> np.ndarray:
         """The indices of these rows in the plan of the epoch."""
