@@ -45,9 +45,9 @@ class Sum(Objective[AnnotatedRow, object]):
         if not objectives:
             raise BadInput("objective: list at least one objective")
         if len({objective.sides for objective in objectives}) > 1:
-            names = " and ".join(objective.name for objective in objectives)
+            all_names = " and ".join(objective.name for objective in objectives)
             raise BadInput(
-                f"objective: {names} cannot be combined: one trains an encoder-decoder, "
+                f"objective: {all_names} cannot be combined: one trains an encoder-decoder, "
                 "another a model with one trunk; choose one"
             )
         self.objectives = objectives

@@ -17,7 +17,7 @@ from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.ground.reading import Reading
 from regard.models.config import ModelConfig, StartConfig, encoder_decoder_facts, trunk_facts
-from regard.models.encoder_decoder import ModelFacts
+from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
 from regard.models.facts import change
 from regard.models.features import FeaturedTrunk, Features
 from regard.models.folders.loaded_model import LoadedModel
@@ -36,8 +36,10 @@ from regard.models.start import (
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.tasks.run_paths import RunPaths
 from regard.text.config import EncoderTextConfig
+from regard.text.families.unigram import T5Unigram
 from regard.text.labels import LabelSet
 from regard.text.tokenizers.characters import CharacterVocabulary
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.text.tokenizers.list import (
     PLAIN,
     Tokenizer,
@@ -47,6 +49,7 @@ from regard.text.tokenizers.list import (
     unread_settings,
 )
 from regard.text.tokenizers.row_tokenizer import RowTokenizer, Spelling
+from regard.text.tokenizers.t5_tokenizer import T5Tokenizer
 from regard.text.tokenizers.word_tokenizer import WordTokenizer
 from regard.text.vocabularies.vocabulary import matching_ids
 from regard.text.words import Sentence
@@ -100,7 +103,9 @@ class Tables:
         return start if has_tokens and not self.model.learns_vocabulary else None
 
     def tokenizer_family(self, of_paper: Paper) -> str:
-        """The family of the tokenizer that is learned."""
+        """The family of the tokenizer that is learned; an encoder-decoder has T5's."""
+        if of_paper.sizes[of_paper.default_size].sides == EncoderDecoder.sides:
+            return T5Unigram.name
         return family_of(of_paper.tokenizer, self[EncoderTextConfig])
 
     @property
@@ -183,6 +188,12 @@ class Plan:
         )
         place.keep_text(learned)
         return learned
+
+    def t5_tokenizer(self, tokenizer: RowTokenizer) -> T5Tokenizer:
+        """Tokenizer of an encoder-decoder whose encoder has this one."""
+        if self.start is not None and self.tables.model.starts_whole:
+            return cast(T5Tokenizer, self.start.tokenizer)
+        return T5Tokenizer.of(cast(EncoderTokenizer, tokenizer))
 
     @property
     def _spelling(self) -> Spelling | None:
@@ -317,9 +328,32 @@ def resolve_trunk(
 def resolve_encoder_decoder(tables: Tables, data: Path, *, joint: bool) -> Plan:
     """The plan of an encoder-decoder; ``joint``: both sides share one vocabulary."""
     config = tables.model
+    if config.starts_whole:
+        return _started_encoder_decoder(tables, data)
     of_paper, facts = encoder_decoder_facts(config, joint=joint)
     start = None if config.start is None else read_folder(config.start, data)
     return Plan(of_paper, facts, tables, start)
+
+
+def _started_encoder_decoder(tables: Tables, data: Path) -> Plan:
+    """The plan of an encoder-decoder that starts from a folder, with T5's tokenizer."""
+    config = tables.model
+    if config.layers != "all" or config.learns_vocabulary:
+        key = "layers" if config.layers != "all" else "vocabulary"
+        raise BadInput(f"model.{key}: model.start is an encoder-decoder; remove the key")
+    start = cast(LoadedModel, read_start(config, data))
+    folder = cast(StartConfig, config.start).folder
+    if start.facts.sides != EncoderDecoder.sides:
+        raise BadInput(f"model.start: {folder} is not an encoder-decoder, which this task needs")
+    _check_tokenizer(start.tokenizer, config)
+    tokenizer = cast(Reading, start.tokenizer)
+    if tokenizer.name != T5Tokenizer.name:
+        needs = f"this task needs T5's, for encoder-decoders; {folder} has {tokenizer.name!r}"
+        raise BadInput(f"model.start: its tokenizer has no sentinels: {needs}")
+    config.check_changes({"vocab": "model.start"})
+    facts = config.changed(cast(EncoderDecoder, start.facts), config.change)
+    encoder = cast(RowTokenizer, tokenizer.of_side("source"))
+    return Plan(start.paper, facts, tables, start, encoder)
 
 
 def _check_tokenizer(tokenizer: Reading | None, config: ModelConfig) -> None:

@@ -57,7 +57,7 @@ class DocumentDataset(Dataset[Item]):
 
     def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> np.ndarray:
         lengths = self.planned(epoch).lengths[self._plan_rows(epoch, indices)]
-        return lengths.reshape(len(lengths), -1)  # of one side, or of source and target
+        return lengths if lengths.ndim == 2 else lengths[:, None]  # source and target, or one row
 
     def _plan_rows(self, epoch: int, indices: np.ndarray) -> np.ndarray:
         """The indices of these rows in the plan of the epoch."""
