@@ -23,7 +23,7 @@ from regard.models.features import FeaturedTrunk, Features
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import AnyHead
 from regard.models.paper import Paper
-from regard.models.papers import paper
+from regard.models.papers import paper, sized
 from regard.models.pools import FirstToken, LastToken, MeanPool
 from regard.models.start import (
     copy_parts,
@@ -333,6 +333,14 @@ def resolve_encoder_decoder(tables: Tables, data: Path, *, joint: bool) -> Plan:
     of_paper, facts = encoder_decoder_facts(config, joint=joint)
     start = None if config.start is None else read_folder(config.start, data)
     return Plan(of_paper, facts, tables, start)
+
+
+def is_encoder_decoder(tables: Tables, data: Path) -> bool:
+    """Whether the model of a recipe, or of the folder that it starts from, is one."""
+    config = tables.model
+    whole = config.start if config.starts_whole else None
+    facts = sized(config.name) if whole is None else read_folder(whole, data).facts
+    return facts.sides == EncoderDecoder.sides
 
 
 def _started_encoder_decoder(tables: Tables, data: Path) -> Plan:
