@@ -1,4 +1,4 @@
-"""A tiny encoder-decoder that learns to fill spans of a small text, and to answer after a prefix."""
+"""A tiny encoder-decoder that learns to fill spans of small texts, or to answer by a prefix."""
 
 import random
 from pathlib import Path

@@ -28,7 +28,17 @@ CORPUS = (
 )
 AWKWARD = (
     *("", " ", "a", "  two  spaces\t\n", "naïve Café Ångström", "ﬁne ½ Ⅷ", "``a''", "1,234, 9,"),
-    *("日本の 🐋!", "\u200b", "e\u0301", "ÀÉ", "2019,", "x" * 40, "▁a ▁", "\u00a0a\u3000b", "a\u2581b"),
+    *(
+        "日本の 🐋!",
+        "\u200b",
+        "e\u0301",
+        "ÀÉ",
+        "2019,",
+        "x" * 40,
+        "▁a ▁",
+        "\u00a0a\u3000b",
+        "a\u2581b",
+    ),
     *("<extra_id_0>", "a <extra_id_0> b<extra_id_1>c  <extra_id_99>", "<extra_id_0><extra_id_1>"),
     *("<extra_id_100> <extra_id_01> <extra_id_-1>", " <extra_id_7> ", "<EXTRA_ID_0>"),
 )
@@ -209,9 +219,9 @@ def test_config_names_the_first_input_of_the_decoder(folder):
     keys = {"decoder_start_token_id": 3, "eos_token_id": 1}
     assert load_t5_tokenizer(folder, keys).target.bos == 3
     assert load_t5_tokenizer(folder, {"decoder_start_token_id": None}).target.bos == 0
-    with pytest.raises(BadInput, match="decoder_start_token_id must be a token id, not 'x'"):
+    with pytest.raises(BadInput, match=r"decoder_start_token_id must be a token id, not 'x'"):
         load_t5_tokenizer(folder, {"decoder_start_token_id": "x"})
-    with pytest.raises(BadInput, match="eos_token_id is 5, but the vocabulary has 1"):
+    with pytest.raises(BadInput, match=r"eos_token_id is 5, but the vocabulary has 1"):
         load_t5_tokenizer(folder, {"eos_token_id": 5})
 
 
@@ -224,8 +234,8 @@ def test_folders_that_do_not_fit_are_refused(model, tmp_path):
         load_t5_tokenizer(tmp_path, {})
     (tmp_path / "spiece.model").write_bytes(model)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"extra_ids": -1}))
-    with pytest.raises(BadInput, match="extra_ids must be from 0 to 100, not -1"):
+    with pytest.raises(BadInput, match=r"extra_ids must be from 0 to 100, not -1"):
         load_t5_tokenizer(tmp_path, {})
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "XLNetTokenizer"}')
-    with pytest.raises(BadInput, match="T5Tokenizer|has no <s>|has no <cls>"):
+    with pytest.raises(BadInput, match=r"T5Tokenizer|has no <s>|has no <cls>"):
         load_t5_tokenizer(tmp_path, {})

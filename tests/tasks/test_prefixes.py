@@ -120,7 +120,7 @@ def test_resuming_is_exact(corpus, tmp_path):
 
 
 def test_labels_are_written_as_words_and_parsed_back(labelled):
-    folder, settings, events = labelled
+    folder, _settings, events = labelled
     scores = scores_of(events)
     assert scores["accuracy"] == scores["exact match"] == 100
     model = regard.load(folder / "run" / "model", "cpu")
@@ -150,7 +150,7 @@ def test_the_verbs_predict_and_evaluate_labels(labelled, corpus, tmp_path):
 
 
 def test_other_words_than_those_of_labels_are_no_label(labelled, corpus):
-    folder, settings, _ = labelled
+    _folder, settings, _ = labelled
     task = task_of(read(corpus, settings))
     assert task.single_label and task.prompt.label_of(" small animal ") == "0"
     assert task.prompt.label_of("small") is None
@@ -159,7 +159,7 @@ def test_other_words_than_those_of_labels_are_no_label(labelled, corpus):
 
 
 def test_a_label_that_the_recipe_does_not_know_is_named(labelled, corpus, tmp_path):
-    folder, settings, _ = labelled
+    _folder, settings, _ = labelled
     (tmp_path / "train.tsv").write_text("cow\t0\nlion\t2\n")
     for name in ("dev", "test"):
         (tmp_path / f"{name}.tsv").write_text("cow\t0\n")
