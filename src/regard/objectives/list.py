@@ -6,6 +6,7 @@ from typing import Any, Self
 from pydantic import ModelWrapValidatorHandler, PrivateAttr, create_model, model_validator
 
 from regard.ground.config import Config
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.paper import Paper
 from regard.models.papers import LINEAGE, bert
 from regard.objectives.bilm import BiLM
@@ -71,6 +72,11 @@ class ObjectiveTables(Config):
     def distils(self) -> bool:
         """Whether one of the objectives has a teacher, and so its tokenizer."""
         return Distillation.name in self._names
+
+    @property
+    def paired(self) -> bool:
+        """Whether one of the objectives trains an encoder-decoder."""
+        return any(OBJECTIVES[name].sides == EncoderDecoder.sides for name in self._names)
 
     def sum(self, smoothing: float) -> Sum:
         """The sum of the listed objectives."""

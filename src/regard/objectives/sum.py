@@ -59,11 +59,6 @@ class Sum(Objective[AnnotatedRow, object]):
                 raise BadInput(f"objective: {' and '.join(names)} train the same head; choose one")
 
     @property
-    def sides(self) -> tuple[str, ...]:
-        """The sides of the model that the objectives train."""
-        return self._row_maker.sides
-
-    @property
     def heads(self) -> tuple[AnyHead, ...]:
         """The heads of all objectives."""
         return tuple(head for objective in self.objectives for head in objective.make_heads())

@@ -103,9 +103,7 @@ class Tables:
         return start if has_tokens and not self.model.learns_vocabulary else None
 
     def tokenizer_family(self, of_paper: Paper) -> str:
-        """The family of the tokenizer that is learned; an encoder-decoder has T5's."""
-        if of_paper.sizes[of_paper.default_size].sides == EncoderDecoder.sides:
-            return T5Unigram.name
+        """The family of the tokenizer that is learned."""
         return family_of(of_paper.tokenizer, self[EncoderTextConfig])
 
     @property
@@ -114,12 +112,13 @@ class Tables:
         return None if self.tokenizer_start is None else "model.start"
 
     def unread_text_keys(
-        self, tokenizer_key: str | None, drawn: Collection[str] = ()
+        self, tokenizer_key: str | None, drawn: Collection[str] = (), *, t5: bool = False
     ) -> Iterator[str]:
         """Keys of [text] that nothing reads; ``drawn`` are the keys by which the task draws in
         training.
 
-        ``tokenizer_key`` names a model whose tokenizer is used, if there is one.
+        ``tokenizer_key`` names a model whose tokenizer is used, if there is one; ``t5``: T5's
+        tokenizer is learned.
         """
         model, text = self.model, self[EncoderTextConfig]
         if tokenizer_key is not None:
@@ -129,7 +128,7 @@ class Tables:
             if model.learns_vocabulary:
                 yield f"model.vocabulary {has}"
             return
-        family = self.tokenizer_family(paper(model.paper))
+        family = T5Unigram.name if t5 else self.tokenizer_family(paper(model.paper))
         unread = sorted({*unread_settings(family, text)})
         for key in unread:
             value, tokenizer = getattr(text, key), f"whose tokenizer is {family!r}"
@@ -169,11 +168,16 @@ class Plan:
         """Static word vectors of ``model.vectors``; None if the recipe names no file."""
         return None if self.vectors_file is None else StaticVectors.read(self.vectors_file)
 
-    def read_texts(self, place: RunPaths, texts: Callable[[], Iterable[Sentence]]) -> RowTokenizer:
-        """Tokenizer: of a folder, of the run that is resumed, or learned from ``texts``."""
+    def read_texts(
+        self, place: RunPaths, texts: Callable[[], Iterable[Sentence]], *, t5: bool = False
+    ) -> RowTokenizer:
+        """Tokenizer: of a folder, of the run that is resumed, or learned from ``texts``.
+
+        ``t5``: T5's tokenizer is learned, not that of the paper.
+        """
         if self.tokenizer is not None:
             return self.tokenizer
-        family = self.tables.tokenizer_family(self.paper)
+        family = T5Unigram.name if t5 else self.tables.tokenizer_family(self.paper)
         saved = None if place.fresh else load_tokenizer(family, place.text)
         if saved is not None:
             return saved

@@ -25,6 +25,7 @@ from regard.metrics.translation import MetricScore
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.facts import change
 from regard.models.heads import NextTokenHead
+from regard.models.papers import sized
 from regard.objectives.seq2seq import AnswerLM, Seq2Seq
 from regard.tasks.pair_task import BLEUConfig, Pair, PairTask
 from regard.tasks.plan import Plan, is_encoder_decoder, resolve_encoder_decoder, resolve_trunk
@@ -104,7 +105,8 @@ class TextToText(PairTask[Reading]):
         return {*super().metrics} - (set() if self.single_label else {*MEASURES})
 
     def unread_keys(self) -> Iterator[str]:
-        return self.tables.unread_text_keys(self.tables.tokenizer_key)
+        t5 = sized(self.tables.model.name).sides == EncoderDecoder.sides
+        return self.tables.unread_text_keys(self.tables.tokenizer_key, t5=t5)
 
     def source(self, files: FilesConfig, data: Path) -> Source:
         source = super().source(files, data)
@@ -134,8 +136,8 @@ class TextToText(PairTask[Reading]):
             pairs = self.read_train(files, place)
             return (text for pair in pairs for text in (self.prompt.prefix, *pair[1:]) if text)
 
-        tokenizer = plan.read_texts(place, texts)
         paired = plan.facts.sides == EncoderDecoder.sides
+        tokenizer = plan.read_texts(place, texts, t5=paired)
         reading = plan.t5_tokenizer(tokenizer) if paired else tokenizer
         prepared = Prepared[Reading](reading, self.load(files, place, (tokenizer.words,) * 2))
         self._check_lengths(prepared, plan.facts.encoder.embed.limit)
