@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from in_place import InPlace
+from regard.data.counter_rng import streams
 from regard.ground.batch import IGNORED, BatchLimits, RectangleLimits, TokenRow
 from regard.ground.pytree import tensors_in
 from regard.models.encoder_decoder import ModelFacts
@@ -59,6 +60,7 @@ from regard.objectives.replaced_tokens import ReplacedTokens
 from regard.objectives.rows import AnnotatedRow, RowObjective
 from regard.objectives.seq2seq import AnswerLM, Seq2Seq
 from regard.objectives.span_boundary import SpanBoundary
+from regard.objectives.span_corruption import SpanCorruption
 from regard.objectives.sum import Sum
 from regard.text.task_prompt import TaskPrompt
 from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
@@ -133,6 +135,13 @@ def with_boundaries(draw: np.random.Generator) -> AnnotatedRow:
     return SpanBoundary().annotator(tokenizer)([annotated(draw)], np.arange(1), (1, 0))[0]
 
 
+def corrupted(draw: np.random.Generator) -> AnnotatedRow:
+    one, draws = row(draw), SpanCorruption().draw
+    stream = streams((1,), draw.integers(0, 99, 1))[0]
+    source, target = draws.corrupt(np.asarray(one.tokens), np.arange(WORDS), stream)
+    return AnnotatedRow(TokenRow.of(source), {}, {SpanCorruption.head: [0, *target, 1]})
+
+
 def ordered(draw: np.random.Generator) -> AnnotatedRow:
     one = row(draw)
     orders = draw.permutation(len(one.tokens))
@@ -182,6 +191,9 @@ TAUGHT_ALL = Sum(MASKED, Distillation(teacher(), all_tokens=True))
 CASES = {
     "Seq2Seq": Case(Seq2Seq(1, 2), TRANSLATOR, pair),
     "Seq2Seq, recurrent": Case(Seq2Seq(1, 2), RECURRENT, pair),
+    "Seq2Seq, prefix": Case(Seq2Seq(1, 2, prompt=TaskPrompt(None, 4, (7, 8))), TRANSLATOR, pair),
+    "SpanCorruption": Case(SpanCorruption(), TRANSLATOR, corrupted),
+    "Sum of SpanCorruption": Case(Sum(SpanCorruption()), TRANSLATOR, corrupted),
     "Classification": Case(
         Classification(0.1, WEIGHTS),
         encoder(LabelHead(LABELS)),

@@ -119,7 +119,7 @@ class CppEngine(Engine):
         self.vocab, down = model.output.out_features, first.mlp.down
         self.decoder = _Decoder(
             self.layers,
-            self._linear(cast(nn.Linear, model.output)),
+            self._linear(cast(nn.Linear, model.output), model.output_scale),
             self._norm(model.decoder.norm),
             *(len(blocks), down.out_features, heads.count, heads.kv, heads.key, heads.value),
             *(down.in_features, not first.attention_residual.post, first.mlp.gated),
@@ -150,9 +150,9 @@ class CppEngine(Engine):
             window=NO_LIMIT if left is None else left + 1,
         )
 
-    def _linear(self, linear: nn.Linear) -> _Linear:
+    def _linear(self, linear: nn.Linear, scale_of_inputs: float = 1.0) -> _Linear:
         self.packed_layers.add(linear)
-        weight_FD = linear.weight.detach().float()
+        weight_FD = linear.weight.detach().float() * scale_of_inputs
         bias_F = None if linear.bias is None else self._pointer(_rounded(linear.bias.detach()))
         if self.precision == "fp32":
             packed = _rounded(weight_FD).unflatten(0, (-1, BLOCK)).transpose(1, 2)

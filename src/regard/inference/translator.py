@@ -51,6 +51,7 @@ from regard.parts.linear.convert import products_in_use
 from regard.search.beam import Beam
 from regard.search.constraints import Constraints
 from regard.search.step import Ensemble, Search, SearchState
+from regard.text.task_prompt import PromptConfig, TaskPrompt
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 from regard.text.vocabularies.vocabulary import Vocabulary, token_count
 
@@ -79,6 +80,7 @@ class Translator(DecoderModel):
     others: tuple["Translator", ...] = ()
     generation_config: Mapping[str, object] | None = None
     decode_config: object = None
+    prompt_config: object = None
     engine: Engine = EAGER
     max_length: int | None = None
     name: str = "this model"
@@ -91,6 +93,7 @@ class Translator(DecoderModel):
             vocabularies(loaded),
             generation_config=loaded.notes.get("generation"),
             decode_config=loaded.notes.get("decode"),
+            prompt_config=loaded.notes.get("prompt"),
             engine=decoding.default_engine(loaded.module),
             name=loaded.paper.name,
             width=loaded.facts.encoder.width,
@@ -114,6 +117,13 @@ class Translator(DecoderModel):
     @property
     def position_limit(self) -> int | None:
         return self.model.source.embed.position_limit
+
+    @cached_property
+    def prompt(self) -> TaskPrompt | None:
+        """The prompt with the prefix of training, or None."""
+        if self.prompt_config is None:
+            return None
+        return PromptConfig.as_trained(self.prompt_config).prefixed(self.tokenizer.source)
 
     @property
     def models(self) -> list[ModelModule]:
@@ -189,7 +199,8 @@ class Translator(DecoderModel):
         return [as_row(ids) for ids in self.read(cast(Sequence[str | Ids], inputs))]
 
     def token_count(self, given: str, most: int) -> int:
-        return token_count([given], self.tokenizer.source, 1, most)
+        added = 0 if self.prompt is None else self.prompt.added
+        return token_count([given], self.tokenizer.source, 1 + added, most)
 
     def read(self, inputs: Iterable[str | Ids], first: int = 1) -> list[list[int]]:
         inputs = listed(inputs)
@@ -198,7 +209,11 @@ class Translator(DecoderModel):
                 "an ensemble reads texts, not token ids: its models may have different vocabularies"
             )
         limits, end = InputLimits.of(self.model.source, self.max_length), self.tokenizer.target.eos
-        return read_ids(inputs, self.tokenizer.source.encode_all, limits, end=end, first=first)
+        return read_ids(inputs, self._encode_all, limits, end=end, first=first)
+
+    def _encode_all(self, texts: list[str]) -> list[list[int]]:
+        rows = self.tokenizer.source.encode_all(texts)
+        return rows if self.prompt is None else [self.prompt.row(ids).tolist() for ids in rows]
 
     def read_pairs(self, pairs: Iterable[object]) -> list[tuple[list[int], list[int]]]:
         """Pairs (source, target) in ids, from texts or ids; targets have no special tokens."""

@@ -165,7 +165,7 @@ def copy_start(
             tensor.copy_(source[name])
         elif name in source and BY_TOKEN(name) and len(source[name]) < len(tensor):
             tensor[: len(source[name])].copy_(source[name])
-        elif name.startswith("trunk."):
+        elif name.startswith(("trunk.", "source.", "target.")):
             fault = (
                 "has another shape in"
                 if name in source

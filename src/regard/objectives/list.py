@@ -6,6 +6,7 @@ from typing import Any, Self
 from pydantic import ModelWrapValidatorHandler, PrivateAttr, create_model, model_validator
 
 from regard.ground.config import Config
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.paper import Paper
 from regard.models.papers import LINEAGE, bert
 from regard.objectives.article_fields import FieldsLM
@@ -19,13 +20,14 @@ from regard.objectives.permutation_lm import PermutationLM
 from regard.objectives.replaced_tokens import ReplacedTokens
 from regard.objectives.rows import RowObjective
 from regard.objectives.span_boundary import SpanBoundary
+from regard.objectives.span_corruption import SpanCorruption
 from regard.objectives.sum import Sum
 
 OBJECTIVES: dict[str, type[RowObjective]] = {
     kind.name: kind
     for kind in (
         *(MaskedLM, NextSentence, SentenceOrder, SpanBoundary, ReplacedTokens),
-        *(CausalLM, FieldsLM, BiLM, PermutationLM, NegativeSampling, Distillation),
+        *(CausalLM, FieldsLM, BiLM, PermutationLM, NegativeSampling, Distillation, SpanCorruption),
     )
 }
 
@@ -71,6 +73,11 @@ class ObjectiveTables(Config):
     def distils(self) -> bool:
         """Whether one of the objectives has a teacher, and so its tokenizer."""
         return Distillation.name in self._names
+
+    @property
+    def paired(self) -> bool:
+        """Whether one of the objectives trains an encoder-decoder."""
+        return any(OBJECTIVES[name].sides == EncoderDecoder.sides for name in self._names)
 
     def sum(self, smoothing: float) -> Sum:
         """The sum of the listed objectives."""

@@ -86,6 +86,7 @@ class RowObjective(Objective[AnnotatedRow, object]):
 
     name: ClassVar[str]
     config: ClassVar[type[Config]]
+    sides: ClassVar[tuple[str, ...]] = TrunkWithHeads.sides  # of the model that it trains
     makes_rows: ClassVar[bool] = False
     whole_texts: ClassVar[bool] = False  # documents are not divided into sentences
     orders_rows: ClassVar[bool] = False  # rows have factorization orders

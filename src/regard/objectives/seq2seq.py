@@ -28,18 +28,26 @@ from regard.text.task_prompt import TaskPrompt
 
 @dataclass(frozen=True)
 class Seq2Seq(PairObjective):
-    """Sequence-to-sequence objective: the next target token, for any encoder-decoder."""
+    """Sequence-to-sequence objective: the next target token, for any encoder-decoder.
+
+    A ``prompt`` adds the prefix of a task to each source.
+    """
 
     head: ClassVar[str] = "next_token"
     bos: int
     eos: int
     smoothing: float = 0.1
+    prompt: TaskPrompt | None = None
 
     def lengths(self, sizes_NS: np.ndarray) -> np.ndarray:
-        return sizes_NS + 1
+        if self.prompt is None:
+            return sizes_NS + 1
+        return np.stack([self.prompt.lengths(sizes_NS[:, 0]), sizes_NS[:, 1]], axis=1) + 1
 
     def collate(self, examples: Sequence[tuple[Ids, Ids]], limits: Limits = None) -> Batch:
         sources, targets = zip(*examples, strict=True) if examples else ((), ())
+        if self.prompt is not None:
+            sources = tuple(map(self.prompt.row, sources))
         target = pack(targets, limits, special_ids=SpecialIds(first=self.bos))
         targets_T = pack_ids(targets, limits, IGNORED, SpecialIds(last=self.eos))
         inputs = SourceTarget(self.read(sources, limits), target)

@@ -45,6 +45,12 @@ class Sum(Objective[AnnotatedRow, object]):
             )
         if not objectives:
             raise BadInput("objective: list at least one objective")
+        if len({objective.sides for objective in objectives}) > 1:
+            all_names = " and ".join(objective.name for objective in objectives)
+            raise BadInput(
+                f"objective: {all_names} cannot be combined: one trains an encoder-decoder, "
+                "another a model with one trunk; choose one"
+            )
         self.objectives = objectives
         self.members = tuple(member for each in objectives for member in each.members)
         self._row_maker = (*makers, *objectives)[0]
@@ -145,7 +151,7 @@ class Sum(Objective[AnnotatedRow, object]):
 
     def flops(self, facts: TrunkWithHeads, lengths: Sequence[tuple[int, ...]]) -> float:
         """Floating-point operations of one step over rows of these lengths."""
-        positions = self.expected_positions(sum(length for (length,) in lengths))
+        positions = self.expected_positions(sum(length[0] for length in lengths))
         extra = sum(each.extra_flops(facts, lengths, positions) for each in self.objectives)
         return facts.training_flops(lengths, positions) + extra
 
@@ -186,7 +192,10 @@ class Sum(Objective[AnnotatedRow, object]):
         lengths = [len(example.row.tokens) for example in examples]
         if self.carries_state and (limits is not None or len({*lengths}) == 1):
             limits = BatchLimits(sum(lengths), len(lengths), max(lengths))
-        batch = collate_rows(self.members, examples, limits)
+        if len(self.members) == 1:
+            batch = self.members[0].collate(examples, limits)
+        else:
+            batch = collate_rows(self.members, examples, limits)
         for head in sorted(self._heads_of_all_tokens):
             batch = at_all_tokens(batch, head)
         return batch

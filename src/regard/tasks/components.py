@@ -24,6 +24,7 @@ from regard.inference.fill_mask import FilledText
 from regard.inference.generator import Ending, Generation, Generator
 from regard.inference.model_runner import ModelRunner
 from regard.inference.translator import Translation, Translator
+from regard.inference.written_labels import WritingClassifier
 from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
 from regard.models.folders.folder import read as read_folder
 from regard.models.folders.hub import local_folder
@@ -43,6 +44,7 @@ from regard.tasks.task import Task
 from regard.tasks.text_to_text import TextToText
 from regard.tasks.translate import Translate
 from regard.text.labels import LabelSet, SingleLabelSet
+from regard.text.task_prompt import PromptConfig
 from regard.text.tokenizers.list import Tokenizer
 
 Texts = Iterable[EncoderInput]
@@ -181,6 +183,10 @@ class Runner:
     @property
     def predictor(self) -> Predictor:
         """The predictor of the task that the model was trained for."""
+        noted = self.notes.get("prompt") if self.facts.sides == EncoderDecoder.sides else None
+        prompt = PromptConfig() if noted is None else PromptConfig.as_trained(noted)
+        if prompt.labels:
+            return WritingClassifier.of(self.translator, prompt)
         return predictor_of(self.encoder)
 
     def predict(

@@ -13,7 +13,7 @@ from torch import nn
 from regard.data.config import FilesConfig
 from regard.data.datasets.pairs import PairData, PairStore, load_pairs
 from regard.data.files.fields import DropCounts
-from regard.data.files.sources import read_pairs
+from regard.data.files.sources import Source, read_pairs
 from regard.ground.config import Config
 from regard.inference.decoder_model import WrittenText
 from regard.inference.generation_settings import DecodeConfig
@@ -63,7 +63,11 @@ class PairTask(Task[Pair, AnyReading]):
         return replace(self.plain_objective(prepared), smoothing=self.tables.smoothing)
 
     def read(self, files: FilesConfig, data: Path, dropped: DropCounts | None = None) -> list[Pair]:
-        return [*read_pairs(files.under(data), self.tables.data.longest_characters, dropped)]
+        return [*read_pairs(self.source(files, data), self.tables.data.longest_characters, dropped)]
+
+    def source(self, files: FilesConfig, data: Path) -> Source:
+        """The pairs of files, as they are learned."""
+        return files.under(data)
 
     def read_train(self, files: FilesConfig, place: RunPaths) -> list[Pair]:
         """The pairs to train on."""
@@ -81,7 +85,8 @@ class PairTask(Task[Pair, AnyReading]):
         """Load all pairs as ids."""
         data = self.tables.data
         store = PairStore(sides, place.store, data.longest_characters, place.skip_bad)
-        train, dev = files.under(place.data), data.dev.held_out or data.dev.under(place.data)
+        train = self.source(files, place.data)
+        dev = data.dev.held_out or self.source(data.dev, place.data)
         return load_pairs(store, self.tables.batching, train, dev, dropout)
 
     def notes(self) -> dict[str, object]:

@@ -17,13 +17,13 @@ from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.ground.reading import Reading
 from regard.models.config import ModelConfig, StartConfig, encoder_decoder_facts, trunk_facts
-from regard.models.encoder_decoder import ModelFacts
+from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
 from regard.models.facts import change
 from regard.models.features import FeaturedTrunk, Features
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import AnyHead
 from regard.models.paper import Paper
-from regard.models.papers import paper
+from regard.models.papers import paper, sized
 from regard.models.pools import FirstToken, LastToken, MeanPool
 from regard.models.start import (
     copy_parts,
@@ -36,8 +36,10 @@ from regard.models.start import (
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.tasks.run_paths import RunPaths
 from regard.text.config import EncoderTextConfig
+from regard.text.families.unigram import T5Unigram
 from regard.text.labels import LabelSet
 from regard.text.tokenizers.characters import CharacterVocabulary
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.text.tokenizers.list import (
     PLAIN,
     Tokenizer,
@@ -47,6 +49,7 @@ from regard.text.tokenizers.list import (
     unread_settings,
 )
 from regard.text.tokenizers.row_tokenizer import RowTokenizer, Spelling
+from regard.text.tokenizers.t5_tokenizer import T5Tokenizer
 from regard.text.tokenizers.word_tokenizer import WordTokenizer
 from regard.text.vocabularies.vocabulary import matching_ids
 from regard.text.words import Sentence
@@ -109,12 +112,13 @@ class Tables:
         return None if self.tokenizer_start is None else "model.start"
 
     def unread_text_keys(
-        self, tokenizer_key: str | None, drawn: Collection[str] = ()
+        self, tokenizer_key: str | None, drawn: Collection[str] = (), *, t5: bool = False
     ) -> Iterator[str]:
         """Keys of [text] that nothing reads; ``drawn`` are the keys by which the task draws in
         training.
 
-        ``tokenizer_key`` names a model whose tokenizer is used, if there is one.
+        ``tokenizer_key`` names a model whose tokenizer is used, if there is one; ``t5``: T5's
+        tokenizer is learned.
         """
         model, text = self.model, self[EncoderTextConfig]
         if tokenizer_key is not None:
@@ -124,7 +128,7 @@ class Tables:
             if model.learns_vocabulary:
                 yield f"model.vocabulary {has}"
             return
-        family = self.tokenizer_family(paper(model.paper))
+        family = T5Unigram.name if t5 else self.tokenizer_family(paper(model.paper))
         unread = sorted({*unread_settings(family, text)})
         for key in unread:
             value, tokenizer = getattr(text, key), f"whose tokenizer is {family!r}"
@@ -172,11 +176,16 @@ class Plan:
             facts = change(facts, vocab=max(facts.sizes["tokens"], len(tokenizer.words)))
         return replace(self, facts=facts, tokenizer=tokenizer, special_tokens=special)
 
-    def read_texts(self, place: RunPaths, texts: Callable[[], Iterable[Sentence]]) -> RowTokenizer:
-        """Tokenizer: of a folder, of the run that is resumed, or learned from ``texts``."""
+    def read_texts(
+        self, place: RunPaths, texts: Callable[[], Iterable[Sentence]], *, t5: bool = False
+    ) -> RowTokenizer:
+        """Tokenizer: of a folder, of the run that is resumed, or learned from ``texts``.
+
+        ``t5``: T5's tokenizer is learned, not that of the paper.
+        """
         if self.tokenizer is not None:
             return self.tokenizer
-        family = self.tables.tokenizer_family(self.paper)
+        family = T5Unigram.name if t5 else self.tables.tokenizer_family(self.paper)
         saved = None if place.fresh else load_tokenizer(family, place.text)
         if saved is not None:
             return saved
@@ -191,6 +200,12 @@ class Plan:
         )
         place.keep_text(learned)
         return learned
+
+    def t5_tokenizer(self, tokenizer: RowTokenizer) -> T5Tokenizer:
+        """Tokenizer of an encoder-decoder whose encoder has this one."""
+        if self.start is not None and self.tables.model.starts_whole:
+            return cast(T5Tokenizer, self.start.tokenizer)
+        return T5Tokenizer.of(cast(EncoderTokenizer, tokenizer))
 
     @property
     def _spelling(self) -> Spelling | None:
@@ -325,9 +340,40 @@ def resolve_trunk(
 def resolve_encoder_decoder(tables: Tables, data: Path, *, joint: bool) -> Plan:
     """The plan of an encoder-decoder; ``joint``: both sides share one vocabulary."""
     config = tables.model
+    if config.starts_whole:
+        return _started_encoder_decoder(tables, data)
     of_paper, facts = encoder_decoder_facts(config, joint=joint)
     start = None if config.start is None else read_folder(config.start, data)
     return Plan(of_paper, facts, tables, start)
+
+
+def is_encoder_decoder(tables: Tables, data: Path) -> bool:
+    """Whether the model of a recipe, or of the folder that it starts from, is one."""
+    config = tables.model
+    whole = config.start if config.starts_whole else None
+    facts = sized(config.name) if whole is None else read_folder(whole, data).facts
+    return facts.sides == EncoderDecoder.sides
+
+
+def _started_encoder_decoder(tables: Tables, data: Path) -> Plan:
+    """The plan of an encoder-decoder that starts from a folder, with T5's tokenizer."""
+    config = tables.model
+    if config.layers != "all" or config.learns_vocabulary:
+        key = "layers" if config.layers != "all" else "vocabulary"
+        raise BadInput(f"model.{key}: model.start is an encoder-decoder; remove the key")
+    start = cast(LoadedModel, read_start(config, data))
+    folder = cast(StartConfig, config.start).folder
+    if start.facts.sides != EncoderDecoder.sides:
+        raise BadInput(f"model.start: {folder} is not an encoder-decoder, which this task needs")
+    _check_tokenizer(start.tokenizer, config)
+    tokenizer = cast(Reading, start.tokenizer)
+    if tokenizer.name != T5Tokenizer.name:
+        needs = f"this task needs T5's, for encoder-decoders; {folder} has {tokenizer.name!r}"
+        raise BadInput(f"model.start: its tokenizer has no sentinels: {needs}")
+    config.check_changes({"vocab": "model.start"})
+    facts = config.changed(cast(EncoderDecoder, start.facts), config.change)
+    encoder = cast(RowTokenizer, tokenizer.of_side("source"))
+    return Plan(start.paper, facts, tables, start, encoder)
 
 
 def _check_tokenizer(tokenizer: Reading | None, config: ModelConfig) -> None:

@@ -19,6 +19,7 @@ from regard.data.files.fields import DropCounts
 from regard.data.pretraining.documents import Documents, DocumentSource, tokenize_documents
 from regard.ground.device import seed_generators
 from regard.ground.errors import BadInput
+from regard.ground.reading import Reading
 from regard.inference.score_text import TextScore
 from regard.metrics.translation import MetricScore
 from regard.models.encoder_decoder import ModelFacts
@@ -28,7 +29,7 @@ from regard.models.papers.grover import FieldTemplate
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.list import ObjectivesConfig, ObjectiveTables, paper_with_objectives
 from regard.objectives.sum import Sum
-from regard.tasks.plan import Plan, resolve_trunk
+from regard.tasks.plan import Plan, resolve_encoder_decoder, resolve_trunk
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared, Processes, Task, TaskScores, TrainedModel
 from regard.text.config import EncoderTextConfig
@@ -42,7 +43,7 @@ PERPLEXITY = "perplexity"
 SAMPLE = 50_000_000  # characters that a vocabulary is learned from, at most
 
 
-class Pretrain(Task[str, RowTokenizer]):
+class Pretrain(Task[str, Reading]):
     """The task "pretrain"."""
 
     name, unit = "pretrain", "documents"
@@ -81,6 +82,8 @@ class Pretrain(Task[str, RowTokenizer]):
             raise BadInput(f"{error}; {own} are used where a recipe has no [objective]") from None
 
     def resolve(self, data: Path) -> Plan:
+        if self.listed.paired:
+            return resolve_encoder_decoder(self.tables, data, joint=True)
         because = "the objectives"
         decided = {"vocab": "text.vocab", "output_heads": because, "pool": because}
         plan = resolve_trunk(
@@ -125,7 +128,7 @@ class Pretrain(Task[str, RowTokenizer]):
 
     def unread_keys(self) -> Iterator[str]:
         key = self.tables.tokenizer_key or (TEACHER if self.listed.distils else None)
-        yield from self.tables.unread_text_keys(key)
+        yield from self.tables.unread_text_keys(key, t5=self.listed.paired)
         data = self.tables.data
         tests = () if self.listed.score_texts else ("test", "more_tests")
         yield from (f"data.{key}" for key in tests if getattr(data, key))
@@ -141,9 +144,10 @@ class Pretrain(Task[str, RowTokenizer]):
             files.require([*islice(self._texts(files, data, dropped), 1)], name, self.unit)
         return {}
 
-    def prepare(self, plan: Plan, place: RunPaths) -> Prepared[RowTokenizer]:
+    def prepare(self, plan: Plan, place: RunPaths) -> Prepared[Reading]:
         data, dropped = self.tables.data, DropCounts()
-        tokenizer = plan.read_texts(place, lambda: self._sentences(place))
+        t5 = self.listed.paired
+        tokenizer = plan.read_texts(place, lambda: self._sentences(place), t5=t5)
         train = self._tokenize("train", data.train, tokenizer, place, dropped)
         if data.dev.held_out is None:
             dev = self._tokenize("dev", data.dev, tokenizer, place, DropCounts())
@@ -168,6 +172,8 @@ class Pretrain(Task[str, RowTokenizer]):
             dropped=dropped,
             dev_streams=0 if dev_streams is None else dev_streams.rows,
         )
+        if t5:
+            return Prepared(plan.t5_tokenizer(tokenizer), dataset)
         return Prepared(tokenizer, dataset)
 
     def _rows(
@@ -206,19 +212,19 @@ class Pretrain(Task[str, RowTokenizer]):
         fields = {} if self.fields is None else {"fields": [*self.fields.names]}
         return {"longest": self.tables.batches.longest, **fields}
 
-    def objective(self, prepared: Prepared[RowTokenizer]) -> Sum:
+    def objective(self, prepared: Prepared[Reading]) -> Sum:
         return self.objectives
 
     def flops(self, facts: ModelFacts, lengths: Sequence[tuple[int, ...]]) -> float:
         return self.objectives.flops(cast(TrunkWithHeads, facts), lengths)
 
     def evaluate_dev(
-        self, prepared: Prepared[RowTokenizer], processes: Processes, model: nn.Module
+        self, prepared: Prepared[Reading], processes: Processes, model: nn.Module
     ) -> dict[str, float]:
         members, device = self.objectives.members, processes.device
         sums = [torch.zeros(part.dev_size, dtype=torch.float64, device=device) for part in members]
         seed_generators(DEV_SEED)  # of samples of a generator; steps of training have their own
-        dataset, state = prepared.dataset, None
+        dataset, tokenizer, state = prepared.dataset, cast(RowTokenizer, prepared.reading), None
         with torch.inference_mode():
             if dataset.dev_streams:
                 state = self.objectives.initial_state(model, len(dataset.own_streams(processes)))
@@ -234,7 +240,7 @@ class Pretrain(Task[str, RowTokenizer]):
             loss, count, *more = processes.all_reduce(total).tolist()
             metrics["loss"] += member.loss_weight * loss / count
             metrics |= member.dev_metrics(loss / count, count, *more)
-            metrics |= member.text_metrics(loss / count, prepared.reading, dataset.dev)
+            metrics |= member.text_metrics(loss / count, tokenizer, dataset.dev)
         return metrics
 
     def read(self, files: FilesConfig, data: Path, dropped: DropCounts | None = None) -> list[str]:

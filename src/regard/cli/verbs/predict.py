@@ -34,7 +34,8 @@ def predict(
     task); a line may have two texts, separated by a tab. A tagger prints word/tag for each word.
     Question answering reads question, tab, context, or JSON with the keys "question" and "context".
     Multiple choice reads JSON, {"first": "…", "choices": ["…", "…"]}, and prints the index of the
-    best choice, counted from 0. An empty line stays empty.
+    best choice, counted from 0. An encoder-decoder that writes labels (prompt.labels) prints the
+    label, or nothing if it wrote other words, a tab and the probability. An empty line stays empty.
 
     Longer inputs than the model reads are truncated; their number is printed to standard error.
     Taggers and question answering read long texts in several parts instead.

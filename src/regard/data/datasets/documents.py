@@ -56,7 +56,8 @@ class DocumentDataset(Dataset[Item]):
         return self.annotate(passages, indices, (self.seed, epoch))
 
     def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> np.ndarray:
-        return self.planned(epoch).lengths[self._plan_rows(epoch, indices), None]
+        lengths = self.planned(epoch).lengths[self._plan_rows(epoch, indices)]
+        return lengths if lengths.ndim == 2 else lengths[:, None]  # source and target, or one row
 
     def _plan_rows(self, epoch: int, indices: np.ndarray) -> np.ndarray:
         """The indices of these rows in the plan of the epoch."""

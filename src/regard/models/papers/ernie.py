@@ -16,6 +16,7 @@ from regard.models.formats.config_map import Config, ConfigRow, Names
 from regard.models.paper import Paper
 from regard.models.papers import bert
 from regard.models.tokens import Tokens
+from regard.parts.norm import LAYER_NORM, Norm
 from regard.weights import Rule, WeightMap
 
 
@@ -31,10 +32,10 @@ class TaskTokens(Tokens):
         if self.task_types and (self.characters is not None or not self.normed):
             raise BadInput("task_types needs normed = true, and no characters")
 
-    def build(self, width: int, dropout: float, eps: float = 1e-5) -> EmbeddingModule:
-        embedding = super().build(width, dropout, eps)
+    def build(self, width: int, dropout: float, norm: Norm = LAYER_NORM) -> EmbeddingModule:
+        embedding = super().build(width, dropout, norm)
         if self.task_types:
-            embedding.norm = TaskNorm(self.task_types, self.embedding_size or width, eps)
+            embedding.norm = TaskNorm(self.task_types, self.embedding_size or width, norm.eps)
         return embedding
 
 

@@ -32,6 +32,8 @@ PAPER = Paper(
     title="mT5: A massively multilingual pre-trained text-to-text transformer",
     arxiv="2010.11934",
     after="T5",
+    tokenizer=t5.PAPER.tokenizer,
+    pretraining=t5.PAPER.pretraining,
     sizes=SIZES,
     published={
         "small": 300_000_000,

@@ -3,13 +3,13 @@
 from regard.text.families.bpe import GPT2BPE, GPTBPE, ByteBPE
 from regard.text.families.tokenizer_family import TokenizerFamily
 from regard.text.families.unchanged_bpe import DecoderBPE, EncoderBPE
-from regard.text.families.unigram import Unigram, XLNetUnigram
+from regard.text.families.unigram import T5Unigram, Unigram, XLNetUnigram
 from regard.text.families.word_level import RawWords, WordLevel
 from regard.text.families.wordpiece import WordPiece, XLNetWordPiece
 
 FAMILIES: tuple[TokenizerFamily, ...] = (
     *(WordPiece(), ByteBPE(), Unigram(), GPT2BPE(), GPTBPE()),
-    *(XLNetUnigram(), XLNetWordPiece(), WordLevel(), RawWords()),
+    *(XLNetUnigram(), XLNetWordPiece(), WordLevel(), RawWords(), T5Unigram()),
     *(EncoderBPE(), DecoderBPE()),
 )
 """Default of a folder whose files name no class: the family of its paper, else the first."""

@@ -100,6 +100,10 @@ class TokenizerFamily(ABC):
     def build(self, model: Vocab, unk: str, settings: TokenizerSettings) -> Tokenizer:
         """Build a ``tokenizers.Tokenizer``, without special tokens and row template."""
 
+    def complete(self, tokenizer: Tokenizer) -> Tokenizer:
+        """The tokenizer with all its tokens, as vocabularies use it; default: unchanged."""
+        return tokenizer
+
     @abstractmethod
     def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> Learned:
         """Learn a model of at most ``vocab`` pieces; returns it and its tokenizer_config.json."""

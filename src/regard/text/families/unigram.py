@@ -1,5 +1,5 @@
-"""SentencePiece unigrams as ALBERT and XLNet have them (Kudo, 2018): of all ways to cut a text into
-pieces, the most probable; the space before a word is part of its first piece.
+"""SentencePiece unigrams as ALBERT, XLNet and T5 have them (Kudo, 2018): of all ways to cut a text
+into pieces, the most probable; the space before a word is part of its first piece.
 
 From tokenizer.json the tokenizers are put together as ``transformers`` does it, so that both give
 the same ids. From spiece.model alone they are the published ones, with which the models were
@@ -9,15 +9,18 @@ published code cuts a piece such as "▁1999," again, into "▁1999" and ","; he
 and "(", are pieces like others: no text around them gets a space.
 """
 
+import json
+import re
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, TypeGuard, cast
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
-from regard.ground.files import JSON, read_bytes
+from regard.ground.files import JSON, read_bytes, read_json
 from regard.text.families.tokenizer_family import (
     SPACE,
     Learned,
@@ -31,6 +34,8 @@ from regard.text.vocabularies.train_tokenizer import learn_unigram
 from regard.text.vocabularies.vocabulary import check_pieces
 
 FILE = "spiece.model"
+SENTINELS = 100  # of T5, by default
+SENTINEL = re.compile(r"▁?<extra_id_(\d+)>").fullmatch  # mT5's have the space before them
 LESS = 100.0  # by which a piece such as "9," is less probable: digits and commas are kept apart
 
 
@@ -46,7 +51,8 @@ class Unigram(TokenizerFamily):
     """Tokenizers of ALBERT; ``unknown`` is the id of the unknown token in all vocabularies."""
 
     name = kind = "unigram"
-    model, classes = "Unigram", ("AlbertTokenizer",)
+    model = "Unigram"
+    classes: ClassVar[tuple[str, ...]] = ("AlbertTokenizer",)
     files: ClassVar = (FILE,)
     special_tokens: ClassVar = {
         **{"pad_token": "<pad>", "unk_token": "<unk>"},
@@ -65,11 +71,7 @@ class Unigram(TokenizerFamily):
         return {"do_lower_case": lower, "keep_accents": not lower}
 
     def read_files(self, folder: Path) -> Vocab:
-        path = folder / FILE
-        try:
-            pieces, charsmap = read_unigram(read_bytes(path))
-        except BadInput as error:
-            raise BadInput(f"{path}: {error}") from None
+        pieces, charsmap = _read_pieces(path := folder / FILE)
         scores = [(text, score - LESS * _ends_in_number_and_comma(text)) for text, score in pieces]
         return {**_model(scores, path), "charsmap": charsmap}
 
@@ -118,6 +120,73 @@ class XLNetUnigram(Unigram):
         return {"do_lower_case": lower}
 
 
+class T5Unigram(Unigram):
+    """Tokenizers of T5 (Raffel et al., 2019): EOS ends a row, and sentinels stand for spans.
+
+    The sentinels are the last pieces, "<extra_id_0>" the very last. In texts they are tokens, and
+    decoding keeps them: a model that fills spans reads and writes them.
+    """
+
+    name, kind = "t5-unigram", "t5-unigram"
+    classes = ("T5Tokenizer", "MT5Tokenizer")
+    special_tokens: ClassVar = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+    template = Template("A eos", "A eos B eos")
+    unknown: ClassVar[int] = 2
+
+    def read_files(self, folder: Path) -> Vocab:
+        pieces, charsmap = _read_pieces(path := folder / FILE)
+        settings = folder / "tokenizer_config.json"
+        count = read_json(settings).get("extra_ids", SENTINELS) if settings.exists() else SENTINELS
+        if not is_whole(count, 0, SENTINELS):
+            raise BadInput(f"{settings}: extra_ids must be from 0 to {SENTINELS}, not {count!r}")
+        return {**_model([*pieces, *_sentinels(count)], path), "charsmap": charsmap}
+
+    def build(self, model: Vocab, unk: str, settings: TokenizerSettings) -> Tokenizer:
+        tokenizer = Tokenizer(models.Unigram(model["scores"], self.unknown, byte_fallback=False))
+        _mark_spaces(tokenizer)
+        if model["charsmap"]:
+            tokenizer.normalizer = normalizers.Precompiled(model["charsmap"])
+        return tokenizer
+
+    def complete(self, tokenizer: Tokenizer) -> Tokenizer:
+        content = json.loads(tokenizer.to_str())
+        for token in content["added_tokens"]:
+            token["special"] = token["special"] and not SENTINEL(token["content"])
+        tokenizer = Tokenizer.from_str(json.dumps(content))
+        names = sorted(filter(SENTINEL, tokenizer.get_vocab()))
+        tokenizer.add_tokens([AddedToken(name, normalized=False) for name in names])
+        return tokenizer
+
+    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> Learned:
+        frame = Tokenizer(models.Unigram())
+        _mark_spaces(frame)
+        special, room = list(self.special_tokens.values()), vocab - SENTINELS
+        if room <= len(special):
+            few = f"a vocabulary of {vocab} has no room for pieces"
+            raise BadInput(f"text.vocab: {few} beside {SENTINELS} sentinels")
+        learned = learn_unigram(frame, texts, room, special, special[self.unknown])
+        scores = [*((piece, 0.0) for piece in special), *learned, *_sentinels(SENTINELS)]
+        return {**_model(scores, Path(FILE)), "charsmap": b""}, {"extra_ids": SENTINELS}
+
+
+def sentinel_ids(pieces: Iterable[str]) -> list[int]:
+    """The ids of the sentinels "<extra_id_0>", "<extra_id_1>", … among the pieces by their ids."""
+    numbers = {int(m[1]): i for i, piece in enumerate(pieces) if (m := SENTINEL(piece))}
+    return [numbers[i] for i in range(len(numbers)) if i in numbers]
+
+
+def _sentinels(count: int) -> list[tuple[str, float]]:
+    """Pieces of so many sentinels, the last first."""
+    return [(f"<extra_id_{number}>", 0.0) for number in reversed(range(count))]
+
+
+def _read_pieces(path: Path) -> tuple[list[tuple[str, float]], bytes]:
+    try:
+        return read_unigram(read_bytes(path))
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from None
+
+
 def _frame(tokenizer: Tokenizer, text: UnigramText) -> None:
     """Set the normalizer, pre-tokenizer and decoder of a tokenizer."""
     lower, accents, prefix_space = text
@@ -126,6 +195,11 @@ def _frame(tokenizer: Tokenizer, text: UnigramText) -> None:
     steps += [] if accents else [normalizers.NFKD(), normalizers.StripAccents()]
     steps += [normalizers.Lowercase()] if lower else []
     tokenizer.normalizer = normalizers.Sequence(steps)
+    _mark_spaces(tokenizer, prefix_space)
+
+
+def _mark_spaces(tokenizer: Tokenizer, prefix_space: bool = True) -> None:
+    """Set the pre-tokenizer, by which the space before a word is part of it, and the decoder."""
     scheme: Literal["always", "never"] = "always" if prefix_space else "never"
     space = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme=scheme)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), space])

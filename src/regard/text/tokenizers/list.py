@@ -6,11 +6,13 @@ from typing import cast
 
 from regard.text.config import EncoderTextConfig
 from regard.text.families import FAMILIES, family_of_kind
+from regard.text.families.unigram import T5Unigram
 from regard.text.families.word_level import RawWords, WordLevel
 from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 from regard.text.tokenizers.marian import MarianTokenizer
 from regard.text.tokenizers.row_tokenizer import PlainTokenizer, RowTokenizer, Spelling
+from regard.text.tokenizers.t5_tokenizer import T5Tokenizer
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 from regard.text.tokenizers.word_tokenizer import WordTokenizer, WordVocabulary
 from regard.text.vocabularies.lexicon import Lexicon
@@ -26,7 +28,7 @@ LEARNED: dict[str, type[PlainTokenizer | CharacterTokenizer | WordTokenizer]] = 
     tokenizer.name: tokenizer for tokenizer in (PlainTokenizer, CharacterTokenizer, WordTokenizer)
 }
 """Tokenizers of the families that ``EncoderTokenizer`` does not have."""
-_MORE = (TranslationTokenizer, MarianTokenizer, EncoderTokenizer)
+_MORE = (TranslationTokenizer, MarianTokenizer, T5Tokenizer, EncoderTokenizer)
 TOKENIZERS: dict[str, type[Tokenizer]] = {**{kind.name: kind for kind in _MORE}, **LEARNED}
 
 
@@ -34,6 +36,7 @@ UNREAD: dict[str, tuple[str, ...]] = {
     PLAIN: ("unknown",),
     WordTokenizer.name: ("normalise", "dropout"),
     CharacterTokenizer.name: ("normalise", "dropout", "lower", "unknown"),
+    T5Unigram.name: ("kind", "normalise", "dropout", "lower", "unknown"),
     "images": ("vocab", "normalise", "dropout", "lower", "unknown"),
 }
 """Keys of the table ``text`` that a family does not read; others: the default below."""

@@ -83,7 +83,8 @@ def read_files(folder: Path, first: TokenizerFamily | None = None) -> TokenizerF
         tokenizer = _rebuilt(folder, family, settings, names, files.keys())
     names |= _optional(tokenizer, names, settings)
     longest = _longest(content.get("model_max_length"))
-    return TokenizerFiles(family, Subwords(tokenizer), names, longest, files)
+    words = Subwords(family.complete(tokenizer))
+    return TokenizerFiles(family, words, names, longest, files)
 
 
 def change_family(files: TokenizerFiles, name: str) -> TokenizerFiles:
@@ -135,7 +136,7 @@ def new_files(
     contents = {WORDS: tokenizer.to_str(pretty=True), SETTINGS: written}
     contents |= family.write_files(model)
     files = {name: content.encode() for name, content in contents.items()}
-    return TokenizerFiles(family, Subwords(tokenizer), names, longest, files)
+    return TokenizerFiles(family, Subwords(family.complete(tokenizer)), names, longest, files)
 
 
 def _class_named(folder: Path, settings: TokenizerSettings) -> tuple[str, str]:

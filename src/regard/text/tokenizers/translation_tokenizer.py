@@ -11,7 +11,7 @@ from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.ground.reading import Reading
 from regard.text.token_labels import LabelledInput, LabelledRow, RowWithWords, TokenLabels
-from regard.text.tokenizers.row_tokenizer import PlainTokenizer
+from regard.text.tokenizers.row_tokenizer import PlainTokenizer, RowTokenizer
 from regard.text.tokenizers.word_tokenizer import WordPieces
 from regard.text.vocabularies.subwords import Subwords
 from regard.text.vocabularies.train_tokenizer import train
@@ -54,7 +54,7 @@ class TranslationTokenizer(Reading):
         """Spelling of words by their pieces, for a model that uses the encoder's states."""
         return WordPieces(self.of_side("source").words)
 
-    def of_side(self, side: str) -> PlainTokenizer:
+    def of_side(self, side: str) -> RowTokenizer:
         """Tokenizer of one side, for a model of its language alone."""
         words = {"source": self.source}.get(side, self.target)
         return PlainTokenizer(cast(Subwords, words))

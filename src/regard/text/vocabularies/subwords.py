@@ -115,7 +115,7 @@ class Subwords:
         self._tokenizer = tokenizer
         self._content: dict[str, Any] = json.loads(tokenizer.to_str())
 
-    def __reduce__(self) -> tuple[Callable[[str], "Subwords"], tuple[str]]:
+    def __reduce__(self) -> tuple[Callable[..., "Subwords"], tuple[object, ...]]:
         return _parse, (self._tokenizer.to_str(),)
 
     def __len__(self) -> int:

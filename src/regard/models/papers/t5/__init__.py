@@ -23,6 +23,7 @@ from regard.models.trunk import Trunk
 from regard.parts.attend import Mask, causal
 from regard.parts.attention import Heads
 from regard.parts.relative_bias import BiasedDot
+from regard.text.families.unigram import T5Unigram
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,8 @@ PAPER = Paper(
     title="Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
     arxiv="1910.10683",
     after="Transformer",
+    tokenizer=T5Unigram.name,
+    pretraining={"span-corruption": {}},
     sizes=SIZES,
     published={
         "small": 60_000_000,

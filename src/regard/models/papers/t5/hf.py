@@ -2,9 +2,12 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import cast
 
 from regard.ground.errors import BadInput
+from regard.ground.reading import Reading
 from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
 from regard.models.facts import values_named
 from regard.models.formats import (
@@ -21,7 +24,10 @@ from regard.models.label_heads import TokenLabelHead
 from regard.models.papers.marian import translator_ids
 from regard.models.transformer import Stack
 from regard.models.trunk_with_heads import TrunkWithHeads
+from regard.text.families.unigram import T5Unigram
 from regard.text.labels import LabelSet
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
+from regard.text.tokenizers.t5_tokenizer import T5Tokenizer, load_t5_tokenizer
 from regard.weights import Alias, Join, Passthrough, Rule, WeightLine, WeightMap
 
 VOCAB = 32_128
@@ -170,11 +176,10 @@ class T5Format(HFFormat):
         kind = str((config.get("architectures") or [""])[0])
         if kind.endswith(("ForSequenceClassification", "ForQuestionAnswering")):
             raise BadInput(f"architectures: {kind}, a head on the decoder, is not supported")
-        alone = kind.endswith(("EncoderModel", "ForTokenClassification"))
         sides = {
             side for side in ("encoder", "decoder") for name in tensors if f"{side}.block." in name
         }
-        if alone or sides == {"encoder"}:
+        if is_encoder(config) or sides == {"encoder"}:
             return self.encoder.facts_of(config, tensors)
         return super().facts_of(config, tensors)
 
@@ -196,9 +201,20 @@ class T5Format(HFFormat):
         target = side_rules("decoder.", "target.", gated=gated, cross=True)
         return WeightMap((*SIDES, *source, *target))
 
+    def load_tokenizer(self, folder: Path, config: Config) -> Reading | None:
+        if is_encoder(config):
+            return self.encoder.load_tokenizer(folder, config)
+        return load_t5_tokenizer(folder, config)
+
     def special_ids(self, config: Config) -> dict[str, int]:
         pad = config.get("pad_token_id", 0)
         return translator_ids({**IDS, "decoder_start_token_id": pad, **config}, VOCAB)
+
+
+def is_encoder(config: Config) -> bool:
+    """Whether a config.json names an architecture without a decoder."""
+    kind = str((config.get("architectures") or [""])[0])
+    return kind.endswith(("EncoderModel", "ForTokenClassification"))
 
 
 def t5_format(name: str, defaults: EncoderDecoder, output: OutputKeys) -> T5Format:
@@ -210,7 +226,7 @@ def t5_format(name: str, defaults: EncoderDecoder, output: OutputKeys) -> T5Form
         defaults=TrunkWithHeads(defaults.source),
         config_map=(*CONFIG, Key("num_layers", "depth"), Architectures(heads)),
         weights=WeightMap(()),
-        tokenizer=lambda folder: None,
+        tokenizer=partial(EncoderTokenizer.load, family=T5Unigram()),
     )
     generates = UnreadKey("architectures", [f"{name}ForConditionalGeneration"])
     return T5Format(
@@ -219,6 +235,6 @@ def t5_format(name: str, defaults: EncoderDecoder, output: OutputKeys) -> T5Form
         defaults=defaults,
         config_map=(*BOTH_SIDES, output, generates),
         weights=WeightMap(()),
-        tokenizer=lambda folder: None,
+        tokenizer=T5Tokenizer.load,
         encoder=encoder,
     )
