@@ -40,6 +40,7 @@ from regard.models.papers import (
     ma,
     marian,
     mistral,
+    modernbert,
     mt5,
     qwen2,
     roberta,
@@ -75,6 +76,7 @@ MODULES = (
     *(cho, sutskever, zaremba, bahdanau, luong, dai, ma, context2vec, gehring, lin, taglm),
     *(transformer, cove, awd_lstm, marian, ulmfit, elmo, gpt, bert, gpt2, xlnet, roberta),
     *(spanbert, albert, distilbert, t5, electra, mt5, vit, deit, llama, mistral, qwen2),
+    modernbert,
 )
 LINEAGE: tuple[Paper, ...] = tuple(module.PAPER for module in MODULES)
 """All papers, from the first to the last."""
