@@ -27,6 +27,7 @@ BERT = {
 DISTILBERT = {"vocab_size": 30, "dim": 12, "n_layers": 2, "n_heads": 3, "hidden_dim": 20}
 GPT = {"vocab_size": 30, "n_embd": 12, "n_layer": 2, "n_head": 3, "n_positions": 12}
 XLNET = {"vocab_size": 30, "d_model": 12, "n_layer": 2, "n_head": 3, "d_inner": 20}
+MODERNBERT = {**BERT, "attention_dropout": 0.1, "embedding_dropout": 0.2, "mlp_dropout": 0.3}
 LABEL, TOKEN, CHOICE = (
     f"For{what}" for what in ("SequenceClassification", "TokenClassification", "MultipleChoice")
 )
@@ -39,13 +40,15 @@ FAMILIES = {
     "OpenAIGPT": (GPT, ["Model", "LMHeadModel", LABEL]),
     "GPT2": (GPT, ["Model", "LMHeadModel", LABEL, TOKEN, SPAN]),
     "XLNet": (XLNET, ["Model", "LMHeadModel", LABEL, TOKEN, CHOICE, SPAN + "Simple"]),
+    "ModernBert": (MODERNBERT, ["Model", MLM, LABEL, TOKEN, CHOICE, SPAN]),
 }
 CASES = [(family, kind) for family, (_, kinds) in FAMILIES.items() for kind in kinds]
 
 
 def reference(family, kind, sizes, folder):
     """A random model of ``transformers`` in training, saved in that folder."""
-    rates = {"classifier_dropout": 0.25} if family in ("Bert", "Roberta", "Electra") else {}
+    heads = ("Bert", "Roberta", "Electra", "ModernBert")
+    rates = {"classifier_dropout": 0.25} if family in heads else {}
     config = getattr(transformers, f"{family}Config")(**sizes, **rates, pad_token_id=1)
     model = getattr(transformers, f"{family}{kind}")(config)
     model.save_pretrained(folder)

@@ -13,6 +13,7 @@ from regard.models.trunk import Trunk
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
+from regard.parts.norm import Norm
 
 
 def read_spans(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | None) -> Inputs:
@@ -25,13 +26,15 @@ class MLMHead(AnyHead):
     """Masked-LM head (Devlin et al., 2018): dense layer, activation, norm, output layer.
 
     ``tied``: the output layer shares the token vectors. ``dense_activation`` defaults to the
-    stack's activation.
+    stack's activation; ``dense_bias`` and ``bias`` are of the dense and of the output layer.
     """
 
     name: ClassVar[str] = "mlm"
     names_tokens: ClassVar[bool] = True
     tied: bool = True
     dense_activation: str | None = None
+    dense_bias: bool = True
+    bias: bool = True
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "MLMHeadModule":
         module = MLMHeadModule(self, trunk, width)
@@ -48,36 +51,54 @@ class MLMHeadModule(nn.Module):
 
     def __init__(self, head: MLMHead, trunk: Trunk, width: int):
         super().__init__()
-        self.dense = nn.Linear(width, trunk.token_width)
+        self.dense = nn.Linear(width, trunk.token_width, bias=head.dense_bias)
         self.activation = ACTIVATIONS[head.dense_activation or trunk.stack.activation]
         self.norm = trunk.stack.norm_settings.build(trunk.token_width)
-        self.out = nn.Linear(trunk.token_width, trunk.embed.vocab)
+        self.out = nn.Linear(trunk.token_width, trunk.embed.vocab, bias=head.bias)
 
     def forward(self, states_ND: Tensor) -> Tensor:
         return self.out(self.norm(self.activation(self.dense(states_ND))))
+
+
+@dataclass(frozen=True)
+class DenseLayer:
+    """Dense layer before the output layer of a head.
+
+    With ``dense_norm``, a norm follows the activation, and dropout is on the norm's output only
+    (ModernBERT).
+    """
+
+    dense_activation: str
+    dense_bias: bool = True
+    dense_norm: bool = False
 
 
 class LinearHead(AnyHead):
     """Base class of heads with one linear layer with ``outputs``, and ``dropout`` on its input.
 
     With ``dense``, an activation such as "tanh", a dense layer comes before it (RoBERTa), also with
-    dropout, unless ``last_only`` (DistilBERT).
+    dropout, unless ``last_only`` (DistilBERT); a ``DenseLayer`` has other settings.
     """
 
     outputs: int
     dropout: float = 0.0
-    dense: str | None = None
+    dense: str | DenseLayer | None = None
     last_only: bool = False
     bias: bool = True
 
     def __post_init__(self) -> None:
         at_least(1, self, "outputs")
         share(self, "dropout")
-        if self.dense is not None:
-            one_of(ACTIVATIONS, "activation", self.dense)
+        if self.dense_layer is not None:
+            one_of(ACTIVATIONS, "activation", self.dense_layer.dense_activation)
+
+    @property
+    def dense_layer(self) -> DenseLayer | None:
+        """The dense layer, or None."""
+        return DenseLayer(self.dense) if isinstance(self.dense, str) else self.dense
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "LinearHeadModule":
-        return LinearHeadModule(self, width)
+        return LinearHeadModule(self, width, trunk.stack.norm_settings)
 
     def macs(self, trunk: Trunk, width: int) -> int:
         return width * ((0 if self.dense is None else width) + self.outputs)
@@ -86,17 +107,20 @@ class LinearHead(AnyHead):
 class LinearHeadModule(nn.Module):
     """Module of linear heads: logits of each row or token."""
 
-    def __init__(self, head: LinearHead, width: int):
+    def __init__(self, head: LinearHead, width: int, norm: Norm):
         super().__init__()
+        dense = head.dense_layer or DenseLayer("relu")
+        last_only = head.last_only or dense.dense_norm
         self.dropout = Dropout(head.dropout)
-        self.dense_dropout = Dropout(0.0 if head.last_only else head.dropout)
-        self.dense = None if head.dense is None else nn.Linear(width, width)
-        self.activation = ACTIVATIONS[head.dense or "relu"]
+        self.dense_dropout = Dropout(0.0 if last_only else head.dropout)
+        self.dense = None if head.dense is None else nn.Linear(width, width, bias=dense.dense_bias)
+        self.activation = ACTIVATIONS[dense.dense_activation]
+        self.norm = norm.build(width) if dense.dense_norm else nn.Identity()
         self.out = nn.Linear(width, head.outputs, bias=head.bias)
 
     def forward(self, states_ND: Tensor) -> Tensor:
         if self.dense is not None:
-            states_ND = self.activation(self.dense(self.dense_dropout(states_ND)))
+            states_ND = self.norm(self.activation(self.dense(self.dense_dropout(states_ND))))
         return self.out(self.dropout(states_ND))
 
 
@@ -124,7 +148,7 @@ class LabelHead(RowHead):
     name: ClassVar[str] = "label"
     outputs: int
     dropout: float = 0.0
-    dense: str | None = None
+    dense: str | DenseLayer | None = None
     last_only: bool = False
     bias: bool = True
 
@@ -136,6 +160,7 @@ class TokenLabelHead(LinearHead):
     name: ClassVar[str] = "token_label"
     outputs: int
     dropout: float = 0.0
+    dense: str | DenseLayer | None = None
 
 
 @dataclass(frozen=True)
@@ -175,7 +200,7 @@ class ChoiceHead(RowHead):
     logits_order: ClassVar[int | None] = 1
     outputs: ClassVar[int] = 1  # type: ignore[misc]
     dropout: float = 0.0
-    dense: str | None = None
+    dense: str | DenseLayer | None = None
     last_only: bool = False
 
 
@@ -189,6 +214,7 @@ class SpanHead(LinearHead):
 
 @dataclass(frozen=True)
 class DropoutSpanHead(SpanHead):
-    """Span head with dropout (DistilBERT's form)."""
+    """Span head with dropout (DistilBERT's form), and a dense layer (ModernBERT's)."""
 
     dropout: float = 0.0
+    dense: str | DenseLayer | None = None

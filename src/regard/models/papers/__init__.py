@@ -42,6 +42,7 @@ from regard.models.papers import (
     ma,
     marian,
     mistral,
+    modernbert,
     mt5,
     qwen2,
     roberta,
@@ -77,7 +78,7 @@ MODULES = (
     *(cho, sutskever, zaremba, bahdanau, luong, dai, ma, context2vec, gehring, lin, taglm),
     *(transformer, cove, awd_lstm, marian, ulmfit, elmo, gpt, bert, gpt2, ernie, grover),
     *(xlnet, roberta, spanbert, albert, distilbert, t5, electra, mt5, vit, deit),
-    *(llama, mistral, qwen2),
+    *(llama, mistral, qwen2, modernbert),
 )
 LINEAGE: tuple[Paper, ...] = tuple(module.PAPER for module in MODULES)
 """All papers, from the first to the last."""
