@@ -122,7 +122,7 @@ OWN_SIZES = {"cove:mt-lstm": {"target.width": 16}}  # that of its source, which 
 
 def small_of_every_paper() -> list[LoadedModel]:
     small = {"width": 8, "heads": 2, "inner": 8, "depth": 2, "vocab": 20}
-    small |= {"embedding": 8, "last_width": 8}
+    small |= {"embedding": 8, "last_width": 8, "kv_heads": None}
     found = []
     for paper in LINEAGE:
         for size, facts in paper.sizes.items():
@@ -135,7 +135,7 @@ def small_of_every_paper() -> list[LoadedModel]:
             facts = change(facts, **sizes, **OWN_SIZES.get(f"{paper.key}:{size}", {}))
             if paper.tokenizer == PLAIN and getattr(facts, "pool", None) is not None:
                 facts = facts.with_heads(LabelHead(2))
-            if paper.tokenizer != PLAIN:
+            if paper.tokenizer != PLAIN and facts.sides == ("trunk",):
                 facts = facts.with_heads(MLMHead())
             found.append(LoadedModel(paper, facts, facts.build().eval()))
     facts = change(bert.TINY, width=8, inner=8, vocab=20).with_heads(MLMHead(), SentencePairHead())

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from regard.models.facts import change
+from regard.models.papers import gpt2
 
 pytest.importorskip("transformers")
 COMPILED = ("plain", "compiled")
@@ -32,7 +33,7 @@ def test_all_systems_have_the_same_losses_with_the_same_weights(form, tmp_path):
     from peers.gpt2 import causal_lm
 
     corpus = {"corpus": {"count": 12, "length": 20, "vocab": 320}, "rows": 4}
-    pretrain_gpt2.write_initial(pretrain_gpt2.facts_of("small", tiny=True), tmp_path)
+    pretrain_gpt2.write_initial(gpt2.PAPER, pretrain_gpt2.facts_of("small", tiny=True), tmp_path)
     ours = pretrain_gpt2.ours("small", tiny=True, **corpus)
     theirs = causal_lm(form, str(tmp_path), **corpus, optimiser=pretrain_gpt2.ADAMW)
     for _ in range(2):
@@ -44,7 +45,7 @@ def test_tokens_that_fill_up_the_vocabulary_have_zero_vectors(tmp_path):
     from peers.plain_gpt import PlainGPT
 
     facts = change(pretrain_gpt2.facts_of("small", tiny=True), vocab=300)
-    pretrain_gpt2.write_initial(facts, tmp_path)
+    pretrain_gpt2.write_initial(gpt2.PAPER, facts, tmp_path)
     token = PlainGPT.from_folder(tmp_path).token.weight
     assert len(token) == 320 and not token[300:].any()
     expected = pretrain_gpt2.initial_model(facts).trunk.embed.token.weight

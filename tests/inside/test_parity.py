@@ -11,7 +11,15 @@ from regard.models.features import Features
 from regard.models.label_heads import LabelHead, MLMHead, SentencePairHead
 from regard.models.papers import LINEAGE, bert, elmo, lin, ma
 
-SMALL = {"width": 8, "heads": 2, "inner": 8, "depth": 2, "vocab": 20, "embedding": 8}
+SMALL = {
+    "width": 8,
+    "heads": 2,
+    "kv_heads": None,
+    "inner": 8,
+    "depth": 2,
+    "vocab": 20,
+    "embedding": 8,
+}
 
 
 OWN = {

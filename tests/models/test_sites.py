@@ -15,7 +15,16 @@ from regard.models.facts import change, paths
 from regard.models.papers import LINEAGE, bahdanau, bert, lin, luong, sutskever, transformer
 from regard.models.pools import AttentionPool
 
-SMALL = {"width": 8, "heads": 2, "inner": 8, "depth": 2, "vocab": 20, "embedding": 8, "cells": 8}
+SMALL = {
+    "width": 8,
+    "heads": 2,
+    "kv_heads": None,
+    "inner": 8,
+    "depth": 2,
+    "vocab": 20,
+    "embedding": 8,
+    "cells": 8,
+}
 OWN = {
     "cove:mt-lstm": {"target.width": 16},
     "cove:classifier": {"trunk.stack.embedding": 24},

@@ -11,8 +11,7 @@ from torch.testing import assert_close
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape
 from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention
-from regard.parts.block import Block, Mlp, Residual, unsupported
-from regard.parts.norm import NORMS, Norm, RMSNorm
+from regard.parts.block import NORMS, Block, Mlp, Norm, Residual, RMSNorm, unsupported
 
 WIDTH = 6
 LAYOUT, SOURCE_LAYOUT = Layout.ragged([3, 0, 1]), Layout.ragged([2, 1, 0])

@@ -6,9 +6,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.parts.activation import ACTIVATIONS
+from regard.parts.block import RMSNorm
 from regard.parts.kernels import decode_step, few_rows
 from regard.parts.kernels.few_rows import Tiling, can_start_early, linear
-from regard.parts.norm import RMSNorm
 from regard.parts.rotary import Rotation, turn
 from triton_device import DEVICE, HALVES, INTERPRETED, each_half, on_device
 

@@ -273,7 +273,7 @@ def test_all_that_does_not_fit_is_in_one_line(copy):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"model_type": "t5"}, "model_type 't5' is not supported, only marian, "),
+        ({"model_type": "bart"}, "model_type 'bart' is not supported, only marian, "),
         ({"is_decoder": True}, "is_decoder is True, and only False is supported"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
         ({"pruned_heads": {"1": [0]}}, "pruned_heads is {'1': [0]}"),

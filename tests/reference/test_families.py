@@ -93,8 +93,8 @@ def test_pieces_that_continue_a_word_and_how_they_are_joined(folder):
 
 
 def test_a_class_of_no_family(folder):
-    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "T5Tokenizer"}')
-    with pytest.raises(BadInput, match="the tokenizer_class 'T5Tokenizer' is not supported"):
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BartTokenizer"}')
+    with pytest.raises(BadInput, match="the tokenizer_class 'BartTokenizer' is not supported"):
         EncoderTokenizer.load(folder)
     with pytest.raises(BadInput, match="encoders learn wordpiece, byte-bpe or unigram, not"):
         train_encoder_tokenizer(CORPUS, "bpe", 300)

@@ -10,8 +10,8 @@ from regard.ground.layout import Layout
 from regard.models.embedding import AnyEmbedding, EmbeddingModule
 from regard.models.facts import at_least, one_of
 from regard.parts.activation import ACTIVATIONS
+from regard.parts.block import LAYER_NORM, Norm
 from regard.parts.dropout import Dropout
-from regard.parts.norm import LAYER_NORM, Norm
 
 WORDS = 1_024  # words at once without gradients, to save memory: each character has all filters
 

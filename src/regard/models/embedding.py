@@ -11,7 +11,7 @@ from regard.ground.layout import Layout
 from regard.models.facts import at_least
 from regard.parts.attend import Mask, Score
 from regard.parts.attention import Heads
-from regard.parts.norm import LAYER_NORM, Norm
+from regard.parts.block import LAYER_NORM, Norm
 
 
 class AnyPosition:

@@ -16,8 +16,8 @@ from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of, share
 from regard.models.trunk import AnyFeatures, AnyStack, StackModule, Trunk
 from regard.parts.attention import EncoderOutput
+from regard.parts.block import LAYER_NORM, Norm
 from regard.parts.dropout import Dropout
-from regard.parts.norm import LAYER_NORM, Norm
 
 BETWEEN = "between"
 PLACES = {"input": ("input",), "output": ("output",), "both": ("input", "output")}

@@ -12,8 +12,8 @@ from regard.models.heads import AnyHead, Inputs, read_rows, tie
 from regard.models.trunk import Trunk
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.attention import EncoderOutput
+from regard.parts.block import Norm
 from regard.parts.dropout import Dropout
-from regard.parts.norm import Norm
 
 
 def read_spans(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | None) -> Inputs:

@@ -11,8 +11,8 @@ from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.models.embedding import AnyEmbedding, EmbeddingModule
 from regard.models.facts import at_least, one_of
+from regard.parts.block import LAYER_NORM, Norm
 from regard.parts.dropout import Dropout
-from regard.parts.norm import LAYER_NORM, Norm
 
 Grid = tuple[int, int]  # rows and columns of patches
 BASE = 10_000.0  # of sinusoids

@@ -12,8 +12,8 @@ from regard.models.characters import Characters, SpelledEmbedding
 from regard.models.embedding import AnyEmbedding, EmbeddingModule
 from regard.models.facts import NAMED, above_zero, at_least, share
 from regard.models.positions import POSITIONS, Position
+from regard.parts.block import LAYER_NORM, Norm
 from regard.parts.dropout import Dropout
-from regard.parts.norm import LAYER_NORM, Norm
 
 
 @dataclass(frozen=True)

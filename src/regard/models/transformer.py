@@ -19,10 +19,9 @@ from regard.models.trunk import AnyStack, StackModule
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.attend import Dot, Mask, ScaledDot, Score, WindowMask, causal, full
 from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention
-from regard.parts.block import Block, Mlp, Residual
+from regard.parts.block import NORMS, Block, Mlp, Norm, Residual
 from regard.parts.dropout import Dropout
 from regard.parts.kv_cache import KVCache
-from regard.parts.norm import NORMS, Norm
 from regard.parts.static_kv_cache import StaticKVCache
 
 MOST_SHARED = 1_000  # layers that share weights: no file limits their number

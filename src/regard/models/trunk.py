@@ -12,7 +12,7 @@ from regard.ground.errors import BadInput
 from regard.models.attention_site import AttentionSite
 from regard.models.embedding import AnyEmbedding, EmbeddingModule
 from regard.models.macs import MACs
-from regard.parts.norm import Norm
+from regard.parts.block import Norm
 
 
 class AnyStack:

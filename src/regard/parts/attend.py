@@ -82,10 +82,12 @@ def _gaps(queries: Layout, keys: Layout, query_T: Tensor, key_T: Tensor) -> Tens
 class Score(nn.Module):
     """Base class of scores: ``keyed`` depends on the keys alone, ``between`` is the rest.
 
-    A score that is not ``scaled`` grows with √K, the size of keys: queries begin smaller.
+    A score that is not ``scaled`` grows with √K, the size of keys: queries begin smaller. ``terms``
+    are the names of its parts on a tape.
     """
 
     scaled: ClassVar[bool] = True
+    terms: ClassVar[tuple[str, ...]] = ()
 
     def keyed(self, k: Tensor) -> Tensor:
         """Transform keys (…, H, K) to the form that ``between`` expects."""

@@ -120,7 +120,7 @@ class HeadsModule(nn.Module):
         self, q: Tensor, k: Tensor, v: Tensor, queries: Layout, keys: Layout, tape: NullTape
     ) -> Tensor:
         """Concatenate the weighted values of all heads, and project them."""
-        recorded = tape.wants("scores", "weights", "bias")  # which kernels do not return
+        recorded = tape.wants("scores", "weights", *self.score.terms)  # which kernels do not return
         run = partial(attend, tape=tape) if recorded else fast_attend
         rate, mask = self.dropout if self.training else 0.0, self.mask
         attended_THK = run(self.score, q, k, v, queries=queries, keys=keys, mask=mask, dropout=rate)

@@ -1,8 +1,11 @@
-"""A Transformer block: self-attention, optional cross-attention, feed-forward; with residuals."""
+"""A Transformer block: self-attention, optional cross-attention, feed-forward; residuals, norms."""
 
 from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
@@ -12,7 +15,43 @@ from regard.parts.attend import Mask, causal, full
 from regard.parts.attention import CrossAttention, EncoderOutput, SelfAttention, fused_linear
 from regard.parts.dropout import Dropout, DropPath
 from regard.parts.kv_cache import LayerKVCache
-from regard.parts.norm import LAYER_NORM, Norm, RMSNorm
+
+
+class RMSNorm(nn.Module):
+    """Norm x / √(mean(x²) + ε) · g (Zhang & Sennrich, 2019, arXiv:1910.07467, eq. 4)."""
+
+    def __init__(self, width: int, eps: float = 1e-6):
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.weight.shape, self.weight.to(x.dtype), self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{len(self.weight)}, eps={self.eps}"
+
+
+NORMS: dict[str, Callable[..., nn.Module]] = {
+    "layer": nn.LayerNorm,
+    "layer-no-bias": partial(nn.LayerNorm, bias=False),
+    "rms": RMSNorm,
+}
+
+
+@dataclass(frozen=True)
+class Norm:
+    """Kind of a norm, one of ``NORMS``, and its epsilon."""
+
+    kind: str = "layer"
+    eps: float = 1e-5
+
+    def build(self, width: int) -> nn.Module:
+        """The module of a norm of states of this width."""
+        return NORMS[self.kind](width, eps=self.eps)
+
+
+LAYER_NORM = Norm()
 
 
 class Mlp(nn.Module):
@@ -141,7 +180,7 @@ class Block(nn.Module):
             "keys": {"one for each head" if heads.kv == heads.count else "one for several heads"},
             "feed-forward": {"gated" if self.mlp.gated else "plain"},
             "activation": {name for name, act in ACTIVATIONS.items() if act is activation},
-            "biases": {"yes" if layer.bias is not None else "no" for layer in layers},
+            "biases": {"yes" if _has_bias(layer) else "no" for layer in layers},
             "layer scale": {"no" if each.layer_scale is None else "yes" for each in residuals},
         }
 
@@ -197,6 +236,11 @@ def unsupported(block: Block, supported: Mapping[str, Set[str]]) -> Iterator[str
     for name, values in block.traits.items():
         for value in sorted(values - supported.get(name, frozenset())):
             yield f"{name}: {value}"
+
+
+def _has_bias(layer: nn.Module) -> bool:
+    """Whether a linear layer has a bias, which packed layers call ``bias_F``."""
+    return any(getattr(layer, name, None) is not None for name in ("bias", "bias_F"))
 
 
 def _norm_name(norm: nn.Module) -> str:

@@ -1,6 +1,7 @@
 """Relative position bias (T5): a learned number for each head and bucket of distances."""
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,8 @@ class BiasedDot(Dot):
     grow with the logarithm of the distance up to ``farthest``; all beyond share the last bucket.
     Unless ``causal``, keys after the query have buckets of their own. Layers may share the module.
     """
+
+    terms: ClassVar = ("bias",)
 
     def __init__(self, heads: int, buckets: int, farthest: int, *, causal: bool):
         super().__init__()

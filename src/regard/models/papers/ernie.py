@@ -16,7 +16,7 @@ from regard.models.formats.config_map import Config, ConfigRow, Names
 from regard.models.paper import Paper
 from regard.models.papers import bert
 from regard.models.tokens import Tokens
-from regard.parts.norm import LAYER_NORM, Norm
+from regard.parts.block import LAYER_NORM, Norm
 from regard.weights import Rule, WeightMap
 
 

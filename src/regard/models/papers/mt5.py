@@ -16,7 +16,7 @@ SIZES = {
 }
 
 
-class OutputKeys(hf.OutputKeys):
+class OutputTensor(hf.OutputKeys):
     """Whether the output layer is tied: if files have none of its own. States are not scaled."""
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
@@ -42,5 +42,5 @@ PAPER = Paper(
         "xl": 3_700_000_000,
         "xxl": 13_000_000_000,
     },
-    formats={"hf": hf.t5_format("MT5", change(SMALL, tie="all"), OutputKeys())},
+    formats={"hf": hf.t5_format("MT5", change(SMALL, tie="all"), OutputTensor())},
 )

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from regard.parts.activation import ACTIVATIONS
-from regard.parts.norm import RMSNorm
 
 try:
     import triton
@@ -101,7 +100,7 @@ def linear(
         **{name: y_RF if tensor is None else tensor for name, tensor in optional.items()},
         **{f"has_{name}": tensor is not None for name, tensor in optional.items()},
         "eps": 0.0 if norm is None else norm.eps,
-        "centred": not isinstance(norm, RMSNorm),
+        "centred": isinstance(norm, nn.LayerNorm),
         "gate": None if gate is None else NAMES[gate],
         "activation": None if activation is None else NAMES[activation],
         "block": tiling.outputs,

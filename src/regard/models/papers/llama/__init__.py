@@ -14,7 +14,7 @@ from regard.models.formats.config_map import ACTIVATIONS
 from regard.models.heads import NextTokenHead
 from regard.models.paper import Paper
 from regard.models.papers import gpt, gpt2
-from regard.models.papers.llama.hf import LAYER, OURS, HeadSize, LlamaFormat, RotaryKeys
+from regard.models.papers.llama.hf import LAYER, OURS, LlamaFormat, OptionalKey, RotaryKeys
 from regard.models.positions import Rotary
 from regard.models.tokens import Tokens
 from regard.models.transformer import Stack
@@ -71,7 +71,7 @@ CONFIG = (
     Key("num_hidden_layers", "depth"),
     Key("num_attention_heads", "heads"),
     Key("num_key_value_heads", "kv_heads"),
-    HeadSize("head_dim", "key"),
+    OptionalKey("head_dim", "key"),
     Key("intermediate_size", "inner"),
     Key("hidden_act", "activation", {"silu": "swish", **ACTIVATIONS}),
     Key("max_position_embeddings", "longest"),

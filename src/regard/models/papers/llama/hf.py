@@ -86,8 +86,8 @@ def write_scaling(scaling: Scaling) -> dict[str, object] | None:
 
 
 @dataclass(frozen=True)
-class HeadSize(Key):
-    """Size of keys and values, written only if it is not the width divided by the heads."""
+class OptionalKey(Key):
+    """Key that is written only if its fact is not None."""
 
     def write(self, facts: object) -> dict[str, object]:
         return {key: size for key, size in super().write(facts).items() if size is not None}

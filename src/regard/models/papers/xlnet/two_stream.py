@@ -20,10 +20,9 @@ from regard.models.trunk import AnyStack, StackModule
 from regard.parts.activation import ACTIVATIONS
 from regard.parts.attend import Mask, attend, earlier, earlier_or_itself, full
 from regard.parts.attention import Heads, HeadsModule, fused_linear
-from regard.parts.block import Mlp, Residual
+from regard.parts.block import Mlp, Norm, Residual
 from regard.parts.dropout import Dropout
 from regard.parts.kernels import relative
-from regard.parts.norm import Norm
 from regard.parts.relative_score import Distances, RelativeSegmentDot, distances_between
 
 BEFORE_ALL = -(1 << 30)  # the order of memory
