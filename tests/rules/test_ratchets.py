@@ -17,26 +17,26 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 390,
-    "lines": 55_087,
-    "lines of code": 34_041,
+    "files": 409,
+    "lines": 58_424,
+    "lines of code": 36_206,
     "files under 40 lines": 6,
-    "basenames used twice": 29,
-    "Any": 141,
+    "basenames used twice": 30,
+    "Any": 144,
     "cast(Any": 2,
     "aliases of Any": 0,
-    "type: ignore": 35,
+    "type: ignore": 34,
     "circles of imports": 0,
     "modules in circles": 0,
-    "choices by kind": 51,
+    "choices by kind": 60,
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
-    "GPT-2": (14, 2_451),
-    "BERT": (15, 2_844),
-    "ViT": (15, 3_048),
-    "Bahdanau": (15, 3_068),
-    "XLNet": (14, 2_860),
+    "GPT-2": (14, 2_756),
+    "BERT": (15, 3_175),
+    "ViT": (15, 3_369),
+    "Bahdanau": (15, 3_180),
+    "XLNet": (14, 3_069),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
 SLACK = 0.02

@@ -52,7 +52,7 @@ class LayerWindows(ConfigRow):
         kinds = kinds or [SLIDING if number >= first else FULL for number in range(depth)]
         if len(kinds) != depth or {*kinds} - {FULL, SLIDING}:
             raise BadInput(f"{self.key} must be {depth} of {FULL!r} and {SLIDING!r}, not {kinds!r}")
-        windows = tuple(size if kind == SLIDING else 0 for kind in kinds)
+        windows = tuple(size if name == SLIDING else 0 for name in kinds)
         return {"windows": windows if any(windows) else ()}
 
     def write(self, facts: object) -> dict[str, object]:

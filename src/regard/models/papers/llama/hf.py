@@ -16,7 +16,7 @@ from regard.parts.rotary import LinearScaling, Llama3Scaling
 from regard.weights import Join, Rule, WeightMap
 
 LAYER, OURS = "layers.{i}.", "trunk.blocks.{i}."
-KINDS = ("default", "linear", "llama3")
+NAMES = ("default", "linear", "llama3")
 FACTORS = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
 Scaling = LinearScaling | Llama3Scaling | None
 
@@ -41,7 +41,7 @@ class RotaryKeys(ConfigRow):
         if not isinstance(position, Rotary):
             raise BadInput(f"{self.key}: positions must be rotary, not {position!r}")
         theta, scaling = {"rope_theta": position.base}, write_scaling(position.scaling)
-        both = {**theta, **(scaling or {"rope_type": KINDS[0]})}
+        both = {**theta, **(scaling or {"rope_type": NAMES[0]})}
         return {**theta, "rope_scaling": scaling, self.key: both}
 
 
@@ -55,23 +55,23 @@ def check_table(key: str, config: Config) -> Mapping[str, Any]:
 
 def read_scaling(key: str, keys: Mapping[str, Any], config: Config) -> Scaling:
     """The scaling of frequencies; None: they are not scaled."""
-    kind = keys.get("rope_type", keys.get("type", KINDS[0]))
-    if kind not in KINDS:
-        raise BadInput(f"{key}: rope_type is {kind!r}; supported: {', '.join(KINDS)}")
+    name = keys.get("rope_type", keys.get("type", NAMES[0]))
+    if name not in NAMES:
+        raise BadInput(f"{key}: rope_type is {name!r}; supported: {', '.join(NAMES)}")
     share = keys.get("partial_rotary_factor", config.get("partial_rotary_factor", 1.0))
     if share != 1.0:
         raise BadInput(f"{key}: partial_rotary_factor is {share!r}, and only 1.0 is supported")
-    if kind == "default":
+    if name == "default":
         return None
     original = {FACTORS[-1]: config.get("max_position_embeddings")}
-    names = FACTORS if kind == "llama3" else FACTORS[:1]
+    needed = FACTORS if name == "llama3" else FACTORS[:1]
     factors = []
-    for name in names:
-        value = {**original, **keys}.get(name)
+    for key_name in needed:
+        value = {**original, **keys}.get(key_name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            raise BadInput(f"{key}: {name} must be a positive number, not {value!r}")
+            raise BadInput(f"{key}: {key_name} must be a positive number, not {value!r}")
         factors.append(float(value))
-    if kind == "linear":
+    if name == "linear":
         return LinearScaling(*factors)
     factor, low, high, context = factors
     return Llama3Scaling(factor, low, high, int(context))

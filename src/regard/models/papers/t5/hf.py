@@ -184,19 +184,19 @@ class T5Format(HFFormat):
         return super().facts_of(config, tensors)
 
     def config_of(self, facts: ModelFacts, labels: LabelSet | None = None) -> dict[str, object]:
-        if isinstance(facts, TrunkWithHeads):
+        if facts.sides == self.encoder.defaults.sides:
             return self.encoder.config_of(facts, labels)
         return super().config_of(facts, labels)
 
     def architecture(self, facts: ModelFacts) -> str:
-        if isinstance(facts, TrunkWithHeads):
+        if facts.sides == self.encoder.defaults.sides:
             return self.encoder.architecture(facts)
         return super().architecture(facts)
 
     def weight_map(self, facts: ModelFacts) -> WeightMap:
-        if isinstance(facts, TrunkWithHeads):
+        if facts.sides == self.encoder.defaults.sides:
             return self.encoder.weight_map(facts)
-        gated = cast(Stack, facts.source.stack).gated
+        gated = cast(Stack, facts.encoder.stack).gated
         source = side_rules("encoder.", "source.", gated=gated, cross=False)
         target = side_rules("decoder.", "target.", gated=gated, cross=True)
         return WeightMap((*SIDES, *source, *target))
