@@ -39,7 +39,7 @@ def ours(folder: str) -> System:
     """regard: rows without padding."""
     model = regard.load(folder, device(), precision="auto")
     rows = json.loads((Path(folder) / "rows.json").read_text())
-    return System(lambda: [float(np.asarray(model.embed(rows, pool="mean")).mean())])
+    return System(lambda: [float(model.embed(rows, pool="mean").float().cpu().numpy().mean())])
 
 
 def main() -> None:

@@ -90,6 +90,11 @@ class Heads:
         k_TD, v_TD = x_TD.split([self.keys, self.values], dim=-1)
         return (k_TD.unflatten(-1, (self.kv, self.key)), v_TD.unflatten(-1, (self.kv, self.value)))
 
+    def split_values(self, x_TD: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys of all heads, (T, H, K), and values, which lie side by side."""
+        qk_TD, v_TD = x_TD.split([self.queries + self.keys, self.values], dim=-1)
+        return qk_TD.unflatten(-1, (-1, self.key)), v_TD.unflatten(-1, (self.kv, self.value))
+
     def split(self, x_TD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of each head, (T, H, K), which lie side by side."""
         q_TD, kv_TD = x_TD.split([self.queries, self.keys + self.values], dim=-1)
@@ -164,8 +169,8 @@ class SelfAttention(HeadsModule):
         keys = layout
         if queries is not None:
             return self._attend_from(*queries, x_TD, layout, tape)
-        q, k, v = self.heads.split(self.qkv(x_TD))
-        q, k = self.score.place(q, layout), self.score.place(k, layout)
+        qk, v = self.heads.split_values(self.qkv(x_TD))
+        q, k = self.score.place(qk, layout).split([self.heads.count, self.heads.kv], dim=1)
         if cache is not None:
             k, v, keys = cache.extend(k, v, layout)
         return self.join(q, k, v, layout, keys, tape)

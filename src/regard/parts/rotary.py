@@ -97,14 +97,15 @@ def turn(x_THK: Tensor, cosine_TF: Tensor, sine_TF: Tensor) -> Tensor:
 
     Of 2F dimensions, i is paired with i + F, as in Llama; others are unchanged.
     """
-    precise = torch.promote_types(x_THK.dtype, torch.float32)
-    cosine, sine = (part_TF[:, None].to(precise) for part_TF in (cosine_TF, sine_TF))
-    half = cosine_TF.shape[1]
-    sizes = (half, half, x_THK.shape[-1] - 2 * half)
-    first, second, rest = x_THK.split(sizes, dim=-1)
-    a, b = first.to(precise), second.to(precise)
-    turned = (a * cosine - b * sine).to(x_THK.dtype), (b * cosine + a * sine).to(x_THK.dtype)
-    return torch.cat([*turned, rest] if sizes[-1] else turned, dim=-1)
+    precise, size = torch.promote_types(x_THK.dtype, torch.float32), 2 * cosine_TF.shape[1]
+    cosine, sine = (
+        torch.cat([part_TF, part_TF], dim=1)[:, None].to(precise)
+        for part_TF in (cosine_TF, sine_TF)
+    )
+    x, rest = x_THK[..., :size].to(precise), x_THK[..., size:]
+    first, second = x.chunk(2, dim=-1)
+    turned = torch.addcmul(x * cosine, torch.cat([-second, first], dim=-1), sine).to(x_THK.dtype)
+    return torch.cat([turned, rest], dim=-1) if rest.shape[-1] else turned
 
 
 class RotaryDot(ScaledDot):
