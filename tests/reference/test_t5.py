@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import regard
-from encoder_family import CLOSE, Family
+from encoder_family import CLOSE, Family, some_slow
 from regard.decoding import cpp
 from regard.ground.batch import SourceTarget, pack, pack_texts
 from regard.ground.errors import BadInput
@@ -86,7 +86,7 @@ def check_pairs(kind, folder, theirs):
             torch.testing.assert_close(found["target.output"], decoded, **CLOSE)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", some_slow(range(30), quick=9))
 @pytest.mark.parametrize("kind", WHOLE)
 def test_random_shapes_agree_on_ragged_pairs(kind, seed, tmp_path):
     theirs = FAMILY[kind].reference(kind, **settings_drawn(seed))
@@ -94,7 +94,7 @@ def test_random_shapes_agree_on_ragged_pairs(kind, seed, tmp_path):
     check_pairs(kind, tmp_path, theirs)
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", some_slow(range(15), quick=4))
 @pytest.mark.parametrize("kind", ALONE)
 def test_random_encoders_agree_on_ragged_rows(kind, seed, tmp_path):
     FAMILY[kind].check_values(kind, settings_drawn(seed), tmp_path)
