@@ -22,6 +22,7 @@ from regard.parts.attend import (
     Location,
     PermutationMask,
     ScaledDot,
+    Score,
     WindowMask,
     attend,
     causal,
@@ -209,12 +210,12 @@ def test_scores_and_weights_can_be_read_and_edited():
     torch.testing.assert_close(first, v[[0, 0, 0, 3, 3]])
 
 
-class Counted(nn.Module):
+class Counted(Score):
     """A score that counts how often it is asked, and that no kernel knows."""
 
     calls = 0
 
-    def forward(self, q: Tensor, k: Tensor, queries: Layout, keys: Layout) -> Tensor:
+    def between(self, q: Tensor, k: Tensor, queries: Layout, keys: Layout) -> Tensor:
         self.calls += 1
         return Dot()(q, k, queries, keys)
 

@@ -18,8 +18,8 @@ from syntax import nodes
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 409,
-    "lines": 58_424,
-    "lines of code": 36_206,
+    "lines": 58_430,
+    "lines of code": 36_210,
     "files under 40 lines": 6,
     "basenames used twice": 30,
     "Any": 144,
@@ -32,11 +32,11 @@ BOUNDS = {
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
-    "GPT-2": (14, 2_756),
-    "BERT": (15, 3_175),
-    "ViT": (15, 3_369),
-    "Bahdanau": (15, 3_180),
-    "XLNet": (14, 3_069),
+    "GPT-2": (14, 2_761),
+    "BERT": (15, 3_180),
+    "ViT": (15, 3_374),
+    "Bahdanau": (15, 3_185),
+    "XLNet": (14, 3_074),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
 SLACK = 0.02
