@@ -91,7 +91,7 @@ def test_one_text_is_not_a_list_of_letters(states):
 
 
 def test_what_an_encoder_does_not_do(states):
-    with pytest.raises(BadInput, match="BERT has no decoder: it cannot translate"):
+    with pytest.raises(BadInput, match="BERT reads no source: it cannot translate"):
         states.translate(["cat"])
 
 

@@ -41,7 +41,7 @@ def test_predict_needs_a_classifier(small_run):
 
 def test_translate_needs_a_translator(model):
     assert (
-        "Lin has no decoder: it cannot translate"
+        "Lin reads no source: it cannot translate"
         in run("translate", model, stdin="dog\n", code=2).stderr
     )
 

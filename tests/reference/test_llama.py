@@ -143,6 +143,10 @@ def test_older_files_have_frequencies_and_other_keys(tmp_path):
         ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "rope_type is 'dynamic'"),
         ({"rope_scaling": {"rope_type": "linear"}}, "factor must be a positive number, not None"),
         ({"rope_scaling": 3}, "rope_scaling must be a table, not 3"),
+        (
+            {"rope_scaling": {**LLAMA3, "low_freq_factor": 4.0}},
+            "low .4.0. must be below high .4.0.",
+        ),
         ({"rope_theta": -1.0}, "base must be above 0"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5, and only 1.0"),
         ({"num_key_value_heads": 5}, "kv_heads must divide the 32 heads"),

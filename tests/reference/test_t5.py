@@ -13,12 +13,14 @@ from regard.ground.batch import SourceTarget, pack, pack_texts
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape
+from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.papers import mt5, t5
 from regard.parts.attend import attend, causal, full
 from regard.parts.kernels.fast_attend import fast_attend
 from regard.parts.relative_bias import BiasedDot
 from regard.weights.files import read_folder, write_tensors
+from verb import run
 
 transformers = pytest.importorskip("transformers")
 
@@ -199,8 +201,8 @@ def test_kernels_agree_with_the_definition_forward_and_backward(mask, lengths):
     layout = Layout.rectangle(len(lengths), lengths[0]) if even else Layout.ragged(lengths)
     q, k, v = (torch.randn(sum(lengths), 2, 3, requires_grad=True) for _ in range(3))
     results = []
-    for run in (attend, fast_attend):
-        out = run(score, q, k, v, queries=layout, keys=layout, mask=mask)
+    for compute in (attend, fast_attend):
+        out = compute(score, q, k, v, queries=layout, keys=layout, mask=mask)
         gradients = torch.autograd.grad(out.square().sum(), [q, k, v, score.bias.weight])
         results.append([out, *gradients])
     for found, expected in zip(*results, strict=True):
@@ -226,3 +228,25 @@ def test_sizes_are_those_of_the_published_models():
 
 def test_an_empty_config_is_the_published_model():
     assert t5.HF.facts_of({}, ()) == t5.SMALL
+
+
+@pytest.mark.parametrize("kind", ["T5ForConditionalGeneration", "MT5ForConditionalGeneration"])
+def test_convert_compares_both_sides_with_the_reference(kind, tmp_path):
+    FAMILY[kind].reference(kind).save_pretrained(tmp_path / "theirs")
+    order = ("convert", tmp_path / "theirs", tmp_path / "ours", "--to", "regard", "--check")
+    records = [json.loads(line) for line in run(*order, "--json").stdout.splitlines()]
+    found = {record["layer"]: record["transformers"] for record in records}
+    names = ("encoder block 1", "encoder final norm", "decoder final norm", "next_token logits")
+    assert all(found[name] is not None and found[name] <= 1e-5 for name in names)
+
+
+def test_a_decoder_with_windows_has_causal_buckets():
+    facts = change(t5.SMALL, width=8, depth=2, heads=2, key=4, inner=8, vocab=20, windows=(4,))
+    module = facts.build()
+    assert module.target.blocks[0].attention.score.causal
+    assert not module.source.blocks[0].attention.score.causal
+
+
+def test_scores_of_positions_are_scaled_or_not():
+    with pytest.raises(BadInput, match="scaled_scores must be false"):
+        change(t5.SMALL, width=8, depth=1, heads=2, inner=8, vocab=9, scaled_scores=True).build()

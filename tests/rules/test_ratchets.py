@@ -18,8 +18,8 @@ from syntax import nodes
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 409,
-    "lines": 58_430,
-    "lines of code": 36_210,
+    "lines": 58_461,
+    "lines of code": 36_232,
     "files under 40 lines": 6,
     "basenames used twice": 30,
     "Any": 144,
@@ -28,15 +28,15 @@ BOUNDS = {
     "type: ignore": 34,
     "circles of imports": 0,
     "modules in circles": 0,
-    "choices by kind": 60,
+    "choices by kind": 61,
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
-    "GPT-2": (14, 2_761),
-    "BERT": (15, 3_180),
-    "ViT": (15, 3_374),
-    "Bahdanau": (15, 3_185),
-    "XLNet": (14, 3_074),
+    "GPT-2": (14, 2_771),
+    "BERT": (15, 3_190),
+    "ViT": (15, 3_384),
+    "Bahdanau": (15, 3_190),
+    "XLNet": (14, 3_079),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
 SLACK = 0.02

@@ -50,7 +50,7 @@ def test_a_broken_model_is_reported(owl_run):
 
 def test_what_each_model_can_do_is_reported(model, small_run):
     translator = regard.load(small_run / "run" / "model", "cpu")
-    with pytest.raises(BadInput, match="Lin has no decoder: it cannot translate"):
+    with pytest.raises(BadInput, match="Lin reads no source: it cannot translate"):
         model.translate(["dog"])
     with pytest.raises(BadInput, match="Transformer is an encoder-decoder"):
         translator.predict(["dog"])

@@ -126,6 +126,12 @@ def test_options_that_do_not_fit(trained, more, message):
     assert message in run("generate", trained[0], *more, code=2).stderr
 
 
+@pytest.mark.parametrize("content", ["", "\n \n", "[]"])
+def test_a_file_without_records_is_refused(trained, tmp_path, content):
+    done = written(trained[0], tmp_path, content, "body", code=2)
+    assert "has no record" in done.stderr and not done.stdout
+
+
 def test_a_model_of_texts_has_no_fields(tmp_path):
     (tmp_path / "a.txt").write_text("the sea\n\na storm\n\nthe harbour\n")
     run(

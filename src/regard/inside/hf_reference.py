@@ -72,12 +72,15 @@ def _layers(model: Any, facts: ModelFacts, example: Example) -> dict[str, Tensor
     for name in facts.sides:
         side, stack = SIDES[name], getattr(facts, name).stack
         names = ["embedding", *(f"block {number + 1}" for number in range(stack.depth))]
-        if stack.final_norm and torch.equal(output[side.states][-1], trunk.last_hidden_state):
-            names[-1] = "final norm"  # most models return their last states after it only
+        # Encoder-decoders, as most models, return their last states after the final norm only.
+        last = trunk.get("last_hidden_state", output[side.states][-1])
+        last = output[side.states][-1] if len(facts.sides) > 1 else last
+        if stack.final_norm and torch.equal(output[side.states][-1], last):
+            names[-1] = "final norm"
         states = zip(names, output[side.states], strict=True)
         layers |= {f"{side.prefix}{layer}": x for layer, x in states}
         if stack.final_norm:
-            layers[f"{side.prefix}final norm"] = trunk.last_hidden_state
+            layers[f"{side.prefix}final norm"] = last
     if (pooled_BD := trunk.get("pooler_output")) is not None:
         layers["pooled"] = pooled_BD
     heads = {head: output[name] for name, head in HEADS.items() if name in output}

@@ -93,6 +93,8 @@ class Stack(AnyStack):
         one_of(ACTIVATIONS, "activation", self.activation)
         one_of(("post", "pre"), "norm", self.norm)
         one_of(NORMS, "norm_kind", self.norm_kind)
+        if self.windows and not any(self.windows):
+            raise BadInput("windows: all are 0, which is no limit; leave them out")
         if self.heads % (self.kv_heads or 1):
             raise BadInput(f"kv_heads must divide the {self.heads} heads, not {self.kv_heads}")
         if self.layer_scale is not None and (self.cross or self.causal):
@@ -172,11 +174,14 @@ class Stack(AnyStack):
         ]
 
     def _build_attention(self, heads: Heads, score: Score | None, mask: Mask) -> SelfAttention:
-        dot = self._build_score()
+        score = self._build_score() if score is None else score
+        if score.scaled != self.scaled_scores:
+            scaled = str(score.scaled).lower()
+            raise BadInput(f"scaled_scores must be {scaled}: scores of these positions are fixed")
         return SelfAttention(
             self.width,
             heads,
-            score=dot if score is None else score,
+            score=score,
             mask=mask,
             dropout=self.attention_dropout,
             bias=self.qkv_bias,

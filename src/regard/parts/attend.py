@@ -70,6 +70,11 @@ earlier = PermutationMask(itself=False)
 earlier_or_itself = PermutationMask(itself=True)
 
 
+def is_causal(mask: Mask) -> bool:
+    """Whether a mask allows no key after the query."""
+    return isinstance(mask, PermutationMask) or mask.right == 0
+
+
 def position_gaps(queries: Layout, keys: Layout) -> Tensor:
     """Position of each key minus position of each query, (B, L, S)."""
     return _gaps(queries, keys, queries.positions_T, keys.positions_T)

@@ -13,9 +13,10 @@ from regard.parts.attend import Dot, position_gaps
 class BiasedDot(Dot):
     """Score q·k + b, with a bias b by head and bucket (Raffel et al., 2019, section 2.1).
 
-    The dot product is not scaled. Half of the buckets are for distances of their own, the others
-    grow with the logarithm of the distance up to ``farthest``; all beyond share the last bucket.
-    Unless ``causal``, keys after the query have buckets of their own. Layers may share the module.
+    The dot product is not scaled. Unless ``causal``, keys after the query have half of the buckets.
+    Of the buckets of a direction, half are for one distance each, and the others grow with the
+    logarithm of the distance up to ``farthest``; all beyond share the last. Layers may share the
+    module.
     """
 
     terms: ClassVar = ("bias",)

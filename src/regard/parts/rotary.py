@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.parts.attend import ScaledDot
 
@@ -39,6 +40,12 @@ class Llama3Scaling:
     low: float
     high: float
     original: int
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high:
+            raise BadInput(
+                f"low ({self.low}) must be below high ({self.high}) in Llama 3's scaling"
+            )
 
     def __call__(self, frequencies_F: Tensor) -> Tensor:
         """Frequencies of a longer context."""

@@ -152,7 +152,8 @@ class Runner:
     def translator(self) -> Translator:
         """The model as a translator."""
         if self.facts.sides != EncoderDecoder.sides:
-            raise BadInput(f"{self.paper.name} has no decoder: it cannot translate")
+            advice = "; use regard generate" if self.facts.writes else ""
+            raise BadInput(f"{self.paper.name} reads no source: it cannot translate{advice}")
         return cast(Translator, self.runner)
 
     @property
@@ -160,6 +161,7 @@ class Runner:
         """The model as a generator."""
         if self.facts.sides != TrunkWithHeads.sides or not self.facts.writes:
             fault = "is no causal model with a next-token head: it cannot generate"
+            fault += "; use regard translate" if self.facts.sides != ("trunk",) else ""
             raise BadInput(f"{self.paper.name} {fault}")
         return cast(Generator, self.runner)
 

@@ -167,11 +167,15 @@ class RecordSource(LineSource):
 
     def lines(self, arrivals: Arrivals) -> Iterator[bytes]:
         lines = [*super().lines(arrivals)]
+        if not any(map(bytes.strip, lines)):
+            raise BadInput("--fields: the file has no record; write an object for each article")
         try:
             content = json.loads(b"\n".join(lines))
         except (ValueError, RecursionError):
             return iter(lines)
         records = content if isinstance(content, list) else [content]
+        if not records:
+            raise BadInput("--fields: the list has no record; write an object for each article")
         return (json.dumps(record).encode() for record in records)
 
 

@@ -20,7 +20,7 @@ from regard.models.papers.t5.hf import OutputKeys, t5_format
 from regard.models.tokens import Tokens
 from regard.models.transformer import Stack
 from regard.models.trunk import Trunk
-from regard.parts.attend import Mask, causal
+from regard.parts.attend import Mask, causal, is_causal
 from regard.parts.attention import Heads
 from regard.parts.relative_bias import BiasedDot
 from regard.text.families.unigram import T5Unigram
@@ -30,7 +30,7 @@ from regard.text.families.unigram import T5Unigram
 class RelativeBias(AnyPosition):
     """Bias of scores by head and bucket of distances (section 2.1), shared by all layers.
 
-    Half of the ``buckets`` are for one distance each; the others grow up to ``farthest``.
+    ``BiasedDot`` says which distances share one of the ``buckets``.
     """
 
     by_distance: ClassVar[bool] = True
@@ -43,7 +43,7 @@ class RelativeBias(AnyPosition):
             raise BadInput(f"farthest must be above {self.buckets // 2}, half of the buckets")
 
     def scores(self, heads: Heads, masks: Sequence[Mask]) -> Iterator[BiasedDot]:
-        score = BiasedDot(heads.count, self.buckets, self.farthest, causal=masks[0] == causal)
+        score = BiasedDot(heads.count, self.buckets, self.farthest, causal=is_causal(masks[0]))
         return repeat(score, len(masks))
 
 

@@ -183,18 +183,22 @@ class T5Format(HFFormat):
             return self.encoder.facts_of(config, tensors)
         return super().facts_of(config, tensors)
 
+    def _is_alone(self, facts: ModelFacts) -> bool:
+        """Whether a model is an encoder without a decoder."""
+        return facts.sides == self.encoder.defaults.sides
+
     def config_of(self, facts: ModelFacts, labels: LabelSet | None = None) -> dict[str, object]:
-        if facts.sides == self.encoder.defaults.sides:
+        if self._is_alone(facts):
             return self.encoder.config_of(facts, labels)
         return super().config_of(facts, labels)
 
     def architecture(self, facts: ModelFacts) -> str:
-        if facts.sides == self.encoder.defaults.sides:
+        if self._is_alone(facts):
             return self.encoder.architecture(facts)
         return super().architecture(facts)
 
     def weight_map(self, facts: ModelFacts) -> WeightMap:
-        if facts.sides == self.encoder.defaults.sides:
+        if self._is_alone(facts):
             return self.encoder.weight_map(facts)
         gated = cast(Stack, facts.encoder.stack).gated
         source = side_rules("encoder.", "source.", gated=gated, cross=False)
