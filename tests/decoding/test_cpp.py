@@ -69,7 +69,6 @@ KINDS = {
     "large values": change(SMALL, heads=4, kv_heads=1, key=2, value=40),
     "T5": T5,
     "T5 1.1": change(T5, key=7, gated=True, activation="gelu-tanh"),
-    "scores on two scales": change(T5, scaled_scores=True),
     "bias in a window": change(T5, **{"target.windows": (3,)}),
     "Llama": LLAMA,
     "one head of keys": change(LLAMA, kv_heads=1, key=10, value=5),
