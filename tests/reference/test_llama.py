@@ -159,6 +159,17 @@ def test_keys_that_are_not_supported_are_refused_by_name(keys, reason):
         llama.HF.facts_of(keys, ())
 
 
+def test_rope_scaling_goes_before_rope_parameters_as_in_the_reference(tmp_path):
+    theirs = LLAMA.reference("LlamaForCausalLM", rope_theta=50.0)
+    theirs.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config |= {"rope_scaling": {"rope_type": "linear", "factor": 4.0}, "rope_theta": 90.0}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    theirs, row = transformers.LlamaForCausalLM.from_pretrained(tmp_path), LLAMA.rows()[0].tokens
+    (logits_TV,) = regard.load(tmp_path, "cpu").logits([row])
+    torch.testing.assert_close(logits_TV, theirs.eval()(torch.tensor([row])).logits[0], **CLOSE)
+
+
 def test_windows_are_refused_by_name():
     with pytest.raises(BadInput, match="sliding_window must be null or a number of tokens, not 0"):
         mistral.HF.facts_of({"sliding_window": 0}, ())

@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 409,
     "lines": 58_461,
-    "lines of code": 36_232,
+    "lines of code": 36_233,
     "files under 40 lines": 6,
     "basenames used twice": 30,
     "Any": 144,

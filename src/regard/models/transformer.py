@@ -38,8 +38,8 @@ class Stack(AnyStack):
     have a bias. Without ``scaled_scores``, q·k is not divided by √key (T5).
 
     ``windows`` limit the distance of keys in each layer, repeated over the layers; 0: no limit. A
-    token of a causal stack attends to that many tokens, its own included; else to so many on
-    either side.
+    token of a causal stack attends to that many tokens, its own included; other tokens to that many
+    on either side.
 
     ``dropout`` is applied to embeddings and to the output of each sublayer (Vaswani et al., 2017);
     ``attention_output_dropout``, if set, replaces it on the output of attention (DistilBERT: 0).

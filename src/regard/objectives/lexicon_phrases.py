@@ -22,9 +22,7 @@ Array = np.ndarray
 
 
 class Phrases:
-    """Texts of phrases: those of a ``lexicon``, a file or the phrases themselves, and those of a
-    file of ``tagged`` sentences.
-    """
+    """Texts of phrases, from a ``lexicon`` (file or phrases) and from ``tagged`` sentences."""
 
     def __init__(self, lexicon: str | Iterable[str], tagged: FilesConfig | None = None):
         self.file = lexicon if isinstance(lexicon, str) else None

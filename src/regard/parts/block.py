@@ -161,7 +161,7 @@ class Block(nn.Module):
 
     @property
     def traits(self) -> dict[str, set[str]]:
-        """All that distinguishes the computation of this block from that of others, by name.
+        """Properties that decide what the block computes, by name.
 
         An engine that computes blocks by code of its own compares them with the traits it supports,
         so that it refuses whatever is new.

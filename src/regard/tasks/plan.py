@@ -181,7 +181,7 @@ class Plan:
     ) -> RowTokenizer:
         """Tokenizer: of a folder, of the run that is resumed, or learned from ``texts``.
 
-        ``t5``: T5's tokenizer is learned, not that of the paper.
+        ``t5``: T5's tokenizer is learned, not the paper's.
         """
         if self.tokenizer is not None:
             return self.tokenizer

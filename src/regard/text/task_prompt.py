@@ -70,7 +70,7 @@ class TaskPrompt:
 
     @property
     def added(self) -> int:
-        """The number of tokens beside those of the text."""
+        """The number of tokens that the prompt adds to a text."""
         return len(self.prefix) + (self.token is not None)
 
     def row(self, text: Ids) -> np.ndarray:

@@ -1,6 +1,6 @@
 """ERNIE (Sun et al., 2019, arXiv:1904.09223): BERT for Chinese, pre-trained with masked words,
 phrases and entities, each masked as a whole. "large" is ERNIE 2.0 in English (arXiv:1907.12412),
-which adds a vector of the task to every token: that of task 0, as ``transformers`` does by default.
+which adds a vector of the task to every token: of task 0, by default of ``transformers``.
 """
 
 from dataclasses import dataclass, replace

@@ -17,7 +17,7 @@ SIZES = {
 
 
 class OutputTensor(hf.OutputKeys):
-    """Whether the output layer is tied: if files have none of its own. States are not scaled."""
+    """Whether the output layer is tied: if files lack its tensor. States are not scaled."""
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
         return {"scaled_output": False, "tie": "sides" if begins(tensors, self.output) else "all"}

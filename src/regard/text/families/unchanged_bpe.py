@@ -1,14 +1,13 @@
 """BPE of today's models, whose tokenizer.json alone decides the ids.
 
-Its normaliser, pre-tokenizer, byte fallback, added tokens, decoder and row template differ from
+Normaliser, pre-tokenizer, byte fallback, added tokens, decoder and row template differ from
 folder to folder: SentencePiece merges with single bytes for unknown characters (Llama: Touvron et
 al., 2023; Mistral), byte-level BPE behind a regular expression (Llama 3, Qwen2), behind single
 digits (SmolLM2), and BERT's special tokens (ModernBERT: Warner et al., 2024). So the library's
-tokenizer is the file's own, and rows are those of its post-processor.
+tokenizer is the file's own, and its post-processor makes the rows.
 
 ``transformers`` 5 does the same for the classes PreTrainedTokenizerFast and TokenizersBackend. For
-LlamaTokenizer and GPT2Tokenizer it replaces the file's normaliser and pre-tokenizer by those of the
-class; models were trained with those of the file.
+LlamaTokenizer and GPT2Tokenizer it replaces the file's normaliser and pre-tokenizer by the class's.
 """
 
 from collections.abc import Mapping

@@ -176,7 +176,7 @@ def sentinel_ids(pieces: Iterable[str]) -> list[int]:
 
 
 def _sentinels(count: int) -> list[tuple[str, float]]:
-    """Pieces of so many sentinels, the last first."""
+    """Pieces of this number of sentinels, the last first."""
     return [(f"<extra_id_{number}>", 0.0) for number in reversed(range(count))]
 
 

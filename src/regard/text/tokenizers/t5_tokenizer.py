@@ -47,7 +47,7 @@ class T5Pieces(Subwords):
 
 @dataclass(frozen=True)
 class T5Tokenizer(TranslationTokenizer):
-    """Tokenizer of an encoder-decoder in T5's form; ``encoder`` is that of its encoder alone."""
+    """Tokenizer of an encoder-decoder in T5's form; ``encoder`` serves its encoder alone."""
 
     name: ClassVar = "t5"
     FILES: ClassVar = EncoderTokenizer.FILES

@@ -25,14 +25,14 @@ Scaling = LinearScaling | Llama3Scaling | None
 class RotaryKeys(ConfigRow):
     """Base and scaling of rotary positions.
 
-    Older files have two keys, newer ones both in ``rope_parameters``; all three are written.
+    Older files have two keys, newer ones both in ``rope_parameters``; all three are written. As in
+    ``transformers``, ``rope_scaling`` goes before ``rope_parameters``.
     """
 
     key: str = "rope_parameters"
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
-        scaling = check_table("rope_scaling", config)
-        keys = {**scaling, **check_table(self.key, config)}
+        keys = check_table("rope_scaling", config) or check_table(self.key, config)
         base = keys.get("rope_theta", config.get("rope_theta", Rotary.base))
         return {"position.base": base, "scaling": read_scaling(self.key, keys, config)}
 
@@ -81,8 +81,10 @@ def write_scaling(scaling: Scaling) -> dict[str, object] | None:
     """The keys of a scaling of frequencies."""
     if scaling is None:
         return None
-    kind = "llama3" if isinstance(scaling, Llama3Scaling) else "linear"
-    return {"rope_type": kind, **dict(zip(FACTORS, vars(scaling).values(), strict=False))}
+    if isinstance(scaling, LinearScaling):
+        return {"rope_type": "linear", "factor": scaling.factor}
+    values = scaling.factor, scaling.low, scaling.high, scaling.original
+    return {"rope_type": "llama3", **dict(zip(FACTORS, values, strict=True))}
 
 
 @dataclass(frozen=True)

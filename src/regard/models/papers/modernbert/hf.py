@@ -129,7 +129,7 @@ class PooledArchitectures(Architectures):
 
 
 class ModernBertFormat(HFFormat):
-    """The format of ModernBERT, where a missing id is that of the published vocabulary."""
+    """The format of ModernBERT, whose new folders name all special ids, also missing ones."""
 
     def new_extras(self, tokenizer: Reading | None) -> HFExtras:
         return HFExtras({**dict.fromkeys(IDS), **super().new_extras(tokenizer).config})

@@ -168,7 +168,7 @@ class EncoderFormat(HFFormat):
 
 @dataclass(frozen=True)
 class T5Format(HFFormat):
-    """The format of T5; that of its ``encoder`` alone has the same ``model_type``."""
+    """The format of T5, with the format of its ``encoder`` alone, of the same ``model_type``."""
 
     encoder: HFFormat
 
