@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from zlib import crc32
@@ -51,8 +52,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out slow tests of other thirds, and skip what needs something this machine has not."""
+    """Thin out, leave out slow tests of other thirds, skip what needs what this machine has not."""
+    cases = Counter[str]()
+    for item in items:
+        if item.get_closest_marker("thinned"):
+            name = item.nodeid.partition("[")[0]
+            if cases[name] % 3:
+                item.add_marker(pytest.mark.slow)
+            cases[name] += 1
     third = config.getoption("--third")
     left_out = [
         item

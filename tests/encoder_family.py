@@ -3,11 +3,10 @@ ragged rows, folders both ways, folders without tokenizer files, and fine-tuning
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
 import torch
 
 import regard
@@ -24,12 +23,6 @@ LOGITS = {  # of several heads
     "sentence_pair": ("sop_logits", "seq_relationship_logits"),
 }
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
-
-
-def some_slow(values: Iterable[Any], quick: int) -> list[Any]:
-    """Parameters of a test, of which all but the first ``quick`` are marked as slow."""
-    marks = ((), (pytest.mark.slow,))
-    return [pytest.param(value, marks=marks[at >= quick]) for at, value in enumerate(values)]
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,7 @@ def refused(do, *given, **options) -> str:
     return message
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(("family", "method"), CASES)
 def test_any_iterable_will_do_and_is_read_once(models, family, method):
     good = METHODS[family][method]

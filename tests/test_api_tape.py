@@ -50,6 +50,7 @@ def few_at_once(monkeypatch) -> None:
         monkeypatch.setattr(module, "RECORDED", BatchLimits(40, 3, 40))
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_tape_sees_all_inputs_in_their_order(models, family, monkeypatch):
     model, given = models[family], inputs(family, 23)
@@ -142,6 +143,7 @@ def small_of_every_paper() -> list[LoadedModel]:
     return [*found, LoadedModel(bert.PAPER, facts, facts.build().eval())]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("stored", small_of_every_paper(), ids=lambda one: one.paper.key)
 def test_every_name_that_is_listed_can_be_recorded(stored):
     model = regard.Model(stored)

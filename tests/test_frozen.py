@@ -75,6 +75,7 @@ def none_of(lines: list[str], what: str) -> None:
         pytest.fail(f"{what}: {len(lines)} differences\n" + "\n".join(lines[:20]), pytrace=False)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("name", MODELS)
 def test_a_folder_is_read_and_written_as_before(name, tmp_path):
     pytest.importorskip("PIL") if "vit" in name or "deit" in name else None
@@ -118,6 +119,7 @@ def half_done(request, tmp_path):
     return recipe, run, stored
 
 
+@pytest.mark.thinned
 def test_a_half_done_run_goes_on(half_done, tmp_path):
     recipe, run, stored = half_done
     before = checkpoint_names(run)
@@ -178,6 +180,7 @@ def numbers(line: str) -> list[float]:
     return [float(number) for number in NUMBER.findall(line)]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("name", [name for name in LISTINGS if name != "outputs"])
 def test_names_are_those_of_before(name):
     old = [renamed(line) for line in (frozen.FROZEN / f"{name}.txt").read_text().splitlines()]

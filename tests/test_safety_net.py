@@ -49,6 +49,7 @@ def test_two_records_of_the_same_code_are_the_same(record, tmp_path):
     assert again == record
 
 
+@pytest.mark.slow
 def test_a_record_holds_gradients_losses_weights_and_answers(record, tmp_path, capsys):
     run, said = record["entries"]["classify-last"], record["entries"]["verb-predict-last"]["said"]
     assert len(run["loss"]) == 30

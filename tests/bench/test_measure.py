@@ -280,6 +280,7 @@ def test_rows_and_model_of_the_trainer_are_those_of_regard(tmp_path):
     assert 0 < collator.share < 1
 
 
+@pytest.mark.slow
 def test_a_published_marian_folder_can_be_measured(tmp_path, printed, monkeypatch):
     import translate
 

@@ -13,6 +13,7 @@ CPU = torch.device("cpu")
 joeynmt = pytest.mark.skipif(find_spec("joeynmt") is None, reason="JoeyNMT is not installed")
 
 
+@pytest.mark.slow
 def test_it_runs(printed):
     import train_recurrent
 
@@ -54,6 +55,7 @@ def test_real_pairs_are_read_in_subwords(tmp_path, monkeypatch):
     assert len(pairs) == 3 and all(0 < len(side) < 10 for pair in pairs for side in pair)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam", [1, 3])
 def test_its_translations_are_timed(beam, printed):
     import translate

@@ -34,6 +34,7 @@ def links_of(done):
     return [parse_gold(line, 0, "links").sure for line in done.stdout.splitlines()]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("how", HOW)
 def test_two_directions_become_one(model, files, how):
     pairs = list(zip(*(path.read_text().splitlines() for path in files), strict=True))

@@ -327,6 +327,7 @@ def test_memory_does_not_grow_with_the_folder(model, tmp_path):
     assert many < few + 600_000  # what the garbage collector has not seen yet
 
 
+@pytest.mark.slow
 def test_few_images_are_decoded_ahead(images, tmp_path):
     """Of an endless folder, as many are read as there are places for."""
     listed = []
@@ -347,6 +348,7 @@ def test_few_images_are_decoded_ahead(images, tmp_path):
     assert len(listed) <= 100 + 5 * 8
 
 
+@pytest.mark.slow
 def test_images_are_decoded_as_their_paths_arrive(images):
     """Whoever writes a path and waits gets its result."""
     read, write = os.pipe()
@@ -360,6 +362,7 @@ def test_images_are_decoded_as_their_paths_arrive(images):
         coming.close()
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_it_goes_on(model, tmp_path):
     write_images(tmp_path / "images", 400)
     out, whole = tmp_path / "out.jsonl", tmp_path / "whole.jsonl"

@@ -40,6 +40,7 @@ def table(done) -> dict[str, list[str]]:
     return {line[:20].strip(): line[20:].split() for line in done.stdout.splitlines()[1:]}
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("head", HEADS)
 def test_there_and_back(head, tmp_path):
     source = write_bert(tmp_path / "bert", head, text=True)

@@ -42,6 +42,7 @@ def _scores(text):
     return found
 
 
+@pytest.mark.slow
 def test_translating_gives_the_score_that_was_printed(trained):
     folder, done = trained
     found = run("translate", folder / "run" / "model", folder / "test.src", "--device", "cpu")
@@ -77,6 +78,7 @@ def test_translating_gives_the_score_that_was_printed_on_a_gpu(trained, tmp_path
     assert _scores(scored.stdout) == _scores(done.stdout)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(
     ("options", "search"),
     [

@@ -143,6 +143,7 @@ def test_the_last_position_is_noted(folder):
     assert "line 1: ended at the last position of the model" in done.stderr
 
 
+@pytest.mark.slow
 def test_workers_give_the_same(folder, model):
     done = generate(folder, "--workers", 1, "--batch-size", 2, stdin=LINES)
     assert done.stdout == lines(model.generate(PROMPTS, max_new_tokens=9))

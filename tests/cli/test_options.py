@@ -146,6 +146,7 @@ def test_every_such_verb_is_known(verbs_on_lines):
     assert set(verbs_on_lines) == {verb for verb in VERBS if "--batch-size" in options_of(verb)}
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("verb", VERBS_ON_LINES)
 def test_a_batch_has_at_most_the_size_given(verbs_on_lines, verb, monkeypatch):
     sizes = []
@@ -176,6 +177,7 @@ def test_a_text_beyond_the_maximum_length_is_an_error(verbs_on_lines, verb):
     assert re.search(r":1: \d+ tokens, more than 2; split the line", refused.stderr)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("verb", ["score", "align", "look", "tree"])
 def test_the_stored_precision_can_be_overridden(small_run, verbs_on_lines, verb, monkeypatch):
     model = small_run / "run" / "model"

@@ -29,6 +29,7 @@ def test_a_spread_is_that_of_a_sample():
     assert one.mean == 88.0 and one.deviation == pytest.approx(52**0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "second"),
     [("fp32", "bf16"), pytest.param("bf16", "fp32", marks=pytest.mark.native("bf16"))],

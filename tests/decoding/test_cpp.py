@@ -169,6 +169,7 @@ def opened(model, engine, sources=SOURCES, capacity=16):
     return decoding.open(model, pack(sources), capacity=capacity, engine=engine)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("name", KINDS)
 @settings(max_examples=10, deadline=None)
 @given(happens=st.lists(st.none() | st.lists(st.integers(0, 9), min_size=1, max_size=9)), seed=SEED)
@@ -204,6 +205,7 @@ def in_8_bits(model):
     return model
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("name", KINDS)
 @torch.inference_mode()
 def test_int8_rounding_is_as_documented(name):
@@ -348,6 +350,7 @@ def test_a_compiler_compiles_the_code_and_says_why_if_it_does_not(monkeypatch, t
     assert "decoder.cpp:1:" in compiled_anew()
 
 
+@pytest.mark.slow
 def test_without_a_compiler_there_is_no_code(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for name, value in (("CXX", "no-such-compiler"), ("CXX", "false"), ("REGARD_HIDE", "compiler")):

@@ -100,6 +100,7 @@ CPP = pytest.param("cpp", marks=pytest.mark.native("compiler"))
 FIXED_BUFFERS = pytest.param("cuda-graph", id="fixed-buffers")  # captured on a GPU only
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 @pytest.mark.parametrize("name", ["torch", CPP, FIXED_BUFFERS])
@@ -139,6 +140,7 @@ def test_prompts_of_one_shape_are_read_into_the_same_buffers(search, device):
     assert (prompts.read.graph is not None) == (device == "cuda")
 
 
+@pytest.mark.thinned
 @pytest.mark.native("compiler")
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("name", ["GPT", "GPT-2", "Llama"])
@@ -182,6 +184,7 @@ CASES = [
 ]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(("facts", "sources", "name"), CASES)
 @settings(max_examples=8, deadline=None)
 @given(

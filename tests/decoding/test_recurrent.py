@@ -113,6 +113,7 @@ def assert_same(search, model, engine, **given):
     assert_same_search(run, engine, model, **given)
 
 
+@pytest.mark.thinned
 @devices
 @translators
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
@@ -126,6 +127,7 @@ def test_translations_are_those_of_eager_steps(facts, search, device, batches, s
     assert engine.decoders  # they did run in fixed buffers
 
 
+@pytest.mark.thinned
 @devices
 @pytest.mark.parametrize("name", ["Sutskever", "Bahdanau", "Luong", "recurrent to blocks"])
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
@@ -135,6 +137,7 @@ def test_prompts_of_translations_are_read(name, search, device):
         assert_same(search, model, engine, sources=rows([4, 1, 3]), prompts=prompts)
 
 
+@pytest.mark.thinned
 @devices
 @language_models
 @pytest.mark.parametrize("search", SEARCHES, ids=str)

@@ -2,6 +2,8 @@
 
 import signal
 
+import pytest
+
 from small import journal_of, tensors_of
 from small_rnn import write_streams
 from verb import run
@@ -29,6 +31,7 @@ def arguments(corpus, out):
     return ("train", corpus / "lstm.toml", "--data", corpus, "--out", out, *CHANGES)
 
 
+@pytest.mark.slow
 def test_sigkill_with_carried_state(tmp_path):
     corpus = write_streams(tmp_path)
     straight, broken = tmp_path / "straight", tmp_path / "broken"

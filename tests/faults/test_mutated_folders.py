@@ -22,6 +22,7 @@ def check(folders, count: int, seed: int) -> None:
     assert {record["outcome"] for record in records} == {"used", "refused"}
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", USES)
 def test_whole_folders_are_used(folders, tmp_path, kind):
     if not (folders / kind).is_dir():

@@ -24,6 +24,7 @@ NAMES = {
 }
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(
     "closed, code, said",
     [
@@ -55,6 +56,7 @@ CLOSE = (
 )
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(
     "closed, more, code, said",
     [

@@ -61,6 +61,7 @@ def test_two_ranks_give_the_same_losses(tmp_path, launch, settings):
     assert together == pytest.approx(alone, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_ranks_add_up_weights_that_only_reading_tells(tmp_path):
     """Each reads rows of its own, and counts the tokens that are masked in them."""
     write_animals(tmp_path)
@@ -93,6 +94,7 @@ def test_ranks_learn_the_same_from_a_teacher(tmp_path):
     assert len(alone) == 14 and together == pytest.approx(alone, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_batch_of_fewer_rows_than_ranks(tmp_path):
     """One rank has nothing to do and must still meet the other."""
     still = "model.change={width=16, heads=2, longest=48, dropout=0.0}"
@@ -102,6 +104,7 @@ def test_a_batch_of_fewer_rows_than_ranks(tmp_path):
     assert together == pytest.approx(alone, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_ranks_unfreeze_the_same_levels(tmp_path):
     still = "model.change={width=16, heads=2, longest=48, dropout=0.0}"
     levels = ("optimiser.unfreeze_every=epoch", "optimiser.layer_decay=0.5")

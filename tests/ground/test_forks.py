@@ -58,6 +58,7 @@ assert gelu(numbers).equal(expected) and torch.get_num_threads() == 2
 """
 
 
+@pytest.mark.slow
 def test_a_forked_child_runs_an_operator_with_its_own_number_of_threads():
     subprocess.run([sys.executable, "-c", GELU], env=environment(2), check=True, timeout=60)
 

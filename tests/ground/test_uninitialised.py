@@ -9,6 +9,7 @@ from regard.models.papers import LINEAGE
 from regard.weights.files import weights_of
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("paper", LINEAGE, ids=lambda paper: paper.key)
 def test_shapes_and_types_are_those_of_the_model(paper):
     facts = min(paper.sizes.values(), key=paper.parameters)

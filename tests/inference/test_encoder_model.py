@@ -53,6 +53,7 @@ def close(one, other) -> bool:
     return one == other
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", ASKED)
 def test_results_do_not_depend_on_the_batch(kind, monkeypatch):
     predictor, asked = model(kind).predictor, ASKED[kind]

@@ -85,6 +85,7 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("least", [0, 5])
 @pytest.mark.parametrize(("search", "settings"), SETTINGS, ids=lambda one: str(one)[:60])
 def test_it_is_what_generate_gives(search, settings, least, seeded):
@@ -98,6 +99,7 @@ def test_it_is_what_generate_gives(search, settings, least, seeded):
             assert [[*one.hypothesis.tokens] for one in best] == expected
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(
     "settings",
     [
@@ -135,6 +137,7 @@ def one_by_one(model):
     return generate
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("engine", ["torch", FIXED_BUFFERS, CPP])
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_a_batch_gives_what_its_prompts_give_alone(search, engine, model, one_by_one):
@@ -172,6 +175,7 @@ def test_any_prompts_in_one_batch_or_alone(engine, model, rows, search, longest)
         ]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("search", [Greedy(), Sample(top_p=0.9, seed=3, temperature=2.0)], ids=str)
 @pytest.mark.parametrize("stops", [(), ("e",), ("d th", "book")])
 def test_a_stream_gives_the_text_of_generate(search, stops, model):

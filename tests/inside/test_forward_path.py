@@ -35,6 +35,7 @@ def test_lines_are_those_of_functions(gpt2):
     assert not any("<listcomp>" in step.function for step in gpt2)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("name", ["BERT", "ViT", "Bahdanau", "XLNet", "Lin"])
 def test_other_families_have_a_path(name):
     steps = forward_path(paper(name), paper(name).default_size)

@@ -40,6 +40,7 @@ FACTS["bert, heads"] = FACTS["bert"].with_heads(MLMHead(), SentencePairHead(), L
 STEPWISE = {"decoder block 1", "decoder block 2"}  # an RNN decoder may run step by step
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("facts", FACTS.values(), ids=list(FACTS))
 def test_all_layers_have_outputs_for_all_examples(facts):
     torch.manual_seed(0)

@@ -83,6 +83,7 @@ def test_compiled_gradients_are_the_eager_ones(backend):
         assert all(one.any() for one in wanted.values())
 
 
+@pytest.mark.slow
 def test_a_mixture_of_layers_is_part_of_the_graph():
     facts = change(bert.TINY, width=16, heads=2, inner=16, depth=2, vocab=50, mix=True, pool=None)
     model, counter = facts.with_heads(TokenLabelHead(3)).build().eval(), CompileCounter()

@@ -204,6 +204,7 @@ def test_chos_decoder_reads_one_vector_at_every_step():
     torch.testing.assert_close(run(model, SOURCES[:1], TARGETS[:1]), torch.stack(logits))
 
 
+@pytest.mark.thinned
 @every
 def test_it_learns_from_every_weight(facts):
     model, objective = facts.build(), Seq2Seq(bos=1, eos=2, smoothing=0.0)
@@ -221,6 +222,7 @@ def test_it_learns_from_every_weight(facts):
     assert losses[1] < losses[0]
 
 
+@pytest.mark.thinned
 @every
 @torch.inference_mode()
 def test_steps_and_picks_equal_the_whole(facts):
@@ -242,6 +244,7 @@ def test_steps_and_picks_equal_the_whole(facts):
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("facts", [BAHDANAU, LUONG, SUTSKEVER, CHO, EVERY["trunk to recurrent"]])
 @settings(max_examples=8)
 @given(pairs=PAIRS)
@@ -254,6 +257,7 @@ def test_a_row_does_not_depend_on_its_batch(facts, pairs):
         torch.testing.assert_close(row, run(model, [source], [target]), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.thinned
 @every
 def test_the_recorded_path_is_the_fast_path(facts):
     model = facts.build()
@@ -331,6 +335,7 @@ def test_fixed_shapes_mean_the_same(facts):
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.thinned
 @every
 @pytest.mark.parametrize("multiples", [(4, 3), (1, 1)])
 def test_padded_rectangles_mean_the_same(facts, multiples):
@@ -358,6 +363,7 @@ def test_cells_that_cannot_wait_at_padding_stay_eager():
     assert not TRUNKS.in_rectangles and not TRUNKS.eager
 
 
+@pytest.mark.thinned
 @every
 def test_half_precision_is_close_and_has_gradients(facts):
     model, objective = facts.build(), Seq2Seq(1, 2)

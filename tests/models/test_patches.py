@@ -177,6 +177,7 @@ def test_flops_count_all_patches_of_an_image():
     assert facts.training_flops([(1,), (1,)]) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("positions", ["learned", "sinusoid"])
 def test_compiled_is_the_same(positions):
     torch.manual_seed(0)

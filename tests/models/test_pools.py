@@ -48,6 +48,7 @@ def by_hand(facts: AnyPool, module: nn.Module, states_LD: Tensor) -> Tensor:
     raise AssertionError(facts)
 
 
+@pytest.mark.thinned
 @EVERY
 @given(LENGTHS, SEED)
 @torch.no_grad()

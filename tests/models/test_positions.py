@@ -186,6 +186,7 @@ def test_no_fast_way_leaves_the_distances_out():
     assert "does not support" in str(obstacle(PAIR.build()))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
 def test_one_graph_without_a_look_at_the_data_serves_all_batches_of_a_budget():
     torch._dynamo.reset()

@@ -71,6 +71,7 @@ def test_gradients_are_summed_over_layers_and_dropout_is_drawn_in_each():
     assert len(layer_groups(model)) == 3  # embeddings, the block, the pool
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
 def test_a_compiled_model_is_one_graph():
     model = SHARED.with_heads(MLMHead()).build().eval()

@@ -50,6 +50,7 @@ FACTS["transformer to rnn"] = EncoderDecoder(
 )
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("facts", FACTS.values(), ids=list(FACTS))
 @torch.no_grad()
 def test_sites_are_all_attention_of_a_model_and_have_its_shapes(facts):

@@ -295,6 +295,7 @@ def test_no_examples_cost_nothing_and_reach_every_parameter(case, limits):
         assert parameter.grad is not None and not parameter.grad.any(), name
 
 
+@pytest.mark.thinned
 @EVERY
 @given(st.integers(0, 5), st.integers(0, 9))
 def test_fixed_shapes_are_those_of_no_examples(case, count, seed):
@@ -309,6 +310,7 @@ def test_fixed_shapes_are_those_of_no_examples(case, count, seed):
     assert shapes[0] == shapes[1]
 
 
+@pytest.mark.thinned
 @EVERY
 def test_everything_a_step_reads_is_in_the_batch_or_the_model(case):
     """On a device without numbers: what came from elsewhere would not be there."""

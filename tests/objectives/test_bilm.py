@@ -212,6 +212,7 @@ def test_it_is_trained_from_raw_text(recipe, tmp_path):
     assert torch.equal(states, copy)
 
 
+@pytest.mark.slow
 def test_resume_is_bit_exact_with_carried_state(recipe, tmp_path):
     folder, recipe = recipe
     half = {**recipe, "train": {**recipe["train"], "steps": 12}}

@@ -259,6 +259,7 @@ def other_words():
     return train_encoder_tokenizer(["seal otter and other words"], "wordpiece", 60, longest=48)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(
     ("others", "said"),
     [

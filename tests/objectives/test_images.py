@@ -163,6 +163,7 @@ def test_images_may_have_several_labels(model):
     assert objective(model.train(), batch)[0].item() > 0
 
 
+@pytest.mark.slow
 def test_a_step_compiles_whole(model):
     objective = ImageLabels(
         Classification(), PROCESSOR, Augmentation(crop=1, operations=1), Mixing(0.8, 1.0)

@@ -235,6 +235,7 @@ def divergence(run, corpus):
     ).item()
 
 
+@pytest.mark.slow
 def test_a_student_learns_the_predictions_of_its_teacher(corpus, tmp_path):
     far = []
     for weight in (0.0, 1.0):

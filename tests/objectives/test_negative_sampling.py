@@ -140,6 +140,7 @@ def run(tmp_path_factory):
     return events, regard.load(folder / "run" / "model", "cpu")
 
 
+@pytest.mark.slow
 def test_the_words_that_fit_a_gap_are_found(run):
     _, model = run
     seal, eagle = model.fill(["Seal [MASK].", "Lizard sunbathing ibex [MASK]."], top=3)

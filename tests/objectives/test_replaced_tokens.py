@@ -228,6 +228,7 @@ def prepared(corpus, out, *settings, resume=False):
     return prepare(recipe, out, ALONE, data=corpus, resume=resume)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_is_exact_and_two_models_are_saved(corpus, tmp_path):
     transformers = pytest.importorskip("transformers")
     whole = prepared(corpus, tmp_path / "a")

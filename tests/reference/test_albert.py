@@ -44,6 +44,7 @@ SETTINGS = (
 )
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize("kind", HEADS)
 def test_every_head_agrees_on_ragged_rows(kind, settings, tmp_path):
@@ -55,6 +56,7 @@ def test_a_conversion_is_checked_head_by_head(kind, tmp_path):
     FAMILY.check_conversion(kind, tmp_path)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", HEADS)
 def test_a_folder_comes_back_bit_for_bit(kind, tmp_path):
     FAMILY.check_folder(kind, tmp_path, num_hidden_groups=2, classifier_dropout_prob=0.3)

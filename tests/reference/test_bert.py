@@ -67,6 +67,7 @@ def rows_of(batch: str, config, seed: int = 0):
     return rows
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("batch", BATCHES)
 @torch.no_grad()
 def test_every_value_agrees(models, batch):

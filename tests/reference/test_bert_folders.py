@@ -188,6 +188,7 @@ def test_a_folder_as_it_is_written_today(head, tmp_path):
     there_and_back(write_bert(tmp_path / "folder", head, text=True), tmp_path)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__)
 @torch.no_grad()
 def test_a_folder_written_otherwise(plain, values, tmp_path, write):

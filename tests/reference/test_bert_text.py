@@ -128,6 +128,7 @@ def test_texts(pair):
     assert ours.longest == (theirs.model_max_length if theirs.model_max_length < 1e6 else None)
 
 
+@pytest.mark.thinned
 def test_every_character(pair):
     ours, theirs = pair
     letters = [chr(i) for i in range(0x11000) if not 0xD800 <= i < 0xE000]

@@ -38,6 +38,7 @@ SETTINGS = (
 )
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("kind", HEADS)
 def test_every_head_agrees_on_ragged_rows(kind, settings, tmp_path):

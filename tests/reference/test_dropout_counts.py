@@ -87,6 +87,7 @@ def count_ours(folder, inputs):
     return Counter((kind, float(rate)) for kind, rate in pairs)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(("family", "kind"), CASES)
 def test_of_texts(family, kind, tmp_path):
     sizes, ids = FAMILIES[family][0], torch.arange(2, 9)[None]

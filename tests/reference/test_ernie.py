@@ -57,6 +57,7 @@ def shape(number: int) -> dict[str, object]:
     }
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("number", range(4))
 @pytest.mark.parametrize("kind", HEADS)
 def test_every_head_agrees_on_ragged_rows_of_random_shapes(kind, number, tmp_path):
@@ -68,6 +69,7 @@ def test_a_conversion_is_checked_head_by_head(kind, tmp_path):
     FAMILY.check_conversion(kind, tmp_path)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("tasks", [True, False])
 @pytest.mark.parametrize("kind", HEADS)
 def test_a_folder_comes_back_bit_for_bit(kind, tasks, tmp_path):

@@ -51,6 +51,7 @@ FAMILY = {kind: family for family in (GPT, GPT2) for kind in family.heads}
 LM = ("OpenAIGPTLMHeadModel", "GPT2LMHeadModel")
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(
     "settings",
     [
@@ -245,6 +246,7 @@ def test_convert_compares_with_the_reference(kind, tmp_path):
     assert "next_token logits" in said.stdout
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", FAMILY)
 def test_convert_compares_texts_with_the_reference(kind, tmp_path):
     """Pairs of texts too, whose segments the tokenizer of the reference counts and no GPT reads."""

@@ -59,6 +59,7 @@ def check(ours, theirs) -> None:
     assert pair.tokens.tolist() == theirs(*CORPUS).input_ids
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("files", [("vocab.json", "merges.txt"), ("tokenizer.json",)])
 @pytest.mark.parametrize("kind", PAPERS)
 def test_a_folder_that_names_no_class(kind, files, tmp_path):

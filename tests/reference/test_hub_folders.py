@@ -42,6 +42,7 @@ WEIGHT_FORMS = {
 }
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(("name", "form"), CASES.values(), ids=CASES)
 def test_a_folder_of_the_hub(name, form, tmp_path):
     check(FAMILIES[name], form, tmp_path)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import regard
-from encoder_family import CLOSE, Family, some_slow
+from encoder_family import CLOSE, Family
 from regard.decoding import cpp
 from regard.ground.batch import pack_texts
 from regard.ground.errors import BadInput
@@ -93,7 +93,8 @@ def settings_drawn(seed: int) -> tuple[str, dict]:
     return kind, settings
 
 
-@pytest.mark.parametrize("seed", some_slow(range(100), quick=40))
+@pytest.mark.thinned
+@pytest.mark.parametrize("seed", range(100))
 def test_random_shapes_agree_on_ragged_rows(seed, tmp_path):
     kind, settings = settings_drawn(seed)
     FAMILY[kind].check_values(kind, settings, tmp_path)
@@ -206,6 +207,7 @@ def test_sizes_are_those_of_the_published_models():
     }
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", LM)
 @pytest.mark.parametrize("engine", ["torch", "cpp"])
 @torch.no_grad()

@@ -93,6 +93,7 @@ def assert_same_bits(one: Path, other: Path):
         assert torch.equal(here[name].view(torch.uint8), there[name].view(torch.uint8)), name
 
 
+@pytest.mark.thinned
 def test_every_layer_agrees(folder):
     module = regard.load(folder, "cpu").module
     for ids in ids_of(folder):
@@ -104,6 +105,7 @@ def test_every_layer_agrees(folder):
                 assert value.std(0).max() > 1_000 * 1e-5, name  # or agreeing would say little
 
 
+@pytest.mark.thinned
 def test_the_public_face_agrees_in_a_batch(folder):
     model = regard.load(folder, "cpu")
     ids = ids_of(folder)
@@ -151,6 +153,7 @@ def test_every_tensor_of_the_file_matters(tied):
     assert all(name.endswith("k_proj.bias") for name in silent) and len(silent) == 2 + 3 + 3
 
 
+@pytest.mark.thinned
 def test_round_trips_are_bit_exact(folder, tmp_path):
     regard.load(folder, "cpu").save(tmp_path / "hf", format="hf")
     regard.load(folder, "cpu").save(tmp_path / "regard")
@@ -165,6 +168,7 @@ def test_round_trips_are_bit_exact(folder, tmp_path):
                 assert (copy / path.name).read_bytes() == path.read_bytes()
 
 
+@pytest.mark.thinned
 def test_the_reference_loads_what_was_written(folder, tmp_path):
     regard.load(folder, "cpu").save(tmp_path / "regard")
     regard.load(tmp_path / "regard", "cpu").save(tmp_path / "hf", format="hf")
@@ -174,6 +178,7 @@ def test_the_reference_loads_what_was_written(folder, tmp_path):
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.thinned
 def test_greedy_search_writes_what_the_reference_writes(folder):
     model, reference = regard.load(folder, "cpu"), reference_model(folder)
     texts = [source for source, _ in sentences()[:4]]
@@ -428,6 +433,7 @@ GENERATION = {
 }
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("settings", GENERATION.values(), ids=GENERATION)
 def test_a_folder_translates_as_generate_does(settings, tied, tmp_path):
     folder = shutil.copytree(tied, tmp_path / "folder")
@@ -517,6 +523,7 @@ OVERRULED = {
 }
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(("options", "settings"), OVERRULED.values(), ids=OVERRULED)
 def test_an_option_overrules_only_what_it_names(options, settings, tied, tmp_path):
     folder = shutil.copytree(tied, tmp_path / "folder")

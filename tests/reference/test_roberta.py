@@ -36,6 +36,7 @@ POOLED = frozenset({"RobertaModel"})
 FAMILY = Family(roberta.PAPER, "RobertaConfig", SIZES, HEADS, first_id=2, pooled=POOLED)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("settings", [{}, {"tie_word_embeddings": False}, {"hidden_act": "relu"}])
 @pytest.mark.parametrize("kind", HEADS)
 def test_every_head_agrees_on_ragged_rows(kind, settings, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import regard
-from encoder_family import CLOSE, Family, some_slow
+from encoder_family import CLOSE, Family
 from regard.decoding import cpp
 from regard.ground.batch import SourceTarget, pack, pack_texts
 from regard.ground.errors import BadInput
@@ -88,7 +88,8 @@ def check_pairs(kind, folder, theirs):
             torch.testing.assert_close(found["target.output"], decoded, **CLOSE)
 
 
-@pytest.mark.parametrize("seed", some_slow(range(30), quick=9))
+@pytest.mark.thinned
+@pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("kind", WHOLE)
 def test_random_shapes_agree_on_ragged_pairs(kind, seed, tmp_path):
     theirs = FAMILY[kind].reference(kind, **settings_drawn(seed))
@@ -96,12 +97,14 @@ def test_random_shapes_agree_on_ragged_pairs(kind, seed, tmp_path):
     check_pairs(kind, tmp_path, theirs)
 
 
-@pytest.mark.parametrize("seed", some_slow(range(15), quick=4))
+@pytest.mark.thinned
+@pytest.mark.parametrize("seed", range(15))
 @pytest.mark.parametrize("kind", ALONE)
 def test_random_encoders_agree_on_ragged_rows(kind, seed, tmp_path):
     FAMILY[kind].check_values(kind, settings_drawn(seed), tmp_path)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("form", ["relu", "gated-gelu"])
 @pytest.mark.parametrize("kind", [*WHOLE, *ALONE])
 def test_a_folder_comes_back_bit_for_bit(kind, form, tmp_path):
@@ -155,6 +158,7 @@ def test_keys_that_are_not_supported_are_refused_by_name(keys, reason):
         t5.HF.facts_of(keys, ())
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", ["T5ForConditionalGeneration", "MT5ForConditionalGeneration"])
 @pytest.mark.parametrize("engine", ["torch", "cpp"])
 @torch.no_grad()

@@ -290,6 +290,7 @@ def test_the_middle_is_where_torchvision_crops(shape, tmp_path):
 SHAPES = ((1, 1), (1, 7), (9, 1), (8, 8), (11, 11), (20, 27), (31, 20), (14, 61), (223, 225))
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("interpolation", ["bicubic", "bilinear", "lanczos", "nearest"])
 @pytest.mark.parametrize("mode", ["center", "squash"])
 def test_images_are_read_as_timm_does(mode, interpolation, tmp_path):

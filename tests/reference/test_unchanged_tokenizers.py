@@ -78,6 +78,7 @@ LETTERS = st.sampled_from([*"Theold man€🙂é\n\t'1 9  ▁東\u0301", "<tool>
 STRINGS = st.lists(LETTERS | st.characters(codec="utf-8"), max_size=20).map("".join)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("name", SHAPES)
 @settings(max_examples=60, deadline=None)
 @given(text=STRINGS)
@@ -98,6 +99,7 @@ def test_special_tokens_by_role(both, name):
 NUMBERS = st.lists(st.integers(0, 1_000), max_size=12)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("name", SHAPES)
 @settings(max_examples=60, deadline=None)
 @given(

@@ -224,6 +224,7 @@ def test_a_figure_does_not_rise(name, figures):
     assert not wrong, wrong
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("name", PATHS)
 def test_a_forward_pass_runs_through_no_more_files(name):
     files = count_lines(step.file for step in forward_path(paper(name), paper(name).default_size))

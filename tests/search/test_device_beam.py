@@ -76,6 +76,7 @@ SEARCHES = [
 ]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 @settings(max_examples=8, deadline=None)

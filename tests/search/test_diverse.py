@@ -107,6 +107,7 @@ def test_one_group_is_the_beam_and_so_are_many_that_do_not_mind(
     assert Diverse(beam, *groups)(states[0], constraints) == beam(states[1], constraints)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("size", [1, 7])
 @pytest.mark.parametrize("coverage", [None, 0.3])
 def test_the_batch_size_changes_nothing(size, coverage):

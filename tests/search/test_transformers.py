@@ -120,6 +120,7 @@ def same(model, seed: int, beam: Beam, constraints: Constraints) -> int:
     return sum(not one.finished for n in found for one in n)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("stop", STOPS)
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_it_is_what_generate_gives(stop, size):
@@ -130,6 +131,7 @@ def test_it_is_what_generate_gives(stop, size):
         same(marian(seed, scale), seed, beam, constraints)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("stop", STOPS)
 @pytest.mark.parametrize("must_end", [False, True])
 @pytest.mark.parametrize(("size", "shortest", "no_repeat"), [(1, 4, 2), (3, 0, 2), (5, 5, 3)])

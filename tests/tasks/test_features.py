@@ -34,6 +34,7 @@ def features(tmp_path_factory):
     return folder
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("place", ["input", "output", "both"])
 @pytest.mark.parametrize("kind", ["tags", "pairs"])
 def test_features_stay_as_they_are_and_their_mixture_learns(features, tmp_path, kind, place):

@@ -204,6 +204,7 @@ def test_images_and_patches_that_are_no_squares(job, tmp_path):
     assert again.facts == model.facts and again.tokenizer == model.tokenizer
 
 
+@pytest.mark.slow
 def test_patches_are_averaged_where_there_is_no_class_token(job, tmp_path):
     changes = ("model.change.pool=mean", "model.change.prefix_tokens=0")
     run = prepared(job, tmp_path / "run", *changes)
@@ -250,6 +251,7 @@ def test_a_model_learns_from_the_predictions_of_another(job, tmp_path):
     assert [one.label for one in student.predict(IMAGES)] == [NAMES[n] for n in NUMBERS]
 
 
+@pytest.mark.slow
 def test_the_distillation_token_of_a_deit_learns_from_a_teacher(job, tmp_path):
     """Its labels are wrong, so each head has learned the opposite of the other."""
     teacher = f"distillation.teacher={job / 'run' / 'model'}"

@@ -158,6 +158,7 @@ def undisturbed(request, corpus, tmp_path_factory):
     return settings, run, losses(run)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(("killed", "epoch"), [(6, 0), (14, 1)])
 def test_resume_is_exact(corpus, undisturbed, tmp_path, killed, epoch):
     """From the middle of the first epoch over its end, and from the middle of the second."""

@@ -45,6 +45,7 @@ def losses(run, resume=False):
     return [event.loss for event in train(run.job, resume=resume) if isinstance(event, ReportEvent)]
 
 
+@pytest.mark.slow
 def test_a_recipe_learns_the_objective_of_the_paper(corpus, tmp_path):
     once = [f"train.{what}=60" for what in ("steps", "evaluate_every", "checkpoint_every")]
     run = prepared(corpus, tmp_path / "run", *once)
@@ -55,6 +56,7 @@ def test_a_recipe_learns_the_objective_of_the_paper(corpus, tmp_path):
     assert dev["perplexity"] == pytest.approx(np.exp(dev["loss"])) and dev["accuracy"] > 10
 
 
+@pytest.mark.slow
 def test_resume_with_a_memory_is_exact(corpus, tmp_path):
     settings = (MEMORY, "train.steps=9")
     straight = prepared(corpus, tmp_path / "a", *settings)

@@ -31,6 +31,7 @@ def texts(small_run):
 SEARCHES = [Greedy(), Beam(4), Beam(3, best=3, length="mean"), Sample(count=2, seed=5)]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_the_result_does_not_depend_on_the_batch(translator, texts, search):
     found = [translator.with_limits(rows).translate(texts, search) for rows in (1, 7, 28)]
@@ -234,6 +235,7 @@ def test_a_precision_there_is_not_is_reported(translator):
         translator.with_precision("fp8")
 
 
+@pytest.mark.slow
 def test_workers_find_the_same(small_run, translator, texts):
     folder = str(small_run / "run" / "model")
     options = {"method": Method(Sample(seed=4))}

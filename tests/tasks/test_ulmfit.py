@@ -78,6 +78,7 @@ def test_a_transformer_may_have_another_vocabulary_too(tmp_path):
     assert len(ours[name]) == len(words) != len(before) and losses(tuned)
 
 
+@pytest.mark.slow
 def test_the_classifier_begins_with_the_language_model_and_learns(corpus, tmp_path):
     once = [f"train.{what}=90" for what in ("steps", "evaluate_every", "checkpoint_every")]
     settings = (*once, "optimiser.rate=0.05")

@@ -529,6 +529,7 @@ def test_an_english_sentence_has_one_translation() -> None:
         assert known.setdefault(both.source, both.target) == both.target
 
 
+@pytest.mark.slow
 def test_pairs_are_distinct_and_held_out_ones_stay_out(whole: Corpus) -> None:
     parts = (whole.train, whole.dev, whole.test)
     assert [len(part) for part in parts] == [20_000, 500, 500]

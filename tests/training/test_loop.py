@@ -74,6 +74,7 @@ def test_tokens_of_reports_are_those_of_the_examples(corpus, tmp_path):
         before = event.progress.tokens
 
 
+@pytest.mark.slow
 def test_accumulation_keeps_the_loss_per_token(corpus, tmp_path):
     """Two batches a step give the gradient of both together, not the mean of two means."""
     common = ("batches.tokens=100000", "model.change.dropout=0.0")

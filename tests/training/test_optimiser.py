@@ -253,6 +253,7 @@ def broken_off(corpus, out, *settings, **named):
     return seen[:6], prepared(corpus, out, *settings, resume=True, **named)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(
     "settings",
     [

@@ -138,6 +138,7 @@ def is_table(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, Config)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("run", REFUSED)
 def test_every_key_is_read_or_refused(run, tmp_path, monkeypatch):
     recipe = read(write(run, tmp_path), ["train.steps=4", "train.evaluate_every=2"])

@@ -60,6 +60,7 @@ def losses(run, resume=False):
     return [event.loss for event in train(run.job, resume=resume) if isinstance(event, ReportEvent)]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("name", MODELS)
 def test_resume_is_exact(corpus, tmp_path, name):
     straight = prepared(corpus, tmp_path / "a", name)
@@ -130,6 +131,7 @@ def learned(tmp_path_factory):
     return load(run.model_folder, "cpu")
 
 
+@pytest.mark.slow
 def test_it_learns_to_reverse_and_every_search_runs(learned):
     texts, wanted = ["ada bit cow", "dog", "elf fox"], ["cow bit ada", "dog", "fox elf"]
     for search in (Greedy(), Beam(3), Beam(3, coverage=0.1), Sample(top_k=1), Exact(length="none")):

@@ -60,6 +60,7 @@ def test_gradients_stay_within_a_chunk(recipe, tmp_path):
     trainer.step()
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("accumulate", [1, 3])
 @pytest.mark.parametrize("killed", [5, 20])
 def test_resume_is_exact(recipe, tmp_path, killed, accumulate):

@@ -94,6 +94,7 @@ def examples(kind, recipe, folder):
     return {name: [value(one) for one in of_name] for name, of_name in found.items()}
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", ["one", "pairs", "several", "number", "tags", "answer", "choose"])
 def test_examples_in_memory_are_like_those_in_files(kind, tmp_path):
     recipe = write_tuning(tmp_path, kind, 24, 8)
@@ -115,6 +116,7 @@ def test_texts_and_labels_of_a_pooled_classifier(tmp_path):
     assert weights(tmp_path / "files") == weights(tmp_path / "memory")
 
 
+@pytest.mark.slow
 def test_documents_in_memory_are_like_those_in_files(tmp_path):
     write_animals(tmp_path, 12, 10)
     documents = [one.splitlines() for one in (tmp_path / "animals.txt").read_text().split("\n\n")]
@@ -182,6 +184,7 @@ def test_out_is_named_after_the_recipe(corpus, pairs, tmp_path, monkeypatch):
         assert (tmp_path / "runs" / name / "model" / "config.json").is_file()
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [

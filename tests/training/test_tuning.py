@@ -89,6 +89,7 @@ def data_of(run):
     return run.job.evaluate.args[1].dataset
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_task_learns_and_leaves_a_model(corpora, tmp_path, kind):
     corpus, every = corpora(kind), ("train.evaluate_every=80", "train.checkpoint_every=80")
@@ -117,6 +118,7 @@ def test_every_task_learns_and_leaves_a_model(corpora, tmp_path, kind):
         assert said.startswith(SAID[kind])
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", KINDS)
 def test_resume_is_exact(corpora, tmp_path, kind):
     corpus = corpora(kind)
@@ -133,6 +135,7 @@ def test_resume_is_exact(corpora, tmp_path, kind):
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", ["one", "several", "number", "tags", "numbers", "answer"])
 def test_the_loss_does_not_depend_on_how_a_step_is_cut(corpora, tmp_path, kind):
     common = ("batches.tokens=100000", "model.change.dropout=0.0", "train.steps=4")

@@ -159,6 +159,7 @@ def test_a_line_of_a_million_characters_is_refused(model):
     assert "standard input:1: 1,000,001 tokens" in refused.stderr
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("verb", ["translate", "embed"])
 @pytest.mark.parametrize(
     ("odd", "plain"),

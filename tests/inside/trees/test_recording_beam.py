@@ -41,6 +41,7 @@ def seen(beam, toy, constraints):
     return found, recording.tree("title", str, lambda tokens: " ".join(map(str, tokens)))
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(SEEDS, beams(), st.integers(2, 5), st.integers(1, 7), st.integers(0, 3), st.booleans())
 def test_it_finds_what_the_beam_finds_and_knows_all_of_it(

@@ -73,6 +73,7 @@ def test_a_text_is_read_out_cell_by_cell(text):
 CHOSEN = "return [chosen.map, chosen.layer, chosen.head, shown[2][0]]"
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(
     ("choice", "numbers"),
     [
@@ -127,6 +128,7 @@ def limits(grid):
     return [float(f"{end:.4f}") for end in (grid.min(), grid.max())]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(
     ("steps", "grid"),
     [

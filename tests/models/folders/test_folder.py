@@ -154,6 +154,7 @@ def folder(request, small_run, owl_run, tmp_path):
     return tmp_path / "it"
 
 
+@pytest.mark.thinned
 def test_no_pipe_or_device_is_waited_for(folder):
     for path in sorted(folder.iterdir()):
         kept = path.rename(folder.parent / "kept")

@@ -148,6 +148,7 @@ def address(server: Hub) -> str:
     return f"http://127.0.0.1:{server.server_address[1]}"
 
 
+@pytest.mark.slow
 def test_an_id_is_fetched_once_and_then_read_from_the_cache(hub, folder, tmp_path):
     env = settings(address(hub), tmp_path / "cache")
     (expected,) = regard.load(folder, "cpu").embed([SENTENCES[0]]).tolist()
@@ -170,6 +171,7 @@ def test_verbs_take_ids(hub, tmp_path):
     assert len(json.loads(output)["vector"]) == 16
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(
     ("name", "more", "message"),
     [

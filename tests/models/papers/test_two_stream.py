@@ -122,6 +122,7 @@ def test_rows_have_equal_numbers_of_predicted_tokens():
         module(inputs, positions={HEAD: every_T[:5]})
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
 def test_one_graph_serves_all_batches_and_agrees():
     module, counter = model(), CompileCounter()

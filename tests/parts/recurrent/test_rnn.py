@@ -56,6 +56,7 @@ def naive_layer(layer: RNNLayer, x_TD: Tensor, lengths: list[int], begin: State,
     return packed, [torch.stack(parts) for parts in zip(*ends, strict=True)]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("cell", list(CELLS))
 @pytest.mark.parametrize("reads", READS)
 @settings(max_examples=10)
@@ -84,6 +85,7 @@ def test_a_layer_is_a_loop_of_cells_over_each_row(cell, reads, lengths, seed):
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("cell", list(CELLS))
 @pytest.mark.parametrize("reads", READS)
 @settings(max_examples=10)

@@ -99,6 +99,7 @@ def test_spans_cover_the_text_in_order(subwords: Subwords, text: str) -> None:
     assert all(at in covered for at, character in enumerate(text) if not character.isspace())
 
 
+@pytest.mark.thinned
 @given(TEXTS)
 @settings(deadline=None, max_examples=80)
 def test_every_piece_of_a_word_knows_its_word(subwords: Subwords, text: str) -> None:
