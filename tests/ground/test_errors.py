@@ -81,7 +81,7 @@ LONG = "several words " * 110
     [
         lambda: as_trained({"length": LONG}),
         lambda: as_trained({"beam": LONG}),
-        lambda: GenerationSettings.of({"early_stopping": LONG}, eos=0, vocab=9),
+        lambda: GenerationSettings.of({"early_stopping": LONG}, ends=(0,), vocab=9),
         lambda: labels_from_config({"problem_type": LONG}),
         lambda: labels_from_config({"id2label": {"0": LONG}, "label2id": {LONG: 5}}),
         lambda: labels_from_config({"id2label": LONG}),

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from functools import cache
+from itertools import takewhile
 
 import pytest
 import torch
@@ -64,9 +65,9 @@ def theirs(folder, prompt: str, model, **settings) -> list[list[int]]:
     out = gpt2.generate(
         row, attention_mask=torch.ones_like(row), pad_token_id=gpt2.config.eos_token_id, **settings
     )
-    eos = gpt2.config.eos_token_id
+    ends = settings.get("eos_token_id", [gpt2.config.eos_token_id])
     new = [row_L[row.shape[1] :] for row_L in out.tolist()]
-    return [one[: one.index(eos)] if eos in one else one for one in new]
+    return [[*takewhile(lambda token: token not in ends, one)] for one in new]
 
 
 SETTINGS = [
@@ -341,11 +342,38 @@ def test_settings_that_cannot_be_followed_are_reported(folder, tmp_path):
     assert model.generate(["The"], Greedy(), max_new_tokens=2)
 
 
-def test_several_end_tokens_need_a_search(tmp_path):
-    model = regard.load(write_gpt2(tmp_path, eos_token_id=[0, 5]), "cpu")
-    with pytest.raises(BadInput, match=r"eos_token_id is \[0, 5\], .*; choose a search"):
+@pytest.mark.parametrize("engine", ["torch", "cuda-graph"])
+@pytest.mark.parametrize("least", [0, 4])
+def test_each_of_several_end_tokens_ends_a_text(tmp_path, engine, least):
+    """As in the folders of Llama 3; chosen so that most texts end at one or another."""
+    written = regard.load(write_gpt2(tmp_path), "cpu").generate(PROMPTS, max_new_tokens=9)
+    ends = sorted({nbest[0].hypothesis.tokens[5] for nbest in written})
+    folder = write_gpt2(tmp_path, eos_token_id=ends, max_new_tokens=9, min_new_tokens=least)
+    model = regard.load(folder, "cpu")
+    generator = with_engine(model, engine)
+    limits = {"max_new_tokens": 9, "min_new_tokens": least, "eos_token_id": ends}
+    for search, settings in SETTINGS[0], SETTINGS[4]:
+        found = generator.generate(PROMPTS, search)
+        expected = [theirs(folder, text, model, **limits, **settings) for text in PROMPTS]
+        assert [[[*one.hypothesis.tokens] for one in nbest] for nbest in found] == expected
+        assert {one.ended for nbest in found for one in nbest} >= {"eos"}
+    for prompt, (first, *_) in zip(PROMPTS, generator.generate(PROMPTS), strict=True):
+        assert "".join(generator.stream(prompt)) == first.text
+
+
+def test_end_tokens_of_an_older_folder_are_those_of_its_config(tmp_path):
+    folder = write_gpt2(tmp_path)
+    (folder / "generation_config.json").unlink()
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "eos_token_id": [7, 5]}))
+    assert regard.load(folder, "cpu").generator.ends == (7, 5)
+
+
+@pytest.mark.parametrize("wrong", [[0, 300], [0, "a"], 1.5, [], {"a": 1}])
+def test_end_tokens_are_ids(tmp_path, wrong):
+    model = regard.load(write_gpt2(tmp_path, eos_token_id=wrong), "cpu")
+    with pytest.raises(BadInput, match=r"generation_config.json: eos_token_id has .*, no id of"):
         model.generate(["The"])
-    assert model.generate(["The"], Greedy(), max_new_tokens=2)
 
 
 def test_a_shortest_length_counts_the_prompt(tmp_path):

@@ -98,27 +98,28 @@ class GenerationSettings:
 
     @classmethod
     def of(
-        cls, settings: Mapping[str, object], eos: int, vocab: int, new_tokens: int = LONGEST - 1
+        cls,
+        settings: Mapping[str, object],
+        ends: tuple[int, ...],
+        vocab: int,
+        new_tokens: int = LONGEST - 1,
     ) -> "GenerationSettings":
         """Read generation settings of Hugging Face; unsupported ones are errors.
 
-        ``new_tokens`` is the default limit of new tokens.
+        ``ends`` are the tokens that end a text; ``new_tokens`` is the default limit of new tokens.
         """
         for name, value in settings.items():
             known = name in UNDERSTOOD or name in IDLE
             if not known and value not in (None, NEUTRAL.get(name)):
                 raise refused(f"{name} {shown(value)} is not supported; choose a search")
-        ends = (None, -1) if eos < 0 else (None, eos, [eos])
-        if settings.get("eos_token_id") not in ends:
-            end = shown(settings["eos_token_id"])
-            raise refused(f"eos_token_id is {end}, and here {_end(eos)}; choose a search")
         early = settings.get("early_stopping", False)
         if early not in [*STOPS]:
             raise refused(f'early_stopping must be true, false or "never", not {shown(early)}')
         forced = settings.get("forced_eos_token_id")
-        if forced not in ends:
-            end = shown(forced)
-            raise refused(f"forced_eos_token_id is {end}, and here {_end(eos)}; choose a search")
+        if forced is not None and (len(ends) > 1 or forced not in (ends[0], [ends[0]])):
+            raise refused(
+                f"forced_eos_token_id is {shown(forced)}, and here {_end(ends)}; choose a search"
+            )
         longest, counts_prompt = _longest(settings, new_tokens)
         least_new = _whole(settings, "min_new_tokens", 0)
         min_length = _whole(settings, "min_length", 0)
@@ -136,7 +137,7 @@ class GenerationSettings:
             least_new + (least_new > 0),
             min_length if settings.get("min_new_tokens") is None else 0,
             _forbidden(settings.get("bad_words_ids"), vocab),
-            must_end=forced is not None,
+            must_end=forced not in (None, -1),
             renormalise=_truth(settings, "renormalize_logits"),
             do_sample=_truth(settings, "do_sample"),
         )
@@ -149,16 +150,17 @@ class GenerationSettings:
         """The number of the first token that may be EOS, after ``prompt`` tokens."""
         return max(self.shortest, self.min_length - prompt + 1, 0)
 
-    def limits(self, bos: int, eos: int, most: int) -> Constraints:
+    def limits(self, bos: int, ends: tuple[int, ...], most: int) -> Constraints:
         """Constraints on at most ``most`` tokens after BOS."""
         return Constraints(
             bos,
-            eos,
+            ends[0],
             min(self.longest_after(1), most),
             self.shortest_after(1),
             self.forbidden,
             must_end=self.must_end,
             renormalise=self.renormalise,
+            other_eos=ends[1:],
         )
 
 
@@ -240,8 +242,25 @@ def _truth(settings: Mapping[str, object], name: str) -> bool:
     return bool(value)
 
 
-def _end(eos: int) -> str:
-    return "no token ends a text" if eos < 0 else f"only {eos} ends a text"
+def ends_of(settings: Mapping[str, object] | None, vocab: int, eos: int) -> tuple[int, ...]:
+    """The tokens that end a text: ``eos_token_id``, an id or a list of ids; else ``eos``.
+
+    An id of -1 stands for no token.
+    """
+    if settings is None or (given := settings.get("eos_token_id")) is None:
+        return (eos,)
+    ends = given if isinstance(given, list) and given else [given]
+    for end in ends:
+        if not is_whole(end, -1, vocab - 1):
+            raise refused(f"eos_token_id has {shown(end)}, no id of {vocab}")
+    return tuple(dict.fromkeys(ends))
+
+
+def _end(ends: tuple[int, ...]) -> str:
+    if ends == (-1,):
+        return "no token ends a text"
+    only = ends[0] if len(ends) == 1 else f"each of {', '.join(map(str, ends))}"
+    return f"{only} ends a text"
 
 
 def _longest(settings: Mapping[str, object], new_tokens: int) -> tuple[int, bool]:

@@ -27,7 +27,7 @@ from regard.inference.decoder_model import (
     search_errors_as_bad_input,
 )
 from regard.inference.encoder_model import EncoderModel
-from regard.inference.generation_settings import GenerationSettings, refused, sampling_of
+from regard.inference.generation_settings import GenerationSettings, ends_of, refused, sampling_of
 from regard.inference.inputs import InputLimits, check_search, read_ids
 from regard.models.folders.folder import vocabulary_of
 from regard.models.folders.loaded_model import LoadedModel
@@ -164,7 +164,7 @@ class Generator(DecoderModel, EncoderModel):
         if self.generation_config is None:
             return None
         return GenerationSettings.of(
-            self.generation_config, self.eos, len(self.vocabulary), NEW_TOKENS
+            self.generation_config, self.ends, len(self.vocabulary), NEW_TOKENS
         )
 
     @property
@@ -196,10 +196,15 @@ class Generator(DecoderModel, EncoderModel):
 
     @cached_property
     def eos(self) -> int:
-        """The id of EOS, or of the token after the field that is written; -1: none."""
-        if self.field is not None:
-            return self.fields.borders(self.text.words)[self.field][1]
+        """The id of EOS; -1: none."""
         return self._special("eos_token", lambda: self.vocabulary.eos)
+
+    @cached_property
+    def ends(self) -> tuple[int, ...]:
+        """The tokens that end a text; of a record, the token after the field that is written."""
+        if self.field is not None:
+            return (self.fields.borders(self.text.words)[self.field][1],)
+        return ends_of(self.generation_config, len(self.vocabulary), self.eos)
 
     def read_prompts(self, prompts: Iterable[str | Ids], first: int = 1) -> list[list[int]]:
         """Read prompts as token ids; errors count them from ``first``. An empty one is BOS, or EOS.
@@ -289,7 +294,7 @@ class Generator(DecoderModel, EncoderModel):
             for step in search.stream(state, limits, [number], prompts=rows, stop_test=stops):
                 if step.rows != [0]:
                     raise BadInput("stream yields one text: set the number of samples to 1")
-                if step.tokens != [self.eos]:
+                if step.tokens[0] not in self.ends:
                     yield from filter(None, [text.add(*step.tokens)])
         yield from filter(None, [text.end()])
 
@@ -321,15 +326,20 @@ class Generator(DecoderModel, EncoderModel):
         """Constraints on the tokens after each prompt, by the generation settings, if any."""
         longest = [self._longest(row, ending)[0] for row in rows]
         first, shortest = [row[-1] for row in rows], self._shortest(rows, ending)
-        constraints = Constraints(first, self.eos, longest, shortest)
+        eos, *others = self.ends
+        constraints = Constraints(first, eos, longest, shortest, other_eos=(*others,))
         if (settings := self.supported_settings) is None:
             return constraints
-        rules = {"must_end": settings.must_end, "renormalise": settings.renormalise}
-        return replace(constraints, forbidden=settings.forbidden, **rules)
+        return replace(
+            constraints,
+            forbidden=settings.forbidden,
+            must_end=settings.must_end,
+            renormalise=settings.renormalise,
+        )
 
     def _shortest(self, rows: list[list[int]], ending: Ending) -> int | list[int]:
         """Number of the first token that may be EOS, from 1: one for all prompts, or for each."""
-        if self.eos < 0:
+        if max(self.ends) < 0:
             return 0
         if ending.min_new_tokens or self.supported_settings is None:
             return ending.min_new_tokens + (ending.min_new_tokens > 0)

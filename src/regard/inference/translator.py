@@ -33,7 +33,7 @@ from regard.inference.decoder_model import (
     search_errors_as_bad_input,
 )
 from regard.inference.embed import Embedder, EncoderInput
-from regard.inference.generation_settings import GenerationSettings, refused
+from regard.inference.generation_settings import GenerationSettings, ends_of, refused
 from regard.inference.inputs import (
     InputLimits,
     check_pairs,
@@ -134,8 +134,14 @@ class Translator(DecoderModel):
         if self.generation_config is None:
             return None
         return GenerationSettings.of(
-            self.generation_config, self.vocabulary.eos, self.model.head.out_features
+            self.generation_config, self.ends, self.model.head.out_features
         )
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The tokens that end a translation."""
+        eos, vocab = self.vocabulary.eos, self.model.head.out_features
+        return ends_of(self.generation_config, vocab, eos)
 
     @property
     def base_beam(self) -> Beam:
@@ -255,13 +261,15 @@ class Translator(DecoderModel):
         target = self.tokenizer.target
         most = self.model.decoder.embed.position_limit or sys.maxsize
         if self.supported_settings is not None:
-            return self.supported_settings.limits(target.bos, target.eos, most)
+            return self.supported_settings.limits(target.bos, self.ends, most)
         begun = [0] * len(ids) if prefixes is None else [len(prefix) for prefix in prefixes]
         longest = [
             min(GROWTH * (len(row) - 1) + MARGIN + start, most)  # the end is not counted
             for row, start in zip(ids, begun, strict=True)
         ]
-        return Constraints(target.bos, target.eos, longest, forbidden=(target.pad, target.bos))
+        eos, *others = self.ends
+        special = target.pad, target.bos
+        return Constraints(target.bos, eos, longest, forbidden=special, other_eos=(*others,))
 
     def _open(self, ids: list[list[int]], capacity: int, attention: bool) -> SearchState:
         return decoding.open(

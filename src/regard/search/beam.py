@@ -77,7 +77,7 @@ class HostBeam(Search):
 
     def rank(self, alive: ActiveHypotheses, logprobs_RV: Tensor) -> Candidates:
         """Candidates of all sentences, ranked."""
-        return rank(alive, logprobs_RV, self.rules.size)
+        return rank(alive, logprobs_RV, self.rules.size, self.batch.constraints)
 
     def store_stuck(self, alive: ActiveHypotheses, candidates: Candidates) -> None:
         """Store hypotheses that cannot be continued."""
@@ -87,7 +87,7 @@ class HostBeam(Search):
         self, alive: ActiveHypotheses, candidates: Candidates
     ) -> tuple[ActiveHypotheses, np.ndarray]:
         """Store hypotheses that end; return those that stay active, and their candidates."""
-        ended, going = candidates.select(self.rules.size, self.batch.constraints.eos)
+        ended, going = candidates.select(self.rules.size, self.batch.constraints)
         finished, grown = candidates.grow(alive, ended), candidates.grow(alive, going)
         at_limit = self.batch.longest_B[grown.sentence_R] == grown.length
         first = candidates.place[going] < self.rules.size

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.parts.kernels.few_rows import jit, triton
+from regard.search.constraints import Constraints
 from regard.search.hypothesis import ActiveHypotheses
 from regard.search.step import to_host
 
@@ -102,9 +103,9 @@ class Candidates:
         """Rank of each candidate within its sentence, from 0."""
         return place(self.sentence)
 
-    def select(self, size: int, eos: int) -> tuple[np.ndarray, np.ndarray]:
+    def select(self, size: int, constraints: Constraints) -> tuple[np.ndarray, np.ndarray]:
         """Indices of the candidates that end, and of those that stay active."""
-        ends = self.token == eos
+        ends = constraints.is_end(self.token)
         ended = np.flatnonzero(ends & (self.place < size))
         going = np.flatnonzero(~ends)
         return ended, going[place(self.sentence[going]) < size]
@@ -118,12 +119,14 @@ class Candidates:
         return np.flatnonzero(np.bincount(self.parent, minlength=rows) == 0)
 
 
-def rank(alive: ActiveHypotheses, logprobs_RV: Tensor, size: int) -> Candidates:
+def rank(
+    alive: ActiveHypotheses, logprobs_RV: Tensor, size: int, constraints: Constraints
+) -> Candidates:
     """Rank candidates for ``select``; ties go to the earlier parent, then to the lower token.
 
-    A row has at most ``size`` continuations that stay active and one that ends.
+    A row has at most ``size`` continuations that stay active and one for each EOS.
     """
-    top, index = topk(logprobs_RV, size + 1)
+    top, index = topk(logprobs_RV, size + len(constraints.ends))
     values, tokens = to_host(top), index.cpu().numpy()
     sentence_R, slot_R = alive.sentence_R, place(alive.sentence_R)
     parents = np.zeros((sentence_R[-1] + 1, slot_R.max() + 1), dtype=np.int64)

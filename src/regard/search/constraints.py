@@ -3,6 +3,9 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -11,6 +14,8 @@ from torch import Tensor
 from regard.ground.checks import check_number, check_whole
 from regard.ground.errors import BadInput
 from regard.search.hypothesis import ActiveHypotheses
+
+Tokens = TypeVar("Tokens", np.ndarray, Tensor)
 
 
 @dataclass(frozen=True)
@@ -21,7 +26,8 @@ class Constraints:
     ``longest`` is always EOS, with log p 0. EOS is token number ``shortest`` at the earliest.
     Allowed tokens keep their probabilities, or are renormalised to sum to one (``renormalise``).
     ``bos``, ``longest`` and ``shortest`` are one number for all sentences or one for each; ``bos``
-    is the first token fed, which after a prompt is the last token of the prompt.
+    is the first token fed, which after a prompt is the last token of the prompt. ``other_eos``
+    are further tokens that end a text.
     """
 
     bos: int | Sequence[int]
@@ -31,6 +37,16 @@ class Constraints:
     forbidden: tuple[int, ...] = ()
     must_end: bool = False
     renormalise: bool = False
+    other_eos: tuple[int, ...] = ()
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """All tokens that end a text."""
+        return self.eos, *self.other_eos
+
+    def is_end(self, tokens: Tokens) -> Tokens:
+        """Mask of the tokens that end a text."""
+        return reduce(or_, (tokens == end for end in self.ends))
 
     def bos_of(self, sentences: int) -> np.ndarray:
         """First token fed, for each sentence."""
@@ -65,7 +81,7 @@ class Constraints:
                 )
             if self.must_end and len(prefix) == longest:
                 raise BadInput(f"a prefix of {len(prefix)} tokens leaves no place for EOS")
-            if self.eos in prefix:
+            if not {*self.ends}.isdisjoint(prefix):
                 raise BadInput("a prefix contains EOS")
         return table(prefixes)
 
@@ -109,7 +125,8 @@ def restrict(
     for token in constraints.forbidden:
         logprobs_RV[:, token] = -torch.inf
     early = np.flatnonzero(n < constraints.shortest_of(len(forced_BL))[alive.sentence_R])
-    logprobs_RV[early, constraints.eos] = -torch.inf
+    for end in constraints.ends:
+        logprobs_RV[early, end] = -torch.inf
     if no_repeat:
         logprobs_RV[repeats(alive.seen_RL, no_repeat)] = -torch.inf
     if constraints.renormalise:

@@ -76,7 +76,8 @@ class DeviceBeam:
         self.allowed = DeviceRules(constraints, rules.repetition, B * k, vocab, device)
         self.first_row_B = torch.arange(B, device=device)[:, None] * k
         self.slot_W = torch.arange(k, dtype=torch.float64, device=device)
-        self.certain_N = torch.full((k + 1,), -torch.inf, device=device)
+        self.count = k + len(constraints.ends)  # continuations of a slot
+        self.certain_N = torch.full((self.count,), -torch.inf, device=device)
         self.certain_N[0] = 0.0
         self.n = table(1)
         self.longest_B, self.count_B, self.over_at_B = table(B), table(B), table(B)
@@ -100,7 +101,7 @@ class DeviceBeam:
     def select(self, logits_RV: Tensor) -> tuple[Tensor, Tensor]:
         """Rank all continuations; keep the first ``size`` that do not end active."""
         size, ranked = self.rules.size, self._ranked(logits_RV)
-        ends = ranked[TOKEN] == self.constraints.eos
+        ends = self.constraints.is_end(ranked[TOKEN])
         ended = ranked[:, :, :size].clone()
         stopped = self._stopped(ends)
         ended[TOTAL].masked_fill_(~stopped[:, :size], -torch.inf)
@@ -126,12 +127,12 @@ class DeviceBeam:
         return ends | (self.longest_B == self.n + 1)[:, None]
 
     def _ranked(self, logits_RV: Tensor) -> Tensor:
-        """Best ``size`` + 1 continuations of each slot, ranked by sentence.
+        """Best continuations of each slot, ranked by sentence.
 
         Impossible ones come last, as their total is -inf.
         """
         B, k = self.total_BW.shape
-        values_RN, tokens_RN = self.allowed.topk(logits_RV, self.n, k + 1)
+        values_RN, tokens_RN = self.allowed.topk(logits_RV, self.n, self.count)
         if self.constraints.must_end:
             last_R = (self.longest_B == self.n + 1).repeat_interleave(k)[:, None]
             values_RN = torch.where(last_R, self.certain_N[: values_RN.shape[1]], values_RN)
@@ -171,9 +172,9 @@ class DeviceBeam:
         step_L = np.arange(steps)[:, None, None]
         counted = step_L < over_at_B[:, None]
         last = (step_L == over_at_B[:, None] - 1) & (over_at_B == longest_B)[:, None]
-        candidates = DeviceHypotheses.of(ended, counted, self.rules, self.constraints.eos)
+        candidates = DeviceHypotheses.of(ended, counted, self.rules, self.constraints)
         if not self.rules.follows_transformers:
-            spare = DeviceHypotheses.of(grown, last, self.rules, self.constraints.eos)
+            spare = DeviceHypotheses.of(grown, last, self.rules, self.constraints)
             candidates = DeviceHypotheses(*map(np.concatenate, zip(candidates, spare, strict=True)))
         best = candidates.best(self.rules)
         hypotheses = iter(trace_back(grown, best))
@@ -192,7 +193,7 @@ class DeviceHypotheses(NamedTuple):
 
     @classmethod
     def of(
-        cls, table: np.ndarray, counted: np.ndarray, rules: BeamRules, eos: int
+        cls, table: np.ndarray, counted: np.ndarray, rules: BeamRules, constraints: Constraints
     ) -> "DeviceHypotheses":
         """Hypotheses of a table at the steps that are ``counted``."""
         total = table[:, TOTAL]
@@ -200,7 +201,7 @@ class DeviceHypotheses(NamedTuple):
         divide, _ = LENGTHS[rules.length]
         scores = total[step, sentence, slot] / divide(step + 1, rules.alpha)
         last = table[step, :, sentence, slot]
-        return cls(sentence, step, last[:, TOKEN] == eos, last, scores)
+        return cls(sentence, step, constraints.is_end(last[:, TOKEN]), last, scores)
 
     def best(self, rules: BeamRules) -> "DeviceHypotheses":
         """Best hypotheses by sentence, in the order of ``Beam.sort_key``; ties keep their order."""

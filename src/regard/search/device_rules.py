@@ -45,9 +45,10 @@ class DeviceRules:
         (self.shortest,) = constraints.shortest_of(1).tolist()
         self.bias_V = torch.zeros(vocab, device=device)
         self.bias_V[list(constraints.forbidden)] = -torch.inf
-        self.end = self.bias_V[constraints.eos :][:1]  # a view: the bias of EOS
-        self.allowed_end = self.end.clone()
-        self.never = torch.full_like(self.end, -torch.inf)
+        ends = [end for end in constraints.ends if end >= 0]
+        self.ends = torch.tensor(ends, dtype=torch.long, device=device)
+        self.allowed_ends = self.bias_V[self.ends]
+        self.never = torch.full_like(self.allowed_ends, -torch.inf)
         self.seen_RV: Tensor | None = None
         if rule.penalises:
             self.seen_RV = torch.zeros(rows, vocab, dtype=torch.bool, device=device)
@@ -91,7 +92,8 @@ class DeviceRules:
     def _bias(self, n: Tensor) -> Tensor:
         if self.shortest > 1:
             early = n + 1 < self.shortest
-            self.end.copy_(torch.where(early, self.never, self.allowed_end))
+            now = torch.where(early, self.never, self.allowed_ends)
+            self.bias_V.index_copy_(0, self.ends, now)
         return self.bias_V
 
     def _penalised(self, scores_RV: Tensor) -> Tensor:

@@ -72,7 +72,7 @@ class GroupedBeams(HostBeam):
         self.penalty = np.zeros(0)  # of the candidates of a step
 
     def rank(self, alive: ActiveHypotheses, logprobs_RV: Tensor) -> Candidates:
-        size, eos = self.rules.size, self.batch.constraints.eos
+        size, constraints = self.rules.size, self.batch.constraints
         penalty_R = np.zeros(len(alive)) if self.penalty_R is None else self.penalty_R
         sentence_R, group_R = np.divmod(alive.sentence_R, self.groups)
         chosen_BV = logprobs_RV.new_zeros(int(sentence_R[-1]) + 1, logprobs_RV.shape[1])
@@ -81,9 +81,9 @@ class GroupedBeams(HostBeam):
             rows = np.flatnonzero(group_R == group)
             penalised = replace(alive, total_R=alive.total_R - penalty_R).take(rows)
             costly_RV = logprobs_RV[rows] - self.strength * chosen_BV[sentence_R[rows]]
-            part = rank(penalised, costly_RV, size)
+            part = rank(penalised, costly_RV, size, constraints)
             parts.append(replace(part, parent=rows[part.parent]))
-            chosen = np.concatenate(part.select(size, eos))
+            chosen = np.concatenate(part.select(size, constraints))
             at = part.sentence[chosen] // self.groups, part.token[chosen]
             index = tuple(torch.from_numpy(values).to(chosen_BV.device) for values in at)
             chosen_BV.index_put_(index, chosen_BV.new_ones(()), accumulate=True)

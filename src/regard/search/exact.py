@@ -55,16 +55,17 @@ class Exact(Search):
         return beam_rules.formula(self.length, self.alpha)
 
     def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
-        eos, best = batch.constraints.eos, self.first(batch.ids)
+        ends, best = batch.constraints.ends, self.first(batch.ids)
         alive = batch.initial_hypotheses()
-        if eos < 0:
+        if batch.constraints.eos < 0:
             raise BadInput("exact search needs a vocabulary with an end token")
         given_up_B = np.zeros(len(best), dtype=bool)
         while len(alive):
             logprobs_RV = batch.step(alive, Repetition(self.no_repeat))
-            self.end(alive, eos, logprobs_RV, best)
+            for eos in ends:
+                self.end(alive, eos, logprobs_RV, best)
             promising_RV = self.promising(alive, logprobs_RV, batch.longest_B, best)
-            promising_RV[:, eos] = False
+            promising_RV[:, ends] = False
 
             count_R = promising_RV.sum(1).cpu().numpy()
             given_up_B |= np.bincount(alive.sentence_R, count_R, len(best)) > self.max_active

@@ -97,7 +97,7 @@ class TokenSearch(Search):
             logprob_R = to_host(logprobs_RV.gather(1, token_R[:, None])[:, 0])
             grown = alive.grow(np.arange(len(alive)), token_R.cpu().numpy(), logprob_R)
             stuck = ~np.isfinite(logprob_R)
-            ended = (grown.last_R == batch.constraints.eos) & ~stuck
+            ended = batch.constraints.is_end(grown.last_R) & ~stuck
             at_limit = batch.longest_B[grown.sentence_R] == grown.length
             over = stuck | ended | at_limit | batch.stopped(grown)
             for row in np.flatnonzero(over).tolist():
@@ -165,8 +165,11 @@ class HostTokens:
 
     def _has_ended(self, row: int) -> bool:
         tokens, test = self.tokens[row], self.batch.stop_test
-        at_end = tokens[-1] == self.batch.constraints.eos or len(tokens) == self.longest_R[row]
+        at_end = self._at_eos(tokens) or len(tokens) == self.longest_R[row]
         return at_end or (test is not None and test(tokens))
+
+    def _at_eos(self, tokens: list[int]) -> bool:
+        return bool(tokens) and tokens[-1] in self.batch.constraints.ends
 
     def hypotheses(self, logprob_LR: Tensor) -> list[Hypothesis]:
         """Hypotheses of all rows, with the log-probabilities of their tokens."""
@@ -178,7 +181,7 @@ class HostTokens:
         logprobs = logprob_L[: len(tokens)]
         if np.isnan(logprobs).any():
             raise FloatingPointError("the model's log-probabilities are not numbers")
-        finished, total = tokens[-1:] == [self.batch.constraints.eos], float(logprobs.sum())
+        finished, total = self._at_eos(tokens), float(logprobs.sum())
         text = tokens[:-1] if finished else tokens
         return Hypothesis(tuple(text), total, total, tuple(logprobs.tolist()), finished)
 
@@ -228,7 +231,7 @@ class DeviceTokens:
             logprob_R = logprob_R.masked_fill(at_limit_R, 0.0)
         self.ended_R |= logprob_R == -torch.inf  # no token may follow
         self.latest_R.copy_(token_R.masked_fill(self.ended_R, NONE))
-        self.ended_R |= (token_R == self.constraints.eos) | at_limit_R
+        self.ended_R |= self.constraints.is_end(token_R) | at_limit_R
         self.logprob_LR.index_copy_(0, self.n, logprob_R[None])
         self.rules.advance(token_R)
         self.n += 1

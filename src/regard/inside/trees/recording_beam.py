@@ -60,7 +60,7 @@ class RecordingBeam(HostBeam):
         self, alive: ActiveHypotheses, candidates: Candidates
     ) -> tuple[ActiveHypotheses, np.ndarray]:
         grown, going = super().advance(alive, candidates)
-        ended, able = candidates.select(self.beam.size, self.batch.constraints.eos)
+        ended, able = candidates.select(self.beam.size, self.batch.constraints)
         at_limit = bool(self.batch.longest_B[0] == alive.length + 1)
         fates = np.full(len(candidates.token), "outranked", dtype=object)
         for index in able.tolist():

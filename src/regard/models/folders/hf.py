@@ -90,6 +90,8 @@ def write(folder: Path, model: LoadedModel) -> None:
 def _read_notes(folder: Path, config: dict[str, JSON]) -> dict[str, object]:
     """Read the notes of a folder: generation, embedding and prediction settings."""
     generation = {name: config[name] for name in GENERATION_KEYS if config.get(name) is not None}
+    if isinstance(ends := config.get("eos_token_id"), list):
+        generation["eos_token_id"] = ends
     if (folder / GENERATION).exists():
         settings = read_json(folder / GENERATION)
         generation = {name: value for name, value in settings.items() if value is not None}
