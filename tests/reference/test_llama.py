@@ -150,7 +150,11 @@ def test_older_files_have_frequencies_and_other_keys(tmp_path):
         ),
         ({"rope_theta": -1.0}, "base must be above 0"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5, and only 1.0"),
-        ({"num_key_value_heads": 5}, "kv_heads must divide the 32 heads"),
+        ({"num_key_value_heads": 5}, "^num_key_value_heads: kv_heads must divide the 32 heads"),
+        (
+            {"num_attention_heads": 8, "num_key_value_heads": 5},
+            "^num_key_value_heads: kv_heads must divide the 8 heads",
+        ),
         ({"hidden_act": "mish"}, "hidden_act is 'mish'; supported: "),
         ({"quantization_config": {"bits": 4}}, "quantization_config is"),
     ],

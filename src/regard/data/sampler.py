@@ -211,7 +211,8 @@ class Sampler(BatchSampler[Item]):
                 yield cursor, batches[number - 1]
             empty = 0 if batches else empty + 1
             start = after
-        raise BadInput(f"none of {count:,} examples is at most {self.limits.longest} tokens long")
+        limit = f"at most {self.limits.longest} tokens long (batches.longest)"
+        raise BadInput(f"none of {count:,} examples is {limit}")
 
     def _cut_window(self, cursor: Cursor) -> list[SampledBatch[Item]]:
         first = cursor.window * self.dataset.window

@@ -14,7 +14,7 @@ from regard.models.facts import above_zero, at_least
 from regard.parts.attend import DistanceDot, Mask, Score, causal, full
 from regard.parts.attention import Heads
 from regard.parts.relative_score import sinusoid
-from regard.parts.rotary import LinearScaling, Llama3Scaling, RotaryDot, Rotation
+from regard.parts.rotary import RotaryDot, Rotation, Scaling
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Rotary(AnyPosition):
     base: float = 10_000.0
     local_base: float | None = None
     turned: float = 1.0
-    scaling: LinearScaling | Llama3Scaling | None = None
+    scaling: Scaling = None
 
     def __post_init__(self) -> None:
         at_least(1, self, "longest")

@@ -56,13 +56,21 @@ class Llama3Scaling:
         return torch.where(share_F > 1, frequencies_F, scaled_F)
 
 
+Scaling = LinearScaling | Llama3Scaling | None
+SCALINGS: dict[str, Callable[..., Scaling]] = {
+    "NoneType": lambda: None,
+    "LinearScaling": LinearScaling,
+    "Llama3Scaling": Llama3Scaling,
+}
+
+
 @dataclass(frozen=True)
 class Rotation:
     """Frequencies of the angles: base^(-2i / size) for the first ``size`` dimensions of a head."""
 
     size: int
     base: float = 10_000.0
-    scaling: LinearScaling | Llama3Scaling | None = None
+    scaling: Scaling = None
 
     def frequencies(self, device: torch.device) -> Tensor:
         """The angle of one position, (size / 2,), in single precision as all libraries have it."""
@@ -76,25 +84,26 @@ class Rotation:
         A compiled model computes them once for all layers, not once for each element of a layer.
         """
         if torch.compiler.is_compiling():
-            scaling = [] if self.scaling is None else [*map(float, vars(self.scaling).values())]
-            return angles_once(positions_T, self.size, self.base, scaling)
+            numbers = [] if self.scaling is None else [*map(float, vars(self.scaling).values())]
+            kind = type(self.scaling).__name__
+            return angles_once(positions_T, self.size, self.base, kind, numbers)
         angles_TF = positions_T[:, None].float() * self.frequencies(positions_T.device)
         return angles_TF.cos(), angles_TF.sin()
 
 
 @torch.library.custom_op("regard::rotary_angles", mutates_args=())
 def angles_once(
-    positions_T: Tensor, size: int, base: float, scaling: list[float]
+    positions_T: Tensor, size: int, base: float, kind: str, numbers: list[float]
 ) -> tuple[Tensor, Tensor]:
-    """``Rotation.angles`` as one operator; ``scaling`` has the numbers of the scaling, if any."""
-    kinds: dict[int, Callable[..., LinearScaling | Llama3Scaling]]
-    kinds = {1: LinearScaling, 4: Llama3Scaling}
-    scaled = kinds[len(scaling)](*scaling) if scaling else None
-    return Rotation(size, base, scaled).angles(positions_T)
+    """``Rotation.angles`` as one operator, whose arguments can only be numbers and strings."""
+    scaling = SCALINGS[kind](*numbers)
+    return Rotation(size, base, scaling).angles(positions_T)
 
 
 @angles_once.register_fake
-def _(positions_T: Tensor, size: int, base: float, scaling: list[float]) -> tuple[Tensor, Tensor]:
+def _(
+    positions_T: Tensor, size: int, base: float, kind: str, numbers: list[float]
+) -> tuple[Tensor, Tensor]:
     empty_2TF = positions_T.new_empty((2, len(positions_T), size // 2), dtype=torch.float32)
     return empty_2TF[0].clone(), empty_2TF[1].clone()
 

@@ -48,6 +48,10 @@ class ConfigRow:
         """Prefixes of the tensors from which ``read`` infers these facts."""
         return ()
 
+    def explains(self, error: str) -> bool:
+        """Whether an error is about the fact that this row sets."""
+        return False
+
     def has_labels(self, config: Config) -> bool:
         """Whether the architecture that a config.json names has a head with labels."""
         return False
@@ -76,6 +80,9 @@ class Key(ConfigRow):
                 raise BadInput(f"{key} is {value!r}; supported: {', '.join(self.values)}")
             value = self.values[value]
         return {self.fact: value}
+
+    def explains(self, error: str) -> bool:
+        return error.startswith(f"{self.fact.rpartition('.')[2]} ")
 
     def write(self, facts: object) -> dict[str, object]:
         values = values_named(facts, self.fact)[:1]
@@ -187,6 +194,9 @@ def read_facts(
     except BadInput as error:
         for row in rows:
             _check_alone(row, defaults, config, tensors, str(error))
+        for row in rows:
+            if row.explains(str(error)):
+                raise BadInput(f"{row.key}: {error}") from None
         raise
 
 

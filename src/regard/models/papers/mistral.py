@@ -1,15 +1,12 @@
 """Mistral (Jiang et al., 2023, arXiv:2310.06825): Llama whose layers attend to a sliding window."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
 from regard.models.facts import change, values_named
 from regard.models.formats.config_map import Config, ConfigRow, Names
-from regard.models.paper import Paper
 from regard.models.papers import llama
-from regard.models.papers.llama.hf import LlamaFormat
-from regard.weights import WeightMap
 
 BASE = change(
     llama.LLAMA_2,
@@ -39,30 +36,21 @@ class SlidingWindow(ConfigRow):
         return {self.key: windows[0] if windows else None}
 
 
-class MistralFormat(LlamaFormat):
-    """The format of Mistral, whose trunk has one prefix under all heads."""
-
-    span_prefix = "model."
-
-
-HF = MistralFormat(
+HF = replace(
+    llama.HF,
     name="Mistral",
     model_type="mistral",
     defaults=change(BASE, longest=131_072, eps=1e-6, output_heads=()),
     config_map=(*llama.CONFIG, SlidingWindow(), llama.architectures("Mistral")),
-    weights=WeightMap(llama.TRUNK, prefix="model.", unprefixed=llama.HEAD_RULES),
-    tokenizer=llama.HF.tokenizer,
+    span_prefix="model.",
 )
 
-PAPER = Paper(
+PAPER = replace(
+    llama.PAPER,
     name="Mistral",
-    year=2023,
     title="Mistral 7B",
     arxiv="2310.06825",
     after="Llama",
-    tokenizer=llama.PAPER.tokenizer,
-    pretraining=llama.PAPER.pretraining,
     sizes={"7b": BASE},
-    heads=llama.HEADS,
     formats={"hf": HF},
 )

@@ -2,16 +2,14 @@
 values; upper layers may attend to a sliding window.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
 from regard.models.facts import change, values_named
 from regard.models.formats.config_map import Config, ConfigRow, Names
-from regard.models.paper import Paper
+from regard.models.formats.rotary_keys import FULL, SLIDING
 from regard.models.papers import llama
-from regard.models.papers.llama.hf import LlamaFormat
-from regard.weights import WeightMap
 
 BASE = change(
     llama.LLAMA_2,
@@ -33,7 +31,6 @@ SIZES = {
     "7b": BASE,
     "72b": change(BASE, width=8_192, depth=80, heads=64, kv_heads=8, inner=29_568, eps=1e-5),
 }
-FULL, SLIDING = "full_attention", "sliding_attention"
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,8 @@ class LayerWindows(ConfigRow):
         }
 
 
-HF = LlamaFormat(
+HF = replace(
+    llama.HF,
     name="Qwen2",
     model_type="qwen2",
     defaults=change(
@@ -82,19 +80,15 @@ HF = LlamaFormat(
         output_heads=(),
     ),
     config_map=(*llama.CONFIG, LayerWindows(), llama.architectures("Qwen2")),
-    weights=WeightMap(llama.TRUNK, prefix="model.", unprefixed=llama.HEAD_RULES),
-    tokenizer=llama.HF.tokenizer,
 )
 
-PAPER = Paper(
+PAPER = replace(
+    llama.PAPER,
     name="Qwen2",
     year=2024,
     title="Qwen2 Technical Report",
     arxiv="2407.10671",
     after="Llama",
-    tokenizer=llama.PAPER.tokenizer,
-    pretraining=llama.PAPER.pretraining,
     sizes=SIZES,
-    heads=llama.HEADS,
     formats={"hf": HF},
 )

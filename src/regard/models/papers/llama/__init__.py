@@ -11,10 +11,11 @@ from functools import partial
 from regard.models.facts import change
 from regard.models.formats import Architectures, Constant, HFHead, Key
 from regard.models.formats.config_map import ACTIVATIONS
+from regard.models.formats.rotary_keys import RotaryKeys
 from regard.models.heads import NextTokenHead
 from regard.models.paper import Paper
 from regard.models.papers import gpt, gpt2
-from regard.models.papers.llama.hf import LAYER, OURS, LlamaFormat, OptionalKey, RotaryKeys
+from regard.models.papers.llama.hf import LAYER, OURS, LlamaFormat, OptionalKey
 from regard.models.positions import Rotary
 from regard.models.tokens import Tokens
 from regard.models.transformer import Stack

@@ -10,8 +10,7 @@ from regard.ground.reading import Reading
 from regard.models.facts import values_named
 from regard.models.formats import Architectures, HFExtras, HFFormat
 from regard.models.formats.config_map import Config, ConfigRow, Names
-from regard.models.papers.llama.hf import RotaryKeys, check_table, read_scaling
-from regard.models.papers.qwen2 import FULL, SLIDING
+from regard.models.formats.rotary_keys import FULL, SLIDING, RotaryKeys, check_table, read_scaling
 from regard.models.pools import AnyPool, FirstToken, MeanPool
 
 BASES = {FULL: ("global_rope_theta", 160_000.0), SLIDING: ("local_rope_theta", 10_000.0)}
