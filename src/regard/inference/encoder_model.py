@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NoReturn, Self, TypeGuard, cast
 
@@ -186,6 +186,11 @@ class EncoderModel(ModelRunner):
             raise BadInput(f"head must be one of {', '.join(heads)}, not {shown(head)}")
         return self.logits_of(heads[head or next(iter(heads))], rows, tape)
 
+    @cached_property
+    def input_limits(self) -> InputLimits:
+        """Limits of the token ids that the model reads."""
+        return InputLimits.of(self.model.encoder)
+
     def _row(self, given: EncoderInput, masks: bool, number: int) -> TokenRow:
         if isinstance(given, TokenRow):
             return self._checked(given, number)
@@ -198,11 +203,13 @@ class EncoderModel(ModelRunner):
             words = [check_text(word, number) for word in given]
             return self.text.template.row_of_words(self.text.pieces(words), self.truncation).row
         ids = token_ids(given, number, READABLE)
-        return self._checked(TokenRow(ids, [0] * len(ids)), number)
+        row = TokenRow(ids, np.zeros_like(ids))
+        self.input_limits.check_row(row, number)
+        return row
 
     def _checked(self, row: TokenRow, number: int) -> TokenRow:
         tokens = token_ids(row.tokens, number, READABLE)
-        InputLimits.of(self.model.encoder).check_row(row._replace(tokens=tokens), number)
+        self.input_limits.check_row(row._replace(tokens=tokens), number)
         return row
 
 

@@ -93,18 +93,19 @@ def check_pairs(inputs: Iterable[object], of: str, *, texts: bool = False) -> li
     return pairs
 
 
-def token_ids(ids: object, number: int, fault: str = TEXT_OR_IDS) -> list[int]:
-    """List of at least one token id, from a list, an array or a tensor of integers."""
+def token_ids(ids: object, number: int, fault: str = TEXT_OR_IDS) -> np.ndarray:
+    """At least one token id, from a list, an array or a tensor of integers."""
     values = ids
     if isinstance(ids, Tensor):
         values = ids.detach().cpu().numpy()
     elif isinstance(ids, Sequence) and not isinstance(ids, str | bytes):
-        values = np.array(ids if all(map(is_whole, ids)) else ["no ids"])
+        whole = {*map(type, ids)} <= {int} or all(map(is_whole, ids))  # the first is faster
+        values = np.array(ids if whole else ["no ids"])
     if isinstance(values, np.ndarray) and values.ndim == 1 and not len(values):
         raise BadItem(number, "has no tokens")
     if not isinstance(values, np.ndarray) or values.ndim != 1 or values.dtype.kind not in "iu":
         raise BadItem(number, f"{shown(ids)} is {fault}")
-    return values.tolist()
+    return values
 
 
 def read_ids(
@@ -126,7 +127,8 @@ def read_ids(
     after = [] if end is None else [end]
     rows = []
     for number, given in numbered:
-        ids = [*next(encoded), *after] if isinstance(given, str) else token_ids(given, number)
+        own = None if isinstance(given, str) else token_ids(given, number)
+        ids = [*next(encoded), *after] if own is None else own.tolist()
         limits.check(ids, number, marks)
         rows.append(ids)
     return rows

@@ -255,7 +255,7 @@ class TextScorer(Scorer[Content]):
             if not ids:
                 raise BadItem(number, "has no tokens")
             return Content(ids, self.text.row, len(text.encode()), (text,))
-        ids = token_ids(given, number)
+        ids = token_ids(given, number).tolist()
         known = self.model.encoder.embed.token.num_embeddings
         InputLimits(known).check(ids, number)
         return Content(ids, lambda ids: TokenRow(ids, [0] * len(ids)), 0)
