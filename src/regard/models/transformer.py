@@ -120,8 +120,8 @@ class Stack(AnyStack):
     @property
     def block_numbers(self) -> tuple[int, ...]:
         """The index of the block of each layer."""
-        share = self._rounds / (self.shared_groups or self._rounds)  # rounded as transformers does
-        groups = [int(number / share) for number in range(self._rounds)]
+        size = self._rounds / (self.shared_groups or self._rounds)  # rounded as transformers does
+        groups = [int(number / size) for number in range(self._rounds)]
         inner = range(self.group_depth)
         return tuple(group * self.group_depth + number for group in groups for number in inner)
 
