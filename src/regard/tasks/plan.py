@@ -36,7 +36,6 @@ from regard.models.start import (
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.tasks.run_paths import RunPaths
 from regard.text.config import EncoderTextConfig
-from regard.text.families.unigram import T5Unigram
 from regard.text.labels import LabelSet
 from regard.text.tokenizers.characters import CharacterVocabulary
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
@@ -48,10 +47,11 @@ from regard.text.tokenizers.list import (
     load_tokenizer,
     unread_settings,
 )
-from regard.text.tokenizers.row_tokenizer import RowTokenizer, Spelling
-from regard.text.tokenizers.t5_tokenizer import T5Tokenizer
-from regard.text.tokenizers.word_tokenizer import WordTokenizer
-from regard.text.vocabularies.vocabulary import matching_ids
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
+from regard.text.tokenizers.t5 import T5Tokenizer
+from regard.text.tokenizers.unigram import T5Unigram
+from regard.text.tokenizers.word_level import WordTokenizer
+from regard.text.vocabulary import Spelling, matching_ids
 from regard.text.words import Sentence
 
 Table = TypeVar("Table", bound=Config)

@@ -33,7 +33,7 @@ from regard.tasks.task import Prepared, TaskScores, TrainedModel
 from regard.text.config import EncoderTextConfig
 from regard.text.task_prompt import PromptConfig
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
-from regard.text.tokenizers.t5_tokenizer import T5Tokenizer
+from regard.text.tokenizers.t5 import T5Tokenizer
 
 NO_LABEL = "(no label)"  # the class of outputs that are not the words of a label
 

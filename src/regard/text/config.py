@@ -6,7 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from regard.ground.config import Config
 from regard.ground.errors import did_you_mean
-from regard.text.vocabularies.train_tokenizer import KINDS
+from regard.text.tokenizers.plain_tokenizer import KINDS
 
 
 class TextConfig(Config):

@@ -5,18 +5,17 @@ from pathlib import Path
 from typing import cast
 
 from regard.text.config import EncoderTextConfig
-from regard.text.families import FAMILIES, family_of_kind
-from regard.text.families.unigram import T5Unigram
-from regard.text.families.word_level import RawWords, WordLevel
+from regard.text.tokenizers import FAMILIES, family_of_kind
 from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 from regard.text.tokenizers.marian import MarianTokenizer
-from regard.text.tokenizers.row_tokenizer import PlainTokenizer, RowTokenizer, Spelling
-from regard.text.tokenizers.t5_tokenizer import T5Tokenizer
+from regard.text.tokenizers.plain_tokenizer import PlainTokenizer, train_subwords
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
+from regard.text.tokenizers.t5 import T5Tokenizer
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
-from regard.text.tokenizers.word_tokenizer import WordTokenizer, WordVocabulary
-from regard.text.vocabularies.lexicon import Lexicon
-from regard.text.vocabularies.train_tokenizer import train
+from regard.text.tokenizers.unigram import T5Unigram
+from regard.text.tokenizers.word_level import RawWords, WordLevel, WordTokenizer, WordVocabulary
+from regard.text.vocabulary import Lexicon, Spelling
 from regard.text.words import Sentence, joined
 
 PLAIN = PlainTokenizer.name  # the family of subwords without special tokens
@@ -73,7 +72,9 @@ def learn_tokenizer(
         kind, options = family_of_kind(config.kind, family), (config.lower, longest, special_tokens)
         return train_encoder_tokenizer(texts, kind, config.vocab, *options)
     kind = config.kind or "bpe"
-    words = train(texts, kind, config.vocab, normalise=config.normalise, lower=config.lower)
+    words = train_subwords(
+        texts, kind, config.vocab, normalise=config.normalise, lower=config.lower
+    )
     return PlainTokenizer(words)
 
 

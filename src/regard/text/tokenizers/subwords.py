@@ -21,8 +21,8 @@ from tokenizers import Tokenizer
 from regard.ground.errors import BadInput, reason_of
 from regard.ground.files import read_bytes, write_text
 from regard.ground.forks import TOKENIZER_THREADS
-from regard.text.offsets import Segmentation, lost_words, stretched, touched
-from regard.text.vocabularies.vocabulary import check_pieces
+from regard.text.segmentation import Segmentation, lost_words, stretched, touched
+from regard.text.vocabulary import check_pieces
 from regard.text.words import Span
 
 # Names of special tokens in common vocabularies.
@@ -123,7 +123,7 @@ class Subwords:
 
     @property
     def kind(self) -> str:
-        """One of ``regard.text.vocabularies.train_tokenizer.KINDS``."""
+        """One of ``regard.text.tokenizers.plain_tokenizer.KINDS``."""
         model = self._content["model"]["type"].lower()
         return "byte-bpe" if model == "bpe" and self._byte_level else model
 
