@@ -107,7 +107,7 @@ def test_normal_forms(english: Texts) -> None:
 def test_a_forked_child_neither_warns_nor_hangs() -> None:
     script = """
 import os
-from regard.text.vocabularies.train_tokenizer import train
+from regard.text.tokenizers.plain_tokenizer import train_subwords
 subwords = train_subwords(["the cat", "the mat"] * 50, "bpe", 300)
 expected = subwords.encode_all(["the cat"] * 500)
 child = os.fork()

@@ -1,6 +1,6 @@
 """Tokenizers by their name in config.json, and learned tokenizers by family."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -39,6 +39,7 @@ UNREAD: dict[str, tuple[str, ...]] = {
     "images": ("vocab", "normalise", "dropout", "lower", "unknown"),
 }
 """Keys of the table ``text`` that a family does not read; others: the default below."""
+REMOVE = "remove the key"
 
 
 def family_of(of_paper: str, config: EncoderTextConfig) -> str:
@@ -85,12 +86,16 @@ def load_tokenizer(family: str, folder: Path) -> RowTokenizer | None:
     return kind.load(folder) if exists else None
 
 
-def unread_settings(family: str, config: EncoderTextConfig) -> Iterator[str]:
-    """The keys of the recipe table ``text`` that a family does not read."""
-    every = (family,) if family in LEARNED else tuple(each.kind for each in FAMILIES)
+def unread_settings(family: str, config: EncoderTextConfig) -> dict[str, str]:
+    """The keys of the recipe table ``text`` that a family does not read, each with the remedy."""
+    keys = UNREAD.get(family, ("normalise", "dropout", "unknown"))
+    unread = {key: REMOVE for key in keys if key in config.model_fields_set}
+    if family == PLAIN or config.kind is None or "kind" in unread:
+        return unread
+    every = {family} if family in LEARNED else {each.kind for each in FAMILIES}
     only = {RawWords.kind: WordLevel.name}  # kinds that one family has
-    kinds = [kind for kind in every if family in (kind, only.get(kind, family))]
-    if family != PLAIN and config.kind not in (None, *kinds):
-        yield "kind"
-    unread = UNREAD.get(family, ("normalise", "dropout", "unknown"))
-    yield from (key for key in unread if key in config.model_fields_set)
+    kinds = {kind for kind in every if family in (kind, only.get(kind, family))}
+    if config.kind not in kinds:
+        usable = [kind for kind in config.known_kinds() if kind in kinds]
+        unread["kind"] = f"choose {' or '.join(usable)}" if usable else REMOVE
+    return unread

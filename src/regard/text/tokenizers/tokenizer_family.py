@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NotRequired, TypedDict, TypeVar
 
 from tokenizers import Tokenizer, processors, trainers
 
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, shown
 from regard.ground.files import JSON
 from regard.text.templates import TEXTS, RowBuilder, Template
 from regard.text.tokenizers.subwords import Subwords
@@ -114,8 +114,12 @@ class TokenizerFamily(ABC):
 
     def check(self, model: JSON, path: Path) -> dict[str, JSON]:
         """Return the model of a tokenizer.json; refuse a model of another family."""
-        if not isinstance(model, dict) or model.get("type", self.model) != self.model:
+        if not isinstance(model, dict):
             raise BadInput(f"{path}: not a {self.model} vocabulary")
+        if (kind := model.get("type", self.model)) != self.model:
+            setting = "tokenizer_class in tokenizer_config.json"
+            remedy = "" if self.unchanged else f": set {setting} to the class of its tokenizer"
+            raise BadInput(f"{path}: not a {self.model} vocabulary, but {shown(kind)}{remedy}")
         return model
 
     @abstractmethod
