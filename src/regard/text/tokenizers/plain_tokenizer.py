@@ -24,7 +24,6 @@ from regard.text.tokenizers.unigram import learn_unigram
 from regard.text.tokenizers.wordpiece import learn_in_two_passes
 from regard.text.vocabulary import SPECIAL_TOKENS, UNK
 
-KINDS = ("bpe", "byte-bpe", "unigram", "wordpiece")
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 # Letters, digits and other signs are never merged, so no piece can be "</s>" or "<0x41>".
@@ -38,6 +37,28 @@ _NEEDLESS = (
     r"|(?<=\d [.,:]) (?=\d)"  # in 3.5 and 10:30
     r"|(?<=\p{Han}) (?=\p{Han})"
 )
+
+
+@dataclass(frozen=True)
+class PlainTokenizer(RowTokenizer):
+    """Tokenizer of subwords without special tokens, for one text at a time."""
+
+    name: ClassVar = "plain"
+    FILES: ClassVar = ("tokenizer.json",)
+
+    words: Subwords
+
+    @property
+    def template(self) -> RowBuilder:
+        return RowBuilder(Template("A"), {})
+
+    def save(self, folder: Path) -> None:
+        self.words.save(folder / self.FILES[0])
+
+    @staticmethod
+    def load(folder: Path) -> "PlainTokenizer":
+        """Read the tokenizer that ``save`` wrote."""
+        return PlainTokenizer(Subwords.load(folder / PlainTokenizer.FILES[0]))
 
 
 def train_subwords(
@@ -148,25 +169,4 @@ ALGORITHMS = {
     "unigram": Algorithm(_unigram, partial(_spaced_frame, model=models.Unigram)),
     "wordpiece": Algorithm(_wordpiece, _spaceless_frame, bytes=0),
 }
-
-
-@dataclass(frozen=True)
-class PlainTokenizer(RowTokenizer):
-    """Tokenizer of subwords without special tokens, for one text at a time."""
-
-    name: ClassVar = "plain"
-    FILES: ClassVar = ("tokenizer.json",)
-
-    words: Subwords
-
-    @property
-    def template(self) -> RowBuilder:
-        return RowBuilder(Template("A"), {})
-
-    def save(self, folder: Path) -> None:
-        self.words.save(folder / self.FILES[0])
-
-    @staticmethod
-    def load(folder: Path) -> "PlainTokenizer":
-        """Read the tokenizer that ``save`` wrote."""
-        return PlainTokenizer(Subwords.load(folder / PlainTokenizer.FILES[0]))
+KINDS = tuple(ALGORITHMS)
