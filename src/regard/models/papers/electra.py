@@ -55,6 +55,7 @@ class Joint:
     """
 
     in_rectangles: ClassVar[bool] = False
+    sides: ClassVar[tuple[str, ...]] = TrunkWithHeads.sides
     discriminator: TrunkWithHeads
     generator: TrunkWithHeads
     temperature: float = 1.0
