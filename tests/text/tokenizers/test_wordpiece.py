@@ -6,7 +6,7 @@ import pytest
 
 from regard.ground.errors import BadInput
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
-from regard.text.tokenizers.tokenizer_family import TokenizerSettings
+from regard.text.tokenizers.family import TokenizerSettings
 from regard.text.tokenizers.wordpiece import SPECIALS, learn_wordpiece
 
 

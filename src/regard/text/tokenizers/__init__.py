@@ -1,13 +1,13 @@
 """Tokenizers, from texts to rows of ids: a file for each kind.
 
-A family (``tokenizer_family``) is a kind of vocabulary with its special tokens, as published models
+A family (``family``) is a kind of vocabulary with its special tokens, as published models
 have it: it builds the tokenizer of the library, and reads, writes and learns its files. A tokenizer
 (``row_tokenizer``, ``translation_tokenizer``) is a vocabulary, or two, with the rows of a model.
 ``list`` has all tokenizers by name.
 """
 
 from regard.text.tokenizers.bpe import GPT2BPE, GPTBPE, ByteBPE, DecoderBPE, EncoderBPE
-from regard.text.tokenizers.tokenizer_family import TokenizerFamily
+from regard.text.tokenizers.family import TokenizerFamily
 from regard.text.tokenizers.unigram import T5Unigram, Unigram, XLNetUnigram
 from regard.text.tokenizers.word_level import RawWords, WordLevel
 from regard.text.tokenizers.wordpiece import WordPiece, XLNetWordPiece

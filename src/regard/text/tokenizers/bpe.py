@@ -31,14 +31,8 @@ from tokenizers.trainers import BpeTrainer
 from regard.ground.errors import BadInput, shown
 from regard.ground.files import JSON, read_json, read_text
 from regard.text.templates import TEXTS, RowBuilder, Template
-from regard.text.tokenizers.subwords import Subwords
-from regard.text.tokenizers.tokenizer_family import (
-    Learned,
-    TokenizerFamily,
-    TokenizerSettings,
-    Vocab,
-    learn_model,
-)
+from regard.text.tokenizers.family import Learned, TokenizerFamily, TokenizerSettings, Vocab
+from regard.text.tokenizers.subwords import Subwords, learn_model
 from regard.text.tokenizers.wordpiece import SPECIALS
 
 VOCAB, MERGES = "vocab.json", "merges.txt"

@@ -12,9 +12,9 @@ from regard.ground.errors import BadInput
 from regard.ground.files import write_files
 from regard.text.templates import RowBuilder
 from regard.text.tokenizers import FAMILIES
+from regard.text.tokenizers.family import TokenizerFamily
 from regard.text.tokenizers.plain_tokenizer import KINDS
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
-from regard.text.tokenizers.tokenizer_family import TokenizerFamily
 from regard.text.tokenizers.tokenizer_files import (
     TokenizerFiles,
     add_special_tokens,

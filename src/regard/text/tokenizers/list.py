@@ -88,14 +88,12 @@ def load_tokenizer(family: str, folder: Path) -> RowTokenizer | None:
 
 def unread_settings(family: str, config: EncoderTextConfig) -> dict[str, str]:
     """The keys of the recipe table ``text`` that a family does not read, each with the remedy."""
-    keys = UNREAD.get(family, ("normalise", "dropout", "unknown"))
-    unread = {key: REMOVE for key in keys if key in config.model_fields_set}
-    if family == PLAIN or config.kind is None or "kind" in unread:
-        return unread
-    every = {family} if family in LEARNED else {each.kind for each in FAMILIES}
+    every = (family,) if family in LEARNED else tuple(each.kind for each in FAMILIES)
     only = {RawWords.kind: WordLevel.name}  # kinds that one family has
     kinds = {kind for kind in every if family in (kind, only.get(kind, family))}
-    if config.kind not in kinds:
-        usable = [kind for kind in config.known_kinds() if kind in kinds]
+    unread = {}
+    if family != PLAIN and config.kind not in (None, *kinds):
+        usable = sorted(kinds.intersection(config.known_kinds()))
         unread["kind"] = f"choose {' or '.join(usable)}" if usable else REMOVE
-    return unread
+    keys = UNREAD.get(family, ("normalise", "dropout", "unknown"))
+    return unread | {key: REMOVE for key in keys if key in config.model_fields_set}

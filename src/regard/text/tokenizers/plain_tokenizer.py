@@ -18,8 +18,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from regard.ground.errors import BadInput
 from regard.text.templates import RowBuilder, Template
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
-from regard.text.tokenizers.subwords import Subwords
-from regard.text.tokenizers.tokenizer_family import Frame, learn_model, too_small
+from regard.text.tokenizers.subwords import Frame, Subwords, learn_model, too_small
 from regard.text.tokenizers.unigram import learn_unigram
 from regard.text.tokenizers.wordpiece import learn_in_two_passes
 from regard.text.vocabulary import SPECIAL_TOKENS, UNK

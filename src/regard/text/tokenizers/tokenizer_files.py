@@ -20,8 +20,8 @@ from regard.ground.files import JSON, read_bytes, read_json
 from regard.text.templates import TEXTS
 from regard.text.tokenizers import FAMILIES
 from regard.text.tokenizers.bpe import merges_like
+from regard.text.tokenizers.family import TokenizerFamily, TokenizerSettings, Vocab
 from regard.text.tokenizers.subwords import Subwords
-from regard.text.tokenizers.tokenizer_family import TokenizerFamily, TokenizerSettings, Vocab
 
 WORDS = "tokenizer.json"
 SETTINGS, NAMES, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"

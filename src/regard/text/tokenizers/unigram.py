@@ -17,30 +17,16 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, TypeGuard, cast
 
-from tokenizers import (
-    AddedToken,
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    trainers,
-)
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers.trainers import UnigramTrainer
 
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON, read_bytes, read_json
 from regard.text.templates import XLNET_TEMPLATE, Template
+from regard.text.tokenizers.family import SPACE, Learned, TokenizerFamily, TokenizerSettings, Vocab
 from regard.text.tokenizers.sentencepiece import read_unigram
-from regard.text.tokenizers.tokenizer_family import (
-    SPACE,
-    Learned,
-    TokenizerFamily,
-    TokenizerSettings,
-    Vocab,
-    learn_model,
-    too_small,
-)
+from regard.text.tokenizers.subwords import learn_model, too_small
 from regard.text.vocabulary import check_pieces
 
 FILE = "spiece.model"
@@ -188,7 +174,7 @@ def learn_unigram(
     reserved: int = 0,
 ) -> list[tuple[str, float]]:
     """Learn pieces with scores; ``special`` and ``reserved`` pieces count towards ``vocab``."""
-    trainer = partial(trainers.UnigramTrainer, unk_token=unk)
+    trainer = partial(UnigramTrainer, unk_token=unk)
     try:
         learned = learn_model(frame, texts, trainer, vocab - reserved, special)["vocab"]
     except Exception as error:  # the library raises bare Exception

@@ -22,9 +22,7 @@ from regard.ground.errors import BadInput
 from regard.ground.files import read_json, read_text, write_json
 from regard.text.templates import Template
 from regard.text.tokenizers.characters import CharacterVocabulary
-from regard.text.tokenizers.row_tokenizer import WholeWordTokenizer
-from regard.text.tokenizers.subwords import Subwords
-from regard.text.tokenizers.tokenizer_family import (
+from regard.text.tokenizers.family import (
     SPACE,
     Learned,
     TokenizerFamily,
@@ -32,6 +30,8 @@ from regard.text.tokenizers.tokenizer_family import (
     Vocab,
     lines_by_id,
 )
+from regard.text.tokenizers.row_tokenizer import WholeWordTokenizer
+from regard.text.tokenizers.subwords import Subwords
 from regard.text.vocabulary import BEGIN, END, UNKNOWN, Lexicon, Spelling, WholeWords
 from regard.text.words import Span, word_spans, words
 

@@ -15,15 +15,14 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON, read_text
 from regard.text.templates import XLNET_TEMPLATE, Template
-from regard.text.tokenizers.tokenizer_family import (
-    Frame,
+from regard.text.tokenizers.family import (
     Learned,
     TokenizerFamily,
     TokenizerSettings,
     Vocab,
-    learn_model,
     lines_by_id,
 )
+from regard.text.tokenizers.subwords import Frame, learn_model
 
 CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer")
 PREFIX = "##"

@@ -1,13 +1,12 @@
 """Base class of tokenizer families: reading, writing and learning their vocabularies."""
 
-import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NotRequired, TypedDict, TypeVar
+from typing import ClassVar, NotRequired, TypedDict, TypeVar
 
-from tokenizers import Tokenizer, processors, trainers
+from tokenizers import Tokenizer, processors
 
 from regard.ground.errors import BadInput, shown
 from regard.ground.files import JSON
@@ -29,27 +28,6 @@ class Vocab(TypedDict):
 
 
 Learned = tuple[Vocab, Mapping[str, JSON]]  # a model, and its tokenizer_config.json
-Frame = Callable[[], Tokenizer]  # makes a tokenizer without its vocabulary
-
-
-def learn_model(
-    frame: Tokenizer,
-    texts: Iterable[str],
-    trainer: Callable[..., trainers.Trainer],
-    vocab: int,
-    special: Iterable[str],
-    **options: object,
-) -> dict[str, Any]:
-    """The ``model`` of the tokenizer.json that the library learns."""
-    settings = {"vocab_size": vocab, "special_tokens": [*special], "show_progress": False}
-    frame.train_from_iterator(texts, trainer(**settings, **options))
-    return json.loads(frame.to_str())["model"]
-
-
-def too_small(vocab: int) -> BadInput:
-    """Error of a vocabulary that is too small for the characters of the texts."""
-    small = f"a vocabulary of {vocab} is too small"
-    return BadInput(f"text.vocab: {small} for the characters of these texts")
 
 
 def lines_by_id(model: Vocab) -> str:
