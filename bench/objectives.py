@@ -45,7 +45,7 @@ from regard.cli.scores import test_scores
 from regard.models.folders import folder as folders
 from regard.models.papers import paper
 from regard.text.config import EncoderTextConfig
-from regard.text.families import family_of_kind
+from regard.text.tokenizers import family_of_kind
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.training.distributed import World
 from regard.training.loop import seed_everything

@@ -20,7 +20,7 @@ from encoder_family import SENTENCES
 from marian_folders import write_text
 from regard.models.formats.config_map import begins
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
-from regard.text.vocabularies.sentencepiece import read_unigram
+from regard.text.tokenizers.sentencepiece import read_unigram
 
 CORPUS = (*SENTENCES[:3], "In 1,234 of 9, and 2019, or 3.5 (three) cases; it cost 1,000 pounds.")
 CASED = ("byte-bpe", "gpt2-bpe", "xlnet-unigram")

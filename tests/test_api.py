@@ -153,10 +153,10 @@ def test_one_text_is_not_a_list_of_letters(model):
 
 
 def test_a_tokenizer_larger_than_the_model_is_refused(model, tmp_path):
-    from regard.text.vocabularies.train_tokenizer import train
+    from regard.text.tokenizers.plain_tokenizer import train_subwords
 
     model.save(tmp_path / "copy")
-    larger = train(["".join(map(chr, range(0x4E00, 0x4E00 + 400)))], "bpe", 900)
+    larger = train_subwords(["".join(map(chr, range(0x4E00, 0x4E00 + 400)))], "bpe", 900)
     larger.save(tmp_path / "copy" / "tokenizer.json")
     with pytest.raises(BadInput, match="but the model has 320"):
         regard.load(tmp_path / "copy", "cpu")

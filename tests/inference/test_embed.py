@@ -13,8 +13,8 @@ from regard.ground.errors import BadInput
 from regard.models.folders import folder as folders
 from regard.models.folders.sentence_transformers import embedding_of, files_of
 from regard.models.pools import LastToken
-from regard.text.families.wordpiece import WordPiece
 from regard.text.templates import Template
+from regard.text.tokenizers.wordpiece import WordPiece
 from small_bert import SENTENCES, model, small_bert, vocabulary
 
 TEXTS = [*SENTENCES, "", "storm", " ".join(SENTENCES)]

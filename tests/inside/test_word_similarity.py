@@ -17,8 +17,8 @@ from regard.models.facts import change
 from regard.models.features import Features
 from regard.models.papers import elmo, lin
 from regard.text.tokenizers.characters import CharacterVocabulary
-from regard.text.tokenizers.word_tokenizer import WordTokenizer, WordVocabulary
-from regard.text.vocabularies.lexicon import Lexicon
+from regard.text.tokenizers.word_level import WordTokenizer, WordVocabulary
+from regard.text.vocabulary import Lexicon
 from small_bert import model as small_bert
 from small_elmo import SlowELMo, write_elmo
 from small_gpt import write_gpt2

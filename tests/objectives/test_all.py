@@ -64,7 +64,7 @@ from regard.objectives.span_corruption import SpanCorruption
 from regard.objectives.sum import Sum
 from regard.text.task_prompt import TaskPrompt
 from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
-from regard.text.vocabularies.lexicon import Lexicon
+from regard.text.vocabulary import Lexicon
 
 BUDGET = BatchLimits(64, 6, 20)
 WORDS, LABELS, CHOICES = 50, 3, 4

@@ -18,8 +18,8 @@ from regard.models.papers.context2vec import ContextHead
 from regard.objectives.negative_sampling import NegativeSampling
 from regard.objectives.rows import AnnotatedRow
 from regard.objectives.sum import Sum
-from regard.text.tokenizers.word_tokenizer import WordTokenizer, WordVocabulary
-from regard.text.vocabularies.lexicon import Lexicon
+from regard.text.tokenizers.word_level import WordTokenizer, WordVocabulary
+from regard.text.vocabulary import Lexicon
 from regard.training.recipe import read
 from regard.training.recipe_files import find
 from small_documents import KINDS, RECIPE, write_animals

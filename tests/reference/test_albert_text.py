@@ -13,9 +13,9 @@ import sentencepiece
 
 from encoder_family import SENTENCES
 from regard.ground.errors import BadInput
-from regard.text.families.unigram import Unigram
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
-from regard.text.vocabularies.sentencepiece import read_unigram
+from regard.text.tokenizers.sentencepiece import read_unigram
+from regard.text.tokenizers.unigram import Unigram
 from verb import run
 
 transformers = pytest.importorskip("transformers")

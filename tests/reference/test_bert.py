@@ -11,8 +11,8 @@ from regard.ground.errors import BadInput
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.papers import bert
-from regard.text.families.wordpiece import WordPiece
 from regard.text.templates import RowBuilder
+from regard.text.tokenizers.wordpiece import WordPiece
 from regard.weights.files import load_weights, read_folder, weights_of
 from regard.weights.weight_map import Extras
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from regard.ground.errors import BadInput
-from regard.text.families.bpe import ByteBPE
+from regard.text.tokenizers.bpe import ByteBPE
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 
 transformers = pytest.importorskip("transformers")

@@ -187,7 +187,7 @@ def test_a_surrogate_without_its_half_is_refused(tmp_path):
 
 
 def test_every_family_of_a_paper_can_be_learned():
-    from regard.text.families import FAMILIES
+    from regard.text.tokenizers import FAMILIES
 
     alone = {"plain", "characters", "words", "images"}  # learned on their own, or not at all
     known = {family.name for family in FAMILIES} | alone

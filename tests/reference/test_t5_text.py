@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from encoder_family import SENTENCES
 from regard.ground.errors import BadInput
-from regard.text.families.unigram import T5Unigram
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 from regard.text.tokenizers.list import TOKENIZERS
-from regard.text.tokenizers.t5_tokenizer import T5Tokenizer, load_t5_tokenizer
-from regard.text.vocabularies.sentencepiece import read_unigram
+from regard.text.tokenizers.sentencepiece import read_unigram
+from regard.text.tokenizers.t5 import T5Tokenizer, load_t5_tokenizer
+from regard.text.tokenizers.unigram import T5Unigram
 
 transformers = pytest.importorskip("transformers")
 from transformers.convert_slow_tokenizer import T5Converter  # noqa: E402

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.text.families.wordpiece import WordPiece
 from regard.text.templates import RowBuilder, Template
+from regard.text.tokenizers.wordpiece import WordPiece
 
 transformers = pytest.importorskip("transformers")
 

@@ -18,7 +18,7 @@ from regard.models.label_heads import MLMHead
 from regard.models.papers import bert, gpt2
 from regard.text.config import EncoderTextConfig
 from regard.text.continuation import Continuation, StopStrings, TextStream
-from regard.text.families.unchanged_bpe import DecoderBPE, EncoderBPE
+from regard.text.tokenizers.bpe import DecoderBPE, EncoderBPE
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.text.tokenizers.list import learn_tokenizer
 from small_tokenizers import AWKWARD, SHAPES, TEXTS, write_tokenizer

@@ -8,11 +8,11 @@ import sentencepiece
 
 from encoder_family import SENTENCES
 from regard.models.papers import xlnet
-from regard.text.families import family_of_kind
-from regard.text.families.unigram import XLNetUnigram
-from regard.text.families.wordpiece import XLNetWordPiece
+from regard.text.tokenizers import family_of_kind
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
-from regard.text.vocabularies.sentencepiece import read_unigram
+from regard.text.tokenizers.sentencepiece import read_unigram
+from regard.text.tokenizers.unigram import XLNetUnigram
+from regard.text.tokenizers.wordpiece import XLNetWordPiece
 
 transformers = pytest.importorskip("transformers")
 

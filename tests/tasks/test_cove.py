@@ -13,7 +13,7 @@ from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.papers import cove, gehring, transformer
 from regard.text.tokenizers.translation_tokenizer import train_translation_tokenizer
-from regard.text.tokenizers.word_tokenizer import WordPieces
+from regard.text.tokenizers.word_level import WordPieces
 from small import WORDS
 from small_tuning import write_start
 from small_words import recipe_of, refused, trained

@@ -347,7 +347,16 @@ def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
         (["data.test.documents=animals.txt"], "data.test cannot be used"),
         (["data.train.csv=x.csv"], "without other keys"),
         (["data.dev.key=story"], "key: only documents"),
-        (["text.kind=bpe"], "text.kind cannot be used as 'bpe' with model.paper"),
+        (
+            ["text.kind=bpe"],
+            "text.kind cannot be used as 'bpe' with model.paper = 'bert', whose tokenizer is "
+            "'wordpiece': choose byte-bpe or unigram or wordpiece",
+        ),
+        (["text.normalise=nfkc"], "whose tokenizer is 'wordpiece': remove the key"),
+        (
+            ["model.paper=gpt", "model.size=base", "text.kind=", "objective.masked-lm.rate=0.15"],
+            "objective: masked LM needs a mask token, which tokenizers 'gpt-bpe' lack: choose",
+        ),
         (["batches.longest=64"], "64 tokens, but the encoder has 32 positions"),
         (
             ["model.paper=transformer", "model.size=base"],

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.tasks.run_paths import RunPaths
-from regard.text.vocabularies.subwords import Subwords
+from regard.text.tokenizers.subwords import Subwords
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.recipe import read

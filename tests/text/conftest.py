@@ -2,8 +2,8 @@
 
 import pytest
 
-from regard.text.vocabularies.subwords import Subwords
-from regard.text.vocabularies.train_tokenizer import KINDS, train
+from regard.text.tokenizers.plain_tokenizer import KINDS, train_subwords
+from regard.text.tokenizers.subwords import Subwords
 
 ENGLISH = (
     "The old sailor mended his nets before the storm came in.",
@@ -33,7 +33,7 @@ def german() -> tuple[str, ...]:
 
 @pytest.fixture(scope="session")
 def vocabularies() -> dict[str, Subwords]:
-    return {kind: train(ENGLISH + GERMAN, kind, 420) for kind in KINDS}
+    return {kind: train_subwords(ENGLISH + GERMAN, kind, 420) for kind in KINDS}
 
 
 @pytest.fixture(scope="session", params=KINDS)

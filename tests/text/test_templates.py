@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.ground.errors import BadInput
-from regard.text.families.wordpiece import WordPiece
 from regard.text.templates import RowBuilder, Template
+from regard.text.tokenizers.wordpiece import WordPiece
 from regard.text.words import Span
 
 CLS, SEP = 101, 102

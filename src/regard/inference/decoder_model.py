@@ -26,7 +26,7 @@ from regard.search.hypothesis import Hypothesis
 from regard.search.mbr import MinimumRisk
 from regard.search.sample import Sample
 from regard.search.step import Search
-from regard.text.vocabularies.vocabulary import Vocabulary
+from regard.text.vocabulary import Vocabulary
 
 ONE_LINE = str.maketrans("\r\n", "  ")
 EMPTY = Hypothesis(tokens=(), logprob=0.0, score=0.0, logprobs=(), finished=True)

@@ -29,9 +29,8 @@ from regard.models.patches import PatchEmbedding, Patches
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.parts.linear.convert import in_precision
 from regard.text.labels import LabelSet
-from regard.text.token_labels import LabelledImage
-from regard.text.tokenizers.ids_only import require_tokenizer
-from regard.text.tokenizers.row_tokenizer import RowTokenizer
+from regard.text.segmentation import LabelledImage
+from regard.text.tokenizers.row_tokenizer import RowTokenizer, require_tokenizer
 from regard.text.words import check_text, one_or_two_texts, text_or_pair
 
 NO_PROCESSOR = (

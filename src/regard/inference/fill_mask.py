@@ -17,8 +17,8 @@ from regard.inference.component import Row
 from regard.inference.inputs import check_texts
 from regard.models.label_heads import MLMHead
 from regard.models.trunk_with_heads import TrunkWithHeadsModule
-from regard.text.tokenizers.word_tokenizer import MASK, WordTokenizer
-from regard.text.vocabularies.lexicon import END, SPECIAL
+from regard.text.tokenizers.word_level import MASK, WordTokenizer
+from regard.text.vocabulary import END, SPECIAL_WORDS
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class ContextFiller(MaskFiller):
     def allowed(self, logits_NV: Tensor) -> Tensor:
         ids = self.tokenizer.words.lexicon.ids
         return logits_NV.index_fill(
-            1, torch.tensor([ids[word] for word in SPECIAL], device=self.device), -torch.inf
+            1, torch.tensor([ids[word] for word in SPECIAL_WORDS], device=self.device), -torch.inf
         )
 
 

@@ -40,8 +40,7 @@ from regard.search.sample import Sample
 from regard.search.step import Search, SearchState
 from regard.text.continuation import Continuation, StopStrings, TextStream, check_stop_strings
 from regard.text.task_prompt import PromptConfig, TaskPrompt
-from regard.text.tokenizers.ids_only import MISSING
-from regard.text.vocabularies.vocabulary import Vocabulary
+from regard.text.vocabulary import MISSING, Vocabulary
 
 NEW_TOKENS = 128  # the default maximum after a prompt
 TOP_K = 50  # the default of transformers, for generation settings with do_sample

@@ -14,7 +14,7 @@ from regard.inference.batch_runner import BatchRunner, Rows
 from regard.inference.embed import Embedder
 from regard.inference.score_text import Scorer
 from regard.models.folders.loaded_model import LoadedModel
-from regard.text.token_labels import LabelledImage
+from regard.text.segmentation import LabelledImage
 
 
 class ModelRunner(BatchRunner):

@@ -30,10 +30,9 @@ from regard.models.label_heads import MLMHead
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.parts.attention import EncoderOutput
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
-from regard.text.tokenizers.ids_only import require_tokenizer
-from regard.text.tokenizers.row_tokenizer import RowTokenizer
-from regard.text.vocabularies.subwords import Subwords
-from regard.text.vocabularies.vocabulary import Vocabulary, token_count
+from regard.text.tokenizers.row_tokenizer import RowTokenizer, require_tokenizer
+from regard.text.tokenizers.subwords import Subwords
+from regard.text.vocabulary import Vocabulary, token_count
 from regard.text.words import check_text
 
 WINDOW = 1_024  # the default window of models without a limit

@@ -53,7 +53,7 @@ from regard.search.constraints import Constraints
 from regard.search.step import Ensemble, Search, SearchState
 from regard.text.task_prompt import PromptConfig, TaskPrompt
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
-from regard.text.vocabularies.vocabulary import Vocabulary, token_count
+from regard.text.vocabulary import Vocabulary, token_count
 
 COLUMNS = Table("-", (0, 1))  # columns of pairs of texts
 IdsRow = Row[Scored, tuple[list[int], list[int]]]

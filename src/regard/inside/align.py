@@ -22,7 +22,7 @@ from regard.inside.attention.attention_map import Groups, merge
 from regard.metrics.alignment import AlignmentScore, GoldLinks, Links, alignment_error_rate, flipped
 from regard.models.attention_site import AttentionSite, require_cross_attention
 from regard.models.encoder_decoder import EncoderDecoderModule
-from regard.text.offsets import Segmentation, tokens_of_words
+from regard.text.segmentation import Segmentation, tokens_of_words
 from regard.text.words import Spans, word_spans
 
 TOKENS, ROWS = 2_048, 32  # per batch: recorded weights are large

@@ -20,9 +20,9 @@ from regard.ground.errors import BadInput
 from regard.inference.model_runner import ModelRunner
 from regard.models.encoder_decoder import EncoderDecoderModule
 from regard.models.trunk_with_heads import TrunkWithHeadsModule
-from regard.text.tokenizers.ids_only import require_tokenizer
 from regard.text.tokenizers.list import Tokenizer
-from regard.text.vocabularies.vocabulary import Vocabulary
+from regard.text.tokenizers.row_tokenizer import require_tokenizer
+from regard.text.vocabulary import Vocabulary
 
 AT_ONCE = 256  # inputs or texts in memory
 TOKENS = 1 << 14  # looked up at once

@@ -31,7 +31,7 @@ from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowLengths,
 from regard.parts.losses import smoothed_cross_entropy
 from regard.text.tokenizers.characters import CharacterVocabulary
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
-from regard.text.vocabularies.lexicon import BEGIN, END, UNKNOWN, Lexicon
+from regard.text.vocabulary import BEGIN, END, UNKNOWN, Lexicon
 
 DEV_ROWS = 20  # the minimum of rows of a stream of the development set
 

@@ -9,6 +9,7 @@ from regard.ground.config import Config
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.paper import Paper
 from regard.models.papers import LINEAGE, bert
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.article_fields import FieldsLM
 from regard.objectives.bilm import BiLM
 from regard.objectives.causal_lm import CausalLM
@@ -75,9 +76,10 @@ class ObjectiveTables(Config):
         return Distillation.name in self._names
 
     @property
-    def paired(self) -> bool:
-        """Whether one of the objectives trains an encoder-decoder."""
-        return any(OBJECTIVES[name].sides == EncoderDecoder.sides for name in self._names)
+    def sides(self) -> tuple[str, ...]:
+        """The sides of the model: of an encoder-decoder if any of the objectives trains one."""
+        sides = {OBJECTIVES[name].sides for name in self._names}
+        return EncoderDecoder.sides if EncoderDecoder.sides in sides else TrunkWithHeads.sides
 
     def sum(self, smoothing: float) -> Sum:
         """The sum of the listed objectives."""

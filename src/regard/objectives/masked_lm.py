@@ -20,6 +20,7 @@ from regard.data.config import FilesConfig
 from regard.data.pretraining.mlm_masking import TokenMasker
 from regard.ground.batch import IGNORED, BatchLimits, pack_ids
 from regard.ground.config import Config
+from regard.ground.errors import BadInput
 from regard.models.label_heads import MLMHead
 from regard.objectives.lexicon_phrases import Phrases
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective, Rows
@@ -97,6 +98,9 @@ class MaskedLM(RowObjective):
 
     def annotator(self, tokenizer: RowTokenizer) -> Annotate:
         tokenizer = cast(EncoderTokenizer, tokenizer)
+        if "mask_token" not in tokenizer.names:
+            lacks = f"masked LM needs a mask token, which tokenizers {tokenizer.family.name!r} lack"
+            raise BadInput(f"objective: {lacks}: choose another model.paper or model.start")
         special = np.isin(np.arange(len(tokenizer.words)), list(tokenizer.special))
         ngrams = self.ngrams if self.spans is None else LONGEST_SPAN
         word_starts = ~tokenizer.continues if self.whole_words or ngrams > 1 else None

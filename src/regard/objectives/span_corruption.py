@@ -27,11 +27,11 @@ from regard.ground.errors import BadInput
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.heads import AnyHead, NextTokenHead
 from regard.objectives.rows import Annotate, AnnotatedRow, RowObjective, Rows
-from regard.text.families.unigram import SENTINELS
 from regard.text.templates import RowBuilder
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
-from regard.text.tokenizers.t5_tokenizer import T5Tokenizer
+from regard.text.tokenizers.t5 import T5Tokenizer
+from regard.text.tokenizers.unigram import SENTINELS
 
 
 class SpanCorruptionConfig(Config):

@@ -30,7 +30,7 @@ from regard.tasks.task import (
     TrainedModel,
     mean_nll,
 )
-from regard.text.vocabularies.vocabulary import Vocabulary
+from regard.text.vocabulary import Vocabulary
 
 Pair = tuple[str, str, str]  # where it stands, and its texts
 

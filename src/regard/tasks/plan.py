@@ -36,7 +36,6 @@ from regard.models.start import (
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.tasks.run_paths import RunPaths
 from regard.text.config import EncoderTextConfig
-from regard.text.families.unigram import T5Unigram
 from regard.text.labels import LabelSet
 from regard.text.tokenizers.characters import CharacterVocabulary
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
@@ -48,10 +47,11 @@ from regard.text.tokenizers.list import (
     load_tokenizer,
     unread_settings,
 )
-from regard.text.tokenizers.row_tokenizer import RowTokenizer, Spelling
-from regard.text.tokenizers.t5_tokenizer import T5Tokenizer
-from regard.text.tokenizers.word_tokenizer import WordTokenizer
-from regard.text.vocabularies.vocabulary import matching_ids
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
+from regard.text.tokenizers.t5 import T5Tokenizer
+from regard.text.tokenizers.unigram import T5Unigram
+from regard.text.tokenizers.word_level import WordTokenizer
+from regard.text.vocabulary import Spelling, matching_ids
 from regard.text.words import Sentence
 
 Table = TypeVar("Table", bound=Config)
@@ -62,6 +62,9 @@ DECIDED = {
     "output_heads": "the task",
 }
 """Facts that a recipe cannot change, and what decides them."""
+Sides = tuple[str, ...]
+FAMILIES: dict[Sides, str] = {EncoderDecoder.sides: T5Unigram.name}
+"""Families of the tokenizers that are learned for models with these sides; others: the paper's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,9 +105,9 @@ class Tables:
         has_tokens = start is not None and start.token_side is not None
         return start if has_tokens and not self.model.learns_vocabulary else None
 
-    def tokenizer_family(self, of_paper: Paper) -> str:
-        """The family of the tokenizer that is learned."""
-        return family_of(of_paper.tokenizer, self[EncoderTextConfig])
+    def tokenizer_family(self, of_paper: Paper, sides: Sides) -> str:
+        """The family of the tokenizer that is learned for a model with these sides."""
+        return FAMILIES.get(sides) or family_of(of_paper.tokenizer, self[EncoderTextConfig])
 
     @property
     def tokenizer_key(self) -> str | None:
@@ -112,13 +115,16 @@ class Tables:
         return None if self.tokenizer_start is None else "model.start"
 
     def unread_text_keys(
-        self, tokenizer_key: str | None, drawn: Collection[str] = (), *, t5: bool = False
+        self,
+        tokenizer_key: str | None,
+        drawn: Collection[str] = (),
+        sides: Sides = TrunkWithHeads.sides,
     ) -> Iterator[str]:
         """Keys of [text] that nothing reads; ``drawn`` are the keys by which the task draws in
         training.
 
-        ``tokenizer_key`` names a model whose tokenizer is used, if there is one; ``t5``: T5's
-        tokenizer is learned.
+        ``tokenizer_key`` names a model whose tokenizer is used, if there is one. ``sides``: of the
+        model.
         """
         model, text = self.model, self[EncoderTextConfig]
         if tokenizer_key is not None:
@@ -128,10 +134,10 @@ class Tables:
             if model.learns_vocabulary:
                 yield f"model.vocabulary {has}"
             return
-        family = T5Unigram.name if t5 else self.tokenizer_family(paper(model.paper))
-        unread = sorted({*unread_settings(family, text)})
-        for key in unread:
-            value, tokenizer = getattr(text, key), f"whose tokenizer is {family!r}"
+        family = self.tokenizer_family(paper(model.paper), sides)
+        unread = unread_settings(family, text)
+        for key, remedy in sorted(unread.items()):
+            value, tokenizer = getattr(text, key), f"whose tokenizer is {family!r}: {remedy}"
             yield f"text.{key} as {value!r} with model.paper = {model.paper!r}, {tokenizer}"
         for key in ("dropout", "unknown"):
             if key not in drawn and key in {*text.model_fields_set} - {*unread}:
@@ -176,16 +182,11 @@ class Plan:
             facts = change(facts, vocab=max(facts.sizes["tokens"], len(tokenizer.words)))
         return replace(self, facts=facts, tokenizer=tokenizer, special_tokens=special)
 
-    def read_texts(
-        self, place: RunPaths, texts: Callable[[], Iterable[Sentence]], *, t5: bool = False
-    ) -> RowTokenizer:
-        """Tokenizer: of a folder, of the run that is resumed, or learned from ``texts``.
-
-        ``t5``: T5's tokenizer is learned, not the paper's.
-        """
+    def read_texts(self, place: RunPaths, texts: Callable[[], Iterable[Sentence]]) -> RowTokenizer:
+        """Tokenizer: of a folder, of the run that is resumed, or learned from ``texts``."""
         if self.tokenizer is not None:
             return self.tokenizer
-        family = T5Unigram.name if t5 else self.tables.tokenizer_family(self.paper)
+        family = self.tables.tokenizer_family(self.paper, self.facts.sides)
         saved = None if place.fresh else load_tokenizer(family, place.text)
         if saved is not None:
             return saved
@@ -201,8 +202,10 @@ class Plan:
         place.keep_text(learned)
         return learned
 
-    def t5_tokenizer(self, tokenizer: RowTokenizer) -> T5Tokenizer:
-        """Tokenizer of an encoder-decoder whose encoder has this one."""
+    def reading(self, tokenizer: RowTokenizer) -> Reading:
+        """Tokenizer of the model: T5's around that of its encoder, if it is an encoder-decoder."""
+        if self.facts.sides != EncoderDecoder.sides:
+            return tokenizer
         if self.start is not None and self.tables.model.starts_whole:
             return cast(T5Tokenizer, self.start.tokenizer)
         return T5Tokenizer.of(cast(EncoderTokenizer, tokenizer))
@@ -313,7 +316,7 @@ def resolve_trunk(
         return replace(fitted, pool=kept or fitted.pool)
 
     of_paper, facts = trunk_facts(config, start, with_heads, decided)
-    family = tables.tokenizer_family(paper(config.paper))
+    family = tables.tokenizer_family(paper(config.paper), facts.sides)
     for key in WORD_VECTORS:
         if getattr(config, key) and family != WordTokenizer.name:
             advice = 'set text.kind = "words"' if family == PLAIN else "choose another paper"

@@ -22,7 +22,7 @@ from regard.ground.errors import BadInput
 from regard.ground.reading import Reading
 from regard.inference.score_text import TextScore
 from regard.metrics.translation import MetricScore
-from regard.models.encoder_decoder import ModelFacts
+from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.papers.grover import FieldTemplate
@@ -82,7 +82,7 @@ class Pretrain(Task[str, Reading]):
             raise BadInput(f"{error}; {own} are used where a recipe has no [objective]") from None
 
     def resolve(self, data: Path) -> Plan:
-        if self.listed.paired:
+        if self.listed.sides == EncoderDecoder.sides:
             return resolve_encoder_decoder(self.tables, data, joint=True)
         because = "the objectives"
         decided = {"vocab": "text.vocab", "output_heads": because, "pool": because}
@@ -128,7 +128,7 @@ class Pretrain(Task[str, Reading]):
 
     def unread_keys(self) -> Iterator[str]:
         key = self.tables.tokenizer_key or (TEACHER if self.listed.distils else None)
-        yield from self.tables.unread_text_keys(key, t5=self.listed.paired)
+        yield from self.tables.unread_text_keys(key, sides=self.listed.sides)
         data = self.tables.data
         tests = () if self.listed.score_texts else ("test", "more_tests")
         yield from (f"data.{key}" for key in tests if getattr(data, key))
@@ -146,8 +146,7 @@ class Pretrain(Task[str, Reading]):
 
     def prepare(self, plan: Plan, place: RunPaths) -> Prepared[Reading]:
         data, dropped = self.tables.data, DropCounts()
-        t5 = self.listed.paired
-        tokenizer = plan.read_texts(place, lambda: self._sentences(place), t5=t5)
+        tokenizer = plan.read_texts(place, lambda: self._sentences(place))
         train = self._tokenize("train", data.train, tokenizer, place, dropped)
         if data.dev.held_out is None:
             dev = self._tokenize("dev", data.dev, tokenizer, place, DropCounts())
@@ -172,9 +171,7 @@ class Pretrain(Task[str, Reading]):
             dropped=dropped,
             dev_streams=0 if dev_streams is None else dev_streams.rows,
         )
-        if t5:
-            return Prepared(plan.t5_tokenizer(tokenizer), dataset)
-        return Prepared(tokenizer, dataset)
+        return Prepared(plan.reading(tokenizer), dataset)
 
     def _rows(
         self, objectives: Sum, documents: Documents, tokenizer: RowTokenizer, seed: int

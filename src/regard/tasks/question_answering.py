@@ -32,7 +32,7 @@ from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.templates import ContextWindow
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
-from regard.text.vocabularies.vocabulary import token_count
+from regard.text.vocabulary import token_count
 
 Question = tuple[str, str]  # with its context
 QuestionRow = Row[Question, list[ContextWindow]]

@@ -33,7 +33,7 @@ from regard.tasks.task import Prepared, TaskScores, TrainedModel
 from regard.text.config import EncoderTextConfig
 from regard.text.task_prompt import PromptConfig
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
-from regard.text.tokenizers.t5_tokenizer import T5Tokenizer
+from regard.text.tokenizers.t5 import T5Tokenizer
 
 NO_LABEL = "(no label)"  # the class of outputs that are not the words of a label
 
@@ -104,8 +104,8 @@ class TextToText(PairTask[Reading]):
         return {*super().metrics} - (set() if self.single_label else {*MEASURES})
 
     def unread_keys(self) -> Iterator[str]:
-        t5 = sized(self.tables.model.name).sides == EncoderDecoder.sides
-        return self.tables.unread_text_keys(self.tables.tokenizer_key, t5=t5)
+        sides = sized(self.tables.model.name).sides
+        return self.tables.unread_text_keys(self.tables.tokenizer_key, sides=sides)
 
     def source(self, files: FilesConfig, data: Path) -> Source:
         source = super().source(files, data)
@@ -131,10 +131,9 @@ class TextToText(PairTask[Reading]):
             pairs = self.read_train(files, place)
             return (text for pair in pairs for text in (self.prompt.prefix, *pair[1:]) if text)
 
-        paired = plan.facts.sides == EncoderDecoder.sides
-        tokenizer = plan.read_texts(place, texts, t5=paired)
-        reading = plan.t5_tokenizer(tokenizer) if paired else tokenizer
-        prepared = Prepared[Reading](reading, self.load(files, place, (tokenizer.words,) * 2))
+        tokenizer = plan.read_texts(place, texts)
+        dataset = self.load(files, place, (tokenizer.words,) * 2)
+        prepared = Prepared(plan.reading(tokenizer), dataset)
         self._check_lengths(prepared, plan.facts.encoder.embed.limit)
         return prepared
 

@@ -6,7 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from regard.ground.config import Config
 from regard.ground.errors import did_you_mean
-from regard.text.vocabularies.train_tokenizer import KINDS
+from regard.text.tokenizers.plain_tokenizer import KINDS
 
 
 class TextConfig(Config):
@@ -27,10 +27,15 @@ class TextConfig(Config):
     dropout: float = Field(0.0, ge=0, lt=1)
     """The rate of BPE-dropout (arXiv:1910.13267) in training."""
 
+    @classmethod
+    def known_kinds(cls) -> tuple[str, ...]:
+        """The values of ``kind``."""
+        return (*KINDS, *cls.more_kinds)
+
     @field_validator("kind")
     @classmethod
     def _known(cls, kind: str | None) -> str | None:
-        known = (*KINDS, *cls.more_kinds)
+        known = cls.known_kinds()
         if kind not in (None, *known):
             raise ValueError(f"no kind {kind!r}{did_you_mean(str(kind), list(known))}")
         return kind

@@ -11,8 +11,8 @@ from pydantic import Field, ValidationError, model_validator
 from regard.ground.batch import Ids
 from regard.ground.config import Config
 from regard.ground.errors import BadInput, shown
-from regard.text.vocabularies.subwords import Subwords
-from regard.text.vocabularies.vocabulary import Vocabulary
+from regard.text.tokenizers.subwords import Subwords
+from regard.text.vocabulary import Vocabulary
 
 
 class PromptConfig(Config):

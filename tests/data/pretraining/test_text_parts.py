@@ -14,7 +14,7 @@ from regard.data.pretraining import text_parts as parts
 from regard.data.pretraining.documents import TextFile, tokenize_documents
 from regard.ground.errors import BadInput
 from regard.tasks import pretrain
-from regard.text.families import FAMILIES
+from regard.text.tokenizers import FAMILIES
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from warm import WarmProcess
 

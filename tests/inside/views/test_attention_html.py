@@ -25,7 +25,7 @@ from regard.inside.attention.word_weights import WordWeights
 from regard.inside.views import attention_html
 from regard.inside.views.line_chart import Report
 from regard.inside.views.markup import escape_controls
-from regard.text.token_labels import LabelledImage
+from regard.text.segmentation import LabelledImage
 
 VOID = {"meta", "br", "input", "link", "img", "hr"}
 HOSTILE = (

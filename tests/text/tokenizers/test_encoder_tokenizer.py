@@ -210,8 +210,8 @@ FIVE = {name: number for number, name in enumerate(LINES[:5])}
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"model": None}, "not a WordPiece vocabulary"),
-        ({"type": "BPE"}, "not a WordPiece vocabulary"),
+        ({"model": None}, "not a WordPiece vocabulary$"),
+        ({"type": "BPE"}, "not a WordPiece vocabulary, but 'BPE': set tokenizer_class in"),
         ({"vocab": ["the"]}, "must map pieces to ids"),
         ({"vocab": {"the": -1}}, "must map pieces to ids"),
         ({"vocab": {"the": 2**40}}, "must map pieces to ids"),

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from regard.ground.errors import BadInput
+from regard.text.tokenizers.plain_tokenizer import train_subwords
 from regard.text.tokenizers.translation_tokenizer import (
     TranslationTokenizer,
     train_translation_tokenizer,
 )
-from regard.text.vocabularies.train_tokenizer import train
 
 Texts = tuple[str, ...]
 
@@ -17,7 +17,7 @@ Texts = tuple[str, ...]
 def test_joint_is_one_vocabulary_of_both(english: Texts, german: Texts) -> None:
     both = train_translation_tokenizer(iter(english), iter(german), "bpe", 400, joint=True)
     assert both.joint and both.source is both.target
-    assert both.source.fingerprint == train(english + german, "bpe", 400).fingerprint
+    assert both.source.fingerprint == train_subwords(english + german, "bpe", 400).fingerprint
 
 
 def test_separate_is_one_vocabulary_each(english: Texts, german: Texts) -> None:
@@ -26,7 +26,7 @@ def test_separate_is_one_vocabulary_each(english: Texts, german: Texts) -> None:
     )
     assert not both.joint
     for side, texts in ((both.source, english), (both.target, german)):
-        alone = train(texts, "unigram", 400, normalise="nfkc", lower=True)
+        alone = train_subwords(texts, "unigram", 400, normalise="nfkc", lower=True)
         assert side.fingerprint == alone.fingerprint
 
 
@@ -49,6 +49,6 @@ def test_folders_keep_the_choice(english: Texts, german: Texts, tmp_path: Path) 
 def test_missing_files_are_named(english: Texts, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"tokenizer\.json: cannot be read \(No such file"):
         TranslationTokenizer.load(tmp_path)
-    train(english, "bpe", 330).save(tmp_path / "source.tokenizer.json")
+    train_subwords(english, "bpe", 330).save(tmp_path / "source.tokenizer.json")
     with pytest.raises(BadInput, match=r"target\.tokenizer\.json: cannot be read \(No such file"):
         TranslationTokenizer.load(tmp_path)

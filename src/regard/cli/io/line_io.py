@@ -19,7 +19,7 @@ from regard.cli.options import MAX_TOKENS
 from regard.data.files.arrivals import Arrivals
 from regard.data.files.text_files import decoded, name_of, raw_lines
 from regard.ground.errors import BadInput
-from regard.text.vocabularies.vocabulary import Vocabulary, token_count
+from regard.text.vocabulary import Vocabulary, token_count
 
 if TYPE_CHECKING:
     from regard.tasks.components import AnyComponent

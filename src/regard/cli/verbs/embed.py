@@ -48,7 +48,7 @@ def embed(
     Example: echo "a gripping film" | regard embed runs/bert/model --json
     """
     from regard.api import load
-    from regard.text.tokenizers.ids_only import require_tokenizer
+    from regard.text.tokenizers.row_tokenizer import require_tokenizer
 
     if out is not None and as_json:
         raise BadInput("--json: vectors are printed, or written to a file (--out), not both")

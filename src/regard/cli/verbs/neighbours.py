@@ -73,7 +73,7 @@ def neighbours(
     from regard.api import load
     from regard.inside import neighbours as inside
     from regard.inside.neighbours import ContextualWords, LineOfText, static_neighbours
-    from regard.text.tokenizers.ids_only import require_tokenizer
+    from regard.text.tokenizers.row_tokenizer import require_tokenizer
 
     check_argument(word)
     loaded = load(model, device, precision=precision, batch_size=batch_size)

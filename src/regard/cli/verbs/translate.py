@@ -14,7 +14,7 @@ from regard.cli.io.output import resumable_command
 from regard.data.files.arrivals import Arrivals
 from regard.data.files.text_files import read_lines
 from regard.ground.errors import BadInput
-from regard.text.vocabularies.vocabulary import Vocabulary
+from regard.text.vocabulary import Vocabulary
 
 LOSSY = ("wordpiece", "sentencepiece")  # vocabularies that cannot encode every word
 

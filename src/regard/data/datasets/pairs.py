@@ -13,7 +13,7 @@ from regard.data.files.sources import Source, read_examples, read_pairs
 from regard.data.sampler import Collator, Dataset
 from regard.data.shards import Chunk, Encode, TokenShardPair, chunks_of, encode_chunk, store_rows
 from regard.ground.batch import Ids
-from regard.text.vocabularies.vocabulary import Vocabulary
+from regard.text.vocabulary import Vocabulary
 
 Pair = Sequence[Ids]  # source and target
 

@@ -15,7 +15,7 @@ from regard.inside.views.attention_html import image_page
 from regard.inside.views.attention_text import Paint, heat_map
 from regard.inside.views.markup import clip
 from regard.inside.views.panels import Panel, Sheet, lay_out
-from regard.text.token_labels import LabelledImage
+from regard.text.segmentation import LabelledImage
 
 CLASS, MEAN = "class", "mean"
 

@@ -16,9 +16,9 @@ from regard.models.attention_site import require_causal
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.label_heads import LabelHead
 from regard.models.trunk_with_heads import Outputs
-from regard.text.token_labels import LabelledInput
-from regard.text.tokenizers.ids_only import require_tokenizer
+from regard.text.segmentation import LabelledInput
 from regard.text.tokenizers.list import Tokenizer
+from regard.text.tokenizers.row_tokenizer import require_tokenizer
 from regard.text.words import check_text
 
 Predict = Callable[[list[object]], Sequence[TextPrediction]]

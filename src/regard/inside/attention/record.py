@@ -15,7 +15,7 @@ from regard.inside.attention.attention_map import AttentionMap, RolloutMap
 from regard.models.attention_site import AttentionSite
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.trunk_with_heads import Outputs
-from regard.text.token_labels import LabelledImage, LabelledRow, TokenLabels
+from regard.text.segmentation import LabelledImage, LabelledRow, TokenLabels
 
 
 class SiteRecord(NamedTuple):

@@ -15,7 +15,7 @@ from regard.inside.attention.attention_map import AttentionMap
 from regard.inside.views import markup
 from regard.inside.views.markup import escape_controls, escape_line, fill_template, read_asset
 from regard.inside.views.panels import DARKEST, LIGHTEST, data_uri, ramp_rgba
-from regard.text.token_labels import LabelledImage
+from regard.text.segmentation import LabelledImage
 
 UNIT = 10_000  # weights of texts are written as whole ten-thousandths, in half the space
 CLASSES = 10  # listed classes of an image

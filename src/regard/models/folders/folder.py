@@ -10,10 +10,8 @@ from regard.ground.files import read_json, writing
 from regard.ground.lock import is_vacant
 from regard.models.folders import elmo, hf, regard, timm
 from regard.models.folders.loaded_model import CONFIG, LoadedModel
-from regard.text.tokenizers.ids_only import IdVocabulary, ids_only
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
-from regard.text.vocabularies.train_tokenizer import BOS, EOS, PAD
-from regard.text.vocabularies.vocabulary import Vocabulary
+from regard.text.vocabulary import BOS, EOS, PAD, IdVocabulary, Vocabulary
 
 MODEL = "model"  # the folder of the trained model in a run folder
 WRITERS = {"regard": regard.write, "hf": hf.write, "elmo": elmo.write, "timm": timm.write}
@@ -74,7 +72,9 @@ def vocabularies(model: LoadedModel) -> TranslationTokenizer:
     if model.extras is not None:
         ids = model.paper.formats["hf"].special_ids(model.extras.config)
     sizes = model.facts.sizes
-    return ids_only(sizes["source tokens"], sizes["target tokens"], **ids)
+    special = ids["pad"], ids["bos"], ids["eos"]
+    sides = sizes["source tokens"], sizes["target tokens"]
+    return TranslationTokenizer(*(IdVocabulary(size, *special) for size in sides))
 
 
 def vocabulary_of(model: LoadedModel) -> Vocabulary:

@@ -19,8 +19,8 @@ from regard.models.label_heads import ChoiceHead, LabelHead, SentencePairHead, T
 from regard.models.paper import Paper
 from regard.models.papers import bert
 from regard.models.transformer import Stack
-from regard.text.families.unigram import Unigram
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
+from regard.text.tokenizers.unigram import Unigram
 from regard.weights import Join, Passthrough, Rule, WeightMap
 
 

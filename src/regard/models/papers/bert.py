@@ -22,8 +22,8 @@ from regard.models.tokens import Tokens
 from regard.models.transformer import Stack
 from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.text.families.wordpiece import WordPiece
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
+from regard.text.tokenizers.wordpiece import WordPiece
 from regard.weights import Alias, Join, Passthrough, Rule, WeightLine, WeightMap
 
 BASE = TrunkWithHeads(

@@ -22,7 +22,7 @@ from regard.models.rnn import RNNEncoderFacts
 from regard.models.tokens import Tokens
 from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.text.tokenizers.word_tokenizer import WordTokenizer
+from regard.text.tokenizers.word_level import WordTokenizer
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from regard.models.label_heads import ChoiceHead, DropoutSpanHead, LabelHead, To
 from regard.models.paper import Paper
 from regard.models.papers import bert
 from regard.models.pools import FirstToken
-from regard.text.families.wordpiece import WordPiece
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
+from regard.text.tokenizers.wordpiece import WordPiece
 from regard.weights import Alias, Passthrough, Rule, WeightMap
 
 BASE = change(bert.BASE, depth=6, segments=0, pool=None, attention_output_dropout=0.0)

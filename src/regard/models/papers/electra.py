@@ -29,8 +29,8 @@ from regard.models.pools import FirstToken
 from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import NO_POSITIONS, TrunkWithHeads, TrunkWithHeadsModule
 from regard.parts.attention import EncoderOutput
-from regard.text.families.wordpiece import WordPiece
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
+from regard.text.tokenizers.wordpiece import WordPiece
 from regard.weights import Alias, Rule, WeightMap
 
 
@@ -55,6 +55,7 @@ class Joint:
     """
 
     in_rectangles: ClassVar[bool] = False
+    sides: ClassVar[tuple[str, ...]] = TrunkWithHeads.sides
     discriminator: TrunkWithHeads
     generator: TrunkWithHeads
     temperature: float = 1.0

@@ -19,7 +19,7 @@ from regard.models.transformer import Stack
 from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attend import causal
-from regard.text.families.bpe import GPTBPE
+from regard.text.tokenizers.bpe import GPTBPE
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Alias, Passthrough, Rule, Transpose, WeightLine, WeightMap
 

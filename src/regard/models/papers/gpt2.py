@@ -10,7 +10,7 @@ from regard.models.formats.config_map import ACTIVATIONS, Config, ConfigRow, Nam
 from regard.models.label_heads import SpanHead, TokenLabelHead
 from regard.models.paper import Paper
 from regard.models.papers import gpt
-from regard.text.families.bpe import GPT2BPE
+from regard.text.tokenizers.bpe import GPT2BPE
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Rule, WeightMap
 

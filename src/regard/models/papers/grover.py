@@ -13,7 +13,7 @@ from regard.models.formats import UnreadKey
 from regard.models.paper import PAPER_KEY, Paper
 from regard.models.papers import gpt2
 from regard.text.templates import FIELD_MARK
-from regard.text.vocabularies.subwords import Subwords
+from regard.text.tokenizers.subwords import Subwords
 
 
 @dataclass(frozen=True)

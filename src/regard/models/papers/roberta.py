@@ -18,7 +18,7 @@ from regard.models.label_heads import LabelHead, MLMHead
 from regard.models.paper import Paper
 from regard.models.papers import bert
 from regard.models.pools import FirstToken
-from regard.text.families.bpe import ByteBPE
+from regard.text.tokenizers.bpe import ByteBPE
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Passthrough, Rule, WeightMap
 

@@ -14,7 +14,7 @@ from regard.models.rnn import CausalRNNFacts
 from regard.models.tokens import Tokens
 from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.text.families.word_level import WordLevel
+from regard.text.tokenizers.word_level import WordLevel
 
 SMALL = TrunkWithHeads(
     trunk=Trunk(

@@ -14,8 +14,8 @@ import numpy as np
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
-from regard.text.tokenizers.row_tokenizer import Spelling, WholeWordTokenizer
-from regard.text.vocabularies.lexicon import BEGIN, END, Lexicon, WholeWords
+from regard.text.tokenizers.row_tokenizer import WholeWordTokenizer
+from regard.text.vocabulary import BEGIN, END, Lexicon, Spelling, WholeWords
 from regard.text.words import Span, words
 
 SENTENCE_BEGINS, SENTENCE_ENDS, WORD_BEGINS, WORD_ENDS, PADDING = range(256, 261)

@@ -10,9 +10,10 @@ import numpy as np
 
 from regard.ground.errors import BadInput
 from regard.ground.files import write_files
-from regard.text.families import FAMILIES
-from regard.text.families.tokenizer_family import TokenizerFamily
 from regard.text.templates import RowBuilder
+from regard.text.tokenizers import FAMILIES
+from regard.text.tokenizers.family import TokenizerFamily
+from regard.text.tokenizers.plain_tokenizer import KINDS
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.tokenizers.tokenizer_files import (
     TokenizerFiles,
@@ -22,7 +23,6 @@ from regard.text.tokenizers.tokenizer_files import (
     new_files,
     read_files,
 )
-from regard.text.vocabularies.train_tokenizer import KINDS
 
 IN_CONFIG = ("pad_token", "bos_token", "eos_token")  # roles whose ids config.json has
 

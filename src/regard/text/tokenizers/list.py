@@ -1,22 +1,21 @@
 """Tokenizers by their name in config.json, and learned tokenizers by family."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
 from regard.text.config import EncoderTextConfig
-from regard.text.families import FAMILIES, family_of_kind
-from regard.text.families.unigram import T5Unigram
-from regard.text.families.word_level import RawWords, WordLevel
+from regard.text.tokenizers import FAMILIES, family_of_kind
 from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 from regard.text.tokenizers.marian import MarianTokenizer
-from regard.text.tokenizers.row_tokenizer import PlainTokenizer, RowTokenizer, Spelling
-from regard.text.tokenizers.t5_tokenizer import T5Tokenizer
+from regard.text.tokenizers.plain_tokenizer import PlainTokenizer, train_subwords
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
+from regard.text.tokenizers.t5 import T5Tokenizer
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
-from regard.text.tokenizers.word_tokenizer import WordTokenizer, WordVocabulary
-from regard.text.vocabularies.lexicon import Lexicon
-from regard.text.vocabularies.train_tokenizer import train
+from regard.text.tokenizers.unigram import T5Unigram
+from regard.text.tokenizers.word_level import RawWords, WordLevel, WordTokenizer, WordVocabulary
+from regard.text.vocabulary import Lexicon, Spelling
 from regard.text.words import Sentence, joined
 
 PLAIN = PlainTokenizer.name  # the family of subwords without special tokens
@@ -40,6 +39,7 @@ UNREAD: dict[str, tuple[str, ...]] = {
     "images": ("vocab", "normalise", "dropout", "lower", "unknown"),
 }
 """Keys of the table ``text`` that a family does not read; others: the default below."""
+REMOVE = "remove the key"
 
 
 def family_of(of_paper: str, config: EncoderTextConfig) -> str:
@@ -73,7 +73,9 @@ def learn_tokenizer(
         kind, options = family_of_kind(config.kind, family), (config.lower, longest, special_tokens)
         return train_encoder_tokenizer(texts, kind, config.vocab, *options)
     kind = config.kind or "bpe"
-    words = train(texts, kind, config.vocab, normalise=config.normalise, lower=config.lower)
+    words = train_subwords(
+        texts, kind, config.vocab, normalise=config.normalise, lower=config.lower
+    )
     return PlainTokenizer(words)
 
 
@@ -84,12 +86,14 @@ def load_tokenizer(family: str, folder: Path) -> RowTokenizer | None:
     return kind.load(folder) if exists else None
 
 
-def unread_settings(family: str, config: EncoderTextConfig) -> Iterator[str]:
-    """The keys of the recipe table ``text`` that a family does not read."""
+def unread_settings(family: str, config: EncoderTextConfig) -> dict[str, str]:
+    """The keys of the recipe table ``text`` that a family does not read, each with the remedy."""
     every = (family,) if family in LEARNED else tuple(each.kind for each in FAMILIES)
     only = {RawWords.kind: WordLevel.name}  # kinds that one family has
-    kinds = [kind for kind in every if family in (kind, only.get(kind, family))]
+    kinds = {kind for kind in every if family in (kind, only.get(kind, family))}
+    unread = {}
     if family != PLAIN and config.kind not in (None, *kinds):
-        yield "kind"
-    unread = UNREAD.get(family, ("normalise", "dropout", "unknown"))
-    yield from (key for key in unread if key in config.model_fields_set)
+        usable = sorted(kinds.intersection(config.known_kinds()))
+        unread["kind"] = f"choose {' or '.join(usable)}" if usable else REMOVE
+    keys = UNREAD.get(family, ("normalise", "dropout", "unknown"))
+    return unread | {key: REMOVE for key in keys if key in config.model_fields_set}

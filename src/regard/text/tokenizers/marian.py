@@ -13,10 +13,10 @@ from typing import ClassVar, NoReturn
 
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON, read_bytes, read_json, write_files
-from regard.text.offsets import Segmentation, lost_words, touched
+from regard.text.segmentation import Segmentation, lost_words, touched
+from regard.text.tokenizers.sentencepiece import load_processor
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
-from regard.text.vocabularies.sentencepiece import load_processor
-from regard.text.vocabularies.vocabulary import check_pieces
+from regard.text.vocabulary import check_pieces
 from regard.text.words import Span
 
 SOURCE, TARGET = "source.spm", "target.spm"

@@ -1,60 +1,30 @@
-"""Base class of tokenizers with one vocabulary, which build rows by a template."""
+"""Base classes of tokenizers with one vocabulary, which build rows by a template."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from itertools import chain
-from pathlib import Path
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 
 from regard.ground.batch import Ids, TokenRow
 from regard.ground.errors import BadInput
-from regard.ground.reading import RowReading
+from regard.ground.reading import Reading, RowReading
+from regard.text.segmentation import LabelledInput, LabelledRow, RowWithWords, TokenLabels
 from regard.text.templates import TEXTS, ContextWindow, RowBuilder, Template
-from regard.text.token_labels import LabelledInput, LabelledRow, RowWithWords, TokenLabels
-from regard.text.vocabularies.lexicon import BEGIN, END, Lexicon, WholeWords
-from regard.text.vocabularies.subwords import Subwords
-from regard.text.vocabularies.vocabulary import check_sizes, token_count
+from regard.text.tokenizers.subwords import Subwords
+from regard.text.vocabulary import (
+    BEGIN,
+    END,
+    MISSING,
+    Lexicon,
+    Spelling,
+    WholeWords,
+    check_sizes,
+    token_count,
+)
 from regard.text.words import one_or_two_texts, text_or_pair, word_spans
-
-SPELLINGS = 1 << 16  # words whose ids are remembered
-
-
-class Spelling(ABC):
-    """Spelling of words as ``longest`` ids each, for a model whose states are features of words."""
-
-    longest: int
-
-    @property
-    @abstractmethod
-    def bos(self) -> np.ndarray:
-        """Ids of the special word before a sentence."""
-
-    @property
-    @abstractmethod
-    def eos(self) -> np.ndarray:
-        """Ids of the special word after a sentence."""
-
-    @abstractmethod
-    def spell_word(self, word: str) -> np.ndarray:
-        """The ids of a word."""
-
-    @cached_property
-    def _spell_word(self) -> Callable[[str], np.ndarray]:
-        return lru_cache(SPELLINGS)(self.spell_word)
-
-    def spell(self, listed: Sequence[str]) -> np.ndarray:
-        """The ids of each word, (words, longest)."""
-        if not listed:
-            return np.zeros((0, self.longest), np.int32)
-        return np.stack([self._spell_word(word) for word in listed])
-
-    @abstractmethod
-    def save(self, folder: Path) -> dict[str, int]:
-        """Write the files; return further settings, which ``load`` needs."""
 
 
 class RowTokenizer(RowReading):
@@ -94,7 +64,7 @@ class RowTokenizer(RowReading):
         return (self.words,)
 
     @property
-    def spelling(self) -> "Spelling":
+    def spelling(self) -> Spelling:
         """Spelling of words for another model that uses the states of this one as features."""
         raise BadInput("features need ELMo or a translator; this model is neither")
 
@@ -190,6 +160,13 @@ class RowTokenizer(RowReading):
         return self.words.decode(np.asarray(ids, dtype=int).tolist())
 
 
+def require_tokenizer(tokenizer: Reading | None) -> Any:
+    """Return the tokenizer of a folder; refuse a folder without one."""
+    if tokenizer is None:
+        raise BadInput(MISSING)
+    return tokenizer
+
+
 class WholeWordTokenizer(RowTokenizer):
     """Base class of tokenizers of whole words, with a token before and after each sentence."""
 
@@ -206,25 +183,3 @@ class WholeWordTokenizer(RowTokenizer):
 
     def count(self, texts: Sequence[str], most: int) -> int:
         return sum(len(word_spans(text)) for text in texts) + self.template.specials(len(texts))
-
-
-@dataclass(frozen=True)
-class PlainTokenizer(RowTokenizer):
-    """Tokenizer of subwords without special tokens, for one text at a time."""
-
-    name: ClassVar = "plain"
-    FILES: ClassVar = ("tokenizer.json",)
-
-    words: Subwords
-
-    @property
-    def template(self) -> RowBuilder:
-        return RowBuilder(Template("A"), {})
-
-    def save(self, folder: Path) -> None:
-        self.words.save(folder / self.FILES[0])
-
-    @staticmethod
-    def load(folder: Path) -> "PlainTokenizer":
-        """Read the tokenizer that ``save`` wrote."""
-        return PlainTokenizer(Subwords.load(folder / PlainTokenizer.FILES[0]))

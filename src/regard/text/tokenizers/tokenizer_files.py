@@ -17,11 +17,11 @@ from tokenizers import AddedToken, Tokenizer
 
 from regard.ground.errors import BadInput, reason_of
 from regard.ground.files import JSON, read_bytes, read_json
-from regard.text.families import FAMILIES
-from regard.text.families.bpe import merges_like
-from regard.text.families.tokenizer_family import TokenizerFamily, TokenizerSettings, Vocab
 from regard.text.templates import TEXTS
-from regard.text.vocabularies.subwords import Subwords
+from regard.text.tokenizers import FAMILIES
+from regard.text.tokenizers.bpe import merges_like
+from regard.text.tokenizers.family import TokenizerFamily, TokenizerSettings, Vocab
+from regard.text.tokenizers.subwords import Subwords
 
 WORDS = "tokenizer.json"
 SETTINGS, NAMES, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"

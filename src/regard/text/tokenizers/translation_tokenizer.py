@@ -10,12 +10,12 @@ from typing import ClassVar, cast
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.ground.reading import Reading
-from regard.text.token_labels import LabelledInput, LabelledRow, RowWithWords, TokenLabels
-from regard.text.tokenizers.row_tokenizer import PlainTokenizer, RowTokenizer
-from regard.text.tokenizers.word_tokenizer import WordPieces
-from regard.text.vocabularies.subwords import Subwords
-from regard.text.vocabularies.train_tokenizer import train
-from regard.text.vocabularies.vocabulary import Vocabulary, check_sizes
+from regard.text.segmentation import LabelledInput, LabelledRow, RowWithWords, TokenLabels
+from regard.text.tokenizers.plain_tokenizer import PlainTokenizer, train_subwords
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
+from regard.text.tokenizers.subwords import Subwords
+from regard.text.tokenizers.word_level import WordPieces
+from regard.text.vocabulary import Vocabulary, check_sizes
 
 _JOINT = "tokenizer.json"
 _SOURCE = "source.tokenizer.json"
@@ -133,7 +133,7 @@ def train_translation_tokenizer(
     lower: bool = False,
 ) -> TranslationTokenizer:
     """Learn one vocabulary of ``vocab`` pieces for both sides, or one for each."""
-    learn = partial(train, kind=kind, vocab=vocab, normalise=normalise, lower=lower)
+    learn = partial(train_subwords, kind=kind, vocab=vocab, normalise=normalise, lower=lower)
     if not joint:
         return TranslationTokenizer(learn(sources), learn(targets))
     both = learn(chain(sources, targets))

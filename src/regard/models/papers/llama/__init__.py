@@ -23,7 +23,7 @@ from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.attend import causal
 from regard.parts.rotary import Llama3Scaling
-from regard.text.families.unchanged_bpe import DecoderBPE
+from regard.text.tokenizers.bpe import DecoderBPE
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Alias, Join, Passthrough, Rule, WeightMap
 

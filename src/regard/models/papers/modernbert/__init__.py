@@ -33,7 +33,7 @@ from regard.models.tokens import Tokens
 from regard.models.transformer import Stack
 from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.text.families.unchanged_bpe import EncoderBPE
+from regard.text.tokenizers.bpe import EncoderBPE
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Alias, Rule, WeightMap
 

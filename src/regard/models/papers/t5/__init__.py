@@ -23,7 +23,7 @@ from regard.models.trunk import Trunk
 from regard.parts.attend import Mask, causal, is_causal
 from regard.parts.attention import Heads
 from regard.parts.relative_bias import BiasedDot
-from regard.text.families.unigram import T5Unigram
+from regard.text.tokenizers.unigram import T5Unigram
 
 
 @dataclass(frozen=True)

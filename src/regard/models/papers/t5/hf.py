@@ -24,10 +24,10 @@ from regard.models.label_heads import TokenLabelHead
 from regard.models.papers.marian import translator_ids
 from regard.models.transformer import Stack
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.text.families.unigram import T5Unigram
 from regard.text.labels import LabelSet
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
-from regard.text.tokenizers.t5_tokenizer import T5Tokenizer, load_t5_tokenizer
+from regard.text.tokenizers.t5 import T5Tokenizer, load_t5_tokenizer
+from regard.text.tokenizers.unigram import T5Unigram
 from regard.weights import Alias, Join, Passthrough, Rule, WeightLine, WeightMap
 
 VOCAB = 32_128

@@ -20,8 +20,8 @@ from regard.models.pools import LastToken
 from regard.models.tokens import Tokens
 from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.text.families.unigram import XLNetUnigram
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
+from regard.text.tokenizers.unigram import XLNetUnigram
 from regard.weights import Alias, Join, Reshape, Rule, Transpose, WeightMap
 
 BASE = TrunkWithHeads(

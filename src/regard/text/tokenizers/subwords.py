@@ -16,13 +16,13 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, trainers
 
 from regard.ground.errors import BadInput, reason_of
 from regard.ground.files import read_bytes, write_text
 from regard.ground.forks import TOKENIZER_THREADS
-from regard.text.offsets import Segmentation, lost_words, stretched, touched
-from regard.text.vocabularies.vocabulary import check_pieces
+from regard.text.segmentation import Segmentation, lost_words, stretched, touched
+from regard.text.vocabulary import Vocabulary, check_pieces
 from regard.text.words import Span
 
 # Names of special tokens in common vocabularies.
@@ -105,7 +105,7 @@ def read_merges(model: dict[str, Any]) -> Merges:
 os.environ.setdefault(TOKENIZER_THREADS, "true")
 
 
-class Subwords:
+class Subwords(Vocabulary):
     """Subword vocabulary. "</s>" in a text is four characters, never the special token."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -123,7 +123,6 @@ class Subwords:
 
     @property
     def kind(self) -> str:
-        """One of ``regard.text.vocabularies.train_tokenizer.KINDS``."""
         model = self._content["model"]["type"].lower()
         return "byte-bpe" if model == "bpe" and self._byte_level else model
 
@@ -157,11 +156,9 @@ class Subwords:
         return self._normalise(text).removeprefix(self._prefix)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of ``text``, without any special tokens."""
         return self._tokenizer.encode(text, add_special_tokens=False).ids
 
     def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
-        """The ids of each text, on all cores."""
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
@@ -177,7 +174,6 @@ class Subwords:
         return [piece for word, _ in words for piece in self._merges.segment(word, rate, draw)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ``ids``; special tokens are left out."""
         return self._tokenizer.decode(list(ids), skip_special_tokens=True)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -240,7 +236,6 @@ class Subwords:
         return frozenset(number for number in numbers if number is not None) | special
 
     def segment(self, text: str) -> Segmentation:
-        """The ids of ``text`` with their characters and words; ``ids`` equals ``encode(text)``."""
         ids, spans = self.cut(text)
         if self._prefix and self.pieces(ids[:1]) == ["▁"]:
             spans[0] = Span(0, 0)  # the space that encoding adds before the text
@@ -359,3 +354,27 @@ def _readable(token: str) -> str:
         return data.decode()
     except UnicodeDecodeError:
         return "".join(f"<0x{byte:02X}>" for byte in data)
+
+
+Frame = Callable[[], Tokenizer]
+"""A function that makes a tokenizer without its vocabulary."""
+
+
+def learn_model(
+    frame: Tokenizer,
+    texts: Iterable[str],
+    trainer: Callable[..., trainers.Trainer],
+    vocab: int,
+    special: Iterable[str],
+    **options: object,
+) -> dict[str, Any]:
+    """The ``model`` of the tokenizer.json that the library learns."""
+    settings = {"vocab_size": vocab, "special_tokens": [*special], "show_progress": False}
+    frame.train_from_iterator(texts, trainer(**settings, **options))
+    return json.loads(frame.to_str())["model"]
+
+
+def too_small(vocab: int) -> BadInput:
+    """Error of a vocabulary that is too small for the characters of the texts."""
+    small = f"a vocabulary of {vocab} is too small"
+    return BadInput(f"text.vocab: {small} for the characters of these texts")

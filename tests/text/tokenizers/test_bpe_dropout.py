@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.ground.errors import BadInput
-from regard.text.vocabularies.subwords import Merges, Subwords, read_merges
+from regard.text.tokenizers.subwords import Merges, Subwords, read_merges
 from work import lines_run
 
 TEXTS = st.one_of(

@@ -1,4 +1,4 @@
-"""BPE vocabularies of GPT, GPT-2 and RoBERTa: pieces with their ids, and merges in order.
+"""BPE of GPT, GPT-2, RoBERTa and of today's models: pieces with their ids, and merges in order.
 
 tokenizer.json writes a merge as two pieces, ``["Ġ", "t"]``, or, before version 0.20 of the library
 (2024), as one string, ``"Ġ t"``. Both are read. Without tokenizer.json, vocab.json has the pieces
@@ -9,6 +9,15 @@ before it. RoBERTa took over the pieces of GPT-2, and put special tokens of its 
 GPT (Radford et al., 2018) reads words in lower case, cut at spaces and signs as BERT does, with
 merges of letters; a piece that ends in ``</w>`` ends a word. Its tokenizer is put together as in
 ``transformers`` 5, which repairs no text (``ftfy``).
+
+In today's models tokenizer.json alone decides the ids. Normaliser, pre-tokenizer, byte fallback,
+added tokens, decoder and row template differ from folder to folder: SentencePiece merges with
+single bytes for unknown characters (Llama: Touvron et al., 2023; Mistral), byte-level BPE behind a
+regular expression (Llama 3, Qwen2), behind single digits (SmolLM2), and BERT's special tokens
+(ModernBERT: Warner et al., 2024). So the library's tokenizer is the file's own, and its
+post-processor makes the rows. ``transformers`` 5 does the same for the classes
+PreTrainedTokenizerFast and TokenizersBackend. For LlamaTokenizer and GPT2Tokenizer it replaces the
+file's normaliser and pre-tokenizer by the class's.
 """
 
 import json
@@ -21,9 +30,10 @@ from tokenizers.trainers import BpeTrainer
 
 from regard.ground.errors import BadInput, shown
 from regard.ground.files import JSON, read_json, read_text
-from regard.text.families.tokenizer_family import Learned, TokenizerFamily, TokenizerSettings, Vocab
-from regard.text.templates import Template
-from regard.text.vocabularies.train_tokenizer import learn_model
+from regard.text.templates import TEXTS, RowBuilder, Template
+from regard.text.tokenizers.family import Learned, TokenizerFamily, TokenizerSettings, Vocab
+from regard.text.tokenizers.subwords import Subwords, learn_model
+from regard.text.tokenizers.wordpiece import SPECIALS
 
 VOCAB, MERGES = "vocab.json", "merges.txt"
 SUFFIX, END_OF_TEXT = "</w>", "<|endoftext|>"
@@ -160,3 +170,57 @@ def _frame(model: models.Model) -> Tokenizer:
     frame.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     frame.decoder = decoders.BPEDecoder(suffix=SUFFIX)
     return frame
+
+
+class EncoderBPE(ByteBPE):
+    """BPE with BERT's special tokens, as ModernBERT has it.
+
+    ``row_roles`` are the roles by which the special tokens of a row are named.
+    """
+
+    name, classes = "encoder-bpe", ("PreTrainedTokenizerFast",)
+    unchanged = True
+    special_tokens: ClassVar = SPECIALS
+    template = Template("cls A sep", "cls A sep B:1 sep:1")
+    row_roles: ClassVar[tuple[str, ...]] = ("cls", "sep", "bos", "eos")
+
+    def row_builder(self, words: Subwords, special: Mapping[str, int]) -> RowBuilder:
+        """Builder of the rows that the post-processor of tokenizer.json makes."""
+        roles = [role for role in self.row_roles if f"{role}_token" in special]
+        names = {special[f"{role}_token"]: role for role in reversed(roles)}
+        ids, forms = dict[str, int](), []
+        for texts in (1, 2):
+            parts = []
+            for text, number, segment in words.row_parts(texts):
+                name = names.get(number, f"token{number}") if text is None else TEXTS[text]
+                parts.append(f"{name}:{segment}")
+                ids |= {} if name in TEXTS else {name: number}
+            forms.append(" ".join(parts))
+        template = Template(*forms)
+        if (separator := self.separator_in(template, special)) is not None:
+            ids["sep"] = separator
+        return RowBuilder(template, ids)
+
+    def separator_in(self, template: Template, special: Mapping[str, int]) -> int | None:
+        """The id of the token between documents, or None."""
+        return special.get(self.separator)
+
+
+class DecoderBPE(EncoderBPE):
+    """BPE of causal models. The token before texts, else eos, is also before each document.
+
+    A new vocabulary is byte-level with single digits, as Llama has them.
+    """
+
+    name = "decoder-bpe"
+    special_tokens: ClassVar = dict.fromkeys(("bos_token", "eos_token"), END_OF_TEXT)
+    template, separator = Template("bos A", "bos A bos:1 B:1"), "eos_token"
+    row_roles = ("bos", "eos")
+
+    def pre_tokenizer(self, prefix: bool) -> pre_tokenizers.PreTokenizer:
+        digits = pre_tokenizers.Digits(individual_digits=True)
+        return pre_tokenizers.Sequence([digits, super().pre_tokenizer(prefix)])
+
+    def separator_in(self, template: Template, special: Mapping[str, int]) -> int | None:
+        before = template.parts(1)[0].name == "bos"
+        return special.get("bos_token" if before else self.separator)

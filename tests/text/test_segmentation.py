@@ -1,12 +1,13 @@
-"""Rows as models read them, with labels for every token and every word."""
+"""Tokens of words, also where a token is more than one word, and rows with names of tokens."""
 
 import pytest
 
 from regard.ground.errors import BadInput
-from regard.text.token_labels import TokenLabels
+from regard.text.segmentation import Segmentation, TokenLabels, tokens_of_words, units
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
-from regard.text.tokenizers.row_tokenizer import PlainTokenizer
+from regard.text.tokenizers.plain_tokenizer import PlainTokenizer
 from regard.text.tokenizers.translation_tokenizer import train_translation_tokenizer
+from regard.text.words import Span
 
 TEXTS = ["the old sailor sails", "a cat, and storms", "storming cats!"]
 
@@ -79,3 +80,24 @@ def test_a_text_without_tokens(translation, encoder):
     assert translation.label("", "")["target"].keys.words == ("⟨begin⟩",)
     assert encoder.label("")["trunk"].keys.words == ("[CLS]", "[SEP]")
     assert len(PlainTokenizer(translation.source).label("")["trunk"].row.tokens) == 0
+
+
+def cut(*spans: tuple[int, int]) -> Segmentation:
+    return Segmentation(tuple(range(len(spans))), tuple(Span(*one) for one in spans), ())
+
+
+def test_a_token_of_two_words_belongs_to_both():
+    text = "so what?!"
+    parts = cut((0, 2), (2, 5), (5, 7), (7, 9))
+    assert tokens_of_words(text, parts) == [[0], [1, 2], [3], [3]]
+    assert units(text, parts) == (["so", "what", "?!"], [[0], [1, 2], [3]])
+
+
+def test_tokens_of_no_word_belong_to_none():
+    assert tokens_of_words("a  b", cut((0, 1), (1, 3), (3, 4))) == [[0], [2]]
+    assert units("a  b", cut((0, 1), (1, 3), (3, 4))) == (["a", "b"], [[0], [1, 2]])
+    assert units("", cut()) == ([], [])
+
+
+def test_three_marks_in_one_token():
+    assert units("one...", cut((0, 3), (3, 6))) == (["one", "..."], [[0], [1]])

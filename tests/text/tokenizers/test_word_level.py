@@ -4,9 +4,9 @@ import pytest
 
 from regard.data.pretraining.documents import TextFile
 from regard.ground.errors import BadInput
-from regard.text.families.word_level import LINES
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
-from regard.text.vocabularies.vocabulary import matching_ids
+from regard.text.tokenizers.word_level import LINES
+from regard.text.vocabulary import matching_ids
 
 TEXT = " \n = Title = \n \n a a <unk> b b b . \n"
 

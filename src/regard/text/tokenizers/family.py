@@ -8,11 +8,11 @@ from typing import ClassVar, NotRequired, TypedDict, TypeVar
 
 from tokenizers import Tokenizer, processors
 
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, shown
 from regard.ground.files import JSON
 from regard.text.templates import TEXTS, RowBuilder, Template
-from regard.text.vocabularies.subwords import Subwords
-from regard.text.vocabularies.vocabulary import check_pieces
+from regard.text.tokenizers.subwords import Subwords
+from regard.text.vocabulary import check_pieces
 
 SPACE = "▁"  # a space in a readable piece
 Flag = TypeVar("Flag", bool, bool | None)
@@ -92,8 +92,12 @@ class TokenizerFamily(ABC):
 
     def check(self, model: JSON, path: Path) -> dict[str, JSON]:
         """Return the model of a tokenizer.json; refuse a model of another family."""
-        if not isinstance(model, dict) or model.get("type", self.model) != self.model:
+        if not isinstance(model, dict):
             raise BadInput(f"{path}: not a {self.model} vocabulary")
+        if (kind := model.get("type", self.model)) != self.model:
+            setting = "tokenizer_class in tokenizer_config.json"
+            remedy = "" if self.unchanged else f": set {setting} to the class of its tokenizer"
+            raise BadInput(f"{path}: not a {self.model} vocabulary, but {shown(kind)}{remedy}")
         return model
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Learning a subword vocabulary from raw text: BPE, byte-level BPE, unigram, WordPiece.
+"""Subwords without special tokens around texts: BPE, byte-level BPE, unigram or WordPiece.
 
 The first three are byte-safe: ``decode(encode(text))`` is the normal form of any text. A space is
 part of the word after it; one is added before the text and removed by ``decode``, so that the
@@ -6,21 +6,23 @@ first word is segmented like any other. WordPiece is BERT's: spaces are discarde
 rules, and a word with a character that the training text does not have becomes ``<unk>``.
 """
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import ClassVar, NamedTuple
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.ground.errors import BadInput
-from regard.text.vocabularies.subwords import Subwords
+from regard.text.templates import RowBuilder, Template
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
+from regard.text.tokenizers.subwords import Frame, Subwords, learn_model, too_small
+from regard.text.tokenizers.unigram import learn_unigram
+from regard.text.tokenizers.wordpiece import learn_in_two_passes
+from regard.text.vocabulary import SPECIAL_TOKENS, UNK
 
-KINDS = ("bpe", "byte-bpe", "unigram", "wordpiece")
-
-PAD, BOS, EOS, UNK = 0, 1, 2, 3
-SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 # Letters, digits and other signs are never merged, so no piece can be "</s>" or "<0x41>".
@@ -35,10 +37,30 @@ _NEEDLESS = (
     r"|(?<=\p{Han}) (?=\p{Han})"
 )
 
-_Frame = Callable[[], Tokenizer]  # makes a tokenizer without its vocabulary
+
+@dataclass(frozen=True)
+class PlainTokenizer(RowTokenizer):
+    """Tokenizer of subwords without special tokens, for one text at a time."""
+
+    name: ClassVar = "plain"
+    FILES: ClassVar = ("tokenizer.json",)
+
+    words: Subwords
+
+    @property
+    def template(self) -> RowBuilder:
+        return RowBuilder(Template("A"), {})
+
+    def save(self, folder: Path) -> None:
+        self.words.save(folder / self.FILES[0])
+
+    @staticmethod
+    def load(folder: Path) -> "PlainTokenizer":
+        """Read the tokenizer that ``save`` wrote."""
+        return PlainTokenizer(Subwords.load(folder / PlainTokenizer.FILES[0]))
 
 
-def train(
+def train_subwords(
     texts: Iterable[str], kind: str, vocab: int, *, normalise: str = "nfc", lower: bool = False
 ) -> Subwords:
     """Learn a vocabulary of at most ``vocab`` pieces.
@@ -46,7 +68,7 @@ def train(
     The order of the texts does not change the vocabulary.
     """
     algorithm = ALGORITHMS[kind]
-    fixed = len(SPECIALS) + algorithm.bytes
+    fixed = len(SPECIAL_TOKENS) + algorithm.bytes
     if vocab < fixed:
         small = f"a vocabulary of {vocab} is too small"
         raise BadInput(f"text.vocab: {small}: {kind} needs {fixed} or more")
@@ -54,8 +76,8 @@ def train(
     finished = frame()
     finished.model = algorithm.learn(frame, _filled(texts), vocab)
     if finished.get_vocab_size() > vocab:
-        raise _too_small(vocab)
-    finished.add_special_tokens(list(SPECIALS))
+        raise too_small(vocab)
+    finished.add_special_tokens(list(SPECIAL_TOKENS))
     return Subwords(finished)
 
 
@@ -65,11 +87,6 @@ def _filled(texts: Iterable[str]) -> Iterator[str]:
     if first is None:
         raise BadInput("data.train: there is no text to learn subwords from")
     return chain([first], filled)
-
-
-def _too_small(vocab: int) -> BadInput:
-    small = f"a vocabulary of {vocab} is too small"
-    return BadInput(f"text.vocab: {small} for the characters of these texts")
 
 
 def _frame(algorithm: "Algorithm", normalise: str, lower: bool) -> Tokenizer:
@@ -84,7 +101,7 @@ def _frame(algorithm: "Algorithm", normalise: str, lower: bool) -> Tokenizer:
 
 def _spaceless_frame(steps: list[normalizers.Normalizer]) -> Tokenizer:
     """Tokenizer of words without the spaces between them; the decoder puts spaces back."""
-    frame = Tokenizer(models.WordPiece(unk_token=SPECIALS[UNK]))
+    frame = Tokenizer(models.WordPiece(unk_token=SPECIAL_TOKENS[UNK]))
     frame.pre_tokenizer = pre_tokenizers.Split(Regex(_SPACELESS), "removed", invert=True)
     closed_up = decoders.Replace(Regex(_NEEDLESS), "")
     spaced = decoders.WordPiece(cleanup=False)
@@ -112,98 +129,35 @@ def _byte_frame(steps: list[normalizers.Normalizer]) -> Tokenizer:
     return frame
 
 
-def learn_model(
-    frame: Tokenizer,
-    texts: Iterable[str],
-    trainer: Callable[..., trainers.Trainer],
-    vocab: int,
-    special: Iterable[str],
-    **options: object,
-) -> dict[str, Any]:
-    """The ``model`` of the tokenizer.json that the library learns."""
-    settings = {"vocab_size": vocab, "special_tokens": [*special], "show_progress": False}
-    frame.train_from_iterator(texts, trainer(**settings, **options))
-    return json.loads(frame.to_str())["model"]
-
-
-def learn_in_two_passes(
-    frame: _Frame, texts: Iterable[str], vocab: int, special: Iterable[str], **options: object
-) -> dict[str, int]:
-    """Learn WordPiece, first for the alphabet alone.
-
-    The library numbers the letters inside words in random order unless they are reserved, and
-    numbers decide between equally frequent pairs.
-    """
-    texts = list(texts) if isinstance(texts, Iterator) else texts
-    reserved, learned = [*special], dict[str, int]()
-    for size in (0, vocab):
-        trainer = trainers.WordPieceTrainer
-        model = learn_model(frame(), texts, trainer, size, reserved, min_frequency=2, **options)
-        learned = model["vocab"]
-        reserved += sorted(learned.keys() - {*reserved})
-    return learned
-
-
-def _bpe(frame: _Frame, texts: Iterable[str], vocab: int) -> models.Model:
-    reserved = (*SPECIALS, *BYTES)  # reserves their ids; only SPECIALS stay special
+def _bpe(frame: Frame, texts: Iterable[str], vocab: int) -> models.Model:
+    reserved = (*SPECIAL_TOKENS, *BYTES)  # reserves their ids; only SPECIAL_TOKENS stay special
     learned = learn_model(frame(), texts, trainers.BpeTrainer, vocab, reserved, min_frequency=2)
     merges = [tuple(pair) for pair in learned["merges"]]
-    return models.BPE(learned["vocab"], merges, unk_token=SPECIALS[UNK], byte_fallback=True)
+    return models.BPE(learned["vocab"], merges, unk_token=SPECIAL_TOKENS[UNK], byte_fallback=True)
 
 
-def _byte_bpe(frame: _Frame, texts: Iterable[str], vocab: int) -> models.Model:
+def _byte_bpe(frame: Frame, texts: Iterable[str], vocab: int) -> models.Model:
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = partial(trainers.BpeTrainer, min_frequency=2, initial_alphabet=alphabet)
-    learned = learn_model(frame(), texts, trainer, vocab, SPECIALS)
+    learned = learn_model(frame(), texts, trainer, vocab, SPECIAL_TOKENS)
     return models.BPE(learned["vocab"], [tuple(pair) for pair in learned["merges"]])
 
 
-def _unigram(frame: _Frame, texts: Iterable[str], vocab: int) -> models.Model:
-    learned = learn_unigram(frame(), texts, vocab, SPECIALS, SPECIALS[UNK], len(BYTES))
-    fixed = [(piece, 0.0) for piece in (*SPECIALS, *BYTES)]
+def _unigram(frame: Frame, texts: Iterable[str], vocab: int) -> models.Model:
+    learned = learn_unigram(frame(), texts, vocab, SPECIAL_TOKENS, SPECIAL_TOKENS[UNK], len(BYTES))
+    fixed = [(piece, 0.0) for piece in (*SPECIAL_TOKENS, *BYTES)]
     return models.Unigram([*fixed, *learned], UNK, byte_fallback=True)
 
 
-def learn_unigram(
-    frame: Tokenizer,
-    texts: Iterable[str],
-    vocab: int,
-    special: Sequence[str],
-    unk: str,
-    reserved: int = 0,
-) -> list[tuple[str, float]]:
-    """Learn pieces with scores; ``special`` and ``reserved`` pieces count towards ``vocab``."""
-    trainer = partial(trainers.UnigramTrainer, unk_token=unk)
-    try:
-        learned = learn_model(frame, texts, trainer, vocab - reserved, special)["vocab"]
-    except Exception as error:  # the library raises bare Exception
-        if "not large enough" in str(error):
-            raise _too_small(vocab) from error
-        raise
-    return _settled(learned[len(special) :])
-
-
-def _settled(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Make scores deterministic. The library sums them in random order, and gives the characters
-    that it re-adds to the vocabulary the lowest scores, 0.0001 apart, in random order."""
-    floor = min(score for _, score in pieces)
-    readmitted = floor + 0.0001 * sum(len(piece) == 1 for piece, _ in pieces)
-    settled = [
-        (piece, round(floor if len(piece) == 1 and score < readmitted else score, 6))
-        for piece, score in pieces
-    ]
-    return sorted(settled, key=lambda entry: (-entry[1], entry[0]))
-
-
-def _wordpiece(frame: _Frame, texts: Iterable[str], vocab: int) -> models.Model:
-    learned = learn_in_two_passes(frame, texts, vocab, SPECIALS)
-    return models.WordPiece(learned, unk_token=SPECIALS[UNK])
+def _wordpiece(frame: Frame, texts: Iterable[str], vocab: int) -> models.Model:
+    learned = learn_in_two_passes(frame, texts, vocab, SPECIAL_TOKENS)
+    return models.WordPiece(learned, unk_token=SPECIAL_TOKENS[UNK])
 
 
 class Algorithm(NamedTuple):
     """Algorithm that learns subwords, its tokenizer, and the number of ids for single bytes."""
 
-    learn: Callable[[_Frame, Iterable[str], int], models.Model]
+    learn: Callable[[Frame, Iterable[str], int], models.Model]
     frame: Callable[[list[normalizers.Normalizer]], Tokenizer]
     bytes: int = len(BYTES)
 
@@ -214,3 +168,4 @@ ALGORITHMS = {
     "unigram": Algorithm(_unigram, partial(_spaced_frame, model=models.Unigram)),
     "wordpiece": Algorithm(_wordpiece, _spaceless_frame, bytes=0),
 }
+KINDS = tuple(ALGORITHMS)

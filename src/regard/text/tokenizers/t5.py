@@ -16,11 +16,11 @@ from tokenizers import Tokenizer
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON
-from regard.text.families.unigram import FILE, T5Unigram, sentinel_ids
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
+from regard.text.tokenizers.subwords import Subwords
 from regard.text.tokenizers.tokenizer_files import WORDS
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
-from regard.text.vocabularies.subwords import Subwords
+from regard.text.tokenizers.unigram import FILE, T5Unigram, sentinel_ids
 
 START, END = "decoder_start_token_id", "eos_token_id"
 

@@ -5,9 +5,9 @@ import random
 import pytest
 
 from regard.ground.errors import BadInput
-from regard.text.families.tokenizer_family import TokenizerSettings
-from regard.text.families.wordpiece import SPECIALS, learn_wordpiece
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
+from regard.text.tokenizers.family import TokenizerSettings
+from regard.text.tokenizers.wordpiece import SPECIALS, learn_wordpiece
 
 
 def test_the_special_tokens_come_first_in_berts_order(english):

@@ -10,19 +10,19 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON, read_text
-from regard.text.families.tokenizer_family import (
+from regard.text.templates import XLNET_TEMPLATE, Template
+from regard.text.tokenizers.family import (
     Learned,
     TokenizerFamily,
     TokenizerSettings,
     Vocab,
     lines_by_id,
 )
-from regard.text.templates import XLNET_TEMPLATE, Template
-from regard.text.vocabularies.train_tokenizer import learn_in_two_passes
+from regard.text.tokenizers.subwords import Frame, learn_model
 
 CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer")
 PREFIX = "##"
@@ -89,6 +89,24 @@ class XLNetWordPiece(WordPiece):
 
     name, classes = "xlnet-wordpiece", ("PreTrainedTokenizerFast",)
     template = XLNET_TEMPLATE
+
+
+def learn_in_two_passes(
+    frame: Frame, texts: Iterable[str], vocab: int, special: Iterable[str], **options: object
+) -> dict[str, int]:
+    """Learn WordPiece, first for the alphabet alone.
+
+    The library numbers the letters inside words in random order unless they are reserved, and
+    numbers decide between equally frequent pairs.
+    """
+    texts = list(texts) if isinstance(texts, Iterator) else texts
+    reserved, learned = [*special], dict[str, int]()
+    for size in (0, vocab):
+        trainer = trainers.WordPieceTrainer
+        model = learn_model(frame(), texts, trainer, size, reserved, min_frequency=2, **options)
+        learned = model["vocab"]
+        reserved += sorted(learned.keys() - {*reserved})
+    return learned
 
 
 def learn_wordpiece(

@@ -8,15 +8,16 @@ from collections.abc import Iterator
 import pytest
 
 from regard.ground.errors import BadInput
-from regard.text.vocabularies.subwords import Subwords
-from regard.text.vocabularies.train_tokenizer import BOS, EOS, KINDS, PAD, SPECIALS, UNK, train
+from regard.text.tokenizers.plain_tokenizer import KINDS, train_subwords
+from regard.text.tokenizers.subwords import Subwords
+from regard.text.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 
 Texts = tuple[str, ...]
 
 
 def test_special_tokens_have_the_first_ids(subwords: Subwords) -> None:
     assert (subwords.pad, subwords.bos, subwords.eos, subwords.unk) == (PAD, BOS, EOS, UNK)
-    assert subwords.pieces([PAD, BOS, EOS, UNK]) == list(SPECIALS)
+    assert subwords.pieces([PAD, BOS, EOS, UNK]) == list(SPECIAL_TOKENS)
 
 
 def test_frequent_words_become_one_piece(vocabularies: dict[str, Subwords]) -> None:
@@ -40,43 +41,44 @@ def test_letters_digits_and_signs_share_no_piece(subwords: Subwords) -> None:
 def test_the_same_texts_give_the_same_vocabulary(kind: str, english: Texts, german: Texts) -> None:
     texts = [*english, *german]
     names = {
-        train(random.Random(i).sample(texts, len(texts)), kind, 330).fingerprint for i in range(9)
+        train_subwords(random.Random(i).sample(texts, len(texts)), kind, 330).fingerprint
+        for i in range(9)
     }
     assert len(names) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_asking_for_too_much_gives_what_there_is(kind: str) -> None:
-    assert len(train(["a cat", "a cat"], kind, 50_000)) < 300
+    assert len(train_subwords(["a cat", "a cat"], kind, 50_000)) < 300
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_never_more_tokens_than_requested(kind: str, english: Texts) -> None:
-    assert len(train(english, kind, 320)) <= 320
+    assert len(train_subwords(english, kind, 320)) <= 320
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("texts", [[], ["", " \n"]])
 def test_no_text_is_refused(kind: str, texts: list[str]) -> None:
     with pytest.raises(BadInput, match="no text"):
-        train(texts, kind, 500)
+        train_subwords(texts, kind, 500)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("vocab", [-1, 0, 20])
 def test_too_small_for_anything_is_refused(kind: str, vocab: int, english: Texts) -> None:
     with pytest.raises(BadInput, match=f"a vocabulary of {vocab} is too small"):
-        train(english, kind, vocab)
+        train_subwords(english, kind, vocab)
 
 
 @pytest.mark.parametrize(("kind", "vocab"), [("bpe", 270), ("unigram", 270), ("wordpiece", 40)])
 def test_too_small_for_the_characters_is_refused(kind: str, vocab: int, english: Texts) -> None:
     with pytest.raises(BadInput, match=f"a vocabulary of {vocab} is too small for the characters"):
-        train(english, kind, vocab)
+        train_subwords(english, kind, vocab)
 
 
 def test_bytes_alone_are_enough_for_byte_bpe(english: Texts) -> None:
-    assert len(train(english, "byte-bpe", 260)) == 260
+    assert len(train_subwords(english, "byte-bpe", 260)) == 260
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -86,12 +88,12 @@ def test_what_goes_wrong_in_reading_comes_out_as_it_is(kind: str) -> None:
         raise BadInput("corpus.txt:2: not UTF-8")
 
     with pytest.raises(BadInput, match=r"corpus\.txt:2"):
-        train(reader(), kind, 500)
+        train_subwords(reader(), kind, 500)
 
 
 def test_normal_forms(english: Texts) -> None:
     def form(text: str, normalise: str, lower: bool = False) -> str:
-        trained = train(english, "bpe", 320, normalise=normalise, lower=lower)
+        trained = train_subwords(english, "bpe", 320, normalise=normalise, lower=lower)
         assert trained.decode(trained.encode(text)) == trained.normalise(text)
         return trained.normalise(text)
 
@@ -105,8 +107,8 @@ def test_normal_forms(english: Texts) -> None:
 def test_a_forked_child_neither_warns_nor_hangs() -> None:
     script = """
 import os
-from regard.text.vocabularies.train_tokenizer import train
-subwords = train(["the cat", "the mat"] * 50, "bpe", 300)
+from regard.text.tokenizers.plain_tokenizer import train_subwords
+subwords = train_subwords(["the cat", "the mat"] * 50, "bpe", 300)
 expected = subwords.encode_all(["the cat"] * 500)
 child = os.fork()
 if not child:

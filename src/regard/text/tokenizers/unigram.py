@@ -12,26 +12,22 @@ and "(", are pieces like others: no text around them gets a space.
 import json
 import re
 from base64 import b64decode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, TypeGuard, cast
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers.trainers import UnigramTrainer
 
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON, read_bytes, read_json
-from regard.text.families.tokenizer_family import (
-    SPACE,
-    Learned,
-    TokenizerFamily,
-    TokenizerSettings,
-    Vocab,
-)
 from regard.text.templates import XLNET_TEMPLATE, Template
-from regard.text.vocabularies.sentencepiece import read_unigram
-from regard.text.vocabularies.train_tokenizer import learn_unigram
-from regard.text.vocabularies.vocabulary import check_pieces
+from regard.text.tokenizers.family import SPACE, Learned, TokenizerFamily, TokenizerSettings, Vocab
+from regard.text.tokenizers.sentencepiece import read_unigram
+from regard.text.tokenizers.subwords import learn_model, too_small
+from regard.text.vocabulary import check_pieces
 
 FILE = "spiece.model"
 SENTINELS = 100  # of T5, by default
@@ -167,6 +163,37 @@ class T5Unigram(Unigram):
         learned = learn_unigram(frame, texts, room, special, special[self.unknown])
         scores = [*((piece, 0.0) for piece in special), *learned, *_sentinels(SENTINELS)]
         return {**_model(scores, Path(FILE)), "charsmap": b""}, {"extra_ids": SENTINELS}
+
+
+def learn_unigram(
+    frame: Tokenizer,
+    texts: Iterable[str],
+    vocab: int,
+    special: Sequence[str],
+    unk: str,
+    reserved: int = 0,
+) -> list[tuple[str, float]]:
+    """Learn pieces with scores; ``special`` and ``reserved`` pieces count towards ``vocab``."""
+    trainer = partial(UnigramTrainer, unk_token=unk)
+    try:
+        learned = learn_model(frame, texts, trainer, vocab - reserved, special)["vocab"]
+    except Exception as error:  # the library raises bare Exception
+        if "not large enough" in str(error):
+            raise too_small(vocab) from error
+        raise
+    return _settled(learned[len(special) :])
+
+
+def _settled(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Make scores deterministic. The library sums them in random order, and gives the characters
+    that it re-adds to the vocabulary the lowest scores, 0.0001 apart, in random order."""
+    floor = min(score for _, score in pieces)
+    readmitted = floor + 0.0001 * sum(len(piece) == 1 for piece, _ in pieces)
+    settled = [
+        (piece, round(floor if len(piece) == 1 and score < readmitted else score, 6))
+        for piece, score in pieces
+    ]
+    return sorted(settled, key=lambda entry: (-entry[1], entry[0]))
 
 
 def sentinel_ids(pieces: Iterable[str]) -> list[int]:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from regard.ground.errors import BadInput
-from regard.text.vocabularies.subwords import Subwords
-from regard.text.vocabularies.train_tokenizer import train
+from regard.text.tokenizers.plain_tokenizer import train_subwords
+from regard.text.tokenizers.subwords import Subwords
 from regard.text.words import word_spans
 
 CHARACTERS = st.characters(exclude_categories=["Cs"])  # surrogates are no text
@@ -60,7 +60,7 @@ def test_without_normalisation_every_text_comes_back_untouched(plain: Subwords, 
 
 @pytest.fixture(scope="module", params=["bpe", "byte-bpe", "unigram"])
 def plain(request: pytest.FixtureRequest, english: tuple[str, ...]) -> Subwords:
-    return train(english, request.param, 330, normalise="none")
+    return train_subwords(english, request.param, 330, normalise="none")
 
 
 def test_special_tokens_are_left_out_of_text(subwords: Subwords) -> None:
@@ -151,7 +151,7 @@ def test_wordpiece_names_words_too_long_for_it(wordpiece: Subwords) -> None:
     ],
 )
 def test_wordpiece_puts_spaces_where_texts_have_them(text: str) -> None:
-    trained = train([text, text], "wordpiece", 200)
+    trained = train_subwords([text, text], "wordpiece", 200)
     assert trained.decode(trained.encode(text)) == text
 
 
@@ -188,7 +188,9 @@ def test_fingerprints_tell_vocabularies_apart(
     vocabularies: dict[str, Subwords], english: tuple[str, ...]
 ) -> None:
     names = {v.fingerprint for v in vocabularies.values()}
-    names |= {train(english, "bpe", 330, lower=lower).fingerprint for lower in (False, True)}
+    names |= {
+        train_subwords(english, "bpe", 330, lower=lower).fingerprint for lower in (False, True)
+    }
     assert len(names) == len(vocabularies) + 2
 
 
@@ -217,7 +219,7 @@ def test_ids_that_none_has_are_refused_before_the_library_reads_them(
     vocabularies: dict[str, Subwords], tmp_path: Path, number: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would allocate memory by the largest id."""
-    forbidden = "regard.text.vocabularies.subwords._parse"
+    forbidden = "regard.text.tokenizers.subwords._parse"
     monkeypatch.setattr(forbidden, lambda content: pytest.fail("the library read it"))
     for kind in ("bpe", "wordpiece"):
         path = renumbered(vocabularies[kind], tmp_path / "tokenizer.json", e=number)

@@ -1,1 +1,0 @@
-"""Vocabularies: subwords and words with their ids, learned from text or read from files."""
