@@ -352,9 +352,9 @@ def test_each_of_several_end_tokens_ends_a_text(tmp_path, engine, least):
     model = regard.load(folder, "cpu")
     generator = with_engine(model, engine)
     limits = {"max_new_tokens": 9, "min_new_tokens": least, "eos_token_id": ends}
-    for search, settings in SETTINGS[0], SETTINGS[4]:
+    for search, options in SETTINGS[0], SETTINGS[4]:
         found = generator.generate(PROMPTS, search)
-        expected = [theirs(folder, text, model, **limits, **settings) for text in PROMPTS]
+        expected = [theirs(folder, text, model, **limits, **options) for text in PROMPTS]
         assert [[[*one.hypothesis.tokens] for one in nbest] for nbest in found] == expected
         assert {one.ended for nbest in found for one in nbest} >= {"eos"}
     for prompt, (first, *_) in zip(PROMPTS, generator.generate(PROMPTS), strict=True):

@@ -483,7 +483,7 @@ SETTINGS = [
     ({"do_sample": True}, "do_sample"),
     ({"do_sample": "no"}, "do_sample must be true or false, not 'no'"),
     ({"invented": 1}, "invented 1 is not supported"),
-    ({"eos_token_id": 5}, "eos_token_id is 5, and here only 0 ends a text; choose a search"),
+    ({"eos_token_id": 5}, "forced_eos_token_id is 0, and here 5 ends a text; choose a search"),
 ]
 
 
