@@ -15,7 +15,7 @@ from regard.api import Model
 from regard.cli.io import output
 from regard.cli.io.image_io import ImageSource
 from regard.cli.io.line_io import LineSource
-from regard.data.files.arrivals import Arrivals
+from regard.data.readers.text_files import Arrivals
 from regard.images.processor import ImageProcessor
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from pydantic import ConfigDict, Field, model_validator
 
-from regard.data.files.fields import Dropped
-from regard.data.files.sources import Csv, JsonLines, Lines, Source, Table
-from regard.data.files.text_files import STDIN, read_lines
-from regard.data.pretraining.documents import DocumentSource, TextFile, document_source
-from regard.data.pretraining.headings import Headings
-from regard.data.readers import read
+from regard.data.readers.documents import DocumentSource, TextFile, document_source
 from regard.data.readers.examples import Example
-from regard.data.readers.in_memory import MemoryExamples
+from regard.data.readers.fields import Dropped
+from regard.data.readers.list import read
+from regard.data.readers.memory import MemoryExamples
+from regard.data.readers.sources import Headings, Lines, Source
+from regard.data.readers.tables import Csv, JsonLines, Table
+from regard.data.readers.text_files import STDIN, read_lines
 from regard.ground.config import Config
 from regard.ground.errors import BadInput, did_you_mean
 from regard.ground.files import write_text

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.files.fields import field_of
-from regard.data.packing import inference_batches
+from regard.data.batches.packing import inference_batches
+from regard.data.readers.fields import field_of
 from regard.ground.batch import (
     BatchLimits,
     Ids,

@@ -18,8 +18,8 @@ from typing import ClassVar, Generic, Self, TypeVar, cast
 import numpy as np
 import torch
 
-from regard.data.files.fields import field_of
-from regard.data.packing import inference_batches
+from regard.data.batches.packing import inference_batches
+from regard.data.readers.fields import field_of
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput, BadItem
 

@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple, Self
 from torch import nn
 
 from regard import decoding
-from regard.data.files.fields import field_of
+from regard.data.readers.fields import field_of
 from regard.decoding import Engine
 from regard.ground.batch import BatchLimits, Ids
 from regard.ground.errors import BadInput

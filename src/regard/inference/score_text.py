@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.files.fields import filled
+from regard.data.readers.fields import filled
 from regard.ground.batch import BatchLimits, Ids, PackedTokens, TokenRow
 from regard.ground.errors import BadInput, BadItem
 from regard.ground.pytree import map_tensors, tensors_in

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.packing import inference_batches
+from regard.data.batches.packing import inference_batches
 from regard.ground.errors import BadInput
 from regard.inference.batch_runner import Predictor, finite, in_order
 from regard.inference.component import Row

@@ -8,8 +8,8 @@ from typing import ClassVar, NamedTuple
 
 import torch
 
-from regard.data.files.fields import field_of, json_object, typed
 from regard.data.readers.examples import ChoiceExample
+from regard.data.readers.fields import field_of, json_object, typed
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput, BadItem
 from regard.inference.batch_runner import Predictor, finite, rows_of

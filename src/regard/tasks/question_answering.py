@@ -14,8 +14,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from regard.data.files.fields import field_of, json_object
 from regard.data.readers.examples import QuestionExample
+from regard.data.readers.fields import field_of, json_object
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.inference.batch_runner import Predictor, finite

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from regard.data.files.fields import DropCounts
-from regard.data.files.sources import Csv, Table, read_cells
-from regard.data.readers import READERS, read
 from regard.data.readers.examples import LabelledExample, TaggedExample
+from regard.data.readers.fields import DropCounts
+from regard.data.readers.list import READERS, read
+from regard.data.readers.tables import Csv, Table, read_cells
 from regard.ground.errors import BadInput
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from regard.cli.io.line_io import Line, LineSource, Parse
-from regard.data.files.arrivals import Arrivals
-from regard.data.images.decoding import DecodingPool, default_workers
 from regard.data.readers.images import image_files
+from regard.data.readers.text_files import Arrivals
 from regard.ground.errors import BadInput, one_line
 from regard.images.decode import SUFFIXES
+from regard.images.decoding_pool import DecodingPool, default_workers
 from regard.inside.views.markup import escape_line
 
 if TYPE_CHECKING:

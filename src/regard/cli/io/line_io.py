@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from regard.cli.io.console import note, print_json, print_line
 from regard.cli.io.output import Command, OutputProgress, output_to
 from regard.cli.options import MAX_TOKENS
-from regard.data.files.arrivals import Arrivals
-from regard.data.files.text_files import decoded, name_of, raw_lines
+from regard.data.readers.text_files import Arrivals, decoded, name_of, raw_lines
 from regard.ground.errors import BadInput
 from regard.text.vocabulary import Vocabulary, token_count
 

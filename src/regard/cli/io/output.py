@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 from typer import Context
 
 from regard.cli.io.console import note
-from regard.data.files.fields import field_of
-from regard.data.files.text_files import STDIN
+from regard.data.readers.fields import field_of
+from regard.data.readers.text_files import STDIN
 from regard.ground.errors import BadInput
 from regard.ground.files import (
     digest_folder,

@@ -13,13 +13,13 @@ from regard.cli import options
 from regard.cli.io.console import note, print_json, print_line, print_table
 from regard.cli.io.image_io import source_for
 from regard.cli.io.line_io import check_argument, plain_text, read_windows, unless_empty, with_limit
-from regard.data.files.text_files import STDIN, name_of, read_lines
+from regard.data.readers.text_files import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.inside.views.markup import escape_line
 
 if TYPE_CHECKING:
     from regard.api import Model
-    from regard.data.files.static_vectors import StaticVectors
+    from regard.data.readers.static_vectors import StaticVectors
     from regard.inside.neighbours import LineOfText, Neighbour, Part, WordInContext
 
 LAST = -1  # layer
@@ -116,7 +116,7 @@ def _static(
     model: "Model", vectors: Path | None, word: str, lines: "Sequence[LineOfText]"
 ) -> "StaticVectors":
     """Vectors of a file, or of the embedding layer for the words of all lines."""
-    from regard.data.files.static_vectors import StaticVectors
+    from regard.data.readers.static_vectors import StaticVectors
     from regard.inside.neighbours import word_vectors
     from regard.text.words import words
 

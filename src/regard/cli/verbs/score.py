@@ -7,9 +7,8 @@ from typer import Option
 
 from regard.cli import options
 from regard.cli.io.line_io import Line, LineSource, parser_of, run_component
-from regard.data.files.arrivals import Arrivals
-from regard.data.files.fields import filled
-from regard.data.files.text_files import whole_text
+from regard.data.readers.fields import filled
+from regard.data.readers.text_files import Arrivals, whole_text
 from regard.ground.errors import BadInput
 
 

@@ -11,8 +11,7 @@ from regard.cli import options
 from regard.cli.io.console import note
 from regard.cli.io.line_io import Line, LineSource, Parse, parser_of, run_component
 from regard.cli.io.output import resumable_command
-from regard.data.files.arrivals import Arrivals
-from regard.data.files.text_files import read_lines
+from regard.data.readers.text_files import Arrivals, read_lines
 from regard.ground.errors import BadInput
 from regard.text.vocabulary import Vocabulary
 

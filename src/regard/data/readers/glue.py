@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
-from regard.data.files.fields import BadExample, Dropped, filled, one_of, parsed
-from regard.data.files.sources import FileSource, JsonLines, Lines, Table, read_cells, read_examples
-from regard.data.files.text_files import STDIN, name_of
 from regard.data.readers.examples import LabelledExample
+from regard.data.readers.fields import BadExample, Dropped, filled, one_of, parsed
+from regard.data.readers.sources import FileSource, Lines, read_examples
+from regard.data.readers.tables import JsonLines, Table, read_cells
+from regard.data.readers.text_files import STDIN, name_of
 from regard.ground.errors import BadInput
 
 BINARY = ("0", "1")

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from regard.data.files.fields import (
+from regard.data.readers.examples import LabelledExample, TaggedExample
+from regard.data.readers.fields import (
     BadExample,
     Dropped,
     field_of,
@@ -13,8 +14,8 @@ from regard.data.files.fields import (
     typed,
     value_of,
 )
-from regard.data.files.sources import Column, Table, read_cells, read_objects
-from regard.data.readers.examples import LabelledExample, TaggedExample
+from regard.data.readers.sources import Source, Unparsed, checked_text, texts_of, unparsed
+from regard.data.readers.tables import Column, Table, read_objects
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON
 
@@ -33,13 +34,28 @@ def table(
     """
     _check(texts, separator)
     source = kind(str(path), texts if label is None else (*texts, label))
+    return labelled(source, dropped, hidden=label is None, separator=separator)
 
-    def parse(where: str, cells: tuple[str, ...]) -> LabelledExample:
-        filled_texts = tuple(filled(cell, where) for cell in cells[: len(texts)])
-        labels = None if label is None else _labels(cells[-1], separator, where)
-        return LabelledExample(where, filled_texts, labels)
 
-    return parsed(read_cells(source, dropped), parse, dropped)
+def labelled(
+    source: Source,
+    dropped: Dropped = None,
+    *,
+    hidden: bool = False,
+    separator: str | None = None,
+    longest_characters: int | None = None,
+) -> Iterator[LabelledExample]:
+    """Read examples whose last text is the label, unless labels are ``hidden``."""
+
+    def parse(where: str, example: Unparsed) -> LabelledExample:
+        cells, places = texts_of(source, example), example[0]
+        count = len(cells) if hidden else len(cells) - 1
+        pairs = zip(cells[:count], places, strict=False)
+        texts = tuple(checked_text(text, place, longest_characters) for text, place in pairs)
+        labels = None if hidden else _labels(cells[-1], separator, places[-1])
+        return LabelledExample(where, texts, labels)
+
+    return parsed(unparsed(source), parse, dropped)
 
 
 def jsonl(
