@@ -53,6 +53,7 @@ NEW: tuple[str, ...] = (
     r"text-to-text prompt\.(?:prefix|labels) = .*",
     r"pretrain objective\.span-corruption(?:\.rate|\.mean_length)? = .*",
     r"recipes: (?:spans|prefix)-tour .*",
+    r".* data\.\w+\.(?:parquet|delimiter|quoting|encoding|header) = .*",  # of tables
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}

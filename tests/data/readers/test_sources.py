@@ -17,6 +17,10 @@ from regard.data.readers.tables import Csv, JsonLines, Table
 from regard.data.readers.text_files import read_lines
 from regard.ground.errors import BadInput
 
+UNCLOSED = (
+    "a quote that is never closed; close it, or set quoting = false if quotes are part of the text"
+)
+
 
 def put(path: Path, content: str | bytes) -> str:
     content = content.encode() if isinstance(content, str) else content
@@ -259,7 +263,7 @@ def test_csv_that_is_none_is_named_by_line_or_dropped(tmp_path):
     assert kept == ["one", "four"]
     assert dropped == {"not CSV": 1, "without a column": 1}
     path = put(tmp_path / "b.csv", 'one,pos\n"two,neg\nthree,neg\n')
-    with complains(f"{path}:2: a quote that is never closed"):
+    with complains(f"{path}:2: {UNCLOSED}"):
         list(read_pairs(Csv(path, (0, 1))))
 
 

@@ -13,7 +13,7 @@ from regard.data.readers.examples import Example
 from regard.data.readers.fields import Dropped
 from regard.data.readers.glue import GLUE_TASKS, glue, snli
 from regard.data.readers.images import cifar, digits, idx, image_csv, image_folder, npz
-from regard.data.readers.plain import jsonl, table, tagged_jsonl
+from regard.data.readers.plain import jsonl, parquet, table, tagged_jsonl
 from regard.data.readers.questions import race, squad, swag
 from regard.data.readers.tables import Csv, Table
 from regard.data.readers.trees import sst5
@@ -26,6 +26,7 @@ READERS: dict[str, dict[str, Reader]] = {
         **{name: partial(glue, name=name) for name in GLUE_TASKS},
         **{"SST-5": sst5, "SNLI": snli, "jsonl": jsonl},
         **{"tsv": partial(table, kind=Table), "csv": partial(table, kind=Csv)},
+        "parquet": parquet,
         **{"image-folder": image_folder, "image-csv": image_csv, "npz": npz, "idx": idx},
         **{"CIFAR": cifar, "digits": digits},
     },

@@ -15,9 +15,13 @@ from regard.data.readers.fields import (
     value_of,
 )
 from regard.data.readers.sources import Source, Unparsed, checked_text, texts_of, unparsed
-from regard.data.readers.tables import Column, Table, read_objects
+from regard.data.readers.table_format import TableFormat
+from regard.data.readers.tables import Column, Parquet, Table, read_objects
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON
+
+NO_LABEL = "without a label"
+MISSING_LABEL = "the label is missing: give one, or leave the row out"
 
 
 def table(
@@ -27,13 +31,34 @@ def table(
     texts: tuple[Column, ...] = ("text",),
     label: Column | None = None,
     separator: str | None = None,
+    delimiter: str | None = None,
+    quoting: bool | None = None,
+    encoding: str | None = None,
+    header: bool | None = None,
 ) -> Iterator[LabelledExample]:
     """Read one text or two and their label from columns, by name or by number from 0.
 
-    With `separator`, a cell holds several labels. Without `label`, labels are hidden.
+    With `separator`, a cell holds several labels. Without `label`, labels are hidden. The other
+    options are those of `TableFormat`; what is not declared is found.
     """
     _check(texts, separator)
-    source = kind(str(path), texts if label is None else (*texts, label))
+    columns = texts if label is None else (*texts, label)
+    form = kind.form.declared(TableFormat(delimiter, quoting, encoding, header))
+    return labelled(
+        kind(str(path), columns, form=form), dropped, hidden=label is None, separator=separator
+    )
+
+
+def parquet(
+    path: Path,
+    dropped: Dropped = None,
+    texts: tuple[str, ...] = ("text",),
+    label: str | None = None,
+    separator: str | None = None,
+) -> Iterator[LabelledExample]:
+    """Read one text or two and their label from columns of a Parquet file."""
+    _check(texts, separator)
+    source = Parquet(str(path), texts if label is None else (*texts, label))
     return labelled(source, dropped, hidden=label is None, separator=separator)
 
 
@@ -73,6 +98,8 @@ def jsonl(
         if label is None:
             return LabelledExample(where, filled_texts, None)
         value, name = value_of(record, label, where), f"the value of {label!r}"
+        if value is None:
+            raise BadExample(where, NO_LABEL, MISSING_LABEL)
         if isinstance(value, list):
             labels = tuple(label_text(each, name, where) for each in value)
         else:
@@ -114,5 +141,7 @@ def _check(texts: tuple[Column, ...], separator: str | None) -> None:
 
 def _labels(cell: str, separator: str | None, where: str) -> tuple[str, ...]:
     if separator is None:
-        return (filled(cell, where).strip(),)
+        if not cell.strip():
+            raise BadExample(where, NO_LABEL, MISSING_LABEL)
+        return (cell.strip(),)
     return tuple(part.strip() for part in cell.split(separator) if part.strip())

@@ -99,9 +99,9 @@ class OneFile(FileSource):
     def paths(self) -> tuple[str, ...]:
         return (self.path,)
 
-    def lines(self) -> NumberedLines:
-        """The lines of the file."""
-        return enumerate(raw_lines(self.path), start=1)
+    def lines(self, arrivals: Arrivals | None = None) -> NumberedLines:
+        """The lines of the file; ``arrivals`` polls a stream."""
+        return enumerate(raw_lines(self.path, arrivals), start=1)
 
     def place(self, number: int) -> str:
         """The place of a line in messages."""

@@ -114,6 +114,36 @@ def ended_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[
                 yield line[:-2] + b"\n" if line.endswith(b"\r\n") else line
 
 
+def first_bytes(path: str | Path, size: int) -> bytes:
+    """The first bytes of a file, after decompression."""
+    with opened(path) as file:
+        return file.read(size)
+
+
+def coded_lines(
+    path: str | Path, encoding: str, arrivals: Arrivals | None = None
+) -> Iterator[bytes]:
+    """Lines of a file in any encoding, as UTF-8, without line ends and byte order mark."""
+    if codecs.lookup(encoding).name == "utf-8":
+        yield from raw_lines(path, arrivals)
+        return
+    number = 0
+    with opened(path) as file:
+        text = io.TextIOWrapper(file, encoding, newline="\n")
+        try:
+            for number, line in enumerate(iter(partial(text.readline, LONGEST), ""), start=1):
+                if len(line) >= LONGEST:
+                    most = f"more than {LONGEST:,} characters without a line feed"
+                    raise BadInput(f"{name_of(path)}:{number}: {most}")
+                ended = line[:-2] if line.endswith("\r\n") else line.removesuffix("\n")
+                yield ended.removeprefix("" if number > 1 else "\ufeff").encode()
+        except UnicodeError as error:
+            place = f"{name_of(path)}: after line {number:,}"
+            raise BadInput(f"{place}: not {encoding} ({error}); declare its encoding") from None
+        finally:
+            text.detach()
+
+
 def read_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[str]:
     """The lines of a UTF-8 file, of standard input (``-``), or of a .gz or .xz file.
 
