@@ -54,6 +54,8 @@ NEW: tuple[str, ...] = (
     r"pretrain objective\.span-corruption(?:\.rate|\.mean_length)? = .*",
     r"recipes: (?:spans|prefix)-tour .*",
     r".* data\.\w+\.(?:parquet|delimiter|quoting|encoding|header) = .*",  # of tables
+    r"(?:embed|fill|predict|score|translate) --column = None",
+    r"(?:MultiLabel|Label|Number)Prediction\.columns",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}

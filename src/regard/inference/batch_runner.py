@@ -144,6 +144,8 @@ class BatchRunner(ABC):
 class RowComponent(BatchRunner, Component[In, Data, Out]):
     """A component that reads texts or images in rows."""
 
+    record_keys: ClassVar[tuple[tuple[str, ...], ...]] = (("text",), ("first", "second"))
+
     @property
     def window(self) -> int:
         return self.batch_size if self.reads_images else WINDOW

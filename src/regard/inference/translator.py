@@ -72,7 +72,7 @@ class Translator(DecoderModel):
     the target vocabulary.
     """
 
-    verb = "translate"
+    verb, output = "translate", "translation"
     batch_tokens = 4_096  # of the source
     model: Any  # an EncoderDecoderModule
     tokenizer: TranslationTokenizer
@@ -322,6 +322,7 @@ class PairScorer(Scorer[tuple[list[int], list[int]]]):
     """The component "score" of pairs (source, target): the target tokens and EOS."""
 
     reads_whole = False
+    record_keys = (("source", "target"),)
     translator: Translator
 
     @property

@@ -75,6 +75,8 @@ class Chooser(Predictor[Choices, list[PairRow], ChoicePrediction]):
 
     name = "choose"
     empty_record: ClassVar = dict.fromkeys(("choice", "text", "probability", "probabilities"))
+    record_keys = (("first", "choices"),)
+    columns = ("choice", "probability")
 
     def rows(self, inputs: Sequence[Choices], keys: Sequence[int]) -> list[ChoiceRow]:
         pairs = check_pairs(inputs, "(text, choices)")

@@ -11,7 +11,7 @@ from typer import Argument, Context, Option
 
 from regard.cli import options
 from regard.cli.io.console import note, print_json, print_line, print_table
-from regard.cli.io.image_io import source_for
+from regard.cli.io.image_io import lines_or_images
 from regard.cli.io.line_io import check_argument, plain_text, read_windows, unless_empty, with_limit
 from regard.data.readers.text_files import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
@@ -192,7 +192,7 @@ def _image_vectors(
 ) -> "Iterator[Part[Path]]":
     """Images of a file or folder with their vectors; the error of a skipped image is printed."""
     parse = unless_empty(lambda line, where: Path(line))
-    source = source_for(model, file, parse, workers=workers, skip_bad=skip_bad)
+    source = lines_or_images(model, file, parse, workers=workers, skip_bad=skip_bad)
     for window in read_windows(source):
         for error in filter(None, (line.error for line in window)):
             note(error)

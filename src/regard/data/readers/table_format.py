@@ -88,10 +88,6 @@ class TableFormat:
         if header is None:
             rows = _rows(text, delimiter, quoting) or [[""]]
             header = is_header(rows[0], rows[1:])
-            if header:
-                columns = ", ".join(rows[0])
-                note = f"the first line is read as the header ({columns}), not as an example"
-                warn(f"{name_of(path)}: {note}", DataWarning, stacklevel=2)
         return TableFormat(delimiter, quoting, encoding, header)
 
 

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple, Self, cast
+from warnings import warn
 
 from regard.data.readers.fields import (
     BadExample,
@@ -24,7 +25,7 @@ from regard.data.readers.sources import Examples, NumberedLines, OneFile
 from regard.data.readers.table_format import CSV, TSV, TableFormat
 from regard.data.readers.text_files import Arrivals, coded_lines, decoded, first_bytes
 from regard.ground.checks import is_whole
-from regard.ground.errors import BadInput, reason_of
+from regard.ground.errors import BadInput, DataWarning, reason_of
 from regard.ground.files import JSON
 
 Column = int | str
@@ -132,6 +133,9 @@ class Table(ColumnFile):
             raise BadInput(f"{self.name}: empty, without a header")
         where = self.place(first[0])
         header = table.cells(decoded(first[1], where), where)
+        if self.form.header is None and self.columns and not names:
+            note = f"the first line is read as the header ({', '.join(header)}), not as an example"
+            warn(f"{self.name}: {note}", DataWarning, stacklevel=2)
         if len(header) == len(self.unnamed):
             header, lines = [*self.unnamed], chain([first], lines)
         columns = []
