@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import os
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -229,6 +230,9 @@ def test_bad_rows_may_be_skipped(owls, tmp_path):
 def test_columns_of_other_inputs_are_refused(owls, translator, tmp_path):
     refused = run("predict", owls, "--column", "text", stdin="text\na\n", code=2)
     assert "--column: name a file; standard input has no suffix" in refused.stderr
+    os.mkfifo(tmp_path / "pipe.csv")
+    pipe = run("predict", owls, tmp_path / "pipe.csv", "--column", "text", code=2)
+    assert "pipe.csv: cannot be read (not a regular file)" in pipe.stderr
     path = tmp_path / "a.txt"
     path.write_text("text;n\nan owl;1\n")
     assert run("predict", owls, path, "--column", "text").stdout.startswith("text;n;label;prob")

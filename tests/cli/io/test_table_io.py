@@ -32,7 +32,7 @@ def test_any_csv_survives(tmp_path_factory, pairs, delimiter):
     table = [["id", "te xt", 'la"bel']] + [[f"n{n}", *pair] for n, pair in enumerate(pairs)]
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, delimiter=delimiter, lineterminator="\n").writerows(table)
-    rows = DelimitedRows(str(path), ".csv", named=True)
+    rows = DelimitedRows(str(path), named=True)
     assert rows.table.form.delimiter == delimiter
     names, *cells = csv.reader(io.StringIO(printed(rows), newline=""), delimiter=delimiter)
     assert names == [*table[0], *RESULTS]
@@ -46,14 +46,14 @@ def test_any_csv_survives(tmp_path_factory, pairs, delimiter):
 def test_any_json_survives(tmp_path_factory, records):
     path = tmp_path_factory.mktemp("rows") / "a.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    lines = printed(JsonRows(str(path), ".jsonl")).split("\n")[:-1]
+    lines = printed(JsonRows(str(path))).split("\n")[:-1]
     assert [json.loads(line) for line in lines] == [{**record, **RESULTS} for record in records]
 
 
 def test_plain_tabs_stay_plain(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text('id\ttext\n1\tthe 5" one\n2\n\n3\t"no"\n')
-    rows = TsvRows(str(path), ".tsv")
+    rows = TsvRows(str(path))
     head, first, short, empty, last = printed(rows).splitlines()
     assert head == "id\ttext\tlabel\tprobability\twords\tnone"
     assert first == '1\tthe 5" one\tso "good"\t0.5\t["a", "b,c"]\t'
@@ -65,15 +65,15 @@ def test_plain_tabs_stay_plain(tmp_path):
 def test_a_malformed_row_becomes_one_cell(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('id,text\n1,"a"b\n')
-    rows = DelimitedRows(str(path), ".csv")
+    rows = DelimitedRows(str(path))
     _, row = csv.reader(io.StringIO(printed(rows)))
     assert row == ['1,"a"b', "", *ADDED]
     with pytest.raises(BadInput, match=r"^a:2: not CSV \("):
         rows.record('1,"a"b', "a:2")
-    assert json.loads(JsonRows("a", ".jsonl").row("[1", "a:2", {"x": 1})) == {"line": "[1", "x": 1}
+    assert json.loads(JsonRows("a").row("[1", "a:2", {"x": 1})) == {"line": "[1", "x": 1}
 
 
 def test_numbers_of_lines_are_those_of_the_file(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('id,text\n1,"a\nb"\n2,c\n')
-    assert [number for number, _ in DelimitedRows(str(path), ".csv").lines(Arrivals())] == [2, 4]
+    assert [number for number, _ in DelimitedRows(str(path)).lines(Arrivals())] == [2, 4]

@@ -3,8 +3,10 @@
 import csv
 import io
 import json
+import os
 import re
 import sys
+from threading import Thread
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -174,6 +176,17 @@ def test_columns_by_number_skip_the_header(tmp_path):
     with complains(f"{path}: no column 'text' without a header; name columns by number, from 0"):
         named = FilesConfig(csv="a.csv", columns=("text", "label"), header=False)
         list(read_pairs(named.under(tmp_path)))
+
+
+def test_a_pipe_is_read_once(tmp_path):
+    """Nothing is taken from it to find its form."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = Thread(target=path.write_text, args=("text,label\nfine,good\n",))
+    writer.start()
+    pairs = [pair for _, *pair in read_pairs(Csv(str(path), ("text", "label")))]
+    writer.join()
+    assert pairs == [["fine", "good"]]
 
 
 @pytest.mark.parametrize(

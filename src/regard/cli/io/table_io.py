@@ -21,7 +21,7 @@ from regard.data.readers.tables import Csv, JsonLines, Table, import_pyarrow, pa
 from regard.data.readers.text_files import STDIN, Arrivals, decoded, name_of
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
-from regard.ground.files import JSON
+from regard.ground.files import JSON, check_regular
 
 if TYPE_CHECKING:
     from regard.tasks.components import AnyComponent
@@ -41,14 +41,15 @@ PAIRS += [("question", "sentence"), ("source", "target"), ("first", "second")]
 class Rows(ABC):
     """Rows of a table: each a text, from which a record is made, and which results are added to.
 
-    ``streams``: rows are printed as results come; otherwise all at the end, by ``finish``.
+    With ``named``, the file has a header; otherwise that is found. ``streams``: rows are printed as
+    results come; otherwise all at the end, by ``finish``.
     """
 
     streams: ClassVar[bool] = True
     header: tuple[str, ...] = ()
 
-    def __init__(self, path: str, suffix: str):
-        self.path, self.suffix = path, suffix
+    def __init__(self, path: str, *, named: bool = False):
+        self.path = path
 
     @property
     @abstractmethod
@@ -77,15 +78,12 @@ class Rows(ABC):
 
 
 class DelimitedRows(Rows):
-    """Rows of a CSV or TSV file; a row keeps its text, and cells with results follow it.
-
-    With ``named``, the file has a header; otherwise that is found.
-    """
+    """Rows of a CSV or TSV file; a row keeps its text, and cells with results follow it."""
 
     kind: ClassVar[type[Table]] = Csv
 
-    def __init__(self, path: str, suffix: str, *, named: bool = False):
-        super().__init__(path, suffix)
+    def __init__(self, path: str, *, named: bool = False):
+        super().__init__(path)
         source = self.kind(path, ())
         source = replace(source, form=replace(source.form, header=named or None))
         opened = source.opened()
@@ -286,14 +284,16 @@ def table_source(
     """The rows of a table, by the suffix of the file; None if it has plain lines.
 
     With ``columns``, a file with another suffix is CSV. Without, columns are found by their names,
-    and a TSV file without a header has plain lines.
+    and pipes, and TSV files without a header, have plain lines.
     """
     suffix = suffix_of(file)
-    if suffix not in FORMATS and not columns:
+    if not columns and (suffix not in FORMATS or not Path(file).is_file()):
         return None
     if file == STDIN:
         raise BadInput("--column: name a file; standard input has no suffix that tells its format")
-    rows = open_rows(file, suffix if suffix in FORMATS else ".csv", columns or ())
+    check_regular(Path(file))
+    named = not all(map(str.isdigit, columns or ()))
+    rows = FORMATS.get(suffix, DelimitedRows)(file, named=named)
     if not columns and suffix == ".tsv" and not rows.header:
         return None
     if not rows.names:
@@ -306,14 +306,6 @@ def table_source(
         raise BadInput(f"--column: this model reads {counts} of them, not {len(chosen)}")
     parse = record_parser(component, rows, dict(zip(keys, chosen, strict=True)), max_length)
     return TableSource(file, parse, skip_bad=skip_bad, rows=rows)
-
-
-def open_rows(file: str, suffix: str, columns: Sequence[str]) -> Rows:
-    """The rows of a file; columns that are not numbers are names of its header."""
-    rows = FORMATS[suffix]
-    if issubclass(rows, DelimitedRows):
-        return rows(file, suffix, named=not all(map(str.isdigit, columns)))
-    return rows(file, suffix)
 
 
 def check_output(file: str, out: Path | None, *, as_json: bool) -> None:

@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
+from pathlib import Path
 from warnings import warn
 
-from regard.data.readers.text_files import STDIN, first_bytes, name_of
+from regard.data.readers.text_files import first_bytes, name_of
 from regard.ground.errors import BadInput, DataWarning, shown
 
 SAMPLE = 1 << 16  # bytes at the beginning of a file
@@ -72,13 +73,13 @@ class TableFormat:
     def found(self, path: str, names: Sequence[str] = ()) -> "TableFormat":
         """The form with nothing left open, for a file whose header has these ``names``.
 
-        With names, there is a header. Of standard input nothing is read: it is UTF-8, quoted, and
-        its delimiter a comma unless declared.
+        With names, there is a header. Of standard input and pipes nothing is read: they are UTF-8,
+        without a header, and their delimiter is a comma, unless declared.
         """
         header = True if names else self.header
         if None not in (self.delimiter, self.quoting, self.encoding, header):
             return replace(self, header=header)
-        sample = b"" if path == STDIN else first_bytes(path, SAMPLE)
+        sample = first_bytes(path, SAMPLE) if Path(path).is_file() else b""
         encoding = self.encoding or find_encoding(sample, path)
         text = sample_text(sample, encoding)
         quoting = self.quoting
