@@ -185,7 +185,7 @@ def test_translate_score_and_fill(translator, bert, tmp_path):
         ("a.jsonl", '{"text": 1.5}\n', (), "a.jsonl:1: the value of 'text' is not text"),
         ("a.jsonl", "{\n", (), "a.jsonl:1: not JSON ("),
         ("a.csv", 'id,text\n1,"a"b\n', (), "a.csv:2: not CSV ("),
-        ("a.csv", "id,text\n1,a,b\n", (), "a.csv:2: 3 cells, and the first line has 2"),
+        ("a.csv", "id,text\n1,a,b\n", (), "a.csv:2: 3 cells, and the first line has 2; quote"),
         ("a.csv", 'id,text\n1,"a\n', (), "a.csv:2: a quote that is never closed; close it, or"),
         ("a.csv", "", (), "a.csv: the table has no rows"),
         (
@@ -286,4 +286,7 @@ def test_parquet_keeps_its_types(owls, tmp_path, monkeypatch):
     expected = regard.load(owls).predict(["an owl", "no"])
     assert columns["label"] == [prediction.label for prediction in expected]
     assert [*columns] == ["label", "probability"]
+    out.unlink()
     assert "--resume: " in run("predict", owls, path, "--out", out, "--resume", code=2).stderr
+    run("predict", owls, path, "--out", tmp_path / "b.jsonl", "--resume", "--json")
+    assert len((tmp_path / "b.jsonl").read_text().splitlines()) == 2

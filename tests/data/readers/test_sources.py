@@ -256,7 +256,8 @@ def test_csv_has_quotes_that_hold_commas_and_line_ends(tmp_path):
 
 def test_csv_that_is_none_is_named_by_line_or_dropped(tmp_path):
     path = put(tmp_path / "a.csv", 'one,pos\n"two"x,neg\nthree\nfour,neg\n')
-    with complains(f"{path}:2: not CSV (',' expected after '\"')"):
+    remedy = "double the quotes in a quoted cell, or set quoting = false"
+    with complains(f"{path}:2: not CSV (',' expected after '\"'); {remedy}"):
         list(read_pairs(Csv(path, (0, 1))))
     dropped = DropCounts()
     kept = [text for _, text, _ in read_pairs(Csv(path, (0, 1)), dropped=dropped)]
@@ -278,7 +279,7 @@ def test_a_whole_number_in_json_is_the_text_of_its_digits(tmp_path):
 def test_a_comma_that_is_not_quoted_is_refused(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("text,label\na film,good\na film, well told,good\n")
-    with pytest.raises(BadInput, match=r"a.csv:3: 3 cells, and the first line has 2"):
+    with pytest.raises(BadInput, match=r"a.csv:3: 3 cells, and the first line has 2; quote"):
         list(read_pairs(Csv(str(path), ("text", "label"))))
 
 

@@ -129,7 +129,7 @@ class LineSource:
             for text in [""] if result is None else component.lines(result):
                 yield f"{self.title(line)}{text}\n"
 
-    def finish(self) -> None:
+    def finish(self, *, as_json: bool) -> None:
         """Print what follows all results."""
 
     def _parsed(self, number: int, raw: bytes) -> Line:
@@ -197,7 +197,7 @@ def run_component(
 
     JSON records end with the ``envelope``. Remarks and the sums of figures go to standard error.
     """
-    if command is not None and not source.streams:
+    if command is not None and not (source.streams or as_json):
         raise BadInput(f"--resume: {source.name} is written at once; leave it out, or add --json")
     sums = Counter[str]()
     with output_to(out, command) as progress:
@@ -211,7 +211,7 @@ def run_component(
                 sums.update(component.figures(result))
                 if remark := component.remark(result):
                     note(f"line {line.number}: {remark}")
-        source.finish()
+        source.finish(as_json=as_json)
     if total := component.total(sums):
         note(total)
     progress.report()

@@ -101,9 +101,8 @@ class DelimitedRows(Rows):
 
     def record(self, text: str, where: str) -> Record:
         cells = self.table.cells(text, where)
-        if self.header and len(cells) > len(self.header):
-            detail = f"{len(cells)} cells, and the first line has {len(self.header)}"
-            raise BadExample(where, "of too many cells", detail)
+        if self.header:
+            self.table.check_width(cells, len(self.header), where)
         names = self.header or map(str, range(len(cells)))
         return {**dict.fromkeys(self.header, ""), **dict(zip(names, cells, strict=False))}
 
@@ -247,8 +246,8 @@ class TableSource(LineSource):
                 self.results.append((line.number - 1, results))
             yield self.rows.row(line.text, where, results)
 
-    def finish(self) -> None:
-        if content := self.rows.finish(self.results):
+    def finish(self, *, as_json: bool) -> None:
+        if not as_json and (content := self.rows.finish(self.results)):
             sys.stdout.flush()
             sys.stdout.buffer.write(content)
 

@@ -116,8 +116,16 @@ class Table(ColumnFile):
         try:
             (cells,) = csv.reader([line], delimiter=delimiter, strict=True)
         except (csv.Error, ValueError) as error:
-            raise BadExample(where, "not CSV", f"not CSV ({error})") from None
+            remedy = "double the quotes in a quoted cell, or set quoting = false"
+            raise BadExample(where, "not CSV", f"not CSV ({error}); {remedy}") from None
         return cells
+
+    def check_width(self, cells: Sequence[str], most: int, where: str) -> None:
+        """Refuse a line of more cells than the header has."""
+        if len(cells) > most:
+            remedy = f"quote cells that contain {self.form.delimiter!r}"
+            detail = f"{len(cells)} cells, and the first line has {most}; {remedy}"
+            raise BadExample(where, "of too many cells", detail)
 
     def opened(self, arrivals: Arrivals | None = None) -> OpenTable:
         names = [column for column in self.columns if isinstance(column, str)]
@@ -155,9 +163,8 @@ class Table(ColumnFile):
 
     def parse(self, line: str, where: str) -> tuple[str, ...]:
         cells = self.cells(line, where)
-        if self.most_cells is not None and len(cells) > self.most_cells:
-            detail = f"{len(cells)} cells, and the first line has {self.most_cells}"
-            raise BadExample(where, "of too many cells", detail)
+        if self.most_cells is not None:
+            self.check_width(cells, self.most_cells, where)
         for column in self.columns:
             if not 0 <= cast(int, column) < len(cells):
                 detail = f"no column {column}, counted from 0: the line has {len(cells)}"
