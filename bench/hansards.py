@@ -20,9 +20,10 @@ from rich.console import Console
 from rich.table import Table as Shown
 
 import regard
-from regard.data.files.aligned_pairs import read_fast_align
-from regard.data.files.sources import Table, read_pairs
-from regard.data.files.text_files import read_lines
+from regard.data.readers.aligned_pairs import read_fast_align
+from regard.data.readers.sources import read_pairs
+from regard.data.readers.tables import Table
+from regard.data.readers.text_files import read_lines
 from regard.inside.align import (
     AgreeingMethods,
     AlignmentMethod,

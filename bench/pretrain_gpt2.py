@@ -26,7 +26,7 @@ from ours import CAUSAL, training_step
 from peers.common import System, device, rounds_over
 from torch import nn
 
-from regard.data.pretraining.row_plans import Passage
+from regard.data.rows.row_plans import Passage
 from regard.ground.batch import BatchLimits, TokenRow
 from regard.models.facts import change
 from regard.models.folders import folder as folders

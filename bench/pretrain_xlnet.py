@@ -24,7 +24,7 @@ from measure import OURS, Spec, add_options, print_speeds, running
 from ours import training_step
 from peers.common import Step, System, device, rounds_over
 
-from regard.data.pretraining.factorization import CONTEXT, FactorizationSampler
+from regard.data.rows.factorization import CONTEXT, FactorizationSampler
 from regard.ground.batch import BatchLimits, TokenRow
 from regard.models.facts import change
 from regard.models.papers import xlnet

@@ -38,8 +38,8 @@ from ours import BAHDANAU, BAHDANAU_TINY, training_step
 from peers.common import Step, System, device, half, rounds_over
 from peers.joeynmt import BOS, EOS, read_pairs
 
-from regard.data.files.text_files import read_lines
-from regard.data.packing import training_batches
+from regard.data.batches.packing import training_batches
+from regard.data.readers.text_files import read_lines
 from regard.ground.batch import BatchLimits, RectangleLimits
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.facts import change

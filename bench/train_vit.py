@@ -30,8 +30,8 @@ from ours import training_step
 from peers.common import System, device, rounds_over
 from torch import nn
 
-from regard.data.images.augment import Augmentation, Mixing
 from regard.ground.batch import Batch, pack_images
+from regard.images.augment import Augmentation, Mixing
 from regard.images.processor import ImageProcessor
 from regard.models.facts import change
 from regard.models.folders import folder as folders

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from regard.data.shards import Chunk, Ids, TokenShard, chunks_of, with_suffix, write_staged
+from regard.data.batches.shards import Chunk, Ids, TokenShard, chunks_of, with_suffix, write_staged
 
 
 def write_rows(path: Path, rows: Iterable[Ids], vocab: int) -> TokenShard:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.data.sampler import Streams, StreamSampler
+from regard.data.batches.sampler import Streams, StreamSampler
 from regard.ground.batch import Batch, pack, pack_ids
 from regard.training.checkpoint import Checkpoints
 from regard.training.distributed import World

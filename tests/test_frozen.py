@@ -53,6 +53,9 @@ NEW: tuple[str, ...] = (
     r"text-to-text prompt\.(?:prefix|labels) = .*",
     r"pretrain objective\.span-corruption(?:\.rate|\.mean_length)? = .*",
     r"recipes: (?:spans|prefix)-tour .*",
+    r".* data\.\w+\.(?:parquet|delimiter|quoting|encoding|header) = .*",  # of tables
+    r"(?:embed|fill|predict|score|translate) --column = None",
+    r"(?:MultiLabel|Label|Number)Prediction\.columns",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}

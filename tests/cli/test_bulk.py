@@ -15,7 +15,7 @@ from regard.api import Model
 from regard.cli.io import output
 from regard.cli.io.image_io import ImageSource
 from regard.cli.io.line_io import LineSource
-from regard.data.files.arrivals import Arrivals
+from regard.data.readers.text_files import Arrivals
 from regard.images.processor import ImageProcessor
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
@@ -340,7 +340,7 @@ def test_few_images_are_decoded_ahead(images, tmp_path):
 
     processor = ImageProcessor(size=(8, 8))
     source = Endless("x", lambda line, where: line, processor=processor, workers=1, window=8)
-    coming = source.read(source.lines(Arrivals()), 1, Arrivals())
+    coming = source.read(source.numbered(Arrivals()), Arrivals())
     for number in range(100):
         line = next(coming)
         assert line.number == number + 1 and line.value.shape == (3, 8, 8)
@@ -355,7 +355,8 @@ def test_images_are_decoded_as_their_paths_arrive(images):
     with os.fdopen(read, "rb") as stream, os.fdopen(write, "wb", buffering=0) as ours:
         arrivals, processor = Arrivals(), ImageProcessor(size=(8, 8))
         source = ImageSource("-", lambda line, where: line, processor=processor, workers=1)
-        coming = source.read((one.strip() for one in arrivals.lines(stream)), 1, arrivals)
+        lines = enumerate((one.strip() for one in arrivals.lines(stream)), start=1)
+        coming = source.read(lines, arrivals)
         for number in range(40):  # more than are decoded without a worker
             ours.write(os.fsencode(images[number]) + b"\n")
             assert next(coming).text == str(images[number])

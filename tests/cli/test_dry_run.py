@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from regard.data.sampler import Sampler
+from regard.data.batches.sampler import Sampler
 from regard.ground.batch import BatchLimits
 from regard.training.dry_run import EpochSize, count_epoch
 from small import RECIPE, write_corpus

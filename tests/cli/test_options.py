@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from regard.cli import VERBS, LazyCommands, options
-from regard.data.packing import inference_batches
+from regard.data.batches.packing import inference_batches
 from regard.parts.linear.convert import in_precision
 from small_bert import model as small_bert
 from small_gpt import write_gpt2

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.data.images.decoding import PIXELS, DecodingPool, SharedBudget
 from regard.images import decode
+from regard.images.decoding_pool import PIXELS, DecodingPool, SharedBudget
 from regard.images.processor import ImageProcessor
 from warm import WarmProcess
 

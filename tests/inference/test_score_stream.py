@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import regard
-from regard.data.pretraining.documents import TextFile
+from regard.data.readers.documents import TextFile
 from regard.ground.errors import BadInput
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel

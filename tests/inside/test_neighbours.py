@@ -5,7 +5,7 @@ import pytest
 
 import regard
 from regard.api import Model
-from regard.data.files.static_vectors import StaticVectors
+from regard.data.readers.static_vectors import StaticVectors
 from regard.inside import neighbours
 from regard.inside.neighbours import ContextualWords, LineOfText, WordInContext, static_neighbours
 from small_bert import model as small_bert

@@ -9,7 +9,7 @@ import torch
 
 import regard
 from closeness import VALUES
-from regard.data.files.static_vectors import StaticVectors
+from regard.data.readers.static_vectors import StaticVectors
 from regard.ground.errors import BadInput
 from regard.inside.neighbours import word_vectors
 from regard.inside.word_similarity import TOTAL, Analogies, WordPairs, read_word_test

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 
 import regard
-from regard.data.datasets.documents import DocumentDataset, TextStreams
-from regard.data.pretraining.block_plans import ChunkLengths
-from regard.data.pretraining.documents import Documents
+from regard.data.batches.document_dataset import DocumentDataset, TextStreams
+from regard.data.rows.block_plans import ChunkLengths
+from regard.data.rows.documents import Documents
 from regard.ground.batch import IGNORED
 from regard.ground.errors import BadInput
 from regard.models.facts import change

@@ -9,12 +9,12 @@ import torch.nn.functional as F
 
 from closeness import VALUES
 from in_place import InPlace
-from regard.data.images.augment import Augmentation, Draws, Mixing
-from regard.data.images.dataset import ImageExamples
+from regard.data.batches.image_dataset import ImageExamples
 from regard.ground.batch import IGNORED, BatchLimits, ImageRow, pack_images
 from regard.ground.errors import BadInput
 from regard.ground.pytree import tensors_in
 from regard.ground.tape import Tape
+from regard.images.augment import Augmentation, Draws, Mixing
 from regard.images.processor import ImageProcessor
 from regard.models.facts import change
 from regard.models.label_heads import LabelHead

@@ -8,8 +8,8 @@ import torch
 
 import regard
 from closeness import PROBABILITIES, VALUES
-from regard.data.pretraining.documents import Documents
-from regard.data.pretraining.row_plans import sentence_rows
+from regard.data.rows.documents import Documents
+from regard.data.rows.row_plans import sentence_rows
 from regard.ground.batch import BatchLimits, TokenRow
 from regard.ground.errors import BadInput
 from regard.models.facts import change

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.datasets.documents import DocumentDataset, RowStreams
-from regard.data.pretraining.documents import Documents
+from regard.data.batches.document_dataset import DocumentDataset, RowStreams
+from regard.data.rows.documents import Documents
 from regard.ground.batch import IGNORED, BatchLimits, TokenRow
 from regard.ground.errors import BadInput
 from regard.models.facts import change

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bert_folders import quietly, read_by_reference, write_bert
-from regard.data.sampler import Cursor
+from regard.data.batches.sampler import Cursor
 from regard.ground.batch import IGNORED, BatchLimits, TokenRow
 from regard.models.folders import folder as folders
 from regard.models.trunk_with_heads import Outputs

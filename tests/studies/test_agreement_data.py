@@ -2,7 +2,8 @@
 
 from itertools import chain
 
-from regard.data.files.sources import Table, read_pairs
+from regard.data.readers.sources import read_pairs
+from regard.data.readers.tables import Table
 from regard.studies.agreement_data import NOUNS, PREPOSITIONS, long_prefixes, make_agreement, write
 
 NUMBER = {form: number for noun in NOUNS for number, form in enumerate(noun)}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.data.pretraining.documents import SentenceFile
+from regard.data.readers.documents import SentenceFile
 from regard.ground.errors import BadInput
 from regard.studies.agreement_data import (
     NOUNS,

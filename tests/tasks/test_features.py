@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import regard
-from regard.data.files.static_vectors import StaticVectors
+from regard.data.readers.static_vectors import StaticVectors
 from regard.ground.batch import TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout

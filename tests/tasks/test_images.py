@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import regard
-from regard.data.readers.in_memory import MemoryExamples
+from regard.data.readers.memory import MemoryExamples
 from regard.ground.batch import pack_images
 from regard.ground.errors import BadInput
 from regard.images import processor

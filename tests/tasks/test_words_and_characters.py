@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import regard
-from regard.data.datasets.memory import UnknownWordRows
+from regard.data.batches.memory_dataset import UnknownWordRows
 from regard.ground.batch import TokenRow, pack_rows
 from regard.ground.tape import Tape
 from regard.models.facts import change

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.data.sampler import Cursor
+from regard.data.batches.sampler import Cursor
 from regard.ground.errors import BadInput
 from regard.training.checkpoint import Checkpoints, RunProgress, load_optimiser, optimiser_tensors
 

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.sampler import Sampler, StreamSampler
+from regard.data.batches.sampler import Sampler, StreamSampler
 from regard.ground.errors import BadInput
 from regard.training.distributed import Rendezvous, World
 from regard.training.loop.steps import share

@@ -6,7 +6,8 @@ from operator import attrgetter
 import pytest
 
 from regard.data.config import FilesConfig
-from regard.data.files.sources import Csv, JsonLines, Lines, Table
+from regard.data.readers.sources import Lines
+from regard.data.readers.tables import Csv, JsonLines, Table
 from regard.ground.errors import BadInput
 from regard.training.recipe import read
 from regard.training.recipe_files import AboutConfig, built_in_recipes, find, is_example

@@ -228,6 +228,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "table": {"table": "a", "columns": (0, 1)},
     "csv": {"csv": "a", "columns": (0, 1)},
     "jsonl": {"jsonl": "a", "columns": ("a", "b")},
+    "parquet": {"parquet": "a", "columns": ("a", "b")},
     "headings": {"headings": "a"},
     "reader": {"file": "a", "reader": "tsv", "options": {"texts": ["a"]}},
     "documents": {"documents": "a.jsonl", "key": "text"},
@@ -235,14 +236,21 @@ FORMS: dict[str, dict[str, Any]] = {
     "held out": {"held_out": 3},
 }
 VALUES: dict[str, Any] = {key: value for form in FORMS.values() for key, value in form.items()}
+DELIMITED = {"delimiter": ";", "quoting": True, "encoding": "cp1252", "header": False}
+VALUES |= {"spaced": ("english", "french"), **DELIMITED}
+MORE = {  # keys that a form may have
+    **{form: {"spaced", *DELIMITED} for form in ("table", "csv")},
+    **{form: {"spaced"} for form in ("lines", "parquet", "headings")},
+    "jsonl": {"spaced", "encoding"},
+}
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_files_have_no_key_that_their_form_does_not_read(form):
     own = FORMS[form]
     FilesConfig(**own)
-    may = {"spaced"} if form in ("lines", "table", "csv", "jsonl", "headings") else set()
-    VALUES["spaced"] = ("english", "french")
+    may = MORE.get(form, set())
+    FilesConfig(**own, **{key: VALUES[key] for key in may})
     assert VALUES.keys() == FilesConfig.model_fields.keys()
     for key in VALUES.keys() - own.keys() - may:
         with pytest.raises(ValueError):

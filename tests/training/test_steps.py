@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.sampler import START, Sampler
+from regard.data.batches.sampler import START, Sampler
 from regard.ground.batch import BatchLimits
 from regard.training.distributed import World
 from regard.training.loop.steps import read_ahead, read_steps

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.data.sampler import StreamSampler
+from regard.data.batches.sampler import StreamSampler
 from regard.ground.errors import BadInput
 from regard.ground.pytree import tensors_in
 from regard.training.distributed import World

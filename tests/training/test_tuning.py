@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from regard.api import load
-from regard.data.datasets.memory import MemoryDataset
+from regard.data.batches.memory_dataset import MemoryDataset
 from regard.ground.batch import IGNORED
 from regard.ground.errors import BadInput
 from regard.models.folders import folder as folders

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from regard import __version__
-from regard.cli.io.console import complain
+from regard.cli.io.console import complain, warnings_as_notes
 from regard.ground.errors import BAD_INPUT, INTERRUPTED, BadInput, one_line
 from regard.ground.interrupt import Terminated, raise_on_interrupt
 
@@ -107,7 +107,8 @@ class Verbs(TyperGroup):
 
     def invoke(self, ctx):
         try:
-            result = super().invoke(ctx)
+            with warnings_as_notes():
+                result = super().invoke(ctx)
             sys.stdout.flush()
             return result
         except UsageError as error:

@@ -9,8 +9,8 @@ from regard.api import Model
 from regard.cli.io.console import note
 from regard.cli.io.line_io import check_length
 from regard.cli.options import Symmetrisation
-from regard.data.files.aligned_pairs import Pairs
-from regard.data.files.text_files import name_of
+from regard.data.readers.aligned_pairs import Pairs
+from regard.data.readers.text_files import name_of
 from regard.ground.errors import BadInput
 from regard.inside.align import (
     WINDOW,

@@ -39,6 +39,16 @@ RECIPE = Annotated[
 DATA = Annotated[
     Path, Option("--data", envvar="REGARD_DATA", help="Folder of the recipe's data files.")
 ]
+COLUMN = Annotated[
+    list[str] | None,
+    Option(
+        "--column",
+        metavar="NAME",
+        help="Column of a table (CSV, TSV, JSON lines, Parquet) to read, by name or by number from "
+        "0; repeat it for pairs.",
+        show_default="by name: text, sentence, …",
+    ),
+]
 SKIP_BAD = Annotated[
     bool, Option("--skip-bad", help="Skip malformed inputs and print their number.")
 ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from regard.api import Model
 from regard.cli.io.console import cost_line, print_json, print_line, print_table, write_page
-from regard.data.files.fields import DropCounts
+from regard.data.readers.fields import DropCounts
 from regard.ground.errors import BadInput
 from regard.inside.views.matrix_svg import draw_confusion
 from regard.metrics.classification import Confusion

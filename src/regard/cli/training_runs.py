@@ -17,7 +17,7 @@ from typer import Exit
 from regard.api import Model, load
 from regard.cli.io.console import ERR, cost_line, note, print_line, print_table
 from regard.cli.scores import ScoreTables, check_expected, print_scores, test_scores
-from regard.data.files.fields import DropCounts
+from regard.data.readers.fields import DropCounts
 from regard.ground.errors import BadInput
 from regard.ground.files import write_json
 from regard.ground.interrupt import signals_in_use

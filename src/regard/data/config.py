@@ -5,20 +5,23 @@ from pathlib import Path
 
 from pydantic import ConfigDict, Field, model_validator
 
-from regard.data.files.fields import Dropped
-from regard.data.files.sources import Csv, JsonLines, Lines, Source, Table
-from regard.data.files.text_files import STDIN, read_lines
-from regard.data.pretraining.documents import DocumentSource, TextFile, document_source
-from regard.data.pretraining.headings import Headings
-from regard.data.readers import read
+from regard.data.readers.documents import DocumentSource, TextFile, document_source
 from regard.data.readers.examples import Example
-from regard.data.readers.in_memory import MemoryExamples
+from regard.data.readers.fields import Dropped
+from regard.data.readers.list import read
+from regard.data.readers.memory import MemoryExamples
+from regard.data.readers.sources import Headings, Lines, Source
+from regard.data.readers.table_format import TableFormat
+from regard.data.readers.tables import Csv, JsonLines, Parquet, Table
+from regard.data.readers.text_files import STDIN, read_lines
 from regard.ground.config import Config
 from regard.ground.errors import BadInput, did_you_mean
 from regard.ground.files import write_text
 from regard.text.hansards import LANGUAGES
 
-TABLES = {"table": Table, "csv": Csv, "jsonl": JsonLines}
+TABLES = {"table": Table, "csv": Csv, "jsonl": JsonLines, "parquet": Parquet}
+DELIMITED = frozenset({"delimiter", "quoting", "encoding", "header"})
+FORM = {"table": DELIMITED, "csv": DELIMITED, "jsonl": frozenset({"encoding"})}  # keys by kind
 ONE_FILE = tuple({kind} for kind in TABLES)  # keys of pairs whose columns are missing
 PAIRS = ({"source", "target"}, {"headings"}, *({"columns", kind} for kind in TABLES))  # their keys
 
@@ -26,13 +29,15 @@ PAIRS = ({"source", "target"}, {"headings"}, *({"columns", kind} for kind in TAB
 class FilesConfig(Config):
     """Files of a set of examples, in one of three forms.
 
-    Pairs: two files (``source`` and ``target``), or one ``table``, ``csv`` or ``jsonl`` file and
-    two ``columns`` of it, or sections and their ``headings``. ``spaced`` names two languages whose
-    rules separate words, for alignment. Examples of a published format: a ``file``, its ``reader``
-    in ``regard.data.readers`` and the reader's ``options``. Documents for pre-training: a folder of
-    texts, JSON lines with the text under ``key`` (default "text"), or a file with one sentence per
-    line and an empty line after each document; or a running ``text``. For dev only, ``held_out``
-    takes that number of examples from the training set.
+    Pairs: two files (``source`` and ``target``), or one ``table``, ``csv``, ``jsonl`` or
+    ``parquet`` file and two ``columns`` of it, or sections and their ``headings``. ``delimiter``,
+    ``quoting``, ``encoding`` and ``header`` are the form of a table; what is not declared is found.
+    ``spaced`` names two languages whose rules separate words, for alignment. Examples of a
+    published format: a ``file``, its ``reader`` in ``regard.data.readers`` and the reader's
+    ``options``. Documents for pre-training: a folder of texts, JSON lines with the text under
+    ``key`` (default "text"), or a file with one sentence per line and an empty line after each
+    document; or a running ``text``. For dev only, ``held_out`` takes that number of examples from
+    the training set.
     """
 
     source: str | None = None
@@ -42,9 +47,19 @@ class FilesConfig(Config):
     table: str | None = None
     """A tab-separated file."""
     csv: str | None = None
-    """A comma-separated file."""
+    """A file with commas, or another delimiter."""
     jsonl: str | None = None
     """A file with a JSON object on each line."""
+    parquet: str | None = None
+    """A Parquet file (needs pyarrow)."""
+    delimiter: str | None = None
+    """The character between columns; default: found (csv), a tab (table)."""
+    quoting: bool | None = None
+    """Whether cells may be quoted ("a, b"); default: yes (csv), found (table)."""
+    encoding: str | None = None
+    """The encoding of a table; default: found (UTF-8, UTF-16, cp1252)."""
+    header: bool | None = None
+    """Whether the first line of a table names its columns; default: found."""
     headings: str | None = None
     """A text with headings as in WikiText (`= = Plot = =`): pairs of a section and its heading."""
     file: str | None = None
@@ -90,18 +105,26 @@ class FilesConfig(Config):
             if keys != {"held_out"}:
                 raise ValueError("held_out takes examples from train: name no file beside it")
         else:
-            self._check_pairs(keys - {"spaced"})
+            kind = next(iter(keys & FORM.keys()), "")
+            self._check_pairs(keys - {"spaced"} - FORM.get(kind, frozenset()))
+            self._form()
 
     def _check_pairs(self, keys: set[str]) -> None:
         named = f"{self.names}: " if self.names else ""
         if keys in ONE_FILE:
             raise ValueError(f"{named}name the two columns, as in columns = [0, 1]")
         if keys not in PAIRS:
-            raise ValueError(f"{named}give source and target, or columns and table, csv or jsonl")
+            raise ValueError(
+                f"{named}give source and target, or columns and table, csv, jsonl or parquet"
+            )
         for language in self.spaced or ():
             if language not in LANGUAGES:
                 wrong = did_you_mean(language, list(LANGUAGES))
                 raise ValueError(f"spaced: no rules separate words of {language!r}{wrong}")
+
+    def _form(self) -> TableFormat:
+        """The declared form of the table."""
+        return TableFormat(self.delimiter, self.quoting, self.encoding, self.header)
 
     @property
     def names(self) -> str:
@@ -164,7 +187,8 @@ class FilesConfig(Config):
         if self.columns is None:
             return Lines((place(self.source), place(self.target)), spaced)
         kind = next(kind for kind in TABLES if getattr(self, kind) is not None)
-        return TABLES[kind](place(getattr(self, kind)), self.columns, spaced)
+        table = TABLES[kind](place(getattr(self, kind)), self.columns, spaced)
+        return table.declared(self._form())
 
 
 class MemoryConfig(FilesConfig):

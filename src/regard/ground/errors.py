@@ -37,6 +37,10 @@ class BadItem(BadInput):
         return BadItem, (self.number, self.reason)
 
 
+class DataWarning(UserWarning):
+    """Something that was found in a file, not declared: the reader should check it."""
+
+
 def one_line(message: str) -> str:
     """A message as one printable line; very long values are shortened in the middle."""
     return shorten(_VALUE.sub(lambda value: shorten(value[0]), _printable(message)), LONGEST)

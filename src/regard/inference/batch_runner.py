@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.files.fields import field_of
-from regard.data.packing import inference_batches
+from regard.data.batches.packing import inference_batches
+from regard.data.readers.fields import field_of
 from regard.ground.batch import (
     BatchLimits,
     Ids,
@@ -143,6 +143,8 @@ class BatchRunner(ABC):
 
 class RowComponent(BatchRunner, Component[In, Data, Out]):
     """A component that reads texts or images in rows."""
+
+    record_keys: ClassVar[tuple[tuple[str, ...], ...]] = (("text",), ("first", "second"))
 
     @property
     def window(self) -> int:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.ground.errors import BadItem
 from regard.inference.batch_runner import ModelRow, Predictor, TextOrPair, finite, rows_of
-from regard.inference.component import Row
+from regard.inference.component import Result, Row
 from regard.models.heads import AnyHead
 from regard.models.label_heads import LabelHead, SentencePairHead
 from regard.text.labels import LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
@@ -24,6 +24,7 @@ class LabelPrediction:
     """The most probable label, and the probability of each."""
 
     empty_record: ClassVar = {"label": None, "probability": None, "probabilities": None}
+    columns: ClassVar = ("label", "probability")
     label: str
     probabilities: dict[str, float]
 
@@ -69,6 +70,7 @@ class MultiLabelPrediction:
     """Labels with a probability above 0.5, possibly none, and the probability of each label."""
 
     empty_record: ClassVar = {"labels": None, "probabilities": None}
+    columns: ClassVar = ("labels",)
     labels: tuple[str, ...]
     probabilities: dict[str, float]
 
@@ -111,6 +113,7 @@ class NumberPrediction:
     """Predicted numbers (regression), each under its name."""
 
     empty_record: ClassVar = {"values": None}
+    columns: ClassVar = ("value",)
     values: dict[str, float]
 
     @classmethod
@@ -168,6 +171,13 @@ class Classifier(Predictor[TextOrPair, ModelRow, TextPrediction]):
     @property
     def empty_record(self) -> Mapping[str, object]:
         return PREDICTIONS[self.labels.problem_type].empty_record
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return PREDICTIONS[self.labels.problem_type].columns
+
+    def cells(self, result: Result[TextPrediction]) -> list[dict[str, object]]:
+        return [{key: getattr(result.value, key) for key in self.columns}]
 
     def rows(self, inputs: Sequence[TextOrPair], keys: Sequence[int]) -> list[ClassifierRow]:
         rows = self.read_files(rows_of(self.tokenizer, inputs, self.max_length))

@@ -18,8 +18,8 @@ from typing import ClassVar, Generic, Self, TypeVar, cast
 import numpy as np
 import torch
 
-from regard.data.files.fields import field_of
-from regard.data.packing import inference_batches
+from regard.data.batches.packing import inference_batches
+from regard.data.readers.fields import field_of
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput, BadItem
 
@@ -64,11 +64,13 @@ class Component(ABC, Generic[In, Data, Out]):
     ``reads_empty``: an empty line is an input. ``is_numbered``: records have the line number of
     their input; ``reports_cuts``: they say whether it was truncated. ``own_limit`` is the number of
     tokens above which the component itself truncates, divides or refuses inputs; None: no limit.
+    ``record_keys`` are the keys of an input in a record: one text, or several, by alternatives.
     """
 
     reads_empty: ClassVar[bool] = False
     is_numbered: ClassVar[bool] = True
     reports_cuts: ClassVar[bool] = False
+    record_keys: ClassVar[tuple[tuple[str, ...], ...]] = (("text",),)
 
     @property
     @abstractmethod
@@ -186,6 +188,15 @@ class Component(ABC, Generic[In, Data, Out]):
     @abstractmethod
     def records(self, result: Result[Out]) -> list[dict[str, object]]:
         """A result as JSON objects."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of results in a table; default: the keys of records."""
+        return tuple(self.empty_record)
+
+    def cells(self, result: Result[Out]) -> list[dict[str, object]]:
+        """A result as cells of a table, by column; several results are several rows."""
+        return [{key: record.get(key) for key in self.columns} for record in self.records(result)]
 
     def arrays(self, result: Result[Out]) -> dict[str, np.ndarray]:
         """The vectors of a result, for files other than JSON."""

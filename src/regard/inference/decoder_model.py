@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple, Self
 from torch import nn
 
 from regard import decoding
-from regard.data.files.fields import field_of
+from regard.data.readers.fields import field_of
 from regard.decoding import Engine
 from regard.ground.batch import BatchLimits, Ids
 from regard.ground.errors import BadInput
@@ -74,6 +74,7 @@ class DecoderModel(ModelRunner):
     """Base class of translators and generators; ``engine`` runs the decoding steps."""
 
     verb: ClassVar[str]
+    output: ClassVar[str] = "generated"  # the column of texts in a table
     batch_tokens: ClassVar[int]  # the maximum of a batch
     engine: Engine
 
@@ -322,6 +323,13 @@ class Writer(Component[Request, WriterData, Written]):
         if hypothesis.coverage is not None:
             record["coverage"] = hypothesis.coverage
         return record | text.remarks
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.model.output, "score"
+
+    def cells(self, result: Result[Written]) -> list[dict[str, object]]:
+        return [{self.model.output: text.text, "score": text.score} for text in result.value.texts]
 
     def remark(self, result: Result[Written]) -> str:
         return self.method.remark(result.value)

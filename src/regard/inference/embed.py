@@ -113,6 +113,13 @@ class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
     def records(self, result: Result[np.ndarray]) -> list[dict[str, object]]:
         return [{"vector": result.value.tolist()}]
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ("vector",)
+
+    def cells(self, result: Result[np.ndarray]) -> list[dict[str, object]]:
+        return [{"vector": [float(f"{number:.8g}") for number in result.value]}]
+
     def arrays(self, result: Result[np.ndarray]) -> dict[str, np.ndarray]:
         return {"vector": result.value}
 

@@ -13,7 +13,7 @@ from regard.ground.batch import Ids, PackedTokens, TokenRow
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput, BadItem
 from regard.inference.batch_runner import Predictor, finite, in_order
-from regard.inference.component import Row
+from regard.inference.component import Result, Row
 from regard.inference.inputs import check_texts
 from regard.models.label_heads import MLMHead
 from regard.models.trunk_with_heads import TrunkWithHeadsModule
@@ -43,6 +43,8 @@ class MaskFiller(Predictor[str, TokenRow, FilledText]):
 
     name = "fill"
     empty_record: ClassVar = {"text": None, "blanks": None}
+    record_keys = (("text",),)
+    columns = ("filled", "words")
     head: ClassVar[str] = MLMHead.name
     model: TrunkWithHeadsModule
     top: int = 5
@@ -97,6 +99,10 @@ class MaskFiller(Predictor[str, TokenRow, FilledText]):
     def line(self, value: FilledText) -> str:
         masks = (", ".join(f"{w.word} {w.probability:.4f}" for w in top) for top in value.blanks)
         return "\t".join([" ".join(value.text.split("\t")), *masks])
+
+    def cells(self, result: Result[FilledText]) -> list[dict[str, object]]:
+        words = [[fill.word for fill in top] for top in result.value.blanks]
+        return [{"filled": result.value.text, "words": words}]
 
     def record(self, value: FilledText) -> dict[str, object]:
         blanks = [[vars(fill) for fill in top] for top in value.blanks]

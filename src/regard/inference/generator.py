@@ -9,8 +9,8 @@ from typing import Literal, Self, cast
 import torch
 
 from regard import decoding
-from regard.data.files.fields import json_object
-from regard.data.pretraining.documents import field_text
+from regard.data.readers.documents import field_text
+from regard.data.readers.fields import json_object
 from regard.decoding import EAGER, Engine, Prompts
 from regard.ground.batch import Ids
 from regard.ground.checks import check_whole, listed

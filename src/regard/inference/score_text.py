@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.files.fields import filled
+from regard.data.readers.fields import filled
 from regard.ground.batch import BatchLimits, Ids, PackedTokens, TokenRow
 from regard.ground.errors import BadInput, BadItem
 from regard.ground.pytree import map_tensors, tensors_in
@@ -96,6 +96,7 @@ class Scorer(BatchRunner, Component[Scored, Data, TextScore]):
     reads_empty = True  # an empty line is an error
     is_numbered = False
     reads_whole: ClassVar[bool]  # texts of any length are read
+    columns = ("logprob", "perplexity")
 
     @property
     @abstractmethod
@@ -108,6 +109,9 @@ class Scorer(BatchRunner, Component[Scored, Data, TextScore]):
 
     def lines(self, result: Result[TextScore]) -> list[str]:
         return [f"{result.value.logprob:.4f}"]
+
+    def cells(self, result: Result[TextScore]) -> list[dict[str, object]]:
+        return [{"logprob": result.value.logprob, "perplexity": result.value.perplexity}]
 
     def figures(self, result: Result[TextScore]) -> dict[str, float]:
         score = result.value

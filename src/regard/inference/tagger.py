@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.packing import inference_batches
+from regard.data.batches.packing import inference_batches
 from regard.ground.errors import BadInput
 from regard.inference.batch_runner import Predictor, finite, in_order
-from regard.inference.component import Row
+from regard.inference.component import Result, Row
 from regard.metrics.entities import OUTSIDE
 from regard.metrics.entities import spans as entity_spans
 from regard.models.label_heads import TokenLabelHead, TransitionHead
@@ -102,6 +102,7 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
 
     name = "tag"
     empty_record: ClassVar = {"words": None}
+    record_keys = (("text",),)
     labels: LabelSet
     max_length: int = 512
     find_words: Spans = field(default=word_spans)
@@ -196,6 +197,13 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
             flat = ((" ".join(entity.text.split()), entity.label) for entity in value.entities)
             return "\t".join(f"{text}/{label}" for text, label in flat)
         return " ".join(f"{word.text}/{word.label}" for word in value.words)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ("entities" if self.prints_entities else "tags",)
+
+    def cells(self, result: Result[TaggedText]) -> list[dict[str, object]]:
+        return [dict.fromkeys(self.columns, self.line(result.value))]
 
     def record(self, value: TaggedText) -> dict[str, object]:
         words = [

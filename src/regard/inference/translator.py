@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from regard import decoding
-from regard.data.files.fields import field_of, filled
-from regard.data.files.sources import Table
-from regard.data.packing import inference_batches
+from regard.data.batches.packing import inference_batches
+from regard.data.readers.fields import field_of, filled
+from regard.data.readers.tables import Table
 from regard.decoding import EAGER, Engine
 from regard.ground.batch import Batch, Ids, SourceTarget, as_row, pack
 from regard.ground.errors import BadInput, shown
@@ -72,7 +72,7 @@ class Translator(DecoderModel):
     the target vocabulary.
     """
 
-    verb = "translate"
+    verb, output = "translate", "translation"
     batch_tokens = 4_096  # of the source
     model: Any  # an EncoderDecoderModule
     tokenizer: TranslationTokenizer
@@ -322,6 +322,7 @@ class PairScorer(Scorer[tuple[list[int], list[int]]]):
     """The component "score" of pairs (source, target): the target tokens and EOS."""
 
     reads_whole = False
+    record_keys = (("source", "target"),)
     translator: Translator
 
     @property

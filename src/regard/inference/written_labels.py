@@ -67,6 +67,10 @@ class WritingClassifier(Predictor[str, WriterData, WrittenLabel]):
     def empty_record(self) -> Mapping[str, object]:
         return WrittenLabel.empty_record
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return "label", "probability"
+
     def parse(self, line: str, where: str) -> str:
         return line
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import torch
 
-from regard.data.packing import inference_batches
+from regard.data.batches.packing import inference_batches
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape

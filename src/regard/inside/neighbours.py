@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from regard.data.files.static_vectors import StaticVectors
+from regard.data.readers.static_vectors import StaticVectors
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput
 from regard.inference.model_runner import ModelRunner

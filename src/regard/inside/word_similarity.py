@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard.data.files.static_vectors import StaticVectors
-from regard.data.files.text_files import read_lines
+from regard.data.readers.static_vectors import StaticVectors
+from regard.data.readers.text_files import read_lines
 from regard.ground.errors import BadInput
 from regard.metrics.regression import spearman
 

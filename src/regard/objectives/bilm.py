@@ -16,10 +16,10 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from regard.data.datasets.documents import DocumentDataset, TextStreams
-from regard.data.pretraining.block_plans import ChunkLengths, SentenceStream
-from regard.data.pretraining.documents import Documents
-from regard.data.sampler import Streams
+from regard.data.batches.document_dataset import DocumentDataset, TextStreams
+from regard.data.batches.sampler import Streams
+from regard.data.rows.block_plans import ChunkLengths, SentenceStream
+from regard.data.rows.documents import Documents
 from regard.ground.batch import IGNORED, Batch, BatchLimits, pack_ids
 from regard.ground.config import Config
 from regard.ground.errors import BadInput

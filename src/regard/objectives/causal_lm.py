@@ -15,11 +15,11 @@ import numpy as np
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from regard.data.datasets.documents import DocumentDataset, TextStreams
-from regard.data.pretraining.block_plans import ChunkLengths, TokenStream, text_rows
-from regard.data.pretraining.documents import Documents
-from regard.data.pretraining.row_plans import PlanRows
-from regard.data.sampler import Streams
+from regard.data.batches.document_dataset import DocumentDataset, TextStreams
+from regard.data.batches.sampler import Streams
+from regard.data.rows.block_plans import ChunkLengths, TokenStream, text_rows
+from regard.data.rows.documents import Documents
+from regard.data.rows.row_plans import PlanRows
 from regard.ground.batch import IGNORED, Batch, BatchLimits, pack_ids
 from regard.ground.config import Config
 from regard.ground.errors import BadInput

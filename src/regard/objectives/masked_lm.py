@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from regard.data.config import FilesConfig
-from regard.data.pretraining.mlm_masking import TokenMasker
+from regard.data.rows.mlm_masking import TokenMasker
 from regard.ground.batch import IGNORED, BatchLimits, pack_ids
 from regard.ground.config import Config
 from regard.ground.errors import BadInput

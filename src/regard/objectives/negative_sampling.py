@@ -15,8 +15,8 @@ from pydantic import Field
 from torch import Tensor
 
 from regard.data.counter_rng import streams, uniform
-from regard.data.pretraining.documents import Documents
-from regard.data.pretraining.row_plans import PlanRows, sentence_rows
+from regard.data.rows.documents import Documents
+from regard.data.rows.row_plans import PlanRows, sentence_rows
 from regard.ground.batch import IGNORED, Batch
 from regard.ground.config import Config
 from regard.ground.errors import BadInput

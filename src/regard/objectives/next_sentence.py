@@ -12,9 +12,9 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from regard.data.pretraining.documents import Documents
-from regard.data.pretraining.row_plans import PlanRows, RowPlan
-from regard.data.pretraining.sentence_pairs import ordered_pairs, sentence_pairs
+from regard.data.rows.documents import Documents
+from regard.data.rows.row_plans import PlanRows, RowPlan
+from regard.data.rows.sentence_pairs import ordered_pairs, sentence_pairs
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.label_heads import SentencePairHead

@@ -17,10 +17,10 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from regard.data.pretraining.block_plans import FramedBlocks, TokenStream
-from regard.data.pretraining.documents import Documents
-from regard.data.pretraining.factorization import FactorizationSampler
-from regard.data.pretraining.row_plans import PlanRows
+from regard.data.rows.block_plans import FramedBlocks, TokenStream
+from regard.data.rows.documents import Documents
+from regard.data.rows.factorization import FactorizationSampler
+from regard.data.rows.row_plans import PlanRows
 from regard.ground.batch import IGNORED
 from regard.ground.config import Config
 from regard.ground.errors import BadInput

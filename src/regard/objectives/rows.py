@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data.datasets.documents import DocumentDataset, RowStreams
-from regard.data.pretraining.documents import Documents
-from regard.data.pretraining.row_plans import PlanRows, full_rows
-from regard.data.sampler import Streams
+from regard.data.batches.document_dataset import DocumentDataset, RowStreams
+from regard.data.batches.sampler import Streams
+from regard.data.rows.documents import Documents
+from regard.data.rows.row_plans import PlanRows, full_rows
 from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, Limits, TokenRow, pack_rows
 from regard.ground.config import Config
 from regard.models.folders.loaded_model import LoadedModel

@@ -15,7 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from regard.data.pretraining.mlm_masking import span_starts
+from regard.data.rows.mlm_masking import span_starts
 from regard.ground.batch import IGNORED, pack_ids
 from regard.ground.config import Config
 from regard.models.heads import AnyHead

@@ -18,9 +18,9 @@ import numpy as np
 from pydantic import Field
 
 from regard.data.counter_rng import streams, uniform
-from regard.data.pretraining.block_plans import TokenStream, text_rows
-from regard.data.pretraining.documents import Documents
-from regard.data.pretraining.row_plans import EpochPlan, Passage, PlanRows
+from regard.data.rows.block_plans import TokenStream, text_rows
+from regard.data.rows.documents import Documents
+from regard.data.rows.row_plans import EpochPlan, Passage, PlanRows
 from regard.ground.batch import IGNORED, Batch, Limits, SourceTarget, TokenRow, pack, pack_ids
 from regard.ground.config import Config
 from regard.ground.errors import BadInput

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from regard.data.datasets.documents import DocumentDataset
-from regard.data.pretraining.documents import Documents
-from regard.data.pretraining.row_plans import Passage, PlanRows
-from regard.data.sampler import Streams
+from regard.data.batches.document_dataset import DocumentDataset
+from regard.data.batches.sampler import Streams
+from regard.data.rows.documents import Documents
+from regard.data.rows.row_plans import Passage, PlanRows
 from regard.ground.batch import Batch, BatchLimits, Limits
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.files.fields import json_value
-from regard.data.files.text_files import name_of, read_lines
+from regard.data.readers.fields import json_value
+from regard.data.readers.text_files import name_of, read_lines
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON

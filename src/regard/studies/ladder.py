@@ -11,10 +11,10 @@ from regard.cli.alignment import GoldPairs, align_by_best_method
 from regard.cli.io.console import OUT, note, print_table, slug
 from regard.cli.scores import check_expected
 from regard.data.config import FilesConfig
-from regard.data.files.aligned_pairs import Pairs, read_gold_links, read_text_pairs
-from regard.data.files.fields import DropCounts, Dropped
-from regard.data.files.sources import read_pairs
-from regard.data.files.text_files import STDIN
+from regard.data.readers.aligned_pairs import Pairs, read_gold_links, read_text_pairs
+from regard.data.readers.fields import DropCounts, Dropped
+from regard.data.readers.sources import read_pairs
+from regard.data.readers.text_files import STDIN
 from regard.ground.errors import BadInput
 from regard.ground.files import write_json, write_text
 from regard.inference.generation_settings import DecodeConfig

@@ -7,14 +7,14 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
 
+from regard.data.batches.image_dataset import ImageDataset
+from regard.data.batches.memory_dataset import BPEDropoutRows
+from regard.data.batches.training_data import Dataset
 from regard.data.config import FilesConfig
-from regard.data.datasets.dataset import Dataset
-from regard.data.datasets.memory import BPEDropoutRows
-from regard.data.files.fields import DropCounts
-from regard.data.files.sources import read_pairs
-from regard.data.images.dataset import ImageDataset
 from regard.data.readers.examples import LabelledExample
+from regard.data.readers.fields import DropCounts
 from regard.data.readers.glue import GLUE_TASKS
+from regard.data.readers.plain import labelled
 from regard.ground.config import EMPTY_IS_NONE
 from regard.ground.errors import BadInput, shown
 from regard.ground.reading import RowReading
@@ -134,8 +134,8 @@ class Classify(EncoderTask[LabelledExample, RowReading, Classifier, LabelSet]):
     ) -> list[LabelledExample]:
         if not files.has_pairs:
             return super().read(files, data, dropped)
-        pairs = read_pairs(files.under(data), self.tables.data.longest_characters, dropped)
-        return [LabelledExample(where, (text,), (label,)) for where, text, label in pairs]
+        longest = self.tables.data.longest_characters
+        return [*labelled(files.under(data), dropped, longest_characters=longest)]
 
     def training_set(
         self, reading: RowReading, examples: Sequence[LabelledExample], encoded: Sequence[Encoded]

@@ -13,10 +13,10 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 import numpy as np
 from torch import nn
 
+from regard.data.batches.memory_dataset import MemoryDataset, UnknownWordRows
+from regard.data.batches.training_data import Dataset, TrainingData, split_held_out
 from regard.data.config import FilesConfig
-from regard.data.datasets.dataset import Dataset, TrainingData, split_held_out
-from regard.data.datasets.memory import MemoryDataset, UnknownWordRows
-from regard.data.files.fields import DropCounts
+from regard.data.readers.fields import DropCounts
 from regard.ground.errors import BadInput
 from regard.ground.reading import RowReading
 from regard.inference.batch_runner import Predictor

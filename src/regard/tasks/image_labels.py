@@ -9,13 +9,13 @@ from typing import Annotated, cast
 import numpy as np
 from pydantic import Field
 
-from regard.data.images.augment import Augmentation, Mixing
-from regard.data.images.dataset import MOST_KEPT
-from regard.data.images.decoding import DecodingPool
+from regard.data.batches.image_dataset import MOST_KEPT
 from regard.data.readers.examples import LabelledExample
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.ground.reading import Reading
+from regard.images.augment import Augmentation, Mixing
+from regard.images.decoding_pool import DecodingPool
 from regard.images.processor import ImageProcessor, ResizedImage
 from regard.models.patches import Patches
 from regard.objectives.images import ImageLabels

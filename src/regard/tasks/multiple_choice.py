@@ -8,8 +8,8 @@ from typing import ClassVar, NamedTuple
 
 import torch
 
-from regard.data.files.fields import field_of, json_object, typed
 from regard.data.readers.examples import ChoiceExample
+from regard.data.readers.fields import field_of, json_object, typed
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput, BadItem
 from regard.inference.batch_runner import Predictor, finite, rows_of
@@ -75,6 +75,8 @@ class Chooser(Predictor[Choices, list[PairRow], ChoicePrediction]):
 
     name = "choose"
     empty_record: ClassVar = dict.fromkeys(("choice", "text", "probability", "probabilities"))
+    record_keys = (("first", "choices"),)
+    columns = ("choice", "probability")
 
     def rows(self, inputs: Sequence[Choices], keys: Sequence[int]) -> list[ChoiceRow]:
         pairs = check_pairs(inputs, "(text, choices)")

@@ -10,10 +10,10 @@ import numpy as np
 from sacrebleu.metrics import CHRF, TER
 from torch import nn
 
+from regard.data.batches.pair_dataset import PairData, PairStore, load_pairs
 from regard.data.config import FilesConfig
-from regard.data.datasets.pairs import PairData, PairStore, load_pairs
-from regard.data.files.fields import DropCounts
-from regard.data.files.sources import Source, read_pairs
+from regard.data.readers.fields import DropCounts
+from regard.data.readers.sources import Source, read_pairs
 from regard.ground.config import Config
 from regard.inference.decoder_model import WrittenText
 from regard.inference.generation_settings import DecodeConfig

@@ -9,9 +9,9 @@ from typing import TypeVar, cast
 import torch
 from torch import nn
 
+from regard.data.batches.training_data import Batching
 from regard.data.config import BatchConfig, DataConfig
-from regard.data.datasets.dataset import Batching
-from regard.data.files.static_vectors import StaticVectors
+from regard.data.readers.static_vectors import StaticVectors
 from regard.ground.batch import BatchLimits
 from regard.ground.config import Config
 from regard.ground.errors import BadInput

@@ -12,11 +12,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from regard.data.batches.document_dataset import DocumentDataset
+from regard.data.batches.training_data import TrainingData, held_out_indices
 from regard.data.config import FilesConfig
-from regard.data.datasets.dataset import TrainingData, held_out_indices
-from regard.data.datasets.documents import DocumentDataset
-from regard.data.files.fields import DropCounts
-from regard.data.pretraining.documents import Documents, DocumentSource, tokenize_documents
+from regard.data.readers.documents import DocumentSource
+from regard.data.readers.fields import DropCounts
+from regard.data.rows.documents import Documents, tokenize_documents
 from regard.ground.device import seed_generators
 from regard.ground.errors import BadInput
 from regard.ground.reading import Reading

@@ -14,12 +14,12 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from regard.data.files.fields import field_of, json_object
 from regard.data.readers.examples import QuestionExample
+from regard.data.readers.fields import field_of, json_object
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.inference.batch_runner import Predictor, finite
-from regard.inference.component import Row
+from regard.inference.component import Result, Row
 from regard.inference.inputs import check_pairs
 from regard.metrics.answers import answer_scores, best_threshold
 from regard.metrics.translation import MetricScore
@@ -125,6 +125,8 @@ class Answerer(Predictor[Question, list[ContextWindow], AnswerPrediction]):
 
     name = "answer"
     empty_record: ClassVar = {"answer": None, "none": None, "best": None}
+    record_keys = (QUESTION_KEYS,)
+    columns = ("answer", "probability")
     max_length: int = CONTEXT
     stride: int = OVERLAP
     question: int = QUESTION
@@ -175,6 +177,11 @@ class Answerer(Predictor[Question, list[ContextWindow], AnswerPrediction]):
         if not tab:
             raise BadInput(f"{where}: no tab between a question and its context")
         return question, context
+
+    def cells(self, result: Result[AnswerPrediction]) -> list[dict[str, object]]:
+        answer, none = result.value.answer, result.value.no_answer_probability
+        probability = none if answer is None else answer.probability
+        return [{"answer": result.value.text, "probability": probability}]
 
     def parse_record(self, record: Mapping[str, object], where: str) -> Question:
         question, context = (field_of(record, key, str, where) for key in QUESTION_KEYS)

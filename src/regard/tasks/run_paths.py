@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.data.files.fields import DropCounts
+from regard.data.readers.fields import DropCounts
 from regard.ground.errors import BadInput
 from regard.ground.files import remove, replacing_folder
 from regard.weights.files import read_tensors, write_tensors

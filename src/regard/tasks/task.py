@@ -14,9 +14,9 @@ from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from regard.data.batches.training_data import ProcessRank, TrainingData
 from regard.data.config import FilesConfig
-from regard.data.datasets.dataset import ProcessRank, TrainingData
-from regard.data.files.fields import DropCounts
+from regard.data.readers.fields import DropCounts
 from regard.ground.batch import Batch
 from regard.ground.config import Config
 from regard.ground.reading import Reading

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import ClassVar, cast
 
 from regard.data.config import FilesConfig
-from regard.data.files.fields import BadExample
-from regard.data.files.sources import Examples, Source, Unparsed
+from regard.data.readers.fields import BadExample
+from regard.data.readers.sources import Examples, Source, Unparsed
 from regard.ground.errors import BadInput, shown
 from regard.ground.reading import Reading
 from regard.inference.decoder_model import WrittenText

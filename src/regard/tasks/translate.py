@@ -7,8 +7,8 @@ from typing import ClassVar, cast
 from pydantic import Field
 from torch import nn
 
+from regard.data.batches.pair_dataset import PairData
 from regard.data.config import FilesConfig
-from regard.data.datasets.pairs import PairData
 from regard.inference.decoder_model import WrittenText
 from regard.inference.generation_settings import DecodeConfig
 from regard.inference.translator import Translator

@@ -18,7 +18,7 @@ import torch
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
-from regard.data.sampler import Cursor
+from regard.data.batches.sampler import Cursor
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON, read_json, reading, remove, synchronise, write_json
 from regard.weights.files import read_tensors, write_tensors

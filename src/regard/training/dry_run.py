@@ -7,8 +7,8 @@ from statistics import median
 from time import monotonic
 from typing import NamedTuple, cast
 
-from regard.data.files.fields import DropCounts
-from regard.data.sampler import BatchSampler
+from regard.data.batches.sampler import BatchSampler
+from regard.data.readers.fields import DropCounts
 from regard.models.paper import count_parameters
 from regard.training.checkpoint import Checkpoints, RunProgress
 from regard.training.loop import Job, train

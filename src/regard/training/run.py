@@ -10,7 +10,7 @@ from weakref import ref
 import torch
 from torch import nn
 
-from regard.data.files.fields import DropCounts
+from regard.data.readers.fields import DropCounts
 from regard.ground.device import uninitialised
 from regard.ground.errors import BadInput
 from regard.ground.lock import FolderLock

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.config import MemoryConfig
-from regard.data.files.fields import DropCounts, Dropped
+from regard.data.readers.fields import DropCounts, Dropped
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, did_you_mean, shown
 from regard.models.folders import folder as folders

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from regard.data.files.fields import DropCounts
-from regard.data.readers import read
 from regard.data.readers.examples import ChoiceExample
+from regard.data.readers.fields import DropCounts
+from regard.data.readers.list import read
 from regard.ground.errors import BadInput
 
 HEADER = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3"
@@ -20,6 +20,9 @@ PASSAGE = {
     "options": [["in", "out", "up", "\\1"], ["Rain", "Sun", "Snow", "Fog"], list("abcd")],
     "answers": ["A", "A", "D"],
 }
+UNCLOSED = (
+    "a quote that is never closed; close it, or set quoting = false if quotes are part of the text"
+)
 
 
 def complains(message):
@@ -57,7 +60,7 @@ def test_wrong_tables(tmp_path):
     with complains(f"{path}:1: no column 'ending0' among 'sent1, sent2'"):
         list(read("choose", "SWAG", path))
     path.write_text(f'{HEADER}\n0,"never closed\n')
-    with complains(f"{path}:2: a quote that is never closed"):
+    with complains(f"{path}:2: {UNCLOSED}"):
         list(read("choose", "SWAG", path))
 
 

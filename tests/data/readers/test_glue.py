@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from regard.data.files.fields import DropCounts
-from regard.data.readers import read
+from regard.data.readers.fields import DropCounts
 from regard.data.readers.glue import GLUE_TASKS, glue
+from regard.data.readers.list import read
 from regard.ground.errors import BadInput
 
 MNLI = (

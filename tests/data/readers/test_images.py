@@ -6,11 +6,11 @@ import struct
 import numpy as np
 import pytest
 
-from regard.data.files.fields import DropCounts
-from regard.data.images.decoding import FEW
-from regard.data.readers import read
+from regard.data.readers.fields import DropCounts
 from regard.data.readers.images import image_files
+from regard.data.readers.list import read
 from regard.ground.errors import BadInput
+from regard.images.decoding_pool import FEW
 
 DRAW = np.random.default_rng(0)
 RGB = DRAW.integers(0, 256, (5, 4, 6, 3), dtype=np.uint8)

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from regard.data.files.fields import DropCounts
-from regard.data.files.sources import Csv, Table, read_cells
-from regard.data.readers import READERS, read
 from regard.data.readers.examples import LabelledExample, TaggedExample
+from regard.data.readers.fields import DropCounts
+from regard.data.readers.list import READERS, read
+from regard.data.readers.tables import Csv, Table, read_cells
 from regard.ground.errors import BadInput
 
 
@@ -40,7 +40,7 @@ def test_several_labels_at_once(tmp_path):
     path = put(tmp_path / "a.tsv", "text\ttopics\na\tx| y\nb\t\nc\t |z\n")
     found = list(read("classify", "tsv", path, label="topics", separator="|"))
     assert [one.labels for one in found] == [("x", "y"), (), ("z",)]
-    with complains(f"{path}:3: empty text"):
+    with complains(f"{path}:3: the label is missing: give one, or leave the row out"):
         list(read("classify", "tsv", path, label="topics"))
     lines = put(tmp_path / "a.jsonl", '{"text": "a", "l": ["x", 2]}\n{"text": "b", "l": []}\n')
     assert [one.labels for one in read("classify", "jsonl", lines, label="l")] == [("x", "2"), ()]
@@ -121,7 +121,8 @@ def test_rows_of_a_table(tmp_path):
             "classify",
             "tsv",
             {"comma": True},
-            "tsv has no option 'comma'; known: label, separator, texts",
+            "tsv has no option 'comma'; known: delimiter, encoding, header, label, quoting, "
+            "separator, texts",
         ),
         ("answer", "SQuAD", {"path": "b"}, "SQuAD has no option 'path'; known: articles"),
         ("classify", "MRPC", {"task": "RTE"}, "MRPC has no option 'task'; known: none"),

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from regard.data.files.fields import DropCounts
-from regard.data.readers import read
 from regard.data.readers.examples import GoldAnswer, QuestionExample
+from regard.data.readers.fields import DropCounts
+from regard.data.readers.list import read
 from regard.ground.errors import BadInput
 
 CONTEXT = "Émile 𝄞 sang. He sang well."

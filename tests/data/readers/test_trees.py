@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.files.fields import DropCounts
-from regard.data.readers import read
 from regard.data.readers.examples import LabelledExample
+from regard.data.readers.fields import DropCounts
+from regard.data.readers.list import read
 from regard.data.readers.trees import tree
 from regard.ground.errors import BadInput
 

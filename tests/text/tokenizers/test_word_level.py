@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.data.pretraining.documents import TextFile
+from regard.data.readers.documents import TextFile
 from regard.ground.errors import BadInput
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 from regard.text.tokenizers.word_level import LINES

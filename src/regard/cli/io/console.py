@@ -3,17 +3,19 @@
 import json
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from math import inf
 from pathlib import Path
+from typing import TextIO
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, DataWarning
 from regard.ground.files import write_bytes
 from regard.inside.views.markup import clip
 
@@ -43,6 +45,30 @@ def note(message: str) -> None:
     """Print a message on standard error; if writing fails, it is lost."""
     with suppress(OSError):
         ERR.print(message, markup=False)
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """Print each warning about data once, as a message; other warnings are printed as usual."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", DataWarning)
+        usual = warnings.showwarning
+
+        def show(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if issubclass(category, DataWarning):
+                note(str(message))
+            else:
+                usual(message, category, filename, lineno, file, line)
+
+        warnings.showwarning = show
+        yield
 
 
 def print_json(*records: Mapping[str, object]) -> None:

@@ -1,7 +1,7 @@
 """Images as inputs of a verb: listed lazily, and decoded by processes ahead of the model."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -9,18 +9,21 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from regard.cli.io.line_io import Line, LineSource, Parse
-from regard.data.files.arrivals import Arrivals
-from regard.data.images.decoding import DecodingPool, default_workers
+from regard.cli.io.line_io import Line, LineSource, Parse, parser_of
+from regard.cli.io.table_io import table_source
 from regard.data.readers.images import image_files
+from regard.data.readers.sources import NumberedLines
+from regard.data.readers.text_files import Arrivals
 from regard.ground.errors import BadInput, one_line
 from regard.images.decode import SUFFIXES
+from regard.images.decoding_pool import DecodingPool, default_workers
 from regard.inside.views.markup import escape_line
 
 if TYPE_CHECKING:
     from regard.api import Model
     from regard.images.processor import ImageProcessor
     from regard.inference.encoder_model import ImageModel
+    from regard.tasks.components import AnyComponent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,10 +64,10 @@ class ImageSource(LineSource):
             return f"{text}\t{Path(text).stat().st_size}"
         return text
 
-    def read(self, lines: Iterator[bytes], first: int, arrivals: Arrivals) -> Iterator[Line]:
+    def read(self, lines: NumberedLines, arrivals: Arrivals) -> Iterator[Line]:
         decode = partial(_decoded, self.processor, None if self.is_image else self.name)
         with DecodingPool(self.workers) as pool:
-            for line in pool.map(decode, super().read(lines, first, arrivals), arrivals.ready):
+            for line in pool.map(decode, super().read(lines, arrivals), arrivals.ready):
                 pixels = line.value
                 yield line._replace(value=pixels and self.processor.normalised(*pixels))
 
@@ -90,6 +93,27 @@ def _decoded(processor: "ImageProcessor", name: str | None, line: Line) -> Line:
 
 
 def source_for(
+    model: "Model",
+    component: "AnyComponent",
+    file: str,
+    columns: Sequence[str] | None,
+    max_length: int | None,
+    *,
+    workers: int | None = None,
+    skip_bad: bool = False,
+) -> LineSource:
+    """The inputs of a component: rows of a table, lines of text, or images."""
+    if not model.facts.encoder.embed.reads_images:
+        table = table_source(component, file, columns, max_length, skip_bad=skip_bad)
+        if table is not None and workers is None:
+            return table
+    elif columns:
+        raise BadInput("--column: this model reads images; name a folder, or a file of paths")
+    parse = parser_of(component, max_length)
+    return lines_or_images(model, file, parse, workers=workers, skip_bad=skip_bad)
+
+
+def lines_or_images(
     model: "Model", file: str, parse: Parse, *, workers: int | None = None, skip_bad: bool = False
 ) -> LineSource:
     """The inputs of a model: lines of text, or images."""

@@ -6,18 +6,18 @@ writes a line and waits gets its result, while fast input still fills batches.
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from regard.cli.io.console import note, print_json, print_line
+from regard.cli.io.console import json_line, note
 from regard.cli.io.output import Command, OutputProgress, output_to
 from regard.cli.options import MAX_TOKENS
-from regard.data.files.arrivals import Arrivals
-from regard.data.files.text_files import decoded, name_of, raw_lines
+from regard.data.readers.sources import NumberedLines
+from regard.data.readers.text_files import Arrivals, decoded, name_of, raw_lines
 from regard.ground.errors import BadInput
 from regard.text.vocabulary import Vocabulary, token_count
 
@@ -30,6 +30,7 @@ WINDOW = 4_096  # lines
 CHARACTERS = 1 << 26  # of a window; the line that exceeds them is its last
 RAISE_LIMIT = "split the line into sentences, or raise --max-length"
 
+Given = TypeVar("Given")
 Value = TypeVar("Value")
 
 Parse = Callable[[str, str], object]
@@ -92,9 +93,44 @@ class LineSource:
         """The first keys of the JSON record of a line."""
         return {"line": line.number}
 
-    def read(self, lines: Iterator[bytes], first: int, arrivals: Arrivals) -> Iterator[Line]:
-        """Parsed lines, numbered from ``first``."""
-        return (self._parsed(number, raw) for number, raw in enumerate(lines, first))
+    def numbered(self, arrivals: Arrivals) -> NumberedLines:
+        """All lines with their numbers in the file."""
+        return enumerate(self.lines(arrivals), start=1)
+
+    def read(self, lines: NumberedLines, arrivals: Arrivals) -> Iterator[Line]:
+        """Parsed lines."""
+        return (self._parsed(number, raw) for number, raw in lines)
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether the inputs are rows of a table, which are printed again."""
+        return False
+
+    @property
+    def streams(self) -> bool:
+        """Whether results are printed as they come, so that a stopped run can continue."""
+        return True
+
+    def head(self, component: "AnyComponent", *, as_json: bool) -> str:
+        """Text printed before all results."""
+        return ""
+
+    def printed(
+        self, line: Line, component: "AnyComponent", *, as_json: bool, envelope: Mapping[str, str]
+    ) -> Iterator[str]:
+        """The results of a line as printed: lines of text, or JSON with the ``envelope``."""
+        result = line.value
+        if as_json:
+            records = [component.empty_record] if result is None else component.records(result)
+            begin = self.record(line) if component.is_numbered else {}
+            end = {**remarks_of(line, component), **envelope}
+            yield from (json_line({**begin, **record, **end}) for record in records)
+        else:
+            for text in [""] if result is None else component.lines(result):
+                yield f"{self.title(line)}{text}\n"
+
+    def finish(self, *, as_json: bool) -> None:
+        """Print what follows all results."""
 
     def _parsed(self, number: int, raw: bytes) -> Line:
         where = f"{self.name}:{number}"
@@ -103,6 +139,12 @@ class LineSource:
             return Line(number, text, self.parse(text, where))
         except BadInput as error:
             return Line(number, self.readable(raw), None, str(error))
+
+
+def remarks_of(line: Line, component: "AnyComponent") -> dict[str, object]:
+    """Keys of JSON records that say whether the input was truncated, or bad."""
+    cut = {"cut": line.value and line.value.cut} if component.reports_cuts else {}
+    return cut if line.error is None else {**cut, "error": line.error}
 
 
 def unless_empty(parse: Parse) -> Parse:
@@ -155,23 +197,21 @@ def run_component(
 
     JSON records end with the ``envelope``. Remarks and the sums of figures go to standard error.
     """
+    if command is not None and not (source.streams or as_json):
+        raise BadInput(f"--resume: {source.name} is written at once; leave it out, or add --json")
     sums = Counter[str]()
     with output_to(out, command) as progress:
+        if not progress.inputs:
+            sys.stdout.write(source.head(component, as_json=as_json))
         for line in result_lines(source, component, progress):
-            result = line.value
-            if as_json:
-                records = [component.empty_record] if result is None else component.records(result)
-                begin = source.record(line) if component.is_numbered else {}
-                cut = {"cut": result and result.cut} if component.reports_cuts else {}
-                error = {} if line.error is None else {"error": line.error}
-                print_json(*({**begin, **record, **cut, **error, **envelope} for record in records))
-            else:
-                for text in [""] if result is None else component.lines(result):
-                    print_line(source.title(line) + text)
-            if result is not None:
+            sys.stdout.writelines(
+                source.printed(line, component, as_json=as_json, envelope=envelope)
+            )
+            if (result := line.value) is not None:
                 sums.update(component.figures(result))
                 if remark := component.remark(result):
                     note(f"line {line.number}: {remark}")
+        source.finish(as_json=as_json)
     if total := component.total(sums):
         note(total)
     progress.report()
@@ -182,9 +222,13 @@ def parser_of(component: "AnyComponent", max_length: int | None) -> Parse:
 
     Components that do not read empty lines get None for them.
     """
-    most = max_length or (MAX_TOKENS if component.own_limit is None else None)
-    parse = with_limit(component.parse, component.token_count, most)
+    parse = with_limit(component.parse, component.token_count, token_limit(component, max_length))
     return parse if component.reads_empty else unless_empty(parse)
+
+
+def token_limit(component: "AnyComponent", max_length: int | None) -> int | None:
+    """The most tokens of an input; None: no limit, because the component has its own."""
+    return max_length or (MAX_TOKENS if component.own_limit is None else None)
 
 
 def read_windows(
@@ -198,9 +242,9 @@ def read_windows(
     an error has shortened is not added, so that a resumed run begins with a whole window.
     """
     progress, arrivals = progress or OutputProgress(), Arrivals()
-    lines = source.lines(arrivals)
-    progress.skip(source.key(source.readable(raw)) for raw in islice(lines, progress.inputs))
-    coming = source.read(lines, progress.inputs + 1, arrivals)
+    lines = iter(source.numbered(arrivals))
+    progress.skip(source.key(source.readable(raw)) for _, raw in islice(lines, progress.inputs))
+    coming = source.read(lines, arrivals)
     error, window = None, list[Line]()
     while error is None:
         sys.stdout.flush()
@@ -235,17 +279,17 @@ def _until_pause(lines: Iterator[Line], arrivals: Arrivals, most: int) -> Iterat
 
 
 def with_limit(
-    parse: Callable[[str, str], Value],
+    parse: Callable[[Given, str], Value],
     count: TokenCount,
     most: int | None,
     remedy: str = RAISE_LIMIT,
-) -> Callable[[str, str], Value]:
+) -> Callable[[Given, str], Value]:
     """A parser that refuses inputs of more than ``most`` tokens; None: no limit."""
     if most is None:
         return parse
 
-    def parse_short(line: str, where: str) -> Value:
-        value = parse(line, where)
+    def parse_short(given: Given, where: str) -> Value:
+        value = parse(given, where)
         _check_count(count(value, most), most, where, remedy)
         return value
 

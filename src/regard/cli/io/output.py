@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 from typer import Context
 
 from regard.cli.io.console import note
-from regard.data.files.fields import field_of
-from regard.data.files.text_files import STDIN
+from regard.data.readers.fields import field_of
+from regard.data.readers.text_files import STDIN
 from regard.ground.errors import BadInput
 from regard.ground.files import (
     digest_folder,
@@ -130,8 +130,8 @@ class SavedProgress(OutputProgress):
 
     def load(self, state: OutputState) -> None:
         """Continue from a saved state; bytes that were written after it are removed."""
-        command = self._state.command
-        if changed := [name for name in command if state.command.get(name) != command[name]]:
+        command, stored = self._state.command, state.command
+        if changed := [name for name in command if _value(stored, name) != _value(command, name)]:
             differs = f"differs in: {', '.join(changed)}"
             raise BadInput(f"{self.path}: was begun by another command ({differs}); remove it")
         if self.stream.seek(0, os.SEEK_END) < state.bytes:
@@ -238,6 +238,12 @@ def _resuming(out: Path, command: Command) -> Iterator[SavedProgress]:
         synchronise(partial)
         partial.replace(out)
         _state_of(partial).unlink()
+
+
+def _value(command: Command, name: str) -> object:
+    """The value of an option; None if the command has none, or no value of a repeatable one."""
+    value = command.get(name)
+    return None if value == [] else value
 
 
 def _state_of(partial: Path) -> Path:

@@ -7,8 +7,8 @@ from typer import Argument, Option
 
 from regard.cli import options
 from regard.cli.io.console import note, print_json, print_line
-from regard.data.files.aligned_pairs import read_fast_align, read_gold_links, read_text_pairs
-from regard.data.files.sources import Lines
+from regard.data.readers.aligned_pairs import read_fast_align, read_gold_links, read_text_pairs
+from regard.data.readers.sources import Lines
 from regard.ground.errors import BadInput
 from regard.metrics.alignment import alignment_error_rate, format_pharaoh, link_types
 from regard.text.words import spaced_spans, word_spans

@@ -9,8 +9,9 @@ from typer import Context, Option
 from regard.cli import options
 from regard.cli.io.console import json_line, note
 from regard.cli.io.image_io import source_for
-from regard.cli.io.line_io import Line, LineSource, parser_of, result_lines
+from regard.cli.io.line_io import Line, LineSource, result_lines, run_component
 from regard.cli.io.output import open_output, resumable_command
+from regard.cli.io.table_io import FORMATS, check_output, suffix_of
 from regard.ground.errors import BadInput
 
 SUFFIXES = {".npy": "", ".txt": " ", ".tsv": "\t", ".jsonl": ""}  # of files of vectors: separators
@@ -20,6 +21,7 @@ def embed(
     context: Context,
     model: options.MODEL,
     file: options.FILE = "-",
+    column: options.COLUMN = None,
     pool: options.POOL = None,
     normalise: Annotated[
         bool | None,
@@ -41,6 +43,9 @@ def embed(
     The name of the file (--out) decides its format: .npy, .txt (separated by spaces), .tsv (by
     tabs) or .jsonl (as --json). An encoder reads two texts separated by a tab as a pair.
 
+    A table (.csv, .tsv, .jsonl, .parquet) is printed again with the column vector, or its vectors
+    are written to a .npy or .txt file; --column names its text.
+
     A model of images reads an image, a folder of images or a file of paths, as regard predict does;
     vectors of a folder are in the order of file names, which JSON has under "image". --workers,
     --skip-bad and --resume work as in regard predict.
@@ -53,14 +58,22 @@ def embed(
     if out is not None and as_json:
         raise BadInput("--json: vectors are printed, or written to a file (--out), not both")
     suffix = out.suffix if out is not None else ".jsonl" if as_json else ".txt"
-    if suffix not in SUFFIXES:
+    of_table = suffix_of(file) in FORMATS or bool(column)
+    if suffix not in (SUFFIXES | FORMATS if of_table else SUFFIXES):
         raise BadInput(f"--out {out}: the name of a file of vectors ends in {', '.join(SUFFIXES)}")
+    if suffix in FORMATS:
+        check_output(file, out, as_json=as_json)
     command = resumable_command(context, "workers", "skip_bad")
     loaded = load(model, device, precision=precision, batch_size=batch_size)
     component = loaded.runner.embedder(pool, normalise)
     require_tokenizer(loaded.tokenizer)
-    parse, width = parser_of(component, max_length), component.width
-    source = source_for(loaded, file, parse, workers=workers, skip_bad=skip_bad)
+    width = component.width
+    source = source_for(
+        loaded, component, file, column, max_length, workers=workers, skip_bad=skip_bad
+    )
+    if source.has_columns and (out is None or suffix in FORMATS):
+        run_component(source, component, out, command, as_json=as_json)
+        return
     with open_output(out, command) as (stream, progress):
         if suffix == ".npy" and not progress.inputs:
             stream.write(_header(0, width))

@@ -45,7 +45,7 @@ def evaluate(
     """
     from regard.api import load
     from regard.cli import scores
-    from regard.data.files.fields import DropCounts
+    from regard.data.readers.fields import DropCounts
     from regard.training.recipe import read, task_of
     from regard.training.recipe_files import find
 

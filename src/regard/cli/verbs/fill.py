@@ -5,14 +5,16 @@ from typing import Annotated
 from typer import Context, Option
 
 from regard.cli import options
-from regard.cli.io.line_io import LineSource, parser_of, run_component
+from regard.cli.io.line_io import run_component
 from regard.cli.io.output import resumable_command
+from regard.cli.io.table_io import check_output, table_or_lines
 
 
 def fill(
     context: Context,
     model: options.MODEL,
     file: options.FILE = "-",
+    column: options.COLUMN = None,
     top: Annotated[int, Option(help="Number of words printed for each mask token.")] = 5,
     max_length: options.MAX_LENGTH = None,
     batch_size: options.BATCH_SIZE = None,
@@ -29,12 +31,16 @@ def fill(
     empty. With --out FILE --resume, results are written to FILE.partial as they come; if the
     command was stopped, the same command continues after them.
 
+    A table (.csv, .tsv, .jsonl, .parquet) is printed again with the columns filled and words;
+    --column names its text.
+
     Example: echo "The old man [MASK] a book." | regard fill runs/bert/model
     """
     from regard.api import load
 
+    check_output(file, out, as_json=as_json)
     command = resumable_command(context)
     loaded = load(model, device, precision=precision, batch_size=batch_size)
     component = loaded.encoder.filler(top)
-    source = LineSource(file, parser_of(component, max_length))
+    source = table_or_lines(component, file, column, max_length)
     run_component(source, component, out, command, as_json=as_json)

@@ -22,7 +22,7 @@ from regard.cli.io.line_io import (
     unless_empty,
 )
 from regard.cli.io.output import output_to, resumable_command
-from regard.data.files.arrivals import Arrivals
+from regard.data.readers.text_files import Arrivals
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ from typer import Argument, Context, Option
 
 from regard.cli import options
 from regard.cli.io.console import note, print_json, print_line, print_table
-from regard.cli.io.image_io import source_for
+from regard.cli.io.image_io import lines_or_images
 from regard.cli.io.line_io import check_argument, plain_text, read_windows, unless_empty, with_limit
-from regard.data.files.text_files import STDIN, name_of, read_lines
+from regard.data.readers.text_files import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.inside.views.markup import escape_line
 
 if TYPE_CHECKING:
     from regard.api import Model
-    from regard.data.files.static_vectors import StaticVectors
+    from regard.data.readers.static_vectors import StaticVectors
     from regard.inside.neighbours import LineOfText, Neighbour, Part, WordInContext
 
 LAST = -1  # layer
@@ -116,7 +116,7 @@ def _static(
     model: "Model", vectors: Path | None, word: str, lines: "Sequence[LineOfText]"
 ) -> "StaticVectors":
     """Vectors of a file, or of the embedding layer for the words of all lines."""
-    from regard.data.files.static_vectors import StaticVectors
+    from regard.data.readers.static_vectors import StaticVectors
     from regard.inside.neighbours import word_vectors
     from regard.text.words import words
 
@@ -192,7 +192,7 @@ def _image_vectors(
 ) -> "Iterator[Part[Path]]":
     """Images of a file or folder with their vectors; the error of a skipped image is printed."""
     parse = unless_empty(lambda line, where: Path(line))
-    source = source_for(model, file, parse, workers=workers, skip_bad=skip_bad)
+    source = lines_or_images(model, file, parse, workers=workers, skip_bad=skip_bad)
     for window in read_windows(source):
         for error in filter(None, (line.error for line in window)):
             note(error)

@@ -6,14 +6,16 @@ from typer import Context, Option
 
 from regard.cli import options
 from regard.cli.io.image_io import source_for
-from regard.cli.io.line_io import parser_of, run_component
+from regard.cli.io.line_io import run_component
 from regard.cli.io.output import resumable_command
+from regard.cli.io.table_io import check_output
 
 
 def predict(
     context: Context,
     model: options.MODEL,
     file: options.FILE = "-",
+    column: options.COLUMN = None,
     pretokenised: options.PRETOKENISED = False,
     entities: Annotated[
         bool, Option("--entities", help="Print entities instead of tagged words.")
@@ -40,6 +42,10 @@ def predict(
     Longer inputs than the model reads are truncated; their number is printed to standard error.
     Taggers and question answering read long texts in several parts instead.
 
+    The rows of a table (.csv, .tsv, .jsonl, .parquet) are printed again in the same format, with
+    columns for the results (label and probability, tags, answer, …). The text is in --column NAME,
+    or in the column called text, sentence, or the like; two --column are a pair.
+
     A model of images reads an image (JPEG, PNG, WebP), a folder of images, or a file with a path on
     each line. Images of a folder are read in the order of their names, which are printed before the
     results; JSON has them under "image". Processes (--workers) decode images ahead of the model,
@@ -57,9 +63,11 @@ def predict(
     """
     from regard.api import load
 
+    check_output(file, out, as_json=as_json)
     command = resumable_command(context, "workers", "skip_bad")
     loaded = load(model, device, precision=precision, batch_size=batch_size)
     component = loaded.predictor.with_options(pretokenised=pretokenised, entities=entities)
-    parse = parser_of(component, max_length)
-    source = source_for(loaded, file, parse, workers=workers, skip_bad=skip_bad)
+    source = source_for(
+        loaded, component, file, column, max_length, workers=workers, skip_bad=skip_bad
+    )
     run_component(source, component, out, command, as_json=as_json)

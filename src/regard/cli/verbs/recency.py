@@ -8,7 +8,7 @@ from typer import Argument, Context, Option
 from regard.cli import options
 from regard.cli.io.console import note, print_json, print_line, print_table, write_page
 from regard.cli.io.line_io import check_length
-from regard.data.files.text_files import name_of, read_lines
+from regard.data.readers.text_files import name_of, read_lines
 from regard.ground.lock import lock_vacant
 
 

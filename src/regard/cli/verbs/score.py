@@ -7,15 +7,17 @@ from typer import Option
 
 from regard.cli import options
 from regard.cli.io.line_io import Line, LineSource, parser_of, run_component
-from regard.data.files.arrivals import Arrivals
-from regard.data.files.fields import filled
-from regard.data.files.text_files import whole_text
+from regard.cli.io.table_io import check_output, table_or_lines
+from regard.data.readers.fields import filled
+from regard.data.readers.sources import NumberedLines
+from regard.data.readers.text_files import Arrivals, whole_text
 from regard.ground.errors import BadInput
 
 
 def score(
     model: options.MODEL,
     file: options.FILE = "-",
+    column: options.COLUMN = None,
     whole: Annotated[bool, Option("--whole", help="Read the whole file as one text.")] = False,
     window: Annotated[
         int | None, Option(min=2, help="Number of tokens read at once; default: the model's limit.")
@@ -39,21 +41,31 @@ def score(
     that no token is read twice. Perplexity and bits per byte of all texts are printed at the end;
     --json prints them for each text, with the log-probability of each token.
 
+    A table (.csv, .tsv, .jsonl, .parquet) is printed again with the columns logprob and perplexity;
+    --column names its text, two of them source and translation.
+
     Example: paste test.en test.de | regard score runs/tour/model
     """
     from regard.api import load
 
+    if whole and column:
+        raise BadInput("--column: cannot be used with --whole, which reads the file as one text")
+    if not whole:
+        check_output(file, out, as_json=as_json)
     runner = load(model, device, precision=precision, batch_size=batch_size).runner
     component = runner.scorer(window, stride)
     if whole and not component.reads_whole:
         raise BadInput("--whole: cannot be used with a translator, which reads pairs of lines")
-    source = (WholeFile if whole else LineSource)(file, parser_of(component, max_length))
+    if whole:
+        source: LineSource = WholeFile(file, parser_of(component, max_length))
+    else:
+        source = table_or_lines(component, file, column, max_length)
     run_component(source, component, out, as_json=as_json)
 
 
 class WholeFile(LineSource):
     """A file that is one text."""
 
-    def read(self, lines: Iterator[bytes], first: int, arrivals: Arrivals) -> Iterator[Line]:
+    def read(self, lines: NumberedLines, arrivals: Arrivals) -> Iterator[Line]:
         text = whole_text(self.file)
         yield Line(1, text, self.parse(filled(text, self.name, "no text"), self.name))

@@ -11,7 +11,7 @@ from regard.cli.io.console import note, print_json, print_table
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
-    from regard.data.files.static_vectors import StaticVectors
+    from regard.data.readers.static_vectors import StaticVectors
 
 
 def similarity(
@@ -60,7 +60,7 @@ def similarity(
 def _vectors(source: str, words: set[str], most: int | None) -> "StaticVectors":
     """Vectors of a file, or of a model's embedding layer for the words of the tests."""
     from regard.api import load
-    from regard.data.files.static_vectors import StaticVectors
+    from regard.data.readers.static_vectors import StaticVectors
     from regard.inside.neighbours import word_vectors
 
     if Path(source).is_file():

@@ -7,7 +7,7 @@ from typer import Argument, Option
 
 from regard.cli import options
 from regard.cli.io.console import note, print_json, print_line, write_page
-from regard.data.files.text_files import STDIN, name_of, read_lines
+from regard.data.readers.text_files import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
 """``regard translate``: lines in, translations out."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from typer import Context, Option
 
@@ -11,10 +11,14 @@ from regard.cli import options
 from regard.cli.io.console import note
 from regard.cli.io.line_io import Line, LineSource, Parse, parser_of, run_component
 from regard.cli.io.output import resumable_command
-from regard.data.files.arrivals import Arrivals
-from regard.data.files.text_files import read_lines
+from regard.cli.io.table_io import check_output, table_or_lines
+from regard.data.readers.sources import NumberedLines
+from regard.data.readers.text_files import Arrivals, read_lines
 from regard.ground.errors import BadInput
 from regard.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from regard.inference.decoder_model import Request
 
 LOSSY = ("wordpiece", "sentencepiece")  # vocabularies that cannot encode every word
 
@@ -23,6 +27,7 @@ def translate(
     context: Context,
     model: options.MODEL,
     file: options.FILE = "-",
+    column: options.COLUMN = None,
     ensemble: Annotated[
         list[str] | None,
         Option("--ensemble", metavar="MODEL", help="Another model of the ensemble; repeatable."),
@@ -74,6 +79,9 @@ def translate(
     On a CPU, --workers N (N cores) translates long files in N processes, and --precision int8
     multiplies in 8 bits; its speed, and the default --engine, depend on the processor.
 
+    A table (.csv, .tsv, .jsonl, .parquet) is printed again with the columns translation and score;
+    --column names its text.
+
     Lines are translated as they arrive: when a pipe or a terminal pauses, the lines before the
     pause are translated and printed at once.
 
@@ -105,6 +113,10 @@ def translate(
     decode.check_options(decode.method_name(search), context.params, overrides)
     if resume and prefix is not None:
         raise BadInput("--resume: cannot be used with --prefix")
+    if prefix is not None and column:
+        raise BadInput("--column: cannot be used with --prefix, which is for plain lines")
+    if prefix is None:
+        check_output(file, out, as_json=as_json)
     command = resumable_command(context)
     folders = (model, *(ensemble or ()))
     translator = decode.load_ensemble(folders, device, batch_size)
@@ -112,11 +124,15 @@ def translate(
     spec = ComponentSpec(folders, "translate", {"method": method})
     opened = decode.ready(translator.writer(method, best), spec, precision, engine, workers)
     with opened as (writer, envelope):
-        parse = partial(_parse, parser_of(writer, max_length), translator.tokenizer.source)
-        lines = LineSource(file, parse)
         if prefix is not None:
-            lines = PrefixedLines(file, parse, prefixes=prefix)
-        run_component(lines, writer, out, command, as_json=as_json, **envelope)
+            parse = parser_of(writer, max_length)
+            source: LineSource = PrefixedLines(file, parse, prefixes=prefix)
+        else:
+            source = table_or_lines(writer, file, column, max_length)
+        parse = partial(_parse, source.parse, translator.tokenizer.source)
+        run_component(
+            replace(source, parse=parse), writer, out, command, as_json=as_json, **envelope
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,9 +141,9 @@ class PrefixedLines(LineSource):
 
     prefixes: str
 
-    def read(self, lines: Iterator[bytes], first: int, arrivals: Arrivals) -> Iterator[Line]:
+    def read(self, lines: NumberedLines, arrivals: Arrivals) -> Iterator[Line]:
         prefixes, count = read_lines(self.prefixes), 0
-        for count, line in enumerate(super().read(lines, first, arrivals), start=1):
+        for count, line in enumerate(super().read(lines, arrivals), start=1):
             if (prefix := next(prefixes, None)) is None:
                 fault = f"no prefix for this line: {self.prefixes} has {count - 1} lines"
                 raise BadInput(f"{self.name}:{line.number}: {fault}")
@@ -139,8 +155,9 @@ class PrefixedLines(LineSource):
 
 def _parse(parse: Parse, vocabulary: Vocabulary, line: str, where: str) -> object:
     """The input in a line; words outside the vocabulary are printed."""
-    request = parse(line, where)
-    if vocabulary.kind in LOSSY and (unknown := vocabulary.unknown(line)):
-        words = ", ".join(line[start:end] for start, end in unknown)
+    request = cast("Request | None", parse(line, where))
+    text = "" if request is None else str(request.text)
+    if vocabulary.kind in LOSSY and (unknown := vocabulary.unknown(text)):
+        words = ", ".join(text[start:end] for start, end in unknown)
         note(f"line {where.rpartition(':')[2]}: not in the vocabulary: {words}")
     return request

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from regard.data.files.fields import BadExample, Dropped, parsed
-from regard.data.files.text_files import name_of, read_lines
 from regard.data.readers.examples import TaggedExample
+from regard.data.readers.fields import BadExample, Dropped, parsed
+from regard.data.readers.text_files import name_of, read_lines
 
 Numbered = list[tuple[str, str]]  # where, line
 

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
-from regard.data.files.fields import BadExample, Dropped, filled, one_of, parsed
-from regard.data.files.sources import FileSource, JsonLines, Lines, Table, read_cells, read_examples
-from regard.data.files.text_files import STDIN, name_of
 from regard.data.readers.examples import LabelledExample
+from regard.data.readers.fields import BadExample, Dropped, filled, one_of, parsed
+from regard.data.readers.sources import FileSource, Lines, read_examples
+from regard.data.readers.table_format import UNQUOTED_TSV
+from regard.data.readers.tables import JsonLines, Table, read_cells
+from regard.data.readers.text_files import STDIN, name_of
 from regard.ground.errors import BadInput
 
 BINARY = ("0", "1")
@@ -54,7 +56,9 @@ def glue(path: Path, name: str, dropped: Dropped = None) -> Iterator[LabelledExa
     """
     task = GLUE_TASKS[name]
     columns, count = (*task.texts, task.label), len(task.texts)
-    table = Table(str(path), columns, optional=(task.label,), unnamed=task.unnamed)
+    table = Table(
+        str(path), columns, optional=(task.label,), unnamed=task.unnamed, form=UNQUOTED_TSV
+    )
 
     def parse(where: str, cells: tuple[str, ...]) -> LabelledExample:
         texts = tuple(filled(text, where) for text in cells[:count])
@@ -106,7 +110,7 @@ def _rows(path: Path, dropped: Dropped) -> Iterator[tuple[str, tuple[str, ...]]]
     name = path.name.removesuffix(".gz").removesuffix(".xz")
     source: FileSource
     if name.endswith(".txt"):
-        source = Table(str(path), _COLUMNS)
+        source = Table(str(path), _COLUMNS, form=UNQUOTED_TSV)
     elif name.startswith("s1."):
         rest = path.name.removeprefix("s1")
         source = Lines(tuple(str(path.with_name(f"{side}{rest}")) for side in _SIDES))

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.files.fields import BadExample, Dropped, filled, parsed
-from regard.data.files.sources import Column, Csv, read_cells
-from regard.data.images.decoding import DecodingPool, default_workers
 from regard.data.readers.examples import LabelledExample
+from regard.data.readers.fields import BadExample, Dropped, filled, parsed
+from regard.data.readers.tables import Column, Csv, read_cells
 from regard.ground.errors import BadInput, reason_of
 from regard.ground.files import check_regular, read_bytes, reading
 from regard.images.decode import SUFFIXES, can_be_read
+from regard.images.decoding_pool import DecodingPool, default_workers
 
 IDX_BYTES = 0x08  # the type of an idx file whose numbers are unsigned bytes
 CIFAR_SIZE = 32

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from regard.data.files.fields import (
+from regard.data.readers.examples import LabelledExample, TaggedExample
+from regard.data.readers.fields import (
     BadExample,
     Dropped,
     field_of,
@@ -13,10 +14,14 @@ from regard.data.files.fields import (
     typed,
     value_of,
 )
-from regard.data.files.sources import Column, Table, read_cells, read_objects
-from regard.data.readers.examples import LabelledExample, TaggedExample
+from regard.data.readers.sources import Source, Unparsed, checked_text, texts_of, unparsed
+from regard.data.readers.table_format import TableFormat
+from regard.data.readers.tables import Column, Parquet, Table, read_objects
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON
+
+NO_LABEL = "without a label"
+MISSING_LABEL = "the label is missing: give one, or leave the row out"
 
 
 def table(
@@ -26,20 +31,56 @@ def table(
     texts: tuple[Column, ...] = ("text",),
     label: Column | None = None,
     separator: str | None = None,
+    delimiter: str | None = None,
+    quoting: bool | None = None,
+    encoding: str | None = None,
+    header: bool | None = None,
 ) -> Iterator[LabelledExample]:
     """Read one text or two and their label from columns, by name or by number from 0.
 
-    With `separator`, a cell holds several labels. Without `label`, labels are hidden.
+    With `separator`, a cell holds several labels. Without `label`, labels are hidden. The other
+    options are those of `TableFormat`; what is not declared is found.
     """
     _check(texts, separator)
-    source = kind(str(path), texts if label is None else (*texts, label))
+    columns = texts if label is None else (*texts, label)
+    form = kind.form.declared(TableFormat(delimiter, quoting, encoding, header))
+    return labelled(
+        kind(str(path), columns, form=form), dropped, hidden=label is None, separator=separator
+    )
 
-    def parse(where: str, cells: tuple[str, ...]) -> LabelledExample:
-        filled_texts = tuple(filled(cell, where) for cell in cells[: len(texts)])
-        labels = None if label is None else _labels(cells[-1], separator, where)
-        return LabelledExample(where, filled_texts, labels)
 
-    return parsed(read_cells(source, dropped), parse, dropped)
+def parquet(
+    path: Path,
+    dropped: Dropped = None,
+    texts: tuple[str, ...] = ("text",),
+    label: str | None = None,
+    separator: str | None = None,
+) -> Iterator[LabelledExample]:
+    """Read one text or two and their label from columns of a Parquet file."""
+    _check(texts, separator)
+    source = Parquet(str(path), texts if label is None else (*texts, label))
+    return labelled(source, dropped, hidden=label is None, separator=separator)
+
+
+def labelled(
+    source: Source,
+    dropped: Dropped = None,
+    *,
+    hidden: bool = False,
+    separator: str | None = None,
+    longest_characters: int | None = None,
+) -> Iterator[LabelledExample]:
+    """Read examples whose last text is the label, unless labels are ``hidden``."""
+
+    def parse(where: str, example: Unparsed) -> LabelledExample:
+        cells, places = texts_of(source, example), example[0]
+        count = len(cells) if hidden else len(cells) - 1
+        pairs = zip(cells[:count], places, strict=False)
+        texts = tuple(checked_text(text, place, longest_characters) for text, place in pairs)
+        labels = None if hidden else _labels(cells[-1], separator, places[-1])
+        return LabelledExample(where, texts, labels)
+
+    return parsed(unparsed(source), parse, dropped)
 
 
 def jsonl(
@@ -57,6 +98,8 @@ def jsonl(
         if label is None:
             return LabelledExample(where, filled_texts, None)
         value, name = value_of(record, label, where), f"the value of {label!r}"
+        if value is None:
+            raise BadExample(where, NO_LABEL, MISSING_LABEL)
         if isinstance(value, list):
             labels = tuple(label_text(each, name, where) for each in value)
         else:
@@ -98,5 +141,7 @@ def _check(texts: tuple[Column, ...], separator: str | None) -> None:
 
 def _labels(cell: str, separator: str | None, where: str) -> tuple[str, ...]:
     if separator is None:
-        return (filled(cell, where).strip(),)
+        if not cell.strip():
+            raise BadExample(where, NO_LABEL, MISSING_LABEL)
+        return (cell.strip(),)
     return tuple(part.strip() for part in cell.split(separator) if part.strip())

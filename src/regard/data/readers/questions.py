@@ -8,10 +8,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from regard.data.files.fields import BadExample, Dropped, field_of, filled, one_of, parsed, typed
-from regard.data.files.sources import Csv, read_cells, read_json_file
-from regard.data.files.text_files import name_of
 from regard.data.readers.examples import ChoiceExample, GoldAnswer, QuestionExample
+from regard.data.readers.fields import BadExample, Dropped, field_of, filled, one_of, parsed, typed
+from regard.data.readers.sources import read_json_file
+from regard.data.readers.tables import Csv, read_cells
+from regard.data.readers.text_files import name_of
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON
 

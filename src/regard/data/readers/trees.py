@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from regard.data.files.fields import BadExample, Dropped, parsed
-from regard.data.files.sources import Lines, read_texts
 from regard.data.readers.examples import LabelledExample
+from regard.data.readers.fields import BadExample, Dropped, parsed
+from regard.data.readers.sources import Lines, read_texts
 
 LABELS = ("0", "1", "2", "3", "4")
 ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from torch import nn
 
-from regard.data.sampler import BatchSampler
+from regard.data.batches.sampler import BatchSampler
 from regard.metrics.translation import MetricScore
 from regard.objectives.objective import Objective
 from regard.training.checkpoint import Checkpoints, RunProgress

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from regard.data.sampler import Cursor, SampledBatch
+from regard.data.batches.sampler import Cursor, SampledBatch
 from regard.training.distributed import World
 from regard.training.loop.events import Job
 

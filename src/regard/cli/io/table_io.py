@@ -1,0 +1,393 @@
+"""Tables as inputs of a verb: columns are read, and all rows printed again with result columns.
+
+The format of the output is that of the input: CSV, TSV, JSON lines or Parquet, in UTF-8.
+"""
+
+import io
+import json
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from regard.cli.io.console import json_line, note
+from regard.cli.io.line_io import Line, LineSource, parser_of, remarks_of, token_limit, with_limit
+from regard.data.readers.fields import BadExample, json_object, typed, value_of
+from regard.data.readers.sources import NumberedLines
+from regard.data.readers.tables import Csv, JsonLines, Table, import_pyarrow, parquet_records
+from regard.data.readers.text_files import STDIN, Arrivals, decoded, name_of
+from regard.ground.checks import is_whole
+from regard.ground.errors import BadInput
+from regard.ground.files import JSON, check_regular
+
+if TYPE_CHECKING:
+    from regard.tasks.components import AnyComponent
+
+Record = dict[str, JSON]
+Cells = Mapping[str, object]
+PACKED = (".gz", ".xz")
+ONE_LINE = str.maketrans("\t\n\r", "   ")
+# Names of columns that are texts, and of two columns that are a pair, in small letters.
+TEXTS = frozenset({"text", "sentence", "review", "comment", "content", "document", "body"})
+TEXTS |= {"message", "tweet", "utterance", "question", "title", "source", "src"}
+PAIRS = [("sentence1", "sentence2"), ("text1", "text2"), ("text_a", "text_b"), ("src", "tgt")]
+PAIRS += [("question1", "question2"), ("premise", "hypothesis"), ("question", "context")]
+PAIRS += [("question", "sentence"), ("source", "target"), ("first", "second")]
+
+
+class Rows(ABC):
+    """Rows of a table: each a text, from which a record is made, and which results are added to.
+
+    With ``named``, the file has a header; otherwise that is found. ``streams``: rows are printed as
+    results come; otherwise all at the end, by ``finish``.
+    """
+
+    streams: ClassVar[bool] = True
+    header: tuple[str, ...] = ()
+
+    def __init__(self, path: str, *, named: bool = False):
+        self.path = path
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """The columns by name, or by number if they have no names."""
+
+    @abstractmethod
+    def lines(self, arrivals: Arrivals) -> NumberedLines:
+        """The texts of all rows, with their places in the file."""
+
+    @abstractmethod
+    def record(self, text: str, where: str) -> Record:
+        """The values of a row by column."""
+
+    def head(self, columns: Sequence[str]) -> str:
+        """The header, with result columns."""
+        return ""
+
+    @abstractmethod
+    def row(self, text: str, where: str, results: Cells) -> str:
+        """A row with results."""
+
+    def finish(self, results: Sequence[tuple[int, Cells]]) -> bytes:
+        """What follows all rows: here, nothing. ``results`` come with the index of their row."""
+        return b""
+
+
+class DelimitedRows(Rows):
+    """Rows of a CSV or TSV file; a row keeps its text, and cells with results follow it."""
+
+    kind: ClassVar[type[Table]] = Csv
+
+    def __init__(self, path: str, *, named: bool = False):
+        super().__init__(path)
+        source = self.kind(path, ())
+        source = replace(source, form=replace(source.form, header=named or None))
+        opened = source.opened()
+        self.source, self.table, self.header = source, cast(Table, opened.source), opened.names
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        for number, raw in () if self.header else self.lines(Arrivals()):
+            where = self.table.place(number)
+            return tuple(map(str, range(len(self.table.cells(decoded(raw, where), where)))))
+        return self.header
+
+    def lines(self, arrivals: Arrivals) -> NumberedLines:
+        return self.source.opened(arrivals).lines
+
+    def record(self, text: str, where: str) -> Record:
+        cells = self.table.cells(text, where)
+        if self.header:
+            self.table.check_width(cells, len(self.header), where)
+        names = self.header or map(str, range(len(cells)))
+        return {**dict.fromkeys(self.header, ""), **dict(zip(names, cells, strict=False))}
+
+    def head(self, columns: Sequence[str]) -> str:
+        names = map(self._cell, (*self.header, *columns))
+        return self._joined([*names]) if self.header else ""
+
+    def row(self, text: str, where: str, results: Cells) -> str:
+        """A row with results in further cells; a malformed row becomes a single cell."""
+        if not text:
+            return "\n"
+        try:
+            count = len(self.table.cells(text, where))
+        except BadExample:
+            text, count = self._cell(text), 1
+        missing = [""] * (len(self.header) - count)
+        return self._joined([text, *missing, *map(self._cell, results.values())])
+
+    def _joined(self, cells: Sequence[str]) -> str:
+        return (self.table.form.delimiter or ",").join(cells) + "\n"
+
+    def _cell(self, value: object) -> str:
+        """A value as a cell: lists and objects as JSON, nothing for None."""
+        if value is None or isinstance(value, str):
+            cell = value or ""
+        elif isinstance(value, float):
+            cell = f"{value:.8g}"
+        else:
+            cell = json.dumps(value, ensure_ascii=False)
+        if not self.table.form.quoting:
+            return cell.translate(ONE_LINE)
+        if {'"', "\n", "\r", self.table.form.delimiter} & {*cell} or cell != cell.strip():
+            return '"' + cell.replace('"', '""') + '"'
+        return cell
+
+
+class TsvRows(DelimitedRows):
+    """Rows of a tab-separated file."""
+
+    kind = Table
+
+
+class JsonRows(Rows):
+    """Rows of JSON lines; results are added to each object."""
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        for number, raw in self.lines(Arrivals()):
+            if raw.strip():
+                where = f"{name_of(self.path)}:{number}"
+                return tuple(self.record(decoded(raw, where), where))
+        return ()
+
+    def lines(self, arrivals: Arrivals) -> NumberedLines:
+        return JsonLines(self.path, ()).lines(arrivals)
+
+    def record(self, text: str, where: str) -> Record:
+        return json_object(text, where)
+
+    def row(self, text: str, where: str, results: Cells) -> str:
+        """An object with results; a malformed line is kept under "line"."""
+        try:
+            return json_line({**self.record(text, where), **results}) if text.strip() else "\n"
+        except BadExample:
+            return json_line({"line": text, **results})
+
+
+class ParquetRows(JsonRows):
+    """Rows of a Parquet file, read as JSON; columns with results are appended at the end."""
+
+    streams = False
+
+    def lines(self, arrivals: Arrivals) -> NumberedLines:
+        rows = (json.dumps(record, default=str) for record in parquet_records(self.path))
+        return ((number, row.encode()) for number, row in enumerate(rows, start=1))
+
+    def row(self, text: str, where: str, results: Cells) -> str:
+        return ""
+
+    def finish(self, results: Sequence[tuple[int, Cells]]) -> bytes:
+        """The Parquet file: rows of the input by index, with result columns."""
+        arrow = import_pyarrow("pyarrow", self.path)
+        parquet = import_pyarrow("pyarrow.parquet", self.path)
+        table = parquet.read_table(self.path).take([index for index, _ in results])
+        for name in results[0][1] if results else ():
+            column = arrow.array([cells[name] for _, cells in results])
+            table = table.append_column(name, column)
+        content = io.BytesIO()
+        parquet.write_table(table, content)
+        return content.getvalue()
+
+
+FORMATS: dict[str, type[Rows]] = {
+    **{".csv": DelimitedRows, ".tsv": TsvRows},
+    **{".jsonl": JsonRows, ".ndjson": JsonRows, ".parquet": ParquetRows, ".pq": ParquetRows},
+}
+"""Formats of tables by the suffix of a file."""
+
+
+def suffix_of(path: str | Path) -> str:
+    """The suffix of a file, before .gz or .xz."""
+    path = Path(path)
+    return (path.with_suffix("") if path.suffix.lower() in PACKED else path).suffix.lower()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSource(LineSource):
+    """The rows of a table, which have an input in some of their columns."""
+
+    rows: Rows
+    results: list[tuple[int, Cells]] = field(default_factory=list)  # of rows that do not stream
+
+    @property
+    def has_columns(self) -> bool:
+        return True
+
+    @property
+    def streams(self) -> bool:
+        return self.rows.streams
+
+    def numbered(self, arrivals: Arrivals) -> NumberedLines:
+        return self.rows.lines(arrivals)
+
+    def head(self, component: "AnyComponent", *, as_json: bool) -> str:
+        return "" if as_json else self.rows.head([*map(self._column, component.columns)])
+
+    def printed(
+        self, line: Line, component: "AnyComponent", *, as_json: bool, envelope: Mapping[str, str]
+    ) -> Iterator[str]:
+        where, result = f"{self.name}:{line.number}", line.value
+        if as_json:
+            end = {**remarks_of(line, component), **envelope}
+            records = [component.empty_record] if result is None else component.records(result)
+            row = self._row(line.text, where)
+            yield from (json_line({**row, **self._results(record), **end}) for record in records)
+            return
+        empty = dict.fromkeys(component.columns)
+        for cells in [empty] if result is None else component.cells(result):
+            results = self._results(cells)
+            if not self.streams:
+                self.results.append((line.number - 1, results))
+            yield self.rows.row(line.text, where, results)
+
+    def finish(self, *, as_json: bool) -> None:
+        if not as_json and (content := self.rows.finish(self.results)):
+            sys.stdout.flush()
+            sys.stdout.buffer.write(content)
+
+    def _row(self, text: str, where: str) -> Record:
+        """The values of a row; a malformed row is kept under "line"."""
+        try:
+            return self.rows.record(text, where) if text.strip() else {}
+        except BadExample:
+            return {"line": text}
+
+    def _results(self, cells: Cells) -> dict[str, object]:
+        return {self._column(name): value for name, value in cells.items()}
+
+    def _column(self, name: str) -> str:
+        """The name of a result column; ``predicted_label`` if the table has a ``label``."""
+        names, number = self.rows.names, 2
+        if name not in names:
+            return name
+        free = name = f"predicted_{name}"
+        while free in names:
+            free, number = f"{name}_{number}", number + 1
+        return free
+
+
+def table_source(
+    component: "AnyComponent",
+    file: str,
+    columns: Sequence[str] | None,
+    max_length: int | None,
+    *,
+    skip_bad: bool = False,
+) -> TableSource | None:
+    """The rows of a table, by the suffix of the file; None if it has plain lines.
+
+    With ``columns``, a file with another suffix is CSV. Without, columns are found by their names,
+    and pipes, and TSV files without a header, have plain lines.
+    """
+    suffix = suffix_of(file)
+    if not columns and (suffix not in FORMATS or not Path(file).is_file()):
+        return None
+    if file == STDIN:
+        raise BadInput("--column: name a file; standard input has no suffix that tells its format")
+    check_regular(Path(file))
+    named = not all(map(str.isdigit, columns or ()))
+    rows = FORMATS.get(suffix, DelimitedRows)(file, named=named)
+    if not columns and suffix == ".tsv" and not rows.header:
+        return None
+    if not rows.names:
+        raise BadInput(f"{file}: the table has no rows")
+    chosen = [_column(column, rows) for column in columns or ()]
+    chosen = chosen or _text_columns(rows, component.record_keys)
+    keys = next((keys for keys in component.record_keys if len(keys) == len(chosen)), None)
+    if keys is None:
+        counts = " or ".join(str(len(keys)) for keys in component.record_keys)
+        raise BadInput(f"--column: this model reads {counts} of them, not {len(chosen)}")
+    parse = record_parser(component, rows, dict(zip(keys, chosen, strict=True)), max_length)
+    return TableSource(file, parse, skip_bad=skip_bad, rows=rows)
+
+
+def check_output(file: str, out: Path | None, *, as_json: bool) -> None:
+    """Refuse a file for the results whose suffix is another format's than that of the table."""
+    suffix = suffix_of(file)
+    if suffix not in FORMATS:
+        return
+    expected = FORMATS[".jsonl" if as_json else suffix]
+    if expected is ParquetRows and out is None:
+        raise BadInput(f"{file}: Parquet is written to a file; add --out FILE{suffix}, or --json")
+    if out is not None and FORMATS.get(out.suffix, expected) is not expected:
+        remedy = "leave out --json" if as_json else "name it so, or add --json for JSON lines"
+        form = ".jsonl" if as_json else suffix
+        raise BadInput(f"--out {out}: the results of {file} are a {form} file; {remedy}")
+
+
+def _column(column: str, rows: Rows) -> str:
+    """The name of a column that is given by name or by number, from 0."""
+    names = rows.names
+    if column in names or ("." in column and column.split(".")[0] in names):
+        return column
+    if column.isdigit() and int(column) < len(names):
+        return names[int(column)]
+    raise BadInput(f"--column {column}: {rows.path} has no such column, but {', '.join(names)}")
+
+
+def _text_columns(rows: Rows, alternatives: Sequence[Sequence[str]]) -> list[str]:
+    """The columns of texts by their names; if these do not tell, an error lists them."""
+    names = {name.casefold(): name for name in rows.names}
+    exact = [keys for keys in alternatives if {*keys} <= {*names}]
+    pairs = [pair for pair in PAIRS if {*pair} <= {*names}]
+    texts = [(name,) for name in names if name in TEXTS or len(names) == 1]
+    by_length: dict[int, Sequence[Sequence[str]]] = {
+        2: pairs[:1],
+        1: texts if len(texts) == 1 else [],
+    }
+    lengths = sorted({len(keys) for keys in alternatives}, reverse=True)
+    likely: list[Sequence[str]] = exact[-1:]
+    likely += [keys for length in lengths for keys in by_length[length]]
+    if not likely:
+        listed = ", ".join(rows.names)
+        raise BadInput(f"{rows.path}: which column is the text? Add --column, one of: {listed}")
+    columns = [names[key] for key in likely[0]]
+    note(f"{rows.path}: reads {' and '.join(columns)}")
+    return columns
+
+
+def record_parser(
+    component: "AnyComponent", rows: Rows, columns: Mapping[str, str], max_length: int | None
+) -> Callable[[str, str], object]:
+    """Parser of rows for a component; ``columns`` are those of the keys of its records."""
+    limited = with_limit(
+        component.parse_record, component.token_count, token_limit(component, max_length)
+    )
+
+    def parse(text: str, where: str) -> object:
+        if not text.strip():
+            return None
+        row = rows.record(text, where)
+        record = {key: _value(row, column, where) for key, column in columns.items()}
+        if not component.reads_empty and any(_is_blank(value) for value in record.values()):
+            return None
+        return limited(record, where)
+
+    return parse
+
+
+def _value(row: Record, column: str, where: str) -> object:
+    """The value of a column: a list, or a text without tabs, which would separate two texts."""
+    value = value_of(row, column, where)
+    if isinstance(value, list):
+        return value
+    text = "" if value is None else str(value) if is_whole(value) else value
+    return typed(text, str, f"the value of {column!r}", where).replace("\t", " ")
+
+
+def _is_blank(value: object) -> bool:
+    return isinstance(value, str) and not value.strip()
+
+
+def table_or_lines(
+    component: "AnyComponent", file: str, columns: Sequence[str] | None, max_length: int | None
+) -> LineSource:
+    """The inputs of a verb that reads texts: rows of a table, or lines."""
+    source = table_source(component, file, columns, max_length)
+    return source or LineSource(file, parser_of(component, max_length))

@@ -1,0 +1,1 @@
+"""Training examples by index, stored, sampled and packed into batches."""

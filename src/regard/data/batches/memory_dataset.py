@@ -1,0 +1,127 @@
+"""Datasets in memory: encoded rows, or texts that are tokenised in every epoch."""
+
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache, reduce
+from itertools import chain
+from typing import Any, TypeVar
+
+import numpy as np
+
+from regard.data.batches.sampler import Collator, Dataset
+from regard.data.counter_rng import streams, uniform
+from regard.ground.batch import TokenRow
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
+
+Item = TypeVar("Item", bound=tuple)
+Target = TypeVar("Target")
+
+
+class MemoryDataset(Dataset[Item], Sequence[Item]):
+    """Dataset of encoded examples: a row, or several, and a target."""
+
+    def __init__(self, examples: Sequence[Item]):
+        self.examples = examples
+        self._sizes = lru_cache(maxsize=1)(self._measure)  # of one objective
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.examples[index]
+
+    @property
+    def fingerprint(self) -> str:
+        checksum = reduce(lambda crc, pair: zlib.crc32(_content(*pair), crc), self.examples, 0)
+        return f"{len(self)} rows, {checksum:08x}"
+
+    def read(self, epoch: int, indices: np.ndarray) -> Sequence[Item]:
+        return [self.examples[i] for i in indices]
+
+    def lengths(self, objective: Collator, epoch: int, indices: np.ndarray) -> np.ndarray | None:
+        return self._sizes(objective)[0][indices]
+
+    def weights(self, objective: Collator, epoch: int, indices: np.ndarray) -> np.ndarray | None:
+        return self._sizes(objective)[1][indices]
+
+    def _measure(self, objective: Collator[Item]) -> tuple[np.ndarray, np.ndarray]:
+        lengths = np.array([objective.length(example) for example in self.examples])
+        return lengths, np.array([objective.weight(example) for example in self.examples])
+
+
+class BPEDropoutRows(MemoryDataset[tuple[TokenRow, Target]]):
+    """Dataset with BPE-dropout (Provilkov et al., 2020): encoded examples, and their ``texts``.
+
+    Segmentations depend only on (seed, epoch, index, number of the text).
+    """
+
+    def __init__(
+        self,
+        examples: Sequence[tuple[TokenRow, Target]],
+        texts: Sequence[Sequence[str]],
+        tokenizer: RowTokenizer,
+        rate: float,
+        seed: int,
+    ):
+        super().__init__(examples)
+        self.texts, self.tokenizer, self.rate, self.seed = texts, tokenizer, rate, seed
+
+    def read(self, epoch: int, indices: np.ndarray) -> list[tuple[TokenRow, Target]]:
+        return [(self._draw(epoch, int(index)), self.examples[index][1]) for index in indices]
+
+    def _draw(self, epoch: int, index: int) -> TokenRow:
+        encode, key = self.tokenizer.words.encode_dropped, (self.seed, epoch, index)
+        texts = enumerate(self.texts[index])
+        ids = [encode(text, self.rate, (*key, number)) for number, text in texts]
+        return self.tokenizer.row(ids[0], ids[1] if len(ids) > 1 else None)
+
+    def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> None:
+        """Return None: lengths are known after tokenising."""
+
+    def weights(self, objective: object, epoch: int, indices: np.ndarray) -> None:
+        """Return None: weights are known after tokenising."""
+
+
+class UnknownWordRows(MemoryDataset[tuple[TokenRow, Target]]):
+    """Dataset in which words that occur once are replaced by the ``unknown`` word at a given rate.
+
+    The vector of unknown words is thus learned from rare ones (Lample et al., 2016). The characters
+    of a word stay. Draws depend only on (seed, epoch, index).
+    """
+
+    def __init__(
+        self, examples: Sequence[tuple[TokenRow, Target]], unknown: int, rate: float, seed: int
+    ):
+        super().__init__(examples)
+        self.unknown, self.rate, self.seed = unknown, rate, seed
+        self.once_V = np.bincount(np.concatenate([_words(row) for row, _ in examples])) == 1
+
+    def read(self, epoch: int, indices: np.ndarray) -> list[tuple[TokenRow, Target]]:
+        streams_N = streams((self.seed, epoch), indices)
+        pairs = zip(indices, streams_N, strict=True)
+        return [self._draw(self.examples[i], stream) for i, stream in pairs]
+
+    def _draw(self, pair: tuple[TokenRow, Target], stream: np.ndarray) -> tuple[TokenRow, Target]:
+        row, target = pair
+        words_T = _words(row)
+        drawn_T = uniform(stream, np.arange(len(words_T))) < self.rate
+        tokens = np.array(row.tokens)
+        tokens.reshape(len(tokens), -1)[self.once_V[words_T] & drawn_T, 0] = self.unknown
+        return row._replace(tokens=tokens), target
+
+
+def _words(row: TokenRow) -> np.ndarray:
+    """The ids of the words of a row, without the ids of their characters."""
+    return np.reshape(row.tokens, (len(row.tokens), -1))[:, 0]
+
+
+def _content(rows: TokenRow | Sequence[TokenRow], target: object) -> bytes:
+    """Bytes of an example, the same in every process."""
+    parts = chain(rows if isinstance(rows, TokenRow) else chain(*rows), [target])
+    return b"|".join(map(_bytes, parts))
+
+
+def _bytes(part: object) -> bytes:
+    """Bytes of an array; of an array of objects, its ``repr`` (their bytes are addresses)."""
+    array = np.asarray(part)
+    return repr(part).encode() if array.dtype.hasobject else array.tobytes()

@@ -1,0 +1,317 @@
+"""Order of training examples, a function of (seed, epoch): a run stores only a cursor.
+
+A Feistel network with cycle walking (Black & Rogaway, 2002) evaluates a permutation of range(n)
+point by point, so that a run resumes at the cost of one window.
+
+Contiguous streams of text are for truncated backpropagation through time (Williams & Peng, 1990):
+all tokens, end to end, are cut into as many streams as a batch has rows. A batch holds the next
+chunk of every stream, so a model that carries its state from batch to batch reads each stream in
+order, and learns through one chunk at a time.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import gcd
+from typing import ClassVar, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+
+from regard.data.batches.packing import training_batches
+from regard.data.counter_rng import mixed
+from regard.data.readers.fields import DropCounts
+from regard.ground.batch import Batch, BatchLimits
+from regard.ground.errors import BadInput
+
+Item = TypeVar("Item")
+
+ROUNDS = 8
+FEW = 256
+
+
+def shuffled(positions: np.ndarray, count: int, key: tuple[int, ...]) -> np.ndarray:
+    """The elements at `positions` of a permutation of range(count), chosen by `key`."""
+    values = np.asarray(positions, np.uint64)
+    if len(values) and values.max() >= count:
+        raise IndexError(f"position {values.max()} of {count}")
+    keys = _round_keys(key)
+    if count <= FEW:  # smaller networks are not random, cycle walking is slow
+        every = _network(np.arange(FEW, dtype=np.uint64), FEW.bit_length() // 2, keys)
+        return every[every < count][values].astype(np.int64)
+    half = -(-(count - 1).bit_length() // 2)
+    values = _network(values, half, keys)
+    while (outside := values >= count).any():
+        values[outside] = _network(values[outside], half, keys)
+    return values.astype(np.int64)
+
+
+def _network(values: np.ndarray, half: int, keys: Sequence[np.uint64]) -> np.ndarray:
+    """A permutation of all integers of 2 × `half` bits."""
+    shift, mask = np.uint64(half), np.uint64((1 << half) - 1)
+    left, right = values >> shift, values & mask
+    for key in keys:
+        left, right = right, left ^ (mixed(right ^ key) & mask)
+    return (left << shift) | right
+
+
+def _round_keys(key: tuple[int, ...]) -> list[np.uint64]:
+    digest = hashlib.blake2b(repr([*map(int, key)]).encode(), digest_size=8 * ROUNDS).digest()
+    return [np.uint64(value) for value in np.frombuffer(digest, "<u8")]
+
+
+class Collator(Protocol[Item]):
+    """The part of an objective that measures, weighs and collates examples."""
+
+    def length(self, example: Item) -> tuple[int, ...]: ...
+    def weight(self, example: Item) -> float | np.ndarray: ...
+    def gather(self, examples: Sequence[Item]) -> Sequence[Item]: ...
+    def collate(self, examples: Sequence[Item]) -> Batch: ...
+    def __hash__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """A position in endless training data: the next batch, in a window, in an epoch."""
+
+    epoch: int = 0
+    window: int = 0
+    batch: int = 0
+
+
+START = Cursor()
+
+
+class Dataset(Generic[Item]):
+    """Training examples by index, the same in every process; an epoch may draw them anew.
+
+    A batch is made of examples of one ``window``, and ``ahead`` steps are read ahead by a thread.
+    ``counted`` is the unit of the lengths of examples, such as "tokens".
+    """
+
+    window: ClassVar[int] = 65_536
+    ahead: ClassVar[int] = 0
+    counted: ClassVar[str] = "tok"
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the content: a resumed run compares it."""
+        raise NotImplementedError
+
+    def read(self, epoch: int, indices: np.ndarray) -> Sequence[Item]:
+        """Read these examples."""
+        raise NotImplementedError
+
+    def lengths(self, objective: Collator, epoch: int, indices: np.ndarray) -> np.ndarray | None:
+        """The lengths of examples by an objective; None if they are known only after reading.
+
+        If lengths and weights are known, a process reads its own rows only.
+        """
+        return None
+
+    def weights(self, objective: Collator, epoch: int, indices: np.ndarray) -> np.ndarray | None:
+        """The weights of examples by an objective; None if they are known only after reading."""
+        return None
+
+    def sampler(
+        self, objective: Collator, limits: BatchLimits, seed: int, mixed: bool, dropped: DropCounts
+    ) -> "BatchSampler[Item]":
+        """Sampler of endless batches of the examples."""
+        return Sampler(self, objective, limits, seed, mixed, dropped=dropped)
+
+
+@dataclass(frozen=True, eq=False)
+class SampledBatch(Generic[Item]):
+    """Rows of a batch, longest first: `lengths` of each side, special tokens included.
+
+    Examples are read on request, or already read if their lengths are known only then. A batch that
+    `begins` restarts its streams.
+    """
+
+    dataset: Dataset[Item]
+    epoch: int
+    indices: np.ndarray
+    lengths: np.ndarray
+    examples: Sequence[Item] | None = None
+    begins: bool = False
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def read(self, rows: slice = slice(None)) -> Sequence[Item]:
+        """The examples of some rows."""
+        if self.examples is not None:
+            return self.examples[rows]
+        return self.dataset.read(self.epoch, self.indices[rows])
+
+    def weights(self, objective: Collator[Item]) -> np.ndarray | None:
+        """The weight of every row, where it is known without reading."""
+        return self.dataset.weights(objective, self.epoch, self.indices)
+
+
+@dataclass(frozen=True, eq=False)
+class BatchSampler(Generic[Item]):
+    """Base class of endless batches of a dataset; ``dropped`` counts examples left out."""
+
+    dataset: Dataset[Item]
+    dropped: DropCounts = field(default_factory=DropCounts, kw_only=True)
+
+    @property
+    def streams(self) -> int:
+        """Number of streams, if each row continues a row of the previous batch, else 0."""
+        return 0
+
+    def uncounted(self) -> Self:
+        """Copy of the sampler with its own counts of dropped examples."""
+        return replace(self, dropped=DropCounts())
+
+    def rate_share(self, lengths: np.ndarray) -> float:
+        """The factor of the learning rate for rows of these lengths."""
+        return 1.0
+
+    def splits(self, batches: int, processes: int) -> int:
+        """The number of slices per batch, such that all processes get the same number."""
+        return processes // gcd(batches, processes)
+
+    def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch[Item]]]:
+        """Yield each batch from `start` on, with the cursor after it."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class Sampler(BatchSampler[Item]):
+    """Endless batches: each window of the shuffled epoch is packed by length, in random order.
+
+    Examples longer than the limits allow are left out, and counted in the first epoch. `mixed` is
+    as in `packing.training_batches`.
+    """
+
+    objective: Collator[Item]
+    limits: BatchLimits
+    seed: int
+    mixed: bool = False
+
+    def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch[Item]]]:
+        count = len(self.dataset)
+        windows = -(-count // self.dataset.window)
+        outside = not 0 <= start.window < max(windows, 1)
+        if outside or min(start.epoch, start.batch) < 0:
+            raise BadInput(f"cannot resume at {start}: the data has {count:,} examples")
+        empty = 0  # successive windows without a batch
+        while empty < windows:
+            batches = self._cut_window(start)
+            if start.batch > max(0, len(batches) - 1):
+                raise BadInput(f"cannot resume at {start}: its window has {len(batches)} batches")
+            last = start.window + 1 == windows
+            after = Cursor(start.epoch + 1) if last else Cursor(start.epoch, start.window + 1)
+            for number in range(start.batch + 1, len(batches) + 1):
+                cursor = replace(start, batch=number) if number < len(batches) else after
+                yield cursor, batches[number - 1]
+            empty = 0 if batches else empty + 1
+            start = after
+        limit = f"at most {self.limits.longest} tokens long (batches.longest)"
+        raise BadInput(f"none of {count:,} examples is {limit}")
+
+    def _cut_window(self, cursor: Cursor) -> list[SampledBatch[Item]]:
+        first = cursor.window * self.dataset.window
+        count = len(self.dataset)
+        positions = np.arange(first, min(first + self.dataset.window, count))
+        indices = shuffled(positions, count, (self.seed, cursor.epoch))
+        lengths, examples = self._measure(cursor.epoch, indices)
+        short = np.flatnonzero(lengths.max(axis=1) <= self.limits.longest)
+        if cursor.epoch == 0 and len(short) < len(indices):  # the same ones in every epoch
+            reason = f"longer than {self.limits.longest} tokens"
+            self.dropped[reason] += len(indices) - len(short)
+        batches = training_batches(lengths[short], self.limits, mixed=self.mixed)
+        key = (self.seed, cursor.epoch, cursor.window)
+        order = shuffled(np.arange(len(batches)), len(batches), key)
+
+        def batch(rows: np.ndarray) -> SampledBatch[Item]:
+            read = None if examples is None else [examples[i] for i in rows]
+            return SampledBatch(self.dataset, cursor.epoch, indices[rows], lengths[rows], read)
+
+        return [batch(short[batches[number]]) for number in order]
+
+    def _measure(self, epoch: int, indices: np.ndarray) -> tuple[np.ndarray, Sequence[Item] | None]:
+        """Lengths of these examples, and the examples if they had to be read."""
+        lengths = self.dataset.lengths(self.objective, epoch, indices)
+        if lengths is not None:
+            return lengths, None
+        examples = self.dataset.read(epoch, indices)
+        return np.array([self.objective.length(example) for example in examples]), examples
+
+
+class Streams(Dataset[Item]):
+    """Base class of datasets of ``rows`` streams of ``chunks`` chunks each.
+
+    Example i is a chunk of stream i % `rows`.
+    """
+
+    rows: int
+
+    @property
+    def chunks(self) -> int:
+        """The number of chunks of each stream in the first epoch."""
+        raise NotImplementedError
+
+    def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def chunks_in(self, epoch: int) -> int:
+        """The number of chunks of each stream in an epoch."""
+        return self.chunks
+
+    @property
+    def full_rate(self) -> float | None:
+        """The length of chunks with the full learning rate; None: any length."""
+        return None
+
+    def __len__(self) -> int:
+        return self.rows * self.chunks
+
+    def read_all(self) -> list[Item]:
+        """All chunks of the first epoch, in the order in which they are read."""
+        return list(self.read(0, np.arange(len(self))))
+
+    def sampler(
+        self, objective: object, limits: BatchLimits, seed: int, mixed: bool, dropped: DropCounts
+    ) -> "StreamSampler[Item]":
+        return StreamSampler(self, dropped=dropped)
+
+
+@dataclass(frozen=True, eq=False)
+class StreamSampler(BatchSampler[Item]):
+    """Endless batches of all streams, chunk by chunk; every epoch restarts the streams."""
+
+    dataset: Streams[Item]
+
+    @property
+    def streams(self) -> int:
+        return self.dataset.rows
+
+    def rate_share(self, lengths: np.ndarray) -> float:
+        full = self.dataset.full_rate
+        return 1.0 if full is None else float(lengths.mean()) / full
+
+    def splits(self, batches: int, processes: int) -> int:
+        if self.dataset.rows % processes:
+            streams = f"{self.dataset.rows} streams, {processes} processes"
+            raise BadInput(f"{streams}: each process needs the same number of streams")
+        return processes
+
+    def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch[Item]]]:
+        if min(start.epoch, start.batch) < 0 or start.window:
+            raise BadInput(f"cannot resume at {start}: the data has {self.dataset.chunks:,} chunks")
+        while True:
+            rows, chunks = np.arange(self.dataset.rows), self.dataset.chunks_in(start.epoch)
+            if start.batch >= chunks:
+                raise BadInput(f"cannot resume at {start}: the data has {chunks:,} chunks")
+            for number in range(start.batch, chunks):
+                indices = number * self.dataset.rows + rows
+                lengths = self.dataset.lengths(None, start.epoch, indices)
+                batch = SampledBatch(self.dataset, start.epoch, indices, lengths, begins=not number)
+                last = number + 1 == chunks
+                yield Cursor(start.epoch + last, 0, 0 if last else number + 1), batch
+            start = Cursor(start.epoch + 1)

@@ -1,0 +1,268 @@
+"""Tokenised text in memory-mapped files, which are reused while they are current.
+
+Rows lie end to end in NAME.bin; NAME.idx holds their offsets, NAME.json sizes and checksums.
+"""
+
+import json
+import os
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from regard.data.readers.fields import DropCounts, Dropped
+from regard.data.readers.sources import Source
+from regard.data.readers.text_files import STDIN
+from regard.ground.errors import BadInput
+from regard.ground.files import read_json, reading, sweep, temporary_name, write_json, writing
+
+Ids = Sequence[int] | np.ndarray
+Encode = Callable[[list[str]], Sequence[Ids]]
+Item = TypeVar("Item")
+
+FORMAT = "regard rows 1"
+DTYPES = ("|u1", "<u2", "<u4")  # the smallest that fits the vocabulary
+OFFSET = "<i8"
+PARTS = (".bin", ".idx")
+META = ("rows", "elements", "vocab", "dtype", "checksums")
+CHUNK = 10_000  # rows written at once
+BLOCK = 1 << 24  # elements whose checksum is taken at once
+
+
+class Chunk(NamedTuple):
+    """Rows of every side; if ``is_open``, the last row of each continues in the next chunk."""
+
+    sides: Sequence[Sequence[Ids]]
+    is_open: bool = False
+
+
+class TokenShard:
+    """Rows of ids on disk; opening reads only the index, `shard[i]` is row i, read-only."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        meta: dict[str, Any] = read_json(with_suffix(self.path, ".json"))
+        try:
+            if meta["format"] != FORMAT or meta["dtype"] not in DTYPES:
+                raise KeyError("format")
+            self.vocab: int = meta["vocab"]
+            self._checksums = {part: meta["checksums"][part] for part in PARTS}
+            self._offsets = _mapped(with_suffix(self.path, ".idx"), OFFSET, meta["rows"] + 1)
+            self._data = _mapped(with_suffix(self.path, ".bin"), meta["dtype"], meta["elements"])
+        except (KeyError, TypeError):
+            raise _damaged(with_suffix(self.path, ".json")) from None
+        if _checksum(self._offsets) != self._checksums[".idx"]:
+            raise _damaged(with_suffix(self.path, ".idx"))
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, i: int) -> np.ndarray:
+        if not 0 <= i < len(self):
+            raise IndexError(i)
+        return self._data[self._offsets[i] : self._offsets[i + 1]]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[i] for i in range(len(self)))
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self._offsets)
+
+    def lengths_of(self, rows: np.ndarray) -> np.ndarray:
+        """The lengths of some rows."""
+        return self._offsets[rows + 1] - self._offsets[rows]
+
+    @property
+    def checksum(self) -> int:
+        """The checksum of the content, taken when it was written."""
+        return zlib.crc32(repr([self._checksums[part] for part in PARTS]).encode())
+
+    def verify(self) -> None:
+        """Read everything once and compare checksums."""
+        if _checksum(self._data) != self._checksums[".bin"]:
+            raise _damaged(with_suffix(self.path, ".bin"))
+
+
+@dataclass(frozen=True)
+class TokenShardPair:
+    """Shards of both sides of the same examples: `pairs[i]` is (source, target)."""
+
+    source: TokenShard
+    target: TokenShard
+
+    def __post_init__(self) -> None:
+        if len(self.source) != len(self.target):
+            sizes = [f"{side.path} has {len(side)}" for side in (self.source, self.target)]
+            raise BadInput(f"source and target must have equally many rows: {sizes[0]}, {sizes[1]}")
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @property
+    def checksum(self) -> int:
+        """The checksum of both sides."""
+        return zlib.crc32(repr([self.source.checksum, self.target.checksum]).encode())
+
+    def lengths(self, rows: np.ndarray) -> np.ndarray:
+        """The lengths of some pairs: a column per side."""
+        return np.stack([self.source.lengths_of(rows), self.target.lengths_of(rows)], axis=1)
+
+    def __getitem__(self, i: int) -> tuple[np.ndarray, np.ndarray]:
+        return self.source[i], self.target[i]
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        return zip(self.source, self.target, strict=True)
+
+
+def store_rows(
+    path: Path,
+    source: Source,
+    sides: dict[str, int],
+    settings: Mapping[str, object],
+    encode: Callable[[DropCounts], Iterator[Chunk]],
+    dropped: Dropped,
+) -> TokenShardPair:
+    """Store two ``sides`` of rows, with ids below a limit each, in PATH.SIDE; see PATH.json.
+
+    Rows are encoded anew if the files of ``source`` or ``settings`` have changed. Standard input
+    cannot be compared, so it is always read. Examples that are left out are counted in ``dropped``.
+    """
+    origin = {**source.origin, **settings, "skip_bad": dropped is not None}
+    contents = {"origin": json.loads(json.dumps(origin)), "dropped": DropCounts()}
+    record, paths = with_suffix(path, ".json"), [with_suffix(path, f".{side}") for side in sides]
+    files = [record, *(with_suffix(side, part) for side in paths for part in (*PARTS, ".json"))]
+    stored = read_json(record) if all(file.exists() for file in files) else {}
+    if STDIN not in source.paths and stored.get("origin") == contents["origin"]:
+        contents = stored
+        for side in paths:
+            TokenShard(side).verify()
+    else:
+        chunks = encode(contents["dropped"])
+        first = next(chunks, None)
+        if first is None:
+            raise BadInput(f"{source.name}: no usable text (left out: {contents['dropped']})")
+        write_staged(paths, sides.values(), chain([first], chunks), record)
+        write_json(record, contents)
+    if dropped is not None:
+        dropped.update(contents.get("dropped", {}))
+    return TokenShardPair(*map(TokenShard, paths))
+
+
+def write_staged(
+    paths: Sequence[Path], vocabs: Collection[int], chunks: Iterable[Chunk], record: Path
+) -> None:
+    """Write chunks, each of which has rows for every path.
+
+    Files get their names when all are complete. `record` describes the older files, and is
+    deleted first: a crash in between leaves no files that look complete.
+    """
+    staged: list[_Staged] = []
+    try:
+        with writing(paths[0]):
+            for path, vocab in zip(paths, vocabs, strict=True):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                staged.append(_Staged(path, vocab))
+            for chunk in chunks:
+                for side, rows in zip(staged, chunk.sides, strict=True):
+                    side.add(rows, chunk.is_open)
+            record.unlink(missing_ok=True)
+            for side in staged:
+                side.publish()
+    finally:
+        for side in staged:
+            side.discard()
+
+
+class _Staged:
+    """Shard that is being written, under temporary names until `publish`."""
+
+    def __init__(self, path: Path, vocab: int):
+        self.path, self.vocab = path, vocab
+        self.dtype = next(dtype for dtype in DTYPES if vocab <= 256 ** np.dtype(dtype).itemsize)
+        self.rows = self.elements = 0
+        self.checksums = dict.fromkeys(PARTS, 0)
+        for part in PARTS:
+            sweep(with_suffix(path, part))
+        self.files = {part: temporary_name(with_suffix(path, part)).open("wb") for part in PARTS}
+        self._append(".idx", np.zeros(1, OFFSET))
+
+    def add(self, rows: Sequence[Ids], is_open: bool) -> None:
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        ids = np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum())
+        if len(ids) and not 0 <= ids.min() <= ids.max() < self.vocab:
+            raise ValueError(
+                f"{self.path}: an id is not below the size of the vocabulary, {self.vocab}"
+            )
+        self._append(".bin", ids.astype(self.dtype))
+        ends = (self.elements + lengths.cumsum()).astype(OFFSET)
+        ends = ends[:-1] if is_open else ends
+        self._append(".idx", ends)
+        self.rows += len(ends)
+        self.elements += len(ids)
+
+    def _append(self, part: str, array: np.ndarray) -> None:
+        self.files[part].write(array.tobytes())
+        self.checksums[part] = zlib.crc32(array.tobytes(), self.checksums[part])
+
+    def publish(self) -> None:
+        with_suffix(self.path, ".json").unlink(missing_ok=True)
+        for part, file in self.files.items():
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+            temporary_name(with_suffix(self.path, part)).replace(with_suffix(self.path, part))
+        meta = {name: getattr(self, name) for name in META}
+        write_json(with_suffix(self.path, ".json"), {"format": FORMAT, **meta})
+
+    def discard(self) -> None:
+        for part, file in self.files.items():
+            with suppress(OSError):  # the disk may be full
+                file.close()
+            temporary_name(with_suffix(self.path, part)).unlink(missing_ok=True)
+
+
+def chunks_of(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Lists of ``CHUNK`` items, the last one shorter."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, CHUNK)):
+        yield chunk
+
+
+def encode_chunk(encode: Encode, texts: list[str]) -> Sequence[Ids]:
+    """Encode texts; returns a row for every text."""
+    rows = encode(texts)
+    if len(rows) != len(texts):
+        raise ValueError("the encoder gave fewer or more rows than it was given texts")
+    return rows
+
+
+def with_suffix(path: Path, suffix: str) -> Path:
+    """The path with `suffix` appended."""
+    return path.with_name(path.name + suffix)
+
+
+def _mapped(path: Path, dtype: str, count: int) -> np.ndarray:
+    """A memory-mapped file of exactly `count` numbers."""
+    with reading(path):
+        if path.stat().st_size != count * np.dtype(dtype).itemsize:
+            raise _damaged(path)
+        if count == 0:  # an empty file cannot be mapped
+            return np.empty(0, dtype)
+        return np.memmap(path, dtype, mode="r").view(np.ndarray)
+
+
+def _checksum(array: np.ndarray) -> int:
+    checksum = 0
+    for start in range(0, len(array), BLOCK):
+        checksum = zlib.crc32(array[start : start + BLOCK].tobytes(), checksum)
+    return checksum
+
+
+def _damaged(path: Path) -> BadInput:
+    return BadInput(f"{path}: damaged, or not written by this program; delete it")

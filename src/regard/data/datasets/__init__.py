@@ -1,1 +1,0 @@
-"""Training examples by index, and development examples beside them."""

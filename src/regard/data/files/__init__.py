@@ -1,1 +1,0 @@
-"""Files of lines, tables and JSON lines: read as they arrive, their values checked."""

@@ -1,1 +1,0 @@
-"""Images in training: examples that are decoded as they are needed, and their augmentation."""

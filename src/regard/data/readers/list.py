@@ -1,0 +1,71 @@
+"""Readers of published benchmarks and of plain files into four types of example."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from regard.data.readers.conll import conll, conllu
+from regard.data.readers.examples import Example
+from regard.data.readers.fields import Dropped
+from regard.data.readers.glue import GLUE_TASKS, glue, snli
+from regard.data.readers.images import cifar, digits, idx, image_csv, image_folder, npz
+from regard.data.readers.plain import jsonl, parquet, table, tagged_jsonl
+from regard.data.readers.questions import race, squad, swag
+from regard.data.readers.tables import Csv, Table
+from regard.data.readers.trees import sst5
+from regard.ground.errors import BadInput, did_you_mean
+
+Reader = Callable[..., Iterator[Example]]
+
+READERS: dict[str, dict[str, Reader]] = {
+    "classify": {
+        **{name: partial(glue, name=name) for name in GLUE_TASKS},
+        **{"SST-5": sst5, "SNLI": snli, "jsonl": jsonl},
+        **{"tsv": partial(table, kind=Table), "csv": partial(table, kind=Csv)},
+        "parquet": parquet,
+        **{"image-folder": image_folder, "image-csv": image_csv, "npz": npz, "idx": idx},
+        **{"CIFAR": cifar, "digits": digits},
+    },
+    "tag": {"CoNLL": conll, "CoNLL-U": conllu, "jsonl": tagged_jsonl},
+    "answer": {"SQuAD": squad},
+    "choose": {"SWAG": swag, "RACE": race},
+}
+"""The readers of each task; names are not case-sensitive."""
+
+
+def read(
+    task: str, reader: str, path: Path, dropped: Dropped = None, /, **options: object
+) -> Iterator[Example]:
+    """Read the examples of a file for a task.
+
+    A bad example is an error with file and line; with `dropped`, it is left out and counted.
+    """
+    if (readers := READERS.get(task)) is None:
+        raise BadInput(f"unknown task {task!r}{did_you_mean(task, list(READERS))}")
+    name = next((name for name in readers if name.lower() == reader.lower()), None)
+    if name is None:
+        wrong = did_you_mean(reader, list(readers))
+        raise BadInput(f"no reader for task {task!r} is called {reader!r}{wrong}")
+    chosen = readers[name]
+    return chosen(Path(path), dropped=dropped, **_checked(chosen, name, options))
+
+
+def _checked(reader: Reader, name: str, options: dict[str, object]) -> dict[str, object]:
+    """Options converted to the types of the reader's signature; lists become tuples."""
+    bound = partial(reader)  # of a partial: the same function and keywords
+    hints, names = get_type_hints(bound.func), inspect.signature(bound.func).parameters
+    known = [option for option in names if option not in bound.keywords][2:]
+    checked = {}
+    for option, value in options.items():
+        if option not in known:
+            raise BadInput(f"{name} has no option {option!r}{did_you_mean(option, known)}")
+        try:
+            checked[option] = TypeAdapter(hints[option]).validate_python(value)
+        except ValidationError as error:
+            problem = error.errors()[0]["msg"]
+            raise BadInput(f"{name}: option {option!r} cannot be {value!r} ({problem})") from None
+    return checked

@@ -1,0 +1,216 @@
+"""Rows of running text: blocks of all documents, or of each alone.
+
+The documents are read as one stream, each after a separator if the vocabulary has one. A row is a
+part of the stream. For causal language models (``text_rows``) ``Passage.target`` is the next token.
+So every token is predicted once in an epoch, except for the first of a text without a separator
+before it.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from regard.data.counter_rng import below, streams, uniform
+from regard.data.rows.documents import Documents
+from regard.data.rows.row_plans import Passage, PlanRows, room_in
+from regard.ground.batch import TokenRow
+from regard.ground.errors import BadInput
+from regard.text.templates import RowFrame
+
+
+@dataclass(frozen=True, eq=False)
+class TokenStream:
+    """Stream of all documents, each after the ``separator``, unless it is None."""
+
+    documents: Documents
+    separator: int | None
+
+    @cached_property
+    def borders(self) -> np.ndarray:
+        """The first token of every document, its separator, and the total at the end."""
+        borders = self.documents.borders
+        return borders if self.separator is None else borders + np.arange(len(borders))
+
+    def read(self, begin: int, end: int) -> np.ndarray:
+        """The tokens from ``begin`` to ``end`` (exclusive)."""
+        marks = [] if self.separator is None else [self.separator]
+        first, last = np.searchsorted(self.borders, (begin, end - 1), side="right") - 1
+        parts = list[np.ndarray]()
+        for number in range(first, last + 1):
+            start = int(self.borders[number])
+            at, stop = max(begin - start, 0), end - start
+            parts.append(np.array(marks[at:], np.int32))
+            tokens = self.documents.rows[number]
+            parts.append(tokens[max(at - len(marks), 0) : stop - len(marks)])
+        return np.concatenate(parts, dtype=np.int32, casting="same_kind")
+
+
+@dataclass(frozen=True, eq=False)
+class SentenceStream(TokenStream):
+    """Pair of streams: all sentences, and all sentences reversed, in the same order.
+
+    A token of the second stream is at the same place as a token of the same sentence in the first
+    one, so that both can be cut alike.
+    """
+
+    separator: None = None
+
+    def read(self, begin: int, end: int) -> np.ndarray:
+        first_token, at = self.documents.first_token, np.arange(begin, end)
+        sentence = np.searchsorted(first_token, at, side="right") - 1
+        mirrored = first_token[sentence] + first_token[sentence + 1] - 1 - at
+        first = int(mirrored.min())
+        around = super().read(first, int(mirrored.max()) + 1)
+        return np.stack([super().read(begin, end), around[mirrored - first]], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockPlan:
+    """Plan of the rows of an epoch: tokens ``begin`` to ``end`` (exclusive) of a stream.
+
+    Only the separator can follow a row that is ``last`` in its text.
+    """
+
+    stream: TokenStream
+    begin: np.ndarray
+    end: np.ndarray
+    last: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Number of tokens of every row."""
+        return self.end - self.begin
+
+    def read(self, rows: np.ndarray) -> list[Passage]:
+        """Read these rows, each with the token after it."""
+        columns = (column[rows].tolist() for column in (self.begin, self.end, self.last))
+        return [*map(self._passage, *columns)]
+
+    def _passage(self, begin: int, end: int, last: bool) -> Passage:
+        tokens = self.stream.read(begin, end if last else end + 1)
+        next_token = self.stream.separator if last else tokens[-1].tolist()
+        row = tokens[: end - begin]
+        return Passage(TokenRow(row, np.zeros(len(row), np.int32)), next_token)
+
+
+@dataclass(frozen=True, eq=False)
+class FramedBlocks:
+    """Plan of rows of exactly ``longest`` tokens: blocks of the stream, each in a ``frame``.
+
+    Tokens beyond the last full row are not used, unless there is no full one.
+    """
+
+    stream: TokenStream
+    frame: RowFrame
+    longest: int
+
+    def __len__(self) -> int:
+        return self._total // self._size if self._total else 0
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Number of tokens of every row, including special tokens."""
+        return np.full(len(self), self._size + self.frame.specials)
+
+    def read(self, rows: np.ndarray) -> list[Passage]:
+        """Read these rows."""
+        text = [(0, self.frame.segments[0])] * self._size
+        parts = np.array([*self.frame.before, *text, *self.frame.after], np.int32)
+        first, passages = len(self.frame.before), []
+        for row in np.asarray(rows).tolist():
+            tokens, begin = parts[:, 0].copy(), row * self._size
+            tokens[first : first + self._size] = self.stream.read(begin, begin + self._size)
+            passages.append(Passage(TokenRow(tokens, parts[:, 1]), None))
+        return passages
+
+    @property
+    def _size(self) -> int:
+        """Number of tokens of a row that come from the stream."""
+        return min(self._total, room_in(self.frame, self.longest, "a passage", 1))
+
+    @property
+    def _total(self) -> int:
+        return int(self.stream.borders[-1])
+
+
+def text_rows(stream: TokenStream, longest: int, seed: int, *, across: bool) -> PlanRows:
+    """Plans of rows of at most ``longest`` tokens, of one document each or ``across`` documents.
+
+    Rows across documents are full; their starts are drawn in every epoch after the first. Rows of
+    one document are the same in every epoch.
+    """
+    texts = stream.borders[[0, -1]] if across else stream.borders
+
+    def plan(epoch: int) -> BlockPlan:
+        shift = int(below(longest, streams((seed, epoch), np.zeros(1)), 0)[0])
+        shift = shift if across and epoch else 0
+        rows = _blocks(stream, texts, longest, shift)
+        if not len(rows):
+            raise BadInput("data.train: the documents are too short: there is no token to predict")
+        return rows
+
+    return plan
+
+
+@dataclass(frozen=True)
+class ChunkLengths:
+    """Lengths of chunks: ``longest``, or drawn around the ``mean`` and at most ``longest``.
+
+    Drawn lengths are normally distributed with a standard deviation of 5, one in twenty around half
+    of the mean, and at least 5 (Merity et al., 2017, arXiv:1708.02182, section 5); they follow from
+    the key (seed, epoch).
+    """
+
+    longest: int
+    mean: int = 0
+    spread: ClassVar[int] = 5
+    halved: ClassVar[float] = 0.05
+
+    def cuts(self, total: int, key: tuple[int, ...]) -> np.ndarray:
+        """The start of each chunk of ``total`` tokens, and the total at the end."""
+        if not self.mean:
+            return np.append(np.arange(0, total, self.longest), total)
+        least = min(self.spread, self.mean)
+        stream = streams(key, np.arange(-(-total // least)))
+        mean = np.where(uniform(stream, 0) < self.halved, self.mean / 2, self.mean)
+        radius = np.sqrt(-2 * np.log(1 - uniform(stream, 1)))  # Box & Muller, 1958
+        drawn = mean + self.spread * radius * np.cos(2 * np.pi * uniform(stream, 2))
+        ends = np.cumsum(np.clip(drawn.astype(np.int64), least, self.longest))
+        return np.concatenate([[0], ends[ends < total], [total]])
+
+
+def stream_chunks(
+    stream: TokenStream, rows: int, lengths: ChunkLengths, key: tuple[int, ...]
+) -> BlockPlan:
+    """Plan of the token stream cut into ``rows`` equal streams, and these into chunks.
+
+    Chunk k of all streams comes before chunk k + 1. Every token has a next one, so the very last
+    token is only predicted; tokens beyond the equal streams are not used.
+    """
+    total = int(stream.borders[-1])
+    length = (total - 1) // rows
+    if length < 1:
+        few = f"{stream.documents.name}: {total:,} tokens are too few for {rows:,} streams of text"
+        raise BadInput(f"{few}; batches.rows limits their number")
+    cuts = lengths.cuts(length, key)
+    first = np.arange(rows) * length
+    begin, end = ((first + cut[:, None]).ravel() for cut in (cuts[:-1], cuts[1:]))
+    return BlockPlan(stream, begin, end, np.zeros(len(begin), bool))
+
+
+def _blocks(stream: TokenStream, texts: np.ndarray, longest: int, shift: int) -> BlockPlan:
+    """Plan of every text cut at multiples of ``longest``, or first at ``shift`` if it is not 0."""
+    lengths = np.diff(texts)
+    counts = -(-(lengths + (longest - shift) % longest) // longest)
+    number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = np.repeat(texts[:-1], counts)
+    begin = starts + np.maximum(number * longest - (longest - shift) % longest, 0)
+    last = number == np.repeat(counts, counts) - 1
+    end = np.where(last, np.repeat(texts[1:], counts), np.append(begin[1:], 0))
+    targets = end - begin - (last & (stream.separator is None))
+    return BlockPlan(stream, *(column[targets > 0] for column in (begin, end, last)))
