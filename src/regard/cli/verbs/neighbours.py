@@ -6,12 +6,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 from typer import Argument, Context, Option
 
 from regard.cli import options
 from regard.cli.io.console import note, print_json, print_line, print_table
-from regard.cli.io.image_io import source_for
 from regard.cli.io.line_io import check_argument, plain_text, read_windows, unless_empty, with_limit
 from regard.data.files.text_files import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
@@ -70,6 +68,8 @@ def neighbours(
 
     Example: regard neighbours runs/bert/model bank text.en --vectors glove.6B.50d.txt.gz
     """
+    import numpy as np
+
     from regard.api import load
     from regard.inside import neighbours as inside
     from regard.inside.neighbours import ContextualWords, LineOfText, static_neighbours
@@ -167,6 +167,8 @@ def print_image_neighbours(
 
     Only vectors of a batch are in memory at once, beside the vectors of the queries.
     """
+    import numpy as np
+
     from regard.inside.neighbours import nearest
 
     query_parts = [*read(queries)]
@@ -191,6 +193,8 @@ def _image_vectors(
     model: "Model", pool: str | None, workers: int | None, skip_bad: bool, file: str
 ) -> "Iterator[Part[Path]]":
     """Images of a file or folder with their vectors; the error of a skipped image is printed."""
+    from regard.cli.io.image_io import source_for
+
     parse = unless_empty(lambda line, where: Path(line))
     source = source_for(model, file, parse, workers=workers, skip_bad=skip_bad)
     for window in read_windows(source):

@@ -5,7 +5,6 @@ from typing import Annotated
 from typer import Context, Option
 
 from regard.cli import options
-from regard.cli.io.image_io import source_for
 from regard.cli.io.line_io import parser_of, run_component
 from regard.cli.io.output import resumable_command
 
@@ -56,6 +55,7 @@ def predict(
     Example: echo "a gripping film" | regard predict runs/sst2-pooled/model
     """
     from regard.api import load
+    from regard.cli.io.image_io import source_for
 
     command = resumable_command(context, "workers", "skip_bad")
     loaded = load(model, device, precision=precision, batch_size=batch_size)
