@@ -44,6 +44,7 @@ NEW: tuple[str, ...] = (
     r"TokenRow\.of\(cls, ids\)",
     r"Model\.components?(\(.*)?",
     r"papers --(?:path|train|load) = False",
+    r"[a-z]+ --format = 'text'",
     r"papers(?: --json)?: .*\b(?:ERNIE|Grover|m?T5|Llama|Mistral|Qwen2|ModernBERT)\b.*",
     r"recipes(?: --json)?: .*\b(?:ernie-tour|grover-articles|llama-gutenberg)\b.*",
     r"EncoderDecoder\.scaled_output",

@@ -49,6 +49,11 @@ ABSENT = {  # verbs without an option, and why
         "tour": "a text for people",
         "train": "writes metrics.jsonl, seeds.json and ladder.json",
     },
+    "--format": dict.fromkeys(
+        ("translate", "generate", "predict", "fill", "embed", "score", "align"),
+        "prints a line for each input",
+    )
+    | {"tour": "a text for people", "look": "draws", "tree": "draws"},
     "--out": dict.fromkeys(
         ("align", "evaluate", "bleu", "papers", "recipes", "similarity", "neighbours"), LINES
     )
