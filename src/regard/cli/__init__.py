@@ -38,6 +38,7 @@ GROUPS = {
     },
     "Measure": {
         "evaluate": "Score a model on the test set of a recipe.",
+        "compare": "Compare two models on the test sets of a recipe, with paired tests.",
         "bleu": "Score translations against references: BLEU, chrF and TER.",
         "sweep": "Re-rank n-best lists by every length rule and coverage weight.",
         "similarity": "Score word vectors on word similarity and analogies.",

@@ -4,7 +4,7 @@ Segments are resampled with replacement; only their statistics (match counts, le
 again. Samples equal sacreBLEU's for the same seed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import NormalDist, mean, stdev
 from typing import NamedTuple
 
@@ -32,13 +32,20 @@ def resampled(statistics: FloatArray, score: Callable[[FloatArray], float]) -> F
     ``score`` computes the score of a corpus from its column sums. The samples of two systems are
     paired, as ``paired_p_value`` requires.
     """
-    generator = np.random.default_rng(SEED)
     segments = len(statistics)
-    scores = np.empty(SAMPLES)
-    for sample in range(SAMPLES):
-        times_drawn = np.bincount(generator.integers(segments, size=segments), minlength=segments)
-        scores[sample] = score(times_drawn.astype(np.float64) @ statistics)
-    return scores
+    times_drawn = (np.bincount(draw_N, minlength=segments) for draw_N in samples(segments))
+    return np.array([score(times_N.astype(np.float64) @ statistics) for times_N in times_drawn])
+
+
+def resampled_rows(rows: np.ndarray, score: Callable[[np.ndarray], float]) -> FloatArray:
+    """Scores of the samples of ``resampled``, where sums of rows do not suffice (ranks)."""
+    return np.array([score(rows[draw_N]) for draw_N in samples(len(rows))])
+
+
+def samples(size: int) -> Iterator[np.ndarray]:
+    """The rows of each of ``SAMPLES`` bootstrap samples, drawn with replacement."""
+    generator = np.random.default_rng(SEED)
+    return (generator.integers(size, size=size) for _ in range(SAMPLES))
 
 
 def interval(scores: FloatArray) -> Interval:
