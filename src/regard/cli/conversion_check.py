@@ -8,7 +8,14 @@ import torch
 
 from regard.api import Model, load
 from regard.cli.io.console import note, print_line
-from regard.cli.io.tables import Cell, Table, TableFormat, number_column, print_tables, text_column
+from regard.cli.io.table_formats import (
+    Cell,
+    OutputTable,
+    TableFormat,
+    number_column,
+    print_tables,
+    text_column,
+)
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json
 from regard.inside import hf_reference, parity
@@ -98,7 +105,7 @@ def _print(layers: list[str], columns: dict[str, dict[str, float]], form: TableF
     ]
     if form != "text":
         shown = [number_column(name, ".1e", missing="–") for name in columns]
-        print_tables([Table([text_column("layer"), *shown], rows)], form)
+        print_tables([OutputTable([text_column("layer"), *shown], rows)], form)
         return
     print_line(f"{'largest difference':20}" + "".join(f"{name:>14}" for name in columns))
     for layer, *differences in rows:

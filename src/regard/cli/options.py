@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from typer import Argument, Context, Option
 from typer.models import OptionInfo
 
-from regard.cli.io.tables import TableFormat
+from regard.cli.io.table_formats import TableFormat
 from regard.ground.errors import BadInput
 
 MAX_TOKENS = 1_024  # of a text, where --max-length is not given

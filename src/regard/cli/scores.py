@@ -7,10 +7,10 @@ from pathlib import Path
 
 from regard.api import Model
 from regard.cli.io.console import cost_line, print_json, print_line, write_page
-from regard.cli.io.tables import (
+from regard.cli.io.table_formats import (
     Cell,
     Column,
-    Table,
+    OutputTable,
     TableFormat,
     number_column,
     print_tables,
@@ -103,7 +103,7 @@ def print_record(
     print_json(record)
 
 
-def label_table(scores: Sequence[LabelScore], title: str) -> Table:
+def label_table(scores: Sequence[LabelScore], title: str) -> OutputTable:
     """Precision, recall and F1 of each label, and the labels that were predicted instead."""
     measures = [number_column(name, ".2f") for name in MEASURES]
     columns = [text_column(title), *measures, number_column("number", ","), text_column(TAKEN_FOR)]
@@ -112,7 +112,7 @@ def label_table(scores: Sequence[LabelScore], title: str) -> Table:
         mistakes = [f"{label} ({count:,})" for label, count in score.taken_for[:MISTAKES]]
         values = (score.precision, score.recall, score.f1, score.count)
         rows.append([score.label, *values, ", ".join(mistakes)])
-    return Table(columns, rows)
+    return OutputTable(columns, rows)
 
 
 def confusion_of(results: TaskScores) -> Confusion:
@@ -122,7 +122,7 @@ def confusion_of(results: TaskScores) -> Confusion:
     return results.confusion
 
 
-def confusion_table(confusion: Confusion, title: str) -> Table:
+def confusion_table(confusion: Confusion, title: str) -> OutputTable:
     """The confusion matrix, or for many labels the most frequent mistakes."""
     if len(confusion.classes) <= COLUMNS:
         counts = [Column(name, _show_count) for name in confusion.classes]
@@ -130,9 +130,9 @@ def confusion_table(confusion: Confusion, title: str) -> Table:
             [name, *map(int, row)]
             for name, row in zip(confusion.classes, confusion.counts, strict=True)
         ]
-        return Table([text_column(title), *counts], rows)
+        return OutputTable([text_column(title), *counts], rows)
     columns = [text_column(title), text_column("predicted"), number_column("number", ",")]
-    return Table([*columns, number_column("share", ".1%")], confusion.mistakes()[:COLUMNS])
+    return OutputTable([*columns, number_column("share", ".1%")], confusion.mistakes()[:COLUMNS])
 
 
 def _show_count(count: int) -> str:
@@ -160,7 +160,7 @@ def print_scores(tables: ScoreTables, model: Model, form: TableFormat = "text") 
         print_line(cost_line(model.notes["cost"]))
 
 
-def _score_table(scores: ScoreTables) -> Table:
+def _score_table(scores: ScoreTables) -> OutputTable:
     return score_table(scores, "set" if len(scores) > 1 else "")
 
 

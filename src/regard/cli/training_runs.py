@@ -16,7 +16,14 @@ from typer import Exit
 
 from regard.api import Model, load
 from regard.cli.io.console import ERR, cost_line, note, print_line
-from regard.cli.io.tables import Cell, Table, TableFormat, number_column, print_tables, text_column
+from regard.cli.io.table_formats import (
+    Cell,
+    OutputTable,
+    TableFormat,
+    number_column,
+    print_tables,
+    text_column,
+)
 from regard.cli.scores import ScoreTables, check_expected, print_scores, test_scores
 from regard.data.files.fields import DropCounts
 from regard.ground.errors import BadInput
@@ -259,7 +266,7 @@ def _print_spreads(
     names = ["mean", "deviation", *(f"seed {seed}" for seed in seeds)]
     columns = [text_column("measure"), *(number_column(name, ".2f") for name in names)]
     notes = [f"all {len(seeds)} runs, {cost_line(cost)}"]
-    print_tables([Table(columns, rows, notes=notes)], table_format)
+    print_tables([OutputTable(columns, rows, notes=notes)], table_format)
 
 
 def dry_run(

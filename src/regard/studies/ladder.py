@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from regard.api import Model, load
 from regard.cli.alignment import GoldPairs, align_by_best_method
 from regard.cli.io.console import note, slug
-from regard.cli.io.tables import (
+from regard.cli.io.table_formats import (
     Cell,
-    Table,
+    OutputTable,
     TableFormat,
     csv_text,
     number_column,
@@ -95,7 +95,7 @@ class Ladder(HTMLPage):
         return rungs
 
     @property
-    def table(self) -> Table:
+    def table(self) -> OutputTable:
         """A row for each rung, with means over seeds; several seeds have an interval, too."""
         first, *rest = map(str, self.results[0].buckets)
         intervals = ["deviation", "low", "high"] if self._several_seeds else []
@@ -108,7 +108,7 @@ class Ladder(HTMLPage):
             number_column("FLOPs", ".2g"),
             number_column("tokens/s", ",.0f"),
         ]
-        return Table(columns, [*starmap(self._row, self.rungs.items())], notes=self.notes)
+        return OutputTable(columns, [*starmap(self._row, self.rungs.items())], notes=self.notes)
 
     def _row(self, name: str, results: Sequence[LadderResult]) -> list[Cell]:
         scores = [result.score.value for result in results]

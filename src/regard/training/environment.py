@@ -1,6 +1,7 @@
 """Environment of a run: versions, command and git commit, a line of JSON for each start."""
 
 import json
+import os
 import platform
 import shlex
 import subprocess
@@ -9,7 +10,6 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from regard import __version__
 from regard.ground.files import read_bytes, write_bytes
 
 ENVIRONMENT = "environment.jsonl"
@@ -45,13 +45,13 @@ def environment() -> dict[str, object]:
     """Time, command, versions and the git commit of the working folder, of this process."""
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "regard": __version__,
+        "regard": _version("regard"),
         "command": shlex.join(sys.argv),
         "folder": str(Path.cwd()),
         "git": git_state(Path.cwd()),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": {name: found for name in PACKAGES if (found := _version(name)) is not None},
+        "packages": {name: number for name in PACKAGES if (number := _version(name)) is not None},
     }
 
 
@@ -60,16 +60,21 @@ def git_state(folder: Path) -> dict[str, object] | None:
     commit = _git(folder, "rev-parse", "HEAD")
     if commit is None:
         return None
-    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    changes = _git(folder, "status", "-s", "-uno")
     return {"commit": commit, "dirty": None if changes is None else bool(changes)}
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
     """Output of a git command that changes no file; None if it fails or there is no git."""
-    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
+    command = ["git", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=GIT_SECONDS
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+            timeout=GIT_SECONDS,
         )
     except (OSError, subprocess.SubprocessError):
         return None

@@ -6,9 +6,9 @@ from typer import Argument, Option
 
 from regard.cli import options
 from regard.cli.io.console import print_json, print_line
-from regard.cli.io.tables import (
+from regard.cli.io.table_formats import (
     Cell,
-    Table,
+    OutputTable,
     TableFormat,
     choose_format,
     number_column,
@@ -147,7 +147,7 @@ def _compare(
 
 def _comparison_table(
     first: str, baselines: "list[MetricScore]", compared: "list[tuple[str, list[Comparison]]]"
-) -> Table:
+) -> OutputTable:
     """Scores of all systems; the baseline has neither difference nor p-value."""
     systems = {first: baselines} | {
         name: [comparison.system for comparison in comparisons] for name, comparisons in compared
@@ -156,7 +156,9 @@ def _comparison_table(
     tests += [(it.difference, it.p_value) for _, comparisons in compared for it in comparisons]
     table = score_table(systems, "system")
     columns = [*table.columns, number_column("difference", "+.2f"), number_column("p", ".4f")]
-    return Table(columns, [[*row, *test] for row, test in zip(table.rows, tests, strict=True)])
+    return OutputTable(
+        columns, [[*row, *test] for row, test in zip(table.rows, tests, strict=True)]
+    )
 
 
 def _record(scores: "list[MetricScore]", tables: "Explanation | None") -> dict[str, object]:
@@ -186,14 +188,14 @@ def _order_record(order: "NgramOrder", precision: float) -> dict[str, object]:
     return {"n": order.n, **sums, "precision": precision, "ngrams": ngrams}
 
 
-def _ngram_table(order: "NgramOrder", most: int | None = None) -> Table:
+def _ngram_table(order: "NgramOrder", most: int | None = None) -> OutputTable:
     """Counts of the most frequent n-grams, or of all."""
     columns = [text_column("n-gram"), *(number_column(name.replace("_", " ")) for name in COUNTS)]
     rows = [
         [" ".join(ngram.tokens), *(getattr(ngram, name) for name in COUNTS)]
         for ngram in order.ngrams[:most]
     ]
-    return Table(columns, rows)
+    return OutputTable(columns, rows)
 
 
 def _print_tables(tables: "Explanation") -> None:

@@ -7,9 +7,9 @@ from typer import Argument, Option
 
 from regard.cli import options
 from regard.cli.io.console import note, print_json
-from regard.cli.io.tables import (
+from regard.cli.io.table_formats import (
     Cell,
-    Table,
+    OutputTable,
     choose_format,
     number_column,
     print_tables,
@@ -46,7 +46,7 @@ def compare(
     table_format: options.FORMAT = "text",
     as_json: options.JSON = False,
 ) -> None:
-    """Compare two models on the test sets of a recipe, with paired tests.
+    """Compare two models by paired significance tests.
 
     For each metric: both scores, the difference B - A with its 95% interval, and two-sided
     p-values of the difference: paired bootstrap (1000 samples), approximate randomisation (10,000
@@ -113,7 +113,7 @@ def _paired(name: str, first: "list[MetricScore]", second: "list[MetricScore]") 
     return compared
 
 
-def _table(baseline: str, system: str, compared: "list[Compared]") -> Table:
+def _table(baseline: str, system: str, compared: "list[Compared]") -> OutputTable:
     from regard.cli.scores import LOWER
 
     several = len({name for name, *_ in compared}) > 1
@@ -131,7 +131,7 @@ def _table(baseline: str, system: str, compared: "list[Compared]") -> Table:
     notes = [f"A: {baseline}", f"B: {system}", "low, high: 95% interval of B - A; then p-values"]
     lower = [name for name in LOWER if name in {first.name for _, first, *_ in compared}]
     notes += [f"lower is better: {', '.join(lower)}"] if lower else []
-    return Table([*([text_column("set")] if several else []), *columns], rows, notes=notes)
+    return OutputTable([*([text_column("set")] if several else []), *columns], rows, notes=notes)
 
 
 def _record(compared: "Compared") -> dict[str, object]:

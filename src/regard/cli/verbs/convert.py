@@ -7,7 +7,7 @@ from typer import Argument, Exit, Option
 
 from regard.cli import options
 from regard.cli.io.console import complain, note
-from regard.cli.io.tables import choose_format
+from regard.cli.io.table_formats import choose_format
 from regard.ground.errors import BadInput
 from regard.ground.files import is_empty, replacing_folder
 from regard.models.folders.hub import local_folder

@@ -7,7 +7,7 @@ from typer import Exit, Option
 
 from regard.cli import options
 from regard.cli.io.console import note
-from regard.cli.io.tables import choose_format
+from regard.cli.io.table_formats import choose_format
 
 
 def evaluate(

@@ -11,8 +11,8 @@ from typer import Argument, Context, Option
 from regard.cli import options
 from regard.cli.io.console import note, print_json, print_line
 from regard.cli.io.line_io import check_argument, plain_text, read_windows, unless_empty, with_limit
-from regard.cli.io.tables import (
-    Table,
+from regard.cli.io.table_formats import (
+    OutputTable,
     TableFormat,
     choose_format,
     number_column,
@@ -179,7 +179,7 @@ def _print_query(
         (*(first or NOTHING[:2]), *(second or NOTHING))
         for first, second in zip_longest(left, right)
     ]
-    print_tables([Table(COLUMNS, rows, escape_line(f"{where}: {query}"))], form)
+    print_tables([OutputTable(COLUMNS, rows, escape_line(f"{where}: {query}"))], form)
     print_line("")
 
 
@@ -212,7 +212,7 @@ def print_image_neighbours(
         else:
             rows = [(near.cosine, escape_line(str(near.item))) for near in matches]
             columns = [number_column("cosine", ".3f"), text_column("image")]
-            print_tables([Table(columns, rows, escape_line(str(path)))], form)
+            print_tables([OutputTable(columns, rows, escape_line(str(path)))], form)
             print_line("")
 
 

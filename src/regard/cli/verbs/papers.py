@@ -6,10 +6,10 @@ from typer import Argument, Option
 
 from regard.cli import options, paper_records
 from regard.cli.io.console import print_json, print_line, write_page
-from regard.cli.io.tables import (
+from regard.cli.io.table_formats import (
     Cell,
     Column,
-    Table,
+    OutputTable,
     TableFormat,
     choose_format,
     number_column,
@@ -109,12 +109,12 @@ def _show(tables: list[list[Row]], form: TableFormat) -> None:
             print_line("nothing differs")
 
 
-def _table(records: list[Row]) -> Table:
+def _table(records: list[Row]) -> OutputTable:
     columns = [
         Column(name, show_value, left=name not in RIGHT, missing=show_value(None))
         for name in records[0]
     ]
-    return Table(columns, [[*record.values()] for record in records])
+    return OutputTable(columns, [[*record.values()] for record in records])
 
 
 def _show_path(steps: list["PathStep"], form: TableFormat) -> None:
@@ -124,7 +124,7 @@ def _show_path(steps: list["PathStep"], form: TableFormat) -> None:
         return
     columns = [text_column("file"), number_column("line"), text_column("function")]
     if form != "text":
-        print_tables([Table(columns, [(s.file, s.line, s.function) for s in steps])], form)
+        print_tables([OutputTable(columns, [(s.file, s.line, s.function) for s in steps])], form)
         return
     from regard.inside.forward_path import count_lines
 
@@ -133,6 +133,6 @@ def _show_path(steps: list["PathStep"], form: TableFormat) -> None:
         ["" if step.file == last else step.file, step.line, step.function]
         for step, last in zip(steps, before, strict=False)
     ]
-    print_tables([Table(columns, rows)])
+    print_tables([OutputTable(columns, rows)])
     files = count_lines(step.file for step in steps)
     print_line(f"{len(files)} files with {sum(files.values()):,} lines, {len(steps)} functions")

@@ -8,7 +8,7 @@ from typer import Argument, Context, Option
 from regard.cli import options
 from regard.cli.io.console import note, print_json, write_page
 from regard.cli.io.line_io import check_length
-from regard.cli.io.tables import choose_format, plain_table, print_tables
+from regard.cli.io.table_formats import choose_format, plain_table, print_tables
 from regard.data.files.text_files import name_of, read_lines
 from regard.ground.lock import lock_vacant
 

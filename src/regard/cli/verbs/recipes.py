@@ -7,9 +7,9 @@ from typer import Argument
 
 from regard.cli import options
 from regard.cli.io.console import print_json, print_line
-from regard.cli.io.tables import (
+from regard.cli.io.table_formats import (
     Cell,
-    Table,
+    OutputTable,
     TableFormat,
     choose_format,
     number_column,
@@ -74,11 +74,11 @@ def _print_tables(form: TableFormat) -> None:
     for path in built_in_recipes():
         by_kind[is_example(path)].append(_row(path))
     if form == "csv":  # one header
-        print_tables([Table(columns, [*by_kind[False], *by_kind[True]])], form)
+        print_tables([OutputTable(columns, [*by_kind[False], *by_kind[True]])], form)
         return
     rows = [row[:-1] for row in by_kind[True]]
-    examples = Table(columns[:-1], rows, "examples, without an expected score")
-    print_tables([Table(columns, by_kind[False]), examples], form)
+    examples = OutputTable(columns[:-1], rows, "examples, without an expected score")
+    print_tables([OutputTable(columns, by_kind[False]), examples], form)
 
 
 def _row(path: Path) -> list[Cell]:

@@ -8,7 +8,13 @@ from typer import Argument, Option
 
 from regard.cli import options
 from regard.cli.io.console import note, print_json
-from regard.cli.io.tables import Table, choose_format, number_column, print_tables, text_column
+from regard.cli.io.table_formats import (
+    OutputTable,
+    choose_format,
+    number_column,
+    print_tables,
+    text_column,
+)
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
@@ -56,7 +62,7 @@ def similarity(
     rows = [(score.test, score.metric, score.score, score.known, score.total) for score in scores]
     columns = [text_column("test"), text_column("metric"), number_column("score", ".2f")]
     columns += [number_column("known", ","), number_column("of", ",")]
-    print_tables([Table(columns, rows)], form)
+    print_tables([OutputTable(columns, rows)], form)
 
 
 def _vectors(source: str, words: set[str], most: int | None) -> "StaticVectors":

@@ -7,7 +7,13 @@ from typer import Argument, Option
 
 from regard.cli import options
 from regard.cli.io.console import note, print_json, print_line, write_page
-from regard.cli.io.tables import Table, choose_format, number_column, print_tables, text_column
+from regard.cli.io.table_formats import (
+    OutputTable,
+    choose_format,
+    number_column,
+    print_tables,
+    text_column,
+)
 from regard.data.files.text_files import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
 
@@ -151,7 +157,7 @@ def _record(outcome: "Outcome") -> dict[str, object]:
     }
 
 
-def _table(outcomes: "list[Outcome]") -> Table:
+def _table(outcomes: "list[Outcome]") -> OutputTable:
     with_intervals = any(outcome.score.interval for outcome in outcomes)
     bounds = [number_column("low", ".2f"), number_column("high", ".2f")] if with_intervals else []
     columns = [number_column("BLEU", ".2f"), *bounds, number_column("brevity", ".3f")]
@@ -160,7 +166,7 @@ def _table(outcomes: "list[Outcome]") -> Table:
         [it.score.value, *(it.score.interval or ()), it.brevity, it.mean_n, it.name]
         for it in outcomes
     ]
-    return Table(columns, rows, notes=[outcomes[0].score.signature])
+    return OutputTable(columns, rows, notes=[outcomes[0].score.signature])
 
 
 def _print(outcomes: "list[Outcome]") -> None:

@@ -49,7 +49,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class OutputTable:
     """Typed table: columns, rows of values, a title above and notes below."""
 
     columns: Sequence[Column]
@@ -83,9 +83,11 @@ def number_column(name: str, form: str = "", missing: str = "", left: bool = Fal
 
 def plain_table(
     columns: Sequence[str], rows: Sequence[Sequence[Cell]], notes: Sequence[str] = ()
-) -> Table:
+) -> OutputTable:
     """Table whose first column is aligned left, all others right."""
-    return Table([Column(name, left=not n) for n, name in enumerate(columns)], rows, notes=notes)
+    return OutputTable(
+        [Column(name, left=not n) for n, name in enumerate(columns)], rows, notes=notes
+    )
 
 
 def choose_format(table_format: TableFormat, as_json: bool) -> TableFormat:
@@ -95,7 +97,7 @@ def choose_format(table_format: TableFormat, as_json: bool) -> TableFormat:
     return "json" if as_json else table_format
 
 
-def print_tables(tables: Iterable[Table], table_format: TableFormat = "text") -> None:
+def print_tables(tables: Iterable[OutputTable], table_format: TableFormat = "text") -> None:
     """Print tables on standard output, with an empty line between two of them."""
     for number, table in enumerate(tables):
         if number and table_format != "json":
@@ -105,7 +107,7 @@ def print_tables(tables: Iterable[Table], table_format: TableFormat = "text") ->
 
 def score_table(
     scores: "Mapping[str, Sequence[MetricScore]]", of: str = "", title: str = ""
-) -> Table:
+) -> OutputTable:
     """Scores by test set or system, which is named in a column ``of`` if that has a name."""
     every = [(name, score) for name, own in scores.items() for score in own]
     bounds = [score.interval for _, score in every]
@@ -117,12 +119,12 @@ def score_table(
         around = interval if any(bounds) else ()
         first = [name] if of else []
         rows.append([*first, score.name, score.value, *around, score.signature])
-    return Table(
+    return OutputTable(
         [*([text_column(of)] if of else []), *columns, text_column("signature")], rows, title
     )
 
 
-def _print_text(table: Table) -> None:
+def _print_text(table: OutputTable) -> None:
     if table.title:
         print_line(table.title)
     left = [number for number, column in enumerate(table.columns) if column.left]
@@ -131,12 +133,12 @@ def _print_text(table: Table) -> None:
         print_line(line)
 
 
-def _print_lines(lines: Callable[[Table], Iterator[str]], table: Table) -> None:
+def _print_lines(lines: Callable[[OutputTable], Iterator[str]], table: OutputTable) -> None:
     for line in lines(table):
         print_line(line)
 
 
-def _markdown(table: Table) -> Iterator[str]:
+def _markdown(table: OutputTable) -> Iterator[str]:
     if table.title:
         yield f"**{_markdown_cell(table.title)}**"
         yield ""
@@ -152,7 +154,7 @@ def _markdown_cell(text: str) -> str:
     return _IN_MARKDOWN.sub(r"\\\1", " ".join(text.split()))
 
 
-def _latex(table: Table) -> Iterator[str]:
+def _latex(table: OutputTable) -> Iterator[str]:
     """Lines of a ``tabular`` with the rules of the package booktabs."""
     yield r"% needs \usepackage{booktabs}"
     if table.title:
@@ -173,12 +175,12 @@ def _latex_row(cells: Sequence[str]) -> str:
     return " & ".join(" ".join(cell.split()).translate(_TO_LATEX) for cell in cells) + r" \\"
 
 
-def _print_csv(table: Table) -> None:
+def _print_csv(table: OutputTable) -> None:
     heading = f"{table.title}\n" if table.title else ""
     sys.stdout.write(heading + csv_text(table))
 
 
-def csv_text(table: Table) -> str:
+def csv_text(table: OutputTable) -> str:
     """Table as CSV with a header; numbers are not rounded, and None is an empty cell."""
     file = StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -187,12 +189,12 @@ def csv_text(table: Table) -> str:
     return file.getvalue()
 
 
-def _print_json(table: Table) -> None:
+def _print_json(table: OutputTable) -> None:
     for row in table.rows:
         sys.stdout.write(json_line(dict(zip(table.names, row, strict=True))))
 
 
-PRINTERS: dict[str, Callable[[Table], None]] = {
+PRINTERS: dict[str, Callable[[OutputTable], None]] = {
     "text": _print_text,
     "markdown": partial(_print_lines, _markdown),
     "latex": partial(_print_lines, _latex),

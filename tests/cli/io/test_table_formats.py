@@ -7,9 +7,9 @@ from io import StringIO
 
 import pytest
 
-from regard.cli.io.tables import (
+from regard.cli.io.table_formats import (
     PRINTERS,
-    Table,
+    OutputTable,
     choose_format,
     csv_text,
     number_column,
@@ -22,7 +22,7 @@ from regard.metrics.intervals import Interval
 from regard.metrics.translation import MetricScore
 from verb import run
 
-TABLE = Table(
+TABLE = OutputTable(
     [text_column("name"), number_column("score", ".2f", missing="–"), number_column("n", ",")],
     [["a_b & c|d", 12.345678, 12_345], ['50% "x"', None, 1]],
     "A <title>",
