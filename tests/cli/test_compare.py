@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import regard
+from small_gpt import write_gpt2
 from verb import run
 
 
@@ -86,3 +87,27 @@ def test_what_is_wrong_is_reported(owls, owl_run, tmp_path):
         "name a test set (data.test)"
     )
     assert "Missing option '--recipe'" in run("compare", folder, folder, code=2).stderr
+
+
+@pytest.mark.parametrize("rows", ["documents", "blocks"])
+def test_perplexity_is_compared_by_documents(tmp_path, rows):
+    for seed in (0, 1):
+        write_gpt2(tmp_path / f"gpt2-{seed}", seed=seed)
+    documents = "the old man\n\nthe storm came in\n\nthe cat sat on it\n\na dog\n"
+    (tmp_path / "text").write_text(documents)
+    (tmp_path / "lm.toml").write_text(
+        'task = "pretrain"\n[data]\ntrain = { documents = "text" }\ndev = { held_out = 1 }\n'
+        'test = { documents = "text" }\n[text]\nvocab = 300\n[model]\npaper = "gpt-2"\n'
+        f'[objective.causal-lm]\nrows = "{rows}"\n[batches]\nlongest = 32\n'
+        "[optimiser]\nrate = 1e-3\n[train]\nsteps = 1\nsmoothing = 0.0\n"
+    )
+    models = (tmp_path / "gpt2-0", tmp_path / "gpt2-1")
+    told = ("--recipe", tmp_path / "lm.toml", "--data", tmp_path, "--device", "cpu")
+    (line,) = run("compare", *models, *told, "--json").stdout.splitlines()
+    record = json.loads(line)
+    assert record["metric"] == "perplexity" and record["difference"] != 0
+    if rows == "blocks":  # one text, so one example
+        assert record["p_values"] == {} and record["interval"] is None
+    else:
+        assert 0 < record["p_values"]["randomisation"] <= 1
+    assert "lower is better: perplexity" in run("compare", *models, *told).stdout
