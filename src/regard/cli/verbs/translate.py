@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Context, Option
 
@@ -14,7 +14,9 @@ from regard.cli.io.output import resumable_command
 from regard.data.files.arrivals import Arrivals
 from regard.data.files.text_files import read_lines
 from regard.ground.errors import BadInput
-from regard.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from regard.text.vocabulary import Vocabulary
 
 LOSSY = ("wordpiece", "sentencepiece")  # vocabularies that cannot encode every word
 
@@ -137,7 +139,7 @@ class PrefixedLines(LineSource):
             raise BadInput(f"{self.prefixes}:{count + 1}: {fault}")
 
 
-def _parse(parse: Parse, vocabulary: Vocabulary, line: str, where: str) -> object:
+def _parse(parse: Parse, vocabulary: "Vocabulary", line: str, where: str) -> object:
     """The input in a line; words outside the vocabulary are printed."""
     request = parse(line, where)
     if vocabulary.kind in LOSSY and (unknown := vocabulary.unknown(line)):
