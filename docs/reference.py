@@ -266,7 +266,7 @@ def papers() -> str:
 
 def paper_entry(paper: Paper, scores: list[str]) -> str:
     """A paper with its sizes and the expected scores of its recipes."""
-    names = ("name", "year", "title", "arxiv", "reference", "after")
+    names = ("name", "year", "title", "authors", "arxiv", "reference", "after")
     about = {name: getattr(paper, name) for name in names} | {"default": paper.default_size}
     fields = [f"{to_json(name)}: {to_json(value)}" for name, value in about.items()]
     sizes = [f"{to_json(size)}: {to_json(size_entry(paper, size))}" for size in paper.sizes]

@@ -25,7 +25,7 @@ from safety.listings import LISTINGS
 RENAMED: dict[str, str] = {
     r"Model\.agreement\(self, sentences=None\)": "score_agreement(model, sentences=None)",
     r"(AgreementTable\.svg\(self, chart='distance'), colours\)": r"\1)",
-    r"(Paper\(.*, heads), pool=None(, .*, report='')\)": r"\1\2, kinds)",
+    r"(Paper\(.*, heads), pool=None(, .*, report='')\)": r"\1\2, kinds, authors='')",
     r"^Paper\.pool$": "Paper.kinds",  # each head has its pool
     r"\b(train\.)?judge = ": r"\1metric = ",
     r"Recipe\.table\(self, kind\)": "Recipe.tables",
@@ -35,6 +35,7 @@ RENAMED: dict[str, str] = {
     r"(Beam\.sort_key)\(self, one\)": r"\1(self, hypothesis)",
     r"(AttentionMap|RolloutMap)\.numbers\(": r"\1.indices(",
     r"(EncoderDecoder\(.*, head_bias=False)\)": r"\1, scaled_output=False)",
+    r"(MetricScore\(.*, interval=None)\)": r"\1, statistics=None)",
 }
 # Lines of listings that are new on purpose, by patterns of the whole line.
 NEW: tuple[str, ...] = (
@@ -44,6 +45,10 @@ NEW: tuple[str, ...] = (
     r"TokenRow\.of\(cls, ids\)",
     r"Model\.components?(\(.*)?",
     r"papers --(?:path|train|load) = False",
+    r"[a-z]+ --format = 'text'",
+    r"(?:compare|cite)\b.*",
+    r"MetricScore\.statistics",
+    r"Paper\.authors",
     r"papers(?: --json)?: .*\b(?:ERNIE|Grover|m?T5|Llama|Mistral|Qwen2|ModernBERT)\b.*",
     r"recipes(?: --json)?: .*\b(?:ernie-tour|grover-articles|llama-gutenberg)\b.*",
     r"EncoderDecoder\.scaled_output",

@@ -58,6 +58,8 @@ def test_four_models_are_trained_on_the_templates(tmp_path):
     assert max(sizes) < 1.1 * min(sizes)
     names = {path.name for path in out.iterdir()}
     assert {"agreement.html", "agreement-distance.svg", "agreement-attractors.svg"} <= names
+    records = json.loads((out / "agreement.json").read_text())["models"]
+    assert [record["model"] for record in records] == ["RNN", "GRU", "LSTM", "Transformer"]
     models = [out / f"{name}-1" / "model" for name in ("rnn", "gru", "lstm", "transformer")]
     compared = [word for model in models[1:] for word in ("--compare", model)]
     prefixes = tmp_path / "prefixes"

@@ -95,6 +95,8 @@ def test_a_ladder_is_tried_rung_by_rung(desk):
     _, said = tried(desk, desk / "ladder.toml", "--set", "train.steps=2")
     assert said.startswith("narrow\n") and "\nwide\n" in said and "all 2 rungs: about " in said
     assert len(set(re.findall(r"parameters +([\d,]+)", said))) == 2
+    _, said = tried(desk, desk / "ladder.toml", "--set", "train.steps=2", "--seeds", 2)
+    assert "all 2 rungs, 2 seeds: about " in said
     _, said = tried(desk, desk / "ladder.toml", "--rung", "wide", "--set", "train.steps=2")
     assert "narrow" not in said and "all " not in said.replace("all are", "")
 

@@ -1,5 +1,6 @@
 """``regard evaluate`` compares a score with the one its recipe expects."""
 
+import csv
 import json
 import math
 
@@ -74,3 +75,22 @@ def test_what_has_no_classes_has_no_confusion_matrix(small_run):
         refused = run(*command, "--data", small_run, *option, code=2)
         assert f"{option[0]}: " in refused.stderr and "has no labels" in refused.stderr
     assert not (small_run / "a.svg").exists()
+
+
+def test_scores_labels_and_confusion_as_tables(owl_run):
+    (recipe,) = owl_run.glob("*.toml")
+    command = ("evaluate", owl_run / "run" / "model", recipe, "--data", owl_run)
+    record = json.loads(run(*command, "--labels", "--confusion", "--json").stdout)
+    tables = run(*command, "--labels", "--confusion", "--format", "csv").stdout.split("\n\n")
+    scores, labels, confusion = ([*csv.DictReader(table.splitlines())] for table in tables)
+    assert {row["metric"]: float(row["score"]) for row in scores} == {
+        name: record[name] for name in record["signatures"]
+    }
+    assert [float(row["low"]) for row in scores] == [low for low, _ in record["intervals"].values()]
+    assert [(row["label"], float(row["F1"])) for row in labels] == [
+        (one["label"], one["f1"]) for one in record["labels"]
+    ]
+    names = record["confusion"]["labels"]
+    assert [[int(row[name]) for name in names] for row in confusion] == (
+        record["confusion"]["counts"]
+    )

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 from functools import cache
@@ -11,10 +12,10 @@ from inspect import getdoc
 import pytest
 
 from regard.cli import GROUPS, VERBS, LazyCommands
-from small import environment, regard
+from small import command, environment, regard
 from verb import run
 
-HEAVY = ("torch", "transformers", "sacrebleu", "tokenizers", "safetensors", "regard.api")
+HEAVY = ("torch", "transformers", "sacrebleu", "tokenizers", "safetensors", "numpy", "regard.api")
 RUN = """
 import json, sys
 from regard.__main__ import main
@@ -45,6 +46,7 @@ def test_nothing_heavy_is_loaded():
     recipes = (["recipes"], ["recipes", "tour"], ["recipes", "--json"])
     papers = (["papers"], ["papers", "BERT"], ["papers", "BERT", "RoBERTa"])
     commands = [["--help"], ["--version"], *recipes, *papers, ["papers", "--results"]]
+    commands += [["cite"], ["cite", "BERT", "GPT-2"]]
     commands += [[verb, "--help"] for verb in VERBS]
     assert loaded_by(*commands) == [[words, 0, []] for words in commands]
 
@@ -55,15 +57,37 @@ def test_a_page_of_papers_loads_nothing(tmp_path):
     assert "RoBERTa" in (tmp_path / "papers.html").read_text()
 
 
-def test_bleu_loads_only_sacrebleu(tmp_path):
+def test_bleu_loads_only_sacrebleu_and_numpy(tmp_path):
     (tmp_path / "text").write_text("a text of a few words\n")
     ((_, code, loaded),) = loaded_by(("bleu", tmp_path / "text", tmp_path / "text"))
-    assert (code, loaded) == (0, ["sacrebleu"])
+    assert (code, loaded) == (0, ["sacrebleu", "numpy"])
 
 
 def test_bad_options_load_nothing():
     wrong = (["translate"], ["tranlsate"])
     assert loaded_by(*wrong) == [[words, 2, []] for words in wrong]
+
+
+LIBRARIES = "import numpy, rich.console, typer.main; from pydantic import BaseModel, TypeAdapter"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words", [["--help"], ["papers"], ["recipes"], ["cite"], ["translate", "--help"]]
+)
+def test_help_and_listings_take_little_longer_than_the_libraries_they_use(words):
+    """In seconds of the processor, so that other processes do not count; 0.3 s on a free core."""
+    listing = min(processor_seconds(command(*words)) for _ in range(5))
+    libraries = min(processor_seconds([sys.executable, "-c", LIBRARIES]) for _ in range(5))
+    assert listing < 2 * libraries
+
+
+def processor_seconds(arguments: list[str]) -> float:
+    """Processor time of a process that ends well."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(arguments, env=environment(), stdout=subprocess.DEVNULL, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -15,6 +15,7 @@ from verb import run
 LINES = "prints lines or records, which the shell can redirect"
 NO_MODEL = {
     "bleu": "compares texts, without a model",
+    "cite": "prints entries of papers",
     "papers": "lists facts, without weights",
     "recipes": "lists files",
     "similarity": "looks vectors up, without running a model",
@@ -43,21 +44,38 @@ ABSENT = {  # verbs without an option, and why
     "--max-length": NO_MODEL
     | FIXED
     | ONE_TEXT
-    | dict.fromkeys(("train", "evaluate"), "the recipe's files are read, not lines")
+    | dict.fromkeys(("train", "evaluate", "compare"), "the recipe's files are read, not lines")
     | {"agreement": OWN_SENTENCES},
     "--json": {
         "tour": "a text for people",
         "train": "writes metrics.jsonl, seeds.json and ladder.json",
     },
+    "--format": dict.fromkeys(
+        ("translate", "generate", "predict", "fill", "embed", "score", "align"),
+        "prints a line for each input",
+    )
+    | {"tour": "a text for people", "look": "draws", "tree": "draws"}
+    | {"cite": "prints BibTeX"},
     "--out": dict.fromkeys(
-        ("align", "evaluate", "bleu", "papers", "recipes", "similarity", "neighbours"), LINES
+        (
+            "align",
+            "evaluate",
+            "compare",
+            "bleu",
+            "papers",
+            "cite",
+            "recipes",
+            "similarity",
+            "neighbours",
+        ),
+        LINES,
     )
     | dict.fromkeys(("look", "tree"), "--html, --svg and --png name what they write")
     | {"convert": "the folder is its argument"},
 }
 VERBS_ON_LINES = (
     *("translate", "generate", "score", "align", "evaluate", "predict", "fill", "embed"),
-    "neighbours",
+    *("neighbours", "compare"),
 )
 GRIDS = {("sweep", "--alpha"), ("sweep", "--coverage")}  # several values of the option
 
@@ -135,6 +153,7 @@ def verbs_on_lines(small_run, encoders):
         "score": ((translator,), "dog cow owl\tcow dog\ncow dog\towl\n"),
         "align": ((translator, *files), ""),
         "evaluate": ((translator, *recipe), ""),
+        "compare": ((translator, translator, "--recipe", *recipe), ""),
         "predict": ((encoders / "one",), "the cat sat\nthe storm came in\n"),
         "fill": ((encoders / "words",), "the [MASK] sat\nthe storm [MASK] in\n"),
         "embed": ((encoders / "words",), "the cat sat\nthe storm came in\n"),
@@ -170,7 +189,7 @@ def test_a_batch_has_at_most_the_size_given(verbs_on_lines, verb, monkeypatch):
     assert "--batch-size" in run(*command, "--batch-size", 0, stdin=stdin, code=2).stderr
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS_ON_LINES if verb != "evaluate"])
+@pytest.mark.parametrize("verb", sorted({*VERBS_ON_LINES} - {"evaluate", "compare"}))
 def test_a_text_beyond_the_maximum_length_is_an_error(verbs_on_lines, verb):
     arguments, stdin = verbs_on_lines[verb]
     refused = run(verb, *arguments, "--max-length", 2, stdin=stdin, code=2)

@@ -11,6 +11,7 @@ from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import NextTokenHead
 from regard.models.papers import zaremba
+from regard.studies import recency as study
 from regard.studies.recency import table_caption
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from small_bert import model as bert
@@ -69,3 +70,18 @@ def test_other_models_are_refused_in_one_line(texts, tmp_path, head, reason):
     bert(head).save(tmp_path / "bert")
     (line,) = run("recency", tmp_path / "bert", texts[1], code=2).stderr.splitlines()
     assert reason in line
+
+
+def test_figures_are_written_beside_the_charts(tmp_path, monkeypatch):
+    """With two readers, one of them recurrent."""
+    names = ("RNN, last state", "Transformer")
+    monkeypatch.setattr(study, "READERS", {name: study.READERS[name] for name in names})
+    monkeypatch.setattr(study, "QUICK", ("train.steps=2", *study.QUICK[1:]))
+    out = tmp_path / "out"
+    done = run("recency", "--out", out, "--seeds", 1, "--quick", "--device", "cpu", "--json")
+    figures = json.loads((out / "recency.json").read_text())
+    assert figures["readers"] == [*map(json.loads, done.stdout.splitlines())]
+    norms = figures["gradient norms by distance"]
+    assert [*norms] == ["untrained", "trained"] and [*norms["trained"]] == [*names]
+    assert len(norms["trained"]["Transformer"]) == 38  # words of a prefix
+    assert {"untrained.svg", "trained.svg"} <= {path.name for path in out.iterdir()}

@@ -72,3 +72,9 @@ def test_what_is_wrong_is_reported(files):
     assert "nowhere: cannot be read" in refused.stderr
     refused = run("similarity", files / "pairs", files / "pairs", code=2)
     assert "pairs:1: expected a word and the numbers of its vector" in refused.stderr
+
+
+def test_scores_as_a_table(files):
+    given = (files / "vectors", files / "pairs", files / "questions")
+    _, _, first, *_ = run("similarity", *given, "--format", "markdown").stdout.splitlines()
+    assert first == "| pairs | Spearman | 100.00 | 3 | 4 |"

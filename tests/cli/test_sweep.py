@@ -1,5 +1,6 @@
 """n-best lists on the command line: how they are searched, stored and ranked again."""
 
+import csv
 import json
 import shutil
 from statistics import mean
@@ -217,3 +218,13 @@ def test_a_rule_that_cannot_be_kept_is_reported(small_run, nbest, tmp_path):
     refused = run(*asked, model, "--coverage", "0.5", code=2)
     assert "--save: no setting without a coverage penalty" in refused.stderr
     assert (model / "config.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("options", [(), ("--interval",)])
+def test_a_sweep_as_a_table(small_run, nbest, options):
+    command = ("sweep", nbest, small_run / "test.tgt", "--top", 3, *options)
+    rows = [*csv.DictReader(run(*command, "--format", "csv").stdout.splitlines())]
+    told = records(run(*command, "--json"))
+    assert [float(row["BLEU"]) for row in rows] == [one["BLEU"] for one in told]
+    assert [row["score"] for row in rows] == [one["choice"] for one in told]
+    assert ("low" in rows[0]) == bool(options)

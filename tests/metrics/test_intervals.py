@@ -2,8 +2,17 @@
 
 import numpy as np
 import pytest
+import scipy.stats
 
-from regard.metrics.intervals import SAMPLES, Interval, interval, paired_p_value, resampled
+from regard.metrics.intervals import (
+    SAMPLES,
+    Interval,
+    interval,
+    mean_interval,
+    paired_p_value,
+    resampled,
+    student_quantile,
+)
 
 
 def mean(sums):
@@ -86,3 +95,14 @@ def test_unequal_systems_are_told_apart():
     # A z-test has the same power: 0.78 and 1.00 where the difference is 2.7 and 5.5 deviations.
     assert rejections(0.35) == pytest.approx(0.78, abs=0.04)
     assert rejections(0.7) > 0.99
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 5, 10, 11, 20, 100])
+def test_quantiles_of_student(freedom):
+    assert student_quantile(freedom) == pytest.approx(scipy.stats.t.ppf(0.975, freedom), rel=2e-4)
+
+
+def test_the_interval_of_a_mean():
+    values = [30.0, 32.0, 31.0]
+    low, high = scipy.stats.t.interval(0.95, 2, 31, scipy.stats.sem(values))
+    assert mean_interval(values) == pytest.approx((low, high), rel=1e-4)

@@ -1,5 +1,6 @@
 """A ladder end to end: several models, one table."""
 
+import csv
 import json
 import re
 from importlib import import_module
@@ -91,6 +92,21 @@ def test_rungs_are_typed_and_closed(corpus, tmp_path, before, after, said):
     assert "\n" not in str(caught.value)
 
 
+def test_seeds_of_every_rung(corpus, tmp_path):
+    out = tmp_path / "out"
+    told = ("train", corpus / "ladder.toml", "--data", corpus, "--out", out, "--device", "cpu")
+    told += ("--set", "train.steps=2", "--set", "train.seed=5", "--seeds", 2)
+    told += ("--rung", "no attention", "--rung", "Transformer", "--format", "csv")
+    rows = [*csv.DictReader(run(*told).stdout.splitlines())]
+    assert [row["model"] for row in rows] == ["no attention", "Transformer"]
+    assert all(float(row["low"]) <= float(row["BLEU"]) <= float(row["high"]) for row in rows)
+    folders = [f"{name}-seed-{seed}" for name in ("no-attention", "transformer") for seed in (5, 6)]
+    assert sorted(path.name for path in out.iterdir()) == folders
+    for name in folders:
+        stored = json.loads((out / name / "recipe.json").read_text())
+        assert stored["train"]["seed"] == int(name[-1])
+
+
 def test_one_table_of_all_rungs(corpus, tmp_path):
     out = tmp_path / "out"
     arguments = ("train", corpus / "ladder.toml", "--data", corpus, "--out", out, "--device", "cpu")
@@ -114,6 +130,8 @@ def test_one_table_of_all_rungs(corpus, tmp_path):
     for one in records:
         assert one["cost"]["parameters"] > 0 and one["cost"]["training_flops"] > 0
         assert sum(bucket["sentences"] for bucket in one["by length"]) == 12
+    (_, *scores) = csv.reader((out / "ladder.csv").read_text().splitlines())
+    assert [float(row[1]) for row in scores] == [one["BLEU"] for one in records]
     assert (out / "ladder.svg").read_text().startswith("<svg")
     assert "<table>" in (out / "ladder.html").read_text()
     kept = json.loads((out / "bahdanau" / "model" / "config.json").read_text())

@@ -38,6 +38,7 @@ GROUPS = {
     },
     "Measure": {
         "evaluate": "Score a model on the test set of a recipe.",
+        "compare": "Compare two models by paired significance tests.",
         "bleu": "Score translations against references: BLEU, chrF and TER.",
         "sweep": "Re-rank n-best lists by every length rule and coverage weight.",
         "similarity": "Score word vectors on word similarity and analogies.",
@@ -50,10 +51,11 @@ GROUPS = {
         "neighbours": "Print the words nearest to a word, or images to an image.",
         "recency": "Measure how strongly a model depends on distant words.",
         "papers": "List papers with parameter counts, show one, or compare two.",
+        "cite": "Print BibTeX entries of papers, of models or of regard.",
     },
     "Convert": {"convert": "Convert a model folder to another format."},
 }
-WITHOUT_TORCH = ("recipes", "bleu", "papers")
+WITHOUT_TORCH = ("recipes", "bleu", "papers", "cite")
 NOT_WRITTEN = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 VERBS = [name for verbs in GROUPS.values() for name in verbs]
 new_app = partial(typer.Typer, pretty_exceptions_enable=False, rich_markup_mode=None)

@@ -7,7 +7,15 @@ from pathlib import Path
 import torch
 
 from regard.api import Model, load
-from regard.cli.io.console import note, print_json, print_line
+from regard.cli.io.console import note, print_line
+from regard.cli.io.table_formats import (
+    Cell,
+    OutputTable,
+    TableFormat,
+    number_column,
+    print_tables,
+    text_column,
+)
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json
 from regard.inside import hf_reference, parity
@@ -20,7 +28,7 @@ TEXTS = "ids of texts"
 
 
 def check_conversion(
-    model: Model, written: Path, to: str, source: Path, keep_unknown: bool, as_json: bool
+    model: Model, written: Path, to: str, source: Path, keep_unknown: bool, form: TableFormat
 ) -> float:
     """Compare a model with the written folder, and with transformers; the largest difference.
 
@@ -34,7 +42,7 @@ def check_conversion(
     left_out = model.facts.head_names if to in WITHOUT_HEADS else ()
     if left_out:
         note(f"the format {to} has no heads: {', '.join(left_out)} not written and not compared")
-    return _compare(model, reread, hf_folder, left_out, as_json)
+    return _compare(model, reread, hf_folder, left_out, form)
 
 
 def _is_hugging_face(folder: Path) -> bool:
@@ -43,7 +51,7 @@ def _is_hugging_face(folder: Path) -> bool:
 
 
 def _compare(
-    model: Model, reread: Model, hf_folder: Path | None, left_out: Sequence[str], as_json: bool
+    model: Model, reread: Model, hf_folder: Path | None, left_out: Sequence[str], form: TableFormat
 ) -> float:
     """Print the largest difference of each layer; return the largest of all."""
     facts, tokenizer = model.facts, model.tokenizer
@@ -69,7 +77,7 @@ def _compare(
         hf_outputs = hf_reference.layer_outputs(reference, facts, examples)
         columns["transformers"] = parity.largest_differences(outputs, hf_outputs)
         columns["transformers"] |= _differing_texts(rows, hf_folder, facts, texts) if rows else {}
-    _print([*outputs, *[TEXTS] * bool(rows)], columns, as_json)
+    _print([*outputs, *[TEXTS] * bool(rows)], columns, form)
     values = [value for column in columns.values() for value in column.values()]
     return float(torch.tensor(values).max())
 
@@ -90,15 +98,17 @@ def _differing_texts(
     return {TEXTS: parity.count_differing_rows(ours, theirs)}
 
 
-def _print(layers: list[str], columns: dict[str, dict[str, float]], as_json: bool) -> None:
+def _print(layers: list[str], columns: dict[str, dict[str, float]], form: TableFormat) -> None:
     """Print a line for each layer; – where there is nothing to compare with."""
-    if not as_json:
-        print_line(f"{'largest difference':20}" + "".join(f"{name:>14}" for name in columns))
-    for layer in layers:
-        differences = {name: column.get(layer) for name, column in columns.items()}
-        if as_json:
-            print_json({"layer": layer, **differences})
-            continue
-        form = ".0f" if layer == TEXTS else ".1e"
-        cells = ("–" if value is None else f"{value:{form}}" for value in differences.values())
+    rows: list[list[Cell]] = [
+        [layer, *(column.get(layer) for column in columns.values())] for layer in layers
+    ]
+    if form != "text":
+        shown = [number_column(name, ".1e", missing="–") for name in columns]
+        print_tables([OutputTable([text_column("layer"), *shown], rows)], form)
+        return
+    print_line(f"{'largest difference':20}" + "".join(f"{name:>14}" for name in columns))
+    for layer, *differences in rows:
+        number = ".0f" if layer == TEXTS else ".1e"
+        cells = ("–" if value is None else f"{value:{number}}" for value in differences)
         print_line(f"{layer:20}" + "".join(f"{cell:>14}" for cell in cells))

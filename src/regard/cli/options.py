@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from typer import Argument, Context, Option
 from typer.models import OptionInfo
 
+from regard.cli.io.table_formats import TableFormat
 from regard.ground.errors import BadInput
 
 MAX_TOKENS = 1_024  # of a text, where --max-length is not given
@@ -106,6 +107,10 @@ WORKERS = Annotated[
 
 # Outputs.
 JSON = Annotated[bool, Option("--json", help="Print JSON lines.")]
+FORMAT = Annotated[
+    TableFormat,
+    Option("--format", help="Format of tables; CSV has unrounded numbers, json is JSON lines."),
+]
 OUT_FILE = Annotated[Path | None, _file("--out", "Write the results to this file.")]
 RESUME = Annotated[bool, Option("--resume", help="Continue a stopped run, bit for bit.")]
 OUT_FOLDER = Option("--out", metavar="DIR", help="Write the results to this folder.")

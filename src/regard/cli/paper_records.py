@@ -44,6 +44,7 @@ class PaperRecord:
     name: str
     year: int
     title: str
+    authors: str
     arxiv: str | None
     reference: str
     after: str | None

@@ -6,7 +6,17 @@ from functools import partial
 from pathlib import Path
 
 from regard.api import Model
-from regard.cli.io.console import cost_line, print_json, print_line, print_table, write_page
+from regard.cli.io.console import cost_line, print_json, print_line, write_page
+from regard.cli.io.table_formats import (
+    Cell,
+    Column,
+    OutputTable,
+    TableFormat,
+    number_column,
+    print_tables,
+    score_table,
+    text_column,
+)
 from regard.data.readers.fields import DropCounts
 from regard.ground.errors import BadInput
 from regard.inside.views.matrix_svg import draw_confusion
@@ -18,6 +28,7 @@ from regard.training.recipe import Recipe
 from regard.training.recipe_files import ExpectConfig
 from regard.training.train import score_tests
 
+TAKEN_FOR = "taken for"
 MISTAKES = 3  # printed for each label
 COLUMNS = 20  # most labels of a printed matrix, and most mistakes printed instead
 LOWER = ("TER", "perplexity")  # metrics of which lower values are better
@@ -48,6 +59,30 @@ def evaluate_tests(
     return score_tests(model, recipe, data, dropped, with_interval=with_interval)
 
 
+def print_evaluation(
+    tests: Mapping[str, TaskScores], model: Model, labels: bool, confusion: bool, form: TableFormat
+) -> None:
+    """Print the scores of all test sets, with label scores and confusion if requested."""
+    if form == "json":
+        for name, test in tests.items():
+            print_record(name, test, model, labels, confusion)
+        return
+    several, items = len(tests) > 1, tests.items()
+    tables = [label_table(it.of_labels, name if several else "label") for name, it in items]
+    tables = tables if labels else []
+    if confusion:
+        tables += [
+            confusion_table(confusion_of(it), name if several else "gold") for name, it in items
+        ]
+    scores = {name: test.scores for name, test in items}
+    if form != "text":
+        print_tables([_score_table(scores), *tables], form)
+        return
+    print_scores(scores, model)
+    for table in tables:
+        print_tables([table])
+
+
 def print_record(
     name: str, results: TaskScores, model: Model, labels: bool, confusion: bool
 ) -> None:
@@ -68,15 +103,16 @@ def print_record(
     print_json(record)
 
 
-def print_labels(scores: Sequence[LabelScore], title: str) -> None:
-    """Print precision, recall and F1 of each label, and the labels that were predicted instead."""
-    rows = []
+def label_table(scores: Sequence[LabelScore], title: str) -> OutputTable:
+    """Precision, recall and F1 of each label, and the labels that were predicted instead."""
+    measures = [number_column(name, ".2f") for name in MEASURES]
+    columns = [text_column(title), *measures, number_column("number", ","), text_column(TAKEN_FOR)]
+    rows: list[list[Cell]] = []
     for score in scores:
-        values = [f"{value:.2f}" for value in (score.precision, score.recall, score.f1)]
         mistakes = [f"{label} ({count:,})" for label, count in score.taken_for[:MISTAKES]]
-        rows.append([score.label, *values, f"{score.count:,}", ", ".join(mistakes)])
-    columns = [title, *MEASURES, "number", "taken for"]
-    print_table(columns, rows, left=(0, len(columns) - 1))
+        values = (score.precision, score.recall, score.f1, score.count)
+        rows.append([score.label, *values, ", ".join(mistakes)])
+    return OutputTable(columns, rows)
 
 
 def confusion_of(results: TaskScores) -> Confusion:
@@ -86,18 +122,21 @@ def confusion_of(results: TaskScores) -> Confusion:
     return results.confusion
 
 
-def print_confusion(confusion: Confusion, title: str) -> None:
-    """Print the confusion matrix, or for many labels the most frequent mistakes."""
+def confusion_table(confusion: Confusion, title: str) -> OutputTable:
+    """The confusion matrix, or for many labels the most frequent mistakes."""
     if len(confusion.classes) <= COLUMNS:
-        counts = [[f"{count:,.0f}" if count else "·" for count in row] for row in confusion.counts]
-        rows = [[name, *row] for name, row in zip(confusion.classes, counts, strict=True)]
-        print_table([title, *confusion.classes], rows)
-        return
-    mistakes = [
-        [mistake.gold, mistake.predicted, f"{mistake.number:,}", f"{100 * mistake.share:.1f}%"]
-        for mistake in confusion.mistakes()[:COLUMNS]
-    ]
-    print_table([title, "predicted", "number", "share"], mistakes, left=(0, 1))
+        counts = [Column(name, _show_count) for name in confusion.classes]
+        rows: list[list[Cell]] = [
+            [name, *map(int, row)]
+            for name, row in zip(confusion.classes, confusion.counts, strict=True)
+        ]
+        return OutputTable([text_column(title), *counts], rows)
+    columns = [text_column(title), text_column("predicted"), number_column("number", ",")]
+    return OutputTable([*columns, number_column("share", ".1%")], confusion.mistakes()[:COLUMNS])
+
+
+def _show_count(count: int) -> str:
+    return f"{count:,}" if count else "·"
 
 
 def draw_confusions(path: Path, title: str, tests: Mapping[str, TaskScores]) -> None:
@@ -109,13 +148,20 @@ def draw_confusions(path: Path, title: str, tests: Mapping[str, TaskScores]) -> 
         write_page(file, partial(draw_confusion, heading, confusion_of(results)))
 
 
-def print_scores(tables: ScoreTables, model: Model) -> None:
-    """Print scores with their signatures, by test set, and the cost of training."""
+def print_scores(tables: ScoreTables, model: Model, form: TableFormat = "text") -> None:
+    """Print scores with their signatures, by test set, and in text the cost of training."""
+    if form != "text":
+        print_tables([_score_table(tables)], form)
+        return
     for name, scores in tables.items():
         for score in scores:
             print_line(f"{name}  {score}" if len(tables) > 1 else str(score))
     if "cost" in model.notes:
         print_line(cost_line(model.notes["cost"]))
+
+
+def _score_table(scores: ScoreTables) -> OutputTable:
+    return score_table(scores, "set" if len(scores) > 1 else "")
 
 
 def check_expected(

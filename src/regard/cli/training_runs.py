@@ -15,7 +15,15 @@ from rich.text import Text
 from typer import Exit
 
 from regard.api import Model, load
-from regard.cli.io.console import ERR, cost_line, note, print_line, print_table
+from regard.cli.io.console import ERR, cost_line, note, print_line
+from regard.cli.io.table_formats import (
+    Cell,
+    OutputTable,
+    TableFormat,
+    number_column,
+    print_tables,
+    text_column,
+)
 from regard.cli.scores import ScoreTables, check_expected, print_scores, test_scores
 from regard.data.readers.fields import DropCounts
 from regard.ground.errors import BadInput
@@ -92,15 +100,22 @@ def run_loop(run: Run, *, resume: bool = False, quiet: bool = False) -> EndEvent
     return cast(EndEvent, event)  # the last event
 
 
-def evaluate_run(run: Run, recipe: Recipe, data: Path, check: bool, skip_bad: bool = False) -> bool:
+def evaluate_run(
+    run: Run,
+    recipe: Recipe,
+    data: Path,
+    check: bool,
+    skip_bad: bool = False,
+    table_format: TableFormat = "text",
+) -> bool:
     """Print the scores on the test sets; with ``check``, whether the expected score is reached."""
     if not recipe.data.tests:
         return True
     model, tables = _scores_of(run, recipe, data, skip_bad)
-    print_scores(tables, model)
+    print_scores(tables, model, table_format)
     if not check or recipe.expect is None or "test" not in tables:
         return True
-    return check_expected(recipe.expect, tables["test"])
+    return check_expected(recipe.expect, tables["test"], quiet=table_format != "text")
 
 
 def _scores_of(run: Run, recipe: Recipe, data: Path, skip_bad: bool) -> tuple[Model, ScoreTables]:
@@ -184,13 +199,12 @@ def train_seeds(
     data: Path,
     check: bool,
     skip_bad: bool = False,
+    table_format: TableFormat = "text",
 ) -> bool:
     """Train with each seed in its own folder and print the table of scores.
 
     With ``check``, return whether the mean reaches the expected score.
     """
-    if recipe.rung:
-        raise BadInput("--seeds: cannot be used with a ladder; choose a recipe without rungs")
     if recipe.data.test is None:
         raise BadInput("--seeds: needs a test set (data.test)")
     seeds = [recipe.train.seed + number for number in range(count)]
@@ -212,14 +226,16 @@ def train_seeds(
     spreads = spreads_of(tables)
     total = {name: sum(cost[name] for cost in costs) for name in costs[0]}
     total["parameters"] = costs[0]["parameters"]
-    _print_spreads(seeds, spreads, total)
+    _print_spreads(seeds, spreads, total, table_format)
     metrics = [
         {**vars(spread), "mean": spread.mean, "deviation": spread.deviation} for spread in spreads
     ]
     write_json(folder / "seeds.json", {"seeds": seeds, "measures": metrics, "cost": total})
     note(f"{folder / 'seeds.json'}: the same table as JSON")
     means = [MetricScore(spread.name, spread.mean, "") for spread in spreads if spread.of == "test"]
-    return not check or recipe.expect is None or check_expected(recipe.expect, means)
+    if not check or recipe.expect is None:
+        return True
+    return check_expected(recipe.expect, means, quiet=table_format != "text")
 
 
 def with_train_keys(recipe: Recipe, **keys: object) -> Recipe:
@@ -237,16 +253,20 @@ def spreads_of(tables: Sequence[ScoreTables]) -> list[Spread]:
 
 
 def _print_spreads(
-    seeds: Sequence[int], spreads: Sequence[Spread], cost: Mapping[str, float]
+    seeds: Sequence[int],
+    spreads: Sequence[Spread],
+    cost: Mapping[str, float],
+    table_format: TableFormat,
 ) -> None:
     several = len({spread.of for spread in spreads}) > 1
-    rows = []
+    rows: list[list[Cell]] = []
     for spread in spreads:
         name = f"{spread.of}  {spread.name}" if several else spread.name
-        numbers = (spread.mean, spread.deviation, *spread.values)
-        rows.append([name, *(f"{number:.2f}" for number in numbers)])
-    print_table(["measure", "mean", "deviation", *(f"seed {seed}" for seed in seeds)], rows)
-    print_line(f"all {len(seeds)} runs, {cost_line(cost)}")
+        rows.append([name, spread.mean, spread.deviation, *spread.values])
+    names = ["mean", "deviation", *(f"seed {seed}" for seed in seeds)]
+    columns = [text_column("measure"), *(number_column(name, ".2f") for name in names)]
+    notes = [f"all {len(seeds)} runs, {cost_line(cost)}"]
+    print_tables([OutputTable(columns, rows, notes=notes)], table_format)
 
 
 def dry_run(
@@ -278,7 +298,8 @@ def dry_run(
             print_line(f"{label:<12}{figures}")
         seconds += min(trial.estimate, budget_seconds) * (seeds or 1)
     if len(rungs) > 1 or seeds:
-        what = f"{len(rungs)} rungs" if len(rungs) > 1 else f"{seeds} seeds"
+        counts = {"rungs": len(rungs) if len(rungs) > 1 else None, "seeds": seeds}
+        what = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
         print_line(f"\nall {what}: about {duration(seconds)} (estimated)")
     print_line("nothing was written")
 

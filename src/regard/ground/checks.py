@@ -1,9 +1,8 @@
 """Checks of input values: numbers, and lists that are read once."""
 
 from collections.abc import Iterable, Mapping
+from numbers import Integral, Real
 from typing import TypeGuard, TypeVar
-
-import numpy as np
 
 from regard.ground.errors import BadInput, shown
 
@@ -12,7 +11,7 @@ Item = TypeVar("Item")
 
 def is_whole(value: object, least: int | None = None, most: int | None = None) -> TypeGuard[int]:
     """Whether a value is a whole number within limits; true and false are not."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+    if not isinstance(value, Integral) or isinstance(value, bool):
         return False
     number = int(value)
     return (least is None or number >= least) and (most is None or number <= most)
@@ -31,7 +30,7 @@ def check_whole(name: str, value: object, least: int, most: int | None = None) -
 
 def check_number(name: str, value: object) -> None:
     """Raise ``BadInput`` unless the value is a number."""
-    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
+    if not isinstance(value, Real) or isinstance(value, bool):
         raise BadInput(f"{name} must be a number, not {shown(value)}")
 
 

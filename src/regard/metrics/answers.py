@@ -16,6 +16,7 @@ import numpy as np
 from regard.ground.errors import BadInput
 from regard.metrics.classification import in_percent
 from regard.metrics.intervals import FloatArray, resampled
+from regard.metrics.paired import ExampleStatistics
 from regard.metrics.translation import Lines, MetricScore
 
 Golds = Sequence[Lines]  # the answers to each question
@@ -126,7 +127,13 @@ def _matched(match: Match, golds: Golds, predicted: Lines) -> FloatArray:
 def _mean_score(name: str, matched_N: FloatArray, with_interval: bool) -> MetricScore:
     size = len(matched_N)
     drawn = resampled(matched_N[:, None], lambda sums: sums[0] / size) if with_interval else None
-    return in_percent(name, float(matched_N.mean()), f"questions:{size}", drawn)
+    binary = bool(np.isin(matched_N, (0, 1)).all())
+    examples = ExampleStatistics(matched_N[:, None], _percent_of_matches, binary)
+    return in_percent(name, float(matched_N.mean()), f"questions:{size}", drawn, examples)
+
+
+def _percent_of_matches(matched_N1: FloatArray) -> float:
+    return 100 * float(matched_N1.mean())
 
 
 def _check(golds: Golds, predicted: Lines) -> None:

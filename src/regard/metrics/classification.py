@@ -11,6 +11,7 @@ import numpy as np
 
 from regard.ground.errors import BadInput
 from regard.metrics.intervals import SAMPLES, SEED, FloatArray, interval, resampled
+from regard.metrics.paired import ExampleStatistics
 from regard.metrics.precision_recall import LabelScore, f1, label_score
 from regard.metrics.translation import Lines, MetricScore
 
@@ -60,15 +61,22 @@ def classification_scores(
     """
     classes, cells_N = _cells(golds, predicted, () if positive is None else (positive,))
     signature = f"examples:{len(golds)}|classes:{len(classes)}"
-    measures = [(name, measure, signature) for name, measure in MEASURES.items()]
+    labels_N2 = np.column_stack([golds, predicted])
+    measures = [
+        (name, measure, signature, _label_statistics(name, labels_N2))
+        for name, measure in MEASURES.items()
+    ]
     if positive is not None:
         of_class = partial(f1_of_class, number=classes.index(positive))
-        measures.append(("F1", of_class, f"{signature}|positive:{positive}"))
+        gold_N, predicted_N = (labels_N2 == positive).T
+        counts_N3 = np.column_stack([gold_N & predicted_N, gold_N, predicted_N]).astype(np.float64)
+        examples = _sum_statistics(counts_N3, f1)
+        measures.append(("F1", of_class, f"{signature}|positive:{positive}", examples))
     scores = []
-    for name, measure, signed in measures:
+    for name, measure, signed, examples in measures:
         share = measure(_counts(len(classes), cells_N))
         drawn = _drawn(measure, len(classes), cells_N) if with_interval else None
-        scores.append(in_percent(name, share, signed, drawn))
+        scores.append(in_percent(name, share, signed, drawn, examples))
     return scores
 
 
@@ -80,7 +88,8 @@ def top_score(
     pairs = zip(golds, ranked, strict=True)
     hits_N2 = np.array([[gold in classes[:TOP], 1] for gold, classes in pairs], dtype=np.float64)
     measures: dict[str, Measure] = {f"top-{TOP}": lambda sums: float(sums[0] / max(sums[1], 1))}
-    return share_scores(measures, hits_N2, f"examples:{len(golds)}", with_interval)[0]
+    signature = f"examples:{len(golds)}"
+    return share_scores(measures, hits_N2, signature, with_interval, binary=measures)[0]
 
 
 LabelSets = Sequence[Collection[str]]  # the labels of each example
@@ -98,7 +107,8 @@ def several_scores(
         "micro-F1": lambda sums: float(2 * sums[0] / max(sums[1], 1)),
         "accuracy": lambda sums: float(sums[2] / max(sums[3], 1)),
     }
-    return share_scores(measures, counts, f"examples:{len(golds)}|several", with_interval)
+    signature = f"examples:{len(golds)}|several"
+    return share_scores(measures, counts, signature, with_interval, binary=("accuracy",))
 
 
 def check_counts(golds: Sized, predicted: Sized) -> None:
@@ -108,23 +118,55 @@ def check_counts(golds: Sized, predicted: Sized) -> None:
 
 
 def share_scores(
-    measures: Mapping[str, Measure], statistics: FloatArray, signature: str, with_interval: bool
+    measures: Mapping[str, Measure],
+    statistics: FloatArray,
+    signature: str,
+    with_interval: bool,
+    binary: Collection[str] = (),
 ) -> list[MetricScore]:
-    """Scores in percent; each measure is a function of the column sums of ``statistics``."""
+    """Scores in percent; each measure is a function of the column sums of ``statistics``.
+
+    ``binary`` measures are the share of examples that are right.
+    """
     sums = statistics.sum(axis=0)
     scores = []
     for name, measure in measures.items():
         drawn = resampled(statistics, measure) if with_interval else None
-        scores.append(in_percent(name, measure(sums), signature, drawn))
+        examples = _sum_statistics(statistics, measure, name in binary)
+        scores.append(in_percent(name, measure(sums), signature, drawn, examples))
     return scores
 
 
-def in_percent(name: str, share: float, signature: str, drawn: FloatArray | None) -> MetricScore:
+def in_percent(
+    name: str,
+    share: float,
+    signature: str,
+    drawn: FloatArray | None,
+    statistics: ExampleStatistics | None = None,
+) -> MetricScore:
     """Score in percent of a fraction; ``drawn`` are its resampled values, or None."""
     if drawn is None:
-        return MetricScore(name, 100 * share, signature)
+        return MetricScore(name, 100 * share, signature, None, statistics)
     signature = f"{signature}|bs:{SAMPLES}|seed:{SEED}"
-    return MetricScore(name, 100 * share, signature, interval(100 * drawn))
+    return MetricScore(name, 100 * share, signature, interval(100 * drawn), statistics)
+
+
+def _sum_statistics(rows: FloatArray, measure: Measure, binary: bool = False) -> ExampleStatistics:
+    return ExampleStatistics.of_sums(rows, lambda sums: 100 * measure(sums), binary)
+
+
+def _label_statistics(name: str, labels_N2: np.ndarray) -> ExampleStatistics:
+    """Statistics of a measure of the confusion matrix; rows are gold and predicted labels."""
+    if name == ACCURACY:
+        right_N2 = np.column_stack([labels_N2[:, 0] == labels_N2[:, 1], np.ones(len(labels_N2))])
+        return _sum_statistics(right_N2, lambda sums: float(sums[0] / sums[1]), binary=True)
+    return ExampleStatistics(labels_N2, partial(_percent_of_labels, MEASURES[name]))
+
+
+def _percent_of_labels(measure: Measure, numbers_N2: np.ndarray) -> float:
+    """Measure of the confusion matrix of gold and predicted labels, given by their numbers."""
+    size = int(numbers_N2.max()) + 1
+    return 100 * measure(_counts(size, numbers_N2[:, 0] * size + numbers_N2[:, 1]))
 
 
 def confusion(golds: Sequence[str], predicted: Sequence[str]) -> Confusion:
@@ -178,7 +220,8 @@ def matthews(counts: FloatArray) -> float:
     return float(together / np.sqrt(apart)) if apart > 0 else 0.0
 
 
-MEASURES: dict[str, Measure] = {"accuracy": accuracy, "macro-F1": macro_f1, "Matthews": matthews}
+ACCURACY = "accuracy"
+MEASURES: dict[str, Measure] = {ACCURACY: accuracy, "macro-F1": macro_f1, "Matthews": matthews}
 
 
 def _drawn(measure: Measure, size: int, cells_N: np.ndarray) -> FloatArray:

@@ -4,8 +4,8 @@ Segments are resampled with replacement; only their statistics (match counts, le
 again. Samples equal sacreBLEU's for the same seed.
 """
 
-from collections.abc import Callable, Sequence
-from statistics import mean, stdev
+from collections.abc import Callable, Iterator, Sequence
+from statistics import NormalDist, mean, stdev
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 SAMPLES = 1000
 SEED = 12345
+# 97.5% quantiles of Student's t distribution, for 1 to 10 degrees of freedom.
+STUDENT = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281)
 
 FloatArray = NDArray[np.float64]
 
@@ -30,13 +32,20 @@ def resampled(statistics: FloatArray, score: Callable[[FloatArray], float]) -> F
     ``score`` computes the score of a corpus from its column sums. The samples of two systems are
     paired, as ``paired_p_value`` requires.
     """
-    generator = np.random.default_rng(SEED)
     segments = len(statistics)
-    scores = np.empty(SAMPLES)
-    for sample in range(SAMPLES):
-        times_drawn = np.bincount(generator.integers(segments, size=segments), minlength=segments)
-        scores[sample] = score(times_drawn.astype(np.float64) @ statistics)
-    return scores
+    times_drawn = (np.bincount(draw_N, minlength=segments) for draw_N in samples(segments))
+    return np.array([score(times_N.astype(np.float64) @ statistics) for times_N in times_drawn])
+
+
+def resampled_rows(rows: np.ndarray, score: Callable[[np.ndarray], float]) -> FloatArray:
+    """Scores of the samples of ``resampled``, where sums of rows do not suffice (ranks)."""
+    return np.array([score(rows[draw_N]) for draw_N in samples(len(rows))])
+
+
+def samples(size: int) -> Iterator[np.ndarray]:
+    """The rows of each of ``SAMPLES`` bootstrap samples, drawn with replacement."""
+    generator = np.random.default_rng(SEED)
+    return (generator.integers(size, size=size) for _ in range(SAMPLES))
 
 
 def interval(scores: FloatArray) -> Interval:
@@ -56,6 +65,25 @@ def paired_p_value(baseline: FloatArray, system: FloatArray, difference: float) 
     differences = system - baseline
     by_chance = np.abs(differences - differences.mean()) >= abs(difference)
     return float((np.count_nonzero(by_chance) + 1) / (len(differences) + 1))
+
+
+def mean_interval(values: Sequence[float]) -> Interval:
+    """The 95% interval of the mean of at least two independent values, by Student's t."""
+    half = student_quantile(len(values) - 1) * stdev(values) / len(values) ** 0.5
+    return Interval(mean(values) - half, mean(values) + half)
+
+
+def student_quantile(freedom: int) -> float:
+    """The 97.5% quantile of Student's t distribution.
+
+    Beyond the table, the expansion of Cornish and Fisher (1938) around the normal quantile.
+    """
+    if freedom <= len(STUDENT):
+        return STUDENT[freedom - 1]
+    z = NormalDist().inv_cdf(0.975)
+    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / freedom + second / freedom**2 + third / freedom**3
 
 
 def spread(values: Sequence[float]) -> str:

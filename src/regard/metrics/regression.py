@@ -4,12 +4,14 @@ GLUE uses both for STS-B.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from regard.ground.errors import BadInput
 from regard.metrics.classification import check_counts, in_percent
-from regard.metrics.intervals import SAMPLES, SEED, FloatArray
+from regard.metrics.intervals import FloatArray, samples
+from regard.metrics.paired import ExampleStatistics
 from regard.metrics.translation import MetricScore
 
 Correlation = Callable[[FloatArray, FloatArray], float]
@@ -26,8 +28,11 @@ def regression_scores(
 
     def score(name: str, correlation: Correlation, *columns: np.ndarray) -> MetricScore:
         drawn = _drawn(correlation, *columns) if with_interval else None
-        return in_percent(name, correlation(*columns), f"examples:{len(golds)}", drawn)
+        examples = ExampleStatistics(rows_N2, partial(_percent_of_rows, CORRELATIONS[name]))
+        share, signature = correlation(*columns), f"examples:{len(golds)}"
+        return in_percent(name, share, signature, drawn, examples)
 
+    rows_N2 = np.column_stack([golds_N, predicted_N])
     levels = _levels(golds_N), _levels(predicted_N)
     return [score("Pearson", pearson, golds_N, predicted_N), score("Spearman", _of_levels, *levels)]
 
@@ -42,6 +47,9 @@ def pearson(first_N: FloatArray, second_N: FloatArray) -> float:
 def spearman(first_N: FloatArray, second_N: FloatArray) -> float:
     """The Pearson correlation of the ranks; equal numbers share their mean rank."""
     return _of_levels(_levels(first_N), _levels(second_N))
+
+
+CORRELATIONS: dict[str, Correlation] = {"Pearson": pearson, "Spearman": spearman}
 
 
 def _of_levels(first_N: np.ndarray, second_N: np.ndarray) -> float:
@@ -75,10 +83,12 @@ def _drawn(correlation: Correlation, golds_N: np.ndarray, predicted_N: np.ndarra
 
     Ranks depend on the whole sample, so that sums over examples do not suffice.
     """
-    generator = np.random.default_rng(SEED)
-    size = len(golds_N)
-    draws = (generator.integers(size, size=size) for _ in range(SAMPLES))
+    draws = samples(len(golds_N))
     return np.array([correlation(golds_N[draw_N], predicted_N[draw_N]) for draw_N in draws])
+
+
+def _percent_of_rows(correlation: Correlation, rows_N2: FloatArray) -> float:
+    return 100 * correlation(rows_N2[:, 0], rows_N2[:, 1])
 
 
 def _finite(called: str, numbers: Sequence[float]) -> FloatArray:

@@ -1,7 +1,8 @@
 """Scores of sacreBLEU's metrics: of a corpus, of two systems compared, by length of the source."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from sacrebleu.metrics.base import Metric
@@ -17,6 +18,7 @@ from regard.metrics.intervals import (
     paired_p_value,
     resampled,
 )
+from regard.metrics.paired import ExampleStatistics
 
 Lines = Sequence[str]
 
@@ -32,6 +34,8 @@ class MetricScore:
     value: float
     signature: str
     interval: Interval | None = None
+    statistics: ExampleStatistics | None = field(default=None, repr=False, compare=False)
+    """Statistics of each example, for paired tests."""
 
     def __str__(self) -> str:
         around = f" [{self.interval.low:.2f}, {self.interval.high:.2f}]" if self.interval else ""
@@ -121,14 +125,20 @@ def check_parallel(
 
 
 def _resampled(metric: Metric, statistics: FloatArray) -> FloatArray:
-    return resampled(statistics, lambda sums: metric._compute_score_from_stats(list(sums)).score)
+    return resampled(statistics, partial(_corpus_score, metric))
+
+
+def _corpus_score(metric: Metric, sums: FloatArray) -> float:
+    return float(metric._compute_score_from_stats(list(sums)).score)
 
 
 def _score(metric: Metric, statistics: FloatArray, draws: FloatArray | None) -> MetricScore:
     result = metric._compute_score_from_stats(list(statistics.sum(axis=0)))
     metric.n_bootstrap, metric.seed = (None, None) if draws is None else (SAMPLES, SEED)
     around = None if draws is None else interval(draws)
-    return MetricScore(result.name, float(result.score), metric.get_signature().format(), around)
+    signature = metric.get_signature().format()
+    examples = ExampleStatistics.of_sums(statistics, partial(_corpus_score, metric))
+    return MetricScore(result.name, float(result.score), signature, around, examples)
 
 
 @dataclass(frozen=True)

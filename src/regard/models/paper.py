@@ -26,7 +26,8 @@ class Paper:
     the keys of their tables in recipes, and ``pretraining_by_size`` the keys in which a size
     differs. ``heads`` are the paper's forms of heads, ``formats`` the file formats of other
     libraries ("hf"), ``kinds`` the classes of facts that are new in the paper. A paper without
-    arXiv number has a ``report``: who published it.
+    arXiv number has a ``report``: who published it. ``authors`` are separated by commas; of long
+    lists the first five and "others".
     """
 
     name: str
@@ -43,6 +44,7 @@ class Paper:
     formats: Mapping[str, HFFormat] = field(default_factory=dict)
     report: str = ""
     kinds: tuple[type, ...] = ()
+    authors: str = ""
 
     @property
     def key(self) -> str:

@@ -6,6 +6,7 @@ a masked LM from all other words (Goldberg, 2019, arXiv:1901.05287). The whole s
 forms are compared too, by the sum over all tokens. The baseline agrees with the nearest noun.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import nan
@@ -270,8 +271,8 @@ def study_models(
 ) -> AgreementTable:
     """Train four language models of one size on one text, with each seed, and score them.
 
-    The text, the models, the table as a page and its charts are written to ``out``; ``note`` is
-    called with the score of each model.
+    The text, the models, the table as a page and as JSON and its charts are written to ``out``;
+    ``note`` is called with the score of each model.
     """
     corpus = out / "corpus"
     agreement_data.make_agreement_text(*((400, 40) if quick else ())).write(corpus)
@@ -289,6 +290,8 @@ def study_models(
             note(f"{name}, seed {seed}: {model!r}, {scores.accuracy:.1f}")
     table = AgreementTable.of(models)
     (out / "agreement.html").write_text(table.html(), encoding="utf-8")
+    records = json.dumps({"models": [*table.records()]}, indent=1)
+    (out / "agreement.json").write_text(records, encoding="utf-8")
     for chart in CHARTS:
         (out / f"agreement-{chart}.svg").write_text(table.svg(chart), encoding="utf-8")
     return table

@@ -2,14 +2,26 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import starmap
 from pathlib import Path
-from typing import Any
+from statistics import mean, stdev
+from typing import Any, NamedTuple
 
 from regard.api import Model, load
 from regard.cli.alignment import GoldPairs, align_by_best_method
-from regard.cli.io.console import OUT, note, print_table, slug
+from regard.cli.io.console import note, slug
+from regard.cli.io.table_formats import (
+    Cell,
+    OutputTable,
+    TableFormat,
+    csv_text,
+    number_column,
+    print_tables,
+    text_column,
+)
 from regard.cli.scores import check_expected
+from regard.cli.training_runs import with_train_keys
 from regard.data.config import FilesConfig
 from regard.data.readers.aligned_pairs import Pairs, read_gold_links, read_text_pairs
 from regard.data.readers.fields import DropCounts, Dropped
@@ -21,11 +33,13 @@ from regard.inference.generation_settings import DecodeConfig
 from regard.inside.views.line_chart import Chart, ChartLine, Report
 from regard.inside.views.markup import HTMLPage
 from regard.metrics.bleu import bleu, bleu_metric
+from regard.metrics.intervals import mean_interval
 from regard.metrics.translation import LengthBucket, MetricScore, by_length
 from regard.tasks.translate import MeasureConfig
 from regard.text.words import word_spans, words
 from regard.training.distributed import World
 from regard.training.recipe import Recipe, task_of
+from regard.training.recipe.tables import RungConfig
 from regard.training.run import Run, check_model
 from regard.training.run_folder import claim, give_up
 
@@ -34,13 +48,17 @@ Train = Callable[[Recipe, Path], Run]
 
 @dataclass(frozen=True)
 class LadderResult:
-    """Results of one model; ``aer`` is None without gold links or cross-attention."""
+    """Results of one model; ``aer`` is None without gold links or cross-attention.
+
+    ``seed`` is set if each rung was trained with several seeds.
+    """
 
     name: str
     score: MetricScore
     buckets: Sequence[LengthBucket]
     aer: float | None
     cost: dict[str, float]
+    seed: int | None = None
 
     @property
     def figures(self) -> dict[str, object]:
@@ -51,68 +69,113 @@ class LadderResult:
             lengths.append({**words, metric: bucket.score.value})
         score = {metric: self.score.value, "signature": self.score.signature}
         costs = {"aer": self.aer, "cost": self.cost, "tokens per second": self.speed}
-        return {"rung": self.name, **score, "by length": lengths, **costs}
+        seed = {} if self.seed is None else {"seed": self.seed}
+        return {"rung": self.name, **seed, **score, "by length": lengths, **costs}
 
     @property
     def speed(self) -> float:
         """Source and target tokens per second of training, including evaluation."""
         return self.cost["tokens"] / max(self.cost["device_seconds"], 1e-9)
 
-    def cells(self) -> list[str]:
-        """Cells of the row of the table."""
-        return [
-            self.name,
-            f"{self.score.value:.1f}",
-            *(f"{bucket.score.value:.1f}" for bucket in self.buckets),
-            "–" if self.aer is None else f"{self.aer:.3f}",
-            f"{self.cost['parameters']:,.0f}",
-            f"{self.cost['training_flops']:.2g}",
-            f"{self.speed:,.0f}",
-        ]
-
 
 @dataclass(frozen=True)
 class Ladder(HTMLPage):
-    """Results of all models, and the search they were decoded with."""
+    """Results of all models, one for each rung and seed, and the search they were decoded with."""
 
     title: str
     results: Sequence[LadderResult]
     search: str
 
     @property
-    def columns(self) -> list[str]:
-        """Column names of the table."""
+    def rungs(self) -> dict[str, list[LadderResult]]:
+        """Results by rung, one for each seed."""
+        rungs: dict[str, list[LadderResult]] = {}
+        for result in self.results:
+            rungs.setdefault(result.name, []).append(result)
+        return rungs
+
+    @property
+    def table(self) -> OutputTable:
+        """A row for each rung, with means over seeds; several seeds have an interval, too."""
         first, *rest = map(str, self.results[0].buckets)
-        buckets = [f"{first} words", *rest]
-        return ["model", "BLEU", *buckets, "AER", "parameters", "FLOPs", "tokens/s"]
+        intervals = ["deviation", "low", "high"] if self._several_seeds else []
+        names = ["BLEU", *intervals, f"{first} words", *rest]
+        columns = [
+            text_column("model"),
+            *(number_column(name, ".1f") for name in names),
+            number_column("AER", ".3f", missing="–"),
+            number_column("parameters", ",.0f"),
+            number_column("FLOPs", ".2g"),
+            number_column("tokens/s", ",.0f"),
+        ]
+        return OutputTable(columns, [*starmap(self._row, self.rungs.items())], notes=self.notes)
+
+    def _row(self, name: str, results: Sequence[LadderResult]) -> list[Cell]:
+        scores = [result.score.value for result in results]
+        spread = [stdev(scores), *mean_interval(scores)] if self._several_seeds else []
+        buckets = zip(*(result.buckets for result in results), strict=True)
+        errors = [result.aer for result in results if result.aer is not None]
+        return [
+            name,
+            mean(scores),
+            *spread,
+            *(mean(bucket.score.value for bucket in of_seeds) for of_seeds in buckets),
+            mean(errors) if errors else None,
+            results[0].cost["parameters"],
+            mean(result.cost["training_flops"] for result in results),
+            mean(result.speed for result in results),
+        ]
+
+    @property
+    def _several_seeds(self) -> bool:
+        return len(self.results) > len(self.rungs)
 
     @property
     def notes(self) -> list[str]:
         """Explanations of the columns."""
         buckets, score = self.results[0].buckets, self.results[0].score
         sizes = ", ".join(str(bucket.sentences) for bucket in buckets)
-        return [
+        notes = [
             f"{score.name} {score.signature}, {self.search}; "
             f"by number of source words, {sizes} sentences",
             "AER: alignment error rate of the cross-attention, with the method chosen on the "
             "development set; FLOPs of training; tokens per second of training and evaluation",
         ]
+        if self._several_seeds:
+            seeds = len(self.results) // len(self.rungs)
+            notes.append(
+                f"means of {seeds} seeds; of BLEU the standard deviation, and the 95% interval "
+                "of the mean (Student's t)"
+            )
+        return notes
+
+    @property
+    def figures(self) -> dict[str, object]:
+        """Record of all results for JSON, and of means where there are several seeds."""
+        record: dict[str, object] = {"rungs": [result.figures for result in self.results]}
+        if self._several_seeds:
+            table = self.table
+            record["means"] = [dict(zip(table.names, row, strict=True)) for row in table.rows]
+        return record
 
     def svg(self) -> str:
         """BLEU by source length, as a standalone SVG."""
         return self._chart(self.title).svg()
 
     def html(self) -> str:
-        rows = [result.cells() for result in self.results]
-        charts = {"BLEU": self._chart("BLEU by source length")}
-        return Report(self.title, self.columns, rows, charts, self.notes).html()
+        table, charts = self.table, {"BLEU": self._chart("BLEU by source length")}
+        return Report(self.title, table.names, table.texts, charts, self.notes).html()
 
     def _chart(self, title: str) -> Chart:
         ticks = [(bucket.mean, str(bucket)) for bucket in self.results[0].buckets]
         lines = []
-        for result in self.results:
-            points = [(bucket.mean, bucket.score.value) for bucket in result.buckets]
-            lines.append(ChartLine(result.name, points))
+        for name, results in self.rungs.items():
+            buckets = zip(*(result.buckets for result in results), strict=True)
+            points = [
+                (of_seeds[0].mean, mean(bucket.score.value for bucket in of_seeds))
+                for of_seeds in buckets
+            ]
+            lines.append(ChartLine(name, points))
         return Chart(title, "source words", "BLEU", ticks, lines)
 
 
@@ -127,6 +190,8 @@ class LadderRun:
     data: Path
     resume: bool = False
     skip_bad: bool = False
+    table_format: TableFormat = "text"
+    seeds: int | None = None
 
     @property
     def dropped(self) -> Dropped:
@@ -134,13 +199,31 @@ class LadderRun:
         return DropCounts() if self.skip_bad else None
 
     @property
-    def runs(self) -> dict[Path, Recipe]:
-        """Recipe of every rung, by the folder of its run."""
-        names = [slug(rung.name) for rung in self.recipe.rung]
+    def runs(self) -> list["RungRun"]:
+        """Every rung, with every seed."""
+        first = self.recipe.train.seed
+        seeds = [None] if self.seeds is None else range(first, first + self.seeds)
+        runs = [self._run(rung, seed) for rung in self.recipe.rung for seed in seeds]
+        names = [run.folder.name for run in runs]
         if len(set(names)) < len(names):
             raise BadInput(f"two rungs of the ladder have the same name: {', '.join(names)}")
-        folders = [self.folder / name for name in names]
-        return dict(zip(folders, map(self.recipe.at, self.recipe.rung), strict=True))
+        return runs
+
+    def _run(self, rung: RungConfig, seed: int | None) -> "RungRun":
+        recipe, name = self.recipe.at(rung), slug(rung.name)
+        if seed is None:
+            return RungRun(rung, recipe, self.folder / name)
+        recipe = with_train_keys(recipe, seed=seed)
+        return RungRun(rung, recipe, self.folder / f"{name}-seed-{seed}", seed)
+
+
+class RungRun(NamedTuple):
+    """Training run of a rung; ``seed`` is None without ``--seeds``."""
+
+    rung: RungConfig
+    recipe: Recipe
+    folder: Path
+    seed: int | None = None
 
 
 def train_ladder(ladder: LadderRun, check: bool, whole: bool) -> bool:
@@ -153,25 +236,34 @@ def train_ladder(ladder: LadderRun, check: bool, whole: bool) -> bool:
     recipe, world = ladder.recipe, ladder.world
     results = []
     with _claimed(ladder):
-        for rung, (folder, described) in zip(recipe.rung, ladder.runs.items(), strict=True):
+        for rung, described, folder, seed in ladder.runs:
             if world.is_leader:
-                note(f"\n{rung.name}")
+                note(f"\n{rung.name}" + ("" if seed is None else f", seed {seed}"))
             run = ladder.train(described, folder)
             if world.is_leader:
                 model = load(run.model_folder, str(world.device), precision="auto")
-                results.append(measure(rung.name, model, recipe, ladder.data, ladder.dropped))
+                result = measure(rung.name, model, recipe, ladder.data, ladder.dropped)
+                results.append(replace(result, seed=seed))
                 model.save(run.model_folder)  # with its alignment method
             world.barrier()
     if not world.is_leader:
         return True
     search = recipe.tables[DecodeConfig].search
     greedy = "greedy search" if search.size == 1 else f"beam of {search.size}, {search.formula}"
-    _show(Ladder(recipe.about.title, results, greedy), ladder.folder if whole else None)
+    shown, form = Ladder(recipe.about.title, results, greedy), ladder.table_format
+    _show(shown, ladder.folder if whole else None, form)
     if not check:
         return True
-    pairs = zip(recipe.rung, results, strict=True)
-    reached = [check_expected(rung.expect, [own.score]) for rung, own in pairs if rung.expect]
+    reached = [
+        check_expected(rung.expect, [_mean_score(shown.rungs[rung.name])], quiet=form != "text")
+        for rung in recipe.rung
+        if rung.expect
+    ]
     return all(reached)  # all are printed
+
+
+def _mean_score(results: Sequence[LadderResult]) -> MetricScore:
+    return replace(results[0].score, value=mean(result.score.value for result in results))
 
 
 def _check(ladder: LadderRun) -> None:
@@ -179,12 +271,12 @@ def _check(ladder: LadderRun) -> None:
     recipe, data = ladder.recipe, ladder.data
     if recipe.data.test is None:
         raise BadInput("a ladder needs a test set (data.test)")
-    for rung, described in zip(recipe.rung, ladder.runs.values(), strict=True):
-        _check_model(rung.name, described, data)
+    for run in ladder.runs:
+        _check_model(run.rung.name, run.recipe, data)
     task_of(recipe).check_data(data, ladder.skip_bad)
     for files in (recipe.data.train, recipe.data.dev):
         source = files.under(data)
-        if STDIN in source.paths and len(recipe.rung) > 1:
+        if STDIN in source.paths and len(ladder.runs) > 1:
             raise BadInput(
                 "data.train: cannot be standard input, since every rung of the ladder reads it"
             )
@@ -197,10 +289,10 @@ def _check(ladder: LadderRun) -> None:
 @contextmanager
 def _claimed(ladder: LadderRun) -> Iterator[None]:
     """Context that locks the folders of all rungs before the first is trained."""
-    runs = ladder.runs.items() if ladder.world.is_leader else ()
+    runs = ladder.runs if ladder.world.is_leader else ()
     with ExitStack() as locks:
-        for folder, described in runs:
-            lock = locks.enter_context(claim(folder, described, resume=ladder.resume))
+        for run in runs:
+            lock = locks.enter_context(claim(run.folder, run.recipe, resume=ladder.resume))
             locks.callback(give_up, lock)
         yield
 
@@ -246,15 +338,14 @@ def _pairs(files: FilesConfig, recipe: Recipe, data: Path, dropped: Dropped = No
     return read_text_pairs(files.under(data), recipe.data.longest_characters, dropped)
 
 
-def _show(ladder: Ladder, folder: Path | None) -> None:
+def _show(ladder: Ladder, folder: Path | None, table_format: TableFormat) -> None:
     """Print the table, and write it to a folder."""
     if folder is not None:
-        write_json(folder / "ladder.json", {"rungs": [own.figures for own in ladder.results]})
+        write_json(folder / "ladder.json", ladder.figures)
+        write_text(folder / "ladder.csv", csv_text(ladder.table))
         write_text(folder / "ladder.svg", ladder.svg())
         write_text(folder / "ladder.html", ladder.html())
         note(f"{folder / 'ladder.html'}: the table, and BLEU against length (ladder.svg)")
     else:
         note("not all rungs: ladder.html is written when --resume goes through all of them")
-    print_table(ladder.columns, [result.cells() for result in ladder.results])
-    for line in ladder.notes:
-        OUT.print(line, markup=False)
+    print_tables([ladder.table], table_format)

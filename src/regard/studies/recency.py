@@ -5,6 +5,7 @@ shrinks at each (Bengio et al., 1994); with attention it reaches each token dire
 state is the pooled state of a classifier, or the state of the last token of a language model.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -193,8 +194,8 @@ def study_readers(
 ) -> tuple[Report, list[dict[str, object]]]:
     """Train four classifiers with each seed; return charts and table, and records for JSON.
 
-    The data, the models, the charts and the page are written to ``out``; ``note`` is called with
-    the accuracies of each model.
+    The data, the models, the charts, the page and its figures are written to ``out``; ``note`` is
+    called with the accuracies of each model.
     """
     data, corpus = make_agreement(*((400, 40, 40) if quick else ())), out / "corpus"
     write(data, corpus)
@@ -227,6 +228,12 @@ def study_readers(
     for name, chart in report.charts.items():
         (out / f"{name}.svg").write_text(chart.svg(), encoding="utf-8")
     (out / "recency.html").write_text(report.html(), encoding="utf-8")
+    norms = {
+        name: {reader: curve.tolist() for reader, curve in each.items()}
+        for name, each in charts.items()
+    }
+    data_of_charts = {"readers": records, "gradient norms by distance": norms}
+    (out / "recency.json").write_text(json.dumps(data_of_charts, indent=1), encoding="utf-8")
     return report, records
 
 

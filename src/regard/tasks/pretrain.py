@@ -21,7 +21,8 @@ from regard.data.rows.documents import Documents, tokenize_documents
 from regard.ground.device import seed_generators
 from regard.ground.errors import BadInput
 from regard.ground.reading import Reading
-from regard.inference.score_text import TextScore
+from regard.inference.score_text import TextScore, perplexity
+from regard.metrics.paired import ExampleStatistics
 from regard.metrics.translation import MetricScore
 from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
 from regard.models.facts import change
@@ -258,9 +259,13 @@ class Pretrain(Task[str, Reading]):
         rows = [separated(ids) for ids in words.encode_all(examples) if ids]
         if self.objectives.joins_documents:
             rows = [[token for row in rows for token in row]]
-        score = TextScore.total(scorer.predict(rows))
+        of_rows = [*scorer.predict(rows)]
+        score = TextScore.total(of_rows)
         signature = f"tokens:{len(score.logprobs)}|{scorer.signature}"
-        return TaskScores([MetricScore(PERPLEXITY, score.perplexity, signature)])
+        sums = np.array([(it.logprob, len(it.logprobs)) for it in of_rows], dtype=np.float64)
+        texts = ExampleStatistics.of_sums(sums, lambda total: perplexity(*total))
+        statistics = texts if len(rows) > 1 else None  # joined documents are one example
+        return TaskScores([MetricScore(PERPLEXITY, score.perplexity, signature, None, statistics)])
 
     def _tokenize(
         self,

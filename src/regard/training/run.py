@@ -27,6 +27,7 @@ from regard.tasks.task import Prepared, Task
 from regard.text.labels import LabelSet
 from regard.training.checkpoint import Checkpoints, RunProgress
 from regard.training.distributed import World
+from regard.training.environment import record_environment
 from regard.training.loop import Job, seed_everything
 from regard.training.loop.events import DevResult
 from regard.training.optimiser import freeze, mixture_weights
@@ -103,6 +104,8 @@ def prepare(
     tests = task.check_data(data, skip_bad)
     lock = claim(out, recipe, resume=resume) if world.is_leader else None
     try:
+        if world.is_leader:
+            record_environment(out, resume=resume)
         return _prepared_run(recipe, task, plan, place, world, tests, lock, limits)
     except BaseException:
         if lock is not None:

@@ -1,4 +1,7 @@
-"""The folder of a run: its lock, its recipe, and its log metrics.jsonl."""
+"""The folder of a run: its lock, its recipe, and its log metrics.jsonl.
+
+``environment.jsonl`` is written by ``training.environment``.
+"""
 
 import json
 import shutil
@@ -22,6 +25,7 @@ from regard.ground.lock import LOCK, FolderLock, is_vacant, lock_folder
 from regard.models.folders.loaded_model import CONFIG
 from regard.tasks.run_paths import STDIN_COPY
 from regard.training.checkpoint import Checkpoints
+from regard.training.environment import ENVIRONMENT
 from regard.training.loop.events import Event
 from regard.training.recipe import Recipe
 from regard.training.recipe.errors import with_new_names
@@ -29,7 +33,7 @@ from regard.training.recipe.errors import with_new_names
 RECIPE = "recipe.json"  # marks the folder of a run
 LOG, BOARD = "metrics.jsonl", "tensorboard"
 OURS = ("checkpoints", "text", "data", "model", "generator")
-OTHERS = (STDIN_COPY, LOG, BOARD, RECIPE, LOCK)  # also written by a run
+OTHERS = (STDIN_COPY, LOG, BOARD, RECIPE, ENVIRONMENT, LOCK)  # also written by a run
 
 
 def claim(out: Path, recipe: Recipe, *, resume: bool = False) -> FolderLock:

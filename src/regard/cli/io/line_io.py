@@ -19,10 +19,10 @@ from regard.cli.options import MAX_TOKENS
 from regard.data.readers.sources import NumberedLines
 from regard.data.readers.text_files import Arrivals, decoded, name_of, raw_lines
 from regard.ground.errors import BadInput
-from regard.text.vocabulary import Vocabulary, token_count
 
 if TYPE_CHECKING:
     from regard.tasks.components import AnyComponent
+    from regard.text.vocabulary import Vocabulary
 
 PAUSE = 0.02  # seconds without a line that end a window
 PATIENCE = 0.2  # seconds after which a window takes only lines that have arrived
@@ -297,9 +297,11 @@ def with_limit(
 
 
 def check_length(
-    texts: Sequence[str], vocabulary: Vocabulary, most: int, where: str, special: int = 1
+    texts: Sequence[str], vocabulary: "Vocabulary", most: int, where: str, special: int = 1
 ) -> None:
     """Refuse texts that make a row of more than ``most`` tokens, ``special`` ones counted."""
+    from regard.text.vocabulary import token_count
+
     _check_count(token_count(texts, vocabulary, special, most), most, where, RAISE_LIMIT)
 
 

@@ -6,7 +6,8 @@ from typing import Annotated
 from typer import Argument, Context, Option
 
 from regard.cli import options
-from regard.cli.io.console import note, print_json, print_line, print_table, write_page
+from regard.cli.io.console import note, print_json, write_page
+from regard.cli.io.table_formats import choose_format, plain_table, print_tables
 from regard.ground.lock import lock_vacant
 
 
@@ -28,6 +29,7 @@ def agreement(
     svg: options.SVG = None,
     precision: options.STORED_PRECISION = None,
     device: options.DEVICE = None,
+    table_format: options.FORMAT = "text",
     as_json: options.JSON = False,
 ) -> None:
     """Measure whether language models choose the verb of the subject.
@@ -53,6 +55,7 @@ def agreement(
         options.refuse(options.flags(context, "out", "seeds", "quick"), "cannot be used with MODEL")
     else:
         options.refuse(options.flags(context, "html", "svg", "precision"), "needs MODEL")
+    form = choose_format(table_format, as_json)
     tests = agreement_sentences(sentences, seed)
     if models:
         scores = {}
@@ -65,12 +68,10 @@ def agreement(
     else:
         with lock_vacant(out):
             table = study_models(out, tests, device, seeds, quick, note)
-    if as_json:
+    if form == "json":
         print_json(*table.records())
     else:
-        print_table(table.columns, table.rows)
-        for remark in table.notes:
-            print_line(remark)
+        print_tables([plain_table(table.columns, table.rows, table.notes)], form)
     write_page(html, table.html)
     write_page(svg, table.svg)
     if not models:

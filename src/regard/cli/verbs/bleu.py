@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from regard.cli import options
-from regard.cli.io.console import print_json, print_line, print_table
+from regard.cli.io.console import print_json, print_line
+from regard.cli.io.table_formats import (
+    Cell,
+    OutputTable,
+    TableFormat,
+    choose_format,
+    number_column,
+    print_tables,
+    score_table,
+    text_column,
+)
 from regard.data.readers.text_files import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
 
@@ -42,6 +52,7 @@ def bleu(
     with_chrf: Annotated[bool, Option("--chrf", help="Print chrF too.")] = False,
     with_ter: Annotated[bool, Option("--ter", help="Print TER too; lower is better.")] = False,
     with_interval: options.INTERVAL = False,
+    table_format: options.FORMAT = "text",
     as_json: options.JSON = False,
 ) -> None:
     """Score translations against references: BLEU, chrF and TER.
@@ -62,6 +73,7 @@ def bleu(
     from regard.metrics.bleu import bleu_metric, explain
     from regard.metrics.translation import measured
 
+    form = choose_format(table_format, as_json)
     metrics: list[Metric] = [bleu_metric(tokenize, lowercase)]
     if with_chrf:
         metrics.append(CHRF(lowercase=lowercase))
@@ -70,15 +82,19 @@ def bleu(
     if shared:
         if with_tables:
             raise BadInput("--explain: cannot be used with --refs, which compares systems")
-        _compare([hypotheses, *references], shared, metrics, as_json)
+        _compare([hypotheses, *references], shared, metrics, form)
         return
     (lines,), streams = _read([hypotheses], references)
     scores = [measured(metric, lines, streams, with_interval) for metric in metrics]
     tables = None
     if with_tables:
         tables = explain(lines, streams, tokenize=tokenize, lowercase=lowercase)
-    if as_json:
+    if form == "json":
         print_json(_record(scores, tables))
+        return
+    if form != "text":
+        ngrams = [] if tables is None else [*map(_ngram_table, tables.orders)]
+        print_tables([score_table({"": scores}), *ngrams], form)
         return
     for score in scores:
         print_line(str(score))
@@ -100,7 +116,7 @@ def _read(systems: list[str], references: list[str]) -> tuple[list[list[str]], l
 
 
 def _compare(
-    systems: list[str], references: list[str], metrics: "list[Metric]", as_json: bool
+    systems: list[str], references: list[str], metrics: "list[Metric]", form: TableFormat
 ) -> None:
     """Print the scores of all systems, and their differences from the first, the baseline."""
     from regard.metrics.translation import compare
@@ -112,11 +128,14 @@ def _compare(
         for name, lines in zip(rest, outputs, strict=True)
     ]
     baselines = [comparison.baseline for comparison in compared[0][1]]
-    if as_json:
+    if form == "json":
         records = [{"system": first, "scores": [*map(_score_record, baselines)]}]
         for name, comparisons in compared:
             records.append({"system": name, "scores": [*map(_comparison_record, comparisons)]})
         print_json({"systems": records})
+        return
+    if form != "text":
+        print_tables([_comparison_table(first, baselines, compared)], form)
         return
     for score in baselines:
         print_line(f"{first}: {score}")
@@ -124,6 +143,22 @@ def _compare(
         for change in comparisons:
             difference = f"{change.difference:+.2f}, p = {change.p_value:.4f}"
             print_line(f"{name}: {change.system}  {difference}")
+
+
+def _comparison_table(
+    first: str, baselines: "list[MetricScore]", compared: "list[tuple[str, list[Comparison]]]"
+) -> OutputTable:
+    """Scores of all systems; the baseline has neither difference nor p-value."""
+    systems = {first: baselines} | {
+        name: [comparison.system for comparison in comparisons] for name, comparisons in compared
+    }
+    tests: list[tuple[Cell, Cell]] = [(None, None)] * len(baselines)
+    tests += [(it.difference, it.p_value) for _, comparisons in compared for it in comparisons]
+    table = score_table(systems, "system")
+    columns = [*table.columns, number_column("difference", "+.2f"), number_column("p", ".4f")]
+    return OutputTable(
+        columns, [[*row, *test] for row, test in zip(table.rows, tests, strict=True)]
+    )
 
 
 def _record(scores: "list[MetricScore]", tables: "Explanation | None") -> dict[str, object]:
@@ -153,16 +188,21 @@ def _order_record(order: "NgramOrder", precision: float) -> dict[str, object]:
     return {"n": order.n, **sums, "precision": precision, "ngrams": ngrams}
 
 
+def _ngram_table(order: "NgramOrder", most: int | None = None) -> OutputTable:
+    """Counts of the most frequent n-grams, or of all."""
+    columns = [text_column("n-gram"), *(number_column(name.replace("_", " ")) for name in COUNTS)]
+    rows = [
+        [" ".join(ngram.tokens), *(getattr(ngram, name) for name in COUNTS)]
+        for ngram in order.ngrams[:most]
+    ]
+    return OutputTable(columns, rows)
+
+
 def _print_tables(tables: "Explanation") -> None:
-    columns = ("n-gram", *(name.replace("_", " ") for name in COUNTS))
     for order in tables.orders:
         clipped, unclipped = f"{order.clipped}/{order.total}", f"{order.unclipped}/{order.total}"
         print_line(f"\n{order.n}-grams: {clipped} clipped, {unclipped} unclipped")
-        rows = [
-            [" ".join(ngram.tokens), *(str(getattr(ngram, name)) for name in COUNTS)]
-            for ngram in order.ngrams[:ROWS]
-        ]
-        print_table(columns, rows)
+        print_tables([_ngram_table(order, ROWS)])
         if len(order.ngrams) > ROWS:
             print_line(f"... and {len(order.ngrams) - ROWS} more, rarer ones (all with --json)")
     print_line("")

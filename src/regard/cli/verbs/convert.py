@@ -7,6 +7,7 @@ from typer import Argument, Exit, Option
 
 from regard.cli import options
 from regard.cli.io.console import complain, note
+from regard.cli.io.table_formats import choose_format
 from regard.ground.errors import BadInput
 from regard.ground.files import is_empty, replacing_folder
 from regard.models.folders.hub import local_folder
@@ -24,6 +25,7 @@ def convert(
     keep_unknown: Annotated[
         bool, Option("--keep-unknown", help="Keep the tensors of unknown layers.")
     ] = False,
+    table_format: options.FORMAT = "text",
     as_json: options.JSON = False,
 ) -> None:
     """Convert a model folder to another format.
@@ -43,6 +45,7 @@ def convert(
     from regard.api import load
     from regard.cli.conversion_check import check_conversion
 
+    form = choose_format(table_format, as_json)
     if not is_empty(target):
         raise BadInput(f"{target}: exists and is not overwritten; name a new folder")
     folder = local_folder(source)
@@ -50,7 +53,7 @@ def convert(
     with replacing_folder(target) as written:
         model.save(written, to)
         if check:
-            worst = check_conversion(model, written, to, folder, keep_unknown, as_json)
+            worst = check_conversion(model, written, to, folder, keep_unknown, form)
             if not worst <= LIMIT:  # NaN fails too
                 complain(f"{target}: not written: differs by {worst:.1e} (limit {LIMIT})")
                 raise Exit(1)

@@ -3,12 +3,10 @@
 from io import BytesIO
 from typing import Annotated
 
-import numpy as np
 from typer import Context, Option
 
 from regard.cli import options
 from regard.cli.io.console import json_line, note
-from regard.cli.io.image_io import source_for
 from regard.cli.io.line_io import Line, LineSource, result_lines, run_component
 from regard.cli.io.output import open_output, resumable_command
 from regard.cli.io.table_io import FORMATS, check_output, suffix_of
@@ -53,6 +51,7 @@ def embed(
     Example: echo "a gripping film" | regard embed runs/bert/model --json
     """
     from regard.api import load
+    from regard.cli.io.image_io import source_for
     from regard.text.tokenizers.row_tokenizer import require_tokenizer
 
     if out is not None and as_json:
@@ -89,6 +88,8 @@ def embed(
 
 def _row(suffix: str, width: int, source: LineSource, line: Line) -> bytes:
     """The vector of a line in the format of a file; a line without input has an empty row."""
+    import numpy as np
+
     vector_D = None if line.value is None else line.value.value
     if suffix == ".npy":
         return (np.zeros(width) if vector_D is None else vector_D).astype("<f4").tobytes()
@@ -101,6 +102,8 @@ def _row(suffix: str, width: int, source: LineSource, line: Line) -> bytes:
 
 def _header(rows: int, width: int) -> bytes:
     """Header of a NumPy file; its length does not depend on the number of rows."""
+    import numpy as np
+
     head = BytesIO()
     shape = {"shape": (rows, width), "fortran_order": False}
     np.lib.format.write_array_header_1_0(head, {"descr": "<f4", **shape})

@@ -7,6 +7,7 @@ from typer import Exit, Option
 
 from regard.cli import options
 from regard.cli.io.console import note
+from regard.cli.io.table_formats import choose_format
 
 
 def evaluate(
@@ -25,6 +26,7 @@ def evaluate(
     batch_size: options.BATCH_SIZE = None,
     precision: options.PRECISION = "auto",
     device: options.DEVICE = None,
+    table_format: options.FORMAT = "text",
     as_json: options.JSON = False,
 ) -> None:
     """Score a model on the test set of a recipe.
@@ -49,6 +51,7 @@ def evaluate(
     from regard.training.recipe import read, task_of
     from regard.training.recipe_files import find
 
+    form = choose_format(table_format, as_json)
     described = read(find(recipe))
     if not task_of(described).single_label:
         flags = {"--labels": labels, "--confusion": confusion, "--svg": svg}
@@ -58,18 +61,9 @@ def evaluate(
     tests = scores.evaluate_tests(loaded, described, data, dropped, with_interval=interval)
     if dropped:
         note(f"dropped: {dropped}")
-    several = len(tests) > 1
-    if as_json:
-        for name, test in tests.items():
-            scores.print_record(name, test, loaded, labels, confusion)
-    else:
-        scores.print_scores({name: test.scores for name, test in tests.items()}, loaded)
-        for name, test in tests.items() if labels else ():
-            scores.print_labels(test.of_labels, name if several else "label")
-        for name, test in tests.items() if confusion else ():
-            scores.print_confusion(scores.confusion_of(test), name if several else "gold")
+    scores.print_evaluation(tests, loaded, labels, confusion, form)
     if svg is not None:
         scores.draw_confusions(svg, described.about.title, tests)
     expect = described.expect if "test" in tests else None
-    if expect and not scores.check_expected(expect, tests["test"].scores, quiet=as_json):
+    if expect and not scores.check_expected(expect, tests["test"].scores, quiet=form != "text"):
         raise Exit(1)

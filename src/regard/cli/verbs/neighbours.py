@@ -6,13 +6,19 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 from typer import Argument, Context, Option
 
 from regard.cli import options
-from regard.cli.io.console import note, print_json, print_line, print_table
-from regard.cli.io.image_io import lines_or_images
+from regard.cli.io.console import note, print_json, print_line
 from regard.cli.io.line_io import check_argument, plain_text, read_windows, unless_empty, with_limit
+from regard.cli.io.table_formats import (
+    OutputTable,
+    TableFormat,
+    choose_format,
+    number_column,
+    print_tables,
+    text_column,
+)
 from regard.data.readers.text_files import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.inside.views.markup import escape_line
@@ -27,9 +33,15 @@ SHORTEN = "shorten the line to what the model reads"  # words beyond have no sta
 TEXT = "--text"
 OF_WORDS = ("texts", "max_length", "vectors", "occurrences", "layer")  # options
 OF_IMAGES = ("pool", "workers", "skip_bad")
-NOTHING = ("", "", "")  # cells where one kind has fewer neighbours
+NOTHING = (None, None, None)  # cells where one kind has fewer neighbours
 StaticNeighbours = Sequence[tuple[str, float]]  # words with cosines
-COLUMNS = ("static", "cosine", "in context", "cosine", "")
+COLUMNS = (
+    text_column("static"),
+    number_column("cosine", ".3f"),
+    text_column("in context"),
+    number_column("cosine", ".3f"),
+    text_column(""),
+)
 
 
 def neighbours(
@@ -55,6 +67,7 @@ def neighbours(
     batch_size: options.BATCH_SIZE = None,
     precision: options.STORED_PRECISION = None,
     device: options.DEVICE = None,
+    table_format: options.FORMAT = "text",
     as_json: options.JSON = False,
 ) -> None:
     """Print the words nearest to a word, or images to an image.
@@ -70,17 +83,20 @@ def neighbours(
 
     Example: regard neighbours runs/bert/model bank text.en --vectors glove.6B.50d.txt.gz
     """
+    import numpy as np
+
     from regard.api import load
     from regard.inside import neighbours as inside
     from regard.inside.neighbours import ContextualWords, LineOfText, static_neighbours
     from regard.text.tokenizers.row_tokenizer import require_tokenizer
 
+    form = choose_format(table_format, as_json)
     check_argument(word)
     loaded = load(model, device, precision=precision, batch_size=batch_size)
     if loaded.facts.encoder.embed.reads_images:
         options.refuse(options.flags(context, *OF_WORDS), "is for models that read words")
         read = partial(_image_vectors, loaded, pool, workers, skip_bad)
-        print_image_neighbours(read, word, file, top, as_json)
+        print_image_neighbours(read, word, file, top, form)
         return
     options.refuse(options.flags(context, *OF_IMAGES), "is for models that read images")
     tokenizer, runner, name = require_tokenizer(loaded.tokenizer), loaded.runner, name_of(file)
@@ -106,10 +122,10 @@ def neighbours(
     if not static:
         note(f"{word}: has no static vector")
     for query, of_query in zip(queries, nearest, strict=True):
-        if as_json:
+        if form == "json":
             print_json(_record(query, static, of_query))
         else:
-            _print_query(query, static, of_query, name)
+            _print_query(query, static, of_query, name, form)
 
 
 def _static(
@@ -142,31 +158,44 @@ def _place(word: "WordInContext") -> dict[str, object]:
 
 
 def _print_query(
-    query: "WordInContext", static: StaticNeighbours, nearest: "Sequence[Neighbour]", name: str
+    query: "WordInContext",
+    static: StaticNeighbours,
+    nearest: "Sequence[Neighbour]",
+    name: str,
+    form: TableFormat,
 ) -> None:
     """Print a line for the query, and a table of both kinds of neighbours."""
     where = f"{name}:{query.line}" if query.line else TEXT
-    print_line(escape_line(f"{where}: {query}"))
-    left = [(word, f"{cosine:.3f}") for word, cosine in static]
+    left = [(escape_line(word), cosine) for word, cosine in static]
     right = [
-        (near.item.word, f"{near.cosine:.3f}", f"{near.item.line or TEXT}: {near.item}")
+        (
+            escape_line(near.item.word),
+            near.cosine,
+            escape_line(f"{near.item.line or TEXT}: {near.item}"),
+        )
         for near in nearest
     ]
     rows = [
-        [escape_line(cell) for cell in (*(first or NOTHING[:2]), *(second or NOTHING))]
+        (*(first or NOTHING[:2]), *(second or NOTHING))
         for first, second in zip_longest(left, right)
     ]
-    print_table(COLUMNS, rows, left=(0, 2, 4))
+    print_tables([OutputTable(COLUMNS, rows, escape_line(f"{where}: {query}"))], form)
     print_line("")
 
 
 def print_image_neighbours(
-    read: "Callable[[str], Iterator[Part[Path]]]", queries: str, file: str, top: int, as_json: bool
+    read: "Callable[[str], Iterator[Part[Path]]]",
+    queries: str,
+    file: str,
+    top: int,
+    form: TableFormat,
 ) -> None:
     """Print the neighbours in ``file`` of each image of ``queries``.
 
     Only vectors of a batch are in memory at once, beside the vectors of the queries.
     """
+    import numpy as np
+
     from regard.inside.neighbours import nearest
 
     query_parts = [*read(queries)]
@@ -175,15 +204,15 @@ def print_image_neighbours(
         raise BadInput(f"{queries}: has no images")
     vectors_BD = np.concatenate([vectors_ND for _, vectors_ND in query_parts])
     for path, matches in zip(paths, nearest(paths, vectors_BD, read(file), top), strict=True):
-        if as_json:
+        if form == "json":
             images = [
                 {"image": str(near.item), "cosine": round(near.cosine, 6)} for near in matches
             ]
             print_json({"image": str(path), "neighbours": images})
         else:
-            print_line(escape_line(str(path)))
-            rows = [(f"{near.cosine:.3f}", escape_line(str(near.item))) for near in matches]
-            print_table(("cosine", "image"), rows, left=(1,))
+            rows = [(near.cosine, escape_line(str(near.item))) for near in matches]
+            columns = [number_column("cosine", ".3f"), text_column("image")]
+            print_tables([OutputTable(columns, rows, escape_line(str(path)))], form)
             print_line("")
 
 
@@ -191,6 +220,8 @@ def _image_vectors(
     model: "Model", pool: str | None, workers: int | None, skip_bad: bool, file: str
 ) -> "Iterator[Part[Path]]":
     """Images of a file or folder with their vectors; the error of a skipped image is printed."""
+    from regard.cli.io.image_io import lines_or_images
+
     parse = unless_empty(lambda line, where: Path(line))
     source = lines_or_images(model, file, parse, workers=workers, skip_bad=skip_bad)
     for window in read_windows(source):

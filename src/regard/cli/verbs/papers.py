@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from regard.cli import options, paper_records
-from regard.cli.io.console import print_json, print_line, print_table, write_page
+from regard.cli.io.console import print_json, print_line, write_page
+from regard.cli.io.table_formats import (
+    Cell,
+    Column,
+    OutputTable,
+    TableFormat,
+    choose_format,
+    number_column,
+    print_tables,
+    text_column,
+)
 from regard.cli.paper_records import Row, change_rows, result_rows, size_rows
 from regard.ground.errors import BadInput
 from regard.inside.views.papers_html import papers_page, show_value
@@ -37,6 +47,7 @@ def papers(
         bool, Option("--load", help="With --path: functions of loading a folder, too.")
     ] = False,
     html: options.HTML = None,
+    table_format: options.FORMAT = "text",
     as_json: options.JSON = False,
 ) -> None:
     """List papers with parameter counts, show one, or compare two.
@@ -47,7 +58,7 @@ def papers(
 
     Example: regard papers BERT RoBERTa
     """
-    names = models or []
+    names, form = models or [], choose_format(table_format, as_json)
     chosen = [paper_records.find_size(name)[0] for name in names]
     chosen = chosen or [*paper_records.lineage().values()]
     if not path:
@@ -60,57 +71,68 @@ def papers(
 
         named = paper(chosen[0].name)
         size = names[0].partition(":")[2] or named.default_size
-        if not as_json:
+        if form == "text":
             print_line(f"the facts of {named.name} are values in {MODULE_NAMES[named.key]}")
-        _show_path(path_of(named, size, train=train, load=load), as_json)
+        _show_path(path_of(named, size, train=train, load=load), form)
     elif html is not None:
-        if names or results or as_json:
+        if names or results or form != "text":
             raise BadInput("--html: writes all papers; use it without PAPER and other options")
         write_page(html, lambda: papers_page([*map(paper_records.section, chosen)]))
     elif results:
         scores = [{"paper": paper.name, **row} for paper in chosen for row in result_rows(paper)]
-        _show(scores, as_json)
+        _show([scores], form)
     elif len(names) == 2:
-        _show(change_rows(*names), as_json)
+        _show([change_rows(*names)], form)
     elif len(names) < 2:
         rows: list[Row] = [
             {"paper": paper.name, "year": paper.year, "arxiv": paper.arxiv or "", **row}
             for paper in chosen
             for row in size_rows(paper)
         ]
-        _show(rows, as_json)
         before = chosen[0].after if names else None
-        if before is not None:
-            if not as_json:
-                print_line("")
-            _show(change_rows(before, *names), as_json)
+        _show([rows, *([] if before is None else [change_rows(before, *names)])], form)
     else:
         raise BadInput("PAPER: name at most two models, as PAPER:SIZE")
 
 
-def _show(records: list[Row], as_json: bool) -> None:
-    if as_json:
-        print_json(*records)
-    elif not records:
-        print_line("nothing differs")
-    else:
-        columns = list(records[0])
-        left = [n for n, name in enumerate(columns) if name not in RIGHT]
-        print_table(columns, [[*map(show_value, record.values())] for record in records], left)
+def _show(tables: list[list[Row]], form: TableFormat) -> None:
+    """Print tables of records, with an empty line between them."""
+    if form == "json":
+        print_json(*(record for records in tables for record in records))
+        return
+    for number, records in enumerate(tables):
+        if number:
+            print_line("")
+        if records:
+            print_tables([_table(records)], form)
+        elif form == "text":
+            print_line("nothing differs")
 
 
-def _show_path(steps: list["PathStep"], as_json: bool) -> None:
-    """Print functions in the order of their first call; a file is named where it changes."""
-    if as_json:
+def _table(records: list[Row]) -> OutputTable:
+    columns = [
+        Column(name, show_value, left=name not in RIGHT, missing=show_value(None))
+        for name in records[0]
+    ]
+    return OutputTable(columns, [[*record.values()] for record in records])
+
+
+def _show_path(steps: list["PathStep"], form: TableFormat) -> None:
+    """Print functions in the order of their first call; text names a file where it changes."""
+    if form == "json":
         print_json(*(step._asdict() for step in steps))
+        return
+    columns = [text_column("file"), number_column("line"), text_column("function")]
+    if form != "text":
+        print_tables([OutputTable(columns, [(s.file, s.line, s.function) for s in steps])], form)
         return
     from regard.inside.forward_path import count_lines
 
     before = [None, *(step.file for step in steps)]
-    rows = [
-        ["" if step.file == last else step.file, str(step.line), step.function]
+    rows: list[list[Cell]] = [
+        ["" if step.file == last else step.file, step.line, step.function]
         for step, last in zip(steps, before, strict=False)
     ]
-    print_table(["file", "line", "function"], rows, [0, 2])
+    print_tables([OutputTable(columns, rows)])
     files = count_lines(step.file for step in steps)
     print_line(f"{len(files)} files with {sum(files.values()):,} lines, {len(steps)} functions")

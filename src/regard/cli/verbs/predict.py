@@ -5,7 +5,6 @@ from typing import Annotated
 from typer import Context, Option
 
 from regard.cli import options
-from regard.cli.io.image_io import source_for
 from regard.cli.io.line_io import run_component
 from regard.cli.io.output import resumable_command
 from regard.cli.io.table_io import check_output
@@ -62,6 +61,7 @@ def predict(
     Example: echo "a gripping film" | regard predict runs/sst2-pooled/model
     """
     from regard.api import load
+    from regard.cli.io.image_io import source_for
 
     check_output(file, out, as_json=as_json)
     command = resumable_command(context, "workers", "skip_bad")

@@ -6,8 +6,9 @@ from typing import Annotated
 from typer import Argument, Context, Option
 
 from regard.cli import options
-from regard.cli.io.console import note, print_json, print_line, print_table, write_page
+from regard.cli.io.console import note, print_json, write_page
 from regard.cli.io.line_io import check_length
+from regard.cli.io.table_formats import choose_format, plain_table, print_tables
 from regard.data.readers.text_files import name_of, read_lines
 from regard.ground.lock import lock_vacant
 
@@ -29,6 +30,7 @@ def recency(
     html: options.HTML = None,
     max_length: options.MAX_LENGTH = None,
     device: options.DEVICE = None,
+    table_format: options.FORMAT = "text",
     as_json: options.JSON = False,
 ) -> None:
     """Measure how strongly a model depends on distant words.
@@ -47,6 +49,7 @@ def recency(
     from regard.api import load
     from regard.studies import recency as study
 
+    form = choose_format(table_format, as_json)
     if model is None:
         options.refuse(options.flags(context, "html", "max_length", "compare"), "needs MODEL")
     else:
@@ -58,17 +61,16 @@ def recency(
             words = loaded[model].encoder.text.words
             check_length((text,), words, max_length or options.MAX_TOKENS, where, special=0)
         curves, report = study.compare_models(loaded, texts)
-        if as_json:
+        if form == "json":
             print_json(*study.distance_records(curves))
         else:
-            print_table(*study.distance_table(curves))
+            print_tables([plain_table(*study.distance_table(curves))], form)
         write_page(html, report.html)
         return
     with lock_vacant(out):
         report, records = study.study_readers(out, device, seeds, quick, note)
-    if as_json:
+    if form == "json":
         print_json(*records)
     else:
-        print_table(report.columns, report.rows)
-        print_line(report.notes[0])
+        print_tables([plain_table(report.columns, report.rows, report.notes[:1])], form)
     note(f"{out / 'recency.html'}: the table, and gradient norm by distance")

@@ -6,7 +6,17 @@ from typing import Annotated
 from typer import Argument
 
 from regard.cli import options
-from regard.cli.io.console import print_json, print_line, print_table
+from regard.cli.io.console import print_json, print_line
+from regard.cli.io.table_formats import (
+    Cell,
+    OutputTable,
+    TableFormat,
+    choose_format,
+    number_column,
+    print_tables,
+    text_column,
+)
+from regard.ground.errors import BadInput
 from regard.training.recipe_files import (
     AboutConfig,
     ExpectConfig,
@@ -16,9 +26,12 @@ from regard.training.recipe_files import (
     read_tables,
 )
 
+MINUTES = number_column("minutes", "g", missing="–", left=True)
+
 
 def recipes(
     name: Annotated[str | None, Argument(help="Recipe to print.")] = None,
+    table_format: options.FORMAT = "text",
     as_json: options.JSON = False,
 ) -> None:
     """List the recipes that come with regard, or print one of them.
@@ -29,12 +42,15 @@ def recipes(
 
     Example: regard recipes tour > mine.toml
     """
-    if name is None and as_json:
+    form = choose_format(table_format, as_json)
+    if name is not None and form not in ("text", "json"):
+        raise BadInput(f"--format {form}: a recipe is no table; use it without NAME")
+    if name is None and form == "json":
         for path in built_in_recipes():
             print_json({"recipe": path.stem, "example": is_example(path), **read_tables(path)})
     elif name is None:
-        _print_tables()
-    elif as_json:
+        _print_tables(form)
+    elif form == "json":
         from regard.training.recipe import read
 
         print_json(read(find(name)).model_dump(mode="json"))
@@ -45,23 +61,31 @@ def recipes(
         print_line(text.split("\n[expect]")[0].rstrip())  # the score holds for its own data only
 
 
-def _print_tables() -> None:
+def _print_tables(form: TableFormat) -> None:
     """Print recipes with their expected scores, then the examples."""
-    columns = ("recipe", "what", "hardware", "minutes", "expected")
-    by_kind: dict[bool, list[list[str]]] = {False: [], True: []}
+    columns = [
+        text_column("recipe"),
+        text_column("what"),
+        text_column("hardware"),
+        MINUTES,
+        text_column("expected"),
+    ]
+    by_kind: dict[bool, list[list[Cell]]] = {False: [], True: []}
     for path in built_in_recipes():
         by_kind[is_example(path)].append(_row(path))
-    print_table(columns, by_kind[False], left=range(len(columns)))
-    print_line("\nexamples, without an expected score")
-    print_table(columns[:-1], [row[:-1] for row in by_kind[True]], left=range(len(columns) - 1))
+    if form == "csv":  # one header
+        print_tables([OutputTable(columns, [*by_kind[False], *by_kind[True]])], form)
+        return
+    rows = [row[:-1] for row in by_kind[True]]
+    examples = OutputTable(columns[:-1], rows, "examples, without an expected score")
+    print_tables([OutputTable(columns, by_kind[False]), examples], form)
 
 
-def _row(path: Path) -> list[str]:
+def _row(path: Path) -> list[Cell]:
     tables = read_tables(path)
     about, rungs = AboutConfig(**tables["about"]), tables.get("rung", ())
-    minutes = "–" if about.minutes is None else f"{about.minutes:g}"
     expected = f"{len(rungs)} models side by side" if rungs else "–"
     if "expect" in tables:
         expect = ExpectConfig(**tables["expect"])
         expected = f"{expect.metric} {expect.score:g} ± {expect.tolerance:g}"
-    return [path.stem, about.title, about.hardware, minutes, expected]
+    return [path.stem, about.title, about.hardware, about.minutes, expected]

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from regard.cli import options
-from regard.cli.io.console import note, print_json, print_table
+from regard.cli.io.console import note, print_json
+from regard.cli.io.table_formats import (
+    OutputTable,
+    choose_format,
+    number_column,
+    print_tables,
+    text_column,
+)
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
@@ -26,6 +33,7 @@ def similarity(
     words: Annotated[
         int | None, Option(min=1, help="Number of words read from VECTORS; default: all.")
     ] = None,
+    table_format: options.FORMAT = "text",
     as_json: options.JSON = False,
 ) -> None:
     """Score word vectors on word similarity and analogies.
@@ -43,18 +51,18 @@ def similarity(
     """
     from regard.inside.word_similarity import read_word_test
 
+    form = choose_format(table_format, as_json)
     read = [read_word_test(path) for path in tests]
     known = _vectors(vectors, {word for test in read for word in test.words}, words)
     note(f"{vectors}: {len(known):,} words, {known.width} numbers each")
     scores = [score for test in read for score in test.scores(known)]
-    if as_json:
+    if form == "json":
         print_json(*({**asdict(score), "words": len(known)} for score in scores))
         return
-    rows = []
-    for score in scores:
-        percent = "" if score.score is None else f"{score.score:.2f}"
-        rows.append((score.test, score.metric, percent, f"{score.known:,}", f"{score.total:,}"))
-    print_table(("test", "metric", "score", "known", "of"), rows, left=(0, 1))
+    rows = [(score.test, score.metric, score.score, score.known, score.total) for score in scores]
+    columns = [text_column("test"), text_column("metric"), number_column("score", ".2f")]
+    columns += [number_column("known", ","), number_column("of", ",")]
+    print_tables([OutputTable(columns, rows)], form)
 
 
 def _vectors(source: str, words: set[str], most: int | None) -> "StaticVectors":

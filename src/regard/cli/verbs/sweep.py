@@ -7,6 +7,13 @@ from typer import Argument, Option
 
 from regard.cli import options
 from regard.cli.io.console import note, print_json, print_line, write_page
+from regard.cli.io.table_formats import (
+    OutputTable,
+    choose_format,
+    number_column,
+    print_tables,
+    text_column,
+)
 from regard.data.readers.text_files import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
 
@@ -41,6 +48,7 @@ def sweep(
     with_interval: options.INTERVAL = False,
     tokenize: options.TOKENIZE = "13a",
     lowercase: options.LOWERCASE = False,
+    table_format: options.FORMAT = "text",
     as_json: options.JSON = False,
 ) -> None:
     """Re-rank n-best lists by every length rule and coverage weight.
@@ -61,6 +69,7 @@ def sweep(
     from regard.search.nbest import read_nbest
     from regard.search.sweep import Sweep, settings
 
+    form = choose_format(table_format, as_json)
     if [nbest, *references].count(STDIN) > 1:
         raise BadInput("-: standard input can only be read once; name files instead")
     alphas = _grid("--alpha", alpha)
@@ -84,10 +93,12 @@ def sweep(
     write_page(out, lambda: "".join(f"{stored.texts[i]}\n" for i in outcomes[0].chosen))
     if model is not None and save is not None:
         _save_rule(model, save, outcomes)
-    if as_json:
+    if form == "json":
         print_json(*map(_record, shown))
-    else:
+    elif form == "text":
         _print(shown)
+    else:
+        print_tables([_table(shown)], form)
     note(f"{len(outcomes)} settings, {len(stored.texts)} hypotheses of {len(lists)} sentences")
 
 
@@ -144,6 +155,18 @@ def _record(outcome: "Outcome") -> dict[str, object]:
         "brevity_penalty": outcome.brevity,
         "mean_n": outcome.mean_n,
     }
+
+
+def _table(outcomes: "list[Outcome]") -> OutputTable:
+    with_intervals = any(outcome.score.interval for outcome in outcomes)
+    bounds = [number_column("low", ".2f"), number_column("high", ".2f")] if with_intervals else []
+    columns = [number_column("BLEU", ".2f"), *bounds, number_column("brevity", ".3f")]
+    columns += [number_column("mean n", ".2f"), text_column("score")]
+    rows = [
+        [it.score.value, *(it.score.interval or ()), it.brevity, it.mean_n, it.name]
+        for it in outcomes
+    ]
+    return OutputTable(columns, rows, notes=[outcomes[0].score.signature])
 
 
 def _print(outcomes: "list[Outcome]") -> None:

@@ -40,6 +40,7 @@ def train(
         bool, Option("--dry-run", help="Check recipe and data, time a few steps; write nothing.")
     ] = False,
     device: options.DEVICE = None,
+    table_format: options.FORMAT = "text",
 ) -> None:
     """Train a model by a recipe and check the expected score.
 
@@ -52,7 +53,8 @@ def train(
     trains the others and prints the table.
 
     With --seeds, each run has its own folder (seed-1, ...); --resume continues unfinished runs.
-    Means and standard deviations are printed, and the mean is compared with the expected score.
+    Means and standard deviations are printed, and the mean is compared with the expected score;
+    the table of a ladder has the 95% interval of each mean, too.
     --budget holds for each run.
 
     With --dry-run, the recipe, its data and the initial model are read and checked; counts of
@@ -89,15 +91,21 @@ def train(
             skip_bad=skip_bad,
             budget_seconds=seconds,
         )
-        if seeds is not None:
-            reached = train_seeds(described, seeds, folder, world, train_one, data, check, skip_bad)
-        elif described.rung:
+        if described.rung:
             whole = len(described.rung) == rungs
-            ladder = LadderRun(described, folder, world, train_one, data, resume, skip_bad)
+            ladder = LadderRun(
+                described, folder, world, train_one, data, resume, skip_bad, table_format, seeds
+            )
             reached = train_ladder(ladder, check, whole)
+        elif seeds is not None:
+            reached = train_seeds(
+                described, seeds, folder, world, train_one, data, check, skip_bad, table_format
+            )
         else:
             run = train_one(described, folder)
-            reached = not world.is_leader or evaluate_run(run, described, data, check, skip_bad)
+            reached = not world.is_leader or evaluate_run(
+                run, described, data, check, skip_bad, table_format
+            )
     if not reached:
         raise Exit(1)
 

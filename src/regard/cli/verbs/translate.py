@@ -15,10 +15,10 @@ from regard.cli.io.table_io import check_output, table_or_lines
 from regard.data.readers.sources import NumberedLines
 from regard.data.readers.text_files import Arrivals, read_lines
 from regard.ground.errors import BadInput
-from regard.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from regard.inference.decoder_model import Request
+    from regard.text.vocabulary import Vocabulary
 
 LOSSY = ("wordpiece", "sentencepiece")  # vocabularies that cannot encode every word
 
@@ -153,7 +153,7 @@ class PrefixedLines(LineSource):
             raise BadInput(f"{self.prefixes}:{count + 1}: {fault}")
 
 
-def _parse(parse: Parse, vocabulary: Vocabulary, line: str, where: str) -> object:
+def _parse(parse: Parse, vocabulary: "Vocabulary", line: str, where: str) -> object:
     """The input in a line; words outside the vocabulary are printed."""
     request = cast("Request | None", parse(line, where))
     text = "" if request is None else str(request.text)

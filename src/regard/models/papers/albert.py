@@ -146,6 +146,9 @@ PAPER = Paper(
     name="ALBERT",
     year=2019,
     title="ALBERT: A Lite BERT for Self-supervised Learning of Language Representations",
+    authors=(
+        "Zhenzhong Lan, Mingda Chen, Sebastian Goodman, Kevin Gimpel, Piyush Sharma, Radu Soricut"
+    ),
     arxiv="1909.11942",
     after="BERT",
     tokenizer=Unigram.name,

@@ -33,6 +33,7 @@ PAPER = Paper(
     name="AWD-LSTM",
     year=2017,
     title="Regularizing and Optimizing LSTM Language Models",
+    authors="Stephen Merity, Nitish Shirish Keskar, Richard Socher",
     arxiv="1708.02182",
     after="Zaremba",
     tokenizer=zaremba.PAPER.tokenizer,

@@ -25,6 +25,7 @@ PAPER = Paper(
     name="Bahdanau",
     year=2014,
     title="Neural Machine Translation by Jointly Learning to Align and Translate",
+    authors="Dzmitry Bahdanau, Kyunghyun Cho, Yoshua Bengio",
     arxiv="1409.0473",
     after="Cho",
     sizes={"base": BASE, "laptop": LAPTOP},

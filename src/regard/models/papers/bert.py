@@ -153,6 +153,7 @@ PAPER = Paper(
     name="BERT",
     year=2018,
     title="BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
+    authors="Jacob Devlin, Ming-Wei Chang, Kenton Lee, Kristina Toutanova",
     arxiv="1810.04805",
     after="GPT",
     tokenizer=WordPiece.name,

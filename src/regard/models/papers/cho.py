@@ -27,6 +27,10 @@ PAPER = Paper(
     year=2014,
     title="Learning Phrase Representations using RNN Encoder-Decoder for Statistical Machine "
     "Translation",
+    authors=(
+        "Kyunghyun Cho, Bart van Merriënboer, Caglar Gulcehre, Dzmitry Bahdanau, Fethi "
+        "Bougares, Holger Schwenk, Yoshua Bengio"
+    ),
     arxiv="1406.1078",
     after=None,
     sizes={"base": BASE, "laptop": LAPTOP},

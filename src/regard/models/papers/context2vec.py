@@ -87,6 +87,7 @@ PAPER = Paper(
     name="context2vec",
     year=2016,
     title="context2vec: Learning Generic Context Embedding with Bidirectional LSTM",
+    authors="Oren Melamud, Jacob Goldberger, Ido Dagan",
     arxiv=None,
     report="CoNLL 2016",
     after="Zaremba",

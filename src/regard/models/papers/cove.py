@@ -29,6 +29,7 @@ PAPER = Paper(
     name="CoVe",
     year=2017,
     title="Learned in Translation: Contextualized Word Vectors",
+    authors="Bryan McCann, James Bradbury, Caiming Xiong, Richard Socher",
     arxiv="1708.00107",
     after="Luong",
     sizes={"mt-lstm": MT_LSTM, "classifier": CLASSIFIER},

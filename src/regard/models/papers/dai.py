@@ -21,6 +21,7 @@ PAPER = Paper(
     name="Dai",
     year=2015,
     title="Semi-supervised Sequence Learning",
+    authors="Andrew M. Dai, Quoc V. Le",
     arxiv="1511.01432",
     after="Sutskever",
     sizes={"classifier": CLASSIFIER, "autoencoder": AUTOENCODER},

@@ -97,6 +97,10 @@ PAPER = Paper(
     name="DeiT",
     year=2020,
     title="Training data-efficient image transformers & distillation through attention",
+    authors=(
+        "Hugo Touvron, Matthieu Cord, Matthijs Douze, Francisco Massa, Alexandre "
+        "Sablayrolles, Hervé Jégou"
+    ),
     arxiv="2012.12877",
     after="ViT",
     tokenizer=ImageProcessor.name,

@@ -105,6 +105,7 @@ PAPER = Paper(
     name="DistilBERT",
     year=2019,
     title="DistilBERT, a distilled version of BERT: smaller, faster, cheaper and lighter",
+    authors="Victor Sanh, Lysandre Debut, Julien Chaumond, Thomas Wolf",
     arxiv="1910.01108",
     after="BERT",
     tokenizer=WordPiece.name,

@@ -257,6 +257,7 @@ PAPER = Paper(
     name="ELECTRA",
     year=2020,
     title="ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators",
+    authors="Kevin Clark, Minh-Thang Luong, Quoc V. Le, Christopher D. Manning",
     arxiv="2003.10555",
     after="BERT",
     tokenizer=WordPiece.name,

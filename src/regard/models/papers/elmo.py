@@ -169,6 +169,10 @@ PAPER = Paper(
     name="ELMo",
     year=2018,
     title="Deep contextualized word representations",
+    authors=(
+        "Matthew E. Peters, Mark Neumann, Mohit Iyyer, Matt Gardner, Christopher Clark, "
+        "Kenton Lee, Luke Zettlemoyer"
+    ),
     arxiv="1802.05365",
     after="TagLM",
     sizes={"small": SMALL, "medium": MEDIUM, "original": ORIGINAL},

@@ -90,6 +90,10 @@ PAPER = Paper(
     name="ERNIE",
     year=2019,
     title="ERNIE: Enhanced Representation through Knowledge Integration",
+    authors=(
+        "Yu Sun, Shuohuan Wang, Yukun Li, Shikun Feng, Xuyi Chen, Han Zhang, Xin Tian, "
+        "Danxiang Zhu, Hao Tian, Hua Wu"
+    ),
     arxiv="1904.09223",
     after="BERT",
     tokenizer="wordpiece",

@@ -38,6 +38,7 @@ PAPER = Paper(
     name="Gehring",
     year=2016,
     title="A Convolutional Encoder Model for Neural Machine Translation",
+    authors="Jonas Gehring, Michael Auli, David Grangier, Yann N. Dauphin",
     arxiv="1611.02344",
     after="Bahdanau",
     sizes={"base": BASE, "laptop": LAPTOP},

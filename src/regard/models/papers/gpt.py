@@ -131,6 +131,7 @@ PAPER = Paper(
     name="GPT",
     year=2018,
     title="Improving Language Understanding by Generative Pre-Training",
+    authors="Alec Radford, Karthik Narasimhan, Tim Salimans, Ilya Sutskever",
     arxiv=None,
     report="OpenAI, 2018",
     after="Transformer",

@@ -83,6 +83,7 @@ PAPER = Paper(
     name="GPT-2",
     year=2019,
     title="Language Models are Unsupervised Multitask Learners",
+    authors="Alec Radford, Jeffrey Wu, Rewon Child, David Luan, Dario Amodei, Ilya Sutskever",
     arxiv=None,
     report="OpenAI, 2019",
     after="GPT",

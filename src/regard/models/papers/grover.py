@@ -88,6 +88,10 @@ PAPER = Paper(
     name="Grover",
     year=2019,
     title="Defending Against Neural Fake News",
+    authors=(
+        "Rowan Zellers, Ari Holtzman, Hannah Rashkin, Yonatan Bisk, Ali Farhadi, Franziska "
+        "Roesner, Yejin Choi"
+    ),
     arxiv="1905.12616",
     after="GPT-2",
     tokenizer="gpt2-bpe",

@@ -28,6 +28,10 @@ PAPER = Paper(
     name="Lin",
     year=2017,
     title="A Structured Self-attentive Sentence Embedding",
+    authors=(
+        "Zhouhan Lin, Minwei Feng, Cicero Nogueira dos Santos, Mo Yu, Bing Xiang, Bowen "
+        "Zhou, Yoshua Bengio"
+    ),
     arxiv="1703.03130",
     after="Bahdanau",
     sizes={"base": BASE, "laptop": LAPTOP, "last": LAST},

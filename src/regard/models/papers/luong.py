@@ -18,6 +18,7 @@ PAPER = Paper(
     name="Luong",
     year=2015,
     title="Effective Approaches to Attention-based Neural Machine Translation",
+    authors="Minh-Thang Luong, Hieu Pham, Christopher D. Manning",
     arxiv="1508.04025",
     after="Bahdanau",
     sizes={"base": BASE, "laptop": LAPTOP},

@@ -36,6 +36,7 @@ PAPER = Paper(
     name="Ma",
     year=2016,
     title="End-to-end Sequence Labeling via Bi-directional LSTM-CNNs-CRF",
+    authors="Xuezhe Ma, Eduard Hovy",
     arxiv="1603.01354",
     after="Zaremba",
     sizes={"base": BASE, "laptop": LAPTOP},

@@ -225,6 +225,11 @@ PAPER = Paper(
     name="Marian",
     year=2018,
     title="Marian: Fast Neural Machine Translation in C++",
+    authors=(
+        "Marcin Junczys-Dowmunt, Roman Grundkiewicz, Tomasz Dwojak, Hieu Hoang, Kenneth "
+        "Heafield, Tom Neckermann, Frank Seide, Ulrich Germann, Alham Fikri Aji, Nikolay "
+        "Bogoychev, André F. T. Martins, Alexandra Birch"
+    ),
     arxiv="1804.00344",
     after="Transformer",
     sizes={"base": BASE},

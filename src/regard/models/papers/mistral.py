@@ -49,6 +49,10 @@ PAPER = replace(
     llama.PAPER,
     name="Mistral",
     title="Mistral 7B",
+    authors=(
+        "Albert Q. Jiang, Alexandre Sablayrolles, Arthur Mensch, Chris Bamford, Devendra "
+        "Singh Chaplot, others"
+    ),
     arxiv="2310.06825",
     after="Llama",
     sizes={"7b": BASE},

@@ -30,6 +30,10 @@ PAPER = Paper(
     name="mT5",
     year=2020,
     title="mT5: A massively multilingual pre-trained text-to-text transformer",
+    authors=(
+        "Linting Xue, Noah Constant, Adam Roberts, Mihir Kale, Rami Al-Rfou, Aditya "
+        "Siddhant, Aditya Barua, Colin Raffel"
+    ),
     arxiv="2010.11934",
     after="T5",
     tokenizer=t5.PAPER.tokenizer,

@@ -87,6 +87,7 @@ PAPER = replace(
     name="Qwen2",
     year=2024,
     title="Qwen2 Technical Report",
+    authors="An Yang, Baosong Yang, Binyuan Hui, Bo Zheng, Bowen Yu, others",
     arxiv="2407.10671",
     after="Llama",
     sizes=SIZES,

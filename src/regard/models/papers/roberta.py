@@ -107,6 +107,10 @@ PAPER = Paper(
     name="RoBERTa",
     year=2019,
     title="RoBERTa: A Robustly Optimized BERT Pretraining Approach",
+    authors=(
+        "Yinhan Liu, Myle Ott, Naman Goyal, Jingfei Du, Mandar Joshi, Danqi Chen, Omer "
+        "Levy, Mike Lewis, Luke Zettlemoyer, Veselin Stoyanov"
+    ),
     arxiv="1907.11692",
     after="BERT",
     tokenizer=ByteBPE.name,

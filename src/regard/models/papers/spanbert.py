@@ -95,6 +95,7 @@ PAPER = Paper(
     name="SpanBERT",
     year=2019,
     title="SpanBERT: Improving Pre-training by Representing and Predicting Spans",
+    authors="Mandar Joshi, Danqi Chen, Yinhan Liu, Daniel S. Weld, Luke Zettlemoyer, Omer Levy",
     arxiv="1907.10529",
     after="BERT",
     tokenizer="wordpiece",

@@ -25,6 +25,7 @@ PAPER = Paper(
     name="Sutskever",
     year=2014,
     title="Sequence to Sequence Learning with Neural Networks",
+    authors="Ilya Sutskever, Oriol Vinyals, Quoc V. Le",
     arxiv="1409.3215",
     after="Cho",
     sizes={"base": BASE, "laptop": LAPTOP},

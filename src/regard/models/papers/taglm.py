@@ -31,6 +31,7 @@ PAPER = Paper(
     name="TagLM",
     year=2017,
     title="Semi-supervised sequence tagging with bidirectional language models",
+    authors="Matthew E. Peters, Waleed Ammar, Chandra Bhagavatula, Russell Power",
     arxiv="1705.00108",
     after="Lin",
     sizes={"base": BASE},

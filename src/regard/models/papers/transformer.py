@@ -26,6 +26,10 @@ PAPER = Paper(
     name="Transformer",
     year=2017,
     title="Attention Is All You Need",
+    authors=(
+        "Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. "
+        "Gomez, Łukasz Kaiser, Illia Polosukhin"
+    ),
     arxiv="1706.03762",
     after="Luong",
     sizes={"base": BASE, "big": BIG, "laptop": LAPTOP},

@@ -126,6 +126,7 @@ PAPER = Paper(
     name="ULMFiT",
     year=2018,
     title="Universal Language Model Fine-tuning for Text Classification",
+    authors="Jeremy Howard, Sebastian Ruder",
     arxiv="1801.06146",
     after=awd_lstm.PAPER.name,
     tokenizer=awd_lstm.PAPER.tokenizer,

@@ -164,6 +164,11 @@ PAPER = Paper(
     name="ViT",
     year=2020,
     title="An Image is Worth 16x16 Words: Transformers for Image Recognition at Scale",
+    authors=(
+        "Alexey Dosovitskiy, Lucas Beyer, Alexander Kolesnikov, Dirk Weissenborn, Xiaohua "
+        "Zhai, Thomas Unterthiner, Mostafa Dehghani, Matthias Minderer, Georg Heigold, "
+        "Sylvain Gelly, Jakob Uszkoreit, Neil Houlsby"
+    ),
     arxiv="2010.11929",
     after="Transformer",
     tokenizer=ImageProcessor.name,

@@ -29,6 +29,7 @@ PAPER = Paper(
     name="Zaremba",
     year=2014,
     title="Recurrent Neural Network Regularization",
+    authors="Wojciech Zaremba, Ilya Sutskever, Oriol Vinyals",
     arxiv="1409.2329",
     after=None,
     tokenizer=WordLevel.name,

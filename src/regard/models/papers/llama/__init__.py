@@ -131,6 +131,7 @@ PAPER = Paper(
     name="Llama",
     year=2023,
     title="Llama 2: Open Foundation and Fine-Tuned Chat Models",
+    authors="Hugo Touvron, Louis Martin, Kevin Stone, Peter Albert, Amjad Almahairi, others",
     arxiv="2307.09288",
     after="GPT-2",
     tokenizer=DecoderBPE.name,

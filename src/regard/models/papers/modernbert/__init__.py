@@ -155,6 +155,11 @@ PAPER = Paper(
     year=2024,
     title="Smarter, Better, Faster, Longer: A Modern Bidirectional Encoder for Fast, Memory "
     "Efficient, and Long Context Finetuning and Inference",
+    authors=(
+        "Benjamin Warner, Antoine Chaffin, Benjamin Clavié, Orion Weller, Oskar Hallström, "
+        "Said Taghadouini, Alexis Gallagher, Raja Biswas, Faisal Ladhak, Tom Aarsen, Nathan "
+        "Cooper, Griffin Adams, Jeremy Howard, Iacopo Poli"
+    ),
     arxiv="2412.13663",
     after="RoBERTa",
     tokenizer=EncoderBPE.name,

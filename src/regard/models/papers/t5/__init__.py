@@ -90,6 +90,10 @@ PAPER = Paper(
     name="T5",
     year=2019,
     title="Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
+    authors=(
+        "Colin Raffel, Noam Shazeer, Adam Roberts, Katherine Lee, Sharan Narang, Michael "
+        "Matena, Yanqi Zhou, Wei Li, Peter J. Liu"
+    ),
     arxiv="1910.10683",
     after="Transformer",
     tokenizer=T5Unigram.name,

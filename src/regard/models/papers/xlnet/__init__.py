@@ -171,6 +171,9 @@ PAPER = Paper(
     name="XLNet",
     year=2019,
     title="XLNet: Generalized Autoregressive Pretraining for Language Understanding",
+    authors=(
+        "Zhilin Yang, Zihang Dai, Yiming Yang, Jaime Carbonell, Ruslan Salakhutdinov, Quoc V. Le"
+    ),
     arxiv="1906.08237",
     after="BERT",
     tokenizer=XLNetUnigram.name,
