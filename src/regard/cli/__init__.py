@@ -116,7 +116,7 @@ class Verbs(TyperGroup):
             raise
         except BadInput as error:
             complain(str(error))
-            raise typer.Exit(BAD_INPUT) from None
+            raise typer.Exit(error.code) from None
         except (KeyboardInterrupt, Terminated) as error:
             complain("stopped")
             code = getattr(error, "code", INTERRUPTED)

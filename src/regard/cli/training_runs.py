@@ -25,6 +25,7 @@ from regard.metrics.translation import MetricScore
 from regard.training.distributed import World
 from regard.training.dry_run import DryRun, estimate_run
 from regard.training.loop.events import EndEvent, Event, duration
+from regard.training.loop.trainer import Diverged
 from regard.training.recipe import Recipe, task_of
 from regard.training.run import Run, prepare
 from regard.training.train import run_events
@@ -40,7 +41,10 @@ def train_run(
     skip_bad: bool = False,
     budget_seconds: float = inf,
 ) -> Run:
-    """Train by a recipe and write the model; a signal saves a checkpoint and exits."""
+    """Train by a recipe and write the best model.
+
+    After a signal the run ends with a checkpoint and the best model so far.
+    """
     signals: list[int] = []
     run = prepare(
         recipe,
@@ -57,16 +61,21 @@ def train_run(
     if warmup > steps and world.is_leader:
         peak = "the learning rate never reaches its peak"
         note(f"optimiser.warmup: {warmup:,} steps of {steps:,}: {peak}")
-    with collect_signals(signals):
-        end = run_loop(run, resume=resume)
-    if end.reason == "request":
+    try:
+        with collect_signals(signals):
+            end = run_loop(run, resume=resume)
+    except Diverged as error:
         if world.is_leader:
-            note("stopped; the same command with --resume continues")
-        raise Exit(128 + (signals or [signal.SIGTERM])[0])  # or another rank was signalled
+            raise
+        raise Exit(error.code) from None  # the leader prints the message
     if world.is_leader:
         weights = run.finish(end.progress)
         time = duration(end.progress.seconds)
-        note(f"{run.model_folder}: {weights}, after {time} of training")
+        again = "; the same command with --resume continues" if end.reason == "request" else ""
+        note(f"{run.model_folder}: {weights}, after {time} of training{again}")
+    if end.reason == "request":
+        world.barrier()  # a launcher ends all processes when one of them exits
+        raise Exit(128 + (signals or [signal.SIGTERM])[0])  # or another rank was signalled
     return run
 
 

@@ -78,6 +78,12 @@ class Run:
         self.job.check_folder()
         return description
 
+    def keep_best(self, progress: RunProgress) -> str:
+        """Write the best weights so far, if any were evaluated; returns a description."""
+        if progress.best is None:
+            return "no model was evaluated before, so none is written"
+        return f"best model so far: {self.model_folder} ({self.finish(progress)})"
+
 
 def prepare(
     recipe: Recipe,

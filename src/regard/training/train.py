@@ -16,6 +16,7 @@ from regard.training.checkpoint import RunProgress
 from regard.training.distributed import World
 from regard.training.loop import train as train_loop
 from regard.training.loop.events import Event, ScoreEvent
+from regard.training.loop.trainer import Diverged
 from regard.training.recipe import Recipe, make_recipe, task_of
 from regard.training.recipe.overrides import Settings
 from regard.training.recipe_files import find, parse_tables, read_tables
@@ -69,21 +70,30 @@ def train(
 
 
 def run_events(run: Run, *, resume: bool = False) -> Iterator[Event]:
-    """Yield the events of a prepared run, which the leader writes to its log."""
+    """Yield the events of a prepared run, which the leader writes to its log.
+
+    If the run diverges, its best model so far is written before the error is raised.
+    """
     log: MetricsLog | None = None
-    for event in train_loop(run.job, resume=resume):
-        if log is None and run.job.world.is_leader:  # at the first event
-            log = MetricsLog(run.out, after_step=event.progress.step)
-        if log is not None:
-            log.write(event)
-        yield event
+    world = run.job.world
+    try:
+        for event in train_loop(run.job, resume=resume):
+            if log is None and world.is_leader:  # at the first event
+                log = MetricsLog(run.out, after_step=event.progress.step)
+            if log is not None:
+                log.write(event)
+            yield event
+    except Diverged as error:
+        kept = run.keep_best(error.progress) if world.is_leader else ""
+        world.barrier()
+        raise Diverged(f"{error}; {kept}", error.progress) from None
 
 
 def _events(
     recipe: Recipe, folder: Path, device: str | None, options: dict[str, Any]
 ) -> Iterator[Event]:
     world = World.join(device)
-    with world.together(GeneratorExit):
+    with world.together(GeneratorExit, Diverged):
         run = prepare(recipe, folder, world, **options)
         try:
             for event in run_events(run, resume=options["resume"]):

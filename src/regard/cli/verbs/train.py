@@ -43,9 +43,10 @@ def train(
 ) -> None:
     """Train a model by a recipe and check the expected score.
 
-    The run is written to --out, by default runs/RECIPE. Ctrl-C finishes the step, saves a
-    checkpoint and exits with code 130; --resume continues. On several devices: torchrun
-    --nproc-per-node 2 -m regard train ...
+    The run is written to --out, by default runs/RECIPE, and its model to the folder model in it.
+    Ctrl-C finishes the step, saves a checkpoint and the best model so far, and exits with code 130;
+    --resume continues. A loss that explodes ends the run with code 1, and the best model so far
+    stays. On several devices: torchrun --nproc-per-node 2 -m regard train ...
 
     A recipe with rungs is a ladder: all its models are trained and compared in one table; --set
     changes all of them. --rung trains single rungs; a last run with --resume and without --rung
@@ -64,6 +65,7 @@ def train(
     from regard.cli.training_runs import dry_run, evaluate_run, train_run, train_seeds
     from regard.studies.ladder import LadderRun, train_ladder
     from regard.training.distributed import World
+    from regard.training.loop.trainer import Diverged
     from regard.training.recipe import read
     from regard.training.recipe_files import find
 
@@ -77,7 +79,7 @@ def train(
     world = World.join(device)
     check = not changes and budget is None  # the expected score holds for the unchanged recipe
     folder = out or Path("runs") / path.stem
-    with world.together(Exit):
+    with world.together(Exit, Diverged):
         if trial:
             dry_run(described, world, seeds, data, resume, skip_bad, seconds)
             return
