@@ -35,6 +35,8 @@ RENAMED: dict[str, str] = {
     r"(Beam\.sort_key)\(self, one\)": r"\1(self, hypothesis)",
     r"(AttentionMap|RolloutMap)\.numbers\(": r"\1.indices(",
     r"(EncoderDecoder\(.*, head_bias=False)\)": r"\1, scaled_output=False)",
+    r"train\.steps = 'required'": "train.steps = 0",  # or train.epochs
+    r"^((?!translate )\S+ train\.smoothing = )0\.1$": r"\g<1>0.0",  # off, but for translation
 }
 # Lines of listings that are new on purpose, by patterns of the whole line.
 NEW: tuple[str, ...] = (
@@ -56,6 +58,9 @@ NEW: tuple[str, ...] = (
     r".* data\.\w+\.(?:parquet|delimiter|quoting|encoding|header) = .*",  # of tables
     r"(?:embed|fill|predict|score|translate) --column = None",
     r"(?:MultiLabel|Label|Number)Prediction\.columns",
+    r"\S+ train\.epochs = 0\.0",
+    r"BadInput\.code",
+    r"Recipe\.with_steps\(.*",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}

@@ -56,7 +56,7 @@ def train_run(
         budget_seconds=budget_seconds,
         stop_requested=lambda: bool(signals),
     )
-    steps = recipe.train.steps
+    steps = run.job.recipe.train.steps
     warmup = recipe.optimiser.warmup_steps(steps)
     if warmup > steps and world.is_leader:
         peak = "the learning rate never reaches its peak"

@@ -144,7 +144,7 @@ def _prepared_run(
     over_streams = facts.eager and sampler.streams > 0
     in_rectangles = over_streams or (facts.in_rectangles and not recipe.batches.mixed)
     job = Job(
-        recipe=recipe,
+        recipe=recipe.with_steps(sampler.epoch_batches),
         model=model,
         objective=objective,
         sampler=sampler,
