@@ -35,6 +35,7 @@ RENAMED: dict[str, str] = {
     r"(Beam\.sort_key)\(self, one\)": r"\1(self, hypothesis)",
     r"(AttentionMap|RolloutMap)\.numbers\(": r"\1.indices(",
     r"(EncoderDecoder\(.*, head_bias=False)\)": r"\1, scaled_output=False)",
+    r"^(train\(recipe, .*budget=inf)\)$": r"\1, loggers)",
     r"train\.steps = 'required'": "train.steps = 0",  # or train.epochs
     r"^((?!translate )\S+ train\.smoothing = )0\.1$": r"\g<1>0.0",  # off, but for translation
 }
@@ -59,6 +60,8 @@ NEW: tuple[str, ...] = (
     r"(?:embed|fill|predict|score|translate) --column = None",
     r"(?:MultiLabel|Label|Number)Prediction\.columns",
     r"\S+ train\.epochs = 0\.0",
+    r"train --log = None",
+    r"(?:curves|tune) .*",
     r"BadInput\.code",
     r"Recipe\.with_steps\(.*",
 )

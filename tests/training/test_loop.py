@@ -22,10 +22,10 @@ from regard.training.loop.events import (
 )
 from regard.training.loop.trainable import TrainableModel
 from regard.training.loop.trainer import Diverged, RunningTotals, Trainer
+from regard.training.metrics_log import MetricsLog
 from regard.training.precision import Precision
 from regard.training.recipe import read
 from regard.training.run import prepare
-from regard.training.run_folder import MetricsLog
 from regard.training.train import run_events
 from regard.weights.files import weights_of
 from small import write_corpus

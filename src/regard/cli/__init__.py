@@ -34,6 +34,7 @@ GROUPS = {
     "Train": {
         "tour": "Train, measure and inspect a small model on a toy language.",
         "train": "Train a model by a recipe and check the expected score.",
+        "curves": "Draw the loss, learning rate and metrics of training runs.",
         "recipes": "List the recipes that come with regard, or print one of them.",
     },
     "Measure": {
@@ -53,7 +54,7 @@ GROUPS = {
     },
     "Convert": {"convert": "Convert a model folder to another format."},
 }
-WITHOUT_TORCH = ("recipes", "bleu", "papers")
+WITHOUT_TORCH = ("recipes", "bleu", "papers", "curves")
 NOT_WRITTEN = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 VERBS = [name for verbs in GROUPS.values() for name in verbs]
 new_app = partial(typer.Typer, pretty_exceptions_enable=False, rich_markup_mode=None)

@@ -40,6 +40,7 @@ def train_run(
     data: Path = Path(),
     skip_bad: bool = False,
     budget_seconds: float = inf,
+    loggers: Sequence[str] = (),
 ) -> Run:
     """Train by a recipe and write the best model.
 
@@ -63,7 +64,7 @@ def train_run(
         note(f"optimiser.warmup: {warmup:,} steps of {steps:,}: {peak}")
     try:
         with collect_signals(signals):
-            end = run_loop(run, resume=resume)
+            end = run_loop(run, resume=resume, loggers=loggers)
     except Diverged as error:
         if world.is_leader:
             raise
@@ -79,12 +80,14 @@ def train_run(
     return run
 
 
-def run_loop(run: Run, *, resume: bool = False, quiet: bool = False) -> EndEvent:
+def run_loop(
+    run: Run, *, resume: bool = False, quiet: bool = False, loggers: Sequence[str] = ()
+) -> EndEvent:
     """Run the training loop to its end and print its events; on an error, release the folder."""
     is_leader = run.job.world.is_leader
     try:
         with Progress(run.job.recipe.train.steps, quiet=quiet or not is_leader) as progress:
-            for number, event in enumerate(run_events(run, resume=resume)):
+            for number, event in enumerate(run_events(run, resume=resume, loggers=loggers)):
                 if not number and is_leader:
                     if resume and not event.progress.step:
                         note(

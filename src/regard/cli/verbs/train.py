@@ -15,16 +15,11 @@ UNITS = {"s": 1, "m": 60, "h": 3600}
 
 def train(
     recipe: options.RECIPE,
-    settings: Annotated[
-        list[str] | None,
-        Option("--set", metavar="TABLE.KEY=VALUE", help="Change a key of the recipe; repeatable."),
-    ] = None,
+    settings: options.SETTINGS = None,
     data: options.DATA = Path(),
     out: Annotated[Path | None, options.OUT_FOLDER] = None,
     resume: options.RESUME = False,
-    budget: Annotated[
-        str | None, Option(metavar="TIME", help="Maximum training time, such as 90s, 30m or 2h.")
-    ] = None,
+    budget: options.BUDGET = None,
     skip_bad: options.SKIP_BAD = False,
     deterministic: Annotated[
         bool, Option("--deterministic", help="Train bit-exactly on CUDA too; slower.")
@@ -39,6 +34,7 @@ def train(
     trial: Annotated[
         bool, Option("--dry-run", help="Check recipe and data, time a few steps; write nothing.")
     ] = False,
+    log: options.LOG = None,
     device: options.DEVICE = None,
 ) -> None:
     """Train a model by a recipe and check the expected score.
@@ -65,10 +61,12 @@ def train(
     from regard.cli.training_runs import dry_run, evaluate_run, train_run, train_seeds
     from regard.studies.ladder import LadderRun, train_ladder
     from regard.training.distributed import World
+    from regard.training.loggers import check_loggers
     from regard.training.loop.trainer import Diverged
     from regard.training.recipe import read
     from regard.training.recipe_files import find
 
+    loggers = check_loggers(log or ())
     path = find(recipe)
     changes = [*(settings or ()), *(["train.deterministic=true"] if deterministic else ())]
     described = read(path, changes)
@@ -90,6 +88,7 @@ def train(
             data=data,
             skip_bad=skip_bad,
             budget_seconds=seconds,
+            loggers=loggers,
         )
         if seeds is not None:
             reached = train_seeds(described, seeds, folder, world, train_one, data, check, skip_bad)
