@@ -121,7 +121,7 @@ def test_a_package_that_is_missing_is_one_line_and_nothing_is_written(corpus, mo
     monkeypatch.setattr("regard.training.loggers.find_spec", lambda package: None)
     done = train(corpus, "--log", name, code=2)
     (line,) = done.stderr.splitlines()
-    assert f"--log {name}: the package {name} is not installed" in line
+    assert f"logger {name}: its package is not installed" in line
     assert f"pip install 'regard[{name}]'" in line
     assert not (corpus / "run").exists()
     with pytest.raises(BadInput, match="not installed"):
@@ -129,7 +129,7 @@ def test_a_package_that_is_missing_is_one_line_and_nothing_is_written(corpus, mo
 
 
 def test_an_unknown_logger_is_refused():
-    with pytest.raises(BadInput, match=r"--log wandbb: no logger is called so; did you mean 'wand"):
+    with pytest.raises(BadInput, match=r"^no logger is called 'wandbb'; did you mean 'wandb'"):
         check_loggers(["wandbb"])
 
 
@@ -139,7 +139,7 @@ def test_a_logger_that_cannot_be_opened_is_one_line(corpus, monkeypatch):
 
     module(monkeypatch, "wandb", init=init)
     done = train(corpus, "--log", "wandb", code=2)
-    assert done.stderr.splitlines()[-1] == "regard: --log wandb: ConnectionError: no network"
+    assert done.stderr.splitlines()[-1] == "regard: logger wandb: ConnectionError: no network"
 
 
 def test_a_logger_that_fails_does_not_end_the_run(corpus, wandb, monkeypatch):

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from regard.ground.errors import BadInput, did_you_mean, reason_of, shorten
 from regard.ground.files import read_json, write_json
@@ -25,7 +25,7 @@ LONGEST = 250  # characters of a parameter in MLflow
 
 
 class RunLogger(ABC):
-    """Base class of loggers: its ``name`` in ``--log``, and the ``package`` that it needs.
+    """Base class of loggers: its ``name``, and the ``package`` that it needs.
 
     It is opened for a run folder, with the recipe as nested tables, and may continue an earlier
     run by its ``identity``.
@@ -35,7 +35,9 @@ class RunLogger(ABC):
     package: ClassVar[str]
 
     @abstractmethod
-    def __init__(self, folder: Path, recipe: Mapping[str, Any], after_step: int, identity: str): ...
+    def __init__(
+        self, folder: Path, recipe: Mapping[str, object], after_step: int, identity: str
+    ): ...
 
     @property
     def identity(self) -> str:
@@ -56,7 +58,7 @@ class TensorBoardLogger(RunLogger):
 
     name = package = "tensorboard"
 
-    def __init__(self, folder: Path, recipe: Mapping[str, Any], after_step: int, identity: str):
+    def __init__(self, folder: Path, recipe: Mapping[str, object], after_step: int, identity: str):
         board = import_module("torch.utils.tensorboard")
         self.writer = board.SummaryWriter(str(folder / BOARD), purge_step=after_step + 1)
 
@@ -73,7 +75,7 @@ class WandbLogger(RunLogger):
 
     name = package = "wandb"
 
-    def __init__(self, folder: Path, recipe: Mapping[str, Any], after_step: int, identity: str):
+    def __init__(self, folder: Path, recipe: Mapping[str, object], after_step: int, identity: str):
         self.run = import_module(self.package).init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),
             name=folder.name,
@@ -99,7 +101,7 @@ class MLflowLogger(RunLogger):
 
     name = package = "mlflow"
 
-    def __init__(self, folder: Path, recipe: Mapping[str, Any], after_step: int, identity: str):
+    def __init__(self, folder: Path, recipe: Mapping[str, object], after_step: int, identity: str):
         self.mlflow = import_module(self.package)
         self.mlflow.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT))
         self.run = self.mlflow.start_run(run_id=identity or None, run_name=folder.name)
@@ -127,10 +129,10 @@ def check_loggers(names: Iterable[str]) -> tuple[str, ...]:
     chosen = tuple(dict.fromkeys(names))
     for name in chosen:
         if name not in LOGGERS:
-            raise BadInput(f"--log {name}: no logger is called so{did_you_mean(name, LOGGERS)}")
+            raise BadInput(f"no logger is called {name!r}{did_you_mean(name, LOGGERS)}")
         if not _is_installed(LOGGERS[name]):
             raise BadInput(
-                f"--log {name}: the package {name} is not installed; pip install 'regard[{name}]'"
+                f"logger {name}: its package is not installed; pip install 'regard[{name}]'"
             )
     return chosen
 
@@ -142,7 +144,7 @@ class OpenLoggers:
     """
 
     def __init__(
-        self, names: Sequence[str], folder: Path, recipe: Mapping[str, Any], after_step: int
+        self, names: Sequence[str], folder: Path, recipe: Mapping[str, object], after_step: int
     ):
         path = folder / LOGGED_RUNS
         stored = read_json(path) if after_step and path.is_file() else {}
@@ -155,7 +157,7 @@ class OpenLoggers:
                 self.loggers[name] = LOGGERS[name](folder, recipe, after_step, identity)
         except Exception as error:
             self.close(succeeded=False)
-            raise BadInput(f"--log {name}: {type(error).__name__}: {reason_of(error)}") from None
+            raise BadInput(f"logger {name}: {type(error).__name__}: {reason_of(error)}") from None
         own = {name: logger.identity for name, logger in self.loggers.items()}
         if any(own.values()):
             write_json(path, {**stored, **own})
@@ -183,7 +185,7 @@ class OpenLoggers:
             warnings.warn(message, RuntimeWarning, stacklevel=4)
 
 
-def flat_keys(tables: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def flat_keys(tables: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Dotted keys of nested tables with their values as text; unset keys are left out."""
     for key, value in tables.items():
         if isinstance(value, Mapping):

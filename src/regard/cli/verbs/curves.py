@@ -35,7 +35,7 @@ def curves(
 
     Example: regard curves runs/tour runs/mine --smooth 0.9 --html curves.html
     """
-    from regard.inside.views.curves import Curves
+    from regard.inside.views.run_curves import Curves
     from regard.training.metrics_log import read_log
 
     check_suffixes(svg=svg, html=html)

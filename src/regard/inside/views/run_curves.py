@@ -11,7 +11,8 @@ from regard.inside.views import markup
 from regard.inside.views.line_chart import HEIGHT, WIDTH, Chart, ChartLine, Report, round_ticks
 from regard.inside.views.line_text import chart_text
 
-TRAIN, DEV = "train", "dev"
+DEV = "dev"
+PREFIXES = {"train": ""}  # before the figures of an event; others have its type
 SHOWN = ("loss", "rate")  # figures of reports that are drawn unless others are named
 NO_CURVES = ("event", "step", "seconds", "tokens", "flops")  # figures that only grow
 Events = Sequence[Mapping[str, Any]]
@@ -114,7 +115,7 @@ def smoothed(points: Points, decay: float) -> Points:
 
 
 def _name(kind: str, key: str) -> str:
-    return key if kind == TRAIN else f"{kind} {key}"
+    return PREFIXES.get(kind, f"{kind} ") + key
 
 
 def _keys(event: Mapping[str, Any]) -> list[str]:
