@@ -5,7 +5,7 @@ Nothing that runs a model is imported here, so that logs can be read quickly.
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_bytes, replacing, writing
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from regard.training.loop.events import Event
 
 LOG = "metrics.jsonl"
-Figures = dict[str, Any]
+Figures = dict[str, str | float]
 """The type of an event ("train", "dev"), its step, and numbers by name."""
 
 
@@ -74,7 +74,7 @@ def read_log(folder: Path) -> list[Figures]:
 
 def numbers_of(figures: Figures) -> dict[str, float]:
     """The numbers of an event by name, without its type and step."""
-    return {name: value for name, value in figures.items() if name not in ("event", "step")}
+    return {name: float(value) for name, value in figures.items() if name not in ("event", "step")}
 
 
 def _step(line: bytes) -> int | None:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
 
 from rich.text import Text
 
@@ -15,7 +14,8 @@ DEV = "dev"
 PREFIXES = {"train": ""}  # before the figures of an event; others have its type
 SHOWN = ("loss", "rate")  # figures of reports that are drawn unless others are named
 NO_CURVES = ("event", "step", "seconds", "tokens", "flops")  # figures that only grow
-Events = Sequence[Mapping[str, Any]]
+Figures = Mapping[str, str | float]
+Events = Sequence[Figures]
 Points = list[tuple[float, float]]
 
 
@@ -41,7 +41,7 @@ class Curves(markup.HTMLPage):
     def known(self) -> list[str]:
         """Names of all figures of the runs, those of reports first."""
         events = [event for events in self.runs.values() for event in events]
-        names = [_name(event["event"], key) for event in events for key in _keys(event)]
+        names = [_name(event, key) for event in events for key in _keys(event)]
         return sorted(dict.fromkeys(names), key=lambda name: name.startswith(f"{DEV} "))
 
     @property
@@ -64,9 +64,9 @@ class Curves(markup.HTMLPage):
         rows = []
         for run, events in self.runs.items():
             points = [_points(events, name, "step") for name in names]
-            last = max((event["step"] for event in events), default=0)
+            last = max((float(event["step"]) for event in events), default=0)
             cells = [f"{line[-1][1]:.4g}" if line else "–" for line in points]
-            rows.append([run, f"{last:,}", *cells])
+            rows.append([run, f"{last:,.0f}", *cells])
         return ["run", "step", *names], rows
 
     def svg(self) -> str:
@@ -114,11 +114,12 @@ def smoothed(points: Points, decay: float) -> Points:
     return result
 
 
-def _name(kind: str, key: str) -> str:
-    return PREFIXES.get(kind, f"{kind} ") + key
+def _name(event: Figures, key: str) -> str:
+    prefix = str(event["event"])
+    return PREFIXES.get(prefix, f"{prefix} ") + key
 
 
-def _keys(event: Mapping[str, Any]) -> list[str]:
+def _keys(event: Figures) -> list[str]:
     """Names of the numbers of an event that make a curve."""
     return [key for key, value in event.items() if key not in NO_CURVES and _is_number(value)]
 
@@ -129,7 +130,7 @@ def _points(events: Events, name: str, by: str) -> Points:
         (float(event[by]), float(event[key]))
         for event in events
         for key in _keys(event)
-        if _name(event["event"], key) == name and by in event and isfinite(event[key])
+        if _name(event, key) == name and by in event and isfinite(float(event[key]))
     ]
 
 
