@@ -34,6 +34,7 @@ GROUPS = {
     "Train": {
         "tour": "Train, measure and inspect a small model on a toy language.",
         "train": "Train a model by a recipe and check the expected score.",
+        "tune": "Search for the best settings of a recipe.",
         "curves": "Draw the loss, learning rate and metrics of training runs.",
         "recipes": "List the recipes that come with regard, or print one of them.",
     },

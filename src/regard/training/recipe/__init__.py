@@ -131,9 +131,9 @@ def recipe_class(task: str) -> type[Recipe]:
         for name, table in kind.own_tables.items()
     }
     if kind.default_smoothing:
-        smoothing: Any = {"smoothing": (Share, kind.default_smoothing)}
+        smoothing = (Share, kind.default_smoothing)
         name = f"{task.capitalize()}TrainConfig"
-        tables["train"] = (create_model(name, __base__=TrainConfig, **smoothing), ...)
+        tables["train"] = (create_model(name, __base__=TrainConfig, smoothing=smoothing), ...)
     return create_model(f"{task.capitalize()}Recipe", __base__=Recipe, **tables)
 
 
