@@ -79,6 +79,12 @@ def test_a_search_is_resumed_and_made_longer(owls):
     assert rows_of(again)[1] == rows and "of 3" not in again.stderr
     other = ("--set", "optimiser.rate=1e-5..0.03:log", "--seed", 3, "--trials", 3, "--resume")
     assert "was started with other values" in tune(owls, *other, code=2).stderr
+    (folder / "trials.json").write_text('{"settings": null, "trials": [{}]}')
+    assert "other values" in tune(owls, *values, "--trials", 3, "--resume", code=2).stderr
+    (folder / "trials.json").write_text(json.dumps({**stored, "trials": [{}]}))
+    damaged = tune(owls, *values, "--trials", 3, "--resume", code=2).stderr
+    assert "trials.json: damaged (trials)" in damaged
+    (folder / "trials.json").write_text(json.dumps(stored))
     changed = (*values[:2], "--seed", 4, "--trials", 3, "--resume")
     assert "another seed" in tune(owls, *changed, code=2).stderr
 

@@ -18,7 +18,7 @@ from regard.training.search_space import SearchSpace, ValueList, ValueRange, par
         ('"a,b",c', ('"a,b"', "c")),
         ("1,1,2", ("1", "2")),
         ("1e-4..1e-2:log:3", ("0.0001", "0.001", "0.01")),
-        ("0..1:5", ("0", "0", "1", "1")[::3]),
+        ("0..1:5", ("0", "1")),
         ("0.0..1.0:5", ("0", "0.25", "0.5", "0.75", "1")),
         ("-1.5..1.5:2", ("-1.5", "1.5")),
         ("2..8:3", ("2", "5", "8")),
@@ -78,7 +78,7 @@ def test_a_grid_needs_points_and_has_a_limit():
         SearchSpace.of(["a.x=0.0..1.0:1000", "a.y=0.0..1.0:1000"]).grid()
     with pytest.raises(BadInput, match="no setting has several values"):
         SearchSpace.of(["a.x=1"])
-    with pytest.raises(BadInput, match="a.x: is searched twice"):
+    with pytest.raises(BadInput, match=r"a\.x: is searched twice"):
         SearchSpace.of(["a.x=1,2", "a.x=3,4"])
 
 

@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from regard.cli.io.console import complain, note
 from regard.cli.training_runs import train_run
 from regard.ground.errors import BadInput
@@ -40,6 +42,9 @@ class TrialResult:
         """Sort key: the best first (the lowest loss, or the highest of other metrics)."""
         value = inf if self.value is None else self.value
         return self.value is None, value if self.metric == "loss" else -value
+
+
+RESULTS = TypeAdapter(list[TrialResult])
 
 
 @dataclass(frozen=True)
@@ -142,8 +147,8 @@ def _earlier_results(search: TuningRun) -> dict[str, TrialResult]:
             f"{search.folder}: was started with other values or another seed; choose a new folder"
         )
     try:
-        results = [TrialResult(**row) for row in stored["trials"]]  # type: ignore[union-attr, arg-type]
-    except (KeyError, TypeError):
+        results = RESULTS.validate_python(stored.get("trials"), strict=True)
+    except ValidationError:
         raise BadInput(f"{path}: damaged (trials)") from None
     return {result.folder: result for result in results}
 
