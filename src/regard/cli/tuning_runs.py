@@ -147,7 +147,7 @@ def _earlier_results(search: TuningRun) -> dict[str, TrialResult]:
             f"{search.folder}: was started with other values or another seed; choose a new folder"
         )
     try:
-        results = RESULTS.validate_python(stored.get("trials"), strict=True)
+        results = RESULTS.validate_python(stored.get("trials"))
     except ValidationError:
         raise BadInput(f"{path}: damaged (trials)") from None
     return {result.folder: result for result in results}
