@@ -116,6 +116,15 @@ def test_a_signal_keeps_the_best_model_not_the_last(corpus, tmp_path):
     assert "resumed after step" in run(*arguments, *best, *overfit, *more).stderr
 
 
+def test_a_budget_ends_with_the_name_of_the_model(corpus, tmp_path):
+    out = tmp_path / "run"
+    arguments = ("train", corpus / "small.toml", "--data", corpus, "--out", out)
+    said = run(*arguments, "--set", "train.steps=1000000", "--budget", "0.5s").stderr
+    assert "the time budget is used up" in said
+    assert said.splitlines()[-1].startswith(f"{out / 'model'}: step ")
+    assert run("translate", out / "model", corpus / "test.src").stdout.count("\n") == 12
+
+
 def logged(out: Path) -> list[dict]:
     """The whole lines of the log of a run that may be going on."""
     path = out / "metrics.jsonl"

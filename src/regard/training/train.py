@@ -52,7 +52,8 @@ def train(
     With ``skip_bad``, bad examples are left out.
 
     The default of ``out`` is runs/NAME. Training stops after ``budget`` seconds; with ``resume`` it
-    continues from the last checkpoint. The trained model is scored on each test set: a
+    continues from the last checkpoint. A run that diverges, or is interrupted by Ctrl-C, leaves its
+    best model so far there. The trained model is scored on each test set: a
     ``ScoreEvent`` before the ``EndEvent``. Figures also go to ``loggers``: "wandb", "mlflow".
     """
     tables, name = _tables_of(recipe)
@@ -108,15 +109,20 @@ def _events(
     options: dict[str, Any],
     loggers: Sequence[str],
 ) -> Iterator[Event]:
-    world = World.join(device)
+    world, progress = World.join(device), RunProgress()
     with world.together(GeneratorExit, Diverged):
         run = prepare(recipe, folder, world, **options)
         try:
             for event in run_events(run, resume=options["resume"], loggers=loggers):
+                progress = event.progress
                 if event.is_last and world.is_leader:
-                    run.finish(event.progress)
-                    yield from _score_events(run, event.progress, options)
+                    run.finish(progress)
+                    yield from _score_events(run, progress, options)
                 yield event
+        except KeyboardInterrupt:
+            if world.is_leader:
+                run.keep_best(progress)
+            raise
         finally:
             run.release()
 
