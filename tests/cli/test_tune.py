@@ -51,7 +51,7 @@ def test_a_grid_is_judged_on_dev_and_sorted(owls):
     line = done.stderr.splitlines()[-1]
     assert line.startswith(f"best: {folder / best / 'model'}  optimiser.rate=0.02 train.seed=")
     assert run("predict", folder / best / "model", stdin="an owl\n").stdout
-    assert "examples:" not in done.output  # no test set is read
+    assert "examples:" not in done.output  # no test set is scored
 
 
 def test_by_loss_the_lowest_is_the_best(owls):

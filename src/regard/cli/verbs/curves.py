@@ -13,7 +13,7 @@ from regard.ground.errors import BadInput, did_you_mean
 
 def curves(
     runs: Annotated[
-        list[Path], Argument(metavar="RUN...", help="Run folders, or folders of several runs.")
+        list[Path], Argument(metavar="RUN", help="Run folders, or folders of several runs.")
     ],
     smooth: Annotated[
         float, Option(min=0, max=0.999, help="Decay of the moving average of training figures.")

@@ -47,7 +47,7 @@ def tune(
     range (1e-4..1e-3, on a logarithmic scale with :log). Without --trials, all combinations are
     tried, and a range needs a number of points (1e-4..1e-3:log:4); with --trials N, values are
     drawn at random. Trials are judged by the best evaluation on the development set
-    (train.metric); test sets are not read. --out, by default runs/RECIPE-tune, has a folder for
+    (train.metric); test sets are not scored. --out, by default runs/RECIPE-tune, has a folder for
     each trial, and the table in trials.json; --resume continues there, also with more trials.
 
     Trials are listed with the best first; one that diverges is listed last. The last line names
