@@ -36,6 +36,9 @@ RENAMED: dict[str, str] = {
     r"(AttentionMap|RolloutMap)\.numbers\(": r"\1.indices(",
     r"(EncoderDecoder\(.*, head_bias=False)\)": r"\1, scaled_output=False)",
     r"(MetricScore\(.*, interval=None)\)": r"\1, statistics=None)",
+    r"^(train\(recipe, .*budget=inf)\)$": r"\1, loggers)",
+    r"train\.steps = 'required'": "train.steps = 0",  # or train.epochs
+    r"^((?!translate )\S+ train\.smoothing = )0\.1$": r"\g<1>0.0",  # off, but for translation
 }
 # Lines of listings that are new on purpose, by patterns of the whole line.
 NEW: tuple[str, ...] = (
@@ -61,6 +64,11 @@ NEW: tuple[str, ...] = (
     r".* data\.\w+\.(?:parquet|delimiter|quoting|encoding|header) = .*",  # of tables
     r"(?:embed|fill|predict|score|translate) --column = None",
     r"(?:MultiLabel|Label|Number)Prediction\.columns",
+    r"\S+ train\.epochs = 0\.0",
+    r"train --log = None",
+    r"(?:curves|tune) .*",
+    r"BadInput\.code",
+    r"Recipe\.with_steps\(.*",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}

@@ -57,6 +57,11 @@ def test_a_page_of_papers_loads_nothing(tmp_path):
     assert "RoBERTa" in (tmp_path / "papers.html").read_text()
 
 
+def test_curves_load_nothing(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"event": "train", "step": 1, "loss": 2.0}\n')
+    assert loaded_by(("curves", tmp_path)) == [[["curves", str(tmp_path)], 0, []]]
+
+
 def test_bleu_loads_only_sacrebleu_and_numpy(tmp_path):
     (tmp_path / "text").write_text("a text of a few words\n")
     ((_, code, loaded),) = loaded_by(("bleu", tmp_path / "text", tmp_path / "text"))

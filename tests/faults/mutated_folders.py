@@ -196,9 +196,9 @@ def _resume(name: str, recipe: str, folder: Path) -> None:
 
     from regard.training.distributed import World
     from regard.training.loop import train
+    from regard.training.metrics_log import MetricsLog
     from regard.training.recipe import read
     from regard.training.run import prepare
-    from regard.training.run_folder import MetricsLog
 
     corpus = folder.with_name("corpora") / name
     asked = read(corpus / recipe, [*SETTINGS, "train.steps=5"])

@@ -1,5 +1,6 @@
 """Killed at any moment, a run goes on as if nothing had happened."""
 
+import json
 import random
 import signal
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import regard
 from small import environment, journal_of, tensors_of, write_corpus
 from verb import run
 from warm import WarmProcess, killed
@@ -87,6 +89,47 @@ def test_a_polite_signal_finishes_the_step_and_saves(corpus, tmp_path, number, c
     steps = sorted(int(path.name[5:]) for path in out.glob("checkpoints/step-*"))
     assert steps[-1] > 0
     assert not list(out.glob("checkpoints/.*"))
+    assert said.splitlines()[-1].startswith(f"{out / 'model'}: step ")
+    assert "--resume continues" in said.splitlines()[-1]
+    assert regard.load(out / "model", "cpu").notes["weights"] == f"step {steps[-1]}"
+
+
+def test_a_signal_keeps_the_best_model_not_the_last(corpus, tmp_path):
+    """The model of the stopped run is the best one; resumed, the run replaces it."""
+    out = tmp_path / "run"
+    arguments = ("train", corpus / "small.toml", "--data", corpus, "--out", out)
+    best = ("--set", "train.evaluate_every=1", "--set", "train.checkpoint_every=1000")
+    overfit = ("--set", "optimiser.rate=0.3", "--set", "optimiser.warmup=1")
+    endless = ("--set", "train.steps=1000000")
+    process = WarmProcess("-m", "regard", *arguments, *best, *overfit, *endless)
+    while not any(figures["event"] == "dev" and figures["step"] > 9 for figures in logged(out)):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    dev = {figures["step"]: figures["loss"] for figures in logged(out) if figures["event"] == "dev"}
+    lowest = min(dev, key=dev.__getitem__)
+    assert lowest < max(dev)
+    assert said.splitlines()[-1].startswith(f"{out / 'model'}: step {lowest}, ")
+    assert run("translate", out / "model", corpus / "test.src").stdout.count("\n") == 12
+    more = ("--set", f"train.steps={max(dev) + 2}", "--resume")
+    assert "resumed after step" in run(*arguments, *best, *overfit, *more).stderr
+
+
+def test_a_budget_ends_with_the_name_of_the_model(corpus, tmp_path):
+    out = tmp_path / "run"
+    arguments = ("train", corpus / "small.toml", "--data", corpus, "--out", out)
+    said = run(*arguments, "--set", "train.steps=1000000", "--budget", "0.5s").stderr
+    assert "the time budget is used up" in said
+    assert said.splitlines()[-1].startswith(f"{out / 'model'}: step ")
+    assert run("translate", out / "model", corpus / "test.src").stdout.count("\n") == 12
+
+
+def logged(out: Path) -> list[dict]:
+    """The whole lines of the log of a run that may be going on."""
+    path = out / "metrics.jsonl"
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def test_a_full_disk_is_reported_and_the_last_checkpoint_stays(corpus, tmp_path):

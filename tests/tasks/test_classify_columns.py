@@ -16,9 +16,9 @@ from regard.models.folders.folder import read as read_folder
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
+from regard.training.metrics_log import MetricsLog
 from regard.training.recipe import read
 from regard.training.run import prepare
-from regard.training.run_folder import MetricsLog
 from regard.weights.files import weights_of
 from small_labels import write_owls
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import zlib
 from dataclasses import fields
 from pathlib import Path
 
@@ -10,7 +11,13 @@ import torch
 
 from regard.data.batches.sampler import Cursor
 from regard.ground.errors import BadInput
-from regard.training.checkpoint import Checkpoints, RunProgress, load_optimiser, optimiser_tensors
+from regard.training.checkpoint import (
+    ADDED,
+    Checkpoints,
+    RunProgress,
+    load_optimiser,
+    optimiser_tensors,
+)
 
 
 @pytest.fixture
@@ -153,8 +160,21 @@ def test_a_state_that_lacks_something_is_one_line(checkpoints, name):
     content = json.loads(path.read_text())
     del content["progress"][name]
     path.write_text(json.dumps(content))
-    with pytest.raises(BadInput, match=rf"state\.json: damaged \({name} is missing\)"):
+    fault = "its checksum differs" if name in ADDED else f"{name} is missing"
+    with pytest.raises(BadInput, match=rf"state\.json: damaged \({fault}\)"):
         checkpoints.load(7)
+
+
+def test_a_state_of_an_earlier_version_is_read(checkpoints):
+    checkpoints.save(STATE, {"model": {"w": torch.ones(3)}})
+    path = checkpoints.place(7) / "state.json"
+    content = json.loads(path.read_text())
+    for name in ADDED:
+        del content["progress"][name]
+    written = json.dumps(content["progress"], sort_keys=True).encode()
+    content["checksums"]["progress"] = zlib.crc32(written)
+    path.write_text(json.dumps(content))
+    assert checkpoints.load(7)[0] == STATE
 
 
 @pytest.mark.parametrize("checksums", [None, {}, {"model.safetensors": "x"}, {"../a": 1}])

@@ -21,11 +21,12 @@ from regard.training.loop.events import (
     StartEvent,
 )
 from regard.training.loop.trainable import TrainableModel
-from regard.training.loop.trainer import RunningTotals, Trainer
+from regard.training.loop.trainer import Diverged, RunningTotals, Trainer
+from regard.training.metrics_log import MetricsLog
 from regard.training.precision import Precision
 from regard.training.recipe import read
 from regard.training.run import prepare
-from regard.training.run_folder import MetricsLog
+from regard.training.train import run_events
 from regard.weights.files import weights_of
 from small import write_corpus
 
@@ -205,6 +206,50 @@ def test_a_loss_that_is_no_number_stops_with_the_step(corpus, tmp_path):
         list(train(run.job))
     assert run.job.checkpoints.steps()[-1] == 3
     assert all(t.isfinite().all() for t in run.job.checkpoints.load(3)[1]["model"].values())
+
+
+@pytest.mark.parametrize("report_every", [1, 5, 50])
+def test_an_exploding_loss_ends_the_run_and_keeps_the_best_model(corpus, tmp_path, report_every):
+    """Also if the first report comes long after the explosion."""
+    run = prepared(corpus, tmp_path / "run", f"train.report_every={report_every}")
+    objective, calls = run.job.objective, []
+
+    class Exploding(type(objective)):
+        def __call__(self, model, batch, **more):
+            calls.append(1)
+            loss, nll = super().__call__(model, batch, **more)
+            return (loss * 1e6, nll) if len(calls) >= 8 else (loss, nll)
+
+    run.job.objective = Exploding(objective.bos, objective.eos)
+    with pytest.raises(Diverged, match=r"training diverges.*optimiser\.rate.*model \(step 6\)"):
+        list(run_events(run))
+    assert run.job.checkpoints.steps()[-1] == 6
+    assert read_folder(run.model_folder).notes["weights"] == "step 6"
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_loss_is_compared_with_that_of_the_first_step(corpus, tmp_path, resumed):
+    run = prepared(corpus, tmp_path / "run", "train.report_every=5", "train.steps=6")
+    trainer = Trainer(run.job)
+    trainer.start(resume=False)
+    trainer.step()
+    first, _ = trainer.totals.means(run.job.world)
+    trainer.save()
+    if resumed:
+        trainer = Trainer(run.job)
+        trainer.start(resume=True)
+    trainer.step()
+    assert trainer.progress.first_loss == first
+    assert not trainer._exploded(first) and trainer._exploded(51 * first)
+
+
+def test_a_nonsensical_result_is_never_the_best(corpus, tmp_path):
+    job = prepared(corpus, tmp_path / "run").job
+    results = iter([DevResult(5.0, {"loss": 1e9}), DevResult(1.0, {"loss": 1.0})])
+    job.evaluate = lambda model: next(results)
+    dev = [event for event in train(job) if isinstance(event, DevEvent)]
+    assert [event.best for event in dev] == [False, True]
+    assert "(best)" not in dev[0].lines(12)[0]
 
 
 def test_a_time_budget_ends_with_a_model(corpus, tmp_path):

@@ -284,8 +284,53 @@ def test_a_setting_without_a_value_removes_a_key(setting, key, value):
 def test_a_setting_removes_no_key_that_is_needed():
     with pytest.raises(BadInput, match=r"^setting data.dev=false: data.dev is missing$"):
         read(find("multi30k-en-de"), ["data.dev=false"])
-    with pytest.raises(BadInput, match=r"^setting train.steps=: train.steps is missing$"):
+    missing = r"^setting train.steps=: train.steps is missing: give train.steps or train.epochs$"
+    with pytest.raises(BadInput, match=missing):
         read(find("multi30k-en-de"), ["train.steps="])
+
+
+def test_a_recipe_has_steps_or_epochs(recipe, tmp_path):
+    in_epochs = re.sub(r"(?m)^steps = .*", "epochs = 2.5", RECIPE)
+    recipe.write_text(in_epochs)
+    assert (read(recipe).train.steps, read(recipe).train.epochs) == (0, 2.5)
+    assert read(recipe, ["train.steps=7"]).train.epochs == 0  # a setting replaces the other
+    recipe.write_text(RECIPE.replace("steps = 12", "steps = 12\nepochs = 2.0"))
+    with pytest.raises(BadInput, match=r"small\.toml: train\.steps and train\.epochs exclude each"):
+        read(recipe)
+    recipe.write_text(RECIPE.replace("steps = 12", ""))
+    with pytest.raises(BadInput, match=r"small\.toml: train\.steps is missing: give .*epochs$"):
+        read(recipe)
+    with pytest.raises(BadInput, match=r"^settings train\.steps=2 and train\.epochs=1 excl"):
+        read(recipe, ["train.epochs=1", "train.steps=2"])
+    for wrong in ("0", "-1", "nan", "inf"):
+        with pytest.raises(BadInput, match=f"^setting train.epochs={wrong}: train.epochs: "):
+            read(recipe, [f"train.epochs={wrong}"])
+
+
+@pytest.mark.parametrize(
+    ("name", "smoothing"), [("multi30k-en-de", 0.1), ("glue-sst2", 0.0), ("gpt-tour", 0.0)]
+)
+def test_labels_are_smoothed_by_default_for_translation_only(name, smoothing):
+    recipe = read(find(name))
+    assert "smoothing" not in recipe.train.model_fields_set
+    assert recipe.train.smoothing == recipe.tables.smoothing == smoothing
+
+
+def test_a_rung_of_translators_has_the_smoothing_of_its_task():
+    ladder = read(find("ladder-tour"), ["train.smoothing="])
+    assert {ladder.at(rung).train.smoothing for rung in ladder.rung} == {0.1}
+
+
+def test_the_length_of_an_inherited_recipe_and_of_a_rung_is_replaced(recipe, tmp_path):
+    recipe.write_text(RECIPE)
+    mine = tmp_path / "mine.toml"
+    mine.write_text('like = "small"\n[train]\nepochs = 3\n')
+    assert (read(mine).train.steps, read(mine).train.epochs) == (0, 3)
+    rung = '[[rung]]\nname = "one"\nmodel = { size = "laptop" }\ntrain = { epochs = 0.5 }\n'
+    recipe.write_text(RECIPE + rung)
+    ladder = read(recipe)
+    assert ladder.at(ladder.rung[0]).train.epochs == 0.5
+    assert ladder.at(ladder.rung[0]).train.steps == 0
 
 
 @pytest.mark.parametrize(

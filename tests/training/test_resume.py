@@ -14,9 +14,9 @@ from regard.training.checkpoint import Checkpoints
 from regard.training.distributed import World
 from regard.training.loop import seed_everything, train
 from regard.training.loop.events import DevResult, EndEvent, ReportEvent, SaveEvent
+from regard.training.metrics_log import MetricsLog
 from regard.training.recipe import read
 from regard.training.run import prepare
-from regard.training.run_folder import MetricsLog
 from small import write_corpus
 
 ALONE = World(0, 1, torch.device("cpu"))

@@ -9,6 +9,7 @@ import pytest
 
 import regard
 from regard import BadInput, DevEvent, EndEvent, ReportEvent, SaveEvent, ScoreEvent, StartEvent
+from regard.training.loop.trainer import Trainer
 from regard.training.recipe import read, task_of
 from regard.training.train import score_tests
 from small import RECIPE, tensors_of, write_corpus
@@ -314,3 +315,18 @@ def test_a_run_that_never_began_leaves_nothing(corpus, pairs, tmp_path):
         run(tables(), {**pairs, "train": []}, out)
     assert [*tmp_path.iterdir()] == [out.parent] and not [*out.iterdir()]
     run(tables(), pairs, out, settings={"train.steps": 1})
+
+
+def test_ctrl_c_in_a_notebook_leaves_the_best_model_so_far(corpus, tmp_path, monkeypatch):
+    step = Trainer.step
+
+    def interrupted(trainer):
+        if trainer.progress.step == 8:
+            raise KeyboardInterrupt
+        step(trainer)
+
+    monkeypatch.setattr(Trainer, "step", interrupted)
+    events = regard.train(corpus / "small.toml", corpus, tmp_path / "run", device="cpu")
+    with pytest.raises(KeyboardInterrupt):
+        list(events)
+    assert regard.load(tmp_path / "run" / "model", "cpu").notes["weights"] == "step 6"

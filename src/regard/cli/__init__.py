@@ -34,6 +34,8 @@ GROUPS = {
     "Train": {
         "tour": "Train, measure and inspect a small model on a toy language.",
         "train": "Train a model by a recipe and check the expected score.",
+        "tune": "Search for the best settings of a recipe.",
+        "curves": "Draw the loss, learning rate and metrics of training runs.",
         "recipes": "List the recipes that come with regard, or print one of them.",
     },
     "Measure": {
@@ -55,7 +57,7 @@ GROUPS = {
     },
     "Convert": {"convert": "Convert a model folder to another format."},
 }
-WITHOUT_TORCH = ("recipes", "bleu", "papers", "cite")
+WITHOUT_TORCH = ("recipes", "bleu", "papers", "cite", "curves")
 NOT_WRITTEN = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 VERBS = [name for verbs in GROUPS.values() for name in verbs]
 new_app = partial(typer.Typer, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -118,7 +120,7 @@ class Verbs(TyperGroup):
             raise
         except BadInput as error:
             complain(str(error))
-            raise typer.Exit(BAD_INPUT) from None
+            raise typer.Exit(error.code) from None
         except (KeyboardInterrupt, Terminated) as error:
             complain("stopped")
             code = getattr(error, "code", INTERRUPTED)

@@ -50,6 +50,18 @@ COLUMN = Annotated[
         show_default="by name: text, sentence, …",
     ),
 ]
+SETTINGS = Annotated[
+    list[str] | None,
+    Option("--set", metavar="TABLE.KEY=VALUE", help="Change a key of the recipe; repeatable."),
+]
+BUDGET = Annotated[
+    str | None,
+    Option("--budget", metavar="TIME", help="Maximum training time, such as 90s, 30m or 2h."),
+]
+LOG = Annotated[
+    list[str] | None,
+    Option("--log", metavar="NAME", help="Also log to wandb, mlflow or tensorboard; repeatable."),
+]
 SKIP_BAD = Annotated[
     bool, Option("--skip-bad", help="Skip malformed inputs and print their number.")
 ]

@@ -33,6 +33,7 @@ from regard.metrics.translation import MetricScore
 from regard.training.distributed import World
 from regard.training.dry_run import DryRun, estimate_run
 from regard.training.loop.events import EndEvent, Event, duration
+from regard.training.loop.trainer import Diverged
 from regard.training.recipe import Recipe, task_of
 from regard.training.run import Run, prepare
 from regard.training.train import run_events
@@ -47,8 +48,12 @@ def train_run(
     data: Path = Path(),
     skip_bad: bool = False,
     budget_seconds: float = inf,
+    loggers: Sequence[str] = (),
 ) -> Run:
-    """Train by a recipe and write the model; a signal saves a checkpoint and exits."""
+    """Train by a recipe and write the best model.
+
+    After a signal the run ends with a checkpoint and the best model so far.
+    """
     signals: list[int] = []
     run = prepare(
         recipe,
@@ -60,30 +65,37 @@ def train_run(
         budget_seconds=budget_seconds,
         stop_requested=lambda: bool(signals),
     )
-    steps = recipe.train.steps
+    steps = run.job.recipe.train.steps
     warmup = recipe.optimiser.warmup_steps(steps)
     if warmup > steps and world.is_leader:
         peak = "the learning rate never reaches its peak"
         note(f"optimiser.warmup: {warmup:,} steps of {steps:,}: {peak}")
-    with collect_signals(signals):
-        end = run_loop(run, resume=resume)
-    if end.reason == "request":
+    try:
+        with collect_signals(signals):
+            end = run_loop(run, resume=resume, loggers=loggers)
+    except Diverged as error:
         if world.is_leader:
-            note("stopped; the same command with --resume continues")
-        raise Exit(128 + (signals or [signal.SIGTERM])[0])  # or another rank was signalled
+            raise
+        raise Exit(error.code) from None  # the leader prints the message
     if world.is_leader:
         weights = run.finish(end.progress)
         time = duration(end.progress.seconds)
-        note(f"{run.model_folder}: {weights}, after {time} of training")
+        again = "; the same command with --resume continues" if end.reason == "request" else ""
+        note(f"{run.model_folder}: {weights}, after {time} of training{again}")
+    if end.reason == "request":
+        world.barrier()  # a launcher ends all processes when one of them exits
+        raise Exit(128 + (signals or [signal.SIGTERM])[0])  # or another rank was signalled
     return run
 
 
-def run_loop(run: Run, *, resume: bool = False, quiet: bool = False) -> EndEvent:
+def run_loop(
+    run: Run, *, resume: bool = False, quiet: bool = False, loggers: Sequence[str] = ()
+) -> EndEvent:
     """Run the training loop to its end and print its events; on an error, release the folder."""
     is_leader = run.job.world.is_leader
     try:
         with Progress(run.job.recipe.train.steps, quiet=quiet or not is_leader) as progress:
-            for number, event in enumerate(run_events(run, resume=resume)):
+            for number, event in enumerate(run_events(run, resume=resume, loggers=loggers)):
                 if not number and is_leader:
                     if resume and not event.progress.step:
                         note(

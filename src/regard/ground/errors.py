@@ -3,8 +3,9 @@
 import re
 from collections.abc import Collection
 from difflib import get_close_matches
+from typing import ClassVar
 
-BAD_INPUT, INTERRUPTED = 2, 130  # exit codes
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130  # exit codes
 LONGEST = 2_000  # characters of a message
 REASON = 500  # characters of another library's message in it
 VALUE = 80  # characters of a long value in it
@@ -15,9 +16,11 @@ class BadInput(ValueError):
     """Error in an input: a file, an option, a recipe, an argument.
 
     The message is one line that says what is wrong and where. The command line prints it and exits
-    with code 2; nothing is half-written when it is raised. Very long values in a message are
+    with ``code``; nothing is half-written when it is raised. Very long values in a message are
     shortened in the middle.
     """
+
+    code: ClassVar[int] = BAD_INPUT
 
     def __init__(self, message: str):
         super().__init__(one_line(message))

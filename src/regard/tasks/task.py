@@ -91,6 +91,7 @@ class Task(ABC, Generic[Example, AnyReading]):
     test_metrics: ClassVar[tuple[str, ...]] = ()
     has_intervals: ClassVar[bool] = False  # whether scores on test sets have intervals by default
     has_ladders: ClassVar[bool] = False  # whether models of it can be compared in one table
+    default_smoothing: ClassVar[float] = 0.0  # of labels, where the recipe has no train.smoothing
 
     def __init__(self, tables: Tables):
         self.tables = tables

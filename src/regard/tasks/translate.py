@@ -41,7 +41,7 @@ class MeasureConfig(BLEUConfig):
 class Translate(PairTask[TranslationTokenizer]):
     """The task "translate"."""
 
-    name, has_ladders = "translate", True
+    name, has_ladders, default_smoothing = "translate", True, 0.1
     own_tables: ClassVar = {
         "text": TranslationTextConfig,
         "decode": DecodeConfig,

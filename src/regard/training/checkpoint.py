@@ -62,6 +62,7 @@ class RunProgress:
     stale: Count = 0
     dev_values: list[float] = field(default_factory=list)  # of all evaluations, where they count
     averaged_since: Count = 0
+    first_loss: Annotated[float, Field(allow_inf_nan=False)] | None = None  # of the first step
     settings: dict[str, Any] = field(default_factory=dict)
     unreported: PendingTotals | None = None
 
@@ -79,6 +80,7 @@ class CheckpointState:
 
 
 STATES = TypeAdapter(CheckpointState)
+ADDED = {"first_loss"}  # fields of the progress that older checkpoints lack
 
 
 class Checkpoints:
@@ -161,7 +163,7 @@ class Checkpoints:
             raise BadInput(f"{path}: damaged ({name}: {fault['msg']})") from None
         progress, known = state.progress, state.checksums
         written = cast(dict[str, JSON], content["progress"])
-        if absent := sorted({item.name for item in fields(RunProgress)} - written.keys()):
+        if absent := sorted({item.name for item in fields(RunProgress)} - ADDED - written.keys()):
             raise BadInput(f"{path}: damaged ({absent[0]} is missing)")
         if progress.step != step or progress.best_step > step:
             raise BadInput(

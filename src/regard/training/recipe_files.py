@@ -17,6 +17,7 @@ from regard.ground.files import is_there, read_bytes
 
 BUILT_IN = Path(__file__).parents[1] / "recipes"
 EXAMPLES = BUILT_IN / "examples"  # recipes that have not been run to their end, without a score
+REPLACES = {"steps": "epochs", "epochs": "steps"}  # keys of [train] of which a recipe has one
 
 
 class AboutConfig(Config):
@@ -144,6 +145,9 @@ def _table(content: dict[str, object], name: str) -> dict[str, object]:
 def merged(under: dict[str, object], over: dict[str, object]) -> dict[str, object]:
     """Merge one recipe into another, key by key; ``false`` removes a table."""
     both = {**under, **over}
+    for key in over.keys() & REPLACES.keys():
+        if REPLACES[key] not in over:
+            both.pop(REPLACES[key], None)
     for name in under.keys() & over.keys():
         if isinstance(below := under[name], dict) and isinstance(above := over[name], dict):
             both[name] = merged(below, above)

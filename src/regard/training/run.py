@@ -79,6 +79,12 @@ class Run:
         self.job.check_folder()
         return description
 
+    def keep_best(self, progress: RunProgress) -> str:
+        """Write the best weights so far, if any were evaluated; returns a description."""
+        if progress.best is None:
+            return "no model was evaluated before, so none is written"
+        return f"best model so far: {self.model_folder} ({self.finish(progress)})"
+
 
 def prepare(
     recipe: Recipe,
@@ -141,7 +147,7 @@ def _prepared_run(
     over_streams = facts.eager and sampler.streams > 0
     in_rectangles = over_streams or (facts.in_rectangles and not recipe.batches.mixed)
     job = Job(
-        recipe=recipe,
+        recipe=recipe.with_steps(sampler.epoch_batches),
         model=model,
         objective=objective,
         sampler=sampler,

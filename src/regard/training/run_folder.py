@@ -1,39 +1,32 @@
-"""The folder of a run: its lock, its recipe, and its log metrics.jsonl.
+"""The folder of a run: its lock and its recipe.
 
 ``environment.jsonl`` is written by ``training.environment``.
 """
 
-import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ref
 
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
-from regard.ground.files import (
-    JSON,
-    read_bytes,
-    read_json,
-    remove,
-    replacing,
-    sweep_folder,
-    write_json,
-    writing,
-)
+from regard.ground.files import JSON, read_json, remove, sweep_folder, write_json, writing
 from regard.ground.lock import LOCK, FolderLock, is_vacant, lock_folder
 from regard.models.folders.loaded_model import CONFIG
 from regard.tasks.run_paths import STDIN_COPY
 from regard.training.checkpoint import Checkpoints
 from regard.training.environment import ENVIRONMENT
-from regard.training.loop.events import Event
+from regard.training.loggers import BOARD, LOGGED_RUNS
+from regard.training.metrics_log import LOG
 from regard.training.recipe import Recipe
 from regard.training.recipe.errors import with_new_names
 
 RECIPE = "recipe.json"  # marks the folder of a run
-LOG, BOARD = "metrics.jsonl", "tensorboard"
 OURS = ("checkpoints", "text", "data", "model", "generator")
-OTHERS = (STDIN_COPY, LOG, BOARD, RECIPE, ENVIRONMENT, LOCK)  # also written by a run
+OTHERS = (  # also written by a run
+    *(STDIN_COPY, LOG, BOARD, LOGGED_RUNS),
+    *(RECIPE, ENVIRONMENT, LOCK),
+)
 
 
 def claim(out: Path, recipe: Recipe, *, resume: bool = False) -> FolderLock:
@@ -139,63 +132,3 @@ def _without_unset(value: JSON) -> JSON:
     if not isinstance(value, dict):
         return value
     return {key: _without_unset(inner) for key, inner in value.items() if inner is not None}
-
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
-
-
-class MetricsLog:
-    """Log of a run: one line per event with figures; a resumed run first removes later lines."""
-
-    def __init__(self, folder: Path, *, after_step: int = 0):
-        self.path = folder / LOG
-        self._truncate(after_step)
-        self.board = _tensorboard(folder / BOARD, after_step)
-
-    def write(self, event: Event) -> None:
-        """Log an event, if it has figures."""
-        figures = event.figures
-        if not figures:
-            return
-        with writing(self.path), self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(figures) + "\n")
-        if self.board is not None:
-            for name, value in figures.items():
-                if name not in ("event", "step"):
-                    self.board.add_scalar(f"{figures['event']}/{name}", value, figures["step"])
-
-    def _truncate(self, after_step: int) -> None:
-        if not self.path.exists():
-            return
-        lines = read_bytes(self.path).splitlines(keepends=True)
-        steps = [_step(line) for line in lines]
-        while steps and steps[-1] is None:  # cut off by a kill
-            steps.pop()
-        if after_step and None in steps:
-            where = f"{self.path}:{steps.index(None) + 1}"
-            raise BadInput(f"{where}: damaged; delete this line to go on without it")
-        earlier = [
-            line
-            for line, step in zip(lines, steps, strict=False)
-            if step is not None and step <= after_step
-        ]
-        with replacing(self.path) as temporary:
-            temporary.write_bytes(b"".join(earlier))
-
-
-def _step(line: bytes) -> int | None:
-    """Step of a line of the log; None if the line is incomplete."""
-    try:
-        step = json.loads(line)["step"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return step if isinstance(step, int) and line.endswith(b"\n") else None
-
-
-def _tensorboard(folder: Path, after_step: int) -> "SummaryWriter | None":
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(folder), purge_step=after_step + 1)

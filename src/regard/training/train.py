@@ -1,7 +1,7 @@
 """``regard.train``: a recipe and data, from memory or files, to a trained folder, as events."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,15 @@ from regard.tasks.components import Runner
 from regard.tasks.task import TaskScores
 from regard.training.checkpoint import RunProgress
 from regard.training.distributed import World
+from regard.training.loggers import OpenLoggers, check_loggers
 from regard.training.loop import train as train_loop
 from regard.training.loop.events import Event, ScoreEvent
+from regard.training.loop.trainer import Diverged
+from regard.training.metrics_log import MetricsLog
 from regard.training.recipe import Recipe, make_recipe, task_of
 from regard.training.recipe.overrides import Settings
 from regard.training.recipe_files import find, parse_tables, read_tables
 from regard.training.run import Run, prepare
-from regard.training.run_folder import MetricsLog
 
 AnyRecipe = str | Path | Mapping[str, object] | Recipe
 AnyData = str | Path | Mapping[str, Iterable[object] | int]
@@ -37,6 +39,7 @@ def train(
     resume: bool = False,
     skip_bad: bool = False,
     budget: float = float("inf"),
+    loggers: Iterable[str] = (),
 ) -> Iterator[Event]:
     """Train by a recipe and yield events; after the last event the model is in ``out/model``.
 
@@ -49,8 +52,9 @@ def train(
     With ``skip_bad``, bad examples are left out.
 
     The default of ``out`` is runs/NAME. Training stops after ``budget`` seconds; with ``resume`` it
-    continues from the last checkpoint. The trained model is scored on each test set: a
-    ``ScoreEvent`` before the ``EndEvent``.
+    continues from the last checkpoint. A run that diverges, or is interrupted by Ctrl-C, leaves its
+    best model so far there. The trained model is scored on each test set: a
+    ``ScoreEvent`` before the ``EndEvent``. Figures also go to ``loggers``: "wandb", "mlflow".
     """
     tables, name = _tables_of(recipe)
     root = Path()
@@ -65,32 +69,60 @@ def train(
         raise BadInput(f"{name}: a ladder trains several models; train the recipe of one of them")
     folder = Path("runs") / Path(name).stem if out is None else Path(out)
     options = {"data": root, "resume": resume, "skip_bad": skip_bad, "budget_seconds": budget}
-    return _events(parsed, folder, device, options)
+    return _events(parsed, folder, device, options, check_loggers(loggers))
 
 
-def run_events(run: Run, *, resume: bool = False) -> Iterator[Event]:
-    """Yield the events of a prepared run, which the leader writes to its log."""
+def run_events(run: Run, *, resume: bool = False, loggers: Sequence[str] = ()) -> Iterator[Event]:
+    """Yield the events of a prepared run, which the leader writes to its log and its loggers.
+
+    If the run diverges, its best model so far is written before the error is raised.
+    """
     log: MetricsLog | None = None
-    for event in train_loop(run.job, resume=resume):
-        if log is None and run.job.world.is_leader:  # at the first event
-            log = MetricsLog(run.out, after_step=event.progress.step)
-        if log is not None:
-            log.write(event)
-        yield event
+    world, succeeded = run.job.world, False
+    try:
+        for event in train_loop(run.job, resume=resume):
+            if log is None and world.is_leader:  # at the first event
+                log = _open_log(run, event.progress.step, loggers)
+            if log is not None:
+                log.write(event)
+            yield event
+        succeeded = True
+    except Diverged as error:
+        kept = run.keep_best(error.progress) if world.is_leader else ""
+        world.barrier()
+        raise Diverged(f"{error}; {kept}", error.progress) from None
+    finally:
+        if log is not None and log.loggers is not None:
+            log.loggers.close(succeeded)
+
+
+def _open_log(run: Run, after_step: int, loggers: Sequence[str]) -> MetricsLog:
+    recipe = run.job.recipe.model_dump(mode="json", serialize_as_any=True)
+    opened = OpenLoggers(loggers, run.out, recipe, after_step)
+    return MetricsLog(run.out, after_step=after_step, loggers=opened)
 
 
 def _events(
-    recipe: Recipe, folder: Path, device: str | None, options: dict[str, Any]
+    recipe: Recipe,
+    folder: Path,
+    device: str | None,
+    options: dict[str, Any],
+    loggers: Sequence[str],
 ) -> Iterator[Event]:
-    world = World.join(device)
-    with world.together(GeneratorExit):
+    world, progress = World.join(device), RunProgress()
+    with world.together(GeneratorExit, Diverged):
         run = prepare(recipe, folder, world, **options)
         try:
-            for event in run_events(run, resume=options["resume"]):
+            for event in run_events(run, resume=options["resume"], loggers=loggers):
+                progress = event.progress
                 if event.is_last and world.is_leader:
-                    run.finish(event.progress)
-                    yield from _score_events(run, event.progress, options)
+                    run.finish(progress)
+                    yield from _score_events(run, progress, options)
                 yield event
+        except KeyboardInterrupt:
+            if world.is_leader:
+                run.keep_best(progress)
+            raise
         finally:
             run.release()
 

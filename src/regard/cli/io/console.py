@@ -4,7 +4,7 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from math import inf
@@ -125,8 +125,14 @@ def print_table(columns: Row, rows: Sequence[Row], left: Sequence[int] = (0,)) -
 
     In a terminal that is too narrow, headings are split into lines, then shortened.
     """
+    width = OUT.width if sys.stdout.isatty() else None
+    print_texts(table_lines(columns, rows, left, width))
+
+
+def print_texts(lines: Iterable[Text]) -> None:
+    """Print lines on standard output, with their styles in a terminal only."""
     terminal = sys.stdout.isatty()
-    for line in table_lines(columns, rows, left, OUT.width if terminal else None):
+    for line in lines:
         if terminal:
             OUT.print(line)
         else:

@@ -15,16 +15,11 @@ UNITS = {"s": 1, "m": 60, "h": 3600}
 
 def train(
     recipe: options.RECIPE,
-    settings: Annotated[
-        list[str] | None,
-        Option("--set", metavar="TABLE.KEY=VALUE", help="Change a key of the recipe; repeatable."),
-    ] = None,
+    settings: options.SETTINGS = None,
     data: options.DATA = Path(),
     out: Annotated[Path | None, options.OUT_FOLDER] = None,
     resume: options.RESUME = False,
-    budget: Annotated[
-        str | None, Option(metavar="TIME", help="Maximum training time, such as 90s, 30m or 2h.")
-    ] = None,
+    budget: options.BUDGET = None,
     skip_bad: options.SKIP_BAD = False,
     deterministic: Annotated[
         bool, Option("--deterministic", help="Train bit-exactly on CUDA too; slower.")
@@ -39,14 +34,16 @@ def train(
     trial: Annotated[
         bool, Option("--dry-run", help="Check recipe and data, time a few steps; write nothing.")
     ] = False,
+    log: options.LOG = None,
     device: options.DEVICE = None,
     table_format: options.FORMAT = "text",
 ) -> None:
     """Train a model by a recipe and check the expected score.
 
-    The run is written to --out, by default runs/RECIPE. Ctrl-C finishes the step, saves a
-    checkpoint and exits with code 130; --resume continues. On several devices: torchrun
-    --nproc-per-node 2 -m regard train ...
+    The run is written to --out, by default runs/RECIPE, and its model to the folder model in it.
+    Ctrl-C finishes the step, saves a checkpoint and the best model so far, and exits with code 130;
+    --resume continues. A loss that explodes ends the run with code 1, and the best model so far
+    stays. On several devices: torchrun --nproc-per-node 2 -m regard train ...
 
     A recipe with rungs is a ladder: all its models are trained and compared in one table; --set
     changes all of them. --rung trains single rungs; a last run with --resume and without --rung
@@ -66,9 +63,12 @@ def train(
     from regard.cli.training_runs import dry_run, evaluate_run, train_run, train_seeds
     from regard.studies.ladder import LadderRun, train_ladder
     from regard.training.distributed import World
+    from regard.training.loggers import check_loggers
+    from regard.training.loop.trainer import Diverged
     from regard.training.recipe import read
     from regard.training.recipe_files import find
 
+    loggers = check_loggers(log or ())
     path = find(recipe)
     changes = [*(settings or ()), *(["train.deterministic=true"] if deterministic else ())]
     described = read(path, changes)
@@ -79,7 +79,7 @@ def train(
     world = World.join(device)
     check = not changes and budget is None  # the expected score holds for the unchanged recipe
     folder = out or Path("runs") / path.stem
-    with world.together(Exit):
+    with world.together(Exit, Diverged):
         if trial:
             dry_run(described, world, seeds, data, resume, skip_bad, seconds)
             return
@@ -90,6 +90,7 @@ def train(
             data=data,
             skip_bad=skip_bad,
             budget_seconds=seconds,
+            loggers=loggers,
         )
         if described.rung:
             whole = len(described.rung) == rungs

@@ -175,6 +175,11 @@ class BatchSampler(Generic[Item]):
         """The number of slices per batch, such that all processes get the same number."""
         return processes // gcd(batches, processes)
 
+    def epoch_batches(self) -> int:
+        """Number of batches of the first epoch; a later one may have a few more or fewer."""
+        counted = enumerate(self.uncounted().batches(), start=1)
+        return next(number for number, (cursor, _) in counted if cursor.epoch)
+
     def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch[Item]]]:
         """Yield each batch from `start` on, with the cursor after it."""
         raise NotImplementedError

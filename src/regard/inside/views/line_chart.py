@@ -11,6 +11,7 @@ from regard.inside.views.markup import MARGIN, TITLE, clip, escape_line
 WIDTH, HEIGHT = 760, 440
 LEFT, RIGHT, TOP, BOTTOM = 64, 170, 84, 64  # margins of the plot area
 LONGEST, APART = 22, 16  # characters of a name, pixels between names
+DOTS = 100  # points of a line, beyond which they are not marked
 HUES = ("#c04a2a", "#3a80c0", "#47995a", "#b8841c", "#9365be", "#4f9b9e", "#b95789", "#857f76")
 
 
@@ -41,7 +42,7 @@ class Chart:
     """Line chart, drawn as SVG; each line has its name at its right end.
 
     ``ticks`` are (position, text) on the x-axis; ``across`` and ``up`` are the names of the axes.
-    The y-axis starts at 0, or is logarithmic with ``decades``.
+    The y-axis starts at 0, or is logarithmic with ``decades``, or spans the values with ``fitted``.
     """
 
     title: str
@@ -50,12 +51,19 @@ class Chart:
     ticks: Sequence[tuple[float, str]]
     lines: Sequence[ChartLine]
     decades: bool = False
+    fitted: bool = False
+
+    def heights(self) -> list[float]:
+        """Ticks of the y-axis, from its lower to its upper end."""
+        values = [y for line in self.lines for _, y in line.points]
+        if self.fitted:
+            return round_ticks(min(values, default=0.0), max(values, default=1.0))
+        return _powers(values) if self.decades else _steps(values)
 
     def svg(self, colours: ChartColours = PRINT_COLOURS) -> str:
         """Standalone SVG, in the colours of print or of the page around it."""
         lines = [line for line in self.lines if line.points]
-        values = [y for line in lines for _, y in line.points]
-        heights = _powers(values) if self.decades else _steps(values)
+        heights = self.heights()
         scale = math.log10 if self.decades else float
         floor, top = scale(heights[0]), scale(heights[-1])
         positions = [x for x, _ in self.ticks] or [0.0, 1.0]
@@ -98,6 +106,17 @@ def _steps(values: Sequence[float]) -> list[float]:
     return [step * number for number in range(max(1, math.ceil(highest / step)) + 1)]
 
 
+def round_ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """At most ``most`` round numbers, and one at either end, that enclose all values."""
+    if high - low <= 1e-9 * max(abs(low), abs(high)):  # all values are equal
+        margin = 0.1 * abs(low) or 1.0
+        low, high = low - margin, high + margin
+    power = 10.0 ** math.floor(math.log10((high - low) / most))
+    step = next(n * power for n in (1, 2, 5, 10) if n * power * most >= high - low)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [float(f"{number * step:.12g}") for number in range(first, last + 1)]
+
+
 def _powers(values: Sequence[float]) -> list[float]:
     """Ticks from below the least value to above the largest, by powers of 10 or 100."""
     low, high = map(math.log10, (min(values, default=1.0), max(values, default=10.0)))
@@ -131,7 +150,8 @@ def _lines(lines: Sequence[ChartLine], at, colours: ChartColours) -> Iterator[st
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         dashes = "" if number < len(HUES) else ' stroke-dasharray="5 4"'
         yield f'<polyline points="{path}" fill="none" stroke="{hue}" stroke-width="2"{dashes}/>'
-        for (x, y), (_, value) in zip(points, line.points, strict=True):
+        shown = zip(points, line.points, strict=True) if len(points) <= DOTS else ()
+        for (x, y), (_, value) in shown:
             tooltip = f"<title>{escape(escape_line(line.name))}: {value:.3g}</title>"
             yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{hue}">{tooltip}</circle>'
         name = escape(clip(line.name, LONGEST))

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from time import monotonic
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.errors import BadInput
+from regard.ground.errors import FAILED, BadInput
 from regard.training import precision as precisions
 from regard.training.checkpoint import PendingTotals, RunProgress
 from regard.training.distributed import World
@@ -23,6 +24,19 @@ from regard.training.loop.run_store import CarriedState, RunStore
 from regard.training.loop.steps import StepRows, read_steps
 from regard.training.loop.trainable import TrainableModel, seed_everything
 from regard.training.precision import Precision
+
+EXPLODED = 50  # times the first loss, or 1 if that is lower: training has diverged
+REMEDIES = "a lower optimiser.rate, a longer warmup, optimiser.clip=1"
+
+
+class Diverged(BadInput):
+    """Error of a run whose loss is not finite or has exploded; ``progress`` is where it ended."""
+
+    code: ClassVar[int] = FAILED
+
+    def __init__(self, message: str, progress: RunProgress):
+        super().__init__(message)
+        self.progress = progress
 
 
 @dataclass
@@ -162,6 +176,9 @@ class Trainer:
         tokens, sides = int(rows.lengths.sum()), rows.lengths.shape[1]
         capacity = sides * self.recipe.batches.tokens * self.recipe.batches.accumulate
         self.totals.count(weight, tokens, capacity)
+        if self.progress.first_loss is None:
+            loss, _ = self.totals.means(self.world)
+            self.progress = replace(self.progress, first_loss=loss if isfinite(loss) else None)
         self.progress = replace(
             self.progress,
             step=number,
@@ -189,15 +206,23 @@ class Trainer:
         return "request" if requested else "time" if over else ""
 
     def report(self) -> ReportEvent:
-        """Means since the last report; a loss that is not finite raises an error."""
+        """Means since the last report; a loss that is not finite or exploded raises an error."""
         totals, elapsed = self.totals, monotonic() - self.totals.began
         loss, nll = totals.means(self.world)
         norm, bad = totals.values.tolist()
         if bad or not isfinite(loss):
-            raise BadInput(
+            raise Diverged(
                 f"the loss is not a number at step {int(bad) or self.progress.step}; the last good "
-                f"checkpoint is untouched. Try a lower optimiser.rate, a longer warmup, "
-                f"optimiser.clip=1, or train.precision=fp32"
+                f"checkpoint is untouched. Try {REMEDIES}, or train.precision=fp32",
+                self.progress,
+            )
+        if self._exploded(loss):
+            first = self.progress.first_loss
+            raise Diverged(
+                f"the loss is {loss:.3g} at step {self.progress.step} and was {first:.3g} at the "
+                f"first step: training diverges; the last good checkpoint is untouched. "
+                f"Try {REMEDIES}",
+                self.progress,
             )
         done = self.progress.step
         left = min(
@@ -224,7 +249,8 @@ class Trainer:
         with self.trainable.evaluated():
             result = self.job.evaluate(self.trainable.model)
         earlier, value = self.progress.best, result.value
-        best = isfinite(value) and (earlier is None or value > earlier)
+        sensible = isfinite(value) and not self._exploded(result.figures.get("loss", 0.0))
+        best = sensible and (earlier is None or value > earlier)
         self._judge_average(value)
         if best:
             step = self.progress.step
@@ -268,9 +294,20 @@ class Trainer:
         return Precision("bf16" if half else "fp32", chosen.why)
 
     def _check_finite(self) -> None:
-        """Raise the error of ``report`` if a loss since the last report is not finite."""
-        if self.totals.steps and self.world.any_rank(bool(self.totals.values[1])):
+        """Raise the error of ``report`` if a loss since the last report is not finite, or too high.
+
+        All processes take part.
+        """
+        if not self.totals.steps:
+            return
+        loss, _ = self.totals.means(self.world)
+        if self.world.any_rank(bool(self.totals.values[1])) or self._exploded(loss):
             self.report()
+
+    def _exploded(self, loss: float) -> bool:
+        """Whether a loss is far higher than the first one."""
+        first = self.progress.first_loss
+        return first is not None and loss > EXPLODED * max(first, 1.0)
 
     def _resumed_totals(self) -> RunningTotals:
         """The totals of unreported steps in a checkpoint, or zeros."""

@@ -3,7 +3,7 @@
 A recipe has the common tables of all runs and the tables of its task.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from regard.tasks.plan import Tables
 from regard.tasks.task import Task
 from regard.training.recipe.errors import Fault, faults_of, refusal, without_unknown
 from regard.training.recipe.overrides import Settings, lay_over, parse_settings
-from regard.training.recipe.tables import OptimiserConfig, RungConfig, TrainConfig
+from regard.training.recipe.tables import OptimiserConfig, RungConfig, Share, TrainConfig
 from regard.training.recipe_files import AboutConfig, ExpectConfig, merged, read_tables
 
 
@@ -79,9 +79,18 @@ class Recipe(Config):
         if self.expect is not None:
             metric = self.expect.metric
             faults += _unmeasured("expect.metric", metric, task, task.test_metrics)
+        if fault := self.train.length_fault:
+            faults.append(fault)
         if faults:
             raise ValueError("\n".join(faults))
         return self
+
+    def with_steps(self, epoch_batches: Callable[[], int]) -> "Recipe":
+        """The recipe with its number of steps; batches are counted if it gives epochs."""
+        if not self.train.epochs:
+            return self
+        train = self.train.over(epoch_batches() / self.batches.accumulate)
+        return self.model_copy(update={"train": train})
 
     def _unread_keys(self, task: Task) -> Iterator[str]:
         """The keys of common tables that the task does not read."""
@@ -115,11 +124,16 @@ class Recipe(Config):
 
 @cache
 def recipe_class(task: str) -> type[Recipe]:
-    """Class of recipes of a task, with the tables of the task."""
+    """Class of recipes of a task, with the tables and defaults of the task."""
+    kind = TASKS[task]
     tables: Any = {
         name: (table, Field(default_factory=table.default))
-        for name, table in TASKS[task].own_tables.items()
+        for name, table in kind.own_tables.items()
     }
+    if kind.default_smoothing:
+        smoothing = (Share, kind.default_smoothing)
+        name = f"{task.capitalize()}TrainConfig"
+        tables["train"] = (create_model(name, __base__=TrainConfig, smoothing=smoothing), ...)
     return create_model(f"{task.capitalize()}Recipe", __base__=Recipe, **tables)
 
 

@@ -8,9 +8,11 @@ from pydantic import BaseModel
 
 from regard.ground.errors import BadInput
 from regard.training.recipe.errors import check_removal
+from regard.training.recipe_files import REPLACES
 
 OF_RUNGS = ("batches", "optimiser", "train")  # tables that rungs of a ladder may change
 FACTS = "model.change."
+LENGTHS = ("train.steps", "train.epochs")  # settings that replace each other
 Settings = Sequence[str] | Mapping[str, object]
 
 
@@ -45,8 +47,15 @@ class Override(NamedTuple):
 def parse_settings(settings: Settings) -> list[Override]:
     """Settings from a command line, whose values are TOML or plain text, or from Python."""
     if isinstance(settings, Mapping):
-        return [_checked(str(name), value, f"{name}={value}") for name, value in settings.items()]
-    return [_parse(setting) for setting in settings]
+        pairs = settings.items()
+        overrides = [_checked(str(name), value, f"{name}={value}") for name, value in pairs]
+    else:
+        overrides = [_parse(setting) for setting in settings]
+    values = {override.name: override for override in overrides if override.value is not None}
+    if len(both := [values[name] for name in LENGTHS if name in values]) > 1:
+        texts = " and ".join(override.text for override in both)
+        raise BadInput(f"settings {texts} exclude each other: give one of them")
+    return overrides
 
 
 def lay_over(content: dict[str, object], override: Override, recipe: type[BaseModel]) -> None:
@@ -102,4 +111,5 @@ def _put(content: dict[str, object], override: Override) -> None:
     if override.value is None or (override.value is False and isinstance(place.get(key), dict)):
         place.pop(key, None)
     else:
+        place.pop(REPLACES.get(key, ""), None)
         place[key] = override.value

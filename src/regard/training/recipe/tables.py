@@ -1,6 +1,7 @@
 """The tables of recipes that the training loop reads, and the models of a ladder."""
 
 from collections.abc import Iterable
+from math import ceil
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -89,13 +90,16 @@ class OptimiserConfig(Config):
 class TrainConfig(Config):
     """Length of training, precision, evaluation and checkpoints."""
 
-    free_keys = ("steps", "report_every", "patience")
-    steps: int = Field(ge=1)
-    """Updates of the weights."""
+    free_keys = ("steps", "epochs", "report_every", "patience")
+    steps: int = Field(0, ge=1)
+    """Updates of the weights, unless `epochs` is given."""
+    epochs: float = Field(0.0, gt=0)
+    """Passes over the training data, instead of `steps`; fractions are allowed. For pre-training a
+    pass over all rows of the text, over streams one pass over every stream."""
     seed: int = 1
     """Decides initial weights, dropout, and the order of examples."""
-    smoothing: float = Field(0.1, ge=0, lt=1)
-    """Label smoothing."""
+    smoothing: Share = 0.0
+    """Label smoothing; translation has 0.1 by default."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """ "auto" tries bf16 where the machine has it, and takes the faster."""
     report_every: int = Field(50, ge=1)
@@ -116,6 +120,20 @@ class TrainConfig(Config):
     """Only deterministic kernels, so that resuming is bit-exact on CUDA as well."""
     compile: bool = True
     """Compile the forward pass where shapes are fixed (CUDA)."""
+
+    def over(self, batches: float) -> "TrainConfig":
+        """The table with its number of steps, if an epoch has this number of steps' batches."""
+        if not self.epochs:
+            return self
+        return self.model_copy(update={"steps": max(1, ceil(self.epochs * batches - 1e-9))})
+
+    @property
+    def length_fault(self) -> str:
+        """Fault of a table that has not exactly one of steps and epochs; empty: none."""
+        if self.steps and self.epochs:
+            return "train.steps and train.epochs exclude each other: give one of them"
+        missing = not self.steps and not self.epochs
+        return "train.steps is missing: give train.steps or train.epochs" if missing else ""
 
     def regular(self, steps: Iterable[int]) -> list[int]:
         """Regular checkpoints among these steps, without those of a stop or of a new best."""

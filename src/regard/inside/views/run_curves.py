@@ -1,0 +1,138 @@
+"""Curves of training runs: loss, learning rate and development metrics by step, run by run."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from rich.text import Text
+
+from regard.inside.views import markup
+from regard.inside.views.line_chart import HEIGHT, WIDTH, Chart, ChartLine, Report, round_ticks
+from regard.inside.views.line_text import chart_text
+
+DEV = "dev"
+PREFIXES = {"train": ""}  # before the figures of an event; others have its type
+SHOWN = ("loss", "rate")  # figures of reports that are drawn unless others are named
+NO_CURVES = ("event", "step", "seconds", "tokens", "flops")  # figures that only grow
+Figures = Mapping[str, str | float]
+Events = Sequence[Figures]
+Points = list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Curves(markup.HTMLPage):
+    """Curves of runs: the figures of all events by the name of the run.
+
+    A figure of an evaluation has "dev" before its name: "dev loss". Training figures are smoothed
+    by an exponential moving average of this decay, without bias (as TensorBoard does).
+    """
+
+    runs: Mapping[str, Events]
+    smooth: float = 0.0
+    by: str = "step"
+    only: Sequence[str] = ()
+
+    @property
+    def title(self) -> str:
+        """The names of the runs."""
+        return ", ".join(self.runs)
+
+    @property
+    def known(self) -> list[str]:
+        """Names of all figures of the runs, those of reports first."""
+        events = [event for events in self.runs.values() for event in events]
+        names = [_name(event, key) for event in events for key in _keys(event)]
+        return sorted(dict.fromkeys(names), key=lambda name: name.startswith(f"{DEV} "))
+
+    @property
+    def drawn(self) -> list[str]:
+        """Names of the figures that are drawn: loss, those of evaluations, and the rate."""
+        if self.only:
+            return list(self.only)
+        names = [name for name in self.known if name.startswith(f"{DEV} ") or name in SHOWN]
+        return sorted(names, key=lambda name: SHOWN[1:].count(name))
+
+    @property
+    def charts(self) -> dict[str, Chart]:
+        """One chart for each figure, with a line for each run."""
+        return {name: self._chart(name) for name in self.drawn}
+
+    @property
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Columns and rows of a table with the last value of each figure, run by run."""
+        names = self.drawn
+        rows = []
+        for run, events in self.runs.items():
+            points = [_points(events, name, "step") for name in names]
+            last = max((float(event["step"]) for event in events), default=0)
+            cells = [f"{line[-1][1]:.4g}" if line else "–" for line in points]
+            rows.append([run, f"{last:,.0f}", *cells])
+        return ["run", "step", *names], rows
+
+    def svg(self) -> str:
+        """All charts below each other, as a standalone SVG."""
+        charts = list(self.charts.values())
+        parts = [
+            f'<g transform="translate(0 {number * HEIGHT})">\n{chart.svg()}</g>'
+            for number, chart in enumerate(charts)
+        ]
+        return markup.svg_element(self.title, WIDTH, HEIGHT * len(charts), parts)
+
+    def html(self) -> str:
+        columns, rows = self.table
+        note = f"last values; training figures are smoothed by {self.smooth:g}"
+        notes = [note if self.smooth else "last values"]
+        return Report(self.title, columns, rows, self.charts, notes).html()
+
+    def text(self, width: int) -> Iterator[Text]:
+        """All charts as lines of text."""
+        for chart in self.charts.values():
+            yield from chart_text(chart, width)
+            yield Text("")
+
+    def _chart(self, name: str) -> Chart:
+        lines = []
+        for run, events in self.runs.items():
+            points = _points(events, name, self.by)
+            if self.smooth and not name.startswith(f"{DEV} "):
+                points = smoothed(points, self.smooth)
+            lines.append(ChartLine(run, points))
+        ends = [x for line in lines for x, _ in line.points]
+        ticks = round_ticks(min(ends, default=0.0), max(ends, default=1.0))
+        inside = [x for x in ticks if min(ends, default=0.0) <= x <= max(ends, default=1.0)]
+        return Chart(
+            name, self.by, "", [(x, f"{x:,.6g}") for x in inside or ticks], lines, fitted=True
+        )
+
+
+def smoothed(points: Points, decay: float) -> Points:
+    """Exponential moving average, divided by the sum of its weights: no bias to 0 at the start."""
+    average, weight, result = 0.0, 0.0, []
+    for x, y in points:
+        average, weight = decay * average + (1 - decay) * y, decay * weight + 1 - decay
+        result.append((x, average / weight))
+    return result
+
+
+def _name(event: Figures, key: str) -> str:
+    prefix = str(event["event"])
+    return PREFIXES.get(prefix, f"{prefix} ") + key
+
+
+def _keys(event: Figures) -> list[str]:
+    """Names of the numbers of an event that make a curve."""
+    return [key for key, value in event.items() if key not in NO_CURVES and _is_number(value)]
+
+
+def _points(events: Events, name: str, by: str) -> Points:
+    """The points of a figure, without those that are not finite."""
+    return [
+        (float(event[by]), float(event[key]))
+        for event in events
+        for key in _keys(event)
+        if _name(event, key) == name and by in event and isfinite(float(event[key]))
+    ]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
