@@ -35,6 +35,7 @@ from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.linear.convert import chosen_precision
 from regard.search.step import Search
 from regard.tasks.classify import Classify
+from regard.tasks.embed import Embed
 from regard.tasks.encoder_task import EncoderTask
 from regard.tasks.multiple_choice import Choose
 from regard.tasks.pretrain import Pretrain
@@ -51,7 +52,7 @@ Texts = Iterable[EncoderInput]
 AnyComponent = Component[Any, Any, Any]
 TASKS: dict[str, type[Task]] = {
     task.name: task
-    for task in (Translate, TextToText, Classify, Tag, QuestionAnswering, Choose, Pretrain)
+    for task in (Translate, TextToText, Classify, Tag, QuestionAnswering, Choose, Embed, Pretrain)
 }
 TASKS_OF_HEADS: dict[str, type[EncoderTask]] = {
     task.head.name: task for task in (Classify, Tag, QuestionAnswering, Choose)
