@@ -35,11 +35,11 @@ from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.linear.convert import chosen_precision
 from regard.search.step import Search
 from regard.tasks.classify import Classify
-from regard.tasks.embed import Embed
 from regard.tasks.encoder_task import EncoderTask
 from regard.tasks.multiple_choice import Choose
 from regard.tasks.pretrain import Pretrain
 from regard.tasks.question_answering import QuestionAnswering
+from regard.tasks.sentence_encoder import Embed
 from regard.tasks.tag import Tag
 from regard.tasks.task import Task
 from regard.tasks.text_to_text import TextToText

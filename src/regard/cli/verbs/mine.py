@@ -44,8 +44,8 @@ def mine(
     Example: regard mine all-MiniLM-L6-v2 questions.txt --least 0.8
     """
     from regard.api import load
+    from regard.inference.document_ranking import unit_vectors
     from regard.inference.nearest import mine_between, mine_within
-    from regard.inference.retrieval import unit_vectors
 
     texts = _texts(file)
     likes = texts if other is None else _texts(other)

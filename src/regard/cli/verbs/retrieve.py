@@ -49,8 +49,8 @@ def retrieve(
     Example: regard retrieve all-MiniLM-L6-v2 queries.jsonl corpus.jsonl --qrels qrels/test.tsv
     """
     from regard.api import load
-    from regard.data.readers.retrieval import read_judgements, read_texts_by_id
-    from regard.inference.retrieval import (
+    from regard.data.readers.beir import read_judgements, read_texts_by_id
+    from regard.inference.document_ranking import (
         rerank_by_classifier,
         rerank_by_vectors,
         retrieve_documents,
@@ -58,25 +58,25 @@ def retrieve(
     from regard.metrics.retrieval import retrieval_scores
     from regard.tasks.classify import Classify
 
-    asked, documents = read_texts_by_id(queries), read_texts_by_id(corpus)
+    query_texts, documents = read_texts_by_id(queries), read_texts_by_id(corpus)
     judged = None if qrels is None else read_judgements(qrels)
     if judged is not None:
-        if unknown := [query for query in judged if query not in asked]:
+        if unknown := [query for query in judged if query not in query_texts]:
             raise BadInput(f"{qrels}: no query of {queries} has the _id {unknown[0]!r}")
-        asked = {query: asked[query] for query in judged}
+        query_texts = {query: query_texts[query] for query in judged}
     listed = None if rerank is None else read_judgements(rerank)
     loaded = load(model, device, precision=precision, batch_size=batch_size)
     if listed is None:
         embedder = loaded.runner.embedder(pool)
-        hits = retrieve_documents(embedder, asked, documents, top)
+        hits = retrieve_documents(embedder, query_texts, documents, top)
     else:
-        chosen = {query: [*of] for query, of in listed.items() if query in asked}
+        chosen = {query: [*of] for query, of in listed.items() if query in query_texts}
         if Classify.head.name in loaded.encoder.facts.head_names:
             classifier = cast("Classifier", loaded.predictor)
-            hits = rerank_by_classifier(classifier, asked, documents, chosen)
+            hits = rerank_by_classifier(classifier, query_texts, documents, chosen)
         else:
-            hits = rerank_by_vectors(loaded.runner.embedder(pool), asked, documents, chosen)
-    size = f"{len(asked):,} queries, {len(documents):,} documents"
+            hits = rerank_by_vectors(loaded.runner.embedder(pool), query_texts, documents, chosen)
+    size = f"{len(query_texts):,} queries, {len(documents):,} documents"
     if judged is None:
         note(size)
         for query, of in hits.items():

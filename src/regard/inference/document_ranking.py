@@ -88,7 +88,7 @@ def _check_candidates(
 ) -> None:
     for query, of in candidates.items():
         if query not in queries:
-            raise BadInput(f"--rerank: no query has the _id {shown(query)}")
+            raise BadInput(f"reranking: no query has the _id {shown(query)}")
         for name in of:
             if name not in documents:
-                raise BadInput(f"--rerank: no document has the _id {shown(name)}")
+                raise BadInput(f"reranking: no document has the _id {shown(name)}")
