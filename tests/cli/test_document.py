@@ -60,8 +60,7 @@ def test_a_sentence_that_is_too_long_is_named_by_its_line(model):
 
 
 @pytest.mark.parametrize(
-    "more",
-    [("--best", 2), ("--prefix", "p.txt"), ("--resume", "--out", "o"), ("--column", "text")],
+    "more", [("--best", 2), ("--prefix", "p.txt"), ("--resume", "--out", "o"), ("--column", "text")]
 )
 def test_options_that_do_not_fit_are_refused(model, more, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -12,12 +12,12 @@ import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import nn
 
-from regard.data.config import FilesConfig
-from regard.data.batches.training_data import Dataset
 from regard.data.batches.memory_dataset import MemoryDataset
+from regard.data.batches.training_data import Dataset
+from regard.data.config import FilesConfig
+from regard.data.readers.examples import LabelledExample
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.sources import read_pairs
-from regard.data.readers.examples import LabelledExample
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.inference.batch_runner import rows_of

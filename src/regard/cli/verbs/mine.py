@@ -70,7 +70,7 @@ def mine(
 
 def _texts(file: str) -> dict[str, int]:
     """The texts of a file, with tabs as spaces, and the line of each, counted from 1."""
-    from regard.data.files.text_files import name_of, read_lines
+    from regard.data.readers.text_files import name_of, read_lines
 
     texts: dict[str, int] = {}
     for number, line in enumerate(read_lines(file), start=1):

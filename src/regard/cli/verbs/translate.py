@@ -136,8 +136,8 @@ def translate(
     opened = decode.ready(translator.writer(method, best), spec, precision, engine, workers)
     with opened as (writer, envelope):
         if document:
-            parse = partial(_parse, parser_of(writer, max_length), translator.tokenizer.source)
-            paragraphs = LineSource(file, paragraph_parser(parse))
+            sentence = partial(_parse, parser_of(writer, max_length), translator.tokenizer.source)
+            paragraphs = LineSource(file, paragraph_parser(sentence))
             run_document(paragraphs, writer, out, as_json=as_json, **envelope)
             return
         if prefix is not None:

@@ -4,11 +4,13 @@ Queries and documents are JSON lines with "_id", "text" and, for documents, perh
 Judgements are lines of query, document and relevance, separated by tabs, under a header.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
-from regard.data.files.fields import field_of, label_text, typed, value_of
-from regard.data.files.sources import Table, read_cells, read_objects
-from regard.data.files.text_files import name_of
+from regard.data.readers.fields import field_of, label_text, typed, value_of
+from regard.data.readers.table_format import UNQUOTED_TSV
+from regard.data.readers.tables import Table, read_cells, read_objects
+from regard.data.readers.text_files import name_of
 from regard.ground.errors import BadInput, shown
 
 Relevances = dict[str, dict[str, float]]
@@ -32,7 +34,8 @@ def read_texts_by_id(path: Path) -> dict[str, str]:
 def read_judgements(path: Path) -> Relevances:
     """Read the relevance of documents for queries, from the first three columns of a table."""
     relevances: Relevances = {}
-    for number, (where, cells) in enumerate(read_cells(Table(str(path), (0, 1, 2)))):
+    table = Table(str(path), (0, 1, 2), form=replace(UNQUOTED_TSV, header=False))
+    for number, (where, cells) in enumerate(read_cells(table)):
         query, document, relevance = cells
         try:
             value = float(relevance)

@@ -15,8 +15,8 @@ from regard.data.readers.glue import GLUE_TASKS, glue, snli
 from regard.data.readers.images import cifar, digits, idx, image_csv, image_folder, npz
 from regard.data.readers.plain import jsonl, parquet, table, tagged_jsonl
 from regard.data.readers.questions import race, squad, swag
-from regard.data.readers.tables import Csv, JsonLines, Parquet, Table
-from regard.data.readers.text_groups import group_records, group_table
+from regard.data.readers.tables import Csv, Table
+from regard.data.readers.text_groups import group_jsonl, group_table
 from regard.data.readers.trees import sst5
 from regard.ground.errors import BadInput, did_you_mean
 
@@ -37,8 +37,7 @@ READERS: dict[str, dict[str, Reader]] = {
     "embed": {
         **{name: partial(glue, name=name) for name in ("STS-B", "MRPC", "QQP")},
         **{"tsv": partial(group_table, kind=Table), "csv": partial(group_table, kind=Csv)},
-        "jsonl": partial(group_records, kind=JsonLines),
-        "parquet": partial(group_records, kind=Parquet),
+        "jsonl": group_jsonl,
     },
 }
 """The readers of each task; names are not case-sensitive."""

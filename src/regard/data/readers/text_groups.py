@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from regard.data.readers.examples import LabelledExample
+from regard.data.readers.fields import Dropped, field_of, filled, label_text, parsed, value_of
 from regard.data.readers.plain import labelled
-from regard.data.readers.fields import Dropped
 from regard.data.readers.table_format import TableFormat
-from regard.data.readers.tables import Column, JsonLines, Parquet, Table
+from regard.data.readers.tables import Column, Table, read_objects
 from regard.ground.errors import BadInput
+from regard.ground.files import JSON
 
 
 def group_table(
@@ -35,15 +36,23 @@ def group_table(
     return labelled(source, dropped, hidden=score is None)
 
 
-def group_records(
+def group_jsonl(
     path: Path,
-    kind: type[JsonLines | Parquet],
     dropped: Dropped = None,
     texts: tuple[str, ...] = ("anchor", "positive"),
     score: str | None = None,
 ) -> Iterator[LabelledExample]:
-    """Read texts, and a score if there is one, from keys of JSON lines or columns of Parquet."""
-    return labelled(kind(str(path), _columns(texts, score)), dropped, hidden=score is None)
+    """Read texts, and a score if there is one, from keys of JSON objects."""
+    _columns(texts, score)
+
+    def parse(where: str, record: dict[str, JSON]) -> LabelledExample:
+        group = tuple(filled(field_of(record, key, str, where), where) for key in texts)
+        if score is None:
+            return LabelledExample(where, group, None)
+        label = label_text(value_of(record, score, where), f"the value of {score!r}", where)
+        return LabelledExample(where, group, (label,))
+
+    return parsed(read_objects(path, dropped), parse, dropped)
 
 
 def _columns(texts: tuple[Column, ...], score: Column | None) -> tuple[Column, ...]:
