@@ -69,6 +69,8 @@ NEW: tuple[str, ...] = (
     r"(?:curves|tune) .*",
     r"BadInput\.code",
     r"Recipe\.with_steps\(.*",
+    r"recipes(?: --json)?: .*\bstsb-sentences\b.*",
+    r"translate --document = False",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}

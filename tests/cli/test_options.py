@@ -45,13 +45,14 @@ ABSENT = {  # verbs without an option, and why
     | FIXED
     | ONE_TEXT
     | dict.fromkeys(("train", "evaluate", "compare"), "the recipe's files are read, not lines")
-    | {"agreement": OWN_SENTENCES},
+    | {"agreement": OWN_SENTENCES}
+    | dict.fromkeys(("retrieve", "mine"), "texts are truncated to what the model reads"),
     "--json": {
         "tour": "a text for people",
         "train": "writes metrics.jsonl, seeds.json and ladder.json",
     },
     "--format": dict.fromkeys(
-        ("translate", "generate", "predict", "fill", "embed", "score", "align"),
+        ("translate", "generate", "predict", "fill", "embed", "score", "align", "retrieve", "mine"),
         "prints a line for each input",
     )
     | {"tour": "a text for people", "look": "draws", "tree": "draws"}
@@ -70,12 +71,13 @@ ABSENT = {  # verbs without an option, and why
         ),
         LINES,
     )
+    | dict.fromkeys(("retrieve", "mine"), LINES)
     | dict.fromkeys(("look", "tree"), "--html, --svg and --png name what they write")
     | {"convert": "the folder is its argument"},
 }
 VERBS_ON_LINES = (
     *("translate", "generate", "score", "align", "evaluate", "predict", "fill", "embed"),
-    *("neighbours", "compare"),
+    *("neighbours", "compare", "retrieve", "mine"),
 )
 GRIDS = {("sweep", "--alpha"), ("sweep", "--coverage")}  # several values of the option
 
@@ -146,7 +148,8 @@ def verbs_on_lines(small_run, encoders):
     files = [small_run / "two.src", small_run / "two.tgt"]
     for file in files:
         file.write_text("dog cow owl\ncow dog\n")
-    recipe = (small_run / "small.toml", "--data", small_run)
+    recipe, records = (small_run / "small.toml", "--data", small_run), small_run / "two.jsonl"
+    records.write_text('{"_id": 1, "text": "the cat"}\n{"_id": 2, "text": "the storm"}\n')
     return {
         "translate": ((translator,), "dog cow owl\ncow dog\n"),
         "generate": ((encoders / "causal", "--max-new-tokens", 3), "the old man\nthe dog\n"),
@@ -158,6 +161,8 @@ def verbs_on_lines(small_run, encoders):
         "fill": ((encoders / "words",), "the [MASK] sat\nthe storm [MASK] in\n"),
         "embed": ((encoders / "words",), "the cat sat\nthe storm came in\n"),
         "neighbours": ((encoders / "words", "the"), "the cat sat\nthe storm came in\n"),
+        "retrieve": ((encoders / "words", records, records), ""),
+        "mine": ((encoders / "words", *files), ""),
     }
 
 
@@ -189,7 +194,9 @@ def test_a_batch_has_at_most_the_size_given(verbs_on_lines, verb, monkeypatch):
     assert "--batch-size" in run(*command, "--batch-size", 0, stdin=stdin, code=2).stderr
 
 
-@pytest.mark.parametrize("verb", sorted({*VERBS_ON_LINES} - {"evaluate", "compare"}))
+@pytest.mark.parametrize(
+    "verb", [verb for verb in VERBS_ON_LINES if verb not in ABSENT["--max-length"]]
+)
 def test_a_text_beyond_the_maximum_length_is_an_error(verbs_on_lines, verb):
     arguments, stdin = verbs_on_lines[verb]
     refused = run(verb, *arguments, "--max-length", 2, stdin=stdin, code=2)

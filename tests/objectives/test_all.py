@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from pkgutil import iter_modules
 from types import SimpleNamespace
@@ -58,6 +59,12 @@ from regard.objectives.objective import Objective, PairObjective
 from regard.objectives.permutation_lm import PermutationLM
 from regard.objectives.replaced_tokens import ReplacedTokens
 from regard.objectives.rows import AnnotatedRow, RowObjective
+from regard.objectives.sentence_vectors import (
+    CosineRegression,
+    InBatchNegatives,
+    SentenceObjective,
+    Triplets,
+)
 from regard.objectives.seq2seq import AnswerLM, Seq2Seq
 from regard.objectives.span_boundary import SpanBoundary
 from regard.objectives.span_corruption import SpanCorruption
@@ -72,6 +79,7 @@ TINY = change(bert.TINY, vocab=WORDS, depth=1, width=8, heads=2, inner=12, longe
 XLNET = change(xlnet.BASE, vocab=WORDS, depth=1, width=8, heads=2, inner=12, dropout=0.0)
 ELMO = change(elmo.SMALL, width=4, cells=6, filters=((1, 4), (2, 8)), longest=8, dropout=0.0)
 AWD_LSTM = change(awd_lstm.WIKITEXT_2, vocab=WORDS, width=6, embedding=4, last_width=4)
+SENTENCES = change(TINY, attention_dropout=0.0, pool=None).with_heads()
 WEIGHTS = (0.5, 2.0, 1.0)
 
 
@@ -102,6 +110,10 @@ def teacher() -> Teacher:
 def row(draw: np.random.Generator) -> TokenRow:
     size = draw.integers(2, 9)
     return TokenRow(draw.integers(0, WORDS, size), (np.arange(size) > size // 2).astype(int))
+
+
+def text_group(texts: int, draw: np.random.Generator) -> tuple[list[TokenRow], float]:
+    return [row(draw) for _ in range(texts)], float(draw.random())
 
 
 def annotated(draw: np.random.Generator) -> AnnotatedRow:
@@ -236,6 +248,10 @@ CASES = {
         encoder(ChoiceHead()),
         lambda d: ([row(d) for _ in range(CHOICES)], int(d.integers(CHOICES))),
     ),
+    **{
+        type(one).__name__: Case(one, SENTENCES, partial(text_group, one.texts))
+        for one in (InBatchNegatives(3, symmetric=True), Triplets(3), CosineRegression())
+    },
     "MaskedLM": Case(MASKED, Sum(MASKED).fit(TINY), annotated),
     "CausalLM": Case(CausalLM(), Sum(CausalLM()).fit(CAUSAL), with_next_tokens),
     "FieldsLM": Case(FieldsLM(), Sum(FieldsLM()).fit(CAUSAL), with_next_tokens),
@@ -271,6 +287,7 @@ def test_no_objective_is_left_out():
         RowObjective,
         NumberObjective,
         SentencePairObjective,
+        SentenceObjective,
         TeacherLoss,
         ImageLabels,  # reads no tokens: see test_images.py
     }

@@ -216,7 +216,7 @@ def test_every_table_of_every_task_is_enumerated():
         "answer": "answer",
         "choose": "choose",
     }
-    assert {*TASKS} == {*runs, "classify", "tag"}
+    assert {*TASKS} == {*runs, "classify", "tag", "embed"}
     keys = {path for name in TASKS for path, *_ in tables(recipe_class(name))}
     assert {"objective.masked-lm.rate", "objective.next-sentence.short", "decode.beam"} <= keys
     refused = {key for run in REFUSED.values() for key in run}

@@ -30,6 +30,8 @@ GROUPS = {
         "fill": "Fill the [MASK] tokens of each line with probable words.",
         "embed": "Print one vector for each line.",
         "score": "Print the log-probability of each text, or translation.",
+        "retrieve": "Rank documents for queries, and score the ranking by judgements.",
+        "mine": "Print pairs of texts of like meaning, the most alike first.",
     },
     "Train": {
         "tour": "Train, measure and inspect a small model on a toy language.",

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from regard.ground.batch import Ids, TokenRow
 from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
 from regard.inference.batch_runner import ModelRow, RowComponent, TextOrPair, row_length
 from regard.inference.component import Result, Row, results_of
+from regard.models.row_pooling import ROW_POOLS, RowPooling
 from regard.parts.attention import EncoderOutput
 
-POOLS = ("mean", "max", "first", "pooled")
+POOLS = (*ROW_POOLS, "pooled")
 
 EncoderInput = TextOrPair | TokenRow | Ids | Sequence[str]
 EmbedRow = Row[EncoderInput, ModelRow]
@@ -123,28 +123,10 @@ class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
     def arrays(self, result: Result[np.ndarray]) -> dict[str, np.ndarray]:
         return {"vector": result.value}
 
-    def _inner(self, encoded: EncoderOutput) -> tuple[Tensor, Layout]:
-        """The states of the inner tokens."""
-        if self.inner == slice(None):
-            return encoded.states_TD, encoded.layout
-        rows = [row[self.inner] for row in encoded.layout.split(encoded.states_TD)]
-        return torch.cat(rows), Layout.ragged([*map(len, rows)], self.device)
-
     def _pooled(self, encoded: EncoderOutput) -> Tensor:
-        states_TD, layout = self._inner(encoded)
-        match self.pool:
-            case "pooled":
-                pooled_BD = self.model.pooled(encoded)
-                assert pooled_BD is not None
-                return pooled_BD
-            case "first":
-                last = self.summary == "last"
-                return states_TD[(layout.offsets[1:] - 1 if last else layout.offsets[:-1]).long()]
-            case "max":
-                padded_BLD = layout.pad(states_TD)
-                return padded_BLD.masked_fill(~layout.real_BL[:, :, None], -torch.inf).amax(1)
-            case _:
-                return layout.pad(states_TD.float()).sum(1) / layout.lengths_B[:, None]
+        if self.pool not in ROW_POOLS:
+            return cast(Tensor, self.model.pooled(encoded))
+        return RowPooling(self.pool, self.summary, self.inner)(encoded)
 
 
 def _on_host(vectors_ND: Tensor) -> list[np.ndarray]:

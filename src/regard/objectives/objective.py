@@ -31,6 +31,11 @@ class Objective(Generic[Item, Target]):
         """Hash of the models that the objective runs beside the trained model; empty: none."""
         return ""
 
+    @property
+    def chunked(self) -> bool:
+        """Whether a batch is encoded in several forward passes, whose shapes are free."""
+        return False
+
     def to(self, device: torch.device | str) -> None:
         """Move the models that the objective runs beside the trained model to a device."""
 

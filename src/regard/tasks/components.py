@@ -39,6 +39,7 @@ from regard.tasks.encoder_task import EncoderTask
 from regard.tasks.multiple_choice import Choose
 from regard.tasks.pretrain import Pretrain
 from regard.tasks.question_answering import QuestionAnswering
+from regard.tasks.sentence_encoder import Embed
 from regard.tasks.tag import Tag
 from regard.tasks.task import Task
 from regard.tasks.text_to_text import TextToText
@@ -51,7 +52,7 @@ Texts = Iterable[EncoderInput]
 AnyComponent = Component[Any, Any, Any]
 TASKS: dict[str, type[Task]] = {
     task.name: task
-    for task in (Translate, TextToText, Classify, Tag, QuestionAnswering, Choose, Pretrain)
+    for task in (Translate, TextToText, Classify, Tag, QuestionAnswering, Choose, Embed, Pretrain)
 }
 TASKS_OF_HEADS: dict[str, type[EncoderTask]] = {
     task.head.name: task for task in (Classify, Tag, QuestionAnswering, Choose)

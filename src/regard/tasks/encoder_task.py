@@ -20,6 +20,7 @@ from regard.data.readers.fields import DropCounts
 from regard.ground.errors import BadInput
 from regard.ground.reading import RowReading
 from regard.inference.batch_runner import Predictor
+from regard.inference.embed import Embedder
 from regard.inference.encoder_model import EncoderModel, smallest
 from regard.models.folders.hf import PREDICTION_KEYS
 from regard.models.folders.loaded_model import LoadedModel
@@ -44,7 +45,7 @@ from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.words import Sentence
 
 Input = TypeVar("Input", bound=RowReading)
-AnyPredictor = TypeVar("AnyPredictor", bound=Predictor)
+AnyPredictor = TypeVar("AnyPredictor", bound=Predictor | Embedder)
 Labels = TypeVar("Labels", bound=LabelSet | None)
 LIMITS = {"stride": "an integer of at least 0", "threshold": "a number or null"}
 Encoded = tuple[Any, Any]  # a row, or the rows of an example, and the target

@@ -141,6 +141,8 @@ def _prepared_run(
         check_tokenizer(reading, labels, saved, "model")
     remarks = plan.copy_weights(models["model"][1], reading, labels)
     objective = task.objective(prepared)
+    if objective.chunked and world.size > 1:
+        raise BadInput("embedding.chunk cannot be used with several processes: set it to 0")
     sampler, fingerprint = dataset.sampler(objective), dataset.fingerprint
     # Recurrent models are captured where batches are rectangles: parts of streams, or padded rows
     # of like lengths.
@@ -157,7 +159,7 @@ def _prepared_run(
         world=world,
         data=fingerprint + objective.fingerprint,
         split_data=fingerprint if recipe.data.dev.held_out else "",
-        eager=(facts.eager or facts.in_rectangles) and not in_rectangles,
+        eager=objective.chunked or ((facts.eager or facts.in_rectangles) and not in_rectangles),
         in_rectangles=in_rectangles,
         remarks=remarks,
         # The run holds the lock; the job is in reference cycles, which would hold it on.

@@ -9,6 +9,7 @@ from typer import Context, Option
 
 from regard.cli import options
 from regard.cli.io.console import note
+from regard.cli.io.document_io import paragraph_parser, run_document
 from regard.cli.io.line_io import Line, LineSource, Parse, parser_of, run_component
 from regard.cli.io.output import resumable_command
 from regard.cli.io.table_io import check_output, table_or_lines
@@ -61,6 +62,9 @@ def translate(
         str | None,
         Option(metavar="FILE", help="File of forced beginnings of translations, one per line."),
     ] = None,
+    document: Annotated[
+        bool, Option("--document", help="Each line is a paragraph: translate sentence by sentence.")
+    ] = False,
     max_length: options.MAX_LENGTH = None,
     batch_size: options.BATCH_SIZE = None,
     precision: options.PRECISION = "auto",
@@ -81,6 +85,10 @@ def translate(
 
     A table (.csv, .tsv, .jsonl, .parquet) is printed again with the columns translation and score;
     --column names its text.
+
+    With --document, each line is a paragraph of running text: it is split into sentences by rules
+    for languages that end them with . ! or ?, each is translated, and the translations are joined
+    by spaces. JSON lines then have the "text" of a paragraph and its "sentences".
 
     Lines are translated as they arrive: when a pipe or a terminal pauses, the lines before the
     pause are translated and printed at once.
@@ -113,17 +121,25 @@ def translate(
     decode.check_options(decode.method_name(search), context.params, overrides)
     if resume and prefix is not None:
         raise BadInput("--resume: cannot be used with --prefix")
+    if document:
+        given = {"--prefix": prefix, "--resume": resume, "--best": best > 1, "--column": column}
+        options.refuse(given, "cannot be used with --document")
     if prefix is not None and column:
         raise BadInput("--column: cannot be used with --prefix, which is for plain lines")
-    if prefix is None:
+    if prefix is None and not document:
         check_output(file, out, as_json=as_json)
-    command = resumable_command(context)
+    command = resumable_command(context, "document")
     folders = (model, *(ensemble or ()))
     translator = decode.load_ensemble(folders, device, batch_size)
     method = decode.choose_method(translator, search, context.params, overrides)
     spec = ComponentSpec(folders, "translate", {"method": method})
     opened = decode.ready(translator.writer(method, best), spec, precision, engine, workers)
     with opened as (writer, envelope):
+        if document:
+            sentence = partial(_parse, parser_of(writer, max_length), translator.tokenizer.source)
+            paragraphs = LineSource(file, paragraph_parser(sentence))
+            run_document(paragraphs, writer, out, as_json=as_json, **envelope)
+            return
         if prefix is not None:
             parse = parser_of(writer, max_length)
             source: LineSource = PrefixedLines(file, parse, prefixes=prefix)

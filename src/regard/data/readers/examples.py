@@ -6,7 +6,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class LabelledExample:
-    """One text or two, and their labels: one label, several, or the text of a number.
+    """Texts (one or two; for sentence encoders two or more) and their labels: one label, several,
+    or the text of a number.
 
     In place of a text there may be an image: the path of a file, or an array of bytes (H, W, C).
     ``labels`` is None where they are hidden, as in published test sets.

@@ -16,6 +16,7 @@ from regard.data.readers.images import cifar, digits, idx, image_csv, image_fold
 from regard.data.readers.plain import jsonl, parquet, table, tagged_jsonl
 from regard.data.readers.questions import race, squad, swag
 from regard.data.readers.tables import Csv, Table
+from regard.data.readers.text_groups import group_jsonl, group_table
 from regard.data.readers.trees import sst5
 from regard.ground.errors import BadInput, did_you_mean
 
@@ -33,6 +34,11 @@ READERS: dict[str, dict[str, Reader]] = {
     "tag": {"CoNLL": conll, "CoNLL-U": conllu, "jsonl": tagged_jsonl},
     "answer": {"SQuAD": squad},
     "choose": {"SWAG": swag, "RACE": race},
+    "embed": {
+        **{name: partial(glue, name=name) for name in ("STS-B", "MRPC", "QQP")},
+        **{"tsv": partial(group_table, kind=Table), "csv": partial(group_table, kind=Csv)},
+        "jsonl": group_jsonl,
+    },
 }
 """The readers of each task; names are not case-sensitive."""
 

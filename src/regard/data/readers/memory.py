@@ -124,6 +124,19 @@ def parse_choice(where: str, value: object) -> ChoiceExample:
     return ChoiceExample(where, pairs, None if label is None else int(label))
 
 
+def parse_group(where: str, value: object) -> LabelledExample:
+    """Parse (text, text, ...): anchor, positive, negatives; or ((text, text), score)."""
+    expected = "two texts or more, or ((text, text), score)"
+    parts = _sequence(where, value)
+    if len(parts) < 2:
+        raise BadExample(where, f"not {expected}", f"{shown(value)} is not {expected}")
+    if isinstance(parts[0], str):
+        return LabelledExample(where, tuple(_filled(where, text) for text in parts), None)
+    texts, score = _parts(where, parts, expected, 2)
+    pair = tuple(_filled(where, text) for text in _parts(where, texts, "a pair of texts", 2))
+    return LabelledExample(where, pair, (_label(where, score),))
+
+
 def parse_document(where: str, value: object) -> list[str]:
     """Parse a text, with a paragraph on each line, or a list of sentences."""
     if isinstance(value, str):
@@ -141,7 +154,7 @@ def parse_whole(where: str, value: object) -> str:
 
 PARSERS: dict[str, Callable[[str, object], Example]] = {  # by the name of a task
     **{"classify": parse_labelled, "tag": parse_tagged},
-    **{"answer": parse_question, "choose": parse_choice},
+    **{"answer": parse_question, "choose": parse_choice, "embed": parse_group},
 }
 
 

@@ -1,6 +1,7 @@
 """Hugging Face folders: config.json, safetensors or pickled tensors, generation settings, text."""
 
 from pathlib import Path
+from typing import cast
 
 import torch
 
@@ -17,10 +18,12 @@ from regard.models.folders.loaded_model import (
 )
 from regard.models.formats.hf_format import HFExtras
 from regard.models.papers import paper_of_folder
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.weights.files import load_weights, read_folder, weights_of, write_tensors
 
 GENERATION = "generation_config.json"
 IMAGES = "preprocessor_config.json"
+NO_LIMIT = 512  # tokens of a text, where neither model nor notes limit them
 # Prediction settings for which transformers has no key, under a key of ours.
 NOTES = "regard_notes"
 PREDICTION_KEYS = ("longest", "stride", "question", "longest_answer", "threshold")
@@ -81,10 +84,25 @@ def write(folder: Path, model: LoadedModel) -> None:
     (folder / CONFIG).unlink(missing_ok=True)
     if model.tokenizer is not None:
         model.tokenizer.save(folder)
-    write_files(folder, extras.files)
+    write_files(folder, _sentence_files(model) if model.extras is None else extras.files)
     write_tensors(folder / WEIGHTS, tensors)
     notes = {name: model.notes[name] for name in NOTED if name in model.notes}
     write_json(folder / CONFIG, {**extras.config, **config, **({NOTES: notes} if notes else {})})
+
+
+def _sentence_files(model: LoadedModel) -> dict[str, bytes]:
+    """Files of sentence-transformers for a sentence encoder; none for other models.
+
+    There are none for a summary token that is not first, which its Pooling does not read.
+    """
+    embedding, facts = model.notes.get("embedding"), model.facts
+    if not isinstance(embedding, dict) or "pool" not in embedding or model.tokenizer is None:
+        return {}
+    summary = cast(RowTokenizer, model.tokenizer).template.template.summary
+    if embedding["pool"] == "first" and summary != "first":
+        return {}
+    longest = facts.encoder.embed.limit or NO_LIMIT
+    return sentence_transformers.new_files(embedding, facts.encoder.width, longest)
 
 
 def _read_notes(folder: Path, config: dict[str, JSON]) -> dict[str, object]:

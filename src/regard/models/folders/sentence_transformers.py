@@ -1,5 +1,6 @@
 """Files of sentence-transformers: how the states of a text are pooled."""
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,8 @@ POOLS = {
     "pooling_mode_max_tokens": "max",
     "pooling_mode_cls_token": "first",
 }
+MODES = (*POOLS, "pooling_mode_mean_sqrt_len_tokens")  # written, as every version has them
+PLACES = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
 _FOLDER = re.compile(r"\w[\w.-]*")
 
 
@@ -31,6 +34,30 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): read_bytes(path) for path in paths if path.is_file()
     }
+
+
+def new_files(embedding: Mapping[str, object], width: int, longest: int) -> dict[str, bytes]:
+    """Files for a model whose sentence vectors have these settings, by relative path."""
+    kinds = [*PLACES][: 3 if embedding.get("normalise") else 2]
+    modules = [
+        {
+            "idx": number,
+            "name": str(number),
+            "path": PLACES[kind],
+            "type": f"sentence_transformers.models.{kind}",
+        }
+        for number, kind in enumerate(kinds)
+    ]
+    modes = {mode: POOLS.get(mode) == embedding["pool"] for mode in MODES}
+    contents: dict[str, object] = {
+        MODULES: modules,
+        f"{PLACES['Pooling']}/config.json": {"word_embedding_dimension": width, **modes},
+        READING: {
+            "max_seq_length": embedding.get("longest") or longest,
+            "do_lower_case": embedding.get("lower", False),
+        },
+    }
+    return {path: json.dumps(content, indent=2).encode() for path, content in contents.items()}
 
 
 def embedding_of(folder: Path) -> dict[str, object] | None:

@@ -1,0 +1,96 @@
+"""``regard retrieve``: documents for queries, and their scores by judgements."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+from typer import Argument, Option
+
+from regard.cli import options
+from regard.cli.io.console import note, print_json, print_line
+from regard.ground.errors import BadInput
+
+if TYPE_CHECKING:
+    from regard.inference.classifier import Classifier
+
+
+def retrieve(
+    model: options.MODEL,
+    queries: Annotated[Path, Argument(metavar="QUERIES", help="JSON lines with _id and text.")],
+    corpus: Annotated[
+        Path, Argument(metavar="CORPUS", help="JSON lines with _id, text and perhaps title.")
+    ],
+    qrels: Annotated[
+        Path | None,
+        Option("--qrels", metavar="FILE", help="Judgements: score the ranking by them."),
+    ] = None,
+    rerank: Annotated[
+        Path | None,
+        Option("--rerank", metavar="FILE", help="Rank only the documents listed for each query."),
+    ] = None,
+    top: Annotated[int, Option(min=1, help="Number of documents for each query.")] = 100,
+    pool: options.POOL = None,
+    interval: options.INTERVAL = False,
+    batch_size: options.BATCH_SIZE = None,
+    precision: options.STORED_PRECISION = None,
+    device: options.DEVICE = None,
+    as_json: options.JSON = False,
+) -> None:
+    """Rank documents for queries, and score the ranking by judgements.
+
+    Files are as in BEIR: queries.jsonl, corpus.jsonl (a title stands before its text), and
+    qrels/test.tsv. Each line of the output has query, document, and score (the cosine of their
+    vectors), separated by tabs; with --qrels, only nDCG@10, MRR@10 and recall at 1, 10 and 100 are
+    printed, and queries without judgements are left out.
+
+    With --rerank, only the documents that the file lists for a query (query, document, number) are
+    ranked: by their vectors or, if MODEL classifies pairs, by its score of query and document (a
+    cross-encoder).
+
+    Example: regard retrieve all-MiniLM-L6-v2 queries.jsonl corpus.jsonl --qrels qrels/test.tsv
+    """
+    from regard.api import load
+    from regard.data.readers.beir import read_judgements, read_texts_by_id
+    from regard.inference.document_ranking import (
+        rerank_by_classifier,
+        rerank_by_vectors,
+        retrieve_documents,
+    )
+    from regard.metrics.retrieval import retrieval_scores
+    from regard.tasks.classify import Classify
+
+    query_texts, documents = read_texts_by_id(queries), read_texts_by_id(corpus)
+    judged = None if qrels is None else read_judgements(qrels)
+    if judged is not None:
+        if unknown := [query for query in judged if query not in query_texts]:
+            raise BadInput(f"{qrels}: no query of {queries} has the _id {unknown[0]!r}")
+        query_texts = {query: query_texts[query] for query in judged}
+    listed = None if rerank is None else read_judgements(rerank)
+    loaded = load(model, device, precision=precision, batch_size=batch_size)
+    if listed is None:
+        embedder = loaded.runner.embedder(pool)
+        hits = retrieve_documents(embedder, query_texts, documents, top)
+    else:
+        chosen = {query: [*of] for query, of in listed.items() if query in query_texts}
+        if Classify.head.name in loaded.encoder.facts.head_names:
+            classifier = cast("Classifier", loaded.predictor)
+            hits = rerank_by_classifier(classifier, query_texts, documents, chosen)
+        else:
+            hits = rerank_by_vectors(loaded.runner.embedder(pool), query_texts, documents, chosen)
+    size = f"{len(query_texts):,} queries, {len(documents):,} documents"
+    if judged is None:
+        note(size)
+        for query, of in hits.items():
+            for name, value in of[:top]:
+                if as_json:
+                    print_json({"query": query, "document": name, "score": value})
+                else:
+                    print_line(f"{query}\t{name}\t{value:.6f}")
+        return
+    ranked = {query: [name for name, _ in of] for query, of in hits.items()}
+    scores = retrieval_scores(ranked, judged, interval)
+    note(size)
+    if as_json:
+        print_json({score.name: score.value for score in scores})
+        return
+    for score in scores:
+        print_line(str(score))
