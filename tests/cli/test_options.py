@@ -16,6 +16,7 @@ LINES = "prints lines or records, which the shell can redirect"
 NO_MODEL = {
     "bleu": "compares texts, without a model",
     "cite": "prints entries of papers",
+    "curves": "draws figures of runs",
     "papers": "lists facts, without weights",
     "recipes": "lists files",
     "similarity": "looks vectors up, without running a model",
@@ -32,19 +33,22 @@ ABSENT = {  # verbs without an option, and why
     "--device": NO_MODEL | FIXED,
     "--precision": NO_MODEL
     | FIXED
-    | {"train": BY_RECIPE, "recency": "gradients are computed in float32"},
+    | dict.fromkeys(("train", "tune"), BY_RECIPE)
+    | {"recency": "gradients are computed in float32"},
     "--batch-size": NO_MODEL
     | FIXED
     | ONE_TEXT
+    | dict.fromkeys(("train", "tune"), BY_RECIPE)
     | {
-        "train": BY_RECIPE,
         "recency": "each text is read in copies; memory is bounded by tokens",
         "agreement": OWN_SENTENCES,
     },
     "--max-length": NO_MODEL
     | FIXED
     | ONE_TEXT
-    | dict.fromkeys(("train", "evaluate", "compare"), "the recipe's files are read, not lines")
+    | dict.fromkeys(
+        ("train", "tune", "evaluate", "compare"), "the recipe's files are read, not lines"
+    )
     | {"agreement": OWN_SENTENCES}
     | dict.fromkeys(("retrieve", "mine"), "texts are truncated to what the model reads"),
     "--json": {
@@ -72,14 +76,16 @@ ABSENT = {  # verbs without an option, and why
         LINES,
     )
     | dict.fromkeys(("retrieve", "mine"), LINES)
-    | dict.fromkeys(("look", "tree"), "--html, --svg and --png name what they write")
+    | dict.fromkeys(("look", "tree", "curves"), "--html, --svg and --png name what they write")
     | {"convert": "the folder is its argument"},
 }
 VERBS_ON_LINES = (
     *("translate", "generate", "score", "align", "evaluate", "predict", "fill", "embed"),
     *("neighbours", "compare", "retrieve", "mine"),
 )
-GRIDS = {("sweep", "--alpha"), ("sweep", "--coverage")}  # several values of the option
+# Several values of the option, or one for each trial.
+GRIDS = {("sweep", "--alpha"), ("sweep", "--coverage")}
+GRIDS |= {("tune", option) for option in ("--set", "--resume", "--budget")}
 
 
 def option_info(hint):

@@ -7,7 +7,14 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from regard.cli import options
-from regard.cli.io.console import OUT, check_suffixes, print_table, print_texts, write_page
+from regard.cli.io.console import OUT, check_suffixes, print_texts, write_page
+from regard.cli.io.table_formats import (
+    OutputTable,
+    choose_format,
+    number_column,
+    print_tables,
+    text_column,
+)
 from regard.ground.errors import BadInput, did_you_mean
 
 
@@ -25,13 +32,15 @@ def curves(
     by: Annotated[Literal["step", "seconds"], Option(help="The x-axis.")] = "step",
     svg: options.SVG = None,
     html: options.HTML = None,
+    table_format: options.FORMAT = "text",
+    as_json: options.JSON = False,
 ) -> None:
     """Draw the loss, learning rate and metrics of training runs.
 
     Each RUN is the folder of a run, also of one that is still going on, or a folder of several runs
     (seeds, rungs, trials). Charts are printed as text, with one mark and colour for each run, then
-    a table of the last values; --svg and --html write them to files. "dev" before a name means the
-    development set.
+    a table of the last values; --svg and --html write them to files. Other formats of tables are
+    printed without charts. "dev" before a name means the development set.
 
     Example: regard curves runs/tour runs/mine --smooth 0.9 --html curves.html
     """
@@ -39,6 +48,7 @@ def curves(
     from regard.training.metrics_log import read_log
 
     check_suffixes(svg=svg, html=html)
+    form = choose_format(table_format, as_json)
     folders = [folder for path in runs for folder in _runs_in(path)]
     logs = {name: read_log(folder) for name, folder in _named(folders).items()}
     drawing = Curves(logs, smooth, by, only or ())
@@ -49,8 +59,11 @@ def curves(
             raise BadInput(
                 f"--only {name}: no figure is called so{did_you_mean(name, drawing.known)}"
             )
-    print_texts(drawing.text(min(OUT.width, 100)))
-    print_table(*drawing.table)
+    if form == "text":
+        print_texts(drawing.text(min(OUT.width, 100)))
+    columns = [text_column("run"), number_column("step", ",.0f")]
+    columns += [number_column(name, ".4g", missing="–") for name in drawing.drawn]
+    print_tables([OutputTable(columns, drawing.last_values)], form)
     write_page(svg, drawing.svg)
     write_page(html, drawing.html)
 

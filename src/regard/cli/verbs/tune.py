@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Exit, Option
 
 from regard.cli import options
-from regard.cli.io.console import note, print_json, print_table
+from regard.cli.io.console import note, print_json
+from regard.cli.io.table_formats import (
+    Column,
+    OutputTable,
+    choose_format,
+    number_column,
+    print_tables,
+    text_column,
+)
 from regard.ground.errors import FAILED, BadInput
 
 if TYPE_CHECKING:
@@ -39,6 +47,7 @@ def tune(
     skip_bad: options.SKIP_BAD = False,
     log: options.LOG = None,
     device: options.DEVICE = None,
+    table_format: options.FORMAT = "text",
     as_json: options.JSON = False,
 ) -> None:
     """Search for the best settings of a recipe.
@@ -62,7 +71,7 @@ def tune(
     from regard.training.recipe_files import find
     from regard.training.search_space import SearchSpace
 
-    loggers = check_loggers(log or ())
+    form, loggers = choose_format(table_format, as_json), check_loggers(log or ())
     path = find(recipe)
     space = SearchSpace.of(settings or ())
     search = TuningRun(
@@ -81,10 +90,10 @@ def tune(
     if search.world.size > 1:
         raise BadInput("tune runs in one process; start it without torchrun")
     results = run_trials(search)
-    if as_json:
+    if form == "json":
         print_json(*map(vars, results))
     else:
-        _print(results)
+        print_tables([_table(results)], form)
     best = results[0]
     if best.value is None:
         note("no trial has a result; try lower learning rates")
@@ -93,17 +102,19 @@ def tune(
     note(f"best: {search.folder / best.folder / 'model'}  {chosen}")
 
 
-def _print(results: "list[TrialResult]") -> None:
+def _table(results: "list[TrialResult]") -> OutputTable:
     names = list(results[0].settings)
+    columns = [text_column("trial"), *map(Column, names)]
+    columns += [number_column(f"dev {results[0].metric}", ".4g", missing="–")]
+    columns += [number_column("step", ","), text_column("state")]
     rows = [
-        [
+        (
             result.folder,
-            *(result.settings[name] for name in names),
-            "–" if result.value is None else f"{result.value:.4g}",
-            f"{result.step:,}",
+            *(str(result.settings[name]) for name in names),
+            result.value,
+            result.step,
             result.state,
-        ]
+        )
         for result in results
     ]
-    left = (0, len(names) + 3)
-    print_table(["trial", *names, f"dev {results[0].metric}", "step", "state"], rows, left)
+    return OutputTable(columns, rows)

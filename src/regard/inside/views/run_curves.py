@@ -58,16 +58,14 @@ class Curves(markup.HTMLPage):
         return {name: self._chart(name) for name in self.drawn}
 
     @property
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        """Columns and rows of a table with the last value of each figure, run by run."""
-        names = self.drawn
-        rows = []
+    def last_values(self) -> list[tuple[str, float, *tuple[float | None, ...]]]:
+        """Run, last step and last value of each figure that is drawn, run by run."""
+        rows = list[tuple[str, float, *tuple[float | None, ...]]]()
         for run, events in self.runs.items():
-            points = [_points(events, name, "step") for name in names]
+            points = [_points(events, name, "step") for name in self.drawn]
             last = max((float(event["step"]) for event in events), default=0)
-            cells = [f"{line[-1][1]:.4g}" if line else "–" for line in points]
-            rows.append([run, f"{last:,.0f}", *cells])
-        return ["run", "step", *names], rows
+            rows.append((run, last, *(line[-1][1] if line else None for line in points)))
+        return rows
 
     def svg(self) -> str:
         """All charts below each other, as a standalone SVG."""
@@ -79,7 +77,11 @@ class Curves(markup.HTMLPage):
         return markup.svg_element(self.title, WIDTH, HEIGHT * len(charts), parts)
 
     def html(self) -> str:
-        columns, rows = self.table
+        columns = ["run", "step", *self.drawn]
+        rows = [
+            [run, f"{step:,.0f}", *("–" if value is None else f"{value:.4g}" for value in values)]
+            for run, step, *values in self.last_values
+        ]
         note = f"last values; training figures are smoothed by {self.smooth:g}"
         notes = [note if self.smooth else "last values"]
         return Report(self.title, columns, rows, self.charts, notes).html()
