@@ -55,7 +55,8 @@ class Model(Runner):
     default the value given to ``load``). A text of more than ``max_length`` tokens, special ones
     counted, or of more tokens than the model has positions is an error for ``generate``, ``look``
     and all methods of a translator; other methods truncate it. With ``as_numpy``, tensors are
-    returned as float32 arrays.
+    returned as float32 arrays. A ``tape`` records or edits the values that a method computes; with
+    it, inputs run in the order given, and recorded values are in this order.
     """
 
     def __init__(
@@ -72,7 +73,11 @@ class Model(Runner):
         return f"Model({self.paper.name}, {sum(p.numel() for p in self.module.parameters()):,})"
 
     def tape_names(self) -> list[str]:
-        """Names of all values that a ``Tape`` can record or edit in ``logits``."""
+        """Names of all values that a ``Tape`` can record or edit in ``logits``.
+
+        Other methods compute some of them: ``encode`` those of the encoder, ``fill`` the logits at
+        masks, ``score`` the logits of the tokens that are scored.
+        """
         return tape_names(self.module, self.facts)
 
     def look(

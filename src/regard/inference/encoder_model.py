@@ -183,7 +183,8 @@ class EncoderModel(ModelRunner):
             raise BadInput("this model has no output head; use encode()")
         if head is not None and head not in heads:
             raise BadInput(f"head must be one of {', '.join(heads)}, not {shown(head)}")
-        return self.logits_of(heads[head or next(iter(heads))], rows, tape)
+        with tape.batches() as run:
+            return self.logits_of(heads[head or next(iter(heads))], rows, run)
 
     @cached_property
     def input_limits(self) -> InputLimits:

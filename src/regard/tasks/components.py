@@ -15,7 +15,7 @@ from regard.ground.batch import Ids
 from regard.ground.checks import check_whole, listed
 from regard.ground.device import device_named
 from regard.ground.errors import BadInput, did_you_mean, shown
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.ground.tape import NULL_TAPE, NullTape, check_tape
 from regard.inference.batch_runner import Predictor
 from regard.inference.classifier import SentencePairClassifier
 from regard.inference.component import Component
@@ -193,7 +193,12 @@ class Runner:
         return predictor_of(self.encoder)
 
     def predict(
-        self, inputs: Iterable[Any], *, batch_size: int | None = None, max_length: int | None = None
+        self,
+        inputs: Iterable[Any],
+        *,
+        tape: NullTape = NULL_TAPE,
+        batch_size: int | None = None,
+        max_length: int | None = None,
     ) -> list[Any]:
         """Predict labels with probabilities, tags, answers or choices, by the task of fine-tuning.
 
@@ -201,19 +206,22 @@ class Runner:
         are pairs (question, context) or (text, choices).
         """
         rows = self.runner.listed(inputs, "inputs")
-        return self._limited(batch_size, max_length).predictor.predict(rows)
+        predictor = self._limited(batch_size, max_length).predictor
+        return predictor.predict(rows, tape=check_tape(tape))
 
     def fill(
         self,
         texts: Iterable[str],
         top: int = 5,
         *,
+        tape: NullTape = NULL_TAPE,
         batch_size: int | None = None,
         max_length: int | None = None,
     ) -> list[FilledText]:
         """The most probable words for each mask token of each text ([MASK], RoBERTa's <mask>)."""
         rows = listed(texts)
-        return self._limited(batch_size, max_length).encoder.filler(top).predict(rows)
+        filler = self._limited(batch_size, max_length).encoder.filler(top)
+        return filler.predict(rows, tape=check_tape(tape))
 
     def encode(
         self,
@@ -222,6 +230,7 @@ class Runner:
         batch_size: int | None = None,
         *,
         carry: bool = False,
+        tape: NullTape = NULL_TAPE,
         max_length: int | None = None,
         as_numpy: bool = False,
     ) -> list[Any]:
@@ -237,7 +246,7 @@ class Runner:
         if carry and not self.facts.encoder.stack.carries_state:
             raise BadInput(f"carry: {self.paper.name} is not recurrent: it has no state to carry")
         read = runner.carried_states if carry else runner.states
-        states = read(runner.read(runner.listed(texts)), name)
+        states = read(runner.read(runner.listed(texts)), name, check_tape(tape))
         return [_array(states_TD) for states_TD in states] if as_numpy else states
 
     def embed(
@@ -246,6 +255,7 @@ class Runner:
         pool: str | None = None,
         normalise: bool | None = None,
         *,
+        tape: NullTape = NULL_TAPE,
         batch_size: int | None = None,
         max_length: int | None = None,
         as_numpy: bool = False,
@@ -258,7 +268,8 @@ class Runner:
         float32, on the device of the model.
         """
         runner = self._limited(batch_size, max_length).runner
-        vectors_ND = runner.embedder(pool, normalise).vectors(runner.listed(texts))
+        embedder = runner.embedder(pool, normalise)
+        vectors_ND = embedder.vectors(runner.listed(texts), check_tape(tape))
         return _array(vectors_ND) if as_numpy else vectors_ND
 
     def logits(
@@ -281,10 +292,8 @@ class Runner:
         A ``tape`` records or edits values inside the model; ``tape_names`` lists their names.
         Recorded values are in the order of the inputs.
         """
-        if not isinstance(tape, NullTape):
-            raise BadInput(f"tape must be a Tape, not {shown(tape)}")
         runner = self._limited(batch_size, max_length).runner
-        logits = runner.logits(runner.listed(inputs, "inputs"), tape, head)
+        logits = runner.logits(runner.listed(inputs, "inputs"), check_tape(tape), head)
         return [_array(logits_TV) for logits_TV in logits] if as_numpy else logits
 
     def translate(
@@ -293,6 +302,7 @@ class Runner:
         search: Search | None = None,
         prefixes: Iterable[str] | None = None,
         *,
+        tape: NullTape = NULL_TAPE,
         batch_size: int | None = None,
         max_length: int | None = None,
     ) -> list[list[Translation]]:
@@ -301,9 +311,12 @@ class Runner:
         The default search is that of the training recipe; for a published folder, of its
         generation_config.json; else a beam of 5. Each translation begins with its prefix in
         ``prefixes``.
+
+        The edits of a ``tape`` apply to every step of the search, with torch's operators. It
+        records one forward pass over each text and its best translation, as ``logits`` does.
         """
-        rows = listed(texts)
-        return self._limited(batch_size, max_length).translator.translate(rows, search, prefixes)
+        rows, translator = listed(texts), self._limited(batch_size, max_length).translator
+        return translator.translate(rows, search, prefixes, tape=check_tape(tape))
 
     def generate(
         self,
@@ -313,6 +326,7 @@ class Runner:
         max_new_tokens: int | None = None,
         min_new_tokens: int = 0,
         stop_strings: Iterable[str] = (),
+        tape: NullTape = NULL_TAPE,
         batch_size: int | None = None,
         max_length: int | None = None,
     ) -> list[list[Generation]]:
@@ -322,10 +336,14 @@ class Runner:
         the folder. A text ends before the first of the ``stop_strings``, or at the last position of
         the model. Results do not depend on batching; a sample depends on the seed, the index of its
         prompt and its own index.
+
+        The edits of a ``tape`` apply to every step, with torch's operators. It records one forward
+        pass over each prompt and its best continuation, without EOS.
         """
         rows = listed(prompts, "prompts")
+        generator = self._limited(batch_size, max_length).generator
         ending = Ending.of(max_new_tokens, min_new_tokens, stop_strings)
-        return self._limited(batch_size, max_length).generator.generate(rows, search, ending)
+        return generator.generate(rows, search, ending, tape=check_tape(tape))
 
     def stream(
         self,
@@ -351,6 +369,7 @@ class Runner:
         *,
         window: int | None = None,
         stride: int | None = None,
+        tape: NullTape = NULL_TAPE,
         batch_size: int | None = None,
     ) -> list[list[float]]:
         """Log-probabilities of texts, or of given translations, token by token.
@@ -362,7 +381,8 @@ class Runner:
         score if there is no token before it: for ids, and for GPT, whose texts have no separator.
         """
         rows, runner = listed(inputs, "inputs"), self._limited(batch_size).runner
-        return [list(scored.logprobs) for scored in runner.scorer(window, stride).predict(rows)]
+        scores = runner.scorer(window, stride).predict(rows, tape=check_tape(tape))
+        return [list(scored.logprobs) for scored in scores]
 
 
 COMPONENTS: dict[str, Callable[[Runner], Callable[..., AnyComponent]]] = {
