@@ -213,7 +213,7 @@ def test_prompts_are_edited_too(models):
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_value_that_the_method_does_not_compute_is_refused(models, case):
     method = getattr(models[case.model], case.method)
-    with pytest.raises(BadInput, match="no value of this run matches 'no.such.value'"):
+    with pytest.raises(BadInput, match=r"no value of this run matches 'no\.such\.value'"):
         method(case.inputs[:2], **case.options, tape=Tape("no.such.value"))
     with pytest.raises(BadInput, match="tape must be a Tape, not 'weights'"):
         method(case.inputs[:2], **case.options, tape="weights")

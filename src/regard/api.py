@@ -7,6 +7,7 @@ from pathlib import Path
 from regard.ground.device import device_named
 from regard.ground.errors import BadInput, shown
 from regard.ground.files import resolved
+from regard.ground.keywords import check_keywords, check_method_keywords
 from regard.inference.inputs import check_pairs
 from regard.inside.align import AlignmentMethod, align
 from regard.inside.attention.attention_view import View
@@ -20,6 +21,7 @@ from regard.tasks.components import Runner
 from regard.text.words import word_spans
 
 
+@check_keywords
 def load(
     folder: str | Path,
     device: str | None = None,
@@ -48,6 +50,7 @@ def _path(folder: str | Path) -> Path:
     return Path(folder)
 
 
+@check_method_keywords
 class Model(Runner):
     """A model with its paper, facts and vocabularies.
 

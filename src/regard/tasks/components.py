@@ -15,6 +15,7 @@ from regard.ground.batch import Ids
 from regard.ground.checks import check_whole, listed
 from regard.ground.device import device_named
 from regard.ground.errors import BadInput, did_you_mean, shown
+from regard.ground.keywords import check_keywords
 from regard.ground.tape import NULL_TAPE, NullTape, check_tape
 from regard.inference.batch_runner import Predictor
 from regard.inference.classifier import SentencePairClassifier
@@ -170,7 +171,7 @@ class Runner:
         """Component of this name ("embed", "translate", ...), with options."""
         if name not in COMPONENTS:
             raise BadInput(f"there is no component {shown(name)}{did_you_mean(name, COMPONENTS)}")
-        return COMPONENTS[name](self)(**options)
+        return check_keywords(COMPONENTS[name](self))(**options)
 
     @property
     def components(self) -> tuple[str, ...]:
