@@ -41,6 +41,7 @@ RENAMED: dict[str, str] = {
     r"^((?!translate )\S+ train\.smoothing = )0\.1$": r"\g<1>0.0",  # off, but for translation
     r"(Model\.(?:embed|fill|generate|predict|score|translate)\(.*?)(?=, batch_size=)": r"\1, tape",
     r"(Model\.encode\(.*, carry=False)": r"\1, tape",
+    r"(Event\.lines\(self, steps)\)": r"\1=0)",
 }
 # Lines of listings that are new on purpose, by patterns of the whole line.
 NEW: tuple[str, ...] = (
