@@ -51,6 +51,8 @@ NEW: tuple[str, ...] = (
     r"TokenRow\.of\(cls, ids\)",
     r"Model\.components?(\(.*)?",
     r"Tape\.(?:next_batch\(self\)|only_edits)",
+    r"Model\.tokens\(self, texts, max_length=None\)",
+    r"TextTokens(\(|\.).*",
     r"papers --(?:path|train|load) = False",
     r"[a-z]+ --format = 'text'",
     r"(?:compare|cite)\b.*",

@@ -43,6 +43,7 @@ from regard.inference.inputs import (
     read_ids,
 )
 from regard.inference.score_text import Scored, Scorer, TextScore
+from regard.inference.text_tokens import TextPart, TextTokens, marks, places_of
 from regard.models.encoder_decoder import ModelModule
 from regard.models.folders.folder import vocabularies
 from regard.models.folders.loaded_model import LoadedModel
@@ -220,8 +221,23 @@ class Translator(DecoderModel):
         return read_ids(inputs, self._encode_all, limits, end=end, first=first)
 
     def _encode_all(self, texts: list[str]) -> list[list[int]]:
-        rows = self.tokenizer.source.encode_all(texts)
-        return rows if self.prompt is None else [self.prompt.row(ids).tolist() for ids in rows]
+        return [*map(self._prompted, self.tokenizer.source.encode_all(texts))]
+
+    def _prompted(self, ids: list[int]) -> list[int]:
+        return ids if self.prompt is None else self.prompt.row(ids).tolist()
+
+    def tokens(self, inputs: Iterable[str | Ids]) -> list[TextTokens]:
+        inputs = listed(inputs)
+        return [*map(self._tokens, inputs, self.read(inputs))]
+
+    def _tokens(self, given: str | Ids, ids: list[int]) -> TextTokens:
+        source = self.tokenizer.source
+        tokens = source.pieces(ids)
+        if not isinstance(given, str):
+            return TextTokens.of(tokens, ids)
+        parts = [TextPart(given, source.segment(given))]
+        places = places_of([*self._prompted(marks(parts)[0]), 0])  # 0 for EOS
+        return TextTokens.of(tokens, ids, parts, places)
 
     def read_pairs(self, pairs: Iterable[object]) -> list[tuple[list[int], list[int]]]:
         """Pairs (source, target) in ids, from texts or ids; targets have no special tokens."""

@@ -24,6 +24,7 @@ from regard.inference.encoder_model import EncoderInput, EncoderModel, ImageMode
 from regard.inference.fill_mask import FilledText
 from regard.inference.generator import Ending, Generation, Generator
 from regard.inference.model_runner import ModelRunner
+from regard.inference.text_tokens import TextTokens
 from regard.inference.translator import Translation, Translator
 from regard.inference.written_labels import WritingClassifier
 from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
@@ -249,6 +250,16 @@ class Runner:
         read = runner.carried_states if carry else runner.states
         states = read(runner.read(runner.listed(texts)), name, check_tape(tape))
         return [_array(states_TD) for states_TD in states] if as_numpy else states
+
+    def tokens(self, texts: Texts, *, max_length: int | None = None) -> list[TextTokens]:
+        """Tokens of each text, in the order of the states that ``encode`` returns for it.
+
+        They have their ids, the characters of the text that they cover, and the words of the text
+        with the positions of their tokens; ``of_words`` averages states over each word. Token ids
+        have names only.
+        """
+        runner = self._limited(max_length=max_length).runner
+        return runner.tokens(runner.listed(texts))
 
     def embed(
         self,
