@@ -35,8 +35,8 @@ def check_keywords(function: Callable[Arguments, Value]) -> Callable[Arguments, 
 
 
 def check_method_keywords(kind: AnyClass) -> AnyClass:
-    """Decorate a class: ``check_keywords`` for its public methods, also inherited ones."""
-    for name in dir(kind):
-        if not name.startswith("_") and isfunction(method := getattr(kind, name)):
+    """Decorate a class: ``check_keywords`` for the public methods that it defines."""
+    for name, method in list(vars(kind).items()):
+        if not name.startswith("_") and isfunction(method):
             setattr(kind, name, check_keywords(method))
     return kind

@@ -15,7 +15,7 @@ from regard.ground.batch import Ids
 from regard.ground.checks import check_whole, listed
 from regard.ground.device import device_named
 from regard.ground.errors import BadInput, did_you_mean, shown
-from regard.ground.keywords import check_keywords
+from regard.ground.keywords import check_keywords, check_method_keywords
 from regard.ground.tape import NULL_TAPE, NullTape, check_tape
 from regard.inference.batch_runner import Predictor
 from regard.inference.classifier import SentencePairClassifier
@@ -92,6 +92,7 @@ def predictor_of(runner: EncoderModel) -> Predictor:
     )
 
 
+@check_method_keywords
 class Runner:
     """A model on its device, in its precision, with a method for each of its components.
 
