@@ -55,6 +55,7 @@ CASES = [
     case("translator", "score", [(text, text) for text in TEXTS], *TWO_SIDES),
     case("translator", "encode", TEXTS, "source.blocks.0.attention.weights", TWO_SIDES[0]),
     case("translator", "embed", TEXTS, "source.embed.output"),
+    case("writer", "predict", TEXTS, *TWO_SIDES),
     case("pooled", "predict", TEXTS, "trunk.output", "heads.label.logits", "pool.weights"),
     case("one", "predict", TEXTS, BLOCK, "heads.label.logits", WEIGHTS),
     case("one", "embed", TEXTS, "pool.output", WEIGHTS, pool="pooled"),
@@ -89,8 +90,11 @@ def causal_model(paper, **sizes) -> Model:
 @pytest.fixture(scope="module")
 def models(small_run, owl_run):
     folders = {"translator": small_run, "pooled": owl_run}
+    trained = {name: regard.load(run / "run" / "model", "cpu") for name, run in folders.items()}
+    written, prompt = trained["translator"]._loaded, {"prefix": "owl ", "labels": {"0": "cow"}}
     return {
-        **{name: regard.load(run / "run" / "model", "cpu") for name, run in folders.items()},
+        **trained,
+        "writer": Model(replace(written, notes={**written.notes, "prompt": prompt})),
         **{kind: small_encoder(kind) for kind in ("one", "tags", "answer", "choose", "words")},
         "states": small_encoder("states"),
         "gpt": causal_model(gpt2.PAPER, width=16, inner=32, heads=2, depth=2),
