@@ -39,6 +39,9 @@ RENAMED: dict[str, str] = {
     r"^(train\(recipe, .*budget=inf)\)$": r"\1, loggers)",
     r"train\.steps = 'required'": "train.steps = 0",  # or train.epochs
     r"^((?!translate )\S+ train\.smoothing = )0\.1$": r"\g<1>0.0",  # off, but for translation
+    r"(Model\.(?:embed|fill|generate|predict|score|translate)\(.*?)(?=, batch_size=)": r"\1, tape",
+    r"(Model\.encode\(.*, carry=False)": r"\1, tape",
+    r"(Event\.lines\(self, steps)\)": r"\1=0)",
 }
 # Lines of listings that are new on purpose, by patterns of the whole line.
 NEW: tuple[str, ...] = (
@@ -47,6 +50,9 @@ NEW: tuple[str, ...] = (
     r"AgreementTable\.report",
     r"TokenRow\.of\(cls, ids\)",
     r"Model\.components?(\(.*)?",
+    r"Tape\.(?:next_batch\(self\)|only_edits)",
+    r"Model\.tokens\(self, texts, max_length=None\)",
+    r"TextTokens(\(|\.).*",
     r"papers --(?:path|train|load) = False",
     r"[a-z]+ --format = 'text'",
     r"(?:compare|cite)\b.*",

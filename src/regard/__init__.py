@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from regard.inference.fill_mask import FilledText, TokenFill
     from regard.inference.generator import Generation
     from regard.inference.tagger import Entity, TaggedText, TaggedWord
+    from regard.inference.text_tokens import TextTokens
     from regard.inference.translator import Translation
     from regard.inside.align import AlignmentMethod
     from regard.inside.attention.attention_map import AttentionMap, RolloutMap
@@ -84,10 +85,10 @@ __all__ = [
     "Greedy", "Hypothesis", "ImageAttention", "InductionScores", "LabelPrediction", "Layout",
     "MetricScore", "MinimumRisk", "Model", "MultiLabelPrediction", "Neighbour", "NumberPrediction",
     "Paper", "Recipe", "Report", "ReportEvent", "RolloutMap", "Sample", "SaveEvent", "ScoreEvent",
-    "StartEvent", "TaggedText", "TaggedWord", "Tape", "TokenFill", "TokenRow", "Translation",
-    "TrunkWithHeads", "VerbChoice", "WordWeights", "agreement_sentences", "attend", "bleu",
-    "change", "difference", "forced_row", "load", "make_agreement_text", "neighbours", "pack",
-    "score_agreement", "seed_everything", "spread", "train", "without_head",
+    "StartEvent", "TaggedText", "TaggedWord", "Tape", "TextTokens", "TokenFill", "TokenRow",
+    "Translation", "TrunkWithHeads", "VerbChoice", "WordWeights", "agreement_sentences", "attend",
+    "bleu", "change", "difference", "forced_row", "load", "make_agreement_text", "neighbours",
+    "pack", "score_agreement", "seed_everything", "spread", "train", "without_head",
 ]
 
 _NAMES = {
@@ -131,6 +132,7 @@ _NAMES = {
     "regard.inference.classifier": ("LabelPrediction", "MultiLabelPrediction", "NumberPrediction"),
     "regard.inference.fill_mask": ("FilledText", "TokenFill"),
     "regard.inference.tagger": ("Entity", "TaggedText", "TaggedWord"),
+    "regard.inference.text_tokens": ("TextTokens",),
     "regard.tasks.multiple_choice": ("ChoicePrediction",),
     "regard.tasks.question_answering": ("AnswerPrediction", "AnswerSpan"),
     "regard.inference.generator": ("Generation",),

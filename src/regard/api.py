@@ -7,6 +7,7 @@ from pathlib import Path
 from regard.ground.device import device_named
 from regard.ground.errors import BadInput, shown
 from regard.ground.files import resolved
+from regard.ground.keywords import check_keywords, check_method_keywords
 from regard.inference.inputs import check_pairs
 from regard.inside.align import AlignmentMethod, align
 from regard.inside.attention.attention_view import View
@@ -20,6 +21,7 @@ from regard.tasks.components import Runner
 from regard.text.words import word_spans
 
 
+@check_keywords
 def load(
     folder: str | Path,
     device: str | None = None,
@@ -48,6 +50,7 @@ def _path(folder: str | Path) -> Path:
     return Path(folder)
 
 
+@check_method_keywords
 class Model(Runner):
     """A model with its paper, facts and vocabularies.
 
@@ -55,7 +58,8 @@ class Model(Runner):
     default the value given to ``load``). A text of more than ``max_length`` tokens, special ones
     counted, or of more tokens than the model has positions is an error for ``generate``, ``look``
     and all methods of a translator; other methods truncate it. With ``as_numpy``, tensors are
-    returned as float32 arrays.
+    returned as float32 arrays. A ``tape`` records or edits the values that a method computes; with
+    it, inputs run in the order given, and recorded values are in this order.
     """
 
     def __init__(
@@ -72,7 +76,11 @@ class Model(Runner):
         return f"Model({self.paper.name}, {sum(p.numel() for p in self.module.parameters()):,})"
 
     def tape_names(self) -> list[str]:
-        """Names of all values that a ``Tape`` can record or edit in ``logits``."""
+        """Names of all values that a ``Tape`` can record or edit in ``logits``.
+
+        Other methods compute some of them: ``encode`` those of the encoder, ``fill`` the logits at
+        masks, ``score`` the logits of the tokens that are scored.
+        """
         return tape_names(self.module, self.facts)
 
     def look(

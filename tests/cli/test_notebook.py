@@ -5,6 +5,7 @@ import json
 import runpy
 import signal
 import sys
+from html import escape
 
 import pytest
 
@@ -32,7 +33,7 @@ def run_in_notebook(monkeypatch, *words):
     before = signal.getsignal(signal.SIGINT)
     try:
         with pytest.raises(SystemExit) as ended:
-            runpy.run_module("regard", run_name="__main__")
+            runpy.run_module("regard", run_name="__main__", alter_sys=True)  # as IPython does
     finally:
         signal.signal(signal.SIGINT, before)
     assert not ended.value.code, errors.text
@@ -52,3 +53,13 @@ def test_vectors_are_printed(monkeypatch, tmp_path, as_json):
     assert len(lines) == 2
     vectors = [json.loads(line)["vector"] if as_json else line.split() for line in lines]
     assert vectors[0] == vectors[1] and len(vectors[0]) > 1
+
+
+def test_a_view_is_printed_and_its_page_shows_the_chosen_head(monkeypatch, tmp_path):
+    folders.write(tmp_path / "model", small_bert(), "hf")
+    page, choice = tmp_path / "look.html", ("--layer", 1, "--head", 1)
+    text = run_in_notebook(
+        monkeypatch, "look", tmp_path / "model", "an old sailor", *choice, "--html", page
+    )
+    assert "encoder, layer 1, head 1" in text and "\x1b" not in text
+    assert escape('{"map": 0, "layer": 1, "head": 1}') in page.read_text()

@@ -53,7 +53,7 @@ def open_state(
 ) -> DecodingState:
     """Open a state for search; recording ``attention`` needs torch's operators in any engine."""
     if attention:
-        return DecodingState(model, source, prompts, capacity, attention=True)
+        return DecodingState(model, source, prompts, capacity, attention=True, tape=engine.tape)
     return engine.open(model, source, prompts, capacity)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.ground.batch import Ids, PackedTokens, pack
 from regard.ground.errors import BadInput
-from regard.ground.tape import Tape
+from regard.ground.tape import NULL_TAPE, NullTape, ValueTape
 from regard.models.attention_site import require_cross_attention
 from regard.models.encoder_decoder import EncoderDecoderModule
 from regard.models.trunk_with_heads import TrunkWithHeadsModule
@@ -45,7 +45,8 @@ class DecodingState:
     """Decoder that is stepped by torch's operators, with a source or without.
 
     Rows may start with prompts of different lengths. With ``attention``, each step records the
-    weights of the last cross-attention.
+    weights of the last cross-attention. A ``tape`` edits the values of the encoder, of the prompts
+    and of every step.
     """
 
     def __init__(
@@ -56,9 +57,10 @@ class DecodingState:
         capacity: int,
         *,
         attention: bool = False,
+        tape: NullTape = NULL_TAPE,
     ):
         rows, self.device = rows_of(source, prompts)
-        self.model, self.inputs, self.prompts = model, source, prompts
+        self.model, self.inputs, self.prompts, self.tape = model, source, prompts, tape
         self.cache = model.decoder.new_cache(rows, capacity)
         self.recorded: str | None = None
         if attention:
@@ -70,7 +72,7 @@ class DecodingState:
     @cached_property
     def source(self) -> EncoderOutput | None:
         """Encoded source, computed at the first use."""
-        return None if self.inputs is None else self.model.encode(self.inputs)
+        return None if self.inputs is None else self.model.encode(self.inputs, tape=self.tape)
 
     @property
     def rows(self) -> int:
@@ -81,14 +83,10 @@ class DecodingState:
         """Feed one token per row; return log-probabilities of the next token."""
         self._read_prompts()
         layout = self.cache.next_layout(self.device)
-        if self.recorded is None:
-            logits_RV = self.model.decode(tokens_R, layout, self.source, cache=self.cache)
-        else:
-            tape, site = Tape(self.recorded), self.recorded
-            logits_RV = self.model.decode(
-                tokens_R, layout, self.source, cache=self.cache, tape=tape
-            )
-            self._weights_RS = self._recorded_weights(tape.records[site])
+        tape = self.tape if self.recorded is None else ValueTape(self.recorded, self.tape)
+        logits_RV = self.model.decode(tokens_R, layout, self.source, cache=self.cache, tape=tape)
+        if isinstance(tape, ValueTape):
+            self._weights_RS = self._recorded_weights(tape.value)
         return self._logprobs(logits_RV.float())
 
     def select_rows(self, index_R: Tensor) -> None:
@@ -120,7 +118,10 @@ class DecodingState:
         """Read all tokens of the prompts in one ragged forward pass, before the first step."""
         read, self._unread = self._unread, None
         if read is not None and len(read.tokens_T):
-            self.model.decoder(read.tokens_T, read.layout, source=self.source, cache=self.cache)
+            tape = self.tape.under(self.model.decoder_path)
+            self.model.decoder(
+                read.tokens_T, read.layout, source=self.source, cache=self.cache, tape=tape
+            )
 
     def _recorded_weights(self, weights_RHLS: Tensor) -> Tensor:
         assert self.inputs is not None
@@ -144,10 +145,12 @@ class Engine:
     """Engine that steps a decoder by torch's operators, for every model on every device.
 
     Subclasses hold packed weights or captured graphs. ``description`` names the implementation, if
-    it is not the model itself; ``packed_layers`` are the layers that the engine has packed.
+    it is not the model itself; ``packed_layers`` are the layers that the engine has packed. A live
+    ``tape`` edits every step.
     """
 
     name = "torch"
+    tape: NullTape = NULL_TAPE
     description = ""
     packed_layers: Collection[nn.Module] = ()
 
@@ -155,7 +158,14 @@ class Engine:
         self, model: Decodable, source: PackedTokens | None, prompts: Prompts | None, capacity: int
     ) -> DecodingState:
         """Open a state for search, with one row of ``capacity`` tokens per source or prompt."""
-        return DecodingState(model, source, prompts, capacity)
+        return DecodingState(model, source, prompts, capacity, tape=self.tape)
+
+
+class EditingEngine(Engine):
+    """Engine of torch's operators whose steps a ``tape`` edits."""
+
+    def __init__(self, tape: NullTape):
+        self.tape = tape
 
 
 EAGER = Engine()

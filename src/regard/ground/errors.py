@@ -26,6 +26,10 @@ class BadInput(ValueError):
         super().__init__(one_line(message))
 
 
+class BadKeyword(BadInput, TypeError):
+    """Error in a call: no argument has this name."""
+
+
 class BadItem(BadInput):
     """Error in one of several inputs: its ``number``, and the ``reason``.
 

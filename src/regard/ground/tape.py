@@ -36,9 +36,18 @@ class NullTape:
         return False
 
     @contextmanager
-    def batches(self) -> Iterator[Callable[[], "NullTape"]]:
-        """Yield a function that returns the tape of the next batch of a run."""
-        yield lambda: self
+    def batches(self) -> Iterator["NullTape"]:
+        """Yield the tape of a run of several batches, which calls ``next_batch`` for each."""
+        yield self
+
+    def next_batch(self) -> "NullTape":
+        """The tape of the next batch of a run."""
+        return self
+
+    @property
+    def only_edits(self) -> "NullTape":
+        """The tape without its records: it edits, or is null."""
+        return self
 
 
 class Tape(NullTape):
@@ -90,18 +99,14 @@ class Tape(NullTape):
         return any(fnmatchcase(name, pattern) for name in full for pattern in patterns)
 
     @contextmanager
-    def batches(self) -> Iterator[Callable[[], "Tape"]]:
-        """Yield a function that returns the tape of the next batch of a run.
+    def batches(self) -> Iterator["RunTape"]:
+        """Yield the tape of a run of several batches, which calls ``next_batch`` for each.
 
         Afterwards ``records`` has the values of all batches; a pattern must match some value.
         """
-        parts: list[Tape] = []
-
-        def next_batch() -> "Tape":
-            parts.append(Tape(*self.patterns, edits=self.edits))
-            return parts[-1]
-
-        yield next_batch
+        run = RunTape(*self.patterns, edits=self.edits)
+        yield run
+        parts = run.parts
         names = dict.fromkeys(name for part in parts for name in part.names)
         if parts:
             _refuse_unmatched((*self.patterns, *self.edits), list(names))
@@ -110,13 +115,65 @@ class Tape(NullTape):
             values = [part.records[name] for part in parts if name in part.records]
             self.records[name] = _joined(values)
 
+    @property
+    def only_edits(self) -> NullTape:
+        return Tape(edits=self.edits) if self.edits else NULL_TAPE
+
+
+class RunTape(Tape):
+    """Tape of a run of several batches; ``parts`` are the tapes of its batches."""
+
+    def __init__(self, *patterns: str, edits: Mapping[str, Edit] | None = None):
+        super().__init__(*patterns, edits=edits)
+        self.parts: list[Tape] = []
+
+    def next_batch(self) -> Tape:
+        self.parts.append(Tape(*self.patterns, edits=self.edits))
+        return self.parts[-1]
+
+
+class ValueTape(NullTape):
+    """Tape that passes values on to another tape and keeps the ``value`` of one name."""
+
+    live = True
+
+    def __init__(self, name: str, tape: NullTape):
+        self.name, self.tape = name, tape
+        self.path, self.kept = "", dict[str, Tensor]()
+
+    def __call__(self, name: str, value: Tensor) -> Tensor:
+        value = self.tape(name, value)
+        if self.path + name == self.name:
+            self.kept[self.name] = value
+        return value
+
+    def under(self, place: str | int) -> "ValueTape":
+        inner = ValueTape(self.name, self.tape.under(place))
+        inner.path, inner.kept = f"{self.path}{place}.", self.kept
+        return inner
+
+    def wants(self, *names: str) -> bool:
+        return self.tape.wants(*names) or self.name in {self.path + name for name in names}
+
+    @property
+    def value(self) -> Tensor:
+        """The value of the name in the last forward pass."""
+        return self.kept[self.name]
+
+
+def check_tape(tape: object) -> NullTape:
+    """The argument ``tape`` of a method; anything but a tape is an error."""
+    if not isinstance(tape, NullTape):
+        raise BadInput(f"tape must be a Tape, not {shown(tape)}")
+    return tape
+
 
 def _refuse_unmatched(patterns: Sequence[str], names: Sequence[str]) -> None:
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
             close = get_close_matches(pattern, names, n=4, cutoff=0.0)
             raise BadInput(
-                f"tape: no value matches {pattern!r}; the nearest names: "
+                f"tape: no value of this run matches {pattern!r}; the nearest names: "
                 f"{', '.join(close) or 'none'} (model.tape_names() lists all)"
             )
 
@@ -129,7 +186,9 @@ def _joined(values: Sequence[Tensor]) -> Tensor:
         missing = [size - here for size, here in zip(sizes, value.shape[1:], strict=True)]
         return F.pad(value, [at for size in reversed(missing) for at in (0, size)])
 
-    return cat([padded(value) for value in values]) if len(values) > 1 else values[0]
+    if len(values) > 1:
+        return cat([padded(value) for value in values])
+    return values[0].clone() if values[0].is_inference() else values[0]  # may need gradients later
 
 
 NULL_TAPE = NullTape()

@@ -24,14 +24,22 @@ from regard.ground.batch import (
 from regard.ground.checks import listed
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, NullTape, Tape
-from regard.inference.component import TOKENS, WINDOW, Component, Data, In, Out, Result, Row
+from regard.ground.tape import NULL_TAPE, NullTape, ValueTape
+from regard.inference.component import (
+    RECORDED,
+    TOKENS,
+    WINDOW,
+    Component,
+    Data,
+    In,
+    Out,
+    Result,
+    Row,
+)
 from regard.inference.inputs import InputLimits
 from regard.models.heads import AnyHead
 from regard.text.labels import LabelSet
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
-
-RECORDED = BatchLimits(2_048, 32, 2_048)  # with a tape, which may record attention weights
 
 TextOrPair = str | tuple[str, str]
 Rows = Sequence[TokenRow] | Sequence[Ids] | Sequence[TokenRow | ImageRow]
@@ -92,27 +100,31 @@ class BatchRunner(ABC):
             yield numbers, pack_texts([rows[i] for i in numbers]).to(self.device)
 
     @torch.no_grad()
-    def states(self, rows: Rows, name: str) -> list[Tensor]:
+    def states(self, rows: Rows, name: str, tape: NullTape = NULL_TAPE) -> list[Tensor]:
         """Encoder states of the tape path ``name`` for each row, (tokens, width).
 
         Rows are split by ``split``, which may leave out special tokens.
         """
 
-        def states_of(batch: PackedTokens) -> Sequence[Tensor]:
-            tape = Tape(name)
+        def states_of(batch: PackedTokens, tape: ValueTape) -> Sequence[Tensor]:
             layout = self.model.encode(batch, tape=tape).layout
-            return self.split(tape.records[name], layout)
+            return self.split(tape.value, layout)
 
-        return in_order((numbers, states_of(batch)) for numbers, batch in self.batches(rows))
+        with tape.batches() as run:
+            return in_order(
+                (numbers, states_of(batch, ValueTape(name, run.next_batch())))
+                for numbers, batch in self.batches(rows, tape)
+            )
 
     @torch.no_grad()
-    def carried_states(self, rows: Rows, name: str) -> list[Tensor]:
+    def carried_states(self, rows: Rows, name: str, tape: NullTape = NULL_TAPE) -> list[Tensor]:
         """States (tokens, width) of rows; each row begins with the last state of the row before."""
         states, state = list[Tensor](), self.model.encoder.new_state(1)
-        for row in rows:
-            tape, batch = Tape(name), pack_texts([row]).to(self.device)
-            state = self.model.encode(batch, tape=tape, state=state).state
-            states += self.split(tape.records[name], batch.layout)
+        with tape.batches() as run:
+            for row in rows:
+                record, batch = ValueTape(name, run.next_batch()), pack_texts([row]).to(self.device)
+                state = self.model.encode(batch, tape=record, state=state).state
+                states += self.split(record.value, batch.layout)
         return states
 
     def split(self, states_TD: Tensor, layout: Layout) -> Sequence[Tensor]:
@@ -129,16 +141,16 @@ class BatchRunner(ABC):
     ) -> list[Tensor]:
         """Logits of each row: (outputs,), or (tokens, outputs) if the head reads tokens.
 
-        ``convert`` is applied to the logits of a batch before they are split.
+        ``convert`` is applied to the logits of a batch before they are split. ``tape`` is that of a
+        run of batches.
         """
 
         def split(batch: PackedTokens, tape: NullTape) -> Sequence[Tensor]:
             logits = convert(self.model(batch, tape=tape).by_head[head.name])
             return logits.unbind() if head.per_row else batch.layout.split(logits)
 
-        with tape.batches() as next_tape:
-            batches = self.batches(rows, tape)
-            return in_order((numbers, split(batch, next_tape())) for numbers, batch in batches)
+        batches = self.batches(rows, tape)
+        return in_order((numbers, split(batch, tape.next_batch())) for numbers, batch in batches)
 
 
 class RowComponent(BatchRunner, Component[In, Data, Out]):

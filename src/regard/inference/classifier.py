@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.ground.errors import BadItem
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import ModelRow, Predictor, TextOrPair, finite, rows_of
 from regard.inference.component import Result, Row
 from regard.models.heads import AnyHead
@@ -184,8 +185,10 @@ class Classifier(Predictor[TextOrPair, ModelRow, TextPrediction]):
         read = zip(keys, inputs, rows, strict=True)
         return [self.prepared(key, given, row, len(row.tokens)) for key, given, row in read]
 
-    def values(self, rows: Sequence[ClassifierRow]) -> list[TextPrediction]:
-        logits = self.logits_of(self.head, [row.data for row in rows], convert=finite)
+    def values(
+        self, rows: Sequence[ClassifierRow], tape: NullTape = NULL_TAPE
+    ) -> list[TextPrediction]:
+        logits = self.logits_of(self.head, [row.data for row in rows], tape, finite)
         result = PREDICTIONS[self.labels.problem_type]
         return [result.of(logits_V, self.labels.names) for logits_V in logits]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from typing import ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
@@ -22,9 +22,11 @@ from regard.data.batches.packing import inference_batches
 from regard.data.readers.fields import field_of
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput, BadItem
+from regard.ground.tape import NULL_TAPE, NullTape
 
 TOKENS = 8_192  # the maximum of a batch
 WINDOW = 4_096  # inputs prepared ahead, so that rows of similar length come together
+RECORDED = BatchLimits(2_048, 32, 2_048)  # with a tape, which may record attention weights
 
 In = TypeVar("In")
 Data = TypeVar("Data")
@@ -126,38 +128,64 @@ class Component(ABC, Generic[In, Data, Out]):
             return BadItem(key + 1, bad.reason)
 
     @abstractmethod
-    def values(self, rows: Sequence[Row[In, Data]]) -> Sequence[Out]:
-        """The value of each row of a batch, which does not depend on the other rows."""
+    def values(self, rows: Sequence[Row[In, Data]], tape: NullTape = NULL_TAPE) -> Sequence[Out]:
+        """The value of each row of a batch, which does not depend on the other rows.
 
-    def run(self, rows: Sequence[Row[In, Data]]) -> list[Result[Out]]:
+        ``tape`` is that of a run: each forward pass takes its ``next_batch``.
+        """
+
+    def run(self, rows: Sequence[Row[In, Data]], tape: NullTape = NULL_TAPE) -> list[Result[Out]]:
         """The results of one batch."""
-        return results_of(rows, self.values(rows))
+        return results_of(rows, self.values(rows, tape))
 
-    def run_batches(self, batches: list[list[Row[In, Data]]]) -> Iterable[list[Result[Out]]]:
+    def run_batches(
+        self, batches: list[list[Row[In, Data]]], tape: NullTape = NULL_TAPE
+    ) -> Iterable[list[Result[Out]]]:
         """The results of each batch, in order."""
-        return map(self.run, batches)
+        return (self.run(batch, tape) for batch in batches)
 
-    def results(self, rows: Sequence[Row[In, Data] | BadItem]) -> list[Result[Out] | BadItem]:
-        """The results of any number of rows, run in batches; a ``BadItem`` keeps its place."""
+    def results(
+        self, rows: Sequence[Row[In, Data] | BadItem], tape: NullTape = NULL_TAPE
+    ) -> list[Result[Out] | BadItem]:
+        """The results of any number of rows, run in batches; a ``BadItem`` keeps its place.
+
+        With a live ``tape``, rows run in the given order.
+        """
         good = {n: row for n, row in enumerate(rows) if not isinstance(row, BadInput)}
         results: dict[int, Result[Out] | BadItem] = {
             number: row for number, row in enumerate(rows) if isinstance(row, BadInput)
         }
-        groups: dict[Hashable, list[int]] = {}
-        for number, row in good.items():
-            groups.setdefault(row.group, []).append(number)
-        batches = [
-            [numbers[i] for i in chosen]
-            for numbers in groups.values()
-            for chosen in inference_batches(np.array([good[n].cost for n in numbers]), self.limits)
-        ]
+        batches = list(self._batches_in_order(good) if tape.live else self._batches_by_cost(good))
         jobs = [[good[number] for number in batch] for batch in batches]
-        for batch, of_batch in zip(batches, self.run_batches(jobs), strict=True):
+        for batch, of_batch in zip(batches, self.run_batches(jobs, tape), strict=True):
             results |= zip(batch, of_batch, strict=True)
         return [results[number] for number in range(len(rows))]
 
+    def _batches_by_cost(self, rows: Mapping[int, Row[In, Data]]) -> Iterator[list[int]]:
+        """Numbers of rows of one group and of similar cost."""
+        groups: dict[Hashable, list[int]] = {}
+        for number, row in rows.items():
+            groups.setdefault(row.group, []).append(number)
+        for numbers in groups.values():
+            costs = np.array([rows[number].cost for number in numbers])
+            for chosen in inference_batches(costs, self.limits):
+                yield [numbers[i] for i in chosen]
+
+    def _batches_in_order(self, rows: Mapping[int, Row[In, Data]]) -> Iterator[list[int]]:
+        """Numbers of successive rows of one group."""
+        for _, successive in groupby(rows, lambda number: rows[number].group):
+            numbers = list(successive)
+            costs = np.array([rows[number].cost for number in numbers])
+            for chosen in inference_batches(costs, RECORDED, sort=False):
+                yield [numbers[i] for i in chosen]
+
     def stream(
-        self, inputs: Iterable[In], *, first: int = 0, strict: bool = False
+        self,
+        inputs: Iterable[In],
+        *,
+        first: int = 0,
+        strict: bool = False,
+        tape: NullTape = NULL_TAPE,
     ) -> Iterator[Result[Out] | BadItem]:
         """Results of a stream of inputs, window by window, with keys from ``first``.
 
@@ -169,13 +197,16 @@ class Component(ABC, Generic[In, Data, Out]):
             for row in rows if strict else ():
                 if isinstance(row, BadInput):
                     raise row
-            yield from self.results(rows)
+            yield from self.results(rows, tape)
             first += len(window)
 
-    def predict(self, inputs: Iterable[In], *, first: int = 0) -> list[Out]:
+    def predict(
+        self, inputs: Iterable[In], *, first: int = 0, tape: NullTape = NULL_TAPE
+    ) -> list[Out]:
         """The value of each input; a bad input is an error."""
-        results = self.stream(inputs, first=first, strict=True)
-        return [result.value for result in results if not isinstance(result, BadInput)]
+        with tape.batches() as run:
+            results = self.stream(inputs, first=first, strict=True, tape=run)
+            return [result.value for result in results if not isinstance(result, BadInput)]
 
     def session(self, slots: int) -> "Session[In, Data, Out]":
         """Queue for the rows of many requests, with room for ``slots`` rows."""

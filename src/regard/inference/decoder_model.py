@@ -11,9 +11,10 @@ from torch import nn
 
 from regard import decoding
 from regard.data.readers.fields import field_of
-from regard.decoding import Engine
+from regard.decoding import EditingEngine, Engine
 from regard.ground.batch import BatchLimits, Ids
 from regard.ground.errors import BadInput
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.component import Component, Result, Row, Workers
 from regard.inference.generation_settings import GenerationSettings, as_trained, sampling_of
 from regard.inference.inputs import ran_out_of_memory
@@ -128,6 +129,17 @@ class DecoderModel(ModelRunner):
     @abstractmethod
     def write(self, rows: Sequence[WriterRow], search: Search) -> Sequence[Sequence[WrittenText]]:
         """The texts for each row of a batch, best first; draws depend on the keys of rows."""
+
+    @abstractmethod
+    def record_written(
+        self, rows: Sequence[WriterRow], hypotheses: Sequence[Hypothesis], tape: NullTape
+    ) -> None:
+        """Run the model over each row and its hypothesis as a whole, on the tape of a run."""
+
+    def edited(self, tape: NullTape) -> Self:
+        """A copy whose decoding steps a tape edits; steps with edits are those of torch."""
+        edits = tape.only_edits
+        return self._replaced(engine=EditingEngine(edits)) if edits.live else self
 
     def writer(self, method: "Method | None" = None, best: int = 1) -> "Writer":
         """The component that generates text by a method, by default the model's search."""
@@ -291,12 +303,22 @@ class Writer(Component[Request, WriterData, Written]):
     def rows(self, inputs: Sequence[Request], keys: Sequence[int]) -> list[WriterRow]:
         return self.model.rows(inputs, keys)
 
-    def values(self, rows: Sequence[WriterRow]) -> list[Written]:
-        return self.method.decode(self.model, rows)
+    def values(self, rows: Sequence[WriterRow], tape: NullTape = NULL_TAPE) -> list[Written]:
+        """The texts for each row; a live ``tape`` edits the search and records the best texts.
 
-    def run_batches(self, batches: list[list[WriterRow]]) -> Iterable[list[Result[Written]]]:
+        Recorded values are those of one forward pass over a row and its best text.
+        """
+        written = self.method.decode(self.model.edited(tape), rows)
+        if tape.live:
+            best = [texts[0].hypothesis if texts else EMPTY for texts, _ in written]
+            self.model.record_written(rows, best, tape)
+        return written
+
+    def run_batches(
+        self, batches: list[list[WriterRow]], tape: NullTape = NULL_TAPE
+    ) -> Iterable[list[Result[Written]]]:
         if self.workers is None:
-            return super().run_batches(batches)
+            return super().run_batches(batches, tape)
         return self.workers.map((batch,) for batch in batches)
 
     def lines(self, result: Result[Written]) -> list[str]:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from regard.ground.batch import Ids, TokenRow
 from regard.ground.errors import BadInput
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import ModelRow, RowComponent, TextOrPair, row_length
 from regard.inference.component import Result, Row, results_of
 from regard.models.row_pooling import ROW_POOLS, RowPooling
@@ -82,28 +83,31 @@ class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
         read = zip(keys, inputs, self.read_files(self.read(inputs)), strict=True)
         return [Row(key, given, row, row_length(row)) for key, given, row in read]
 
-    def values(self, rows: Sequence[EmbedRow]) -> list[np.ndarray]:
+    def values(self, rows: Sequence[EmbedRow], tape: NullTape = NULL_TAPE) -> list[np.ndarray]:
         """Vectors in float32; zeros for a row without tokens."""
-        return _on_host(self._pooled_rows(rows))
+        return _on_host(self._pooled_rows(rows, tape))
 
-    def run_batches(self, batches: list[list[EmbedRow]]) -> Iterator[list[Result[np.ndarray]]]:
-        vectors = [self._pooled_rows(rows) for rows in batches]  # without waiting for a GPU
+    def run_batches(
+        self, batches: list[list[EmbedRow]], tape: NullTape = NULL_TAPE
+    ) -> Iterator[list[Result[np.ndarray]]]:
+        vectors = [self._pooled_rows(rows, tape) for rows in batches]  # without waiting for a GPU
         for rows, vectors_ND in zip(batches, vectors, strict=True):
             yield results_of(rows, _on_host(vectors_ND))
 
     @torch.no_grad()
-    def _pooled_rows(self, rows: Sequence[EmbedRow]) -> Tensor:
+    def _pooled_rows(self, rows: Sequence[EmbedRow], tape: NullTape) -> Tensor:
         vectors_ND = torch.zeros(len(rows), self.width, device=self.device)
         lengths = (len(range(row.cost)[self.inner]) for row in rows)
         numbers = [number for number, length in enumerate(lengths) if length]
-        for chosen, read in self.batches([rows[number].data for number in numbers]):
-            pooled_BD = self._pooled(self.model.encode(read))
+        for chosen, read in self.batches([rows[number].data for number in numbers], tape):
+            record = tape.next_batch()
+            pooled_BD = self._pooled(self.model.encode(read, tape=record), record)
             vectors_ND[[numbers[i] for i in chosen]] = pooled_BD.float()
         return nn.functional.normalize(vectors_ND, dim=-1) if self.normalise else vectors_ND
 
-    def vectors(self, inputs: Sequence[EncoderInput]) -> Tensor:
+    def vectors(self, inputs: Sequence[EncoderInput], tape: NullTape = NULL_TAPE) -> Tensor:
         """Vectors (inputs, width) in float32, on the device of the model."""
-        vectors = self.predict(inputs)
+        vectors = self.predict(inputs, tape=tape)
         stacked_ND = np.stack(vectors) if vectors else np.zeros((0, self.width), np.float32)
         return torch.from_numpy(stacked_ND).to(self.device)
 
@@ -123,9 +127,9 @@ class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
     def arrays(self, result: Result[np.ndarray]) -> dict[str, np.ndarray]:
         return {"vector": result.value}
 
-    def _pooled(self, encoded: EncoderOutput) -> Tensor:
+    def _pooled(self, encoded: EncoderOutput, tape: NullTape) -> Tensor:
         if self.pool not in ROW_POOLS:
-            return cast(Tensor, self.model.pooled(encoded))
+            return cast(Tensor, self.model.pooled(encoded, tape=tape))
         return RowPooling(self.pool, self.summary, self.inner)(encoded)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn, Self, TypeGuard, cast
 
@@ -23,15 +24,16 @@ from regard.inference.fill_mask import MaskFiller, mask_filler
 from regard.inference.inputs import InputLimits, token_ids
 from regard.inference.model_runner import ModelRunner
 from regard.inference.score_text import WINDOW, StreamScorer, TextScorer
+from regard.inference.text_tokens import TextPart, TextTokens, marks, places_of, word_parts
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.label_heads import MLMHead, read_spans
 from regard.models.patches import PatchEmbedding, Patches
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.parts.linear.convert import in_precision
 from regard.text.labels import LabelSet
-from regard.text.segmentation import LabelledImage
+from regard.text.segmentation import LabelledImage, Segmentation
 from regard.text.tokenizers.row_tokenizer import RowTokenizer, require_tokenizer
-from regard.text.words import check_text, one_or_two_texts, text_or_pair
+from regard.text.words import Span, check_text, one_or_two_texts, text_or_pair
 
 NO_PROCESSOR = (
     "the folder has no settings to normalise images (no preprocessor_config.json; for timm: no "
@@ -166,6 +168,38 @@ class EncoderModel(ModelRunner):
         numbered = enumerate(listed(inputs), start=1)
         return [self._row(given, masks, number) for number, given in numbered]
 
+    def tokens(self, inputs: Iterable[EncoderInput]) -> list[TextTokens]:
+        numbered = enumerate(listed(inputs), start=1)
+        return [self._tokens(given, self._row(given, False, n)) for n, given in numbered]
+
+    def _tokens(self, given: EncoderInput, row: TokenRow) -> TextTokens:
+        if self.tokenizer is None:
+            return TextTokens.of([str(token) for token in row.tokens], row.tokens)
+        inner, words = self.tokenizer.inner, self.tokenizer.words
+        ids, parts = np.asarray(row.tokens)[inner], self._parts(given)
+        if not parts:
+            return TextTokens.of(words.pieces(ids.tolist()), ids)
+        marked = marks(parts)
+        joined = [[*chain(*marked)]] if _is_words(given) else marked
+        places = places_of(self.tokenizer.row_of_marks(joined, self.truncation).tokens)
+        return TextTokens.of(words.pieces(ids.tolist()), ids, parts, places[inner])
+
+    def _parts(self, given: EncoderInput) -> list[TextPart]:
+        """The texts of an input, or its words, with their tokens; none of token ids."""
+        segment = self.text.words.segment
+        if _is_words(given):
+            return word_parts(given, [self._word(segment(word), word) for word in given])
+        if not _is_text(given):
+            return []
+        texts = one_or_two_texts(given, 1)
+        return [TextPart(text, segment(text), number) for number, text in enumerate(texts)]
+
+    def _word(self, cut: Segmentation, word: str) -> Segmentation:
+        """Segmentation of a word; a word without tokens becomes the unknown token."""
+        if len(cut.spans):
+            return cut
+        return Segmentation((self.text.unk,), (Span(0, len(word)),), (0,))
+
     def split(self, states_TD: Tensor, layout: Layout) -> Sequence[Tensor]:
         inner = slice(None) if self.tokenizer is None else self.tokenizer.inner
         return [row[inner] for row in layout.split(states_TD)]
@@ -183,7 +217,8 @@ class EncoderModel(ModelRunner):
             raise BadInput("this model has no output head; use encode()")
         if head is not None and head not in heads:
             raise BadInput(f"head must be one of {', '.join(heads)}, not {shown(head)}")
-        return self.logits_of(heads[head or next(iter(heads))], rows, tape)
+        with tape.batches() as run:
+            return self.logits_of(heads[head or next(iter(heads))], rows, run)
 
     @cached_property
     def input_limits(self) -> InputLimits:
@@ -276,6 +311,9 @@ class ImageModel(EncoderModel):
 
     def read(self, inputs: Iterable[object], *, masks: bool = False) -> list[ImageRow]:
         return self.processor.rows(self.listed(inputs))
+
+    def tokens(self, inputs: Iterable[object]) -> NoReturn:
+        raise BadInput(NO_TEXT)
 
     def label(self, image: object) -> LabelledImage:
         (row,) = self.read([image])

@@ -12,6 +12,7 @@ from torch import Tensor
 from regard.ground.batch import Ids, PackedTokens, TokenRow
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput, BadItem
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import Predictor, finite, in_order
 from regard.inference.component import Result, Row
 from regard.inference.inputs import check_texts
@@ -85,11 +86,13 @@ class MaskFiller(Predictor[str, TokenRow, FilledText]):
         return [self.prepared(key, text, row, len(row.tokens)) for key, text, row in read]
 
     @torch.inference_mode()
-    def values(self, rows: Sequence[Row[str, TokenRow]]) -> list[FilledText]:
+    def values(
+        self, rows: Sequence[Row[str, TokenRow]], tape: NullTape = NULL_TAPE
+    ) -> list[FilledText]:
         masks = [self.masks(row.data.tokens) for row in rows]
         fills = in_order(
-            (numbers, self._fills(batch, [masks[number] for number in numbers]))
-            for numbers, batch in self.batches([self.shown(row.data) for row in rows])
+            (numbers, self._fills(batch, [masks[number] for number in numbers], tape.next_batch()))
+            for numbers, batch in self.batches([self.shown(row.data) for row in rows], tape)
         )
         return [self._filled(row.given, blanks) for row, blanks in zip(rows, fills, strict=True)]
 
@@ -109,13 +112,13 @@ class MaskFiller(Predictor[str, TokenRow, FilledText]):
         return {"text": value.text, "blanks": blanks}
 
     def _fills(
-        self, batch: PackedTokens, masks: Sequence[np.ndarray]
+        self, batch: PackedTokens, masks: Sequence[np.ndarray], tape: NullTape
     ) -> list[tuple[tuple[TokenFill, ...], ...]]:
         """For each row of a batch, the words for each of its masks."""
         starts = batch.layout.offsets[: len(masks)].tolist()
         at_N = np.concatenate([at + start for at, start in zip(masks, starts, strict=True)])
         read = self.read_at(torch.from_numpy(at_N).to(self.device))
-        outputs = self.model(batch, positions={self.head: read})
+        outputs = self.model(batch, positions={self.head: read}, tape=tape)
         logits_NV = finite(outputs.by_head[self.head])
         probable_NV = torch.softmax(self.allowed(logits_NV), dim=-1)[:, : len(self.tokenizer.words)]
         probable_NW, best_NW = probable_NV.topk(self.top)

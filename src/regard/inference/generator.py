@@ -15,6 +15,7 @@ from regard.decoding import EAGER, Engine, Prompts
 from regard.ground.batch import Ids
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, BadItem
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.component import Row
 from regard.inference.decoder_model import (
     DecoderModel,
@@ -234,6 +235,7 @@ class Generator(DecoderModel, EncoderModel):
         ending: Ending | None = None,
         *,
         first: int = 0,
+        tape: NullTape = NULL_TAPE,
     ) -> list[list[Generation]]:
         """The continuations of each prompt, best first.
 
@@ -243,7 +245,7 @@ class Generator(DecoderModel, EncoderModel):
         search = self.search if search is None else check_search(search)
         writer = self.writer(Method(search), ending=ending)
         requests = map(Request, listed(prompts, "prompts"))
-        written = writer.predict(requests, first=first)
+        written = writer.predict(requests, first=first, tape=tape)
         return [cast(list[Generation], result.texts) for result in written]
 
     def writer(
@@ -309,6 +311,15 @@ class Generator(DecoderModel, EncoderModel):
             [self._as_text(prompt, hypothesis, ending) for hypothesis in nbest]
             for prompt, nbest in zip(prompts, nbests, strict=True)
         ]
+
+    @torch.no_grad()
+    def record_written(
+        self, rows: Sequence[WriterRow], hypotheses: Sequence[Hypothesis], tape: NullTape
+    ) -> None:
+        texts = zip(rows, hypotheses, strict=True)
+        whole = [[*row.data.ids[0], *best.tokens][: self.position_limit] for row, best in texts]
+        for _, batch in self.batches(whole, tape):
+            self.model(batch, tape=tape.next_batch())
 
     def _begin(
         self, rows: list[list[int]], ending: Ending

@@ -13,6 +13,7 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import BatchRunner, Rows
 from regard.inference.embed import Embedder
 from regard.inference.score_text import Scorer
+from regard.inference.text_tokens import TextTokens
 from regard.models.folders.loaded_model import LoadedModel
 from regard.text.segmentation import LabelledImage
 
@@ -69,6 +70,10 @@ class ModelRunner(BatchRunner):
     @abstractmethod
     def read(self, inputs: Iterable[Any]) -> Rows:
         """Rows of inputs: texts as ids with their special tokens, ids unchanged."""
+
+    @abstractmethod
+    def tokens(self, inputs: Iterable[Any]) -> list[TextTokens]:
+        """The tokens of each input, with the characters and words that they stand for."""
 
     @abstractmethod
     def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:

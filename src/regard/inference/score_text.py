@@ -22,6 +22,7 @@ from regard.data.readers.fields import filled
 from regard.ground.batch import BatchLimits, Ids, PackedTokens, TokenRow
 from regard.ground.errors import BadInput, BadItem
 from regard.ground.pytree import map_tensors, tensors_in
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import BatchRunner, in_order
 from regard.inference.component import Component, Data, Result, Row
 from regard.inference.inputs import InputLimits, token_ids
@@ -208,11 +209,13 @@ class TextScorer(Scorer[Content]):
         read = zip(keys, inputs, contents, strict=True)
         return [Row(key, given, content, len(content.ids)) for key, given, content in read]
 
-    def values(self, rows: Sequence[Row[Scored, Content]]) -> list[TextScore]:
+    def values(
+        self, rows: Sequence[Row[Scored, Content]], tape: NullTape = NULL_TAPE
+    ) -> list[TextScore]:
         contents = [row.data for row in rows]
         tokens: list[list[int]] = [[] for _ in rows]
         logprobs: list[list[float]] = [[] for _ in rows]
-        for number, row, result in self.scored(contents):
+        for number, row, result in self.scored(contents, tape):
             tokens[number] += row.targets.tolist()
             logprobs[number] += result.tolist()
         return [
@@ -233,7 +236,9 @@ class TextScorer(Scorer[Content]):
         mean = perplexity(sums["logprob"], sums["tokens"])
         return f"perplexity {mean:.4f}, {bits:.4f} bits per byte: {sums['tokens']:,.0f} tokens"
 
-    def scored(self, contents: Sequence[Content]) -> Iterator[tuple[int, ScoredRow, Tensor]]:
+    def scored(
+        self, contents: Sequence[Content], tape: NullTape = NULL_TAPE
+    ) -> Iterator[tuple[int, ScoredRow, Tensor]]:
         """Yield (index of the text, row, log-probabilities); rows of a text are in order."""
         rows = (
             (number, row)
@@ -241,7 +246,7 @@ class TextScorer(Scorer[Content]):
             for row in ROWS_OF_HEADS[self.head](self, content)
         )
         while some := list(islice(rows, ROWS)):
-            results = self._logprobs([row for _, row in some])
+            results = self._logprobs([row for _, row in some], tape)
             for (number, row), result in zip(some, results, strict=True):
                 yield number, row, result
 
@@ -313,31 +318,43 @@ class TextScorer(Scorer[Content]):
                     yield ScoredRow(row._replace(tokens=tokens), np.array([at]), np.array([target]))
 
     @torch.inference_mode()
-    def _logprobs(self, rows: Sequence[ScoredRow]) -> list[Tensor]:
+    def _logprobs(self, rows: Sequence[ScoredRow], tape: NullTape) -> list[Tensor]:
         """The log-probabilities of the targets of each row."""
-        batches = self.batches([scored.row for scored in rows])
+
+        def of_batch(chosen: list[int], batch: PackedTokens, tape: NullTape) -> Sequence[Tensor]:
+            encoded = self.model.encode(batch, tape=tape)
+            return self.of_encoded(encoded, batch, [rows[i] for i in chosen], tape)
+
+        batches = self.batches([scored.row for scored in rows], tape)
         return in_order(
-            (chosen, self.of_encoded(self.model.encode(batch), batch, [rows[i] for i in chosen]))
-            for chosen, batch in batches
+            (chosen, of_batch(chosen, batch, tape.next_batch())) for chosen, batch in batches
         )
 
     def of_encoded(
-        self, encoded: EncoderOutput, batch: PackedTokens, rows: Sequence[ScoredRow]
+        self,
+        encoded: EncoderOutput,
+        batch: PackedTokens,
+        rows: Sequence[ScoredRow],
+        tape: NullTape = NULL_TAPE,
     ) -> Sequence[Tensor]:
-        """The log-probabilities of the targets of each row, from the states of a batch."""
+        """The log-probabilities of the targets of each row, from the states of a batch.
+
+        A live ``tape`` gets the logits of all targets at once.
+        """
         starts = batch.layout.offsets.tolist()
         at_N = np.concatenate([row.at + start for row, start in zip(rows, starts, strict=False)])
         targets_N = torch.from_numpy(np.concatenate([row.targets for row in rows]))
         states_ND = encoded.states_TD[torch.from_numpy(at_N).to(self.device)]
-        chunks = zip(states_ND.split(STATES), targets_N.to(self.device).split(STATES), strict=True)
-        logprobs_N = torch.cat([self._of_states(*chunk) for chunk in chunks]).cpu()
+        size = max(1, len(targets_N)) if tape.live else STATES
+        chunks = zip(states_ND.split(size), targets_N.to(self.device).split(size), strict=True)
+        logprobs_N = torch.cat([self._of_states(*chunk, tape) for chunk in chunks]).cpu()
         if not logprobs_N.isfinite().all():
             raise BadInput("the model is broken: its probabilities are NaN or infinite")
         return logprobs_N.split([len(row.at) for row in rows])
 
-    def _of_states(self, states_ND: Tensor, targets_N: Tensor) -> Tensor:
-        logits_NV = self.model.heads[self.head](states_ND).float()
-        logp_NV = torch.log_softmax(logits_NV, dim=-1)
+    def _of_states(self, states_ND: Tensor, targets_N: Tensor, tape: NullTape) -> Tensor:
+        logits_NV = tape(f"heads.{self.head}.logits", self.model.heads[self.head](states_ND))
+        logp_NV = torch.log_softmax(logits_NV.float(), dim=-1)
         return logp_NV.gather(1, targets_N[:, None].long())[:, 0]
 
     def _pieces(self, ids: list[int]) -> tuple[str, ...]:
@@ -372,19 +389,31 @@ class StreamScorer(TextScorer):
             row = TokenRow(part, np.zeros_like(part))
             yield ScoredRow(row, np.arange(len(part)), targets)
 
+    def scored(
+        self, contents: Sequence[Content], tape: NullTape = NULL_TAPE
+    ) -> Iterator[tuple[int, ScoredRow, Tensor]]:
+        """Results of the first windows of all texts, then of the second windows, and so on.
+
+        With a live ``tape``, text after text.
+        """
+        numbered = [*enumerate(contents)]
+        for together in [[text] for text in numbered] if tape.live else [numbered]:
+            yield from self._scored_together(together, tape)
+
     @torch.inference_mode()
-    def scored(self, contents: Sequence[Content]) -> Iterator[tuple[int, ScoredRow, Tensor]]:
-        """Results of the first windows of all texts, then of the second windows, and so on."""
-        parts = {number: self.causal_rows(content) for number, content in enumerate(contents)}
+    def _scored_together(
+        self, contents: Sequence[tuple[int, Content]], tape: NullTape
+    ) -> Iterator[tuple[int, ScoredRow, Tensor]]:
+        parts = {number: self.causal_rows(content) for number, content in contents}
         states: dict[int, object] = {}
         while live := {number: row for number, rows in parts.items() if (row := next(rows, None))}:
             numbers, rows = list(live), list(live.values())
-            for chosen, batch in self.batches([row.row for row in rows]):
-                own = [numbers[i] for i in chosen]
+            for chosen, batch in self.batches([row.row for row in rows], tape):
+                own, record = [numbers[i] for i in chosen], tape.next_batch()
                 new = self.model.trunk.new_state(1)
                 state = _join([states.get(number, new) for number in own])
-                encoded = self.model.encode(batch, state=state)
-                scores = self.of_encoded(encoded, batch, [rows[i] for i in chosen])
+                encoded = self.model.encode(batch, state=state, tape=record)
+                scores = self.of_encoded(encoded, batch, [rows[i] for i in chosen], record)
                 states |= zip(own, _split(encoded.state, len(own)), strict=True)
                 yield from zip(own, [rows[i] for i in chosen], scores, strict=True)
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.data.batches.packing import inference_batches
 from regard.ground.errors import BadInput
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import Predictor, finite, in_order
 from regard.inference.component import Result, Row
 from regard.metrics.entities import OUTSIDE
@@ -133,9 +134,9 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
             for key, given, text, own in zip(keys, inputs, texts, windows, strict=True)
         ]
 
-    def values(self, rows: Sequence[TaggerRow]) -> list[TaggedText]:
+    def values(self, rows: Sequence[TaggerRow], tape: NullTape = NULL_TAPE) -> list[TaggedText]:
         windows = [(number, w) for number, row in enumerate(rows) for w in row.data.windows]
-        logits = self._window_logits(windows, [len(row.data.spans) for row in rows])
+        logits = self._window_logits(windows, [len(row.data.spans) for row in rows], tape)
         return [
             _tagged(row.data, values)
             for row, values in zip(rows, self._values(logits), strict=True)
@@ -177,11 +178,14 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
         return self._window_logits(windows, [*map(len, sentences)])
 
     def _window_logits(
-        self, windows: Sequence[tuple[int, WordRow]], words: Sequence[int]
+        self,
+        windows: Sequence[tuple[int, WordRow]],
+        words: Sequence[int],
+        tape: NullTape = NULL_TAPE,
     ) -> list[Tensor]:
         """Logits (words, labels) for each sentence, from its windows and its number of words."""
         of_windows = self.logits_of(
-            TokenLabelHead, [window.row for _, window in windows], convert=finite
+            TokenLabelHead, [window.row for _, window in windows], tape, finite
         )
         size = len(self.labels)
         logits = [torch.full((count, size), nan, dtype=torch.float64) for count in words]

@@ -43,6 +43,7 @@ from regard.inference.inputs import (
     read_ids,
 )
 from regard.inference.score_text import Scored, Scorer, TextScore
+from regard.inference.text_tokens import TextPart, TextTokens, marks, places_of
 from regard.models.encoder_decoder import ModelModule
 from regard.models.folders.folder import vocabularies
 from regard.models.folders.loaded_model import LoadedModel
@@ -50,6 +51,7 @@ from regard.objectives.seq2seq import Seq2Seq
 from regard.parts.linear.convert import products_in_use
 from regard.search.beam import Beam
 from regard.search.constraints import Constraints
+from regard.search.hypothesis import Hypothesis
 from regard.search.step import Ensemble, Search, SearchState
 from regard.text.task_prompt import PromptConfig, TaskPrompt
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
@@ -168,6 +170,7 @@ class Translator(DecoderModel):
         prefixes: Iterable[str] | None = None,
         *,
         first: int = 0,
+        tape: NullTape = NULL_TAPE,
     ) -> list[list[Translation]]:
         """The best translations of each text, best first; each begins with its prefix, if given.
 
@@ -179,7 +182,7 @@ class Translator(DecoderModel):
         if len(starts) != len(texts):
             raise BadInput(f"{len(starts)} prefixes for {len(texts)} texts")
         requests = map(Request, texts, starts)
-        written = self.writer(Method(search)).predict(requests, first=first)
+        written = self.writer(Method(search)).predict(requests, first=first, tape=tape)
         return [cast(list[Translation], result.texts) for result in written]
 
     def rows(self, requests: Sequence[Request], keys: Sequence[int]) -> list[WriterRow]:
@@ -218,8 +221,23 @@ class Translator(DecoderModel):
         return read_ids(inputs, self._encode_all, limits, end=end, first=first)
 
     def _encode_all(self, texts: list[str]) -> list[list[int]]:
-        rows = self.tokenizer.source.encode_all(texts)
-        return rows if self.prompt is None else [self.prompt.row(ids).tolist() for ids in rows]
+        return [*map(self._prompted, self.tokenizer.source.encode_all(texts))]
+
+    def _prompted(self, ids: list[int]) -> list[int]:
+        return ids if self.prompt is None else self.prompt.row(ids).tolist()
+
+    def tokens(self, inputs: Iterable[str | Ids]) -> list[TextTokens]:
+        inputs = listed(inputs)
+        return [*map(self._tokens, inputs, self.read(inputs))]
+
+    def _tokens(self, given: str | Ids, ids: list[int]) -> TextTokens:
+        source = self.tokenizer.source
+        tokens = source.pieces(ids)
+        if not isinstance(given, str):
+            return TextTokens.of(tokens, ids)
+        parts = [TextPart(given, source.segment(given))]
+        places = places_of([*self._prompted(marks(parts)[0]), 0])  # 0 for EOS
+        return TextTokens.of(tokens, ids, parts, places)
 
     def read_pairs(self, pairs: Iterable[object]) -> list[tuple[list[int], list[int]]]:
         """Pairs (source, target) in ids, from texts or ids; targets have no special tokens."""
@@ -295,14 +313,31 @@ class Translator(DecoderModel):
         """Logits (tokens, vocabulary) of each pair: row t predicts target token t, the last EOS."""
         if head not in (None, self.objective.head):
             raise BadInput(f"head: this model has only {self.objective.head}, not {shown(head)}")
+        with tape.batches() as run:
+            return self._logits_of(self.read_pairs(pairs), run)
+
+    @torch.no_grad()
+    def record_written(
+        self, rows: Sequence[WriterRow], hypotheses: Sequence[Hypothesis], tape: NullTape
+    ) -> None:
+        limit = self.model.decoder.embed.position_limit
+        most = sys.maxsize if limit is None else limit - 1  # BOS has a position
+        texts = zip(rows, hypotheses, strict=True)
+        self._logits_of([(row.data.ids[0], [*best.tokens[:most]]) for row, best in texts], tape)
+
+    def _logits_of(
+        self, examples: Sequence[tuple[list[int], list[int]]], tape: NullTape
+    ) -> list[Tensor]:
+        """Logits of pairs in ids, on the tape of a run."""
 
         def split(inputs: SourceTarget, tape: NullTape) -> Sequence[Tensor]:
             logits_TV = self.model(inputs, tape=tape).by_head[self.objective.head]
             return inputs.target.layout.split(logits_TV)
 
-        with tape.batches() as next_tape:
-            batches = self.pair_batches(self.read_pairs(pairs), tape)
-            return in_order((chosen, split(batch.inputs, next_tape())) for chosen, batch in batches)
+        batches = self.pair_batches(examples, tape)
+        return in_order(
+            (chosen, split(batch.inputs, tape.next_batch())) for chosen, batch in batches
+        )
 
     def pair_batches(
         self, examples: Sequence[tuple[list[int], list[int]]], tape: NullTape = NULL_TAPE
@@ -350,10 +385,12 @@ class PairScorer(Scorer[tuple[list[int], list[int]]]):
         ]
 
     @torch.inference_mode()
-    def values(self, rows: Sequence[IdsRow]) -> list[TextScore]:
+    def values(self, rows: Sequence[IdsRow], tape: NullTape = NULL_TAPE) -> list[TextScore]:
         translator, score = self.translator, self.translator.objective.score
-        batches = translator.pair_batches([row.data for row in rows])
-        scores = in_order((numbers, score(translator.model, batch)) for numbers, batch in batches)
+        scores = in_order(
+            (numbers, score(translator.model, batch, tape.next_batch()))
+            for numbers, batch in translator.pair_batches([row.data for row in rows], tape)
+        )
         results = [logprobs.tolist() for logprobs in scores]
         if any(map(isnan, chain(*results))):
             raise BadInput("the model is broken: its probabilities are NaN or infinite")

@@ -9,6 +9,7 @@ from math import exp
 from typing import ClassVar, cast
 
 from regard.ground.batch import BatchLimits
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import Predictor
 from regard.inference.component import Row
 from regard.inference.decoder_model import Request, WriterData, WriterRow
@@ -80,8 +81,8 @@ class WritingClassifier(Predictor[str, WriterData, WrittenLabel]):
     def rows(self, inputs: Sequence[str], keys: Sequence[int]) -> list[TextRow]:
         return cast(list[TextRow], self.translator.rows([*map(Request, inputs)], keys))
 
-    def values(self, rows: Sequence[TextRow]) -> list[WrittenLabel]:
-        translator = self.translator
-        outputs = translator.write(cast(Sequence[WriterRow], rows), translator.search)
-        written = [(best.text, exp(best.hypothesis.logprob)) for best, *_ in outputs]
+    def values(self, rows: Sequence[TextRow], tape: NullTape = NULL_TAPE) -> list[WrittenLabel]:
+        writer = self.translator.writer()
+        outputs = writer.values(cast(Sequence[WriterRow], rows), tape)
+        written = [(best.text, exp(best.hypothesis.logprob)) for (best, *_), _ in outputs]
         return [WrittenLabel(self.prompt.label_of(text), text, p) for text, p in written]

@@ -85,8 +85,8 @@ class ModelConfig(Config):
     size: Optional = None
     """A size of the paper; default: "base", or the first."""
     start: Annotated[StartConfig | None, BeforeValidator(StartConfig.given)] = None
-    """A model folder (a string) whose facts, vocabulary and weights the run starts with, or a table
-    that names parts of it."""
+    """A model folder, or an id of the Hugging Face hub (a string), whose facts, vocabulary and
+    weights the run starts with, or a table that names parts of it."""
     vocabulary: Literal["start", "text"] = "start"
     """The vocabulary of `start`, or one learned from the texts by `[text]`: tokens that `start`
     knows keep their vectors, others begin with the mean of all vectors."""

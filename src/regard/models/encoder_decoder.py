@@ -139,6 +139,7 @@ class EncoderDecoderModule(nn.Module):
 
     pool = None
     reads_last_layer = True
+    decoder_path = "target"  # on a tape
 
     def __init__(self, facts: EncoderDecoder):
         super().__init__()

@@ -241,6 +241,7 @@ class TrunkWithHeadsModule(nn.Module):
     """Trunk, pool of its rows, and heads over the last states or over chosen layers."""
 
     cross_attention = None
+    decoder_path = "trunk"  # on a tape
     output_scale = 1.0  # of states before the output layer
 
     def __init__(

@@ -20,6 +20,7 @@ from regard.ground.batch import (
     pack_ids,
 )
 from regard.ground.errors import BadInput
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.heads import NextTokenHead
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.objective import PairObjective
@@ -56,9 +57,9 @@ class Seq2Seq(PairObjective):
     def read(self, rows: Sequence[Ids], limits: Limits = None) -> PackedTokens:
         return pack(rows, limits, special_ids=SpecialIds(last=self.eos))
 
-    def score(self, model: nn.Module, batch: Batch) -> list[Tensor]:
+    def score(self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE) -> list[Tensor]:
         """Log-probabilities of the tokens of each target, one tensor per row."""
-        logits_TV = model(batch.inputs).by_head[self.head]
+        logits_TV = model(batch.inputs, tape=tape).by_head[self.head]
         logp_TV = torch.log_softmax(logits_TV.float(), dim=-1)
         chosen_T = logp_TV.gather(1, batch.targets[self.head][:, None])[:, 0]
         return batch.inputs.target.layout.split(chosen_T)

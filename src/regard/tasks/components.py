@@ -15,7 +15,8 @@ from regard.ground.batch import Ids
 from regard.ground.checks import check_whole, listed
 from regard.ground.device import device_named
 from regard.ground.errors import BadInput, did_you_mean, shown
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.ground.keywords import check_keywords, check_method_keywords
+from regard.ground.tape import NULL_TAPE, NullTape, check_tape
 from regard.inference.batch_runner import Predictor
 from regard.inference.classifier import SentencePairClassifier
 from regard.inference.component import Component
@@ -23,6 +24,7 @@ from regard.inference.encoder_model import EncoderInput, EncoderModel, ImageMode
 from regard.inference.fill_mask import FilledText
 from regard.inference.generator import Ending, Generation, Generator
 from regard.inference.model_runner import ModelRunner
+from regard.inference.text_tokens import TextTokens
 from regard.inference.translator import Translation, Translator
 from regard.inference.written_labels import WritingClassifier
 from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
@@ -90,6 +92,7 @@ def predictor_of(runner: EncoderModel) -> Predictor:
     )
 
 
+@check_method_keywords
 class Runner:
     """A model on its device, in its precision, with a method for each of its components.
 
@@ -170,7 +173,7 @@ class Runner:
         """Component of this name ("embed", "translate", ...), with options."""
         if name not in COMPONENTS:
             raise BadInput(f"there is no component {shown(name)}{did_you_mean(name, COMPONENTS)}")
-        return COMPONENTS[name](self)(**options)
+        return check_keywords(COMPONENTS[name](self))(**options)
 
     @property
     def components(self) -> tuple[str, ...]:
@@ -193,7 +196,12 @@ class Runner:
         return predictor_of(self.encoder)
 
     def predict(
-        self, inputs: Iterable[Any], *, batch_size: int | None = None, max_length: int | None = None
+        self,
+        inputs: Iterable[Any],
+        *,
+        tape: NullTape = NULL_TAPE,
+        batch_size: int | None = None,
+        max_length: int | None = None,
     ) -> list[Any]:
         """Predict labels with probabilities, tags, answers or choices, by the task of fine-tuning.
 
@@ -201,19 +209,22 @@ class Runner:
         are pairs (question, context) or (text, choices).
         """
         rows = self.runner.listed(inputs, "inputs")
-        return self._limited(batch_size, max_length).predictor.predict(rows)
+        predictor = self._limited(batch_size, max_length).predictor
+        return predictor.predict(rows, tape=check_tape(tape))
 
     def fill(
         self,
         texts: Iterable[str],
         top: int = 5,
         *,
+        tape: NullTape = NULL_TAPE,
         batch_size: int | None = None,
         max_length: int | None = None,
     ) -> list[FilledText]:
         """The most probable words for each mask token of each text ([MASK], RoBERTa's <mask>)."""
         rows = listed(texts)
-        return self._limited(batch_size, max_length).encoder.filler(top).predict(rows)
+        filler = self._limited(batch_size, max_length).encoder.filler(top)
+        return filler.predict(rows, tape=check_tape(tape))
 
     def encode(
         self,
@@ -222,6 +233,7 @@ class Runner:
         batch_size: int | None = None,
         *,
         carry: bool = False,
+        tape: NullTape = NULL_TAPE,
         max_length: int | None = None,
         as_numpy: bool = False,
     ) -> list[Any]:
@@ -237,8 +249,18 @@ class Runner:
         if carry and not self.facts.encoder.stack.carries_state:
             raise BadInput(f"carry: {self.paper.name} is not recurrent: it has no state to carry")
         read = runner.carried_states if carry else runner.states
-        states = read(runner.read(runner.listed(texts)), name)
+        states = read(runner.read(runner.listed(texts)), name, check_tape(tape))
         return [_array(states_TD) for states_TD in states] if as_numpy else states
+
+    def tokens(self, texts: Texts, *, max_length: int | None = None) -> list[TextTokens]:
+        """Tokens of each text, in the order of the states that ``encode`` returns for it.
+
+        They have their ids, the characters of the text that they cover, and the words of the text
+        with the positions of their tokens; ``of_words`` averages states over each word. Token ids
+        have names only.
+        """
+        runner = self._limited(max_length=max_length).runner
+        return runner.tokens(runner.listed(texts))
 
     def embed(
         self,
@@ -246,6 +268,7 @@ class Runner:
         pool: str | None = None,
         normalise: bool | None = None,
         *,
+        tape: NullTape = NULL_TAPE,
         batch_size: int | None = None,
         max_length: int | None = None,
         as_numpy: bool = False,
@@ -258,7 +281,8 @@ class Runner:
         float32, on the device of the model.
         """
         runner = self._limited(batch_size, max_length).runner
-        vectors_ND = runner.embedder(pool, normalise).vectors(runner.listed(texts))
+        embedder = runner.embedder(pool, normalise)
+        vectors_ND = embedder.vectors(runner.listed(texts), check_tape(tape))
         return _array(vectors_ND) if as_numpy else vectors_ND
 
     def logits(
@@ -281,10 +305,8 @@ class Runner:
         A ``tape`` records or edits values inside the model; ``tape_names`` lists their names.
         Recorded values are in the order of the inputs.
         """
-        if not isinstance(tape, NullTape):
-            raise BadInput(f"tape must be a Tape, not {shown(tape)}")
         runner = self._limited(batch_size, max_length).runner
-        logits = runner.logits(runner.listed(inputs, "inputs"), tape, head)
+        logits = runner.logits(runner.listed(inputs, "inputs"), check_tape(tape), head)
         return [_array(logits_TV) for logits_TV in logits] if as_numpy else logits
 
     def translate(
@@ -293,6 +315,7 @@ class Runner:
         search: Search | None = None,
         prefixes: Iterable[str] | None = None,
         *,
+        tape: NullTape = NULL_TAPE,
         batch_size: int | None = None,
         max_length: int | None = None,
     ) -> list[list[Translation]]:
@@ -301,9 +324,12 @@ class Runner:
         The default search is that of the training recipe; for a published folder, of its
         generation_config.json; else a beam of 5. Each translation begins with its prefix in
         ``prefixes``.
+
+        The edits of a ``tape`` apply to every step of the search, with torch's operators. It
+        records one forward pass over each text and its best translation, as ``logits`` does.
         """
-        rows = listed(texts)
-        return self._limited(batch_size, max_length).translator.translate(rows, search, prefixes)
+        rows, translator = listed(texts), self._limited(batch_size, max_length).translator
+        return translator.translate(rows, search, prefixes, tape=check_tape(tape))
 
     def generate(
         self,
@@ -313,6 +339,7 @@ class Runner:
         max_new_tokens: int | None = None,
         min_new_tokens: int = 0,
         stop_strings: Iterable[str] = (),
+        tape: NullTape = NULL_TAPE,
         batch_size: int | None = None,
         max_length: int | None = None,
     ) -> list[list[Generation]]:
@@ -322,10 +349,14 @@ class Runner:
         the folder. A text ends before the first of the ``stop_strings``, or at the last position of
         the model. Results do not depend on batching; a sample depends on the seed, the index of its
         prompt and its own index.
+
+        The edits of a ``tape`` apply to every step, with torch's operators. It records one forward
+        pass over each prompt and its best continuation, without EOS.
         """
         rows = listed(prompts, "prompts")
+        generator = self._limited(batch_size, max_length).generator
         ending = Ending.of(max_new_tokens, min_new_tokens, stop_strings)
-        return self._limited(batch_size, max_length).generator.generate(rows, search, ending)
+        return generator.generate(rows, search, ending, tape=check_tape(tape))
 
     def stream(
         self,
@@ -351,6 +382,7 @@ class Runner:
         *,
         window: int | None = None,
         stride: int | None = None,
+        tape: NullTape = NULL_TAPE,
         batch_size: int | None = None,
     ) -> list[list[float]]:
         """Log-probabilities of texts, or of given translations, token by token.
@@ -362,7 +394,8 @@ class Runner:
         score if there is no token before it: for ids, and for GPT, whose texts have no separator.
         """
         rows, runner = listed(inputs, "inputs"), self._limited(batch_size).runner
-        return [list(scored.logprobs) for scored in runner.scorer(window, stride).predict(rows)]
+        scores = runner.scorer(window, stride).predict(rows, tape=check_tape(tape))
+        return [list(scored.logprobs) for scored in scores]
 
 
 COMPONENTS: dict[str, Callable[[Runner], Callable[..., AnyComponent]]] = {

@@ -12,6 +12,7 @@ from regard.data.readers.examples import ChoiceExample
 from regard.data.readers.fields import field_of, json_object, typed
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput, BadItem
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import Predictor, finite, rows_of
 from regard.inference.component import Row
 from regard.inference.inputs import check_pairs
@@ -97,14 +98,17 @@ class Chooser(Predictor[Choices, list[PairRow], ChoicePrediction]):
         rows = iter(rows_of(self.tokenizer, [*chain(*inputs)], self.max_length))
         return [[PairRow(next(rows), choice) for _, choice in pairs] for pairs in inputs]
 
-    def values(self, rows: Sequence[ChoiceRow]) -> list[ChoicePrediction]:
-        return self.choose([row.data for row in rows])
+    def values(
+        self, rows: Sequence[ChoiceRow], tape: NullTape = NULL_TAPE
+    ) -> list[ChoicePrediction]:
+        return self.choose([row.data for row in rows], tape)
 
-    def choose(self, inputs: Sequence[Sequence[PairRow]]) -> list[ChoicePrediction]:
+    def choose(
+        self, inputs: Sequence[Sequence[PairRow]], tape: NullTape = NULL_TAPE
+    ) -> list[ChoicePrediction]:
         """The best of the choices of each input."""
-        scores = iter(
-            self.logits_of(ChoiceHead, [pair.row for pair in chain(*inputs)], convert=finite)
-        )
+        rows = [pair.row for pair in chain(*inputs)]
+        scores = iter(self.logits_of(ChoiceHead, rows, tape, finite))
         results = []
         for pairs in inputs:
             logits = torch.cat([next(scores) for _ in pairs])

@@ -18,6 +18,7 @@ from regard.data.readers.examples import QuestionExample
 from regard.data.readers.fields import field_of, json_object
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import Predictor, finite
 from regard.inference.component import Result, Row
 from regard.inference.inputs import check_pairs
@@ -143,9 +144,11 @@ class Answerer(Predictor[Question, list[ContextWindow], AnswerPrediction]):
             for key, given, own in zip(keys, pairs, windows, strict=True)
         ]
 
-    def values(self, rows: Sequence[QuestionRow]) -> list[AnswerPrediction]:
+    def values(
+        self, rows: Sequence[QuestionRow], tape: NullTape = NULL_TAPE
+    ) -> list[AnswerPrediction]:
         windows = [window.row for row in rows for window in row.data]
-        logits = iter(self.logits_of(SpanHead, windows, convert=finite))
+        logits = iter(self.logits_of(SpanHead, windows, tape, finite))
         return [
             self._answers(row.given[1], [(window, next(logits)) for window in row.data])
             for row in rows

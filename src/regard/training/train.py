@@ -9,6 +9,7 @@ from regard.data.config import MemoryConfig
 from regard.data.readers.fields import DropCounts, Dropped
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, did_you_mean, shown
+from regard.ground.keywords import check_keywords
 from regard.models.folders import folder as folders
 from regard.tasks.components import Runner
 from regard.tasks.task import TaskScores
@@ -29,6 +30,7 @@ AnyData = str | Path | Mapping[str, Iterable[object] | int]
 TRAIN, DEV, TEST, MORE = SPLITS = ("train", "dev", "test", "more_tests")
 
 
+@check_keywords
 def train(
     recipe: AnyRecipe,
     data: AnyData = Path(),

@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 from regard.ground.batch import ImageRow
 from regard.inference.classifier import LabelPrediction
 from regard.inside.attention.attention_map import AttentionMap, RolloutMap
-from regard.inside.attention.attention_view import AttentionView
+from regard.inside.attention.attention_view import AttentionView, View
 from regard.inside.attention.image_attention import ImageAttention
 from regard.inside.attention.induction import InductionScores
 from regard.inside.attention.word_weights import WordWeights
 from regard.inside.views import attention_html
-from regard.inside.views.line_chart import Report
+from regard.inside.views.line_chart import Chart, ChartLine, Report
 from regard.inside.views.markup import escape_controls
+from regard.inside.views.matrix_svg import draw_attention
 from regard.text.segmentation import LabelledImage
 
 VOID = {"meta", "br", "input", "link", "img", "hr"}
@@ -226,6 +227,37 @@ def test_a_notebook_shows_the_page_in_a_frame_of_its_own(look):
     assert frame["srcdoc"] == look.html()
     assert frame["title"] == look.title and "onload" not in frame
     assert frame["sandbox"] == "allow-scripts"
+
+
+class Printer:
+    """A printer of IPython: what is printed is the text/plain of a cell."""
+
+    def __init__(self):
+        self.printed = ""
+
+    def text(self, text):
+        self.printed += text
+
+
+@pytest.mark.parametrize(
+    "look", [v for v in PAGES.values() if isinstance(v, View)], ids=lambda v: type(v).__name__
+)
+def test_text_of_a_notebook_is_the_picture(look):
+    printer = Printer()
+    look._repr_pretty_(printer, False)
+    assert printer.printed == str(look) and look.title.strip() in printer.printed
+
+
+def test_maps_and_charts_are_drawn_in_a_notebook():
+    shown = example().map()
+    assert (
+        draw_attention(
+            shown.name, shown.describe(), shown.queries, shown.keys, shown.select(), shown.allowed
+        )
+        == shown._repr_html_()
+    )
+    chart = Chart("loss", "step", "nats", [(0, "0"), (1, "1")], [ChartLine("a", [(0, 1), (1, 2)])])
+    assert chart._repr_html_() == chart.svg()
 
 
 def test_pages_of_other_choices_differ():

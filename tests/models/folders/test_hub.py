@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +15,7 @@ from closeness import SCALARS
 from regard import BadInput
 from regard.models.folders.hub import is_hub_id
 from small_bert import SENTENCES, model
+from small_labels import write_owls
 from warm import WarmProcess
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -169,6 +171,55 @@ def test_verbs_take_ids(hub, tmp_path):
     words = ("-m", "regard", "embed", "tiny-bert", "texts", "--json", "--device", "cpu")
     output = run(*words, env=settings(address(hub), tmp_path / "cache"), cwd=tmp_path)
     assert len(json.loads(output)["vector"]) == 16
+
+
+TRAINED = """
+import json, regard
+from regard import BadInput
+settings = {{"model.start": {start!r}, "model.paper": None, "model.size": None, "text": False}}
+settings |= {{"model.change": None, "train.steps": 2}}
+try:
+    *_, ended = regard.train("owls.toml", "data", "run", settings=settings, device="cpu")
+    print(ended)
+except BadInput as error:
+    print(error)
+"""
+
+
+@pytest.fixture
+def cached(folder, tmp_path) -> dict[str, str]:
+    """The settings of a process without a network, with a cache that has the model."""
+    repository = tmp_path / "cache" / "hub" / "models--tiny--bert"
+    shutil.copytree(folder, repository / "snapshots" / COMMIT)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(COMMIT)
+    (tmp_path / "data").mkdir()
+    write_owls(tmp_path / "data").rename(tmp_path / "owls.toml")
+    return settings("http://127.0.0.1:9", tmp_path / "cache", HF_HUB_OFFLINE="1")
+
+
+@pytest.mark.parametrize("start", ["tiny/bert", {"folder": "tiny/bert"}], ids=["name", "table"])
+def test_a_recipe_starts_from_an_id_in_the_cache(folder, cached, tmp_path, start):
+    output = run("-c", TRAINED.format(start=start), env=cached, cwd=tmp_path)
+    assert output == "ended after step 2: all steps done\n"
+    trained, published = regard.load(tmp_path / "run" / "model", "cpu"), regard.load(folder, "cpu")
+    assert trained.paper == published.paper and trained.facts.trunk == published.facts.trunk
+    assert trained.tokenizer.words.fingerprint == published.tokenizer.words.fingerprint
+    (before, after) = (one.module.trunk.embed.token.weight.detach() for one in (published, trained))
+    assert (before != after).any() and (before - after).abs().max() < 0.1  # two steps away
+
+
+def test_a_start_that_the_cache_does_not_have_is_named(cached, tmp_path):
+    (line,) = run("-c", TRAINED.format(start="tiny/gpt"), env=cached, cwd=tmp_path).splitlines()
+    reason = "no such folder, and not in the cache of the hub (HF_HUB_OFFLINE is set)"
+    assert line == f"model.start: tiny/gpt: {reason}"
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_under_the_data_root_comes_before_the_hub(folder, cached, tmp_path):
+    shutil.copytree(folder, tmp_path / "data" / "tiny" / "gpt")
+    output = run("-c", TRAINED.format(start="tiny/gpt"), env=cached, cwd=tmp_path)
+    assert output == "ended after step 2: all steps done\n"
 
 
 @pytest.mark.thinned

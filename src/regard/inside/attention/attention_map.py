@@ -12,6 +12,7 @@ import numpy as np
 
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput
+from regard.inside.views.matrix_svg import draw_attention
 
 Groups = Sequence[Sequence[int]]
 """Token positions of each word of a text. A special token may belong to no word."""
@@ -47,6 +48,11 @@ class AttentionMap:
         layers = f"{len(self.layers)} layers of {max(map(len, self.layers), default=0)} heads"
         size = f"{len(self.queries)} queries × {len(self.keys)} keys"
         return f"{type(self).__name__}({self.name!r}, {layers}, {size})"
+
+    def _repr_html_(self) -> str:
+        """Drawing of the mean of all layers and heads."""
+        labels = self.queries, self.keys
+        return draw_attention(self.name, self.describe(), *labels, self.select(), self.allowed)
 
     @property
     def weights(self) -> np.ndarray:

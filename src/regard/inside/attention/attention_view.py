@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 from rich.console import Console, ConsoleOptions
@@ -20,6 +20,12 @@ from regard.inside.views.attention_html import attention_page
 from regard.inside.views.attention_text import Paint, colour_cell, heat_map, shade_cell
 from regard.inside.views.markup import HTMLPage, clip, escape_line
 from regard.inside.views.matrix_svg import draw_attention
+
+
+class TextPrinter(Protocol):
+    """Protocol of the printer that IPython passes to ``_repr_pretty_``."""
+
+    def text(self, text: str) -> None: ...
 
 
 class View(HTMLPage):
@@ -73,6 +79,10 @@ class View(HTMLPage):
 
     def __str__(self) -> str:
         return self.text(shutil.get_terminal_size().columns)
+
+    def _repr_pretty_(self, printer: TextPrinter, cycle: bool) -> None:
+        """Print in a notebook or a shell of IPython that shows no HTML."""
+        printer.text(str(self))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         if console.is_terminal and console.color_system is not None:

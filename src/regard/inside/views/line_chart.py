@@ -83,6 +83,9 @@ class Chart:
         ]
         return markup.svg_element(self.title, WIDTH, HEIGHT, parts, colours.ink)
 
+    def _repr_html_(self) -> str:
+        return self.svg()
+
 
 @dataclass(frozen=True)
 class Report(markup.HTMLPage):

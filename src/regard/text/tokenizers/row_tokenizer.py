@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -113,6 +114,11 @@ class RowTokenizer(RowReading):
     def row(self, a: Ids, b: Ids | None = None, longest: int | None = None) -> TokenRow:
         """A row of one text or two; the longer text is truncated first."""
         return self.template.row(a, b, longest)
+
+    def row_of_marks(self, texts: Sequence[Ids], longest: int | None = None) -> TokenRow:
+        """A row of numbers in place of the ids of one text or two, with 0 as each special token."""
+        blank = replace(self.template, special=dict.fromkeys(self.template.special, 0))
+        return blank.row(texts[0], texts[1] if len(texts) == 2 else None, longest)
 
     def count(self, texts: Sequence[str], most: int) -> int:
         """Number of tokens of a row of these texts; see ``token_count``."""

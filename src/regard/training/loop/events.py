@@ -7,6 +7,7 @@ from typing import ClassVar
 from torch import nn
 
 from regard.data.batches.sampler import BatchSampler
+from regard.ground.errors import one_line
 from regard.metrics.translation import MetricScore
 from regard.objectives.objective import Objective
 from regard.training.checkpoint import Checkpoints, RunProgress
@@ -45,9 +46,12 @@ class Event:
         """Logged values: the type of event, the step, and numbers by name."""
         return {}
 
-    def lines(self, steps: int) -> list[str]:
-        """Printed lines; ``steps`` is the length of the run."""
+    def lines(self, steps: int = 0) -> list[str]:
+        """Printed lines; ``steps`` is the length of the run, 0 if it is not known."""
         return []
+
+    def __str__(self) -> str:
+        return one_line("; ".join(self.lines()))
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class StartEvent(Event):
     differences: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
-    def lines(self, steps: int) -> list[str]:
+    def lines(self, steps: int = 0) -> list[str]:
         lines = [f"precision {self.precision.kind} ({self.precision.why})"]
         if not self.progress.step:
             lines += self.remarks
@@ -106,9 +110,10 @@ class ReportEvent(Event):
             "flops": self.progress.flops,
         }
 
-    def lines(self, steps: int) -> list[str]:
+    def lines(self, steps: int = 0) -> list[str]:
+        length = f"/{steps:,}" if steps else ""
         return [
-            f"step {self.progress.step:>6,}/{steps:,}  loss {self.loss:.4f}  nll {self.nll:.4f}  "
+            f"step {self.progress.step:>6,}{length}  loss {self.loss:.4f}  nll {self.nll:.4f}  "
             f"rate {self.rate:.2e}  {self.tokens_per_second:,.0f} {self.counted}/s  "
             f"batches {self.fill:.0%} full  {duration(self.seconds_left)} left"
         ]
@@ -126,13 +131,16 @@ class DevEvent(Event):
         step, seconds = self.progress.step, self.progress.seconds
         return {"event": "dev", "step": step, **self.verdict.figures, "seconds": seconds}
 
-    def lines(self, steps: int) -> list[str]:
+    def lines(self, steps: int = 0) -> list[str]:
         return [f"step {self.progress.step:>6,}  {self.verdict}{'  (best)' if self.best else ''}"]
 
 
 @dataclass(frozen=True)
 class SaveEvent(Event):
     """Event: a checkpoint was written."""
+
+    def __str__(self) -> str:
+        return f"step {self.progress.step:>6,}  checkpoint written"
 
 
 @dataclass(frozen=True)
@@ -142,7 +150,7 @@ class ScoreEvent(Event):
     test_set: str
     scores: tuple[MetricScore, ...]
 
-    def lines(self, steps: int) -> list[str]:
+    def lines(self, steps: int = 0) -> list[str]:
         return [f"{self.test_set}  {score}" for score in self.scores]
 
 
@@ -153,7 +161,7 @@ class EndEvent(Event):
     is_last = True
     reason: str
 
-    def lines(self, steps: int) -> list[str]:
+    def lines(self, steps: int = 0) -> list[str]:
         return [f"ended after step {self.progress.step:,}: {REASONS[self.reason]}"]
 
 
