@@ -1,12 +1,14 @@
 """Recipe table ``text``: the tokenizer to train."""
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from regard.ground.config import Config
 from regard.ground.errors import did_you_mean
 from regard.text.tokenizers.plain_tokenizer import KINDS
+from regard.text.tokenizers.sentencepiece import KIND as SENTENCEPIECE
+from regard.text.tokenizers.sentencepiece import RULES
 
 
 class TextConfig(Config):
@@ -52,10 +54,28 @@ class TextConfig(Config):
 class TranslationTextConfig(TextConfig):
     """Subwords of a translator: one ``joint`` vocabulary for both languages, or two."""
 
+    more_kinds: ClassVar[tuple[str, ...]] = (SENTENCEPIECE,)
     kind: str = "bpe"
-    """ "bpe" (with byte fallback), "byte-bpe", "unigram" or "wordpiece"."""
+    """ "bpe" (with byte fallback), "byte-bpe", "unigram" or "wordpiece", or "sentencepiece": a
+    joint SentencePiece model with the files of a Marian folder, which other libraries read. It has
+    `normalise = "nfkc"` (the default) or "none", and lower case only with "nfkc"."""
     joint: bool = True
     """One vocabulary for both languages."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_rule(cls, keys: Any) -> Any:
+        is_model = isinstance(keys, dict) and keys.get("kind") == SENTENCEPIECE
+        return {"normalise": "nfkc", **keys} if is_model else keys
+
+    @model_validator(mode="after")
+    def _fits_sentencepiece(self) -> "TranslationTextConfig":
+        needs = f"kind {SENTENCEPIECE!r} needs"
+        if self.kind == SENTENCEPIECE and not self.joint:
+            raise ValueError(f"{needs} joint = true")
+        if self.kind == SENTENCEPIECE and (self.normalise, self.lower) not in RULES:
+            raise ValueError(f'{needs} normalise = "nfkc", or "none" without lower')
+        return self
 
 
 class EncoderTextConfig(TextConfig):

@@ -140,6 +140,7 @@ def _prepared_run(
     for saved, _ in models.values():
         check_tokenizer(reading, labels, saved, "model")
     remarks = plan.copy_weights(models["model"][1], reading, labels)
+    task.prepare_module(models["model"][1], prepared)
     objective = task.objective(prepared)
     sampler, fingerprint = dataset.sampler(objective), dataset.fingerprint
     # Recurrent models are captured where batches are rectangles: parts of streams, or padded rows

@@ -97,8 +97,8 @@ class HFFormat:
         """The tokenizer of a folder, if it has one."""
         return self.tokenizer(folder)
 
-    def new_extras(self, tokenizer: Reading | None) -> HFExtras:
-        """The extras of a model that was not loaded from a Hugging Face folder."""
+    def new_extras(self, tokenizer: Reading | None, notes: Config) -> HFExtras:
+        """The extras of a model with these notes that is from no Hugging Face folder."""
         ids = {} if tokenizer is None else tokenizer.special_ids
         return HFExtras({f"{role}_id": number for role, number in ids.items()})
 
