@@ -90,8 +90,9 @@ def _advice(model: LoadedModel) -> str:
     known = [entry for entry in LINEAGE if entry.like(model.facts) and _is_expressible(entry)]
     if model.paper in known or not known:
         return "train with the other values (model.change)"
-    names = ", ".join(f'"{entry.key}"' for entry in known)
-    return f"train with another model.paper: {names}"
+    keys = [(entry.key, entry.formats["hf"].recipe_keys) for entry in known]
+    names = (f'"{paper}"{needed and f" ({needed})"}' for paper, needed in keys)
+    return f"train with another model.paper: {', '.join(names)}"
 
 
 def _is_expressible(paper: Paper) -> bool:

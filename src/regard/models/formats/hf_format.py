@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import ClassVar, cast
 
 from regard.ground.errors import BadInput
 from regard.ground.reading import Reading
@@ -38,7 +38,10 @@ class HFFormat:
 
     ``config_map`` maps the keys of config.json to facts, ``weights`` their tensor names to ours;
     ``defaults`` are the facts of an empty config.json, ``tokenizer`` reads the tokenizer files.
+    ``recipe_keys`` are keys of recipes that its models need beside ``model.paper``.
     """
+
+    recipe_keys: ClassVar[str] = ""
 
     name: str
     model_type: str

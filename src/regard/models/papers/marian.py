@@ -180,6 +180,8 @@ def translator_ids(config: Config, vocab: int) -> dict[str, int]:
 class MarianFormat(HFFormat):
     """The format of Marian, whose config.json names the special tokens."""
 
+    recipe_keys = 'text.kind = "sentencepiece"'
+
     def load_tokenizer(self, folder: Path, config: Config) -> Reading | None:
         if not any((folder / name).exists() for name in (SOURCE, TARGET, VOCAB)):
             return None
@@ -200,7 +202,7 @@ class MarianFormat(HFFormat):
         if own is None or SOURCE not in own.FILES:
             kind = "no" if own is None else f"a {own.source.kind}"
             fault = f"needs SentencePiece models, but this model has {kind} vocabulary"
-            raise BadInput(f'a Marian folder {fault}; train with text.kind = "sentencepiece"')
+            raise BadInput(f"a Marian folder {fault}; train with {self.recipe_keys}")
         target = own.target
         ids = {
             "pad_token_id": target.pad,
@@ -216,10 +218,10 @@ class MarianFormat(HFFormat):
 def _beam(notes: Config) -> dict[str, object]:
     """The table [decode] of a recipe in the words of transformers, which has no GNMT penalty."""
     match notes.get("decode"):
-        case {"beam": int(beam), "length": str(length), "alpha": float(alpha)}:
+        case {"beam": int(beam), "length": str(length), "alpha": float(alpha)} if beam > 1:
             penalty = {**PENALTIES, "power": alpha}.get(length)
-            limits = {} if penalty is None else {"length_penalty": penalty}
-            return {"num_beams": beam, **limits}
+            ranking = {} if penalty is None else {"length_penalty": penalty}
+            return {"num_beams": beam, "early_stopping": True, **ranking}
     return {}
 
 
