@@ -69,6 +69,9 @@ NEW: tuple[str, ...] = (
     r"(?:curves|tune) .*",
     r"BadInput\.code",
     r"Recipe\.with_steps\(.*",
+    r"recipes(?: --json)?: .*\bmarian-tour\b.*",
+    r"convert --list-formats = False",
+    r"Model\.formats",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}

@@ -1,4 +1,4 @@
-"""``regard convert --formats``: which formats can express a model, and what to change if none."""
+"""``regard convert --list-formats``: which formats can express a model, and what to change if none."""
 
 import json
 from dataclasses import replace
@@ -23,7 +23,7 @@ TRANSLATORS = '"marian" (text.kind = "sentencepiece"), "t5" (task = "text-to-tex
 
 def formats_of(folder) -> dict[str, str]:
     """The rest of the line of each format."""
-    lines = run("convert", folder, "--formats").stdout.splitlines()
+    lines = run("convert", folder, "--list-formats").stdout.splitlines()
     return {name: rest.strip() for name, _, rest in (line.partition(" ") for line in lines)}
 
 
@@ -79,7 +79,7 @@ def test_marian(tmp_path):
 
 def test_a_classifier(tmp_path):
     folder = write_bert(tmp_path / "hf", "one label")
-    done = run("convert", folder, "--formats", "--json")
+    done = run("convert", folder, "--list-formats", "--json")
     records = [json.loads(line) for line in done.stdout.splitlines()]
     reasons = {record["format"]: record["reason"] for record in records}
     assert reasons["regard"] is reasons["hf"] is None
@@ -99,8 +99,8 @@ def test_what_is_refused_can_be_written_otherwise(small_run, tmp_path):
         ([], "name a folder to write and its format"),
         (["x"], "name a folder to write and its format"),
         (["--to", "hf"], "name a folder to write and its format"),
-        (["x", "--formats"], "--formats writes nothing: remove DST and --to"),
-        (["--to", "hf", "--formats"], "--formats writes nothing: remove DST and --to"),
+        (["x", "--list-formats"], "--list-formats writes nothing: remove DST and --to"),
+        (["--to", "hf", "--list-formats"], "--list-formats writes nothing: remove DST and --to"),
     ],
 )
 def test_what_is_missing_or_too_much(small_run, words, message):

@@ -75,15 +75,6 @@ class Paper:
         }
         return {"tokenizer": self.tokenizer, "objectives": " + ".join(self.pretraining), **options}
 
-    def like(self, facts: ModelFacts) -> bool:
-        """Whether its models read and write what a model of these facts does."""
-        both = (self.sizes[self.default_size], facts)
-        own, other = (
-            (model.sides, model.encoder.embed.reads_images, model.encoder.stack.causal)
-            for model in both
-        )
-        return own == other
-
     def fit_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
         """The model with its heads, and the pool under them, in the form of the paper."""
         forms = [(self._form_of(head), head) for head in facts.output_heads]

@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass, field
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -117,22 +116,6 @@ class Embedding(EmbeddingModule):
             x_TD = self.norm(x_TD)
         x_TD = self.dropout(x_TD)
         return x_TD if self.projection is None else self.projection(x_TD)
-
-
-def hold_at_zero(vectors: nn.Embedding, number: int) -> None:
-    """Set the vector of an id to zero, and its gradient at every step of training.
-
-    A decoder of Marian begins with a zero vector; the id that stands for it has no other use.
-    """
-    with torch.no_grad():
-        vectors.weight[number] = 0
-
-    def masked(grad_VD: Tensor) -> Tensor:
-        grad_VD = grad_VD.clone()
-        grad_VD[number].zero_()
-        return grad_VD
-
-    vectors.weight.register_hook(masked)
 
 
 def _few(numbers_T: Tensor, vectors_ND: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from regard.inference.decoder_model import WrittenText
 from regard.inference.generation_settings import DecodeConfig
 from regard.inference.translator import Translator
 from regard.metrics.bleu import bleu
-from regard.models.tokens import hold_at_zero
+from regard.models.start import hold_at_zero
 from regard.objectives.seq2seq import Seq2Seq
 from regard.search.greedy import Greedy
 from regard.tasks.pair_task import BLEUConfig, PairTask

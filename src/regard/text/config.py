@@ -1,6 +1,6 @@
 """Recipe table ``text``: the tokenizer to train."""
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -9,6 +9,11 @@ from regard.ground.errors import did_you_mean
 from regard.text.tokenizers.plain_tokenizer import KINDS
 from regard.text.tokenizers.sentencepiece import KIND as SENTENCEPIECE
 from regard.text.tokenizers.sentencepiece import RULES
+
+LIBRARY_RULES = {SENTENCEPIECE: RULES}
+"""Normalisations of kinds that a library learns with its own; keys are (normalise, lower)."""
+DEFAULTS = {SENTENCEPIECE: {"normalise": "nfkc"}}
+"""Default keys of kinds, where they differ."""
 
 
 class TextConfig(Config):
@@ -64,16 +69,17 @@ class TranslationTextConfig(TextConfig):
 
     @model_validator(mode="before")
     @classmethod
-    def _default_rule(cls, keys: Any) -> Any:
-        is_model = isinstance(keys, dict) and keys.get("kind") == SENTENCEPIECE
-        return {"normalise": "nfkc", **keys} if is_model else keys
+    def _default_rule(cls, keys: object) -> object:
+        if not isinstance(keys, dict):
+            return keys
+        return {**DEFAULTS.get(str(keys.get("kind")), {}), **keys}
 
     @model_validator(mode="after")
-    def _fits_sentencepiece(self) -> "TranslationTextConfig":
-        needs = f"kind {SENTENCEPIECE!r} needs"
-        if self.kind == SENTENCEPIECE and not self.joint:
+    def _fits_library(self) -> "TranslationTextConfig":
+        rules, needs = LIBRARY_RULES.get(self.kind), f"kind {self.kind!r} needs"
+        if rules and not self.joint:
             raise ValueError(f"{needs} joint = true")
-        if self.kind == SENTENCEPIECE and (self.normalise, self.lower) not in RULES:
+        if rules and (self.normalise, self.lower) not in rules:
             raise ValueError(f'{needs} normalise = "nfkc", or "none" without lower')
         return self
 

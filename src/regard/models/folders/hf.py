@@ -6,6 +6,7 @@ import torch
 
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON, read_bytes, read_json, write_files, write_json
+from regard.models.encoder_decoder import ModelFacts
 from regard.models.folders import sentence_transformers
 from regard.models.folders.loaded_model import (
     CONFIG,
@@ -87,12 +88,21 @@ def check(model: LoadedModel) -> tuple[HFFormat, dict[str, object], HFExtras]:
 
 def _advice(model: LoadedModel) -> str:
     """What to change in a recipe: the facts, or the paper if the format has no model of it."""
-    known = [entry for entry in LINEAGE if entry.like(model.facts) and _is_expressible(entry)]
+    known = [entry for entry in LINEAGE if _has_such(entry, model.facts) and _is_expressible(entry)]
     if model.paper in known or not known:
         return "train with the other values (model.change)"
     keys = [(entry.key, entry.formats["hf"].recipe_keys) for entry in known]
     names = (f'"{paper}"{needed and f" ({needed})"}' for paper, needed in keys)
     return f"train with another model.paper: {', '.join(names)}"
+
+
+def _has_such(paper: Paper, facts: ModelFacts) -> bool:
+    """Whether the models of a paper read and write what a model of these facts does."""
+    own, other = (
+        (model.sides, model.encoder.embed.reads_images, model.encoder.stack.causal)
+        for model in (paper.sizes[paper.default_size], facts)
+    )
+    return own == other
 
 
 def _is_expressible(paper: Paper) -> bool:

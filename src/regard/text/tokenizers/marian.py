@@ -188,7 +188,7 @@ def train_marian_tokenizer(
 
     The ids are those of the model; the pad, with which a decoder begins, is the last id.
     """
-    model = train_unigram(filled(chain(sources, targets)), vocab - 1, normalise, lower)
+    model = train_unigram(filled(chain(sources, targets)), vocab, normalise, lower, reserved=1)
     processor = load_processor(model)
     count = len(processor)
     vocabulary = {processor.id_to_piece(number): number for number in range(count)}

@@ -46,8 +46,12 @@ def load_processor(model: bytes) -> "SentencePieceProcessor":
     return processor
 
 
-def train_unigram(texts: Iterable[str], vocab: int, normalise: str, lower: bool) -> bytes:
-    """Learn a serialised model of at most ``vocab`` pieces with the library ``sentencepiece``.
+def train_unigram(
+    texts: Iterable[str], vocab: int, normalise: str, lower: bool, reserved: int = 0
+) -> bytes:
+    """Learn a serialised model with the library ``sentencepiece``.
+
+    It has at most ``vocab`` pieces, of which ``reserved`` are not part of the model.
 
     Its pieces are "</s>" (0), "<unk>" (1), and pieces that cover every character of the texts, the
     most probable first. The same texts give the same model, in any order.
@@ -60,7 +64,7 @@ def train_unigram(texts: Iterable[str], vocab: int, normalise: str, lower: bool)
             sentence_iterator=iter(texts),
             model_writer=model,
             model_type="unigram",
-            vocab_size=vocab,
+            vocab_size=max(UNKNOWN + 1, vocab - reserved),
             hard_vocab_limit=False,
             character_coverage=1.0,
             normalization_rule_name=RULES[normalise, lower],
