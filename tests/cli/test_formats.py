@@ -1,4 +1,4 @@
-"""``regard convert --list-formats``: which formats can express a model, and what to change if none."""
+"""``regard convert --list-formats``: what can express a model, and what to change if nothing."""
 
 import json
 from dataclasses import replace

@@ -54,8 +54,8 @@ def convert(
     of its own) are stored beside the weights and written back by --to hf, bit for bit; otherwise
     they are an error.
 
-    With --list-formats, nothing is written: each format has a line, "yes", or "no" with the reason and
-    what to change in the recipe.
+    With --list-formats, nothing is written: each format has a line, "yes", or "no" with the reason
+    and what to change in the recipe.
 
     Example: regard convert opus-mt-en-de runs/en-de --to regard --check
     """
