@@ -77,6 +77,9 @@ NEW: tuple[str, ...] = (
     r"Recipe\.with_steps\(.*",
     r"recipes(?: --json)?: .*\bstsb-sentences\b.*",
     r"translate --document = False",
+    r"recipes(?: --json)?: .*\bmarian-tour\b.*",
+    r"convert --list-formats = False",
+    r"Model\.formats",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}

@@ -134,6 +134,11 @@ class Model(Runner):
         spans = None if subwords else word_spans
         return align(self.translator, pairs, method or self.alignment_method, spans)
 
+    @property
+    def formats(self) -> dict[str, str | None]:
+        """The formats of ``save``: None, or why a format cannot express this model."""
+        return folders.refusals(self._loaded)
+
     def save(self, folder: str | Path, format: str = "regard", *, overwrite: bool = False) -> None:
         """Write the model to a folder that ``load`` reads.
 

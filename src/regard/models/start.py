@@ -245,3 +245,19 @@ def _parts(weights: Mapping[str, Tensor]) -> Iterator[str]:
 def _read(folder: Path) -> LoadedModel:
     """Read a folder; cached, as a start and a teacher may be the same."""
     return folders.read(folder)
+
+
+def hold_at_zero(vectors: nn.Embedding, number: int) -> None:
+    """Set the vector of an id to zero, and its gradient at every step of training.
+
+    A decoder of Marian begins with a zero vector; the id that stands for it has no other use.
+    """
+    with torch.no_grad():
+        vectors.weight[number] = 0
+
+    def masked(grad_VD: Tensor) -> Tensor:
+        grad_VD = grad_VD.clone()
+        grad_VD[number].zero_()
+        return grad_VD
+
+    vectors.weight.register_hook(masked)

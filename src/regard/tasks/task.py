@@ -156,6 +156,9 @@ class Task(ABC, Generic[Example, AnyReading]):
         copy = place.out / STDIN_COPY
         return self.tables.data.train.without_stdin(copy, again=not place.fresh)
 
+    def prepare_module(self, module: nn.Module, prepared: Prepared[AnyReading]) -> None:
+        """Change a new module before its first step; default: it stays as it was built."""
+
     @abstractmethod
     def objective(self, prepared: Prepared[AnyReading]) -> Objective:
         """The training objective."""

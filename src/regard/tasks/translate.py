@@ -1,6 +1,7 @@
 """Translation: pairs of texts, an encoder-decoder, and its BLEU."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, cast
 
@@ -13,6 +14,7 @@ from regard.inference.decoder_model import WrittenText
 from regard.inference.generation_settings import DecodeConfig
 from regard.inference.translator import Translator
 from regard.metrics.bleu import bleu
+from regard.models.start import hold_at_zero
 from regard.objectives.seq2seq import Seq2Seq
 from regard.search.greedy import Greedy
 from regard.tasks.pair_task import BLEUConfig, PairTask
@@ -20,12 +22,18 @@ from regard.tasks.plan import WORD_VECTORS, Plan, resolve_encoder_decoder
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared, Processes, TrainedModel
 from regard.text.config import TranslationTextConfig
+from regard.text.tokenizers.marian import MarianPieces, MarianTokenizer, train_marian_tokenizer
 from regard.text.tokenizers.translation_tokenizer import (
     TranslationTokenizer,
     train_translation_tokenizer,
 )
 
 BLEU = "bleu"  # by which weights can be chosen
+TOKENIZERS: dict[str, type[TranslationTokenizer]] = {MarianPieces.kind: MarianTokenizer}
+TRAINERS: dict[str, Callable[..., TranslationTokenizer]] = {
+    MarianPieces.kind: train_marian_tokenizer
+}
+"""Tokenizers of kinds that are not subwords alone, and the functions that learn them."""
 
 
 class MeasureConfig(BLEUConfig):
@@ -75,20 +83,28 @@ class Translate(PairTask[TranslationTokenizer]):
         return Prepared(tokenizer, self.load(files, place, tokenizer.sides, text.dropout))
 
     def _tokenizer(self, files: FilesConfig, place: RunPaths) -> TranslationTokenizer:
-        if not place.fresh and any(place.text.glob("*tokenizer.json")):
-            return TranslationTokenizer.load(place.text)
-        config, pairs = self.tables[TranslationTextConfig], self.read_train(files, place)
-        tokenizer = train_translation_tokenizer(
+        config = self.tables[TranslationTextConfig]
+        kind = TOKENIZERS.get(config.kind, TranslationTokenizer)
+        if not place.fresh and any((place.text / name).exists() for name in kind.FILES):
+            return kind.load(place.text)
+        pairs = self.read_train(files, place)
+        subwords = partial(train_translation_tokenizer, kind=config.kind, joint=config.joint)
+        learn = TRAINERS.get(config.kind, subwords)
+        tokenizer = learn(
             (source for _, source, _ in pairs),
             (target for _, _, target in pairs),
-            config.kind,
-            config.vocab,
-            joint=config.joint,
+            vocab=config.vocab,
             normalise=config.normalise,
             lower=config.lower,
         )
         place.keep_text(tokenizer)
         return tokenizer
+
+    def prepare_module(self, module: nn.Module, prepared: Prepared[TranslationTokenizer]) -> None:
+        tokenizer = prepared.reading
+        if tokenizer.starts_from_zero:
+            vectors = cast(nn.Embedding, module.get_submodule("target.embed.token"))
+            hold_at_zero(vectors, tokenizer.target.bos)
 
     def plain_objective(self, prepared: Prepared[TranslationTokenizer]) -> Seq2Seq:
         target = prepared.reading.target

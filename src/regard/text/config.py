@@ -7,6 +7,13 @@ from pydantic import Field, field_validator, model_validator
 from regard.ground.config import Config
 from regard.ground.errors import did_you_mean
 from regard.text.tokenizers.plain_tokenizer import KINDS
+from regard.text.tokenizers.sentencepiece import KIND as SENTENCEPIECE
+from regard.text.tokenizers.sentencepiece import RULES
+
+LIBRARY_RULES = {SENTENCEPIECE: RULES}
+"""Normalisations of kinds that a library learns with its own; keys are (normalise, lower)."""
+DEFAULTS = {SENTENCEPIECE: {"normalise": "nfkc"}}
+"""Default keys of kinds, where they differ."""
 
 
 class TextConfig(Config):
@@ -52,10 +59,29 @@ class TextConfig(Config):
 class TranslationTextConfig(TextConfig):
     """Subwords of a translator: one ``joint`` vocabulary for both languages, or two."""
 
+    more_kinds: ClassVar[tuple[str, ...]] = (SENTENCEPIECE,)
     kind: str = "bpe"
-    """ "bpe" (with byte fallback), "byte-bpe", "unigram" or "wordpiece"."""
+    """ "bpe" (with byte fallback), "byte-bpe", "unigram" or "wordpiece", or "sentencepiece": a
+    joint SentencePiece model with the files of a Marian folder, which other libraries read. It has
+    `normalise = "nfkc"` (the default) or "none", and lower case only with "nfkc"."""
     joint: bool = True
     """One vocabulary for both languages."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_rule(cls, keys: object) -> object:
+        if not isinstance(keys, dict):
+            return keys
+        return {**DEFAULTS.get(str(keys.get("kind")), {}), **keys}
+
+    @model_validator(mode="after")
+    def _fits_library(self) -> "TranslationTextConfig":
+        rules, needs = LIBRARY_RULES.get(self.kind), f"kind {self.kind!r} needs"
+        if rules and not self.joint:
+            raise ValueError(f"{needs} joint = true")
+        if rules and (self.normalise, self.lower) not in rules:
+            raise ValueError(f'{needs} normalise = "nfkc", or "none" without lower')
+        return self
 
 
 class EncoderTextConfig(TextConfig):

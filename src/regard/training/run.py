@@ -140,6 +140,7 @@ def _prepared_run(
     for saved, _ in models.values():
         check_tokenizer(reading, labels, saved, "model")
     remarks = plan.copy_weights(models["model"][1], reading, labels)
+    task.prepare_module(models["model"][1], prepared)
     objective = task.objective(prepared)
     if objective.chunked and world.size > 1:
         raise BadInput("embedding.chunk cannot be used with several processes: set it to 0")

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from marian_folders import CODES, reference_tokenizer, sentences, write_text
 from regard.ground.errors import BadInput
-from regard.text.tokenizers.marian import FILES, MarianTokenizer
+from regard.text.config import EncoderTextConfig, TranslationTextConfig
+from regard.text.tokenizers.marian import FILES, MarianTokenizer, train_marian_tokenizer
 from regard.text.tokenizers.translation_tokenizer import (
     TranslationTokenizer,
     train_translation_tokenizer,
@@ -282,3 +283,80 @@ def test_without_the_library_it_says_what_to_install(copy, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
     with pytest.raises(BadInput, match=r"source\.spm: this model needs the library sentencepiece"):
         MarianTokenizer.load(copy)
+
+
+ENGLISH, GERMAN = (
+    ["The old man reads.", "A café, ½ price."],
+    ["Der alte Mann liest.", "Ein Café für ½."],
+)
+
+
+def learn(sources=ENGLISH, targets=GERMAN, vocab=60, normalise="nfkc", lower=False):
+    return train_marian_tokenizer(sources, targets, vocab=vocab, normalise=normalise, lower=lower)
+
+
+def test_a_learned_tokenizer_is_the_one_that_is_read(tmp_path):
+    learned = learn()
+    learned.save(tmp_path)
+    again = MarianTokenizer.load(tmp_path)
+    reference = reference_tokenizer(tmp_path)
+    assert learned.joint and again.joint and again.files == learned.files
+    assert again.source.fingerprint == learned.source.fingerprint
+    for text in (*ENGLISH, *GERMAN, *ODD):
+        ids = learned.source.encode(text)
+        assert ids == again.source.encode(text) == reference(text).input_ids[:-1]
+        assert learned.target.decode(ids) == reference.decode(ids, skip_special_tokens=True)
+
+
+def test_learning_does_not_depend_on_the_order_of_texts():
+    assert learn().files == learn(ENGLISH[::-1], GERMAN[::-1]).files == learn(GERMAN, ENGLISH).files
+
+
+def test_every_character_of_the_texts_has_a_piece():
+    learned = learn()
+    for text in (*ENGLISH, *GERMAN):
+        assert not learned.source.unknown(text)
+        assert learned.source.decode(learned.source.encode(text)) == text.replace("½", "1⁄2")
+    assert learned.source.unknown("The 日本 man") == [(4, 6)]
+
+
+def test_the_size_is_a_limit():
+    texts = [*zip(*sentences(), strict=True)]
+    assert len(learn(*texts, vocab=150).source) == 150
+    assert len(learn(*texts, vocab=10_000).source) < 2_000
+    for vocab in (1, 2, 12):
+        small = f"text.vocab: a vocabulary of {vocab} is too small for the characters"
+        with pytest.raises(BadInput, match=small):
+            learn(vocab=vocab)
+
+
+def test_normalisation_is_part_of_the_model():
+    plain, lower = learn(normalise="none").source, learn(lower=True).source
+    assert plain.decode(plain.encode("½ Café")) == "½ Café"
+    assert lower.decode(lower.encode("Der CAFÉ")) == "der café"
+
+
+def test_without_texts():
+    with pytest.raises(BadInput, match="no text to learn"):
+        learn(["", " "], [""])
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"joint": False}, "needs joint = true"),
+        ({"normalise": "nfc"}, 'needs normalise = "nfkc", or "none" without lower'),
+        ({"normalise": "none", "lower": True}, "without lower"),
+        ({"dropout": 0.1}, "needs a BPE vocabulary"),
+    ],
+)
+def test_keys_that_do_not_fit(keys, message):
+    with pytest.raises(ValueError, match=message):
+        TranslationTextConfig(kind="sentencepiece", **keys)
+
+
+def test_the_default_normalisation_is_that_of_the_kind():
+    assert TranslationTextConfig(kind="sentencepiece").normalise == "nfkc"
+    assert TranslationTextConfig().normalise == "nfc"
+    with pytest.raises(ValueError, match="no kind 'sentencepiece'"):
+        EncoderTextConfig(kind="sentencepiece")

@@ -1,13 +1,20 @@
 """``regard convert``: model folders in the formats of regard, Hugging Face, timm and ELMo."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
 from typer import Argument, Exit, Option
 
 from regard.cli import options
-from regard.cli.io.console import complain, note
-from regard.cli.io.table_formats import choose_format
+from regard.cli.io.console import complain, note, print_line
+from regard.cli.io.table_formats import (
+    OutputTable,
+    TableFormat,
+    choose_format,
+    print_tables,
+    text_column,
+)
 from regard.ground.errors import BadInput
 from regard.ground.files import is_empty, replacing_folder
 from regard.models.folders.hub import local_folder
@@ -17,8 +24,15 @@ LIMIT = 1e-5
 
 def convert(
     source: options.MODEL,
-    target: Annotated[Path, Argument(metavar="DST", help="Folder to write; it must not exist.")],
-    to: Annotated[Literal["hf", "regard", "elmo", "timm"], Option("--to", help="Format to write.")],
+    target: Annotated[
+        Path | None, Argument(metavar="DST", help="Folder to write; it must not exist.")
+    ] = None,
+    to: Annotated[
+        Literal["hf", "regard", "elmo", "timm"] | None, Option("--to", help="Format to write.")
+    ] = None,
+    list_formats: Annotated[
+        bool, Option("--list-formats", help="List the formats that can express the model.")
+    ] = False,
     check: Annotated[
         bool, Option("--check", help="Read the written folder back and compare outputs.")
     ] = False,
@@ -40,16 +54,30 @@ def convert(
     of its own) are stored beside the weights and written back by --to hf, bit for bit; otherwise
     they are an error.
 
+    With --list-formats, nothing is written: each format has a line, "yes", or "no" with the reason
+    and what to change in the recipe.
+
     Example: regard convert opus-mt-en-de runs/en-de --to regard --check
     """
     from regard.api import load
     from regard.cli.conversion_check import check_conversion
 
     form = choose_format(table_format, as_json)
+    if list_formats:
+        if target is not None or to is not None:
+            raise BadInput("--list-formats writes nothing: remove DST and --to")
+        _print_formats(load(local_folder(source), "cpu").formats, form)
+        return
+    if target is None or to is None:
+        needs = "name a folder to write and its format: regard convert MODEL DST --to FORMAT"
+        raise BadInput(f"{needs}; --list-formats says which formats can express the model")
     if not is_empty(target):
         raise BadInput(f"{target}: exists and is not overwritten; name a new folder")
     folder = local_folder(source)
     model = load(folder, "cpu", keep_unknown=keep_unknown)
+    if (reason := (known := model.formats)[to]) is not None:
+        usable = ", ".join(name for name, fault in known.items() if fault is None)
+        raise BadInput(f"{reason}; formats that can express it as it is: {usable}")
     with replacing_folder(target) as written:
         model.save(written, to)
         if check:
@@ -58,3 +86,13 @@ def convert(
                 complain(f"{target}: not written: differs by {worst:.1e} (limit {LIMIT})")
                 raise Exit(1)
     note(f"wrote {target}")
+
+
+def _print_formats(formats: Mapping[str, str | None], form: TableFormat) -> None:
+    """Print a line of each format."""
+    if form != "text":
+        columns = [text_column("format"), text_column("reason")]
+        print_tables([OutputTable(columns, [*formats.items()])], form)
+        return
+    for name, reason in formats.items():
+        print_line(f"{name:<8}{'yes' if reason is None else f'no: {reason}'}")

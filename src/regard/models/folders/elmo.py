@@ -102,16 +102,21 @@ def read(folder: Path, device: torch.device | str) -> LoadedModel:
     return LoadedModel(elmo.PAPER, facts, module.eval(), tokenizer)
 
 
-def write(folder: Path, model: LoadedModel) -> None:
-    """Write options.json and weights.hdf5; refuse models that these cannot express."""
+def check(model: LoadedModel) -> tuple[TrunkWithHeads, dict[str, object]]:
+    """The model without heads, and its options; refuse models that the format cannot express."""
     if model.paper is not elmo.PAPER:
         raise BadInput(
             f"{model.paper.name}: the elmo format supports only ELMo; use another format"
         )
-    facts = cast(TrunkWithHeads, model.facts)
-    trunk = facts.with_heads()
+    trunk = cast(TrunkWithHeads, model.facts).with_heads()
     config = write_config(CONFIG_MAP, trunk)
     refuse_loss("ELMo", trunk, lambda: read_facts(CONFIG_MAP, DEFAULTS, config, ()))
+    return trunk, config
+
+
+def write(folder: Path, model: LoadedModel) -> None:
+    """Write options.json and weights.hdf5; refuse models that these cannot express."""
+    trunk, config = check(model)
     tensors = weights_of(model.module)
     ours = {name: tensor for name, tensor in tensors.items() if name.startswith("trunk.")}
     (folder / OPTIONS).unlink(missing_ok=True)

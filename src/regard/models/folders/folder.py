@@ -16,6 +16,7 @@ from regard.text.vocabulary import BOS, EOS, PAD, IdVocabulary, Vocabulary
 MODEL = "model"  # the folder of the trained model in a run folder
 WRITERS = {"regard": regard.write, "hf": hf.write, "elmo": elmo.write, "timm": timm.write}
 FORMATS = tuple(WRITERS)
+CHECKS = {"hf": hf.check, "elmo": elmo.check, "timm": timm.check}  # regard has every model
 WITHOUT_HEADS = ("elmo",)  # formats that store no heads
 
 
@@ -26,6 +27,19 @@ def write(folder: Path, model: LoadedModel, format: str = "regard") -> None:
     if _format_of(folder) not in (None, format):
         raise BadInput(f"{folder}: holds a model in another format; choose another folder")
     WRITERS[format](folder, model)
+
+
+def refusals(model: LoadedModel) -> dict[str, str | None]:
+    """For each format, why it cannot express a model and what to change; None: it can."""
+    return {name: _refusal(name, model) for name in FORMATS}
+
+
+def _refusal(format: str, model: LoadedModel) -> str | None:
+    try:
+        CHECKS.get(format, lambda _: None)(model)
+    except BadInput as error:
+        return str(error)
+    return None
 
 
 def save(folder: Path, model: LoadedModel, format: str, *, overwrite: bool = False) -> None:

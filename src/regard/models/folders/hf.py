@@ -7,6 +7,7 @@ import torch
 
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON, read_bytes, read_json, write_files, write_json
+from regard.models.encoder_decoder import ModelFacts
 from regard.models.folders import sentence_transformers
 from regard.models.folders.loaded_model import (
     CONFIG,
@@ -16,8 +17,9 @@ from regard.models.folders.loaded_model import (
     check_depth,
     check_tokenizer,
 )
-from regard.models.formats.hf_format import HFExtras
-from regard.models.papers import paper_of_folder
+from regard.models.formats.hf_format import HFExtras, HFFormat
+from regard.models.paper import Paper
+from regard.models.papers import LINEAGE, paper_of_folder
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.weights.files import load_weights, read_folder, weights_of, write_tensors
 
@@ -72,12 +74,51 @@ def read(
     return LoadedModel(paper, facts, module.eval(), tokenizer, labels, notes, hf)
 
 
+def check(model: LoadedModel) -> tuple[HFFormat, dict[str, object], HFExtras]:
+    """The format of a model, its config.json and the rest of its folder.
+
+    Models that the format cannot express are refused, with what to change in their recipe.
+    """
+    if (format := model.paper.formats.get("hf")) is None:
+        unknown = "the hf format does not support this paper"
+        raise BadInput(f"{model.paper.name}: {unknown}; {_advice(model)}")
+    try:
+        config = format.config_of(model.facts, model.labels)
+    except BadInput as error:
+        raise BadInput(f"{error}; {_advice(model)}") from None
+    return format, config, model.extras or format.new_extras(model.tokenizer, model.notes)
+
+
+def _advice(model: LoadedModel) -> str:
+    """What to change in a recipe: the facts, or the paper if the format has no model of it."""
+    known = [entry for entry in LINEAGE if _has_such(entry, model.facts) and _is_expressible(entry)]
+    if model.paper in known or not known:
+        return "train with the other values (model.change)"
+    keys = [(entry.key, entry.formats["hf"].recipe_keys) for entry in known]
+    names = (f'"{paper}"{needed and f" ({needed})"}' for paper, needed in keys)
+    return f"train with another model.paper: {', '.join(names)}"
+
+
+def _has_such(paper: Paper, facts: ModelFacts) -> bool:
+    """Whether the models of a paper read and write what a model of these facts does."""
+    own, other = (
+        (model.sides, model.encoder.embed.reads_images, model.encoder.stack.causal)
+        for model in (paper.sizes[paper.default_size], facts)
+    )
+    return own == other
+
+
+def _is_expressible(paper: Paper) -> bool:
+    """Whether the hf format has the default size of a paper."""
+    try:
+        return bool(paper.formats["hf"].config_of(paper.sizes[paper.default_size]))
+    except (BadInput, LookupError):
+        return False
+
+
 def write(folder: Path, model: LoadedModel) -> None:
     """Write a folder for ``transformers``; refuse models that the format cannot express."""
-    if (format := model.paper.formats.get("hf")) is None:
-        raise BadInput(f"{model.paper.name}: the hf format does not support this paper")
-    config = format.config_of(model.facts, model.labels)
-    extras = model.extras or format.new_extras(model.tokenizer)
+    format, config, extras = check(model)
     tensors = format.weight_map(model.facts).write(weights_of(model.module), extras.weights)
     if model.extras is not None:
         config = format.update(extras.config, tensors, model.facts, model.labels)

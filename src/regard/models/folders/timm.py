@@ -197,14 +197,24 @@ def read(folder: Path, config: Config, device: torch.device | str) -> LoadedMode
     return LoadedModel(of_paper, facts, module.eval(), processor, labels)
 
 
-def write(folder: Path, model: LoadedModel) -> None:
-    """Write a folder for ``timm`` ("local-dir:"); refuse models that it cannot express."""
+def check(model: LoadedModel) -> tuple[str, dict[str, object]]:
+    """The variant and the arguments of ``timm`` for a model; refuse models that it cannot express.
+
+    Not every ViT has a variant: "" is the plain one.
+    """
     if model.paper.key not in ("vit", "deit"):
         raise BadInput(f"{model.paper.name}: the timm format supports only vit and deit")
     facts = cast(TrunkWithHeads, model.facts)
     arguments, variant = write_config(ARGUMENTS, facts), _variant(facts)
     usual = change(_untold(facts), **VARIANTS[variant])
     refuse_loss("timm", facts, lambda: read_facts(ARGUMENTS, usual, arguments, ()))
+    return variant, arguments
+
+
+def write(folder: Path, model: LoadedModel) -> None:
+    """Write a folder for ``timm`` ("local-dir:"); refuse models that it cannot express."""
+    variant, arguments = check(model)
+    facts = cast(TrunkWithHeads, model.facts)
     distilled = arguments.pop(DISTILLED)
     top = {"num_classes": arguments.pop("num_classes"), "global_pool": arguments["global_pool"]}
     embed = cast(Patches, facts.trunk.embed)

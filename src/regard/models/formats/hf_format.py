@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import ClassVar, cast
 
 from regard.ground.errors import BadInput
 from regard.ground.reading import Reading
@@ -38,7 +38,10 @@ class HFFormat:
 
     ``config_map`` maps the keys of config.json to facts, ``weights`` their tensor names to ours;
     ``defaults`` are the facts of an empty config.json, ``tokenizer`` reads the tokenizer files.
+    ``recipe_keys`` are keys of recipes that its models need beside ``model.paper``.
     """
+
+    recipe_keys: ClassVar[str] = ""
 
     name: str
     model_type: str
@@ -97,8 +100,8 @@ class HFFormat:
         """The tokenizer of a folder, if it has one."""
         return self.tokenizer(folder)
 
-    def new_extras(self, tokenizer: Reading | None) -> HFExtras:
-        """The extras of a model that was not loaded from a Hugging Face folder."""
+    def new_extras(self, tokenizer: Reading | None, notes: Config) -> HFExtras:
+        """The extras of a model with these notes that is from no Hugging Face folder."""
         ids = {} if tokenizer is None else tokenizer.special_ids
         return HFExtras({f"{role}_id": number for role, number in ids.items()})
 

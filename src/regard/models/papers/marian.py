@@ -57,6 +57,7 @@ BASE = change(
     tie="all",
     head_bias=True,
 )
+PENALTIES = {"none": 0.0, "mean": 1.0}  # length_penalty of transformers, by decode.length
 IDS = {"pad_token_id": 58_100, "decoder_start_token_id": 58_100, "eos_token_id": 0}
 
 
@@ -179,6 +180,8 @@ def translator_ids(config: Config, vocab: int) -> dict[str, int]:
 class MarianFormat(HFFormat):
     """The format of Marian, whose config.json names the special tokens."""
 
+    recipe_keys = 'text.kind = "sentencepiece"'
+
     def load_tokenizer(self, folder: Path, config: Config) -> Reading | None:
         if not any((folder / name).exists() for name in (SOURCE, TARGET, VOCAB)):
             return None
@@ -194,12 +197,12 @@ class MarianFormat(HFFormat):
     def special_ids(self, config: Config) -> dict[str, int]:
         return translator_ids({**IDS, **config}, TOKENS.vocab)
 
-    def new_extras(self, tokenizer: Reading | None) -> HFExtras:
+    def new_extras(self, tokenizer: Reading | None, notes: Config) -> HFExtras:
         own = cast(TranslationTokenizer | None, tokenizer)
         if own is None or SOURCE not in own.FILES:
             kind = "no" if own is None else f"a {own.source.kind}"
-            needs = "a Marian folder needs SentencePiece models"
-            raise BadInput(f"{needs}, but this model has {kind} vocabulary")
+            fault = f"needs SentencePiece models, but this model has {kind} vocabulary"
+            raise BadInput(f"a Marian folder {fault}; train with {self.recipe_keys}")
         target = own.target
         ids = {
             "pad_token_id": target.pad,
@@ -208,8 +211,18 @@ class MarianFormat(HFFormat):
             "decoder_start_token_id": target.bos,
         }
         limits = {"max_length": LONGEST, "bad_words_ids": [[target.pad]]}
-        generation = json.dumps({**ids, **limits}, indent=1) + "\n"
+        generation = json.dumps({**ids, **limits, **_beam(notes)}, indent=1) + "\n"
         return HFExtras(ids, {"generation_config.json": generation.encode()})
+
+
+def _beam(notes: Config) -> dict[str, object]:
+    """The table [decode] of a recipe in the words of transformers, which has no GNMT penalty."""
+    match notes.get("decode"):
+        case {"beam": int(beam), "length": str(length), "alpha": float(alpha)} if beam > 1:
+            penalty = {**PENALTIES, "power": alpha}.get(length)
+            ranking = {} if penalty is None else {"length_penalty": penalty}
+            return {"num_beams": beam, "early_stopping": True, **ranking}
+    return {}
 
 
 HF = MarianFormat(

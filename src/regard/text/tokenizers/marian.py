@@ -8,13 +8,15 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar, NoReturn
 
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON, read_bytes, read_json, write_files
 from regard.text.segmentation import Segmentation, lost_words, touched
-from regard.text.tokenizers.sentencepiece import load_processor
+from regard.text.tokenizers.plain_tokenizer import filled
+from regard.text.tokenizers.sentencepiece import END, KIND, UNKNOWN, load_processor, train_unigram
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 from regard.text.vocabulary import check_pieces
 from regard.text.words import Span
@@ -46,7 +48,7 @@ class MarianIds:
 class MarianPieces:
     """Vocabulary of one side; a text may begin with a language code, ``>>fra<<``, as one piece."""
 
-    kind = "sentencepiece"
+    kind = KIND
 
     def __init__(
         self, model: bytes, vocabulary: Mapping[str, int], marks: MarianIds, tidy: bool = False
@@ -132,6 +134,7 @@ class MarianTokenizer(TranslationTokenizer):
 
     name: ClassVar = "marian"
     FILES: ClassVar = FILES
+    starts_from_zero: ClassVar = True
 
     files: Mapping[str, bytes]
 
@@ -173,7 +176,29 @@ class MarianTokenizer(TranslationTokenizer):
             except BadInput as error:
                 raise BadInput(f"{folder / name}: {error}") from None
 
-        return MarianTokenizer(side(SOURCE, source), side(TARGET, target), files)
+        first = side(SOURCE, source)
+        same = files[SOURCE] == files[TARGET] and source is target
+        return MarianTokenizer(first, first if same else side(TARGET, target), files)
+
+
+def train_marian_tokenizer(
+    sources: Iterable[str], targets: Iterable[str], *, vocab: int, normalise: str, lower: bool
+) -> MarianTokenizer:
+    """Learn one SentencePiece model of both languages, with the files of a Marian folder.
+
+    The ids are those of the model; the pad, with which a decoder begins, is the last id.
+    """
+    model = train_unigram(filled(chain(sources, targets)), vocab, normalise, lower, reserved=1)
+    processor = load_processor(model)
+    count = len(processor)
+    vocabulary = {processor.id_to_piece(number): number for number in range(count)}
+    vocabulary[NAMES["pad_token"]] = count
+    marks = MarianIds(count, count, END, UNKNOWN, frozenset(NAMES.values()))
+    settings = {"tokenizer_class": "MarianTokenizer", **NAMES, "separate_vocabs": False}
+    texts = {VOCAB: vocabulary, SETTINGS: settings}
+    files = {name: json.dumps(content, indent=1).encode() for name, content in texts.items()}
+    both = MarianPieces(model, vocabulary, marks)
+    return MarianTokenizer(both, both, {SOURCE: model, TARGET: model, **files})
 
 
 def _without_code(text: str) -> tuple[list[str], str]:

@@ -74,19 +74,20 @@ def train_subwords(
         raise BadInput(f"text.vocab: {small}: {kind} needs {fixed} or more")
     frame = partial(_frame, algorithm, normalise, lower)
     finished = frame()
-    finished.model = algorithm.learn(frame, _filled(texts), vocab)
+    finished.model = algorithm.learn(frame, filled(texts), vocab)
     if finished.get_vocab_size() > vocab:
         raise too_small(vocab)
     finished.add_special_tokens(list(SPECIAL_TOKENS))
     return Subwords(finished)
 
 
-def _filled(texts: Iterable[str]) -> Iterator[str]:
-    filled = (text for text in texts if text.strip())
-    first = next(filled, None)
+def filled(texts: Iterable[str]) -> Iterator[str]:
+    """The texts that are not blank; there must be one."""
+    rest = (text for text in texts if text.strip())
+    first = next(rest, None)
     if first is None:
         raise BadInput("data.train: there is no text to learn subwords from")
-    return chain([first], filled)
+    return chain([first], rest)
 
 
 def _frame(algorithm: "Algorithm", normalise: str, lower: bool) -> Tokenizer:

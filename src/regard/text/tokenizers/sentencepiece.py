@@ -1,11 +1,14 @@
 """SentencePiece models, the files of Marian and ALBERT folders (Kudo and Richardson, 2018)."""
 
+import io
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, reason_of
+from regard.text.tokenizers.subwords import too_small
 
+KIND = "sentencepiece"
 NOT_ONE = "not a SentencePiece model"
 # Numbers of fields and values in sentencepiece_model.proto.
 PIECES, TRAINER, NORMALIZER = 1, 2, 3
@@ -13,6 +16,12 @@ TEXT, SCORE = 1, 2  # of a piece
 MODEL_TYPE, UNIGRAM = 3, 1  # of the trainer
 CHARSMAP = 2  # of the normalizer
 VARINT, LENGTH_DELIMITED, FIXED = 0, 2, {1: 8, 5: 4}  # wire types; of fixed ones, their bytes
+END, UNKNOWN = 0, 1  # ids of the special pieces of a model that is learned here
+RULES = {  # the library's normalisation by ``text.normalise`` and ``text.lower``
+    ("nfkc", False): "nmt_nfkc",
+    ("nfkc", True): "nmt_nfkc_cf",
+    ("none", False): "identity",
+}
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
@@ -35,6 +44,41 @@ def load_processor(model: bytes) -> "SentencePieceProcessor":
     except (RuntimeError, ValueError):
         raise BadInput(NOT_ONE) from None
     return processor
+
+
+def train_unigram(
+    texts: Iterable[str], vocab: int, normalise: str, lower: bool, reserved: int = 0
+) -> bytes:
+    """Learn a serialised model with the library ``sentencepiece``.
+
+    It has at most ``vocab`` pieces, of which ``reserved`` are not part of the model.
+
+    Its pieces are "</s>" (0), "<unk>" (1), and pieces that cover every character of the texts, the
+    most probable first. The same texts give the same model, in any order.
+    """
+    from sentencepiece import SentencePieceTrainer
+
+    model = io.BytesIO()
+    try:
+        SentencePieceTrainer.train(
+            sentence_iterator=iter(texts),
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=max(UNKNOWN + 1, vocab - reserved),
+            hard_vocab_limit=False,
+            character_coverage=1.0,
+            normalization_rule_name=RULES[normalise, lower],
+            eos_id=END,
+            unk_id=UNKNOWN,
+            bos_id=-1,
+            pad_id=-1,
+            minloglevel=3,
+        )
+    except RuntimeError as error:
+        if "smaller than required" in str(error):
+            raise too_small(vocab) from None
+        raise BadInput(f"data.train: SentencePiece learned no model ({reason_of(error)})") from None
+    return model.getvalue()
 
 
 def read_unigram(model: bytes) -> tuple[list[Piece], bytes]:

@@ -30,6 +30,7 @@ class TranslationTokenizer(Reading):
 
     name: ClassVar = "translation"
     FILES: ClassVar[tuple[str, ...]] = (_JOINT, _SOURCE, _TARGET)
+    starts_from_zero: ClassVar[bool] = False  # whether the vector of the first target token is 0
 
     source: Vocabulary
     target: Vocabulary

@@ -130,5 +130,5 @@ class PooledArchitectures(Architectures):
 class ModernBertFormat(HFFormat):
     """The format of ModernBERT, whose new folders name all special ids, also missing ones."""
 
-    def new_extras(self, tokenizer: Reading | None) -> HFExtras:
-        return HFExtras({**dict.fromkeys(IDS), **super().new_extras(tokenizer).config})
+    def new_extras(self, tokenizer: Reading | None, notes: Config) -> HFExtras:
+        return HFExtras({**dict.fromkeys(IDS), **super().new_extras(tokenizer, notes).config})

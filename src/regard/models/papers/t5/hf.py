@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import ClassVar, cast
 
 from regard.ground.errors import BadInput
 from regard.ground.reading import Reading
@@ -20,6 +20,7 @@ from regard.models.formats import (
     UnreadKey,
 )
 from regard.models.formats.config_map import ACTIVATIONS, Config, ConfigRow, Names, begins
+from regard.models.formats.hf_format import HFExtras
 from regard.models.label_heads import TokenLabelHead
 from regard.models.papers.marian import translator_ids
 from regard.models.transformer import Stack
@@ -27,6 +28,7 @@ from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.text.labels import LabelSet
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.text.tokenizers.t5 import T5Tokenizer, load_t5_tokenizer
+from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 from regard.text.tokenizers.unigram import T5Unigram
 from regard.weights import Alias, Join, Passthrough, Rule, WeightLine, WeightMap
 
@@ -170,6 +172,7 @@ class EncoderFormat(HFFormat):
 class T5Format(HFFormat):
     """The format of T5, with the format of its ``encoder`` alone, of the same ``model_type``."""
 
+    recipe_keys: ClassVar[str] = 'task = "text-to-text"'
     encoder: HFFormat
 
     def facts_of(self, config: Config, tensors: Collection[str]) -> ModelFacts:
@@ -209,6 +212,12 @@ class T5Format(HFFormat):
         if is_encoder(config):
             return self.encoder.load_tokenizer(folder, config)
         return load_t5_tokenizer(folder, config)
+
+    def new_extras(self, tokenizer: Reading | None, notes: Config) -> HFExtras:
+        if tokenizer is not None and tokenizer.name == TranslationTokenizer.name:
+            fault = f"a {self.name} folder needs the vocabulary of T5, but this model has another"
+            raise BadInput(f"{fault}; train with {self.recipe_keys}")
+        return super().new_extras(tokenizer, notes)
 
     def special_ids(self, config: Config) -> dict[str, int]:
         pad = config.get("pad_token_id", 0)
