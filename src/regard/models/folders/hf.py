@@ -23,7 +23,7 @@ GENERATION = "generation_config.json"
 IMAGES = "preprocessor_config.json"
 # Prediction settings for which transformers has no key, under a key of ours.
 NOTES = "regard_notes"
-PREDICTION_KEYS = ("longest", "stride", "question", "longest_answer", "threshold")
+PREDICTION_KEYS = ("longest", "long", "stride", "question", "longest_answer", "threshold")
 NOTED = (*PREDICTION_KEYS, "prompt", "decode")
 # Search settings, which old folders have in config.json.
 GENERATION_KEYS = (
