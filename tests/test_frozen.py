@@ -69,6 +69,7 @@ NEW: tuple[str, ...] = (
     r"(?:curves|tune) .*",
     r"BadInput\.code",
     r"Recipe\.with_steps\(.*",
+    r"classify text\.(?:long|stride) = .*",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}
