@@ -80,6 +80,7 @@ NEW: tuple[str, ...] = (
     r"recipes(?: --json)?: .*\bmarian-tour\b.*",
     r"convert --list-formats = False",
     r"Model\.formats",
+    r"classify text\.(?:long|stride) = .*",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}

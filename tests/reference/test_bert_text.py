@@ -227,6 +227,18 @@ def test_windows_of_a_context(cased, longest, stride):
             ]
 
 
+@pytest.mark.parametrize(("longest", "stride"), [(24, 0), (24, 5), (25, 9), (40, 16), (384, 128)])
+def test_windows_of_a_text(cased, longest, stride):
+    ours, theirs = cased
+    for text in ("", "storm", " ".join(CORPUS), " ".join(AWKWARD), "a " * 33):
+        coded = theirs(
+            text, truncation=True, max_length=longest, stride=stride, return_overflowing_tokens=True
+        )
+        (windows,) = ours.window_rows([text], longest, stride)
+        assert [row.tokens.tolist() for row in windows] == coded["input_ids"]
+        assert [row.segments.tolist() for row in windows] == coded["token_type_ids"]
+
+
 def test_a_saved_folder_gives_the_same_ids_to_both(tmp_path):
     trained = train_encoder_tokenizer(CORPUS, "wordpiece", 260, lower=True)
     trained.save(with_model(tmp_path))

@@ -1,6 +1,6 @@
 """Rows of one text and of two, rows cut, words in rows, windows over a context."""
 
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 
 import numpy as np
 import pytest
@@ -220,3 +220,33 @@ def test_a_document_comes_after_the_separator_if_there_is_one(special, before):
     assert builder.separator == (before[0] if before else None)
     assert builder.separated([5, 6]) == [*before, 5, 6]
     assert [token for token, _ in builder.frame(1).between] == before
+
+
+@each_template
+@given(first=LENGTHS, second=LENGTHS, longest=st.integers(9, 24), stride=st.integers(0, 30))
+def test_windows_hold_the_longer_text_and_each_the_other(builder, first, second, longest, stride):
+    a, b = ids(first), ids(second, 1_000)
+    rows = builder.text_windows(a, b, longest, stride)
+    room = longest - builder.specials(2)
+    assert all(len(row.tokens) <= longest for row in rows)
+    if first + second <= room:
+        assert len(rows) == 1 and rows[0].tokens.tolist() == builder.row(a, b).tokens.tolist()
+        return
+    longer, shorter = (b, a[: room // 2]) if first < second else (a, b[: room // 2])
+    special = {CLS, SEP} - {*longer, *shorter}
+    texts = [[token for token in row.tokens.tolist() if token not in special] for row in rows]
+    windows = [[token for token in text if token in longer] for text in texts]
+    assert all([token for token in text if token in shorter] == shorter for text in texts)
+    assert sorted({*chain(*windows)}) == longer
+    shared = min(stride, (room - len(shorter)) // 2)
+    assert all(one[len(one) - shared :] == two[:shared] for one, two in pairwise(windows))
+    assert all(len(own) == room - len(shorter) for own in windows[:-1])
+
+
+@pytest.mark.parametrize("length", [0, 1, 8, 9, 20, 21])
+def test_windows_of_one_text_share_a_quarter(length):
+    rows = RowBuilder(PLAIN, {}).text_windows(ids(length), None, 8)
+    assert [row.tokens.tolist() for row in rows] == [
+        ids(length)[begin : begin + 8] for begin in range(0, max(1, length - 2), 6)
+    ]
+    assert not length or rows[-1].tokens[-1] == length

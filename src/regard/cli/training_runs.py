@@ -323,6 +323,8 @@ def _count_lines(
     sizes = ", ".join(f"{name} {count:,}" for name, count in trial.sizes.items())
     yield task_of(recipe).unit, sizes
     yield "dropped", str(trial.dropped)
+    if trial.long_texts:
+        yield "long texts", trial.long_texts
     if trial.vocabulary:
         yield "vocabulary", " and ".join(f"{size:,}" for size in trial.vocabulary)
     if trial.labels:

@@ -71,8 +71,11 @@ class RowReading(Reading):
     inner: ClassVar[slice] = slice(None)
     longest: int | None = None
 
-    def limit(self, max_length: int | None) -> int | None:
-        """Length to which rows are truncated; None: no truncation."""
+    def limit(self, max_length: int | None, plain_rows: bool = False) -> int | None:
+        """Length to which rows are truncated; None: no truncation.
+
+        With ``plain_rows``, also of rows without special tokens.
+        """
         return None
 
     def texts_of(self, given: object) -> tuple[object, ...]:

@@ -2,21 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain, islice
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from regard.ground.checks import listed
 from regard.ground.errors import BadItem
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.inference.batch_runner import ModelRow, Predictor, TextOrPair, finite, rows_of
+from regard.inference.batch_runner import ModelRow, Predictor, TextOrPair, finite
 from regard.inference.component import Result, Row
 from regard.models.heads import AnyHead
 from regard.models.label_heads import LabelHead, SentencePairHead
 from regard.text.labels import LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
+from regard.text.long_texts import LONG_TEXTS, CutTexts, InputRows
 from regard.text.words import one_or_two_texts
 
-ClassifierRow = Row[TextOrPair, ModelRow]
+ClassifierRow = Row[TextOrPair, Sequence[ModelRow]]
 THRESHOLD = 0.5  # the probability above which one of several labels is predicted
 
 
@@ -162,12 +165,26 @@ def _on_one_line(label: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Classifier(Predictor[TextOrPair, ModelRow, TextPrediction]):
-    """The component "classify" of a model with a label head; longer texts are truncated."""
+class Classifier(Predictor[TextOrPair, Sequence[ModelRow], TextPrediction]):
+    """The component "classify" of a model with a label head.
+
+    Texts of more than ``max_length`` tokens are truncated, or, if ``long`` is "windows", read in
+    windows that share ``stride`` tokens; the logits of a text are the mean over its windows.
+    """
 
     name = "classify"
     head: ClassVar[type[AnyHead]] = LabelHead
     labels: LabelSet
+    long: str = "cut"
+    stride: int | None = None
+
+    @property
+    def long_texts(self) -> CutTexts:
+        """How texts are read that are longer than a row."""
+        return LONG_TEXTS[self.long](self.stride)
+
+    def is_cut(self, given: TextOrPair, cost: int) -> bool:
+        return self.long_texts.truncates and super().is_cut(given, cost)
 
     @property
     def empty_record(self) -> Mapping[str, object]:
@@ -181,21 +198,34 @@ class Classifier(Predictor[TextOrPair, ModelRow, TextPrediction]):
         return [{key: getattr(result.value, key) for key in self.columns}]
 
     def rows(self, inputs: Sequence[TextOrPair], keys: Sequence[int]) -> list[ClassifierRow]:
-        rows = self.read_files(rows_of(self.tokenizer, inputs, self.max_length))
-        read = zip(keys, inputs, rows, strict=True)
-        return [self.prepared(key, given, row, len(row.tokens)) for key, given, row in read]
+        every = self._read(inputs)
+        first = self.read_files([own[0] for own in every])
+        rows = [[row, *own[1:]] for row, own in zip(first, every, strict=True)]
+        return [
+            self.prepared(key, given, own, sum(len(row.tokens) for row in own))
+            for key, given, own in zip(keys, inputs, rows, strict=True)
+        ]
 
     def values(
         self, rows: Sequence[ClassifierRow], tape: NullTape = NULL_TAPE
     ) -> list[TextPrediction]:
-        logits = self.logits_of(self.head, [row.data for row in rows], tape, finite)
+        logits = self._mean_logits([row.data for row in rows], tape)
         result = PREDICTIONS[self.labels.problem_type]
         return [result.of(logits_V, self.labels.names) for logits_V in logits]
 
     def logits(self, inputs: Sequence[TextOrPair]) -> list[Tensor]:
         """Logits (labels,) for each text or pair."""
-        rows = rows_of(self.tokenizer, inputs, self.max_length)
-        return self.logits_of(self.head, rows, convert=finite)
+        return self._mean_logits(self._read(inputs))
+
+    def _read(self, inputs: Sequence[TextOrPair]) -> InputRows:
+        return self.long_texts.rows(self.tokenizer, listed(inputs), self.max_length)
+
+    def _mean_logits(
+        self, rows: Sequence[Sequence[ModelRow]], tape: NullTape = NULL_TAPE
+    ) -> list[Tensor]:
+        """Logits (labels,) of each input: the mean over its rows."""
+        logits = iter(self.logits_of(self.head, [*chain(*rows)], tape, finite))
+        return [torch.stack([*islice(logits, len(own))]).mean(0) for own in rows]
 
     def parse(self, line: str, where: str) -> TextOrPair:
         return self.tokenizer.parse(line, where)

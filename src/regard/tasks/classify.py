@@ -1,6 +1,6 @@
 """Classification: a text, a pair of texts or an image in, a label out; or several, or a number."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, cast
@@ -43,11 +43,13 @@ from regard.tasks.labels import SCORES, AnyLabelsConfig, ClassWeights, class_wei
 from regard.tasks.plan import Plan
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import TaskScores
-from regard.text.config import EncoderTextConfig
+from regard.text.config import LabelTextConfig
 from regard.text.labels import LABEL_SETS, LabelSet
+from regard.text.long_texts import LONG_TEXTS, CutTexts, InputRows
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.words import Sentence
 
+Shorten = Callable[[RowReading, Sequence[Any], int], InputRows]
 METRICS = {
     "one": tuple(MEASURES),
     "several": ("micro-F1", "accuracy"),
@@ -82,9 +84,9 @@ class Classify(EncoderTask[LabelledExample, RowReading, Classifier, LabelSet]):
 
     name = "classify"
     head, predictor_class = LabelHead, Classifier
-    drawn = ("dropout", "unknown")
+    drawn, saved_settings = ("dropout", "unknown"), ("long", "stride")
     own_tables: ClassVar = {
-        "text": EncoderTextConfig,
+        "text": LabelTextConfig,
         "images": ImagesConfig,
         "labels": LabelsConfig,
         "distillation": LabelDistillationConfig,
@@ -96,6 +98,16 @@ class Classify(EncoderTask[LabelledExample, RowReading, Classifier, LabelSet]):
     def labels_config(self) -> LabelsConfig:
         """The table ``labels``."""
         return self.tables[LabelsConfig]
+
+    @property
+    def text_config(self) -> LabelTextConfig:
+        """The table ``text``."""
+        return self.tables[LabelTextConfig]
+
+    @property
+    def long_texts(self) -> CutTexts:
+        """How texts are read that are longer than a row."""
+        return LONG_TEXTS[self.text_config.long](self.text_config.stride)
 
     @property
     def images_config(self) -> ImagesConfig:
@@ -112,6 +124,10 @@ class Classify(EncoderTask[LabelledExample, RowReading, Classifier, LabelSet]):
         model = self.tables.model
         images = model.start is not None or paper(model.paper).tokenizer == ImageProcessor.name
         yield from unread_image_keys(self.images_config, images, self.single_label)
+        if self.long_texts.truncates and "stride" in self.text_config.model_fields_set:
+            yield 'text.stride where text.long is not "windows"'
+        elif self.text_config.dropout and not self.long_texts.truncates:
+            yield 'text.dropout where text.long is "windows": a text has other windows each time'
 
     def read_inputs(
         self, plan: Plan, place: RunPaths, texts: Callable[[], Iterable[Sentence]]
@@ -145,9 +161,10 @@ class Classify(EncoderTask[LabelledExample, RowReading, Classifier, LabelSet]):
             return ImageDataset(
                 encoded, [image for image, *_ in texts], seed, self.images_config.workers
             )
-        if not (rate := self.tables[EncoderTextConfig].dropout):
+        if not (rate := self.text_config.dropout):
             return super().training_set(reading, examples, encoded)
-        return BPEDropoutRows(encoded, texts, cast(RowTokenizer, reading), rate, seed)
+        longest = self._row_limit(reading) if self.long_texts.limits_plain_rows else None
+        return BPEDropoutRows(encoded, texts, cast(RowTokenizer, reading), rate, seed, longest)
 
     def keep_in_memory(
         self, reading: RowReading, examples: list[LabelledExample]
@@ -176,17 +193,53 @@ class Classify(EncoderTask[LabelledExample, RowReading, Classifier, LabelSet]):
     def encode(
         self, reading: RowReading, labels: LabelSet, examples: Sequence[LabelledExample]
     ) -> list[Encoded]:
-        max_length = reading.limit(self.row_length(reading))
+        rows, _ = self._rows(reading, examples, self.long_texts.rows)
+        return _encoded(rows, labels, examples)
+
+    def encode_training(
+        self, reading: RowReading, labels: LabelSet, examples: Sequence[LabelledExample]
+    ) -> tuple[list[Encoded], str]:
+        rows, longer = self._rows(reading, examples, self.long_texts.long_training_rows)
+        encoded = _encoded(rows, labels, examples)
+        if not longer:
+            return encoded, ""
+        limit, effect = self.row_length(reading), self.long_texts.effect
+        most = max(len(row.tokens) for row, _ in encoded)
+        if limit < min(most, self.tables.batches.longest):
+            fault = f"the tokenizer limits rows to {limit:,} tokens"
+            raise BadInput(f"batches.longest: {fault}: set it to {limit} for texts to be {effect}")
+        windows = len(encoded) - len(rows) + longer
+        number = f", {windows:,} in all" if windows > longer else ""
+        share = f"{longer:,} of {len(examples):,} have more than {limit:,} tokens"
+        return encoded, f"{share}: {effect}{number} (text.long)"
+
+    def _rows(
+        self, reading: RowReading, examples: Sequence[LabelledExample], shorten: Shorten
+    ) -> tuple[InputRows, int]:
+        """The rows of each example, and the number of examples that are longer than a row."""
         for example in examples if reads_images(reading) else ():
             if isinstance(image := example.texts[0], str) and not Path(image).is_file():
                 raise BadInput(
                     f"{example.where}: {shown(image)} is not a file; the model reads images"
                 )
-        rows = reading.training_rows([_input(example) for example in examples], max_length)
-        return [
-            (row, labels.encode(_labels(example), example.where))
-            for row, example in zip(rows, examples, strict=True)
-        ]
+        inputs, limit = [_input(example) for example in examples], self._row_limit(reading)
+        rows: InputRows = [[row] for row in reading.training_rows(inputs)]
+        if limit is None:
+            return rows, 0
+        longer = [number for number, (row,) in enumerate(rows) if len(row.tokens) > limit]
+        shortened = shorten(reading, [inputs[number] for number in longer], limit)
+        for number, own in zip(longer, shortened, strict=True):
+            rows[number] = own
+        return rows, len(longer)
+
+    def _row_limit(self, reading: RowReading) -> int | None:
+        """The most tokens of a row in training; None: images."""
+        return reading.limit(self.row_length(reading), plain_rows=True)
+
+    def notes(self) -> dict[str, object]:
+        settings = {name: getattr(self.text_config, name) for name in self.saved_settings}
+        given = {name: value for name, value in settings.items() if value is not None}
+        return super().notes() | given
 
     def make_objective(self, labels: LabelSet, encoded: Sequence[Encoded]) -> Objective:
         targets = (target[0] for _, target in encoded)
@@ -203,11 +256,17 @@ class Classify(EncoderTask[LabelledExample, RowReading, Classifier, LabelSet]):
         self, teacher: Classifier, reading: RowReading, examples: Sequence[LabelledExample]
     ) -> list[np.ndarray]:
         logits = teacher.logits([_input(example) for example in examples])
-        return [logits_V[None].numpy() for logits_V in logits]
+        rows, _ = self._rows(reading, examples, self.long_texts.long_training_rows)
+        pairs = zip(logits, rows, strict=True)
+        return [logits_V[None].numpy() for logits_V, own in pairs for _ in own]
 
     @classmethod
-    def row_limit(cls, reading: RowReading, max_length: int | None) -> int | None:
-        return reading.limit(max_length)
+    def row_limit(
+        cls, reading: RowReading, max_length: int | None, notes: Mapping[str, object]
+    ) -> int | None:
+        # Folders of before ``text.long`` read texts as those that drop long ones in training.
+        long_texts = LONG_TEXTS[str(notes.get("long", "drop"))]
+        return reading.limit(max_length, long_texts.limits_plain_rows)
 
     def score(
         self,
@@ -234,6 +293,17 @@ class Classify(EncoderTask[LabelledExample, RowReading, Classifier, LabelSet]):
             for prediction in predictions
         ]
         return results._replace(scores=[*results.scores, top_score(golds, ranked, with_interval)])
+
+
+def _encoded(
+    rows: InputRows, labels: LabelSet, examples: Sequence[LabelledExample]
+) -> list[Encoded]:
+    """(row, target) of each row of each example."""
+    encoded = list[Encoded]()
+    for own, example in zip(rows, examples, strict=True):
+        target = labels.encode(_labels(example), example.where)
+        encoded += ((row, target) for row in own)
+    return encoded
 
 
 def _labels(example: LabelledExample) -> tuple[str, ...]:

@@ -41,13 +41,14 @@ from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Example, Prepared, Processes, Task, TaskScores, TrainedModel, mean_nll
 from regard.text.config import EncoderTextConfig
 from regard.text.labels import LABEL_SETS, LabelSet
+from regard.text.long_texts import LONG_TEXTS
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.words import Sentence
 
 Input = TypeVar("Input", bound=RowReading)
 AnyPredictor = TypeVar("AnyPredictor", bound=Predictor | Embedder)
 Labels = TypeVar("Labels", bound=LabelSet | None)
-LIMITS = {"stride": "an integer of at least 0", "threshold": "a number or null"}
+
 Encoded = tuple[Any, Any]  # a row, or the rows of an example, and the target
 
 
@@ -129,6 +130,12 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
     def encode(self, reading: Input, labels: Labels, examples: Sequence[Example]) -> list[Encoded]:
         """(row, target) for each example; a long example may give several."""
 
+    def encode_training(
+        self, reading: Input, labels: Labels, examples: Sequence[Example]
+    ) -> tuple[list[Encoded], str]:
+        """Encoded training examples, and a remark on those longer than a row; empty: none is."""
+        return self.encode(reading, labels, examples), ""
+
     @abstractmethod
     def make_objective(self, labels: Labels, encoded: Sequence[Encoded]) -> Objective:
         """The objective, with class weights that may depend on the encoded examples."""
@@ -145,7 +152,9 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
         return min(longest, reading.longest or longest)
 
     @classmethod
-    def row_limit(cls, reading: RowReading, max_length: int | None) -> int | None:
+    def row_limit(
+        cls, reading: RowReading, max_length: int | None, notes: Mapping[str, object]
+    ) -> int | None:
         """The length at which rows are truncated, or divided into windows."""
         return max_length
 
@@ -162,7 +171,7 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
         settings: dict[str, Any] = {
             name: notes[name] for name in cls.saved_settings if name in notes
         }
-        if (limit := cls.row_limit(reading, max_length)) is not None:
+        if (limit := cls.row_limit(reading, max_length, notes)) is not None:
             settings["max_length"] = limit
         return cls.predictor_class(model, reading, labels, **settings)
 
@@ -220,7 +229,8 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
         texts = chain.from_iterable(map(self.texts, train))
         reading, labels = self.read_inputs(plan, place, lambda: texts), self.label_set(train)
         dev = self.keep_in_memory(reading, dev)
-        encoded, dev_encoded = (self.encode(reading, labels, of) for of in (train, dev))
+        encoded, long_texts = self.encode_training(reading, labels, train)
+        dev_encoded = self.encode(reading, labels, dev)
         for files in data.tests.values():  # wrong targets are found before training
             self.encode(reading, labels, self.read(files, place.data, place.dropping()))
         if plan.teacher is not None and labels is not None:
@@ -233,6 +243,7 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
             sizes={"train": len(train), "dev": len(dev)},
             dropped=dropped,
             dev_examples=dev,
+            long_texts=long_texts,
         )
         return Prepared(reading, dataset, labels)
 
@@ -255,7 +266,7 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
 
         def predict() -> np.ndarray:
             module = teacher.module.to(place.device)
-            predictor = self.predictor(module, text, theirs, longest, {})
+            predictor = self.predictor(module, text, theirs, longest, self.notes())
             logits = self.teacher_logits(cast(AnyPredictor, predictor), reading, examples)
             module.cpu()
             return np.concatenate(logits)[:, order].astype(np.float32)
@@ -320,13 +331,22 @@ def _with_logits(
     return [with_teacher(*both) for both in zip(encoded, of_examples, strict=True)]
 
 
+def _is_whole(value: object, least: int = 1) -> bool:
+    return isinstance(value, int) and value >= least
+
+
+LIMITS: dict[str, tuple[Callable[[object], bool], str]] = {
+    "long": (lambda value: value in [*LONG_TEXTS], " or ".join(map(repr, LONG_TEXTS))),
+    "stride": (lambda value: _is_whole(value, 0), "an integer of at least 0"),
+    "threshold": (lambda value: isinstance(value, int | float | None), "a number or null"),
+}
+
+
 def _checked_notes(notes: Mapping[str, object]) -> dict[str, object]:
     """Return the settings of predictors stored in config.json (``notes``); refuse bad values."""
     checked = {name: notes[name] for name in PREDICTION_KEYS if name in notes}
     for name, value in checked.items():
-        whole = isinstance(value, int) and value >= (name != "stride")
-        fits = (value is None or isinstance(value, int | float)) if name == "threshold" else whole
-        if not fits or isinstance(value, bool):
-            limit = LIMITS.get(name, "an integer of at least 1")
+        fits, limit = LIMITS.get(name, (_is_whole, "an integer of at least 1"))
+        if not fits(value) or isinstance(value, bool):
             raise BadInput(f"config.json: notes.{name} must be {limit}, not {value!r}")
     return checked

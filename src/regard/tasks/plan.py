@@ -129,7 +129,7 @@ class Tables:
         model, text = self.model, self[EncoderTextConfig]
         if tokenizer_key is not None:
             has = f"beside {tokenizer_key}, which has a tokenizer"
-            if text.model_fields_set:
+            if text.model_fields_set.difference(text.row_keys):
                 yield f"text {has}: text=false removes the table"
             if model.learns_vocabulary:
                 yield f"model.vocabulary {has}"

@@ -88,9 +88,22 @@ class EncoderTextConfig(TextConfig):
     """Subwords of an encoder that does not start from a folder (``model.start``)."""
 
     more_kinds: ClassVar[tuple[str, ...]] = ("words",)
+    row_keys: ClassVar[tuple[str, ...]] = ()  # keys that do not describe the tokenizer
     kind: str | None = None
     """ "bpe", "byte-bpe", "unigram" or "wordpiece", or "words": whole words, without pieces; the
     default depends on the paper."""
     unknown: float = Field(0.0, ge=0, lt=1)
     """With `kind = "words"`: the share of words that is unknown in training, drawn in every epoch
     among those that occur once in the training data (Lample et al., 2016, arXiv:1603.01360)."""
+
+
+class LabelTextConfig(EncoderTextConfig):
+    """Subwords of a classifier, and texts longer than a row."""
+
+    row_keys: ClassVar[tuple[str, ...]] = ("long", "stride")
+    long: Literal["cut", "windows", "drop"] = "cut"
+    """Texts of more than `batches.longest` tokens: "cut" (only the beginning is read), "windows"
+    (overlapping rows, each with the label of the text; the mean of their logits is the prediction)
+    or "drop" (not trained on)."""
+    stride: int | None = Field(None, ge=0)
+    """Tokens that neighbouring windows share, at most half a window; default: a quarter."""

@@ -197,6 +197,25 @@ class RowBuilder:
             rows.append(WordRow(row, [*listed], [*listed.values()]))
         return rows
 
+    def text_windows(
+        self, a: Ids, b: Ids | None, longest: int, stride: int | None = None
+    ) -> list[TokenRow]:
+        """Rows of at most ``longest`` tokens that together hold a text; neighbours share tokens.
+
+        They share ``stride`` tokens, at most half a window; by default a quarter. Of two texts, the
+        longer is divided, and each row has the other one, truncated to half a row.
+        """
+        room = self._room(longest, self.specials(1 if b is None else 2))
+        if len(a) + (0 if b is None else len(b)) <= room:
+            return [self.row(a, b)]
+        if b is None:
+            return [self.row(part) for part in _parts(a, room, stride)]
+        if len(a) < len(b):
+            a = a[: room // 2]
+            return [self.row(a, part) for part in _parts(b, room - len(a), stride)]
+        b = b[: room // 2]
+        return [self.row(part, b) for part in _parts(a, room - len(b), stride)]
+
     def windows(
         self, question: Ids, context: Ids, spans: Sequence[Span], longest: int, stride: int
     ) -> list[ContextWindow]:
@@ -236,6 +255,13 @@ def _shares(first: int, second: int, room: int, only_second: bool) -> tuple[int,
         return first, room - first
     shorter = min(first, second, room // 2)
     return (room - shorter, shorter) if first > second else (shorter, room - shorter)
+
+
+def _parts(ids: Ids, room: int, stride: int | None) -> Iterator[Ids]:
+    """Overlapping parts of at most ``room`` ids."""
+    shared = room // 4 if stride is None else min(stride, room // 2)
+    for begin in range(0, max(1, len(ids) - shared), room - shared):
+        yield ids[begin : begin + room]
 
 
 def _parts_of_words(starts: Sequence[int], room: int, overlap: int) -> Iterator[tuple[int, int]]:

@@ -34,7 +34,7 @@ class EpochSize(NamedTuple):
 class DryRun:
     """Sizes of a run; ``seconds`` are the times of its first steps.
 
-    ``remarks`` are about weights that were copied.
+    ``remarks`` are about weights that were copied, ``long_texts`` about texts longer than a row.
     """
 
     sizes: dict[str, int]
@@ -49,6 +49,7 @@ class DryRun:
     precision: Precision
     seconds: Sequence[float]
     remarks: tuple[str, ...] = ()
+    long_texts: str = ""
 
     @property
     def epochs(self) -> float:
@@ -89,6 +90,7 @@ def estimate_run(run: Run) -> DryRun:
         precision,
         seconds,
         job.remarks,
+        job.long_texts,
     )
 
 

@@ -163,6 +163,7 @@ def _prepared_run(
         eager=objective.chunked or ((facts.eager or facts.in_rectangles) and not in_rectangles),
         in_rectangles=in_rectangles,
         remarks=remarks,
+        long_texts=dataset.long_texts,
         # The run holds the lock; the job is in reference cycles, which would hold it on.
         check_folder=(lambda: None) if lock is None else partial(check_folder, ref(lock)),
         **limits,

@@ -52,7 +52,8 @@ class MemoryDataset(Dataset[Item], Sequence[Item]):
 class BPEDropoutRows(MemoryDataset[tuple[TokenRow, Target]]):
     """Dataset with BPE-dropout (Provilkov et al., 2020): encoded examples, and their ``texts``.
 
-    Segmentations depend only on (seed, epoch, index, number of the text).
+    Rows are truncated to ``longest``, if given. Segmentations depend only on (seed, epoch, index,
+    number of the text).
     """
 
     def __init__(
@@ -62,9 +63,11 @@ class BPEDropoutRows(MemoryDataset[tuple[TokenRow, Target]]):
         tokenizer: RowTokenizer,
         rate: float,
         seed: int,
+        longest: int | None = None,
     ):
         super().__init__(examples)
         self.texts, self.tokenizer, self.rate, self.seed = texts, tokenizer, rate, seed
+        self.longest = longest
 
     def read(self, epoch: int, indices: np.ndarray) -> list[tuple[TokenRow, Target]]:
         return [(self._draw(epoch, int(index)), self.examples[index][1]) for index in indices]
@@ -73,7 +76,7 @@ class BPEDropoutRows(MemoryDataset[tuple[TokenRow, Target]]):
         encode, key = self.tokenizer.words.encode_dropped, (self.seed, epoch, index)
         texts = enumerate(self.texts[index])
         ids = [encode(text, self.rate, (*key, number)) for number, text in texts]
-        return self.tokenizer.row(ids[0], ids[1] if len(ids) > 1 else None)
+        return self.tokenizer.row(ids[0], ids[1] if len(ids) > 1 else None, self.longest)
 
     def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> None:
         """Return None: lengths are known after tokenising."""

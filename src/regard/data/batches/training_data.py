@@ -43,6 +43,7 @@ class TrainingData(Generic[Item]):
     """Training examples and encoded development examples; ``sizes`` count the examples read.
 
     ``dev_examples`` are the development examples before encoding, ``dropped`` counts bad examples.
+    ``long_texts`` says how many training texts are longer than a row; empty: none.
     If ``dev_streams`` is not 0, ``dev`` holds the chunks of that many streams, in order.
     """
 
@@ -53,6 +54,7 @@ class TrainingData(Generic[Item]):
     dropped: DropCounts = field(default_factory=DropCounts)
     dev_examples: Sequence[Any] = ()
     dev_streams: int = 0
+    long_texts: str = ""
 
     @property
     def fingerprint(self) -> str:

@@ -28,7 +28,7 @@ IMAGES = "preprocessor_config.json"
 NO_LIMIT = 512  # tokens of a text, where neither model nor notes limit them
 # Prediction settings for which transformers has no key, under a key of ours.
 NOTES = "regard_notes"
-PREDICTION_KEYS = ("longest", "stride", "question", "longest_answer", "threshold")
+PREDICTION_KEYS = ("longest", "long", "stride", "question", "longest_answer", "threshold")
 NOTED = (*PREDICTION_KEYS, "prompt", "decode")
 # Search settings, which old folders have in config.json.
 GENERATION_KEYS = (
@@ -125,7 +125,8 @@ def write(folder: Path, model: LoadedModel) -> None:
     (folder / CONFIG).unlink(missing_ok=True)
     if model.tokenizer is not None:
         model.tokenizer.save(folder)
-    write_files(folder, _sentence_files(model) if model.extras is None else extras.files)
+    own = _sentence_files(model) if model.extras is None else {}
+    write_files(folder, {**extras.files, **own})
     write_tensors(folder / WEIGHTS, tensors)
     notes = {name: model.notes[name] for name in NOTED if name in model.notes}
     write_json(folder / CONFIG, {**extras.config, **config, **({NOTES: notes} if notes else {})})

@@ -36,7 +36,7 @@ UNREAD: dict[str, tuple[str, ...]] = {
     WordTokenizer.name: ("normalise", "dropout"),
     CharacterTokenizer.name: ("normalise", "dropout", "lower", "unknown"),
     T5Unigram.name: ("kind", "normalise", "dropout", "lower", "unknown"),
-    "images": ("vocab", "normalise", "dropout", "lower", "unknown"),
+    "images": ("vocab", "normalise", "dropout", "lower", "unknown", "long", "stride"),
 }
 """Keys of the table ``text`` that a family does not read; others: the default below."""
 REMOVE = "remove the key"

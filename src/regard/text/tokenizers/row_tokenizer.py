@@ -81,9 +81,8 @@ class RowTokenizer(RowReading):
         """Tokenizer with these special tokens added, where they are missing."""
         raise BadInput(f"this tokenizer cannot have special tokens such as {', '.join(tokens)}")
 
-    def limit(self, max_length: int | None) -> int | None:
-        """Length to which rows are truncated; None (no limit) for rows without special tokens."""
-        return max_length if self.template.specials(1) else None
+    def limit(self, max_length: int | None, plain_rows: bool = False) -> int | None:
+        return max_length if plain_rows or self.template.specials(1) else None
 
     def masked(self, text: str) -> Ids:
         """The ids of a text that may contain the mask token."""
@@ -106,10 +105,20 @@ class RowTokenizer(RowReading):
 
     def rows(self, inputs: Sequence[object], max_length: int | None = None) -> list[TokenRow]:
         """A row of each text or pair of texts, truncated to ``max_length``."""
+        return [self.row(*texts, longest=max_length) for texts in self._text_ids(inputs)]
+
+    def window_rows(
+        self, inputs: Sequence[object], max_length: int, stride: int | None = None
+    ) -> list[list[TokenRow]]:
+        """Rows of each text or pair of texts: overlapping windows of a long one."""
+        every = self._text_ids(inputs)
+        return [self.template.text_windows(*texts, max_length, stride) for texts in every]
+
+    def _text_ids(self, inputs: Sequence[object]) -> list[tuple[Ids, Ids | None]]:
+        """The ids of each text, or of both texts of a pair."""
         texts = [one_or_two_texts(value, number) for number, value in enumerate(inputs, start=1)]
         ids = iter(self.words.encode_all([*chain(*texts)]))
-        rows = [[next(ids) for _ in row] for row in texts]
-        return [self.row(row[0], row[1] if len(row) == 2 else None, max_length) for row in rows]
+        return [(next(ids), next(ids) if len(own) == 2 else None) for own in texts]
 
     def row(self, a: Ids, b: Ids | None = None, longest: int | None = None) -> TokenRow:
         """A row of one text or two; the longer text is truncated first."""

@@ -58,7 +58,7 @@ class Event:
 class StartEvent(Event):
     """The first event: the start of the run, and the settings changed since its last checkpoint.
 
-    ``remarks`` are about weights that were copied.
+    ``remarks`` are about long texts, and weights that were copied.
     """
 
     precision: Precision
@@ -182,7 +182,8 @@ class Job:
     neither compiled nor captured; batches of a model ``in_rectangles`` are padded on CUDA, and its
     steps captured by shape. ``data`` is a fingerprint of the training data, ``split_data`` a prefix
     of it that must not change if development examples are held out (else empty); ``remarks`` are
-    about copied weights. ``check_folder`` is called before the leader writes.
+    about copied weights, ``long_texts`` about training texts longer than a row. ``check_folder`` is
+    called before the leader writes.
     """
 
     recipe: Recipe
@@ -198,6 +199,7 @@ class Job:
     eager: bool = False
     in_rectangles: bool = False
     remarks: tuple[str, ...] = ()
+    long_texts: str = ""
     check_folder: Callable[[], None] = lambda: None
     budget_seconds: float = float("inf")
     stop_requested: Callable[[], bool] = lambda: False

@@ -154,7 +154,9 @@ class Trainer:
             self.store.prune(self.progress)  # if the run was killed before it could
         self.totals = self._resumed_totals()
         self.progress = replace(self.progress, unreported=None)
-        return StartEvent(self.progress, precision, differences, self.job.remarks)
+        long_texts = self.job.long_texts and f"long texts: {self.job.long_texts}"
+        remarks = (*filter(None, [long_texts]), *self.job.remarks)
+        return StartEvent(self.progress, precision, differences, remarks)
 
     def step(self) -> None:
         """Run one optimiser step: forward and backward over all slices, then an update."""
