@@ -17,7 +17,7 @@ from regard.data.readers.list import read
 from regard.data.readers.sources import Lines, Source, read_pairs, read_texts
 from regard.data.readers.tables import Column, Csv, JsonLines, Parquet, Table
 from regard.data.readers.text_files import read_lines, text_blocks
-from regard.data.table_columns import COLUMNS, TableColumns
+from regard.data.table_columns import COLUMNS, LANGUAGE, TableColumns
 from regard.ground.errors import BadInput
 from regard.ground.files import is_there, reading, write_text
 
@@ -32,6 +32,8 @@ FORMATS |= dict.fromkeys((".conll", ".iob", ".iob2", ".bio", ".ner"), "CoNLL")
 KEYS = {"csv": "csv", "tsv": "table", "jsonl": "jsonl", "parquet": "parquet"}
 SOURCES: dict[str, Callable[..., Source]]
 SOURCES = {"csv": Csv, "tsv": Table, "jsonl": JsonLines, "parquet": Parquet}
+SIDES = ("source", "target", "src", "tgt", "trg")
+ABOUT = ("readme", "license", "licence")  # files that hold no data
 PACKED = (".gz", ".xz")
 SAMPLE = 400  # lines at the beginning of a file
 MOST_TAGS = 100
@@ -92,8 +94,8 @@ def recognise_files(
     return TABLE_TASKS[kind][fit](TableData(kind, sets, table, chosen))
 
 
-def split_text(paths: Sequence[Path], recipe: Path) -> Path:
-    """Write a running text as two files beside a recipe, to train on and to develop with.
+def split_text(paths: Sequence[Path], recipe: Path) -> Files:
+    """Write a running text as two files beside a recipe, the training and the development set.
 
     The last tenth of the lines (or of the words of a single line) is the development set.
     """
@@ -114,7 +116,7 @@ def split_text(paths: Sequence[Path], recipe: Path) -> Path:
             raise BadInput(f"--split: {file} exists already; give another --out")
     for name, file in names.items():
         write_text(file, "".join(parts[name]))
-    return names["train"]
+    return tuple(names.values())
 
 
 def _named(files: Files) -> str:
@@ -144,26 +146,37 @@ def _are_texts(files: Sequence[Path]) -> bool:
 
 def _files_in(folder: Path, files: Sequence[Path]) -> dict[str, Files]:
     """The sets among the files of a folder: one format, with a file (or two) for each set."""
-    known = [path for path in files if _suffix(path) in FORMATS] or list(files)
+    files = [path for path in files if path.stem.lower() not in ABOUT]
+    known = [path for path in files if _suffix(path) in FORMATS] or files
     train = [path for path in known if _set_of(path) == "train"] or known
-    parallel = _parallel_of(train[0]) if train else ()
-    if not train or (len(train) > 1 and {*train} != {*parallel}):
+    if not train:
+        raise BadInput(f"{folder}: no files of data")
+    parallel = _parallel_of(train[0])
+    if {*train} - {*parallel}:
         names = ", ".join(path.name for path in train[:6])
         raise BadInput(f"{folder}: several files could be the training set ({names}); name one")
     return {"train": parallel, **_neighbours(parallel)}
 
 
 def _parallel_of(path: Path) -> Files:
-    """A file, or two if another differs from it in its suffix alone and both name languages."""
+    """A file, and the one that differs from it in its suffix alone, if both name languages."""
     if _suffix(path) in FORMATS:
         return (path,)
     name = _stem(path)
     others = [
         other
         for other in sorted(path.parent.iterdir())
-        if other.is_file() and _stem(other) == name and _suffix(other) not in FORMATS
+        if other != path and other.is_file()
+        if _stem(other) == name and _names_side(other)
     ]
-    return tuple(others) if len(others) == 2 and _suffix(path) else (path,)
+    is_one = len(others) == 1 and _names_side(path)
+    return (path, *others) if is_one else (path,)
+
+
+def _names_side(path: Path) -> bool:
+    """Whether a suffix is a language (.en, .pt-br) or a side of parallel text (.src)."""
+    name = _suffix(path)[1:]
+    return name in SIDES or LANGUAGE.fullmatch(name) is not None
 
 
 def _neighbours(files: Files) -> dict[str, Files]:
@@ -221,6 +234,8 @@ def _format_of(path: Path) -> str:
     filled = [line for line in lines if line.strip()]
     if all(line.lstrip().startswith("{") for line in filled):
         return "jsonl"
+    if _suffix(path) == ".json":
+        raise BadInput(f"{path}: not JSON lines; write one object per line, as .jsonl")
     tabs = {line.count("\t") for line in filled}
     return named or ("tsv" if len(tabs) == 1 and tabs != {0} else "text")
 
@@ -303,12 +318,18 @@ def _pairs(source: Source, dropped: DropCounts) -> Iterator[Content]:
 
 
 def _read_by(
-    task: str, reader: str, sets: dict[str, Files], options: Keys, seen: Sequence[Line]
+    task: str,
+    reader: str,
+    sets: dict[str, Files],
+    options: Keys,
+    seen: Sequence[Line],
+    strict: bool = False,
 ) -> DataFiles:
-    """Data of a reader of the task."""
+    """Data of a reader of the task; if ``strict``, malformed examples are errors."""
 
     def contents(files: Files, dropped: DropCounts) -> Iterator[Content]:
-        return (example.content for example in read(task, reader, files[0], dropped, **options))
+        counts = None if strict else dropped
+        return (example.content for example in read(task, reader, files[0], counts, **options))
 
     rest = {"options": options} if options else {}
     keys = {name: {"file": str(file), "reader": reader, **rest} for name, (file,) in sets.items()}
@@ -323,7 +344,7 @@ def _tags(sets: dict[str, Files], kind: str) -> DataFiles:
 
 def _image_folders(sets: dict[str, Files], kind: str) -> DataFiles:
     seen = [("folder", f"{sets['train'][0]}: images, a subfolder for each class")]
-    return _read_by("classify", kind, sets, {}, seen)
+    return _read_by("classify", kind, sets, {}, seen, strict=True)  # images are not decoded
 
 
 def _parallel(sets: dict[str, Files], kind: str) -> DataFiles:

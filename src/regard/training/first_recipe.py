@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.data.data_files import IMAGES, DataFiles
-from regard.data.facts import DataFacts
+from regard.data.facts import TOKENS_OF_WORD, DataFacts
 from regard.ground.errors import BadInput
 
 HELD_OUT, MOST_HELD_OUT = 10, 2_000  # one in so many training examples, and the most of them
 STEP_OF_LENGTH, LONGEST_ROW = 64, 512
-VOCABULARY = ((5_000, 300), (50_000, 1_000), (500_000, 4_000), (5_000_000, 8_000))  # by words
+VOCABULARY = ((50_000, 1_000), (500_000, 4_000), (5_000_000, 8_000))  # by words
 LARGEST_VOCABULARY = 16_000
 EPOCHS = ((1_000, 20), (10_000, 10), (100_000, 5))  # by examples, from scratch
-FEWEST_EPOCHS, TUNING_EPOCHS = 3, 3
+FEWEST_EPOCHS, TUNING_EPOCHS, TUNING_RATE = 3, 3, 3e-5
+PAIRS = "pairs"  # of texts, with a label
 EVALUATIONS = 10  # of the development set in a run, about
 ROWS = 32
 ENTITIES = ("B-", "I-", "S-", "E-")
@@ -37,7 +38,7 @@ class FirstRecipe:
     def text(self) -> str:
         """The recipe as TOML."""
         train = self.facts.sets["train"]
-        if train.size < 2:
+        if train.size < 2 and "dev" not in self.data.keys:
             raise BadInput(f"{self._named}: {train.size} {self.data.unit}; training needs two")
         if train.labels and len(train.labels) < 2:
             (label,) = train.labels
@@ -64,6 +65,12 @@ class FirstRecipe:
     def _is_images(self) -> bool:
         return self.data.keys["train"].get("reader") == IMAGES
 
+    @property
+    def _texts(self) -> int:
+        """Number of texts that a row of a classifier has."""
+        options = self.data.keys["train"].get("options")
+        return len(options.get("texts", "1")) if isinstance(options, dict) else 1
+
     def _data(self) -> list[Row]:
         size = self.facts.sets["train"].size
         rows: list[Row] = [(name, keys, "") for name, keys in self.data.keys.items()]
@@ -78,7 +85,7 @@ class FirstRecipe:
         tables: dict[str, list[Row]] = {}
         if self.start is None and not self._is_images:
             tables["text"] = [("vocab", self._vocabulary(), "more for more text")]
-        if self.data.task == "pretrain":
+        if self.data.task == "pretrain" and self.start is None:
             comment = '"documents": one document, or a part of it, in each row'
             tables["objective.causal-lm"] = [("rows", "blocks", comment)]
         if self.data.task == "classify" and self._kind != "one":
@@ -93,6 +100,14 @@ class FirstRecipe:
             return "several"
         return "number" if train.has_numbers else "one"
 
+    @property
+    def _rows(self) -> int:
+        """Rows of the training set, about: its examples, or the blocks of its documents."""
+        train = self.facts.sets["train"]
+        if self.data.task != "pretrain" or train.lengths is None:
+            return train.size
+        return 1 + int(train.lengths.words * TOKENS_OF_WORD) // CONTEXT
+
     def _vocabulary(self) -> int:
         train = self.facts.sets["train"]
         words = 0 if train.lengths is None else train.lengths.words
@@ -101,7 +116,8 @@ class FirstRecipe:
     def _model(self) -> list[Row]:
         if self.start is not None:
             return [("start", self.start, "its weights and tokenizer")]
-        return [*MODELS[IMAGES if self._is_images else self.data.task]]
+        task = self.data.task if self._texts == 1 else PAIRS
+        return [*MODELS[IMAGES if self._is_images else task]]
 
     def _batches(self) -> list[Row]:
         if self._is_images:
@@ -110,17 +126,17 @@ class FirstRecipe:
                 ("tokens", ROWS, "each counts as one"),
                 ("longest", 1, ""),
             ]
+        rows: list[Row] = [("rows", ROWS, ""), ("tokens", 4_096, "")]
+        if self.data.task == "pretrain":
+            return [*rows, ("longest", CONTEXT, "tokens of a row"), ("mixed", True, "")]
         known = [facts.lengths.tokens for facts in self.facts.sets.values() if facts.lengths]
-        most = LONGEST_ROW if self.data.task != "pretrain" else CONTEXT
-        needed = -(-max(known) // STEP_OF_LENGTH) * STEP_OF_LENGTH
-        longest = CONTEXT if self.data.task == "pretrain" else min(most, needed)
-        comment = f"tokens of a text at most; about {max(known):,} in the longest here"
-        rows: list[Row] = [("rows", ROWS, ""), ("tokens", max(4_096, longest), "")]
-        rows.append(("longest", longest, comment))
-        return rows + ([("mixed", True, "")] if self.data.task == "pretrain" else [])
+        most = max(known) * self._texts
+        longest = min(LONGEST_ROW, -(-most // STEP_OF_LENGTH) * STEP_OF_LENGTH)
+        comment = f"tokens of a row at most; about {most:,} in the longest here"
+        return [*rows, ("longest", longest, comment)]
 
     def _optimiser(self) -> list[Row]:
-        rate = 3e-5 if self.start is not None else RATES[self.data.task]
+        rate = TUNING_RATE if self.start is not None else RATES[self.data.task]
         return [
             ("kind", "adamw", ""),
             ("rate", rate, "the first thing to try others of: `regard tune`"),
@@ -131,7 +147,7 @@ class FirstRecipe:
         ]
 
     def _train(self) -> list[Row]:
-        size = self.facts.sets["train"].size
+        size = self._rows
         scratch = _by_size(EPOCHS, size, FEWEST_EPOCHS)
         epochs = scratch if self.start is None else TUNING_EPOCHS
         every = max(1, size * epochs // ROWS // EVALUATIONS)
@@ -152,7 +168,7 @@ class FirstRecipe:
 
 CONTEXT = 128  # tokens that the small language model reads
 METRICS = {"one": "accuracy", "several": "micro-F1", "number": "Pearson"}
-RATES = {"classify": 2e-3, "tag": 2e-3, "translate": 1e-3, "pretrain": 1e-3}
+RATES = {"classify": 1e-3, "tag": 2e-3, "translate": 1e-3, "pretrain": 1e-3}
 MODELS: Mapping[str, Sequence[Row]] = {
     "classify": [
         ("paper", "lin", "a BiLSTM with attention pooling; `regard papers` lists others"),
@@ -161,6 +177,11 @@ MODELS: Mapping[str, Sequence[Row]] = {
     "tag": [
         ("paper", "lin", "a BiLSTM; `regard papers` lists others"),
         ("size", "laptop", 'or start = "FOLDER": fine-tune BERT or its family'),
+    ],
+    PAIRS: [
+        ("paper", "bert", "from scratch; a model that reads pairs"),
+        ("size", "tiny", 'better: start = "FOLDER", fine-tune BERT or its family'),
+        ("change", {"width": 128, "depth": 2, "heads": 2, "inner": 256}, ""),
     ],
     "translate": [
         ("paper", "transformer", ""),

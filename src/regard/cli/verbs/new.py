@@ -1,13 +1,18 @@
 """``regard new``: a first recipe from a file or a folder of data."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
 from regard.cli.io.console import note, print_line
 from regard.ground.errors import BadInput
 from regard.ground.files import is_there, write_text
+
+if TYPE_CHECKING:
+    from regard.data.data_files import DataFiles
+    from regard.data.facts import DataFacts, Line
 
 
 def new(
@@ -65,19 +70,31 @@ def new(
         raise BadInput(f"--out {path}: the name of a recipe ends in .toml")
     if is_there(path) and not force:
         raise BadInput(f"{path}: exists already; give another --out, or --force to replace it")
-    paths = [split_text(data, path)] if split else data
-    files = recognise_files(paths, task, column or ())
-    facts = files.describe()
-    recipe = FirstRecipe(files, facts, path, start).text()
-    lines = [*files.seen, ("task", files.task), (files.unit, facts.sizes)]
-    if files.dropped:
-        lines.append(("malformed", f"{files.dropped}; correct them, or train with --skip-bad"))
-    if labels := facts.sets["train"].labels:
-        lines.append(("labels", f"{len(labels):,}"))
-    for label, figures in (*lines, *facts.lines()):
+    written = split_text(data, path) if split else ()
+    try:
+        files = recognise_files([*written[:1]] or data, task, column or ())
+        facts = files.describe()
+        recipe = FirstRecipe(files, facts, path, start).text()
+    except BaseException:
+        for file in written:
+            file.unlink()
+        raise
+    for label, figures in (*_lines(files, facts), *facts.lines()):
         print_line(f"{label:<12}{figures}")
     write_text(path, recipe)
-    note(f"wrote {path}; next: regard train {path} --dry-run")
+    note(f"wrote {' and '.join(map(str, (*written, path)))}; next: regard train {path} --dry-run")
+
+
+def _lines(files: "DataFiles", facts: "DataFacts") -> Iterator["Line"]:
+    """Lines about the files, the task and the sizes of the sets."""
+    yield from files.seen
+    yield "task", files.task
+    yield files.unit, facts.sizes
+    if files.dropped:
+        yield "malformed", f"{files.dropped}; correct them, or train with --skip-bad"
+    train = facts.sets["train"]
+    if train.labels and not train.has_numbers:
+        yield "labels", f"{len(train.labels):,}"
 
 
 def _name(path: Path) -> str:
