@@ -331,8 +331,10 @@ def _read_by(
         counts = None if strict else dropped
         return (example.content for example in read(task, reader, files[0], counts, **options))
 
-    rest = {"options": options} if options else {}
-    keys = {name: {"file": str(file), "reader": reader, **rest} for name, (file,) in sets.items()}
+    rest: Keys = {"options": options} if options else {}
+    keys: dict[str, Keys] = {
+        name: {"file": str(file), "reader": reader, **rest} for name, (file,) in sets.items()
+    }
     return DataFiles(task, "examples", sets, keys, seen, contents)
 
 
@@ -393,8 +395,9 @@ BY_FORMAT: dict[str, dict[str, Callable[[dict[str, Files], str], DataFiles]]] = 
     "CoNLL-U": {"tag": _tags},
     "text": {"pretrain": _documents},
 }
+_TWO: dict[str, Callable[[TableData], DataFiles]]
 _TWO = {"classify": _label_table, "translate": _pair_table}
-TABLE_TASKS: dict[str, dict[str, Callable[[TableData], DataFiles]]] = {
+TABLE_TASKS = {
     **dict.fromkeys(("csv", "tsv", "parquet"), _TWO),
     "jsonl": {**_TWO, "tag": _tag_table, "pretrain": _document_table},
 }

@@ -14,10 +14,10 @@ from regard.ground.errors import BadInput, did_you_mean
 from regard.ground.files import JSON
 
 SAMPLE = 2_000  # rows at the beginning of a file
-LABELS = ("label", "labels", "class", "category", "sentiment", "target", "intent", "topic", "tag")
-LABELS += ("rating", "stars", "score", "similarity", "quality", "y")
-TEXTS = ("text", "sentence", "review", "comment", "content", "body", "message", "tweet")
-TEXTS += ("utterance", "document", "description", "question", "title")
+LABELS = ["label", "labels", "class", "category", "sentiment", "target", "intent", "topic", "tag"]
+LABELS += ["rating", "stars", "score", "similarity", "quality", "y"]
+TEXTS = ["text", "sentence", "review", "comment", "content", "body", "message", "tweet"]
+TEXTS += ["utterance", "document", "description", "question", "title"]
 PAIRS: tuple[tuple[str, str], ...] = (
     ("premise", "hypothesis"),
     ("sentence1", "sentence2"),

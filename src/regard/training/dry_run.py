@@ -10,6 +10,8 @@ from statistics import median
 from time import monotonic
 from typing import NamedTuple, cast
 
+import numpy as np
+
 from regard.data.batches.sampler import BatchSampler
 from regard.data.batches.training_data import held_out_indices
 from regard.data.facts import DataFacts, describe_sets
@@ -107,15 +109,13 @@ def describe_data(run: Run, data: Path, skip_bad: bool) -> DataFacts:
     files, task = recipe.data, task_of(recipe)
     train = files.train.without_stdin(run.out / STDIN_COPY, again=True)
     read = partial(task.contents, data=data, dropped=DropCounts() if skip_bad else None)
-    sets = {"train": read(train), "dev": iter(())}
     if files.dev.held_out is None:
-        sets["dev"] = read(files.dev)
+        sets = {"train": read(train), "dev": read(files.dev)}
     else:
-        count = run.sizes["train"] + run.sizes["dev"]
-        held_out = {*held_out_indices(count, files.dev.held_out)[1].tolist()}
-        for name, inside in (("train", False), ("dev", True)):
-            chosen = ((number in held_out) == inside for number in range(count))
-            sets[name] = compress(read(train), chosen)
+        held_out = np.zeros(run.sizes["train"] + run.sizes["dev"], dtype=bool)
+        held_out[held_out_indices(len(held_out), files.dev.held_out)[1]] = True
+        choices = {"train": ~held_out, "dev": held_out}
+        sets = {name: compress(read(train), chosen) for name, chosen in choices.items()}
     return describe_sets({**sets, **{name: read(test) for name, test in files.tests.items()}})
 
 
