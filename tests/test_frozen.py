@@ -72,7 +72,7 @@ NEW: tuple[str, ...] = (
     r"(?:MultiLabel|Label|Number)Prediction\.columns",
     r"\S+ train\.epochs = 0\.0",
     r"train --log = None",
-    r"(?:curves|tune) .*",
+    r"(?:curves|new|tune) .*",
     r"BadInput\.code",
     r"Recipe\.with_steps\(.*",
     r"recipes(?: --json)?: .*\bstsb-sentences\b.*",

@@ -87,6 +87,34 @@ def test_a_classifier_and_its_seeds(desk):
     assert "all 3 seeds: about " in whole
 
 
+def test_faults_of_the_data_are_printed(desk):
+    header, rows = "text,label\n", [f"owl {n},hoot\ncow {n},moo\n" for n in range(20)]
+    (desk / "train.csv").write_text(header + "".join(rows) + "owl 1,hoot\nowl 2,moo\n")
+    (desk / "test.csv").write_text(header + "owl 3,hoot\nyak,moo\n")
+    recipe = desk / "first.toml"
+    run("new", desk / "train.csv", "--out", recipe)
+    recipe.write_text(recipe.read_text().replace("held_out = 4", "held_out = 30"))
+    said, whole = tried(desk, recipe, "--set", "train.epochs=1")
+    assert said["labels"] == "2" and "train 12, dev 30, test 2" in whole
+    counts = dict(re.findall(r"counts      (\w+): (.*)", whole))
+    totals = {name: sum(map(int, re.findall(r"' (\d+)", line))) for name, line in counts.items()}
+    assert totals == {"train": 12, "dev": 30, "test": 2}
+    assert "counts      test: 'hoot' 1 (50.0%), 'moo' 1 (50.0%)" in whole
+    leaks = re.findall(r"leaks +test: (\d) of 2 examples are also in (?:train|dev)", whole)
+    assert sum(map(int, leaks)) == 1 and "lengths     test: 1 to 2 words" in whole
+
+
+def test_a_header_taken_as_an_example_shows_up(desk):
+    rows = "".join(f"owl {n},hoot\ncow {n},moo\n" for n in range(20))
+    (desk / "train.csv").write_text("text,label\n" + rows)
+    recipe = desk / "first.toml"
+    run("new", desk / "train.csv", "--out", recipe)
+    numbers = "options = { texts = [0], label = 1, header = false }"
+    recipe.write_text(re.sub("options = {.*?} }", numbers + " }", recipe.read_text()))
+    _, whole = tried(desk, recipe, "--set", "train.epochs=1")
+    assert "'label' 1 (" in whole
+
+
 def test_a_ladder_is_tried_rung_by_rung(desk):
     write_corpus(desk)
     model = 'model = {{ size = "laptop", change = {{ width = {}, heads = 2 }} }}\n'

@@ -58,7 +58,7 @@ def test_recipes_are_short():
     assert all(recipe.count("\n") <= 15 for recipe in RECIPES.values())
 
 
-@pytest.mark.parametrize("block", COMMANDS, ids=["translation", "labels", "tags"])
+@pytest.mark.parametrize("block", COMMANDS, ids=["new", "translation", "labels", "tags"])
 def test_commands(desk, monkeypatch, block):
     monkeypatch.chdir(desk)
     for command in block.splitlines():

@@ -35,6 +35,7 @@ GROUPS = {
     },
     "Train": {
         "tour": "Train, measure and inspect a small model on a toy language.",
+        "new": "Write a first recipe for your data.",
         "train": "Train a model by a recipe and check the expected score.",
         "tune": "Search for the best settings of a recipe.",
         "curves": "Draw the loss, learning rate and metrics of training runs.",
@@ -59,7 +60,7 @@ GROUPS = {
     },
     "Convert": {"convert": "Convert a model folder to another format."},
 }
-WITHOUT_TORCH = ("recipes", "bleu", "papers", "cite", "curves")
+WITHOUT_TORCH = ("new", "recipes", "bleu", "papers", "cite", "curves")
 NOT_WRITTEN = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 VERBS = [name for verbs in GROUPS.values() for name in verbs]
 new_app = partial(typer.Typer, pretty_exceptions_enable=False, rich_markup_mode=None)

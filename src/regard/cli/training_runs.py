@@ -301,7 +301,7 @@ def dry_run(
         with TemporaryDirectory(prefix="regard-") as folder:
             run = prepare(described, Path(folder) / "run", world, data=data, skip_bad=skip_bad)
             try:
-                trial = estimate_run(run)
+                trial = estimate_run(run, data, skip_bad)
             finally:
                 run.release()
         if name:
@@ -329,6 +329,7 @@ def _count_lines(
         yield "vocabulary", " and ".join(f"{size:,}" for size in trial.vocabulary)
     if trial.labels:
         yield "labels", f"{trial.labels:,}"
+    yield from trial.data.lines()
     learn = "all are trained" if trial.trained == trial.parameters else f"{trial.trained:,} trained"
     yield "parameters", f"{trial.parameters:,}, {learn}"
     yield from (("weights", remark) for remark in trial.remarks)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from regard.data.batches.training_data import ProcessRank, TrainingData
 from regard.data.config import FilesConfig
+from regard.data.readers.examples import Content
 from regard.data.readers.fields import DropCounts
 from regard.ground.batch import Batch
 from regard.ground.config import Config
@@ -132,6 +133,16 @@ class Task(ABC, Generic[Example, AnyReading]):
         self, files: FilesConfig, data: Path, dropped: DropCounts | None = None
     ) -> list[Example]:
         """The examples of files that the recipe names."""
+
+    @abstractmethod
+    def content(self, example: Example) -> Content:
+        """The parts of an example that facts of the data are about."""
+
+    def contents(
+        self, files: FilesConfig, data: Path, dropped: DropCounts | None = None
+    ) -> Iterator[Content]:
+        """The parts of all examples of files."""
+        return map(self.content, self.read(files, data, dropped))
 
     def read_required(self, name: str, data: Path, dropped: DropCounts | None) -> list[Example]:
         """Examples of the test set of this name; an empty one is refused."""

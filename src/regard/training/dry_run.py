@@ -3,18 +3,27 @@
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import compress
+from pathlib import Path
 from statistics import median
 from time import monotonic
 from typing import NamedTuple, cast
 
+import numpy as np
+
 from regard.data.batches.sampler import BatchSampler
+from regard.data.batches.training_data import held_out_indices
+from regard.data.facts import DataFacts, describe_sets
 from regard.data.readers.fields import DropCounts
 from regard.models.paper import count_parameters
+from regard.tasks.run_paths import STDIN_COPY
 from regard.training.checkpoint import Checkpoints, RunProgress
 from regard.training.loop import Job, train
 from regard.training.loop.events import Event, ReportEvent, StartEvent
 from regard.training.loop.trainable import Tensors
 from regard.training.precision import Precision
+from regard.training.recipe import task_of
 from regard.training.run import Run
 
 COUNTING = 20.0  # seconds in which an epoch is counted; beyond them it is estimated
@@ -48,6 +57,7 @@ class DryRun:
     accumulate: int
     precision: Precision
     seconds: Sequence[float]
+    data: DataFacts
     remarks: tuple[str, ...] = ()
     long_texts: str = ""
 
@@ -72,8 +82,8 @@ class DryRun:
         return self.seconds[0] + self.step * (self.steps - 1)
 
 
-def estimate_run(run: Run) -> DryRun:
-    """Read an epoch and time a few steps of a prepared run."""
+def estimate_run(run: Run, data: Path, skip_bad: bool = False) -> DryRun:
+    """Describe the data of a prepared run, read an epoch and time a few steps."""
     job, recipe = run.job, run.job.recipe
     epoch = count_epoch(job.sampler)
     precision, seconds = time_steps(job)
@@ -89,9 +99,26 @@ def estimate_run(run: Run) -> DryRun:
         recipe.batches.accumulate,
         precision,
         seconds,
+        describe_data(run, data, skip_bad),
         job.remarks,
         job.long_texts,
     )
+
+
+def describe_data(run: Run, data: Path, skip_bad: bool) -> DataFacts:
+    """Facts about the training, development and test sets of a prepared run."""
+    recipe = run.job.recipe
+    files, task = recipe.data, task_of(recipe)
+    train = files.train.without_stdin(run.out / STDIN_COPY, again=True)
+    read = partial(task.contents, data=data, dropped=DropCounts() if skip_bad else None)
+    if files.dev.held_out is None:
+        sets = {"train": read(train), "dev": read(files.dev)}
+    else:
+        held_out = np.zeros(run.sizes["train"] + run.sizes["dev"], dtype=bool)
+        held_out[held_out_indices(len(held_out), files.dev.held_out)[1]] = True
+        choices = {"train": ~held_out, "dev": held_out}
+        sets = {name: compress(read(train), chosen) for name, chosen in choices.items()}
+    return describe_sets({**sets, **{name: read(test) for name, test in files.tests.items()}})
 
 
 def count_epoch(sampler: BatchSampler, limit: float = COUNTING) -> EpochSize:

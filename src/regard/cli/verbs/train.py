@@ -55,8 +55,8 @@ def train(
     --budget holds for each run.
 
     With --dry-run, the recipe, its data and the initial model are read and checked; counts of
-    examples, dropped lines, vocabulary, parameters and batches and an estimate of the time are
-    printed, and no run folder is made.
+    examples, labels, dropped lines, duplicates, vocabulary, parameters and batches, examples that
+    two sets share, and an estimate of the time are printed, and no run folder is made.
 
     Example: regard train tour --data runs/tour/corpus --out runs/mine --budget 2m
     """

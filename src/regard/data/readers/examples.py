@@ -1,7 +1,15 @@
 """The four types of example; ``where`` is the file and the line or question of each."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Content(NamedTuple):
+    """Parts of an example that facts are about: texts (or images) read, texts written, labels."""
+
+    inputs: tuple[Any, ...]
+    outputs: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +25,11 @@ class LabelledExample:
     texts: tuple[Any, ...]
     labels: tuple[str, ...] | None
 
+    @property
+    def content(self) -> Content:
+        """Its parts."""
+        return Content(self.texts, labels=self.labels or ())
+
 
 @dataclass(frozen=True, slots=True)
 class TaggedExample:
@@ -25,6 +38,11 @@ class TaggedExample:
     where: str
     words: tuple[str, ...]
     tags: tuple[str, ...]
+
+    @property
+    def content(self) -> Content:
+        """Its parts."""
+        return Content((" ".join(self.words),), labels=self.tags)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +67,11 @@ class QuestionExample:
     answers: tuple[GoldAnswer, ...]
     answerable: bool
 
+    @property
+    def content(self) -> Content:
+        """Its parts."""
+        return Content((self.question, self.context))
+
 
 @dataclass(frozen=True, slots=True)
 class ChoiceExample:
@@ -57,6 +80,12 @@ class ChoiceExample:
     where: str
     choices: tuple[tuple[str, str], ...]
     label: int | None  # from 0; None where it is hidden
+
+    @property
+    def content(self) -> Content:
+        """Its parts."""
+        labels = () if self.label is None else (str(self.label),)
+        return Content(tuple(text for pair in self.choices for text in pair), labels=labels)
 
 
 Example = LabelledExample | TaggedExample | QuestionExample | ChoiceExample

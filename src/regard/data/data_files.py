@@ -1,0 +1,403 @@
+"""Files of a data set: what a file or folder holds, the task it fits, and its sets of examples.
+
+The sets are told by names (train.csv, dev.csv, test.csv), the format by suffix and content.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from regard.data.facts import DataFacts, Line, describe_sets
+from regard.data.readers.examples import Content
+from regard.data.readers.fields import DropCounts
+from regard.data.readers.images import image_files
+from regard.data.readers.list import read
+from regard.data.readers.sources import Lines, Source, read_pairs, read_texts
+from regard.data.readers.tables import Column, Csv, JsonLines, Parquet, Table
+from regard.data.readers.text_files import read_lines, text_blocks
+from regard.data.table_columns import COLUMNS, LANGUAGE, TableColumns
+from regard.ground.errors import BadInput
+from regard.ground.files import is_there, reading, write_text
+
+SETS = {
+    "train": ("train", "training", "trn"),
+    "dev": ("dev", "devel", "development", "valid", "validation", "val", "testa"),
+    "test": ("test", "testing", "tst", "testb"),
+}
+FORMATS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+FORMATS |= {".parquet": "parquet", ".conllu": "CoNLL-U", ".txt": "", ".text": ""}
+FORMATS |= dict.fromkeys((".conll", ".iob", ".iob2", ".bio", ".ner"), "CoNLL")
+KEYS = {"csv": "csv", "tsv": "table", "jsonl": "jsonl", "parquet": "parquet"}
+SOURCES: dict[str, Callable[..., Source]]
+SOURCES = {"csv": Csv, "tsv": Table, "jsonl": JsonLines, "parquet": Parquet}
+SIDES = ("source", "target", "src", "tgt", "trg")
+ABOUT = ("readme", "license", "licence")  # files that hold no data
+PACKED = (".gz", ".xz")
+SAMPLE = 400  # lines at the beginning of a file
+MOST_TAGS = 100
+SPLIT = 10  # one in so many lines of a text that is split belongs to the development set
+LONGEST_CHARACTERS = 5_000  # of a text of a pair: the default of data.longest_characters
+IMAGES = "image-folder"
+
+Files = tuple[Path, ...]  # of a set: one, or two of parallel text
+Keys = dict[str, object]  # of a set, in the table [data] of a recipe
+ReadSet = Callable[[Files, DropCounts], Iterator[Content]]
+
+
+@dataclass(frozen=True)
+class DataFiles:
+    """Files of a data set, by set: the task they fit, keys for [data], and how they are read."""
+
+    task: str
+    unit: str
+    sets: Mapping[str, Files]
+    keys: Mapping[str, Keys]
+    seen: Sequence[Line]
+    read: ReadSet
+    dropped: DropCounts = field(default_factory=DropCounts)
+
+    def describe(self) -> DataFacts:
+        """Facts about all sets; malformed examples are counted in ``dropped``."""
+        return describe_sets(
+            {name: self.read(files, self.dropped) for name, files in self.sets.items()}
+        )
+
+
+def recognise_files(
+    paths: Sequence[Path], task: str | None = None, columns: Sequence[str] = ()
+) -> DataFiles:
+    """Recognise the data in a file, in a folder, or in two parallel files."""
+    for path in paths:
+        if not is_there(path):
+            raise BadInput(f"{path}: no such file or folder")
+    if len(paths) > 2 or (len(paths) == 2 and not all(map(Path.is_file, paths))):
+        raise BadInput("name one file, one folder, or the two files of parallel text")
+    sets = _sets_of(tuple(paths))
+    first = sets["train"][0]
+    if first.is_dir():
+        kind = IMAGES if next(image_files(first), None) else "text"
+    else:
+        kind = "parallel" if len(sets["train"]) == 2 else _format_of(first)
+    tasks = [*TABLE_TASKS.get(kind, BY_FORMAT.get(kind, ()))]
+    if task not in (None, *tasks):
+        fit = " or ".join(tasks)
+        raise BadInput(f"--task {task}: {first} ({kind}) fits {fit}; choose that, or other data")
+    if kind in BY_FORMAT:
+        if columns:
+            raise BadInput(f"--column: {first} is no table; leave the option out")
+        return BY_FORMAT[kind][task or tasks[0]](sets, kind)
+    table = COLUMNS[kind](first)
+    chosen = table.check(columns)
+    fit = task or ("classify" if chosen else table.task(tasks))
+    return TABLE_TASKS[kind][fit](TableData(kind, sets, table, chosen))
+
+
+def split_text(paths: Sequence[Path], recipe: Path) -> Files:
+    """Write a running text as two files beside a recipe, the training and the development set.
+
+    The last tenth of the lines (or of the words of a single line) is the development set.
+    """
+    (path, *others) = paths
+    if others or not path.is_file() or _format_of(path) != "text":
+        raise BadInput("--split: can only be used with one file of plain text")
+    text = "".join(text_blocks(path))
+    pieces = text.splitlines(keepends=True)
+    if len(pieces) < SPLIT:
+        pieces = re.findall(r"\s*\S+\s*", text)
+    if len(pieces) < SPLIT:
+        raise BadInput(f"{path}: {len(pieces)} words are too few to split")
+    place = len(pieces) - len(pieces) // SPLIT
+    parts = {"train": pieces[:place], "dev": pieces[place:]}
+    names = {name: recipe.with_name(f"{recipe.stem}.{name}.txt") for name in parts}
+    for file in names.values():
+        if is_there(file):
+            raise BadInput(f"--split: {file} exists already; give another --out")
+    for name, file in names.items():
+        write_text(file, "".join(parts[name]))
+    return tuple(names.values())
+
+
+def _named(files: Files) -> str:
+    return " and ".join(map(str, files))
+
+
+def _sets_of(paths: Files) -> dict[str, Files]:
+    """The files of each set: the given ones, or those of a folder, and their neighbours by name."""
+    folder = paths[0]
+    if folder.is_file():
+        files = _parallel_of(folder) if len(paths) == 1 else paths
+        return {"train": files, **_neighbours(files)}
+    with reading(folder):
+        entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    folders = {_set_of(path): (path,) for path in entries if path.is_dir()}
+    if "train" in folders and next(image_files(folders["train"][0]), None):
+        return _ordered(folders)
+    files_of = [path for path in entries if path.is_file()]
+    if not files_of or (not any(map(_set_of, files_of)) and _are_texts(files_of)):
+        return {"train": (folder,)}
+    return _files_in(folder, files_of)
+
+
+def _are_texts(files: Sequence[Path]) -> bool:
+    return len(files) > 1 and all(_suffix(path) == ".txt" for path in files)
+
+
+def _files_in(folder: Path, files: Sequence[Path]) -> dict[str, Files]:
+    """The sets among the files of a folder: one format, with a file (or two) for each set."""
+    files = [path for path in files if path.stem.lower() not in ABOUT]
+    known = [path for path in files if _suffix(path) in FORMATS] or files
+    train = [path for path in known if _set_of(path) == "train"] or known
+    if not train:
+        raise BadInput(f"{folder}: no files of data")
+    parallel = _parallel_of(train[0])
+    if {*train} - {*parallel}:
+        names = ", ".join(path.name for path in train[:6])
+        raise BadInput(f"{folder}: several files could be the training set ({names}); name one")
+    return {"train": parallel, **_neighbours(parallel)}
+
+
+def _parallel_of(path: Path) -> Files:
+    """A file, and the one that differs from it in its suffix alone, if both name languages."""
+    if _suffix(path) in FORMATS:
+        return (path,)
+    name = _stem(path)
+    others = [
+        other
+        for other in sorted(path.parent.iterdir())
+        if other != path and other.is_file()
+        if _stem(other) == name and _names_side(other)
+    ]
+    is_one = len(others) == 1 and _names_side(path)
+    return (path, *others) if is_one else (path,)
+
+
+def _names_side(path: Path) -> bool:
+    """Whether a suffix is a language (.en, .pt-br) or a side of parallel text (.src)."""
+    name = _suffix(path)[1:]
+    return name in SIDES or LANGUAGE.fullmatch(name) is not None
+
+
+def _neighbours(files: Files) -> dict[str, Files]:
+    """Development and test files beside training files that are called so, by their names."""
+    sets: dict[str, Files] = {}
+    for name in ("dev", "test"):
+        for word in SETS[name]:
+            others = tuple(
+                path.with_name(_with_word(path.name, word))
+                for path in files
+                if _set_of(path) == "train"
+            )
+            if others and all(map(Path.is_file, others)):
+                sets.setdefault(name, others)
+    return sets
+
+
+def _with_word(name: str, word: str) -> str:
+    pattern = "|".join(sorted(SETS["train"], key=len, reverse=True))
+    return re.sub(rf"(?<![a-z])(?:{pattern})(?![a-z])", word, name, count=1, flags=re.IGNORECASE)
+
+
+def _set_of(path: Path) -> str | None:
+    """The set that a word of a name stands for."""
+    words = re.split(r"[^a-z]+", path.name.lower())
+    return next((name for name, known in SETS.items() if {*words} & {*known}), None)
+
+
+def _ordered(sets: Mapping[str | None, Files]) -> dict[str, Files]:
+    return {name: sets[name] for name in SETS if name in sets}
+
+
+def _suffix(path: Path) -> str:
+    """The suffix of a file, without that of compression."""
+    name = path.name.lower()
+    for packed in PACKED:
+        name = name.removesuffix(packed)
+    return Path(name).suffix
+
+
+def _stem(path: Path) -> str:
+    return path.name[: path.name.lower().rfind(_suffix(path))]
+
+
+def _format_of(path: Path) -> str:
+    """The format of a file, by its suffix, else by its first lines."""
+    named = FORMATS.get(_suffix(path), "")
+    if named and named != "tsv":
+        return named
+    lines = [*islice(read_lines(path), SAMPLE)]
+    if not any(map(str.strip, lines)):
+        raise BadInput(f"{path}: empty")
+    if _is_conll(lines):
+        return "CoNLL"
+    filled = [line for line in lines if line.strip()]
+    if all(line.lstrip().startswith("{") for line in filled):
+        return "jsonl"
+    if _suffix(path) == ".json":
+        raise BadInput(f"{path}: not JSON lines; write one object per line, as .jsonl")
+    tabs = {line.count("\t") for line in filled}
+    return named or ("tsv" if len(tabs) == 1 and tabs != {0} else "text")
+
+
+def _is_conll(lines: Iterable[str]) -> bool:
+    """Whether lines have as many cells each, a tag of few in the last, with empty lines between."""
+    rows = [line.split() for line in lines]
+    filled = [row for row in rows if row and row[0] != "-DOCSTART-"]
+    widths = {len(row) for row in filled}
+    tags = {row[-1] for row in filled}
+    between = len(rows) > len(filled) or "O" in tags
+    few = len(tags) <= min(MOST_TAGS, max(1, len(filled) // 2))
+    return len(widths) == 1 and widths != {1} and between and few
+
+
+@dataclass(frozen=True)
+class TableData:
+    """A table of examples: its files by set, its columns, and those that the user chose."""
+
+    reader: str
+    sets: dict[str, Files]
+    table: TableColumns
+    chosen: tuple[Column, ...]
+
+    def seen(self, columns: str) -> list[Line]:
+        """Lines about its format and the columns that are read."""
+        return [("file", f"{self.table.path}: {self.table.format}"), ("columns", columns)]
+
+    def read_by(self, task: str, options: Keys, columns: str) -> DataFiles:
+        """Data of a reader of the task with ``options``."""
+        return _read_by(task, self.reader, self.sets, options, self.seen(columns))
+
+
+def _label_table(data: TableData) -> DataFiles:
+    if data.chosen and not 2 <= len(data.chosen) <= 3:
+        count = len(data.chosen)
+        raise BadInput(f"--column: {count} given; name one text or two, and then the label")
+    texts, label = data.chosen[:-1], data.chosen[-1:]
+    if not data.chosen:
+        texts, label = data.table.texts_and_label()
+    columns = f"text: {' and '.join(map(str, texts))}; label: {label[0]}"
+    return data.read_by("classify", {"texts": [*texts], "label": label[0]}, columns)
+
+
+def _tag_table(data: TableData) -> DataFiles:
+    words, tags = data.table.pair_of(data.table.lists(), data.chosen, "lists of words and tags")
+    return data.read_by("tag", {"words": words, "tags": tags}, f"words: {words}; tags: {tags}")
+
+
+def _pair_table(data: TableData) -> DataFiles:
+    pair = data.table.pair_of(data.table.translation(), data.chosen, "texts")
+
+    def contents(files: Files, dropped: DropCounts) -> Iterator[Content]:
+        return _pairs(SOURCES[data.reader](str(files[0]), pair), dropped)
+
+    keys: dict[str, Keys] = {
+        name: {KEYS[data.reader]: str(file), "columns": [*pair]}
+        for name, (file,) in data.sets.items()
+    }
+    seen = data.seen(f"source: {pair[0]}; target: {pair[1]}")
+    return DataFiles("translate", "pairs", data.sets, keys, seen, contents)
+
+
+def _document_table(data: TableData) -> DataFiles:
+    (key,) = data.chosen or (max(data.table.cells, key=data.table.words),)
+
+    def contents(files: Files, dropped: DropCounts) -> Iterator[Content]:
+        texts = read_texts(JsonLines(str(files[0]), (key,)), dropped=dropped)
+        return (Content((text,)) for _, text in texts)
+
+    keys: dict[str, Keys] = {
+        name: {"documents": str(file), "key": str(key)} for name, (file,) in data.sets.items()
+    }
+    return DataFiles("pretrain", "documents", data.sets, keys, data.seen(f"text: {key}"), contents)
+
+
+def _pairs(source: Source, dropped: DropCounts) -> Iterator[Content]:
+    pairs = read_pairs(source, LONGEST_CHARACTERS, dropped)
+    return (Content((first,), (second,)) for _, first, second in pairs)
+
+
+def _read_by(
+    task: str,
+    reader: str,
+    sets: dict[str, Files],
+    options: Keys,
+    seen: Sequence[Line],
+    strict: bool = False,
+) -> DataFiles:
+    """Data of a reader of the task; if ``strict``, malformed examples are errors."""
+
+    def contents(files: Files, dropped: DropCounts) -> Iterator[Content]:
+        counts = None if strict else dropped
+        return (example.content for example in read(task, reader, files[0], counts, **options))
+
+    rest: Keys = {"options": options} if options else {}
+    keys: dict[str, Keys] = {
+        name: {"file": str(file), "reader": reader, **rest} for name, (file,) in sets.items()
+    }
+    return DataFiles(task, "examples", sets, keys, seen, contents)
+
+
+def _tags(sets: dict[str, Files], kind: str) -> DataFiles:
+    path, column = sets["train"][0], {"CoNLL": "the last", "CoNLL-U": "the fourth"}[kind]
+    seen = [("file", f"{path}: {kind}, a word per line, its tag in {column} column")]
+    return _read_by("tag", kind, sets, {}, seen)
+
+
+def _image_folders(sets: dict[str, Files], kind: str) -> DataFiles:
+    seen = [("folder", f"{sets['train'][0]}: images, a subfolder for each class")]
+    return _read_by("classify", kind, sets, {}, seen, strict=True)  # images are not decoded
+
+
+def _parallel(sets: dict[str, Files], kind: str) -> DataFiles:
+    def contents(files: Files, dropped: DropCounts) -> Iterator[Content]:
+        return _pairs(Lines(tuple(map(str, files))), dropped)
+
+    keys: dict[str, Keys] = {
+        name: {"source": str(source), "target": str(target)}
+        for name, (source, target) in sets.items()
+    }
+    seen = [("files", f"{_named(sets['train'])}: parallel text, line by line")]
+    return DataFiles("translate", "pairs", sets, keys, seen, contents)
+
+
+def _documents(sets: dict[str, Files], kind: str) -> DataFiles:
+    from regard.data.readers.documents import (  # imports torch
+        DocumentReader,
+        TextFile,
+        document_source,
+    )
+
+    path = sets["train"][0]
+    count = sum(1 for _ in islice(document_source(str(path)).texts(None), 2))
+    if count == 1 and "dev" not in sets:
+        raise BadInput(
+            f"{path}: one document, of which no part can be held out as development set; use "
+            "--split, or separate documents by empty lines"
+        )
+    key = "documents" if count > 1 else "text"
+    source: Callable[[str], DocumentReader] = document_source if count > 1 else TextFile
+
+    def contents(files: Files, dropped: DropCounts) -> Iterator[Content]:
+        parts = source(str(files[0])).parts(dropped, whole=True)
+        return (Content((text,)) for part in parts for text in part.texts)
+
+    keys: dict[str, Keys] = {name: {key: str(files[0])} for name, files in sets.items()}
+    form = "a text per file" if path.is_dir() else "documents between empty lines"
+    seen = [("text", f"{path}: {form if count > 1 else 'one running text'}, utf-8")]
+    return DataFiles("pretrain", "documents", sets, keys, seen, contents)
+
+
+BY_FORMAT: dict[str, dict[str, Callable[[dict[str, Files], str], DataFiles]]] = {
+    "parallel": {"translate": _parallel},
+    IMAGES: {"classify": _image_folders},
+    "CoNLL": {"tag": _tags},
+    "CoNLL-U": {"tag": _tags},
+    "text": {"pretrain": _documents},
+}
+_TWO: dict[str, Callable[[TableData], DataFiles]]
+_TWO = {"classify": _label_table, "translate": _pair_table}
+TABLE_TASKS = {
+    **dict.fromkeys(("csv", "tsv", "parquet"), _TWO),
+    "jsonl": {**_TWO, "tag": _tag_table, "pretrain": _document_table},
+}

@@ -1,0 +1,233 @@
+"""A first recipe for a data set: commented TOML whose values follow from facts about the data.
+
+Nothing that runs a model is imported here, so that a recipe can be written quickly.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.data.data_files import IMAGES, DataFiles
+from regard.data.facts import TOKENS_OF_WORD, DataFacts
+from regard.ground.errors import BadInput
+
+HELD_OUT, MOST_HELD_OUT = 10, 2_000  # one in so many training examples, and the most of them
+STEP_OF_LENGTH, LONGEST_ROW = 64, 512
+VOCABULARY = ((50_000, 1_000), (500_000, 4_000), (5_000_000, 8_000))  # by words
+LARGEST_VOCABULARY = 16_000
+EPOCHS = ((1_000, 20), (10_000, 10), (100_000, 5))  # by examples, from scratch
+FEWEST_EPOCHS, TUNING_EPOCHS, TUNING_RATE = 3, 3, 3e-5
+PAIRS = "pairs"  # of texts, with a label
+EVALUATIONS = 10  # of the development set in a run, about
+ROWS = 32
+ENTITIES = ("B-", "I-", "S-", "E-")
+
+Row = tuple[str, object, str]  # key, value, comment
+
+
+@dataclass(frozen=True)
+class FirstRecipe:
+    """A recipe for data, by facts about them; ``start`` is the model to fine-tune, if any."""
+
+    data: DataFiles
+    facts: DataFacts
+    path: Path
+    start: str | None = None
+
+    def text(self) -> str:
+        """The recipe as TOML."""
+        train = self.facts.sets["train"]
+        if train.size < 2 and "dev" not in self.data.keys:
+            raise BadInput(f"{self._named}: {train.size} {self.data.unit}; training needs two")
+        if train.labels and len(train.labels) < 2:
+            (label,) = train.labels
+            raise BadInput(f"{self._named}: all labels are {label!r}; training needs two labels")
+        tables = {"data": self._data(), **self._reading(), "model": self._model()}
+        tables |= {"batches": self._batches(), "optimiser": self._optimiser()}
+        lines = [
+            f"# A first recipe for {self._named}, written by `regard new`.",
+            f"# {self.data.unit}: {self.facts.sizes}",
+            f"# Check:  regard train {self.path} --dry-run",
+            f"# Train:  regard train {self.path}",
+            "# No expected score: nobody has run it yet. Every key: docs/recipes.md",
+            f'task = "{self.data.task}"',
+        ]
+        for name, rows in {**tables, "train": self._train()}.items():
+            lines += ["", f"[{name}]", *map(_line, rows)]
+        return "\n".join(lines) + "\n"
+
+    @property
+    def _named(self) -> str:
+        return " and ".join(map(str, self.data.sets["train"]))
+
+    @property
+    def _is_images(self) -> bool:
+        return self.data.keys["train"].get("reader") == IMAGES
+
+    @property
+    def _texts(self) -> int:
+        """Number of texts that a row of a classifier has."""
+        options = self.data.keys["train"].get("options")
+        return len(options.get("texts", "1")) if isinstance(options, dict) else 1
+
+    def _data(self) -> list[Row]:
+        size = self.facts.sets["train"].size
+        rows: list[Row] = [(name, keys, "") for name, keys in self.data.keys.items()]
+        if "dev" not in self.data.keys:
+            count = max(1, min(MOST_HELD_OUT, size // HELD_OUT))
+            comment = f"{self.data.unit} of train; or name a file, as for train"
+            rows.insert(1, ("dev", {"held_out": count}, comment))
+        return rows if self.data.task != "pretrain" else [row for row in rows if row[0] != "test"]
+
+    def _reading(self) -> dict[str, list[Row]]:
+        """The tables that say how texts, labels and images are read."""
+        tables: dict[str, list[Row]] = {}
+        if self.start is None and not self._is_images:
+            tables["text"] = [("vocab", self._vocabulary(), "more for more text")]
+        if self.data.task == "pretrain" and self.start is None:
+            comment = '"documents": one document, or a part of it, in each row'
+            tables["objective.causal-lm"] = [("rows", "blocks", comment)]
+        if self.data.task == "classify" and self._kind != "one":
+            tables["labels"] = [("kind", self._kind, 'or "one", "several"')]
+        return tables
+
+    @property
+    def _kind(self) -> str:
+        """Kind of the labels of a classifier."""
+        train = self.facts.sets["train"]
+        if train.labels.total() != train.size:
+            return "several"
+        return "number" if train.has_numbers else "one"
+
+    @property
+    def _rows(self) -> int:
+        """Rows of the training set, about: its examples, or the blocks of its documents."""
+        train = self.facts.sets["train"]
+        if self.data.task != "pretrain" or train.lengths is None:
+            return train.size
+        return 1 + int(train.lengths.words * TOKENS_OF_WORD) // CONTEXT
+
+    def _vocabulary(self) -> int:
+        train = self.facts.sets["train"]
+        words = 0 if train.lengths is None else train.lengths.words
+        return _by_size(VOCABULARY, words, LARGEST_VOCABULARY)
+
+    def _model(self) -> list[Row]:
+        if self.start is not None:
+            return [("start", self.start, "its weights and tokenizer")]
+        task = self.data.task if self._texts == 1 else PAIRS
+        return [*MODELS[IMAGES if self._is_images else task]]
+
+    def _batches(self) -> list[Row]:
+        if self._is_images:
+            return [
+                ("rows", ROWS, "images"),
+                ("tokens", ROWS, "each counts as one"),
+                ("longest", 1, ""),
+            ]
+        rows: list[Row] = [("rows", ROWS, ""), ("tokens", 4_096, "")]
+        if self.data.task == "pretrain":
+            return [*rows, ("longest", CONTEXT, "tokens of a row"), ("mixed", True, "")]
+        known = [facts.lengths.tokens for facts in self.facts.sets.values() if facts.lengths]
+        most = max(known) * self._texts
+        longest = min(LONGEST_ROW, -(-most // STEP_OF_LENGTH) * STEP_OF_LENGTH)
+        comment = f"tokens of a row at most; about {most:,} in the longest here"
+        return [*rows, ("longest", longest, comment)]
+
+    def _optimiser(self) -> list[Row]:
+        rate = TUNING_RATE if self.start is not None else RATES[self.data.task]
+        return [
+            ("kind", "adamw", ""),
+            ("rate", rate, "the first thing to try others of: `regard tune`"),
+            ("schedule", "linear", ""),
+            ("warmup", 0.1, "share of all steps"),
+            ("decay", 0.01, ""),
+            ("clip", 1.0, ""),
+        ]
+
+    def _train(self) -> list[Row]:
+        size = self._rows
+        scratch = _by_size(EPOCHS, size, FEWEST_EPOCHS)
+        epochs = scratch if self.start is None else TUNING_EPOCHS
+        every = max(1, size * epochs // ROWS // EVALUATIONS)
+        rows: list[Row] = [
+            ("epochs", epochs, "passes over the training data; or steps = 1000"),
+            ("evaluate_every", every, "steps between two scores of the development set"),
+            ("checkpoint_every", every, ""),
+        ]
+        metric = self._metric()
+        return rows + ([("metric", metric, "chooses the best weights")] if metric else [])
+
+    def _metric(self) -> str:
+        labels = self.facts.sets["train"].labels
+        entities = all(label == "O" or label.startswith(ENTITIES) for label in labels)
+        measured = {"classify": METRICS[self._kind], "tag": "F1" if entities else "accuracy"}
+        return measured.get(self.data.task, "")
+
+
+CONTEXT = 128  # tokens that the small language model reads
+METRICS = {"one": "accuracy", "several": "micro-F1", "number": "Pearson"}
+RATES = {"classify": 1e-3, "tag": 2e-3, "translate": 1e-3, "pretrain": 1e-3}
+MODELS: Mapping[str, Sequence[Row]] = {
+    "classify": [
+        ("paper", "lin", "a BiLSTM with attention pooling; `regard papers` lists others"),
+        ("size", "laptop", 'or start = "FOLDER": fine-tune BERT or its family'),
+    ],
+    "tag": [
+        ("paper", "lin", "a BiLSTM; `regard papers` lists others"),
+        ("size", "laptop", 'or start = "FOLDER": fine-tune BERT or its family'),
+    ],
+    PAIRS: [
+        ("paper", "bert", "from scratch; a model that reads pairs"),
+        ("size", "tiny", 'better: start = "FOLDER", fine-tune BERT or its family'),
+        ("change", {"width": 128, "depth": 2, "heads": 2, "inner": 256}, ""),
+    ],
+    "translate": [
+        ("paper", "transformer", ""),
+        ("size", "laptop", "base, for hundreds of thousands of pairs and a GPU"),
+    ],
+    "pretrain": [
+        ("paper", "gpt-2", ""),
+        ("size", "small", ""),
+        (
+            "change",
+            {"width": 192, "depth": 4, "heads": 4, "inner": 768, "longest": CONTEXT},
+            "a small GPT-2; without this line 124 million weights",
+        ),
+    ],
+    IMAGES: [
+        ("paper", "vit", ""),
+        ("size", "tiny", ""),
+        (
+            "change",
+            {"image_size": 32, "patch_size": 4, "width": 96, "depth": 4, "heads": 4, "inner": 192},
+            "images are resized to image_size",
+        ),
+    ],
+}
+
+
+def _by_size(steps: Sequence[tuple[int, int]], size: int, largest: int) -> int:
+    """The value of the first step that ``size`` stays below, else ``largest``."""
+    return next((value for below, value in steps if size < below), largest)
+
+
+def _line(row: Row) -> str:
+    key, value, comment = row
+    written = f"{key} = {_toml(value)}"
+    return f"{written:<27} # {comment}" if comment else written
+
+
+def _toml(value: object) -> str:
+    """A value as TOML on one line."""
+    if isinstance(value, Mapping):
+        pairs = (f"{_key(str(key))} = {_toml(part)}" for key, part in value.items())
+        return f"{{ {', '.join(pairs)} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def _key(key: str) -> str:
+    return key if key.replace("_", "").isalnum() and key.isascii() else _toml(key)
