@@ -48,8 +48,7 @@ class FirstRecipe:
         lines = [
             f"# A first recipe for {self._named}, written by `regard new`.",
             f"# {self.data.unit}: {self.facts.sizes}",
-            f"# Check:  regard train {self.path} --dry-run",
-            f"# Train:  regard train {self.path}",
+            f"# Train it in the same folder: regard train {self.path}",
             "# No expected score: nobody has run it yet. Every key: docs/recipes.md",
             f'task = "{self.data.task}"',
         ]
