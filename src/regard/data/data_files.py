@@ -81,21 +81,21 @@ def recognise_files(
     sets = _sets_of(tuple(paths))
     first = sets["train"][0]
     if first.is_dir():
-        kind = IMAGES if next(image_files(first), None) else "text"
+        form = IMAGES if next(image_files(first), None) else "text"
     else:
-        kind = "parallel" if len(sets["train"]) == 2 else _format_of(first)
-    tasks = [*TABLE_TASKS.get(kind, BY_FORMAT.get(kind, ()))]
-    if task not in (None, *tasks):
+        form = "parallel" if len(sets["train"]) == 2 else _format_of(first)
+    tasks = [*TABLE_TASKS.get(form, BY_FORMAT.get(form, ()))]
+    if {task} - {None, *tasks}:
         fit = " or ".join(tasks)
-        raise BadInput(f"task {task}: {first} ({kind}) fits {fit}; choose that, or other data")
-    if kind in BY_FORMAT:
+        raise BadInput(f"task {task}: {first} ({form}) fits {fit}; choose that, or other data")
+    if form in BY_FORMAT:
         if columns:
             raise BadInput(f"{first}: no table, and so without columns to choose")
-        return BY_FORMAT[kind][task or tasks[0]](sets, kind)
-    table = COLUMNS[kind](first)
+        return BY_FORMAT[form][task or tasks[0]](sets, form)
+    table = COLUMNS[form](first)
     chosen = table.check(columns)
     fit = task or ("classify" if chosen else table.task(tasks))
-    return TABLE_TASKS[kind][fit](TableData(kind, sets, table, chosen))
+    return TABLE_TASKS[form][fit](TableData(form, sets, table, chosen))
 
 
 def split_text(paths: Sequence[Path], recipe: Path) -> Files:

@@ -73,8 +73,8 @@ class TableColumns:
 
     def lists(self) -> list[Column]:
         """The columns whose values are all lists."""
-        kinds = {column: {type(cell) for cell in cells} for column, cells in self.cells.items()}
-        return [column for column, kind in kinds.items() if kind == {list}]
+        types = {column: {type(cell) for cell in cells} for column, cells in self.cells.items()}
+        return [column for column, of_cells in types.items() if of_cells == {list}]
 
     def translation(self) -> Sequence[Column]:
         """The columns of source and target, if their names, or two texts alone, say so."""
