@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from regard.data.facts import DataFacts, Line, describe_sets
-from regard.data.readers.examples import Content
+from regard.data.readers.examples import ExampleContent
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.images import image_files
 from regard.data.readers.list import read
@@ -43,7 +43,11 @@ IMAGES = "image-folder"
 
 Files = tuple[Path, ...]  # of a set: one, or two of parallel text
 Keys = dict[str, object]  # of a set, in the table [data] of a recipe
-ReadSet = Callable[[Files, DropCounts], Iterator[Content]]
+ReadSet = Callable[[Files, DropCounts], Iterator[ExampleContent]]
+
+
+class OneDocument(BadInput):
+    """A text without a development set, of which no document can be held out."""
 
 
 @dataclass(frozen=True)
@@ -77,21 +81,21 @@ def recognise_files(
     sets = _sets_of(tuple(paths))
     first = sets["train"][0]
     if first.is_dir():
-        kind = IMAGES if next(image_files(first), None) else "text"
+        form = IMAGES if next(image_files(first), None) else "text"
     else:
-        kind = "parallel" if len(sets["train"]) == 2 else _format_of(first)
-    tasks = [*TABLE_TASKS.get(kind, BY_FORMAT.get(kind, ()))]
-    if task not in (None, *tasks):
+        form = "parallel" if len(sets["train"]) == 2 else _format_of(first)
+    tasks = [*TABLE_TASKS.get(form, BY_FORMAT.get(form, ()))]
+    if {task} - {None, *tasks}:
         fit = " or ".join(tasks)
-        raise BadInput(f"--task {task}: {first} ({kind}) fits {fit}; choose that, or other data")
-    if kind in BY_FORMAT:
+        raise BadInput(f"task {task}: {first} ({form}) fits {fit}; choose that, or other data")
+    if form in BY_FORMAT:
         if columns:
-            raise BadInput(f"--column: {first} is no table; leave the option out")
-        return BY_FORMAT[kind][task or tasks[0]](sets, kind)
-    table = COLUMNS[kind](first)
+            raise BadInput(f"{first}: no table, and so without columns to choose")
+        return BY_FORMAT[form][task or tasks[0]](sets, form)
+    table = COLUMNS[form](first)
     chosen = table.check(columns)
     fit = task or ("classify" if chosen else table.task(tasks))
-    return TABLE_TASKS[kind][fit](TableData(kind, sets, table, chosen))
+    return TABLE_TASKS[form][fit](TableData(form, sets, table, chosen))
 
 
 def split_text(paths: Sequence[Path], recipe: Path) -> Files:
@@ -101,7 +105,7 @@ def split_text(paths: Sequence[Path], recipe: Path) -> Files:
     """
     (path, *others) = paths
     if others or not path.is_file() or _format_of(path) != "text":
-        raise BadInput("--split: can only be used with one file of plain text")
+        raise BadInput(f"{path}: only one file of plain text can be split")
     text = "".join(text_blocks(path))
     pieces = text.splitlines(keepends=True)
     if len(pieces) < SPLIT:
@@ -113,7 +117,7 @@ def split_text(paths: Sequence[Path], recipe: Path) -> Files:
     names = {name: recipe.with_name(f"{recipe.stem}.{name}.txt") for name in parts}
     for file in names.values():
         if is_there(file):
-            raise BadInput(f"--split: {file} exists already; give another --out")
+            raise BadInput(f"{file}: exists already; choose another name for the recipe")
     for name, file in names.items():
         write_text(file, "".join(parts[name]))
     return tuple(names.values())
@@ -272,7 +276,7 @@ class TableData:
 def _label_table(data: TableData) -> DataFiles:
     if data.chosen and not 2 <= len(data.chosen) <= 3:
         count = len(data.chosen)
-        raise BadInput(f"--column: {count} given; name one text or two, and then the label")
+        raise BadInput(f"{count} columns given; name one text or two, and then the label")
     texts, label = data.chosen[:-1], data.chosen[-1:]
     if not data.chosen:
         texts, label = data.table.texts_and_label()
@@ -288,7 +292,7 @@ def _tag_table(data: TableData) -> DataFiles:
 def _pair_table(data: TableData) -> DataFiles:
     pair = data.table.pair_of(data.table.translation(), data.chosen, "texts")
 
-    def contents(files: Files, dropped: DropCounts) -> Iterator[Content]:
+    def contents(files: Files, dropped: DropCounts) -> Iterator[ExampleContent]:
         return _pairs(SOURCES[data.reader](str(files[0]), pair), dropped)
 
     keys: dict[str, Keys] = {
@@ -302,9 +306,9 @@ def _pair_table(data: TableData) -> DataFiles:
 def _document_table(data: TableData) -> DataFiles:
     (key,) = data.chosen or (max(data.table.cells, key=data.table.words),)
 
-    def contents(files: Files, dropped: DropCounts) -> Iterator[Content]:
+    def contents(files: Files, dropped: DropCounts) -> Iterator[ExampleContent]:
         texts = read_texts(JsonLines(str(files[0]), (key,)), dropped=dropped)
-        return (Content((text,)) for _, text in texts)
+        return (ExampleContent((text,)) for _, text in texts)
 
     keys: dict[str, Keys] = {
         name: {"documents": str(file), "key": str(key)} for name, (file,) in data.sets.items()
@@ -312,9 +316,9 @@ def _document_table(data: TableData) -> DataFiles:
     return DataFiles("pretrain", "documents", data.sets, keys, data.seen(f"text: {key}"), contents)
 
 
-def _pairs(source: Source, dropped: DropCounts) -> Iterator[Content]:
+def _pairs(source: Source, dropped: DropCounts) -> Iterator[ExampleContent]:
     pairs = read_pairs(source, LONGEST_CHARACTERS, dropped)
-    return (Content((first,), (second,)) for _, first, second in pairs)
+    return (ExampleContent((first,), (second,)) for _, first, second in pairs)
 
 
 def _read_by(
@@ -327,7 +331,7 @@ def _read_by(
 ) -> DataFiles:
     """Data of a reader of the task; if ``strict``, malformed examples are errors."""
 
-    def contents(files: Files, dropped: DropCounts) -> Iterator[Content]:
+    def contents(files: Files, dropped: DropCounts) -> Iterator[ExampleContent]:
         counts = None if strict else dropped
         return (example.content for example in read(task, reader, files[0], counts, **options))
 
@@ -350,7 +354,7 @@ def _image_folders(sets: dict[str, Files], kind: str) -> DataFiles:
 
 
 def _parallel(sets: dict[str, Files], kind: str) -> DataFiles:
-    def contents(files: Files, dropped: DropCounts) -> Iterator[Content]:
+    def contents(files: Files, dropped: DropCounts) -> Iterator[ExampleContent]:
         return _pairs(Lines(tuple(map(str, files))), dropped)
 
     keys: dict[str, Keys] = {
@@ -371,16 +375,16 @@ def _documents(sets: dict[str, Files], kind: str) -> DataFiles:
     path = sets["train"][0]
     count = sum(1 for _ in islice(document_source(str(path)).texts(None), 2))
     if count == 1 and "dev" not in sets:
-        raise BadInput(
-            f"{path}: one document, of which no part can be held out as development set; use "
-            "--split, or separate documents by empty lines"
+        raise OneDocument(
+            f"{path}: one document, of which no part can be held out as development set; separate "
+            "documents by empty lines, or split the text"
         )
     key = "documents" if count > 1 else "text"
     source: Callable[[str], DocumentReader] = document_source if count > 1 else TextFile
 
-    def contents(files: Files, dropped: DropCounts) -> Iterator[Content]:
+    def contents(files: Files, dropped: DropCounts) -> Iterator[ExampleContent]:
         parts = source(str(files[0])).parts(dropped, whole=True)
-        return (Content((text,)) for part in parts for text in part.texts)
+        return (ExampleContent((text,)) for part in parts for text in part.texts)
 
     keys: dict[str, Keys] = {name: {key: str(files[0])} for name, files in sets.items()}
     form = "a text per file" if path.is_dir() else "documents between empty lines"

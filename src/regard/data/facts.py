@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import combinations, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
-from regard.data.readers.examples import Content
+from regard.data.readers.examples import ExampleContent
 from regard.ground.files import read_bytes
 
 MOST_EXAMPLES = 500_000  # of a set that are looked at
@@ -137,12 +137,14 @@ class DataFacts:
                 yield "unknown", f"{name}: labels that train does not have: {listed}"
 
 
-def describe_sets(sets: Mapping[str, Iterable[Content]], most: int = MOST_EXAMPLES) -> DataFacts:
+def describe_sets(
+    sets: Mapping[str, Iterable[ExampleContent]], most: int = MOST_EXAMPLES
+) -> DataFacts:
     """Facts about sets of examples; the first set is the training set."""
     return DataFacts({name: _describe(contents, most) for name, contents in sets.items()})
 
 
-def _describe(contents: Iterable[Content], most: int) -> SetFacts:
+def _describe(contents: Iterable[ExampleContent], most: int) -> SetFacts:
     labels, words = Counter[str](), list[int]()
     inputs, examples, first = Counter[bytes](), set[bytes](), dict[bytes, bytes]()
     size = duplicates = conflicts = characters = 0
@@ -158,7 +160,7 @@ def _describe(contents: Iterable[Content], most: int) -> SetFacts:
         conflicts += bool(content.labels) and first.setdefault(key, example) != example
         inputs[key] += 1
         examples.add(example)
-        for text in filter(_is_text, (*content.inputs, *content.outputs)):
+        for text in (*filter(_is_text, content.inputs), *content.outputs):
             words.append(len(text.split()))
             characters = max(characters, len(text))
             tokens = max(tokens, words[-1] * TOKENS_OF_WORD, len(text.encode()) / BYTES_OF_TOKEN)
@@ -181,7 +183,7 @@ def _bytes(part: object) -> bytes:
     return read_bytes(part) if isinstance(part, Path) else np.asarray(part).tobytes()
 
 
-def _is_text(part: object) -> bool:
+def _is_text(part: object) -> TypeGuard[str]:
     return isinstance(part, str)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import cast
 
 from regard.data.readers.fields import BadExample
 from regard.data.readers.table_format import TableFormat
@@ -49,7 +50,7 @@ class TableColumns:
         for name in columns:
             if name not in known:
                 wrong = did_you_mean(name, list(known))
-                raise BadInput(f"--column {name}: {self.path} has no such column{wrong}")
+                raise BadInput(f"{self.path}: no column {name!r}{wrong}")
         return tuple(known[name] for name in columns)
 
     def task(self, tasks: Sequence[str]) -> str:
@@ -62,18 +63,18 @@ class TableColumns:
         return next((task for task in tasks if fits.get(task)), "classify")
 
     def pair_of(
-        self, found: Sequence[Column], chosen: Sequence[Column], what: str
+        self, matches: Sequence[Column], chosen: Sequence[Column], what: str
     ) -> tuple[Column, Column]:
-        """The two chosen columns, or those that were ``found``."""
-        if len(columns := chosen or found) != 2:
-            remedy = "name the two by --column FIRST --column SECOND"
+        """The two columns that the user chose, or that match."""
+        if len(columns := chosen or matches) != 2:
+            remedy = "name the two"
             raise BadInput(f"{self.path}: no two columns of {what} ({self.names}); {remedy}")
         return columns[0], columns[1]
 
     def lists(self) -> list[Column]:
         """The columns whose values are all lists."""
-        kinds = {column: {type(cell) for cell in cells} for column, cells in self.cells.items()}
-        return [column for column, kind in kinds.items() if kind == {list}]
+        types = {column: {type(cell) for cell in cells} for column, cells in self.cells.items()}
+        return [column for column, of_cells in types.items() if of_cells == {list}]
 
     def translation(self) -> Sequence[Column]:
         """The columns of source and target, if their names, or two texts alone, say so."""
@@ -111,7 +112,7 @@ class TableColumns:
             if self.words(column) <= FEW_WORDS and 1 < fewest[column] * 2 <= self._rows(column)
         ]
         if not short:
-            remedy = "name text and label by --column TEXT --column LABEL"
+            remedy = "name the columns of text and label"
             raise BadInput(f"{self.path}: no column looks like labels ({self.names}); {remedy}")
         return min(short, key=lambda column: fewest[column])
 
@@ -134,8 +135,8 @@ class TableColumns:
 
 def delimited_columns(path: Path, kind: type[Table]) -> TableColumns:
     """Columns of a CSV or tab-separated file, named by its header or numbered from 0."""
-    table, names, lines = kind(str(path), ()).opened()
-    assert isinstance(table, Table)
+    source, names, lines = kind(str(path), ()).opened()
+    table = cast(Table, source)
     rows = []
     for number, raw in islice(lines, SAMPLE):
         try:

@@ -16,8 +16,8 @@ from torch import nn
 from regard.data.batches.memory_dataset import MemoryDataset, UnknownWordRows
 from regard.data.batches.training_data import Dataset, TrainingData, split_held_out
 from regard.data.config import FilesConfig
-from regard.data.readers.examples import Content
 from regard.data.readers.examples import Example as FileExample
+from regard.data.readers.examples import ExampleContent
 from regard.data.readers.fields import DropCounts
 from regard.ground.errors import BadInput
 from regard.ground.reading import RowReading
@@ -200,7 +200,7 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
     ) -> list[Example]:
         return [*cast(Iterator[Example], files.read(data, self.name, dropped))]
 
-    def content(self, example: Example) -> Content:
+    def content(self, example: Example) -> ExampleContent:
         return cast(FileExample, example).content
 
     def read_inputs(

@@ -12,7 +12,7 @@ from torch import nn
 
 from regard.data.batches.pair_dataset import PairData, PairStore, load_pairs
 from regard.data.config import FilesConfig
-from regard.data.readers.examples import Content
+from regard.data.readers.examples import ExampleContent
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.sources import Source, read_pairs
 from regard.ground.config import Config
@@ -66,8 +66,8 @@ class PairTask(Task[Pair, AnyReading]):
     def read(self, files: FilesConfig, data: Path, dropped: DropCounts | None = None) -> list[Pair]:
         return [*read_pairs(self.source(files, data), self.tables.data.longest_characters, dropped)]
 
-    def content(self, example: Pair) -> Content:
-        return Content(example[1:2], example[2:])
+    def content(self, example: Pair) -> ExampleContent:
+        return ExampleContent(example[1:2], example[2:])
 
     def source(self, files: FilesConfig, data: Path) -> Source:
         """The pairs of files, as they are learned."""

@@ -16,7 +16,7 @@ from regard.data.batches.document_dataset import DocumentDataset
 from regard.data.batches.training_data import TrainingData, held_out_indices
 from regard.data.config import FilesConfig
 from regard.data.readers.documents import DocumentSource
-from regard.data.readers.examples import Content
+from regard.data.readers.examples import ExampleContent
 from regard.data.readers.fields import DropCounts
 from regard.data.rows.documents import Documents, tokenize_documents
 from regard.ground.device import seed_generators
@@ -246,12 +246,12 @@ class Pretrain(Task[str, Reading]):
     def read(self, files: FilesConfig, data: Path, dropped: DropCounts | None = None) -> list[str]:
         return [*self._texts(files, data, dropped)]
 
-    def content(self, example: str) -> Content:
-        return Content((example,))
+    def content(self, example: str) -> ExampleContent:
+        return ExampleContent((example,))
 
     def contents(
         self, files: FilesConfig, data: Path, dropped: DropCounts | None = None
-    ) -> Iterator[Content]:
+    ) -> Iterator[ExampleContent]:
         parts = self._collection(files, data).parts(dropped, whole=True)
         return (self.content(text) for part in parts for text in part.texts if text.strip())
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.data.batches.training_data import ProcessRank, TrainingData
 from regard.data.config import FilesConfig
-from regard.data.readers.examples import Content
+from regard.data.readers.examples import ExampleContent
 from regard.data.readers.fields import DropCounts
 from regard.ground.batch import Batch
 from regard.ground.config import Config
@@ -135,12 +135,12 @@ class Task(ABC, Generic[Example, AnyReading]):
         """The examples of files that the recipe names."""
 
     @abstractmethod
-    def content(self, example: Example) -> Content:
+    def content(self, example: Example) -> ExampleContent:
         """The parts of an example that facts of the data are about."""
 
     def contents(
         self, files: FilesConfig, data: Path, dropped: DropCounts | None = None
-    ) -> Iterator[Content]:
+    ) -> Iterator[ExampleContent]:
         """The parts of all examples of files."""
         return map(self.content, self.read(files, data, dropped))
 

@@ -48,8 +48,7 @@ class FirstRecipe:
         lines = [
             f"# A first recipe for {self._named}, written by `regard new`.",
             f"# {self.data.unit}: {self.facts.sizes}",
-            f"# Check:  regard train {self.path} --dry-run",
-            f"# Train:  regard train {self.path}",
+            f"# Train it in the same folder: regard train {self.path}",
             "# No expected score: nobody has run it yet. Every key: docs/recipes.md",
             f'task = "{self.data.task}"',
         ]
@@ -60,6 +59,11 @@ class FirstRecipe:
     @property
     def _named(self) -> str:
         return " and ".join(map(str, self.data.sets["train"]))
+
+    @property
+    def _defaults(self) -> "TaskDefaults":
+        task = self.data.task if self._texts == 1 else PAIRS
+        return DEFAULTS[IMAGES if self._is_images else task]
 
     @property
     def _is_images(self) -> bool:
@@ -78,22 +82,22 @@ class FirstRecipe:
             count = max(1, min(MOST_HELD_OUT, size // HELD_OUT))
             comment = f"{self.data.unit} of train; or name a file, as for train"
             rows.insert(1, ("dev", {"held_out": count}, comment))
-        return rows if self.data.task != "pretrain" else [row for row in rows if row[0] != "test"]
+        return [row for row in rows if row[0] != "test"] if self._defaults.context else rows
 
     def _reading(self) -> dict[str, list[Row]]:
         """The tables that say how texts, labels and images are read."""
         tables: dict[str, list[Row]] = {}
         if self.start is None and not self._is_images:
             tables["text"] = [("vocab", self._vocabulary(), "more for more text")]
-        if self.data.task == "pretrain" and self.start is None:
+        if self._defaults.context and self.start is None:
             comment = '"documents": one document, or a part of it, in each row'
             tables["objective.causal-lm"] = [("rows", "blocks", comment)]
-        if self.data.task == "classify" and self._kind != "one":
-            tables["labels"] = [("kind", self._kind, 'or "one", "several"')]
+        if self._defaults.whole_labels and self._label_kind != "one":
+            tables["labels"] = [("kind", self._label_kind, 'or "one", "several"')]
         return tables
 
     @property
-    def _kind(self) -> str:
+    def _label_kind(self) -> str:
         """Kind of the labels of a classifier."""
         train = self.facts.sets["train"]
         if train.labels.total() != train.size:
@@ -103,10 +107,10 @@ class FirstRecipe:
     @property
     def _rows(self) -> int:
         """Rows of the training set, about: its examples, or the blocks of its documents."""
-        train = self.facts.sets["train"]
-        if self.data.task != "pretrain" or train.lengths is None:
+        train, context = self.facts.sets["train"], self._defaults.context
+        if not context or train.lengths is None:
             return train.size
-        return 1 + int(train.lengths.words * TOKENS_OF_WORD) // CONTEXT
+        return 1 + int(train.lengths.words * TOKENS_OF_WORD) // context
 
     def _vocabulary(self) -> int:
         train = self.facts.sets["train"]
@@ -116,8 +120,7 @@ class FirstRecipe:
     def _model(self) -> list[Row]:
         if self.start is not None:
             return [("start", self.start, "its weights and tokenizer")]
-        task = self.data.task if self._texts == 1 else PAIRS
-        return [*MODELS[IMAGES if self._is_images else task]]
+        return [*self._defaults.model]
 
     def _batches(self) -> list[Row]:
         if self._is_images:
@@ -127,8 +130,8 @@ class FirstRecipe:
                 ("longest", 1, ""),
             ]
         rows: list[Row] = [("rows", ROWS, ""), ("tokens", 4_096, "")]
-        if self.data.task == "pretrain":
-            return [*rows, ("longest", CONTEXT, "tokens of a row"), ("mixed", True, "")]
+        if context := self._defaults.context:
+            return [*rows, ("longest", context, "tokens of a row"), ("mixed", True, "")]
         known = [facts.lengths.tokens for facts in self.facts.sets.values() if facts.lengths]
         most = max(known) * self._texts
         longest = min(LONGEST_ROW, -(-most // STEP_OF_LENGTH) * STEP_OF_LENGTH)
@@ -136,7 +139,7 @@ class FirstRecipe:
         return [*rows, ("longest", longest, comment)]
 
     def _optimiser(self) -> list[Row]:
-        rate = TUNING_RATE if self.start is not None else RATES[self.data.task]
+        rate = TUNING_RATE if self.start is not None else self._defaults.rate
         return [
             ("kind", "adamw", ""),
             ("rate", rate, "the first thing to try others of: `regard tune`"),
@@ -161,50 +164,80 @@ class FirstRecipe:
 
     def _metric(self) -> str:
         labels = self.facts.sets["train"].labels
+        if self._defaults.whole_labels:
+            return METRICS[self._label_kind]
         entities = all(label == "O" or label.startswith(ENTITIES) for label in labels)
-        measured = {"classify": METRICS[self._kind], "tag": "F1" if entities else "accuracy"}
-        return measured.get(self.data.task, "")
+        return "" if not labels else "F1" if entities else "accuracy"
 
 
-CONTEXT = 128  # tokens that the small language model reads
+@dataclass(frozen=True)
+class TaskDefaults:
+    """Model and learning rate of a task from scratch.
+
+    ``context`` is the number of tokens of every row of a language model. ``whole_labels`` are those
+    of a whole text or image, not of its words.
+    """
+
+    rate: float
+    model: Sequence[Row]
+    context: int = 0
+    whole_labels: bool = False
+
+
 METRICS = {"one": "accuracy", "several": "micro-F1", "number": "Pearson"}
-RATES = {"classify": 1e-3, "tag": 2e-3, "translate": 1e-3, "pretrain": 1e-3}
-MODELS: Mapping[str, Sequence[Row]] = {
-    "classify": [
-        ("paper", "lin", "a BiLSTM with attention pooling; `regard papers` lists others"),
-        ("size", "laptop", 'or start = "FOLDER": fine-tune BERT or its family'),
-    ],
-    "tag": [
-        ("paper", "lin", "a BiLSTM; `regard papers` lists others"),
-        ("size", "laptop", 'or start = "FOLDER": fine-tune BERT or its family'),
-    ],
-    PAIRS: [
-        ("paper", "bert", "from scratch; a model that reads pairs"),
-        ("size", "tiny", 'better: start = "FOLDER", fine-tune BERT or its family'),
-        ("change", {"width": 128, "depth": 2, "heads": 2, "inner": 256}, ""),
-    ],
-    "translate": [
-        ("paper", "transformer", ""),
-        ("size", "laptop", "base, for hundreds of thousands of pairs and a GPU"),
-    ],
-    "pretrain": [
-        ("paper", "gpt-2", ""),
-        ("size", "small", ""),
-        (
-            "change",
-            {"width": 192, "depth": 4, "heads": 4, "inner": 768, "longest": CONTEXT},
-            "a small GPT-2; without this line 124 million weights",
-        ),
-    ],
-    IMAGES: [
-        ("paper", "vit", ""),
-        ("size", "tiny", ""),
-        (
-            "change",
-            {"image_size": 32, "patch_size": 4, "width": 96, "depth": 4, "heads": 4, "inner": 192},
-            "images are resized to image_size",
-        ),
-    ],
+ENCODER: Row = ("size", "laptop", 'or start = "FOLDER": fine-tune BERT or its family')
+CONTEXT = 128
+SMALL_GPT = {"width": 192, "depth": 4, "heads": 4, "inner": 768, "longest": CONTEXT}
+SMALL_VIT = {
+    **{"image_size": 32, "patch_size": 4},
+    **{"width": 96, "depth": 4, "heads": 4, "inner": 192},
+}
+DEFAULTS = {
+    "classify": TaskDefaults(
+        1e-3,
+        [
+            ("paper", "lin", "a BiLSTM with attention pooling; `regard papers` lists others"),
+            ENCODER,
+        ],
+        whole_labels=True,
+    ),
+    PAIRS: TaskDefaults(
+        1e-3,
+        [
+            ("paper", "bert", "from scratch; a model that reads pairs"),
+            ("size", "tiny", 'better: start = "FOLDER", fine-tune BERT or its family'),
+            ("change", {"width": 128, "depth": 2, "heads": 2, "inner": 256}, ""),
+        ],
+        whole_labels=True,
+    ),
+    IMAGES: TaskDefaults(
+        1e-3,
+        [
+            ("paper", "vit", ""),
+            ("size", "tiny", ""),
+            ("change", SMALL_VIT, "images are resized to image_size"),
+        ],
+        whole_labels=True,
+    ),
+    "tag": TaskDefaults(
+        2e-3, [("paper", "lin", "a BiLSTM; `regard papers` lists others"), ENCODER]
+    ),
+    "translate": TaskDefaults(
+        1e-3,
+        [
+            ("paper", "transformer", ""),
+            ("size", "laptop", "base, for hundreds of thousands of pairs and a GPU"),
+        ],
+    ),
+    "pretrain": TaskDefaults(
+        1e-3,
+        [
+            ("paper", "gpt-2", ""),
+            ("size", "small", ""),
+            ("change", SMALL_GPT, "a small GPT-2; without this line 124 million weights"),
+        ],
+        context=CONTEXT,
+    ),
 }
 
 

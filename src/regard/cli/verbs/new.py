@@ -62,7 +62,7 @@ def new(
 
     Example: regard new reviews.csv --out reviews.toml
     """
-    from regard.data.data_files import recognise_files, split_text
+    from regard.data.data_files import OneDocument, recognise_files, split_text
     from regard.training.first_recipe import FirstRecipe
 
     path = out or Path(f"{_name(data[0])}.toml")
@@ -75,6 +75,8 @@ def new(
         files = recognise_files([*written[:1]] or data, task, column or ())
         facts = files.describe()
         recipe = FirstRecipe(files, facts, path, start).text()
+    except OneDocument as error:
+        raise BadInput(f"{error} (--split)") from None
     except BaseException:
         for file in written:
             file.unlink()

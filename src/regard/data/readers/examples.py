@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 
-class Content(NamedTuple):
+class ExampleContent(NamedTuple):
     """Parts of an example that facts are about: texts (or images) read, texts written, labels."""
 
-    inputs: tuple[Any, ...]
+    inputs: tuple[object, ...]
     outputs: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
 
@@ -26,9 +26,9 @@ class LabelledExample:
     labels: tuple[str, ...] | None
 
     @property
-    def content(self) -> Content:
+    def content(self) -> ExampleContent:
         """Its parts."""
-        return Content(self.texts, labels=self.labels or ())
+        return ExampleContent(self.texts, labels=self.labels or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class TaggedExample:
     tags: tuple[str, ...]
 
     @property
-    def content(self) -> Content:
+    def content(self) -> ExampleContent:
         """Its parts."""
-        return Content((" ".join(self.words),), labels=self.tags)
+        return ExampleContent((" ".join(self.words),), labels=self.tags)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,9 @@ class QuestionExample:
     answerable: bool
 
     @property
-    def content(self) -> Content:
+    def content(self) -> ExampleContent:
         """Its parts."""
-        return Content((self.question, self.context))
+        return ExampleContent((self.question, self.context))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +82,10 @@ class ChoiceExample:
     label: int | None  # from 0; None where it is hidden
 
     @property
-    def content(self) -> Content:
+    def content(self) -> ExampleContent:
         """Its parts."""
         labels = () if self.label is None else (str(self.label),)
-        return Content(tuple(text for pair in self.choices for text in pair), labels=labels)
+        return ExampleContent(tuple(text for pair in self.choices for text in pair), labels=labels)
 
 
 Example = LabelledExample | TaggedExample | QuestionExample | ChoiceExample
