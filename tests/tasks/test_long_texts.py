@@ -243,6 +243,12 @@ def test_keys_that_do_not_go_together_are_refused(corpus, tmp_path, settings, fa
         prepared(corpus, tmp_path / "run", *settings)
 
 
+def test_images_are_not_long_texts():
+    done = run_line("regard train digits --set text.long=windows --dry-run --device cpu")
+    assert done.exit_code == 2
+    assert "text.long cannot be used as 'windows' with model.paper = 'vit'" in done.output
+
+
 def test_long_texts_of_a_fine_tuned_model(corpus):
     """``text.long`` stands beside ``model.start``; the limit of the tokenizer holds, too."""
     begin = prepared(corpus, corpus / "begin", "train.steps=1", recipe="bert")
