@@ -17,6 +17,7 @@ NO_MODEL = {
     "bleu": "compares texts, without a model",
     "cite": "prints entries of papers",
     "curves": "draws figures of runs",
+    "new": "reads data, without a model",
     "papers": "lists facts, without weights",
     "recipes": "lists files",
     "similarity": "looks vectors up, without running a model",
@@ -53,6 +54,7 @@ ABSENT = {  # verbs without an option, and why
     | dict.fromkeys(("retrieve", "mine"), "texts are truncated to what the model reads"),
     "--json": {
         "tour": "a text for people",
+        "new": "a text for people, and a recipe",
         "train": "writes metrics.jsonl, seeds.json and ladder.json",
     },
     "--format": dict.fromkeys(
@@ -60,7 +62,7 @@ ABSENT = {  # verbs without an option, and why
         "prints a line for each input",
     )
     | {"tour": "a text for people", "look": "draws", "tree": "draws"}
-    | {"cite": "prints BibTeX"},
+    | {"cite": "prints BibTeX", "new": "writes a recipe"},
     "--out": dict.fromkeys(
         (
             "align",
@@ -83,9 +85,10 @@ VERBS_ON_LINES = (
     *("translate", "generate", "score", "align", "evaluate", "predict", "fill", "embed"),
     *("neighbours", "compare", "retrieve", "mine"),
 )
-# Several values of the option, or one for each trial.
-GRIDS = {("sweep", "--alpha"), ("sweep", "--coverage")}
-GRIDS |= {("tune", option) for option in ("--set", "--resume", "--budget")}
+# Options with another meaning: several values, one for each trial, the columns of a recipe.
+OTHER_MEANING = {("sweep", "--alpha"), ("sweep", "--coverage")}
+OTHER_MEANING |= {("tune", option) for option in ("--set", "--resume", "--budget")}
+OTHER_MEANING |= {("new", option) for option in ("--column", "--out")}
 
 
 def option_info(hint):
@@ -119,7 +122,7 @@ def test_an_option_exists_wherever_it_makes_sense(option):
 def test_a_shared_option_has_its_one_help_text(verb):
     names = {name for name, _ in SHARED}
     for name, text in options_of(verb).items():
-        if name in names and (verb, name) not in GRIDS:
+        if name in names and (verb, name) not in OTHER_MEANING:
             assert (name, text) in SHARED
 
 
