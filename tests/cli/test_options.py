@@ -129,7 +129,7 @@ def test_a_shared_option_has_its_one_help_text(verb):
 def test_options_of_several_verbs_are_shared():
     """What two verbs have stands in ``options``, unless it means something else there."""
     several = {"--top", "--seeds", "--search"}  # of words, settings, runs; of other methods
-    several |= {option for _, option in GRIDS}
+    several |= {option for _, option in OTHER_MEANING}
     every = [option for verb in VERBS for option in options_of(verb)]
     twice = {option for option in every if every.count(option) > 1} - {"--help"}
     assert twice - several <= {name for name, _ in SHARED}

@@ -17,26 +17,26 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 409,
-    "lines": 58_461,
-    "lines of code": 36_233,
+    "files": 435,
+    "lines": 65_585,
+    "lines of code": 40_990,
     "files under 40 lines": 6,
     "basenames used twice": 30,
-    "Any": 144,
+    "Any": 159,
     "cast(Any": 2,
     "aliases of Any": 0,
     "type: ignore": 34,
     "circles of imports": 0,
     "modules in circles": 0,
-    "choices by kind": 61,
+    "choices by kind": 65,
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
-    "GPT-2": (14, 2_771),
-    "BERT": (15, 3_190),
-    "ViT": (15, 3_384),
-    "Bahdanau": (15, 3_190),
-    "XLNet": (14, 3_079),
+    "GPT-2": (14, 2_833),
+    "BERT": (15, 3_252),
+    "ViT": (15, 3_446),
+    "Bahdanau": (15, 3_250),
+    "XLNet": (14, 3_141),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
 SLACK = 0.02
