@@ -243,6 +243,8 @@ MISTAKES = {
     ("reviews.csv", "--out", "there.toml"): "there.toml: exists already; give another --out",
     ("nothing",): "nothing: has no files .txt",
     ("several",): "several: several files could be the training set (one.csv, two.csv); name one",
+    ("pictures",): "pictures: images without a subfolder for each class",
+    ("pictures/1.png",): "1.png: an image; name a folder with a subfolder for each class",
     ("running.txt", "--split", "--task", "tag"): "fits pretrain; choose that, or other data",
 }
 
@@ -250,7 +252,13 @@ MISTAKES = {
 @pytest.mark.parametrize("arguments", MISTAKES, ids=" ".join)
 def test_mistakes(desk, arguments):
     write_csv(desk)
-    for name in ("several/one.csv", "several/two.csv", "nothing/.hidden", "there.toml"):
+    for name in (
+        "several/one.csv",
+        "several/two.csv",
+        "nothing/.hidden",
+        "there.toml",
+        "pictures/1.png",
+    ):
         (desk / name).parent.mkdir(exist_ok=True)
         (desk / name).write_text("text,label\na b,c\n")
     Path("empty.txt").write_text("\n")

@@ -20,6 +20,7 @@ from regard.data.readers.text_files import read_lines, text_blocks
 from regard.data.table_columns import COLUMNS, LANGUAGE, TableColumns
 from regard.ground.errors import BadInput
 from regard.ground.files import is_there, reading, write_text
+from regard.images.decode import SUFFIXES
 
 SETS = {
     "train": ("train", "training", "trn"),
@@ -130,6 +131,8 @@ def _named(files: Files) -> str:
 def _sets_of(paths: Files) -> dict[str, Files]:
     """The files of each set: the given ones, or those of a folder, and their neighbours by name."""
     folder = paths[0]
+    if folder.name.lower().endswith(SUFFIXES):
+        raise BadInput(f"{folder}: an image; name a folder with a subfolder for each class")
     if folder.is_file():
         files = _parallel_of(folder) if len(paths) == 1 else paths
         return {"train": files, **_neighbours(files)}
@@ -155,6 +158,8 @@ def _files_in(folder: Path, files: Sequence[Path]) -> dict[str, Files]:
     train = [path for path in known if _set_of(path) == "train"] or known
     if not train:
         raise BadInput(f"{folder}: no files of data")
+    if train[0].name.lower().endswith(SUFFIXES):
+        raise BadInput(f"{folder}: images without a subfolder for each class")
     parallel = _parallel_of(train[0])
     if {*train} - {*parallel}:
         names = ", ".join(path.name for path in train[:6])
