@@ -18,8 +18,8 @@ from syntax import nodes
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 435,
-    "lines": 65_585,
-    "lines of code": 40_990,
+    "lines": 65_590,
+    "lines of code": 40_994,
     "files under 40 lines": 6,
     "basenames used twice": 30,
     "Any": 159,
