@@ -175,10 +175,7 @@ def test_what_transformers_cannot_say_is_not_written(tmp_path):
 @pytest.mark.parametrize(
     ("to", "said"),
     [
-        (
-            "hf",
-            r"the ViT format .* this model: pool is MeanPool\(\), not FirstToken\(dense=False\); train",
-        ),
+        ("hf", r"the ViT format .*: pool is MeanPool\(\), not FirstToken\(dense=False\); train"),
         ("timm", "the timm format cannot express this model: global_pool 'avg' is supported"),
     ],
 )
