@@ -93,18 +93,20 @@ static void check_floats(int64_t rows, int64_t in, int64_t out) {
     std::free(weight);
 }
 
-static void check_attention(int64_t length, int64_t key, int64_t value) {
-    std::vector<float> q(key), k(length * key), v(length * value), weights(length), out(value);
-    for (auto *part : {&q, &k, &v})
+static void check_attention(int64_t length, int64_t key, int64_t value, bool biased) {
+    std::vector<float> q(key), k(length * key), v(length * value), bias(length);
+    std::vector<float> weights(length), out(value);
+    for (auto *part : {&q, &k, &v, &bias})
         for (float &one : *part) one = normal();
     auto of = [](int64_t size) { return [=](int64_t place) { return place * size; }; };
-    attend(q.data(), k.data(), v.data(), length, key, value, 0.3f, weights.data(), out.data(),
-         of(key), of(value));
+    attend(q.data(), k.data(), v.data(), biased ? bias.data() : nullptr, length, key, value, 0.3f,
+           weights.data(), out.data(), of(key), of(value));
     std::vector<double> want(value, 0);
     double total = 0, top = -1e300;
     std::vector<double> scores(length, 0);
     for (int64_t s = 0; s < length; s++) {
         for (int64_t i = 0; i < key; i++) scores[s] += 0.3 * q[i] * k[s * key + i];
+        if (biased) scores[s] += bias[s];
         top = std::max(top, scores[s]);
     }
     for (int64_t s = 0; s < length; s++) {
@@ -124,6 +126,7 @@ int main() {
     }
     for (int64_t width : {4, 64, 512, 2048}) check_bytes(18, width, 144);
     check_floats(7, 2048, 16);
-    for (int64_t length : {1, 2, 7, 33}) check_attention(length, 20, 12);
+    for (int64_t length : {1, 2, 7, 33})
+        for (bool biased : {false, true}) check_attention(length, 20, 12, biased);
     std::printf("%016llx\n", (unsigned long long)bits);
 }
