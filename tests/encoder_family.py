@@ -63,11 +63,19 @@ class Family:
         ]
 
     @torch.no_grad()
-    def check_values(self, kind: str, settings: Mapping[str, Any], folder: Any) -> None:
+    def check_values(
+        self,
+        kind: str,
+        settings: Mapping[str, Any],
+        folder: Any,
+        precision: torch.dtype = torch.float32,
+    ) -> None:
         """States, pooled states and logits agree for every row."""
         theirs = self.reference(kind, **settings)
         theirs.save_pretrained(folder)
         ours, batch = folders.read(folder), pack_rows(self.rows())
+        theirs.to(precision)
+        ours.module.to(precision)
         assert ours.paper is self.paper
         outputs, names = ours.module(batch), (self.heads[kind] or "").split()
         assert [*outputs.by_head] == names

@@ -96,8 +96,11 @@ def settings_drawn(seed: int) -> tuple[str, dict]:
 @pytest.mark.thinned
 @pytest.mark.parametrize("seed", range(100))
 def test_random_shapes_agree_on_ragged_rows(seed, tmp_path):
+    """In double precision: in single precision, large logits of some shapes differ by 3e-5 from
+    those of the reference's own double precision, and on some processors from ours.
+    """
     kind, settings = settings_drawn(seed)
-    FAMILY[kind].check_values(kind, settings, tmp_path)
+    FAMILY[kind].check_values(kind, settings, tmp_path, torch.float64)
 
 
 @pytest.mark.parametrize("kind", FAMILY)
