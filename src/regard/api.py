@@ -78,7 +78,7 @@ class Model(Runner):
     def tape_names(self) -> list[str]:
         """Names of all values that a ``Tape`` can record or edit in ``logits``.
 
-        Other methods compute some of them: ``encode`` those of the encoder, ``fill`` the logits at
+        Other methods compute some of them: ``encode`` the encoder's values, ``fill`` the logits at
         masks, ``score`` the logits of the tokens that are scored.
         """
         return tape_names(self.module, self.facts)

@@ -154,10 +154,10 @@ def test_other_ways_are_known(tmp_path, pool, name):
     assert torch.equal(loaded.embed(["STORM"]), loaded.embed(["storm"]))
 
 
-@pytest.mark.parametrize("place", ["..", "../other", "/etc", "a/b", ".hidden"])
+@pytest.mark.parametrize("place", ["..", "../other", "/etc", "a/b", ".hidden", "x" * 300])
 def test_no_file_outside_the_folder_is_read(tmp_path, place):
     folder = with_files(tmp_path / "st", modules={"Transformer": "", "Pooling": place})
-    with pytest.raises(BadInput, match="must be the name of a folder beside the file"):
+    with pytest.raises(BadInput, match="must be the short name of a folder beside it"):
         regard.load(folder, "cpu")
 
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from regard.data.facts import DataFacts, Line, describe_sets
+from regard.data.data_facts import DataFacts, Line, describe_sets
 from regard.data.readers.examples import ExampleContent
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.images import image_files
 from regard.data.readers.list import read
 from regard.data.readers.sources import Lines, Source, read_pairs, read_texts
 from regard.data.readers.tables import Column, Csv, JsonLines, Parquet, Table
-from regard.data.readers.text_files import read_lines, text_blocks
+from regard.data.readers.text_files import read_lines, suffix_of, text_blocks
 from regard.data.table_columns import COLUMNS, LANGUAGE, TableColumns
 from regard.ground.errors import BadInput
 from regard.ground.files import is_there, reading, write_text
@@ -35,7 +35,6 @@ SOURCES: dict[str, Callable[..., Source]]
 SOURCES = {"csv": Csv, "tsv": Table, "jsonl": JsonLines, "parquet": Parquet}
 SIDES = ("source", "target", "src", "tgt", "trg")
 ABOUT = ("readme", "license", "licence")  # files that hold no data
-PACKED = (".gz", ".xz")
 SAMPLE = 400  # lines at the beginning of a file
 MOST_TAGS = 100
 SPLIT = 10  # one in so many lines of a text that is split belongs to the development set
@@ -129,7 +128,7 @@ def _named(files: Files) -> str:
 
 
 def _sets_of(paths: Files) -> dict[str, Files]:
-    """The files of each set: the given ones, or those of a folder, and their neighbours by name."""
+    """The files of each set: the files or the folder of the user, and their neighbours by name."""
     folder = paths[0]
     if folder.name.lower().endswith(SUFFIXES):
         raise BadInput(f"{folder}: an image; name a folder with a subfolder for each class")
@@ -148,13 +147,13 @@ def _sets_of(paths: Files) -> dict[str, Files]:
 
 
 def _are_texts(files: Sequence[Path]) -> bool:
-    return len(files) > 1 and all(_suffix(path) == ".txt" for path in files)
+    return len(files) > 1 and all(suffix_of(path) == ".txt" for path in files)
 
 
 def _files_in(folder: Path, files: Sequence[Path]) -> dict[str, Files]:
     """The sets among the files of a folder: one format, with a file (or two) for each set."""
     files = [path for path in files if path.stem.lower() not in ABOUT]
-    known = [path for path in files if _suffix(path) in FORMATS] or files
+    known = [path for path in files if suffix_of(path) in FORMATS] or files
     train = [path for path in known if _set_of(path) == "train"] or known
     if not train:
         raise BadInput(f"{folder}: no files of data")
@@ -169,7 +168,7 @@ def _files_in(folder: Path, files: Sequence[Path]) -> dict[str, Files]:
 
 def _parallel_of(path: Path) -> Files:
     """A file, and the one that differs from it in its suffix alone, if both name languages."""
-    if _suffix(path) in FORMATS:
+    if suffix_of(path) in FORMATS:
         return (path,)
     name = _stem(path)
     others = [
@@ -184,7 +183,7 @@ def _parallel_of(path: Path) -> Files:
 
 def _names_side(path: Path) -> bool:
     """Whether a suffix is a language (.en, .pt-br) or a side of parallel text (.src)."""
-    name = _suffix(path)[1:]
+    name = suffix_of(path)[1:]
     return name in SIDES or LANGUAGE.fullmatch(name) is not None
 
 
@@ -218,21 +217,13 @@ def _ordered(sets: Mapping[str | None, Files]) -> dict[str, Files]:
     return {name: sets[name] for name in SETS if name in sets}
 
 
-def _suffix(path: Path) -> str:
-    """The suffix of a file, without that of compression."""
-    name = path.name.lower()
-    for packed in PACKED:
-        name = name.removesuffix(packed)
-    return Path(name).suffix
-
-
 def _stem(path: Path) -> str:
-    return path.name[: path.name.lower().rfind(_suffix(path))]
+    return path.name[: path.name.lower().rfind(suffix_of(path))]
 
 
 def _format_of(path: Path) -> str:
     """The format of a file, by its suffix, else by its first lines."""
-    named = FORMATS.get(_suffix(path), "")
+    named = FORMATS.get(suffix_of(path), "")
     if named and named != "tsv":
         return named
     lines = [*islice(read_lines(path), SAMPLE)]
@@ -243,7 +234,7 @@ def _format_of(path: Path) -> str:
     filled = [line for line in lines if line.strip()]
     if all(line.lstrip().startswith("{") for line in filled):
         return "jsonl"
-    if _suffix(path) == ".json":
+    if suffix_of(path) == ".json":
         raise BadInput(f"{path}: not JSON lines; write one object per line, as .jsonl")
     tabs = {line.count("\t") for line in filled}
     return named or ("tsv" if len(tabs) == 1 and tabs != {0} else "text")

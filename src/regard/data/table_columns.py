@@ -25,6 +25,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("sentence_a", "sentence_b"),
 )
 PAIRS += (("text1", "text2"), ("text_a", "text_b"), ("question1", "question2"), ("first", "second"))
+PAIRS += (("question", "sentence"),)
 TRANSLATIONS = (("source", "target"), ("src", "tgt"))
 LANGUAGE = re.compile(r"[a-z]{2}(?:[-_][a-z]{2,4})?", re.IGNORECASE)
 FEW_WORDS = 3  # of a label

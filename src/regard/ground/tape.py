@@ -1,8 +1,8 @@
 """The tape records and edits values that a forward pass computes.
 
-It is an argument, not a hook. Every named value passes through the tape (``tape("weights", w)``);
-modules add the path (``tape.under("blocks").under(3)``). A null tape costs nothing and can be
-compiled. With a live tape, only layers whose attention it records or edits leave their fused
+A tape is an argument, not a hook. Every named value passes through the tape (``tape("weights",
+w)``); modules add the path (``tape.under("blocks").under(3)``). A null tape costs nothing and can
+be compiled. With a live tape, only layers whose attention it records or edits leave their fused
 kernels.
 """
 

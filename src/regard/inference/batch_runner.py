@@ -141,8 +141,8 @@ class BatchRunner(ABC):
     ) -> list[Tensor]:
         """Logits of each row: (outputs,), or (tokens, outputs) if the head reads tokens.
 
-        ``convert`` is applied to the logits of a batch before they are split. ``tape`` is that of a
-        run of batches.
+        ``convert`` is applied to the logits of a batch before they are split. ``tape`` belongs
+        to a run of batches.
         """
 
         def split(batch: PackedTokens, tape: NullTape) -> Sequence[Tensor]:

@@ -131,7 +131,7 @@ class Component(ABC, Generic[In, Data, Out]):
     def values(self, rows: Sequence[Row[In, Data]], tape: NullTape = NULL_TAPE) -> Sequence[Out]:
         """The value of each row of a batch, which does not depend on the other rows.
 
-        ``tape`` is that of a run: each forward pass takes its ``next_batch``.
+        ``tape`` belongs to a run: each forward pass takes its ``next_batch``.
         """
 
     def run(self, rows: Sequence[Row[In, Data]], tape: NullTape = NULL_TAPE) -> list[Result[Out]]:

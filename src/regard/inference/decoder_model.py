@@ -137,7 +137,7 @@ class DecoderModel(ModelRunner):
         """Run the model over each row and its hypothesis as a whole, on the tape of a run."""
 
     def edited(self, tape: NullTape) -> Self:
-        """A copy whose decoding steps a tape edits; steps with edits are those of torch."""
+        """A copy whose decoding steps a tape edits; torch's operators compute steps with edits."""
         edits = tape.only_edits
         return self._replaced(engine=EditingEngine(edits)) if edits.live else self
 
@@ -306,7 +306,7 @@ class Writer(Component[Request, WriterData, Written]):
     def values(self, rows: Sequence[WriterRow], tape: NullTape = NULL_TAPE) -> list[Written]:
         """The texts for each row; a live ``tape`` edits the search and records the best texts.
 
-        Recorded values are those of one forward pass over a row and its best text.
+        Values are recorded in one forward pass over a row and its best text.
         """
         written = self.method.decode(self.model.edited(tape), rows)
         if tape.live:

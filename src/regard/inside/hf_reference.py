@@ -93,7 +93,7 @@ def _layers(model: Any, facts: ModelFacts, example: Example) -> dict[str, Tensor
 
 
 def _run(model: Any, inputs: dict[str, Tensor]) -> tuple[Any, Any]:
-    """Run a model; return its outputs, and those of its trunk, which include all hidden states."""
+    """Run a model; return its outputs and its trunk's outputs, with all hidden states."""
     trunk_outputs = list[Any]()
     hook = model.base_model.register_forward_hook(lambda *call: trunk_outputs.append(call[-1]))
     try:

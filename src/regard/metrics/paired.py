@@ -87,7 +87,7 @@ def randomisation_p_value(
 ) -> float:
     """Share of trials with a difference as large, where examples change systems at random.
 
-    Swaps equal those of sacreBLEU for the same seed. It counts larger differences only, and so
+    Swaps equal sacreBLEU's for the same seed; sacreBLEU counts larger differences only, and so
     calls two systems with equal outputs different.
     """
     least = abs(measure(second) - measure(first)) - ROUNDING

@@ -24,7 +24,7 @@ BLOCK = 1_024  # texts whose similarities with all others are in memory at once
 
 
 def ndcg(ranking: Ranking, judgements: Judgements, cut: int) -> float:
-    """DCG over that of the best ranking: Σ_i rel_i / log2(i + 1) over the first ``cut`` ranks i
+    """DCG over the DCG of the best ranking: Σ_i rel_i / log2(i + 1) over the first ``cut`` ranks i
     (Järvelin & Kekäläinen, 2002, with linear gains).
     """
     gains = np.array([judgements.get(document, 0.0) for document in ranking[:cut]])

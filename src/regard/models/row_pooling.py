@@ -22,7 +22,7 @@ class RowPooling:
     inner: slice = field(default_factory=lambda: slice(None), compare=False)
 
     def __call__(self, encoded: EncoderOutput) -> Tensor:
-        """Compute the vectors, (B, D); those of empty rows are finite, but mean nothing."""
+        """Compute the vectors, (B, D); vectors of empty rows are finite, but mean nothing."""
         states_TD, layout = encoded.states_TD, encoded.layout
         if self.inner != slice(None):
             rows = [row[self.inner] for row in layout.split(states_TD)]

@@ -250,7 +250,8 @@ def _read(folder: Path) -> LoadedModel:
 def hold_at_zero(vectors: nn.Embedding, number: int) -> None:
     """Set the vector of an id to zero, and its gradient at every step of training.
 
-    A decoder of Marian begins with a zero vector; the id that stands for it has no other use.
+    A decoder of Marian begins with a zero vector; the id that stands for it is used for nothing
+    else.
     """
     with torch.no_grad():
         vectors.weight[number] = 0

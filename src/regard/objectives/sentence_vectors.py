@@ -8,7 +8,7 @@ In-batch negatives take the texts of the other examples of a batch as negatives,
 batches teach more. With ``chunk``, activations of only that many examples are in memory at once:
 vectors are computed chunk by chunk without a graph, the loss is over all of them, and each chunk is
 computed again for its gradient (gradient caching: Gao et al., 2021, arXiv:2101.06983, section 3.2).
-Loss and gradient are those of the whole batch.
+Loss and gradient equal the whole batch's.
 """
 
 from collections.abc import Sequence

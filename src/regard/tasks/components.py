@@ -321,9 +321,9 @@ class Runner:
     ) -> list[list[Translation]]:
         """Hypotheses with scores for each text, best first; ids are used as given.
 
-        The default search is that of the training recipe; for a published folder, of its
-        generation_config.json; else a beam of 5. Each translation begins with its prefix in
-        ``prefixes``.
+        The training recipe sets the default search; for a published folder, its
+        generation_config.json does; else it is a beam of 5. Each translation begins with its prefix
+        in ``prefixes``.
 
         The edits of a ``tape`` apply to every step of the search, with torch's operators. It
         records one forward pass over each text and its best translation, as ``logits`` does.

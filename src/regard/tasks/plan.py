@@ -203,7 +203,7 @@ class Plan:
         return learned
 
     def reading(self, tokenizer: RowTokenizer) -> Reading:
-        """Tokenizer of the model: T5's around that of its encoder, if it is an encoder-decoder."""
+        """Tokenizer of the model: T5's around its encoder's, if the model is an encoder-decoder."""
         if self.facts.sides != EncoderDecoder.sides:
             return tokenizer
         if self.start is not None and self.tables.model.starts_whole:

@@ -245,7 +245,7 @@ class Spelling(ABC):
 def token_count(texts: Iterable[str], vocabulary: Vocabulary, special: int, most: int) -> int:
     """The number of tokens in a row of texts, including ``special`` tokens.
 
-    It is exact above ``most``; otherwise an upper bound, computed without tokenising.
+    The number is exact above ``most``; otherwise an upper bound, computed without tokenising.
     """
     texts = list(texts)
     bytes_of_all = sum(len(text.encode()) for text in texts)  # a token has at least one

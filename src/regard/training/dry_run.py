@@ -14,7 +14,7 @@ import numpy as np
 
 from regard.data.batches.sampler import BatchSampler
 from regard.data.batches.training_data import held_out_indices
-from regard.data.facts import DataFacts, describe_sets
+from regard.data.data_facts import DataFacts, describe_sets
 from regard.data.readers.fields import DropCounts
 from regard.models.paper import count_parameters
 from regard.tasks.run_paths import STDIN_COPY

@@ -31,7 +31,7 @@ GIT_SECONDS = 10  # limit of a call of git
 
 
 def record_environment(folder: Path, *, resume: bool = False) -> None:
-    """Write the environment of this start to the folder of a run, after those of earlier starts."""
+    """Add the environment of this start to the record of environments in the folder of a run."""
     path = folder / ENVIRONMENT
     earlier = b""
     if resume and path.is_file():

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from regard.data.data_facts import TOKENS_OF_WORD, DataFacts
 from regard.data.data_files import IMAGES, DataFiles
-from regard.data.facts import TOKENS_OF_WORD, DataFacts
 from regard.ground.errors import BadInput
 
 HELD_OUT, MOST_HELD_OUT = 10, 2_000  # one in so many training examples, and the most of them

@@ -27,8 +27,8 @@ LONGEST = 250  # characters of a parameter in MLflow
 class RunLogger(ABC):
     """Base class of loggers: its ``name``, and the ``package`` that it needs.
 
-    It is opened for a run folder, with the recipe as nested tables, and may continue an earlier
-    run by its ``identity``.
+    A logger is opened for a run folder, with the recipe as nested tables, and may continue an
+    earlier run by its ``identity``.
     """
 
     name: ClassVar[str]

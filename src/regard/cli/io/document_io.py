@@ -42,7 +42,7 @@ def run_document(
     as_json: bool,
     **envelope: str,
 ) -> None:
-    """Print the best result of each sentence, those of a paragraph on one line, or as JSON.
+    """Print the best result of each sentence, one line for a paragraph, or as JSON.
 
     Results go to ``out``, if it is given. Sentences are numbered over the whole text, which decides
     what is sampled.

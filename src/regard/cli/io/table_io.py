@@ -1,6 +1,6 @@
 """Tables as inputs of a verb: columns are read, and all rows printed again with result columns.
 
-The format of the output is that of the input: CSV, TSV, JSON lines or Parquet, in UTF-8.
+Input and output have the same format: CSV, TSV, JSON lines or Parquet; the output is in UTF-8.
 """
 
 import io
@@ -18,7 +18,8 @@ from regard.cli.io.line_io import Line, LineSource, parser_of, remarks_of, token
 from regard.data.readers.fields import BadExample, json_object, typed, value_of
 from regard.data.readers.sources import NumberedLines
 from regard.data.readers.tables import Csv, JsonLines, Table, import_pyarrow, parquet_records
-from regard.data.readers.text_files import STDIN, Arrivals, decoded, name_of
+from regard.data.readers.text_files import STDIN, Arrivals, decoded, name_of, suffix_of
+from regard.data.table_columns import PAIRS, TEXTS, TRANSLATIONS
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON, check_regular
@@ -28,14 +29,10 @@ if TYPE_CHECKING:
 
 Record = dict[str, JSON]
 Cells = Mapping[str, object]
-PACKED = (".gz", ".xz")
 ONE_LINE = str.maketrans("\t\n\r", "   ")
 # Names of columns that are texts, and of two columns that are a pair, in small letters.
-TEXTS = frozenset({"text", "sentence", "review", "comment", "content", "document", "body"})
-TEXTS |= {"message", "tweet", "utterance", "question", "title", "source", "src"}
-PAIRS = [("sentence1", "sentence2"), ("text1", "text2"), ("text_a", "text_b"), ("src", "tgt")]
-PAIRS += [("question1", "question2"), ("premise", "hypothesis"), ("question", "context")]
-PAIRS += [("question", "sentence"), ("source", "target"), ("first", "second")]
+SINGLE = (*TEXTS, *(source for source, _ in TRANSLATIONS))
+DOUBLE = (*PAIRS, *TRANSLATIONS, ("question", "context"))
 
 
 class Rows(ABC):
@@ -202,12 +199,6 @@ FORMATS: dict[str, type[Rows]] = {
 """Formats of tables by the suffix of a file."""
 
 
-def suffix_of(path: str | Path) -> str:
-    """The suffix of a file, before .gz or .xz."""
-    path = Path(path)
-    return (path.with_suffix("") if path.suffix.lower() in PACKED else path).suffix.lower()
-
-
 @dataclass(frozen=True, kw_only=True)
 class TableSource(LineSource):
     """The rows of a table, which have an input in some of their columns."""
@@ -308,7 +299,7 @@ def table_source(
 
 
 def check_output(file: str, out: Path | None, *, as_json: bool) -> None:
-    """Refuse a file for the results whose suffix is another format's than that of the table."""
+    """Refuse a file for the results whose suffix names another format than the table's."""
     suffix = suffix_of(file)
     if suffix not in FORMATS:
         return
@@ -335,8 +326,8 @@ def _text_columns(rows: Rows, alternatives: Sequence[Sequence[str]]) -> list[str
     """The columns of texts by their names; if these do not tell, an error lists them."""
     names = {name.casefold(): name for name in rows.names}
     exact = [keys for keys in alternatives if {*keys} <= {*names}]
-    pairs = [pair for pair in PAIRS if {*pair} <= {*names}]
-    texts = [(name,) for name in names if name in TEXTS or len(names) == 1]
+    pairs = [pair for pair in DOUBLE if {*pair} <= {*names}]
+    texts = [(name,) for name in names if name in SINGLE or len(names) == 1]
     by_length: dict[int, Sequence[Sequence[str]]] = {
         2: pairs[:1],
         1: texts if len(texts) == 1 else [],
@@ -355,7 +346,7 @@ def _text_columns(rows: Rows, alternatives: Sequence[Sequence[str]]) -> list[str
 def record_parser(
     component: "AnyComponent", rows: Rows, columns: Mapping[str, str], max_length: int | None
 ) -> Callable[[str, str], object]:
-    """Parser of rows for a component; ``columns`` are those of the keys of its records."""
+    """Parser of rows for a component; ``columns`` are columns by the keys of its records."""
     limited = with_limit(
         component.parse_record, component.token_count, token_limit(component, max_length)
     )

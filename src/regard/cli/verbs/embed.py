@@ -9,7 +9,8 @@ from regard.cli import options
 from regard.cli.io.console import json_line, note
 from regard.cli.io.line_io import Line, LineSource, result_lines, run_component
 from regard.cli.io.output import open_output, resumable_command
-from regard.cli.io.table_io import FORMATS, check_output, suffix_of
+from regard.cli.io.table_io import FORMATS, check_output
+from regard.data.readers.text_files import suffix_of
 from regard.ground.errors import BadInput
 
 SUFFIXES = {".npy": "", ".txt": " ", ".tsv": "\t", ".jsonl": ""}  # of files of vectors: separators

@@ -11,8 +11,8 @@ from regard.ground.errors import BadInput
 from regard.ground.files import is_there, write_text
 
 if TYPE_CHECKING:
+    from regard.data.data_facts import DataFacts, Line
     from regard.data.data_files import DataFiles
-    from regard.data.facts import DataFacts, Line
 
 
 def new(
@@ -100,6 +100,6 @@ def _lines(files: "DataFiles", facts: "DataFacts") -> Iterator["Line"]:
 
 
 def _name(path: Path) -> str:
-    """Name of the recipe: that of the file without suffixes, or of the folder."""
+    """Name of the recipe: the name of the file without suffixes, or of the folder."""
     named = path.resolve()
     return named.name.split(".")[0] or "data" if named.is_file() else named.name or "data"

@@ -27,7 +27,7 @@ class LabelledExample:
 
     @property
     def content(self) -> ExampleContent:
-        """Its parts."""
+        """Inputs, outputs and labels of the example."""
         return ExampleContent(self.texts, labels=self.labels or ())
 
 
@@ -41,7 +41,7 @@ class TaggedExample:
 
     @property
     def content(self) -> ExampleContent:
-        """Its parts."""
+        """Inputs, outputs and labels of the example."""
         return ExampleContent((" ".join(self.words),), labels=self.tags)
 
 
@@ -69,7 +69,7 @@ class QuestionExample:
 
     @property
     def content(self) -> ExampleContent:
-        """Its parts."""
+        """Inputs, outputs and labels of the example."""
         return ExampleContent((self.question, self.context))
 
 
@@ -83,7 +83,7 @@ class ChoiceExample:
 
     @property
     def content(self) -> ExampleContent:
-        """Its parts."""
+        """Inputs, outputs and labels of the example."""
         labels = () if self.label is None else (str(self.label),)
         return ExampleContent(tuple(text for pair in self.choices for text in pair), labels=labels)
 

@@ -38,8 +38,8 @@ def table(
 ) -> Iterator[LabelledExample]:
     """Read one text or two and their label from columns, by name or by number from 0.
 
-    With `separator`, a cell holds several labels. Without `label`, labels are hidden. The other
-    options are those of `TableFormat`; what is not declared is found.
+    With `separator`, a cell holds several labels. Without `label`, labels are hidden. `TableFormat`
+    describes the other options; what is not declared is found.
     """
     _check(texts, separator)
     columns = texts if label is None else (*texts, label)

@@ -77,7 +77,7 @@ class ColumnFile(OneFile):
 class Table(ColumnFile):
     """Tab-separated columns of one file, by number from 0 or by the name in its first line.
 
-    Delimiter, quoting, encoding and header are those of ``form``. ``optional`` columns may be
+    ``form`` has delimiter, quoting, encoding and header. ``optional`` columns may be
     missing from the first line, and so from all examples. If the first line has as many cells as
     ``unnamed`` has names, it is an example, and these are the names.
     """

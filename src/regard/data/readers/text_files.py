@@ -21,6 +21,7 @@ from regard.ground.errors import BadInput
 from regard.ground.files import check_name
 
 STDIN, LINE_FEED = "-", "\n"
+PACKED = (".gz", ".xz")  # suffixes of compressed files
 BLOCK = 1 << 20  # bytes of a running text that are read at once
 END = 3  # bytes by which a line that is too long is longer, with its end or without
 CHUNK = 1 << 16  # bytes read at once: the capacity of a pipe
@@ -226,3 +227,9 @@ def _open(path: str | Path) -> contextlib.AbstractContextManager[BinaryIO]:
         case ".xz":
             return io.BufferedReader(lzma.open(path))
     return path.open("rb")
+
+
+def suffix_of(path: str | Path) -> str:
+    """The suffix of a file in small letters; of a compressed file, the suffix before .gz or .xz."""
+    path = Path(path)
+    return (path.with_suffix("") if path.suffix.lower() in PACKED else path).suffix.lower()

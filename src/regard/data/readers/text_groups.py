@@ -29,7 +29,7 @@ def group_table(
 ) -> Iterator[LabelledExample]:
     """Read texts, and a score if there is one, from columns, by name or by number from 0.
 
-    The other options are those of `TableFormat`; what is not declared is found.
+    `TableFormat` describes the other options; what is not declared is found.
     """
     form = kind.form.declared(TableFormat(delimiter, quoting, encoding, header))
     source = kind(str(path), _columns(texts, score), form=form)

@@ -161,7 +161,7 @@ class ImageAttention(AttentionView):
         return weights_LS[self._positions(query)].mean(axis=0)
 
     def _positions(self, query: Query) -> list[int]:
-        """Positions of a query among the tokens: one, or those of all patches."""
+        """Positions of a query among the tokens: one, or the positions of all patches."""
         tokens, labels = self.image.tokens, self.maps[0].queries
         if query == MEAN:
             return list(range(len(tokens), len(labels)))

@@ -39,14 +39,14 @@ class Curves(markup.HTMLPage):
 
     @property
     def known(self) -> list[str]:
-        """Names of all figures of the runs, those of reports first."""
+        """Names of all figures of the runs, figures of reports first."""
         events = [event for events in self.runs.values() for event in events]
         names = [_name(event, key) for event in events for key in _keys(event)]
         return sorted(dict.fromkeys(names), key=lambda name: name.startswith(f"{DEV} "))
 
     @property
     def drawn(self) -> list[str]:
-        """Names of the figures that are drawn: loss, those of evaluations, and the rate."""
+        """Names of the figures that are drawn: loss, figures of evaluations, and the rate."""
         if self.only:
             return list(self.only)
         names = [name for name in self.known if name.startswith(f"{DEV} ") or name in SHOWN]

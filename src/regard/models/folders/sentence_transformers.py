@@ -21,7 +21,7 @@ POOLS = {
 }
 MODES = (*POOLS, "pooling_mode_mean_sqrt_len_tokens")  # written, as every version has them
 PLACES = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
-_FOLDER = re.compile(r"\w[\w.-]*")
+_FOLDER = re.compile(r"\w[\w.-]{,62}")  # at most 255 bytes, as file systems take them
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -99,7 +99,7 @@ def _modules(folder: Path) -> list[tuple[str, str]]:
         raise BadInput(f"{path}: must be a list of modules with type and path") from None
     for _, place in modules:
         if place and not _FOLDER.fullmatch(place):
-            raise BadInput(f"{path}: path {place!r} must be the name of a folder beside the file")
+            raise BadInput(f"{path}: path {place!r} must be the short name of a folder beside it")
     return modules
 
 

@@ -1,11 +1,11 @@
 """Dai & Le, 2015 (arXiv:1511.01432): an LSTM classifier that is pre-trained without labels.
 
-Its weights come from a language model, or from a sequence autoencoder, which encodes a text as one
-state and generates the same text from it: Sutskever et al.'s translator with identical source and
-target. The classifier reads the last state of the same LSTM. Here encoder and decoder of the
-autoencoder have separate weights (the paper's share them), and a linear layer predicts the class
-from the last state (the paper has a hidden layer of 512 units in between). The language model is
-Zaremba et al.'s.
+The weights of the classifier come from a language model, or from a sequence autoencoder, which
+encodes a text as one state and generates the same text from it: Sutskever et al.'s translator with
+identical source and target. The classifier reads the last state of the same LSTM. Here encoder and
+decoder of the autoencoder have separate weights (the paper's share them), and a linear layer
+predicts the class from the last state (the paper has a hidden layer of 512 units in between). The
+language model is Zaremba et al.'s.
 """
 
 from regard.models.facts import change

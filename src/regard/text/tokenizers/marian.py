@@ -186,7 +186,7 @@ def train_marian_tokenizer(
 ) -> MarianTokenizer:
     """Learn one SentencePiece model of both languages, with the files of a Marian folder.
 
-    The ids are those of the model; the pad, with which a decoder begins, is the last id.
+    The model decides the ids; the pad, with which a decoder begins, is the last id.
     """
     model = train_unigram(filled(chain(sources, targets)), vocab, normalise, lower, reserved=1)
     processor = load_processor(model)

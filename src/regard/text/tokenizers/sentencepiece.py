@@ -51,9 +51,9 @@ def train_unigram(
 ) -> bytes:
     """Learn a serialised model with the library ``sentencepiece``.
 
-    It has at most ``vocab`` pieces, of which ``reserved`` are not part of the model.
+    The vocabulary has at most ``vocab`` pieces, of which ``reserved`` are not in the model.
 
-    Its pieces are "</s>" (0), "<unk>" (1), and pieces that cover every character of the texts, the
+    Pieces are "</s>" (0), "<unk>" (1), and pieces that cover every character of the texts, the
     most probable first. The same texts give the same model, in any order.
     """
     from sentencepiece import SentencePieceTrainer

@@ -136,7 +136,7 @@ class TrainConfig(Config):
         return "train.steps is missing: give train.steps or train.epochs" if missing else ""
 
     def regular(self, steps: Iterable[int]) -> list[int]:
-        """Regular checkpoints among these steps, without those of a stop or of a new best."""
+        """Regular checkpoints among these steps, without checkpoints of a stop or of a new best."""
         return [step for step in steps if step and step % self.checkpoint_every == 0]
 
     @model_validator(mode="after")
