@@ -42,6 +42,7 @@ RENAMED: dict[str, str] = {
     r"(Model\.(?:embed|fill|generate|predict|score|translate)\(.*?)(?=, batch_size=)": r"\1, tape",
     r"(Model\.encode\(.*, carry=False)": r"\1, tape",
     r"(Event\.lines\(self, steps)\)": r"\1=0)",
+    r"(ImageAttention\.of_image\(cls, title), image, records": r"\1, record",
 }
 # Lines of listings that are new on purpose, by patterns of the whole line.
 NEW: tuple[str, ...] = (
@@ -53,6 +54,8 @@ NEW: tuple[str, ...] = (
     r"Tape\.(?:next_batch\(self\)|only_edits)",
     r"Model\.tokens\(self, texts, max_length=None\)",
     r"TextTokens(\(|\.).*",
+    r"(?:Model\.(?:inspected|record\(.*)|Record(\(|\.).*)",
+    r"\S+ .*\.(?:queries|keys|values|head_outputs)",  # values of attention on a tape
     r"papers --(?:path|train|load) = False",
     r"[a-z]+ --format = 'text'",
     r"(?:compare|cite)\b.*",

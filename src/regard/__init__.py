@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from regard.inside.attention.induction import InductionScores
     from regard.inside.attention.word_weights import WordWeights
     from regard.inside.neighbours import Neighbour, neighbours
+    from regard.inside.record import Record
     from regard.inside.views.line_chart import Chart, ChartLine, Report
     from regard.metrics.bleu import bleu
     from regard.metrics.intervals import spread
@@ -84,7 +85,7 @@ __all__ = [
     "Diverse", "EncoderDecoder", "EndEvent", "Entity", "Exact", "FilledText", "Generation",
     "Greedy", "Hypothesis", "ImageAttention", "InductionScores", "LabelPrediction", "Layout",
     "MetricScore", "MinimumRisk", "Model", "MultiLabelPrediction", "Neighbour", "NumberPrediction",
-    "Paper", "Recipe", "Report", "ReportEvent", "RolloutMap", "Sample", "SaveEvent", "ScoreEvent",
+    "Paper", "Recipe", "Record", "Report", "ReportEvent", "RolloutMap", "Sample", "SaveEvent", "ScoreEvent",
     "StartEvent", "TaggedText", "TaggedWord", "Tape", "TextTokens", "TokenFill", "TokenRow",
     "Translation", "TrunkWithHeads", "VerbChoice", "WordWeights", "agreement_sentences", "attend",
     "bleu", "change", "difference", "forced_row", "load", "make_agreement_text", "neighbours",
@@ -105,6 +106,7 @@ _NAMES = {
     "regard.inside.attention.induction": ("InductionScores",),
     "regard.inside.attention.word_weights": ("WordWeights",),
     "regard.inside.neighbours": ("Neighbour", "neighbours"),
+    "regard.inside.record": ("Record",),
     "regard.inside.views.line_chart": ("Chart", "ChartLine", "Report"),
     "regard.metrics.intervals": ("spread",),
     "regard.metrics.bleu": ("bleu",),

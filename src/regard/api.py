@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from regard.ground.device import device_named
 from regard.ground.errors import BadInput, shown
@@ -13,7 +14,8 @@ from regard.inside.align import AlignmentMethod, align
 from regard.inside.attention.attention_view import View
 from regard.inside.attention.induction import InductionScores
 from regard.inside.attention.look import look, score_induction
-from regard.inside.attention.record import tape_names
+from regard.inside.inspected_model import InspectedModel
+from regard.inside.record import Record, record
 from regard.metrics.alignment import Links
 from regard.models.folders import folder as folders
 from regard.models.folders.hub import local_folder
@@ -81,7 +83,33 @@ class Model(Runner):
         Other methods compute some of them: ``encode`` the encoder's values, ``fill`` the logits at
         masks, ``score`` the logits of the tokens that are scored.
         """
-        return tape_names(self.module, self.facts)
+        return self.inspected.tape_names()
+
+    @property
+    def inspected(self) -> InspectedModel:
+        """The model as views, reports and studies of its inside see it."""
+        return InspectedModel(self.runner, self.facts, self.tokenizer)
+
+    def record(
+        self,
+        inputs: Iterable[Any],
+        *,
+        layers: Iterable[int] | None = None,
+        values: Iterable[str] = ("weights",),
+    ) -> list[Record]:
+        """Values that the model computes on each text, pair of texts or image, with labels.
+
+        ``values`` are kinds of values ("weights", "scores", "queries", "keys", "values",
+        "head_outputs", "states", ...), ``layers`` numbers of layers, by default all. Only recorded
+        layers leave the fast kernels; ``difference`` of a record is the largest difference of its
+        outputs to a run that records nothing.
+        """
+        chosen = None if layers is None else [*layers]
+        given = [one if isinstance(one, tuple) else (one,) for one in self.runner.listed(inputs)]
+        rows = [self.inspected.read(*one) for one in given]
+        kinds = [values] if isinstance(values, str) else [*values]
+        model = self.inspected
+        return [record(model, one, layers=chosen, values=kinds, compare=True)[0] for one in rows]
 
     def look(
         self,
@@ -100,7 +128,7 @@ class Model(Runner):
         multiplies attention over layers; ``patch`` is the (row, column) of a patch of an image. The
         result has ``.save(path)``.
         """
-        parts = (self.runner, self.facts, self.tokenizer, self.predict, text, target)
+        parts = (self.inspected, self.predict, text, target)
         return look(*parts, subwords=subwords, repeat=repeat, rollout=rollout, patch=patch)
 
     def induction(self, text: str, *, repeat: bool = False) -> InductionScores:
@@ -109,7 +137,7 @@ class Model(Runner):
         The score of a head is its attention from a token to the tokens that followed its earlier
         occurrences (Olsson et al., 2022). With ``repeat``, the model reads all tokens twice.
         """
-        return score_induction(self.runner, self.facts, self.tokenizer, text, repeat=repeat)
+        return score_induction(self.inspected, text, repeat=repeat)
 
     @property
     def alignment_method(self) -> AlignmentMethod:

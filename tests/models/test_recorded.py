@@ -25,6 +25,9 @@ LAYERS = [
 ]
 
 
+OF_ATTENTION = ("queries", "keys", "values", "scores", "weights", "head_outputs", "output")
+
+
 def logits(model: EncoderDecoderModule, tape=NULL_TAPE, source=SOURCE) -> Tensor:
     return model(SourceTarget(source, TARGET), tape=tape).by_head["next_token"]
 
@@ -37,7 +40,7 @@ def model(request) -> EncoderDecoderModule:
 def test_everything_has_a_name(model):
     tape = Tape("*")
     logits(model, tape)
-    within = {f"{layer}.{what}" for layer in LAYERS for what in ("scores", "weights", "output")}
+    within = {f"{layer}.{what}" for layer in LAYERS for what in OF_ATTENTION}
     blocks = {layer.rsplit(".", 1)[0] for layer in LAYERS}
     around = {f"{block}.{what}" for block in blocks for what in ("mlp.output", "output")}
     ends = {
@@ -47,7 +50,7 @@ def test_everything_has_a_name(model):
 
 
 @pytest.mark.parametrize("layer", [*LAYERS, "*"])
-@pytest.mark.parametrize("what", ["scores", "weights"])
+@pytest.mark.parametrize("what", OF_ATTENTION[:-1])
 def test_the_recorded_path_is_the_fast_path(model, layer, what):
     fast, tape = logits(model), Tape(f"{layer}.{what}")
     recorded = logits(model, tape)

@@ -17,26 +17,26 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 435,
-    "lines": 65_590,
-    "lines of code": 40_994,
+    "files": 436,
+    "lines": 65_801,
+    "lines of code": 41_119,
     "files under 40 lines": 6,
     "basenames used twice": 29,
-    "Any": 159,
+    "Any": 160,
     "cast(Any": 2,
     "aliases of Any": 0,
     "type: ignore": 34,
     "circles of imports": 0,
     "modules in circles": 0,
-    "choices by kind": 65,
+    "choices by kind": 67,
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
-    "GPT-2": (14, 2_833),
-    "BERT": (15, 3_252),
-    "ViT": (15, 3_446),
-    "Bahdanau": (15, 3_250),
-    "XLNet": (14, 3_141),
+    "GPT-2": (14, 2_834),
+    "BERT": (15, 3_253),
+    "ViT": (15, 3_447),
+    "Bahdanau": (15, 3_251),
+    "XLNet": (14, 3_144),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
 SLACK = 0.02

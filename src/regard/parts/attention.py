@@ -125,11 +125,12 @@ class HeadsModule(nn.Module):
         self, q: Tensor, k: Tensor, v: Tensor, queries: Layout, keys: Layout, tape: NullTape
     ) -> Tensor:
         """Concatenate the weighted values of all heads, and project them."""
+        q, k, v = tape("queries", q), tape("keys", k), tape("values", v)
         recorded = tape.wants("scores", "weights", *self.score.terms)  # which kernels do not return
         run = partial(attend, tape=tape) if recorded else fast_attend
         rate, mask = self.dropout if self.training else 0.0, self.mask
         attended_THK = run(self.score, q, k, v, queries=queries, keys=keys, mask=mask, dropout=rate)
-        return self.o(attended_THK.flatten(1))
+        return self.o(tape("head_outputs", attended_THK).flatten(1))
 
 
 class SelfAttention(HeadsModule):

@@ -13,6 +13,7 @@ from regard.ground.errors import BadInput
 from regard.inference.classifier import LabelPrediction
 from regard.inside.attention.look import look
 from regard.inside.attention.word_weights import WordWeights
+from regard.inside.inspected_model import InspectedModel
 
 SAID = LabelPrediction("<good>", {"<good>": 0.75, "bad": 0.25})
 SHOWN = WordWeights(SAID, ("one", "two<", "th\x1bree"), np.array([0.8, 0.15, 0.05]))
@@ -82,10 +83,5 @@ def test_no_word_has_a_weight_where_the_last_state_judges(model):
 
     last = change(model.facts, pool=LastToken())
     with pytest.raises(BadInput, match="this model has no attention"):
-        look(
-            replace(model.encoder, model=last.build().eval()),
-            last,
-            model.tokenizer,
-            model.predict,
-            "dog",
-        )
+        runner = replace(model.encoder, model=last.build().eval())
+        look(InspectedModel(runner, last, model.tokenizer), model.predict, "dog")

@@ -15,7 +15,7 @@ from regard.ground.errors import BadInput
 from regard.ground.files import write_bytes
 from regard.inference.classifier import TextPrediction
 from regard.inside.attention.attention_map import AttentionMap
-from regard.inside.attention.record import Records
+from regard.inside.record import Records
 from regard.inside.views.attention_html import attention_page
 from regard.inside.views.attention_text import Paint, colour_cell, heat_map, shade_cell
 from regard.inside.views.markup import HTMLPage, clip, escape_line

@@ -10,7 +10,7 @@ from regard.ground.errors import BadInput, shown
 from regard.inference.classifier import TextPrediction
 from regard.inside.attention.attention_map import AttentionMap
 from regard.inside.attention.attention_view import AttentionView
-from regard.inside.attention.record import Records
+from regard.inside.record import Record
 from regard.inside.views.attention_html import image_page
 from regard.inside.views.attention_text import Paint, heat_map
 from regard.inside.views.markup import clip
@@ -36,12 +36,13 @@ class ImageAttention(AttentionView):
 
     @classmethod
     def of_image(
-        cls, title: str, image: LabelledImage, records: Records, prediction: TextPrediction | None
+        cls, title: str, record: Record, prediction: TextPrediction | None
     ) -> "ImageAttention":
         """Make a view of the self-attention maps of an image."""
-        (record,) = (record for record in records if record.site.within)
-        maps = tuple(each.map(subwords=True) for each in (record, record._replace(rollout=True)))
-        return cls(title, maps, prediction=prediction, image=image)
+        (own,) = (each for each in record.by_site if each.site.within)
+        maps = tuple(each.map(subwords=True) for each in (own, own._replace(rollout=True)))
+        assert record.image is not None
+        return cls(title, maps, prediction=prediction, image=record.image)
 
     def class_token(self, layer: int | None = None, head: int | None = None) -> np.ndarray:
         """Attention of the class token to each patch, (rows, columns); default: mean of heads."""

@@ -12,7 +12,7 @@ from rich.text import Text
 from regard.inference.classifier import TextPrediction
 from regard.inside.attention.attention_map import merge
 from regard.inside.attention.attention_view import View
-from regard.inside.attention.record import Records
+from regard.inside.record import Records
 from regard.inside.views.attention_text import LEVELS, SHADES, ramp_colour
 from regard.inside.views.markup import escape_controls, escape_line, fill_template, score_rows
 from regard.inside.views.matrix_svg import draw_attention

@@ -237,6 +237,7 @@ class TwoStreamAttention(HeadsModule):
 
         Keys and values are packed or, after a memory, padded.
         """
+        q_THK, k, v = tape("queries", q_THK), tape("keys", k), tape("values", v)
         dropout, start = self.dropout if self.training else 0.0, keys.start
         in_tiles = relative.fits(q_THK, k) and not tape.wants("scores", "weights")
         if in_tiles and start is not None:
@@ -251,8 +252,8 @@ class TwoStreamAttention(HeadsModule):
                 torch.randint(1 << 31, (1,), device=q.device),
                 dropout,
             )
-            return stream.layout.pack(attended_BLHK)
-        return attend(
+            return tape("head_outputs", stream.layout.pack(attended_BLHK))
+        attended_THK = attend(
             partial(self.score.with_distances, distances=distances),
             q_THK,
             k,
@@ -263,6 +264,7 @@ class TwoStreamAttention(HeadsModule):
             dropout=dropout,
             tape=tape,
         )
+        return tape("head_outputs", attended_THK)
 
 
 def _split(x: Tensor, streams: Sequence[Stream]) -> Sequence[Tensor]:

@@ -1,0 +1,196 @@
+"""Values of a model on one input, recorded by a tape once, for every view and report.
+
+``record`` runs the model; only the layers whose attention weights or scores are asked for leave
+their fast kernels. A record is saved in 8 bits a number, and read layer by layer.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.ground.checks import check_whole
+from regard.ground.errors import BadInput, shown
+from regard.ground.tape import Tape
+from regard.inside.attention.attention_map import AttentionMap, RolloutMap
+from regard.inside.inspected_model import InspectedModel, LabelledRows
+from regard.models.attention_site import AttentionSite
+from regard.models.trunk_with_heads import Outputs
+from regard.text.segmentation import LabelledImage, TokenLabels
+
+VALUES = {
+    "scores": "{site}.scores",
+    "weights": "{site}.weights",
+    "queries": "{site}.queries",
+    "keys": "{site}.keys",
+    "values": "{site}.values",
+    "head_outputs": "{site}.head_outputs",
+    "attention_outputs": "{block}.attention.output",
+    "cross_outputs": "{block}.cross.output",
+    "mlp_outputs": "{block}.mlp.output",
+    "states": "{block}.output",
+    "embeddings": "{side}.embed.output",
+    "logits": "*logits",
+}
+"""Names on the tape of each kind of value, by attention site, block or side of the model."""
+
+
+class SiteRecord(NamedTuple):
+    """Attention weights of one site, (heads, queries, keys) for each layer, with labels.
+
+    A layer that was not recorded has no heads. With ``rollout``, ``map`` returns the attention
+    rollout through all layers.
+    """
+
+    site: AttentionSite
+    queries: TokenLabels
+    keys: TokenLabels
+    layers: tuple[np.ndarray, ...]
+    rollout: bool = False
+
+    @property
+    def allowed(self) -> np.ndarray | None:
+        """Attention mask (queries, keys); None: every query may attend to every key."""
+        lengths = len(self.queries.subwords), len(self.keys.subwords)
+        return np.tri(*lengths, dtype=bool) if self.site.causal else None
+
+    def map(self, *, subwords: bool = False) -> AttentionMap:
+        """Attention map over words, or over subwords."""
+        queries, keys = self.queries, self.keys
+        labels = self.site.name, queries.subwords, keys.subwords
+        tokens = AttentionMap(*labels, self.layers, self.allowed)
+        if self.rollout:
+            tokens = RolloutMap.of(tokens)
+        if subwords:
+            return tokens
+        return tokens.merged(queries.words, keys.words, queries.groups, keys.groups)
+
+
+Records = Sequence[SiteRecord]
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """Values of one input by their names on a tape, with the labels of its tokens by side.
+
+    Attention weights and scores are (heads, queries, keys), values of tokens (tokens, …).
+    ``image`` is the image of a vision model. ``difference`` is the largest difference between the
+    outputs of the recorded and of a plain run; None: they were not compared.
+    """
+
+    queries: Mapping[str, TokenLabels]
+    keys: Mapping[str, TokenLabels]
+    sites: tuple[AttentionSite, ...]
+    values: Mapping[str, np.ndarray] = field(repr=False)
+    image: LabelledImage | None = field(default=None, repr=False)
+    difference: float | None = None
+
+    def __repr__(self) -> str:
+        tokens = ", ".join(f"{len(of.subwords)} {side}" for side, of in self.keys.items())
+        compared = "" if self.difference is None else f", difference {self.difference:.1e}"
+        return f"Record({tokens} tokens, {len(self.values)} values{compared})"
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self.values:
+            raise BadInput(f"record: {name} was not recorded; there are: {', '.join(self.values)}")
+        return self.values[name]
+
+    def attention(self, name: str | None = None) -> SiteRecord:
+        """Weights of a site ("encoder", "decoder", "cross", "pool"); default: the first."""
+        for site in self.sites:
+            if name in (None, site.name):
+                return self._of_site(site)
+        names = ", ".join(site.name for site in self.sites)
+        raise BadInput(f"record: no attention called {name!r}, only: {names or 'none'}")
+
+    @property
+    def by_site(self) -> list[SiteRecord]:
+        """Weights of all sites."""
+        return [self._of_site(site) for site in self.sites]
+
+    def _of_site(self, site: AttentionSite) -> SiteRecord:
+        queries = self.queries.get(site.query_side, TokenLabels.special("pool"))
+        keys = self.keys[site.key_side]
+        none = np.zeros((0, len(queries.subwords), len(keys.subwords)), np.float32)
+        layers = tuple(self.values.get(name, none) for name in site.weights)
+        if not any(map(len, layers)):
+            raise BadInput(f"record: the weights of the {site.name} attention were not recorded")
+        return SiteRecord(site, queries, keys, layers)
+
+
+def record(
+    model: InspectedModel,
+    rows: LabelledRows,
+    *,
+    layers: Sequence[int] | None = None,
+    values: Sequence[str] = ("weights",),
+    compare: bool = False,
+) -> tuple[Record, Outputs]:
+    """Run a model on one input; return the values asked for and the outputs.
+
+    ``values`` are among ``VALUES``, ``layers`` numbers of layers (default: all). With ``compare``,
+    the outputs are compared with those of a run without a tape.
+    """
+    patterns = _patterns(model, layers, values)
+    tape = Tape(*(pattern for kind in patterns.values() for pattern in kind))
+    with torch.inference_mode():
+        outputs = model.run([rows], tape)
+        plain = model.run([rows]) if compare else None
+    for kind, names in patterns.items():
+        if not any(fnmatchcase(name, each) for name in tape.records for each in names):
+            raise BadInput(f"values: this model has no {kind}")
+    recorded = {name: _of_one_input(value) for name, value in tape.records.items()}
+    image = next((row for row in rows.values() if isinstance(row, LabelledImage)), None)
+    return Record(
+        {side: row.queries for side, row in rows.items()},
+        {side: row.keys for side, row in rows.items()},
+        model.facts.attention_sites,
+        recorded,
+        image,
+        None if plain is None else _difference(outputs, plain),
+    ), outputs
+
+
+def _patterns(
+    model: InspectedModel, layers: Sequence[int] | None, values: Sequence[str]
+) -> dict[str, list[str]]:
+    """Patterns of the tape by kind of value, for these layers."""
+    for kind in values:
+        if kind not in VALUES:
+            raise BadInput(f"values: {shown(kind)} is not one of {', '.join(VALUES)}")
+    sides = model.facts.sides
+    depth = max(getattr(model.facts, side).stack.depth for side in sides)
+    if layers is None:
+        layers = range(depth)
+    numbers = [check_whole("layers", number, -depth, depth - 1) % depth for number in layers]
+    sites = model.facts.attention_sites
+    places = {
+        "site": [site.tape_path.format(layer=number) for site in sites for number in numbers],
+        "block": [f"{side}.blocks.{number}" for side in sides for number in numbers],
+        "side": [*sides],
+    }
+
+    def expand(template: str) -> list[str]:
+        for place, paths in places.items():
+            if f"{{{place}}}" in template:
+                return [template.format(**{place: path}) for path in paths]
+        return [template]
+
+    return {kind: expand(VALUES[kind]) for kind in values}
+
+
+def _of_one_input(value: Tensor) -> np.ndarray:
+    """Value of a run of one input as an array; weights and scores without the axis of inputs."""
+    value = value.float().cpu()
+    return (value[0] if value.dim() == 4 and len(value) == 1 else value).numpy()
+
+
+def _difference(outputs: Outputs, plain: Outputs) -> float:
+    """Largest difference between the logits of two runs, or between their states without any."""
+    pairs = [(outputs.by_head[name], plain.by_head[name]) for name in outputs.by_head]
+    pairs = pairs or [(outputs.encoded.states_TD, plain.encoded.states_TD)]
+    return max(float((one.float() - other.float()).abs().max()) for one, other in pairs)
