@@ -85,11 +85,12 @@ __all__ = [
     "Diverse", "EncoderDecoder", "EndEvent", "Entity", "Exact", "FilledText", "Generation",
     "Greedy", "Hypothesis", "ImageAttention", "InductionScores", "LabelPrediction", "Layout",
     "MetricScore", "MinimumRisk", "Model", "MultiLabelPrediction", "Neighbour", "NumberPrediction",
-    "Paper", "Recipe", "Record", "Report", "ReportEvent", "RolloutMap", "Sample", "SaveEvent", "ScoreEvent",
-    "StartEvent", "TaggedText", "TaggedWord", "Tape", "TextTokens", "TokenFill", "TokenRow",
-    "Translation", "TrunkWithHeads", "VerbChoice", "WordWeights", "agreement_sentences", "attend",
-    "bleu", "change", "difference", "forced_row", "load", "make_agreement_text", "neighbours",
-    "pack", "score_agreement", "seed_everything", "spread", "train", "without_head",
+    "Paper", "Recipe", "Record", "Report", "ReportEvent", "RolloutMap", "Sample", "SaveEvent",
+    "ScoreEvent", "StartEvent", "TaggedText", "TaggedWord", "Tape", "TextTokens", "TokenFill",
+    "TokenRow", "Translation", "TrunkWithHeads", "VerbChoice", "WordWeights",
+    "agreement_sentences", "attend", "bleu", "change", "difference", "forced_row", "load",
+    "make_agreement_text", "neighbours", "pack", "score_agreement", "seed_everything", "spread",
+    "train", "without_head",
 ]
 
 _NAMES = {
