@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from regard import BadInput, Tape
+from regard import BadInput, Record, Tape
+from regard.inside.record_file import SavedValues, write
 from small_bert import model as small_encoder
+from small_images import small_vit
 
 TEXT = "the old cat came"
 
@@ -82,3 +84,60 @@ def test_values_that_were_not_recorded_are_named(model):
         record.attention()
     with pytest.raises(BadInput, match=r"there are: trunk\.blocks\.0\.output"):
         record["trunk.blocks.1.output"]
+
+
+def test_a_saved_record_is_the_same_to_eight_bits(model, tmp_path):
+    kinds = ["weights", "scores", "head_outputs", "states"]
+    (record,) = model.record([TEXT], values=kinds)
+    path = tmp_path / "new" / "record.safetensors"
+    record.save(path)
+    loaded = Record.load(path)
+    assert (loaded.queries, loaded.keys, loaded.sites) == (
+        record.queries,
+        record.keys,
+        record.sites,
+    )
+    assert loaded.difference == record.difference and set(loaded.values) == set(record.values)
+    for name, value in record.values.items():
+        bound = (
+            np.sqrt(value) / 255 + 4e-6 if name.endswith("weights") else np.abs(value).max() / 254
+        )
+        assert (np.abs(loaded[name] - value) <= bound + 1e-7).all()
+    assert repr(loaded) == repr(record)
+    assert loaded.attention().map().select().shape == record.attention().map().select().shape
+
+
+def test_a_saved_record_is_read_value_by_value(model, tmp_path, monkeypatch):
+    (record,) = model.record([TEXT])
+    record.save(tmp_path / "r.safetensors")
+    loaded, read = Record.load(tmp_path / "r.safetensors"), []
+    take = SavedValues.__getitem__
+    monkeypatch.setattr(
+        SavedValues, "__getitem__", lambda s, name: read.append(name) or take(s, name)
+    )
+    loaded["trunk.blocks.1.attention.weights"]
+    assert read == ["trunk.blocks.1.attention.weights"]
+
+
+def test_records_of_images(tmp_path):
+    pytest.importorskip("PIL.Image")
+    pixels = np.random.default_rng(3).integers(0, 256, (8, 12, 3), dtype=np.uint8)
+    (record,) = small_vit(size=(8, 12), width=12, depth=2, heads=3).record([pixels])
+    record.save(tmp_path / "r.safetensors")
+    loaded = Record.load(tmp_path / "r.safetensors")
+    assert np.array_equal(loaded.image.pixels_HWC, record.image.pixels_HWC)
+    assert loaded.image.grid == record.image.grid and loaded.image.tokens == record.image.tokens
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\x08\0\0\0\0\0\0\0{}      "])
+def test_other_files_are_refused(tmp_path, content):
+    path = tmp_path / "r.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match=r"r\.safetensors: (?:cannot be read as|not) a record"):
+        Record.load(path)
+
+
+def test_a_damaged_description_is_refused(tmp_path):
+    write(tmp_path / "r.safetensors", {"a.weights": np.zeros((1, 2, 2))}, {"queries": 3})
+    with pytest.raises(BadInput, match=r"r\.safetensors: a damaged record"):
+        Record.load(tmp_path / "r.safetensors")

@@ -5,17 +5,20 @@ their fast kernels. A record is saved in 8 bits a number, and read layer by laye
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from regard.ground.batch import ImageRow
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput, shown
 from regard.ground.tape import Tape
+from regard.inside import record_file
 from regard.inside.attention.attention_map import AttentionMap, RolloutMap
 from regard.inside.inspected_model import InspectedModel, LabelledRows
 from regard.models.attention_site import AttentionSite
@@ -37,6 +40,9 @@ VALUES = {
     "logits": "*logits",
 }
 """Names on the tape of each kind of value, by attention site, block or side of the model."""
+
+
+PIXELS = "image.pixels"
 
 
 class SiteRecord(NamedTuple):
@@ -99,6 +105,30 @@ class Record:
             raise BadInput(f"record: {name} was not recorded; there are: {', '.join(self.values)}")
         return self.values[name]
 
+    def save(self, path: str | Path) -> None:
+        """Write the record to a safetensors file, in 8 bits a number."""
+        image, values = None, dict(self.values)
+        if self.image is not None:
+            image = self.image.grid, self.image.tokens
+            values[PIXELS] = self.image.pixels_HWC
+        described = {
+            "queries": self.queries,
+            "keys": self.keys,
+            "sites": [asdict(site) for site in self.sites],
+            "image": image,
+            "difference": self.difference,
+        }
+        record_file.write(Path(path), values, described)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Record":
+        """Open a file that ``save`` wrote; a value is read when it is asked for."""
+        values, described = record_file.read(Path(path))
+        try:
+            return cls(values=values, **_labels(described), **_picture(described, values))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise BadInput(f"{path}: a damaged record ({error!r})") from None
+
     def attention(self, name: str | None = None) -> SiteRecord:
         """Weights of a site ("encoder", "decoder", "cross", "pool"); default: the first."""
         for site in self.sites:
@@ -120,6 +150,26 @@ class Record:
         if not any(map(len, layers)):
             raise BadInput(f"record: the weights of the {site.name} attention were not recorded")
         return SiteRecord(site, queries, keys, layers)
+
+
+def _labels(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Labels, sites and difference of a saved record."""
+    queries, keys = (
+        {side: TokenLabels.of_lists(*lists) for side, lists in described[end].items()}
+        for end in ("queries", "keys")
+    )
+    sites = [{**site, "heads": tuple(site["heads"])} for site in described["sites"]]
+    known = tuple(AttentionSite(**site) for site in sites)
+    return {"queries": queries, "keys": keys, "sites": known, "difference": described["difference"]}
+
+
+def _picture(described: Mapping[str, Any], values: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Image of a saved record, without the pixel values that a model reads."""
+    if described["image"] is None:
+        return {}
+    pixels_HWC, (grid, names) = values[PIXELS], map(tuple, described["image"])
+    row = ImageRow(lambda: pixels_HWC.transpose(2, 0, 1))
+    return {"image": LabelledImage(row, pixels_HWC, grid, names)}
 
 
 def record(

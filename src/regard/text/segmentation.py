@@ -101,6 +101,13 @@ class TokenLabels(NamedTuple):
         return cls((label,), (label,), ((0,),))
 
     @classmethod
+    def of_lists(
+        cls, subwords: list[str], words: list[str], groups: list[list[int]]
+    ) -> "TokenLabels":
+        """Names from lists, as JSON has them."""
+        return cls(tuple(subwords), tuple(words), tuple(map(tuple, groups)))
+
+    @classmethod
     def of_text(cls, text: str, cut: Segmentation, subwords: Sequence[str]) -> "TokenLabels":
         """Subwords and words of a text; words that share a token are one word."""
         words, groups = units(text, cut)
