@@ -92,8 +92,22 @@ def test_the_numbers_and_words_come_back_rounded_to_four_decimals():
     cross, encoder = embedded(look.html())
     assert (cross["name"], encoder["name"]) == ("cross", "encoder")
     assert cross["queries"] == ["a", "b", "c"] and cross["keys"] == ["c", "b", "a"]
-    read = np.array(cross["layers"]) / 10_000
+    read = np.array([[unpack(head, 3, 3) for head in layer] for layer in cross["layers"]]) / 10_000
     np.testing.assert_allclose(read, np.stack(look.maps[0].layers), atol=0.5001e-4)
+
+
+def unpack(head, queries, keys):
+    """Weights of a head, in ten-thousandths: a byte below 128 stands alone, another begins two."""
+    written, units = iter(base64.b64decode(head)), []
+    for byte in written:
+        units.append(byte if byte < 128 else (byte - 128) * 128 + next(written))
+    return np.array(units).reshape(queries, keys)
+
+
+@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=60))
+def test_any_weights_can_be_unpacked(units):
+    weights = np.array(units, dtype=np.float32)[None] / 10_000
+    assert unpack(attention_html._in_units(weights), 1, len(units)).tolist() == [units]
 
 
 def image_example(title="an image", labels=("cat", "dog"), grid=(2, 3)):
@@ -199,7 +213,8 @@ def test_the_script_asks_only_for_elements_that_are_there():
     html = example().html()
     outline = Outline(html)
     there = {value for _, name, value in outline.attributes if name == "id"}
-    made = {"map", "layer", "head", "scale"}  # the choosers, made by the script itself
+    # the choosers, made by the script itself
+    made = {"map", "layer", "head", "scale", "view", "hide", "weights"}
     assert set(re.findall(r"\bat\(\"(\w+)\"\)", outline.scripts[1])) <= there | made
 
 
