@@ -12,6 +12,7 @@ import pytest
 from regard.cli.paper_records import lineage, section
 from regard.inside.attention.attention_map import AttentionMap
 from regard.inside.attention.attention_view import AttentionView
+from regard.inside.trees.beam_tree import PRUNED
 from regard.inside.views.beam_html import tree_page
 from regard.inside.views.papers_html import papers_page
 from regard.search import Beam
@@ -182,3 +183,13 @@ def test_a_box_of_a_tree_is_kept_in_the_address(opened):
     assert first == back == [[str(last)], len(tree.winner), f"#node={last}"]
     assert clicked == [["0"], 1, "#node=0"]
     assert opened(tree_page(tree), "done(find('.dim').length)", "#node=99999") == 0
+
+
+def test_a_tree_opens_with_the_box_of_its_address_in_sight(opened):
+    tree = toy_tree(Beam(5, finished=99, early=False), Toy(3), 40)
+    steps = """
+    const { top, bottom, left, right } = find('[aria-pressed="true"]')[0].getBoundingClientRect();
+    done([top >= 0 && left >= 0, bottom <= innerHeight && right <= innerWidth, scrollY > 0]);
+    """
+    boxes = [number for number in tree.at(tree.steps) if tree.nodes[number].fate not in PRUNED]
+    assert opened(tree_page(tree), steps, f"#node={boxes[-1]}", PHONE) == [True, True, True]

@@ -34,8 +34,8 @@ SCRIPTS = {
 MOST = 60_000_000  # weights of a page: a browser cannot show more
 
 Chosen = Mapping[str, object]
-"""Initial state of a page: indices of a map, layer and head (None: the mean); for a text also what to
-"hide", for an image the position that attention comes "from".
+"""Initial state of a page: indices of a map, layer and head (None: the mean); for an image also the
+position that attention comes "from".
 """
 
 
@@ -77,7 +77,7 @@ def image_page(
 
 
 def _page(
-    title: str, summary: str, chosen: Chosen, kind: str, sections: str, data: list[object]
+    title: str, summary: str, chosen: Chosen, kind: str, sections: str, data: Sequence[object]
 ) -> str:
     return fill_template(
         "attention.html",

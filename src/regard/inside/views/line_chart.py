@@ -148,7 +148,7 @@ def _axes(across, up, ticks, heights, at, colours: ChartColours) -> Iterator[str
 
 def _lines(lines: Sequence[ChartLine], at, colours: ChartColours) -> Iterator[str]:
     ends = _spread([at(*line.points[-1])[1] for line in lines], HEIGHT - BOTTOM)
-    for number, (line, end) in enumerate(zip(lines, ends, strict=True)):
+    for number, line in enumerate(lines):
         hue = HUES[number % len(HUES)]
         points = [at(*point) for point in line.points]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
