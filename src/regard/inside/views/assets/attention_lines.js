@@ -2,7 +2,7 @@
 // each in its colour. It needs attention.js and attention_hidden.js.
 const HUES = [
   "#c04a2a", "#3a80c0", "#47995a", "#b8841c", "#9365be", "#4f9b9e",
-  "#b95789", "#857f76", "#6f7fd8", "#8f9a2c", "#d9794f", "#5aa8dc",
+  "#b95789", "#857f76", "#a5673a", "#8f9a2c", "#e5906f", "#74b9e2",
 ];
 const hueOf = (head) => HUES[head % HUES.length];
 const lines = {}; // sizes and elements of the lines, and bundles: see bundle
