@@ -34,6 +34,7 @@ RENAMED: dict[str, str] = {
     r"\.chances\(": ".probabilities(",
     r"(Beam\.sort_key)\(self, one\)": r"\1(self, hypothesis)",
     r"(AttentionMap|RolloutMap)\.numbers\(": r"\1.indices(",
+    r"((?:Attention|Rollout)Map\(.*=None)\)": r"\1, special_queries, special_keys)",
     r"(EncoderDecoder\(.*, head_bias=False)\)": r"\1, scaled_output=False)",
     r"(MetricScore\(.*, interval=None)\)": r"\1, statistics=None)",
     r"^(train\(recipe, .*budget=inf)\)$": r"\1, loggers)",
@@ -86,6 +87,7 @@ NEW: tuple[str, ...] = (
     r"embed (?!model = None|file )[a-z].*",  # the keys of task = "embed"
     r"(?:mine|retrieve) .*",
     r"classify text\.(?:long|stride) = .*",
+    r"(?:AttentionMap|RolloutMap)\.special_(?:queries|keys)",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}

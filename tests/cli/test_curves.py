@@ -46,6 +46,23 @@ def test_each_figure_has_a_chart_and_the_table_the_last_values(runs):
     assert second.split() == ["second", "3", "4", "2", "60", "0.003"]
 
 
+def test_curves_lie_in_the_plot_over_one_axis(tmp_path):
+    """The first report is left of the first round number of steps, the last right of the last."""
+    losses = [3.0 - 0.001 * step for step in range(1050)]
+    run_folder = write_run(tmp_path / "run", losses, [1.0] * 9)
+    root = ElementTree.fromstring(Curves({"run": logged(run_folder)}).svg())
+    lines = [each.get("points").split() for each in root.iter(f"{SVG}polyline")]
+    places = [[float(point.split(",")[0]) for point in line] for line in lines]
+    rule = next(root.iter(f"{SVG}line"))
+    left, right = float(rule.get("x1")), float(rule.get("x2"))
+    assert all(left - 0.1 <= x <= right + 0.1 for line in places for x in line)
+    assert places[0][0] == pytest.approx(left, abs=1) and places[0][-1] == pytest.approx(right)
+    ticks = [each for each in root.iter(f"{SVG}text") if each.get("text-anchor") == "middle"]
+    named = ["0", "200", "400", "600", "800", "1,000"]
+    assert [each.text for each in ticks if each.text] == named * len(lines)
+    assert max(places[1]) == pytest.approx(left + (right - left) * 18 / 1050, abs=0.2)
+
+
 def test_figures_can_be_chosen(runs):
     said = run("curves", runs[0], "--only", "nll", "--only", "dev accuracy").stdout
     assert said.splitlines()[-2].split() == ["run", "step", "nll", "dev", "accuracy"]

@@ -36,6 +36,7 @@ def test_sequences_are_joined():
     assert joined.words == ("<", "ab", "ab", ">")
     assert joined.groups == ((0,), (1, 2), (3, 4), (5,))
     assert TokenLabels.join() == TokenLabels((), (), ())
+    assert joined.specials == (0, 5) and word.specials == ()
 
 
 def test_a_source_and_a_target(translation):

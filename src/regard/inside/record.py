@@ -68,7 +68,8 @@ class SiteRecord(NamedTuple):
         """Attention map over words, or over subwords."""
         queries, keys = self.queries, self.keys
         labels = self.site.name, queries.subwords, keys.subwords
-        tokens = AttentionMap(*labels, self.layers, self.allowed)
+        specials = queries.specials, keys.specials
+        tokens = AttentionMap(*labels, self.layers, self.allowed, *specials)
         if self.rollout:
             tokens = RolloutMap.of(tokens)
         if subwords:

@@ -89,16 +89,25 @@ def units(text: str, cut: Segmentation) -> tuple[list[str], list[list[int]]]:
 
 
 class TokenLabels(NamedTuple):
-    """Names of tokens: subwords, words, and the positions of the tokens of each word."""
+    """Names of tokens: subwords, words, and the positions of the tokens of each word.
+
+    ``specials`` are the positions of tokens that no text stands for, such as [CLS].
+    """
 
     subwords: tuple[str, ...]
     words: tuple[str, ...]
     groups: tuple[tuple[int, ...], ...]
+    specials: tuple[int, ...] = ()
+
+    @classmethod
+    def single(cls, label: str) -> "TokenLabels":
+        """Names of one token that is a word."""
+        return cls((label,), (label,), ((0,),))
 
     @classmethod
     def special(cls, label: str) -> "TokenLabels":
         """Names of a special token, which counts as a word."""
-        return cls((label,), (label,), ((0,),))
+        return cls.single(label)._replace(specials=(0,))
 
     @classmethod
     def of_lists(
@@ -118,12 +127,14 @@ class TokenLabels(NamedTuple):
         """Concatenate the names of several sequences."""
         subwords: list[str] = []
         groups: list[tuple[int, ...]] = []
+        specials: list[int] = []
         for part in parts:
             start = len(subwords)
             groups += [tuple(start + token for token in group) for group in part.groups]
+            specials += [start + token for token in part.specials]
             subwords += part.subwords
         words = tuple(word for part in parts for word in part.words)
-        return cls(tuple(subwords), words, tuple(groups))
+        return cls(tuple(subwords), words, tuple(groups), tuple(specials))
 
 
 class RowWithWords(NamedTuple):
@@ -179,7 +190,8 @@ class LabelledImage(NamedTuple):
     def queries(self) -> TokenLabels:
         """Names of the tokens before the patches, then of the patches, row by row."""
         patches = (f"{row},{column}" for row, column in np.ndindex(self.grid))
-        return TokenLabels.join(*map(TokenLabels.special, (*self.tokens, *patches)))
+        tokens = map(TokenLabels.special, self.tokens)
+        return TokenLabels.join(*tokens, *map(TokenLabels.single, patches))
 
     @property
     def keys(self) -> TokenLabels:

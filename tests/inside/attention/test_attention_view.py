@@ -98,6 +98,25 @@ def test_a_map_layer_and_head_can_be_chosen_by_name():
     assert "decoder, layer 1, mean of all heads" in look.choose("decoder", layer=1).svg()
 
 
+def test_choices_are_kept_until_a_map_is_named():
+    weights = np.random.default_rng(0).random((2, 3, 2, 2))
+    maps = tuple(AttentionMap(name, ("a", "b"), ("a", "b"), weights) for name in ("x", "y"))
+    look = AttentionView("a b", maps)
+    at_once = look.choose(layer=1, head=2)
+    for steps in ({"layer": 1}, {"head": 2}), ({"head": 2}, {"layer": 1}):
+        first, second = steps
+        chosen = look.choose(**first).choose(**second)
+        assert (chosen.name, chosen.layer, chosen.head) == (None, 1, 2)
+        assert chosen.text() == at_once.text()
+    assert (at_once.choose().layer, at_once.choose().head) == (1, 2)
+    assert at_once.choose(layer=0).text() == look.choose(layer=0, head=2).text()
+    named = at_once.choose("y")
+    assert (named.name, named.layer, named.head) == ("y", None, None)
+    assert (named.choose(head=1).name, at_once.choose("x").layer) == ("y", None)
+    with pytest.raises(BadInput, match="no layer 2"):
+        at_once.choose(layer=2)
+
+
 def test_a_map_without_weight_or_words_still_prints_and_draws():
     empty = AttentionView("", (AttentionMap("encoder", (), (), np.zeros((1, 1, 0, 0))),))
     for look in (empty, AttentionView("", (random_map(["a"], []),))):

@@ -1,10 +1,11 @@
 // Runs the script of a page on a document without a browser, then the steps of a test, and prints
-// what these return. Standard input has {elements: [{tag, attributes, text}], script, steps}.
+// what these return. Standard input has {elements: [{tag, attributes, text}], script, steps, hash}.
 const given = JSON.parse(require("fs").readFileSync(0, "utf8"));
 
 class Element {
   constructor(tag, attributes = {}, text = "") {
-    Object.assign(this, { tag, attributes: {}, children: [], listeners: {}, style: {}, dataset: {} });
+    Object.assign(this, { tag, attributes: {}, children: [], listeners: {}, dataset: {} });
+    this.style = { setProperty() {} };
     Object.assign(this, { text, parentElement: null, hidden: false, complete: true });
     Object.assign(this, { clientWidth: 500, offsetWidth: 60, naturalWidth: 6, naturalHeight: 4 });
     this.classList = { toggle() {} };
@@ -13,7 +14,7 @@ class Element {
   setAttribute(name, value) {
     this.attributes[name] = String(value);
     if (name.startsWith("data-")) this.dataset[name.slice(5)] = String(value);
-    if (["name", "width", "height"].includes(name)) this[name] = value;
+    if (["name", "value", "width", "height"].includes(name)) this[name] = value;
   }
   append(...children) {
     for (const child of children) {
@@ -58,8 +59,14 @@ class Element {
     Object.assign(this, { text, children: [] });
   }
   querySelectorAll(selector) {
-    const fits = ({ tag, attributes }) => [tag, `.${attributes.class}`].includes(selector);
+    const [, name, value] = /^\[([\w-]+)(?:="(.*)")?\]$/.exec(selector) ?? [];
+    const fits = ({ tag, attributes }) => (name === undefined
+      ? [tag, `.${attributes.class}`].includes(selector)
+      : name in attributes && [undefined, attributes[name]].includes(value));
     return this.all.filter(fits);
+  }
+  querySelector(selector) {
+    return this.querySelectorAll(selector)[0] ?? null;
   }
   getBoundingClientRect() {
     return { left: 0, top: 0, width: 100, height: 100 };
@@ -99,6 +106,28 @@ const document = {
 };
 const getComputedStyle = () => ({ fontFamily: "serif", getPropertyValue: () => "0 128 255" });
 const matchMedia = () => ({ addEventListener() {} });
-const names = ["document", "getComputedStyle", "matchMedia", "ImageData"];
-const page = new Function(...names, `${given.script}\n{ ${given.steps} }`);
-console.log(JSON.stringify(page(document, getComputedStyle, matchMedia, ImageData)));
+
+// The address of the page, and the steps back: hashchange follows at once.
+const listeners = [];
+const past = [];
+const location = {
+  protocol: given.protocol ?? "file:", pathname: "/page.html", search: "", hash: given.hash ?? "",
+};
+const history = {
+  pushState(state, title, address) {
+    past.push(location.hash);
+    location.hash = address.startsWith("#") ? address : "";
+  },
+  back() {
+    location.hash = past.pop();
+    for (const listener of listeners) listener();
+  },
+};
+const addEventListener = (name, listener) => { if (name === "hashchange") listeners.push(listener); };
+
+const globals = {
+  document, getComputedStyle, matchMedia, ImageData, location, history, addEventListener, past,
+  innerWidth: 1280,
+};
+const page = new Function(...Object.keys(globals), `${given.script}\n{ ${given.steps} }`);
+console.log(JSON.stringify(page(...Object.values(globals)) ?? null));

@@ -15,6 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.api import load
 from regard.ground.batch import ImageRow
 from regard.inference.classifier import LabelPrediction
 from regard.inside.attention.attention_map import AttentionMap, RolloutMap
@@ -27,6 +28,7 @@ from regard.inside.views.line_chart import Chart, ChartLine, Report
 from regard.inside.views.markup import escape_controls
 from regard.inside.views.matrix_svg import draw_attention
 from regard.text.segmentation import LabelledImage
+from small_bert import model
 
 VOID = {"meta", "br", "input", "link", "img", "hr"}
 HOSTILE = (
@@ -92,8 +94,22 @@ def test_the_numbers_and_words_come_back_rounded_to_four_decimals():
     cross, encoder = embedded(look.html())
     assert (cross["name"], encoder["name"]) == ("cross", "encoder")
     assert cross["queries"] == ["a", "b", "c"] and cross["keys"] == ["c", "b", "a"]
-    read = np.array(cross["layers"]) / 10_000
+    read = np.array([[unpack(head, 3, 3) for head in layer] for layer in cross["layers"]]) / 10_000
     np.testing.assert_allclose(read, np.stack(look.maps[0].layers), atol=0.5001e-4)
+
+
+def unpack(head, queries, keys):
+    """Weights of a head, in ten-thousandths: a byte below 128 stands alone, another begins two."""
+    written, units = iter(base64.b64decode(head)), []
+    for byte in written:
+        units.append(byte if byte < 128 else (byte - 128) * 128 + next(written))
+    return np.array(units).reshape(queries, keys)
+
+
+@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=60))
+def test_any_weights_can_be_unpacked(units):
+    weights = np.array(units, dtype=np.float32)[None] / 10_000
+    assert unpack(attention_html._in_units(weights), 1, len(units)).tolist() == [units]
 
 
 def image_example(title="an image", labels=("cat", "dog"), grid=(2, 3)):
@@ -199,7 +215,8 @@ def test_the_script_asks_only_for_elements_that_are_there():
     html = example().html()
     outline = Outline(html)
     there = {value for _, name, value in outline.attributes if name == "id"}
-    made = {"map", "layer", "head", "scale"}  # the choosers, made by the script itself
+    # the choosers, made by the script itself
+    made = {"map", "layer", "head", "scale", "view", "hide", "weights"}
     assert set(re.findall(r"\bat\(\"(\w+)\"\)", outline.scripts[1])) <= there | made
 
 
@@ -209,6 +226,41 @@ def test_a_long_text_makes_a_page_of_moderate_size():
         "long", (AttentionMap("encoder", labels, labels, attention(4, 4, 120, 120)),)
     )
     assert len(look.html()) < 4 * 4 * 120 * 120 * 5
+
+
+def test_all_heads_of_bert_on_128_tokens_make_a_page_of_four_megabytes():
+    rng, labels = np.random.default_rng(0), tuple(f"token{number}" for number in range(128))
+    weights = np.exp(2 * rng.normal(size=(12, 12, 128, 128)))
+    weights /= weights.sum(-1, keepdims=True)
+    html = AttentionView("bert", (AttentionMap("encoder", labels, labels, weights),)).html()
+    assert len(html) < 4_000_000
+    read = [unpack(head, 128, 128) for head in embedded(html)[0]["layers"][7]]
+    np.testing.assert_allclose(np.array(read) / 10_000, weights[7], atol=0.5001e-4)
+
+
+def special_words(view, side):
+    """Words of each map of a page that are special tokens."""
+    return [[each[side][i] for i in each["special"][side]] for each in embedded(view.html())]
+
+
+@pytest.mark.parametrize("subwords", [False, True])
+def test_the_page_knows_special_tokens_from_the_tokenizer(subwords):
+    view = model("states").look("the [SEP] storm", "the cat", subwords=subwords)
+    expected = [["[CLS]", "[SEP]", "[SEP]"]]
+    assert special_words(view, "queries") == special_words(view, "keys") == expected
+    assert embedded(view.html())[0]["special"]["keys"][0] == 0
+    view = model("states").look("the storm", rollout=True, subwords=subwords)
+    assert special_words(view, "keys") == [["[CLS]", "[SEP]"]]
+
+
+def test_begin_and_end_of_a_translation_are_special(small_run):
+    view = load(small_run / "run" / "model").look("a b", "c d")
+    sides = {name: special_words(view, name) for name in ("queries", "keys")}
+    names = [each.name for each in view.maps]
+    ends = {"cross": ("⟨end⟩", "⟨end⟩"), "encoder": ("⟨end⟩", "⟨end⟩")}
+    ends["decoder"] = ("⟨end⟩", "⟨begin⟩")  # a query is named after the token that it predicts
+    for name, queries, keys in zip(names, sides["queries"], sides["keys"], strict=True):
+        assert (*queries, *keys) == ends[name]
 
 
 PAGES = {

@@ -35,10 +35,11 @@ class Elements(HTMLParser):
             self.found[-1]["text"] += data
 
 
-def shown(view, steps):
-    """What the last of some steps on a page returns."""
+def shown(view, steps, hash="", protocol="file:"):
+    """What the last of some steps on a page, opened with this hash in its address, returns."""
     *elements, script = Elements(view.html()).found
     given = {"elements": elements, "script": script["text"], "steps": READ + steps}
+    given |= {"hash": hash, "protocol": protocol}
     program = Path(__file__).with_name("run_page.js")
     done = subprocess.run(
         [NODE, program], input=json.dumps(given), capture_output=True, text=True, check=False

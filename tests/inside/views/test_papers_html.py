@@ -33,6 +33,18 @@ def test_sections_say_what_changed_and_what_was_reached(page):
     assert "regard train multi30k-en-de --data" in transformer
 
 
+def test_the_nested_lists_have_each_paper_below_the_one_it_comes_after(page):
+    lists, found = [], {}
+    tree = page.split("<nav")[1].split("</nav>")[0]
+    for end, name in re.findall(r'(</li>)|<li><a class="paper" href="#[^"]*">(.*?)</a>', tree):
+        if end:
+            lists.pop()
+        else:
+            found[unescape(name)] = lists[-1] if lists else None
+            lists.append(unescape(name))
+    assert found == {paper.name: paper.after for paper in LINEAGE} and not lists
+
+
 def test_nothing_is_loaded(page):
     assert not re.search(r"<(script|link|img|iframe)|\bsrc=|url\(|@import", page)
     assert "default-src 'none'" in page

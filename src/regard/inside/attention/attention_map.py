@@ -25,6 +25,7 @@ class AttentionMap:
     ``name`` is "encoder", "decoder" or "cross"; ``layers`` holds one (heads, queries, keys) array
     per layer (or is one array of four axes). A pruned layer may have fewer heads than others.
     ``allowed`` (queries, keys) is the attention mask; None: every query attends to every key.
+    ``special_queries`` and ``special_keys`` are the positions of special tokens, such as [CLS].
     """
 
     without_layer: ClassVar[str] = "mean"  # label of the view without a chosen layer
@@ -33,6 +34,8 @@ class AttentionMap:
     keys: tuple[str, ...]
     layers: tuple[np.ndarray, ...]
     allowed: np.ndarray | None = None
+    special_queries: tuple[int, ...] = ()
+    special_keys: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         layers = tuple(np.asarray(weights_HLS, dtype=np.float32) for weights_HLS in self.layers)
@@ -111,7 +114,13 @@ class AttentionMap:
         if allowed is not None:  # a word may attend where any of its tokens may
             allowed = merge(allowed, query_groups, key_groups) > 0
         return replace(
-            self, queries=tuple(queries), keys=tuple(keys), layers=layers, allowed=allowed
+            self,
+            queries=tuple(queries),
+            keys=tuple(keys),
+            layers=layers,
+            allowed=allowed,
+            special_queries=_within(self.special_queries, query_groups),
+            special_keys=_within(self.special_keys, key_groups),
         )
 
 
@@ -134,6 +143,12 @@ def _membership(groups: Groups, size: int) -> np.ndarray:
     for row, group in enumerate(groups):
         membership[row, list(group)] = 1
     return membership
+
+
+def _within(positions: Iterable[int], groups: Groups) -> tuple[int, ...]:
+    """Indices of the groups, not empty, of which all tokens are at these positions."""
+    among = set(positions)
+    return tuple(word for word, group in enumerate(groups) if group and among.issuperset(group))
 
 
 def _has(weights_HLS: np.ndarray, head: int) -> bool:
@@ -165,7 +180,8 @@ class RolloutMap(AttentionMap):
         """Rollout of the weights of all layers, over tokens."""
         layers = tuple(product_LS[None] for product_LS in rollout(attention.layers))
         labels = f"{attention.name} rollout", attention.queries, attention.keys
-        return cls(*labels, layers, attention.allowed)
+        specials = attention.special_queries, attention.special_keys
+        return cls(*labels, layers, attention.allowed, *specials)
 
     def select(self, layer: int | None = None, head: int | None = None) -> np.ndarray:
         if head is not None:

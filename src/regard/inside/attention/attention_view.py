@@ -36,7 +36,10 @@ class View(HTMLPage):
     def choose(
         self, name: str | None = None, layer: int | None = None, head: int | None = None
     ) -> "View":
-        """Select one map, layer or head; default: the current map, and the mean of heads."""
+        """Select one map, layer or head; what is not given stays as it was.
+
+        A map that is named begins with the mean of its layers and heads.
+        """
         if any(value is not None for value in (name, layer, head)):
             raise BadInput(self._fixed)
         return self
@@ -134,7 +137,10 @@ class AttentionView(View):
     def choose(
         self, name: str | None = None, layer: int | None = None, head: int | None = None
     ) -> Self:
-        name = name or self.name
+        if name is None:
+            name = self.name
+            layer = self.layer if layer is None else layer
+            head = self.head if head is None else head
         self.map(name).select(layer, head)
         return replace(self, name=name, layer=layer, head=head)
 

@@ -17,21 +17,34 @@ from regard.inside.views.markup import escape_controls, escape_line, fill_templa
 from regard.inside.views.panels import DARKEST, LIGHTEST, data_uri, ramp_rgba
 from regard.text.segmentation import LabelledImage
 
-UNIT = 10_000  # weights of texts are written as whole ten-thousandths, in half the space
+UNIT = 10_000  # weights of texts are written as whole ten-thousandths
+LONG = 60  # keys from which on special tokens and sinks are hidden at first
 CLASSES = 10  # listed classes of an image
 STYLES = {"words": ["page.css"], "image": ["page.css", "classes.css", "image.css"]}
+SCRIPTS = {
+    "words": [
+        "attention.js",
+        "attention_address.js",
+        "attention_hidden.js",
+        "attention_lines.js",
+        "attention_words.js",
+    ],
+    "image": ["attention.js", "attention_address.js", "attention_image.js"],
+}
 MOST = 60_000_000  # weights of a page: a browser cannot show more
 
-Chosen = Mapping[str, int | None]
+Chosen = Mapping[str, object]
 """Initial state of a page: indices of a map, layer and head (None: the mean); for an image also the
 position that attention comes "from".
 """
 
 
 def attention_page(title: str, summary: str, maps: Sequence[AttentionMap], chosen: Chosen) -> str:
-    """HTML page of the attention on a text."""
-    sections = read_asset("attention_words.html")
-    return _page(title, summary, chosen, "words", sections, [_to_json(x, _in_units) for x in maps])
+    """HTML page of the attention on a text; a long one opens without special tokens and sinks."""
+    sections, data = read_asset("attention_words.html"), [_to_json(x, _in_units) for x in maps]
+    long = max((len(each.keys) for each in maps), default=0) >= LONG
+    chosen = {**chosen, "hide": ["special", "sinks"] if long else []}
+    return _page(title, summary, chosen, "words", sections, data)
 
 
 def image_page(
@@ -64,14 +77,14 @@ def image_page(
 
 
 def _page(
-    title: str, summary: str, chosen: Chosen, kind: str, sections: str, data: list[object]
+    title: str, summary: str, chosen: Chosen, kind: str, sections: str, data: Sequence[object]
 ) -> str:
     return fill_template(
         "attention.html",
         title=title,
         summary=escape(escape_line(summary)),
         styles=STYLES[kind],
-        scripts=["attention.js", f"attention_{kind}.js"],
+        scripts=SCRIPTS[kind],
         sections=sections,
         chosen=escape(json.dumps(chosen)),
         data=_inline_json(data),
@@ -85,12 +98,23 @@ def _to_json(shown: AttentionMap, of_head: Callable[[np.ndarray], object]) -> di
         "keys": [escape_controls(key) for key in shown.keys],
         "allowed": None if shown.allowed is None else shown.allowed.astype(int).tolist(),
         "unchosen": shown.without_layer,
+        "special": {"queries": shown.special_queries, "keys": shown.special_keys},
         "layers": [[of_head(weights_LS) for weights_LS in layer] for layer in shown.layers],
     }
 
 
-def _in_units(weights_LS: np.ndarray) -> list[list[int]]:
-    return np.rint(weights_LS * UNIT).astype(int).tolist()
+def _in_units(weights_LS: np.ndarray) -> str:
+    """Weights, row by row, as whole ten-thousandths: one byte below 128, else two, high bits first.
+
+    Most weights of a long text are small. The first of two bytes is 128 plus the high seven bits.
+    """
+    units = np.rint(weights_LS * UNIT).astype(np.int64).ravel()
+    large = units >= 128
+    starts = np.arange(units.size) + large.cumsum() - large
+    written = np.empty(units.size + large.sum(), np.uint8)
+    written[starts] = np.where(large, 128 | units >> 7, units)
+    written[starts[large] + 1] = units[large] & 127
+    return b64encode(written.tobytes()).decode()
 
 
 def _in_bytes(weights_LS: np.ndarray) -> dict[str, object]:

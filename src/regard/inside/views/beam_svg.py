@@ -116,7 +116,8 @@ class BeamDrawing:
         """Draw a box with the token and its figures; hypotheses that ended have square corners."""
         node = self.tree.nodes[number]
         won, ended = number in self.tree.winner, node.fate in ENDED
-        mark = f' class="node" data-node="{number}" tabindex="0"' if self.in_page else ""
+        button = f'class="node" data-node="{number}" tabindex="0" role="button"'
+        mark = f' {button} aria-pressed="false"' if self.in_page else ""
         yield f"<g{mark}><title>{escape(describe_node(self.tree, number))}</title>"
         size = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{BOX}"'
         colours = self.paint(fill="paper", stroke="accent" if won else "ink" if ended else "rule")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 from regard.inside.views import markup
-from regard.inside.views.markup import MARGIN, TITLE, clip, escape_line
+from regard.inside.views.markup import MARGIN, TITLE, clip, escape_line, text_length
 
 WIDTH, HEIGHT = 760, 440
 LEFT, RIGHT, TOP, BOTTOM = 64, 170, 84, 64  # margins of the plot area
@@ -26,7 +26,7 @@ class ChartColours:
 
 
 PRINT_COLOURS = ChartColours(markup.PAPER, markup.INK, markup.QUIET, markup.RULE)
-PAGE_COLOURS = ChartColours("none", "var(--ink)", "var(--quiet)", "var(--rule)")
+PAGE_COLOURS = ChartColours("var(--paper)", "var(--ink)", "var(--quiet)", "var(--rule)")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ class Chart:
         heights = self.heights()
         scale = math.log10 if self.decades else float
         floor, top = scale(heights[0]), scale(heights[-1])
-        positions = [x for x, _ in self.ticks] or [0.0, 1.0]
+        positions = [x for x, _ in (*self.ticks, *(p for line in lines for p in line.points))]
+        positions = positions or [0.0, 1.0]
         first, last = min(positions), max(positions)
 
         def at(x: float, y: float) -> tuple[float, float]:
@@ -137,7 +138,7 @@ def _axes(across, up, ticks, heights, at, colours: ChartColours) -> Iterator[str
         _, level = at(0, y)
         rule = f'stroke="{colours.rule}"'
         yield f'<line x1="{left}" x2="{right}" y1="{level:.1f}" y2="{level:.1f}" {rule}/>'
-        yield f'<text x="{left - 8}" y="{level + 4:.1f}" text-anchor="end">{y:g}</text>'
+        yield f'<text x="{left - 8}" y="{level + 4:.1f}" text-anchor="end">{y:,g}</text>'
     for x, name in ticks:
         left, floor = at(x, heights[0])
         place = f'x="{left:.1f}" y="{floor + 20:.1f}" text-anchor="middle"'
@@ -147,7 +148,7 @@ def _axes(across, up, ticks, heights, at, colours: ChartColours) -> Iterator[str
 
 def _lines(lines: Sequence[ChartLine], at, colours: ChartColours) -> Iterator[str]:
     ends = _spread([at(*line.points[-1])[1] for line in lines], HEIGHT - BOTTOM)
-    for number, (line, end) in enumerate(zip(lines, ends, strict=True)):
+    for number, line in enumerate(lines):
         hue = HUES[number % len(HUES)]
         points = [at(*point) for point in line.points]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
@@ -157,9 +158,12 @@ def _lines(lines: Sequence[ChartLine], at, colours: ChartColours) -> Iterator[st
         for (x, y), (_, value) in shown:
             tooltip = f"<title>{escape(escape_line(line.name))}: {value:.3g}</title>"
             yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{hue}">{tooltip}</circle>'
-        name = escape(clip(line.name, LONGEST))
-        x = points[-1][0] + 12
-        yield f'<text x="{x:.1f}" y="{end + 4:.1f}" fill="{hue}">{name}</text>'
+    for number, (line, end) in enumerate(zip(lines, ends, strict=True)):
+        x, name = at(*line.points[-1])[0] + 12, clip(line.name, LONGEST)
+        size = f'width="{text_length(name):.1f}" height="{APART}" fill="{colours.paper}"'
+        yield f'<rect x="{x:.1f}" y="{end - APART / 2:.1f}" {size}/>'  # over the lines of others
+        place = f'x="{x:.1f}" y="{end + 4:.1f}"'
+        yield f'<text {place} fill="{HUES[number % len(HUES)]}">{escape(name)}</text>'
 
 
 def _spread(heights: Sequence[float], floor: float) -> list[float]:

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from regard.inside.views.markup import fill_template, html_table
+from regard.inside.views.markup import fill_template, html_table, text_length
 
-YEAR, LINE, INDENT, LEFT, TOP = 130, 26, 18, 12, 50  # pixels
+YEAR, LINE, INDENT, LEFT, TOP = 88, 26, 18, 12, 50  # pixels
+LETTERS = 16  # font size of the page
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ def papers_page(sections: Sequence[PaperSection]) -> str:
         title="Attention models, paper by paper",
         styles=["report.css", "papers.css"],
         lineage="\n".join(_lineage(sections)),
+        tree="\n".join(_nested(sections, None)),
         sections="\n".join(map(_section, sections)),
     )
 
@@ -54,8 +56,9 @@ def _section(paper: PaperSection) -> str:
     where = escape(paper.reference)
     link = where if paper.link is None else f'<a href="{paper.link}">{where}</a>'
     tables = (
-        f"<h3>{escape(heading)}</h3>\n"
+        f'<div class="{escape(heading.split()[0].lower())}">\n<h3>{escape(heading)}</h3>\n'
         + html_table(list(rows[0]), [[*map(show_value, row.values())] for row in rows])
+        + "\n</div>"
         for heading, rows in paper.tables.items()
         if rows
     )
@@ -69,21 +72,40 @@ def _lineage(sections: Sequence[PaperSection]) -> Iterator[str]:
     order = [*_by_descent(sections, None)]
     years = [paper.year for paper in order]
     first, last = min(years), max(years)
-    height = TOP + LINE * len(order)
-    yield f'<svg role="img" width="{LEFT + YEAR * (last - first + 1)}" height="{height}">'
-    yield "<title>Which paper comes after which</title>"
-    for year in range(first, last + 1):
-        yield f'<text class="year" x="{LEFT + YEAR * (year - first)}" y="18">{year}</text>'
+    parts = [
+        f'<text class="year" x="{LEFT + YEAR * (year - first)}" y="18">{year}</text>'
+        for year in range(first, last + 1)
+    ]
     at: dict[str, tuple[int, int]] = {}
+    right = LEFT + YEAR * (last - first + 1)
     for row, paper in enumerate(order):
         x, y = LEFT + YEAR * (paper.year - first), TOP + LINE * row
         if paper.after is not None:
             above, top = at[paper.after]
             x = max(x, above + INDENT)
-            yield f'<path d="M{above + 6} {top + 5}V{y - 5}H{x - 4}"/>'
+            parts.append(f'<path d="M{above + 6} {top + 5}V{y - 5}H{x - 4}"/>')
         at[paper.name] = x, y
-        yield f'<a href="#{paper.anchor}"><text x="{x}" y="{y}">{escape(paper.name)}</text></a>'
+        right = max(right, x + round(text_length(paper.name, LETTERS)) + LEFT)
+        name = f'<text x="{x}" y="{y}">{escape(paper.name)}</text>'
+        parts.append(f'<a href="#{paper.anchor}">{name}</a>')
+    yield f'<svg role="img" width="{right}" height="{TOP + LINE * len(order)}">'
+    yield "<title>Which paper comes after which</title>"
+    yield from parts
     yield "</svg>"
+
+
+def _nested(sections: Sequence[PaperSection], parent: str | None) -> Iterator[str]:
+    """Draw the tree as nested lists, which fit into a narrow window."""
+    papers = [paper for paper in sections if paper.after == parent]
+    if papers:
+        yield "<ul>"
+    for paper in papers:
+        link = f'<a class="paper" href="#{paper.anchor}">{escape(paper.name)}</a>'
+        yield f'<li>{link} <span class="year">{paper.year}</span>'
+        yield from _nested(sections, paper.name)
+        yield "</li>"
+    if papers:
+        yield "</ul>"
 
 
 def _by_descent(sections: Sequence[PaperSection], parent: str | None) -> Iterator[PaperSection]:

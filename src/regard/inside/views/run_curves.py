@@ -55,7 +55,8 @@ class Curves(markup.HTMLPage):
     @property
     def charts(self) -> dict[str, Chart]:
         """One chart for each figure, with a line for each run."""
-        return {name: self._chart(name) for name in self.drawn}
+        ticks = self._ticks
+        return {name: self._chart(name, ticks) for name in self.drawn}
 
     @property
     def last_values(self) -> list[tuple[str, float, *tuple[float | None, ...]]]:
@@ -92,19 +93,25 @@ class Curves(markup.HTMLPage):
             yield from chart_text(chart, width)
             yield Text("")
 
-    def _chart(self, name: str) -> Chart:
+    @property
+    def _ticks(self) -> list[tuple[float, str]]:
+        """Ticks of the x-axis of all charts, which ends at the last point of any run."""
+        every = [(events, name) for events in self.runs.values() for name in self.drawn]
+        ends = [x for events, name in every for x, _ in _points(events, name, self.by)]
+        last = max(ends, default=1.0)
+        ticks = [x for x in round_ticks(min(ends, default=0.0), last) if x <= last]
+        if self.by == "step":
+            ticks = [x for x in ticks if x.is_integer()]
+        return [*((x, f"{x:,.6g}") for x in ticks), *([] if last in ticks else [(last, "")])]
+
+    def _chart(self, name: str, ticks: Sequence[tuple[float, str]]) -> Chart:
         lines = []
         for run, events in self.runs.items():
             points = _points(events, name, self.by)
             if self.smooth and not name.startswith(f"{DEV} "):
                 points = smoothed(points, self.smooth)
             lines.append(ChartLine(run, points))
-        ends = [x for line in lines for x, _ in line.points]
-        ticks = round_ticks(min(ends, default=0.0), max(ends, default=1.0))
-        inside = [x for x in ticks if min(ends, default=0.0) <= x <= max(ends, default=1.0)]
-        return Chart(
-            name, self.by, "", [(x, f"{x:,.6g}") for x in inside or ticks], lines, fitted=True
-        )
+        return Chart(name, self.by, "", ticks, lines, fitted=True)
 
 
 def smoothed(points: Points, decay: float) -> Points:

@@ -1,9 +1,10 @@
 "use strict";
 // What the pages of texts and of images share. Everything is drawn from one block of JSON, a list
-// of maps {name, queries, keys, allowed, unchosen, layers}; layers[layer][head][query][key] is a
-// weight in ten-thousandths, and allowed[query][key] is 0 where the mask forbids it (allowed is
-// null if it forbids nothing). A layer or head of null means none is chosen: the mean is shown, or
-// of a rollout (unchosen is "all") the last layer. The form says what is chosen at first.
+// of maps {name, queries, keys, allowed, unchosen, special, layers}. Unpacked by the script of the
+// page, layers[layer][head][query][key] is a weight in ten-thousandths; allowed[query][key] is 0 where
+// the mask forbids it (allowed is null if it forbids nothing). A layer or head of null means none is
+// chosen: the mean is shown, or of a rollout (unchosen is "all") the last layer. The form says what
+// is chosen at first.
 const maps = JSON.parse(document.getElementById("data").textContent);
 const UNIT = 10000;
 const at = (id) => document.getElementById(id);
@@ -72,17 +73,37 @@ function chooser(name, values, labels) {
   const group = make("fieldset", { id: name }, make("legend", {}, name));
   values.forEach((value, i) => {
     const button = make("input", { type: "radio", name, value: String(value) });
-    button.checked = chosen[name] === value;
     button.addEventListener("change", () => choose({ [name]: value }));
     group.append(make("label", {}, button, make("span", {}, labels[i])));
   });
   return group;
 }
-function numbered(name, count, unchosen) {
+// Boxes to tick: chosen[name] is the list of those that are ticked, in their order.
+function ticker(name, values, labels) {
+  const group = make("fieldset", { id: name }, make("legend", {}, name));
+  values.forEach((value, i) => {
+    const box = make("input", { type: "checkbox", name, value });
+    box.addEventListener("change", () => choose({
+      [name]: values.filter((each) => (each === value) ? box.checked : chosen[name].includes(each)),
+    }));
+    group.append(make("label", {}, box, make("span", {}, labels[i])));
+  });
+  return group;
+}
+// Buttons for so many layers or heads. Those that are there stay, so that they keep the focus.
+function layNumbers(name, count, unchosen) {
+  if (at(name).dataset.count === `${count} ${unchosen}`) return;
   const all = [...Array(count).keys()];
   const group = chooser(name, [null, ...all], [unchosen, ...all]);
   group.hidden = count < 2; // a single layer or head is its own mean
-  return group;
+  group.dataset.count = `${count} ${unchosen}`;
+  at(name).replaceWith(group);
+}
+function tickChosen() {
+  for (const input of at("choosers").querySelectorAll("input")) {
+    const value = chosen[input.name];
+    input.checked = Array.isArray(value) ? value.includes(input.value) : String(value) === input.value;
+  }
 }
 function headsOf(layer) {
   const counts = map().layers.map((heads) => heads.length);
@@ -95,15 +116,18 @@ function choose(change) {
   const { layers, unchosen } = map();
   if (chosen.layer !== null && chosen.layer >= layers.length) chosen.layer = null;
   if (chosen.head !== null && chosen.head >= headsOf(chosen.layer)) chosen.head = null;
-  const held = document.activeElement.name; // rebuilt, a chooser in use would lose the focus
-  if (held !== "layer") at("layer").replaceWith(numbered("layer", layers.length, unchosen));
-  if (held !== "head") at("head").replaceWith(numbered("head", headsOf(chosen.layer), "mean"));
-  shown = weights(chosen.layer, chosen.head);
+  layNumbers("layer", layers.length, unchosen);
+  layNumbers("head", headsOf(chosen.layer), "mean");
+  page.prepare();
+  tickChosen();
+  shown = page.trim(weights(chosen.layer, chosen.head));
   peak = largest(shown) || 1;
-  page.show(change);
-  if (["map", ...page.pictured].some((name) => name in change)) layPictures();
+  page.show();
+  if (pictured !== (pictured = page.pictured())) layPictures();
   markPictures();
+  writeAddress();
 }
+let pictured = null; // what the small pictures depend on, as they were drawn last
 
 // ---- overview ---------------------------------------------------------------------------------
 
@@ -148,8 +172,9 @@ function pictureSides(width, height) {
 
 // ---- begin ------------------------------------------------------------------------------------
 
-// A page has further choosers, show(change) that draws what is chosen, picture(matrix) of a head,
-// and pictured: the choices that change those pictures.
+// A page has further choosers(); prepare() that checks its own choices; trim(matrix), the part of a
+// matrix that is shown; show() that draws what is chosen; picture(matrix) of a head; pictured(), a
+// text of what these pictures depend on; and fields of the address (attention_address.js).
 function begin(own) {
   page = own;
   if (!maps.length) return;
@@ -160,5 +185,5 @@ function begin(own) {
     ...page.choosers(),
     chooser("scale", ["linear", "root"], ["linear", "square root"]),
   );
-  choose({ map: chosen.map });
+  openAddress();
 }

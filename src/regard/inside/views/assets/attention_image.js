@@ -43,6 +43,9 @@ function layFrom() {
   }
   return chooser("from", all, labels);
 }
+function prepare() { // a patch that was not chosen before has no button yet
+  if (!at("from").querySelector(`[value="${chosen.from}"]`)) at("from").replaceWith(layFrom());
+}
 
 // ---- drawing ----------------------------------------------------------------------------------
 
@@ -143,18 +146,17 @@ for (const figure of document.querySelectorAll(".picture")) {
 
 // ---- begin ------------------------------------------------------------------------------------
 
-function show() {
-  if (document.activeElement.name !== "from") at("from").replaceWith(layFrom());
-  paintHeat();
-}
-
 function start() {
   readImage();
   const scale = 960 / Math.max(dim.width, dim.height);
   Object.assign(at("attention"), { width: dim.width * scale, height: dim.height * scale });
   const colours = ramp.map(([red, green, blue]) => `rgb(${red} ${green} ${blue})`);
   at("ramp").style.background = `linear-gradient(to right, ${colours})`;
-  begin({ choosers: () => [layFrom()], show, picture, pictured: ["from", "scale"] });
+  begin({
+    choosers: () => [layFrom()], prepare, trim: (matrix) => matrix, show: paintHeat, picture,
+    pictured: () => [chosen.map, chosen.from, chosen.scale].join(),
+    fields: { from: numberField("mean", () => map().queries.length) },
+  });
 }
 if (image.complete) start();
 else image.addEventListener("load", start);

@@ -1,7 +1,21 @@
 // The page of a text: a heat map of queries and keys, and lines between them. It needs
-// attention.js. query and key are those under the pointer, or null.
+// attention.js, attention_hidden.js and attention_lines.js. query and key are indices, among the
+// tokens that are not hidden, of those under the pointer, or null.
 const pointed = { query: null, key: null };
-const masked = (query, key) => map().allowed !== null && !map().allowed[query][key];
+
+// A head is written in bytes, row by row: a weight below 128 is one, a larger one is two, of seven
+// bits each, and the first has 128 added.
+function unpack(head, { queries, keys }) {
+  const bytes = atob(head);
+  let next = 0;
+  const weight = () => {
+    const byte = bytes.charCodeAt(next++);
+    return byte < 128 ? byte : (byte - 128) * 128 + bytes.charCodeAt(next++);
+  };
+  return queries.map(() => Uint16Array.from(keys, weight));
+}
+for (const each of maps)
+  each.layers = each.layers.map((heads) => heads.map((head) => unpack(head, each)));
 
 // ---- text -------------------------------------------------------------------------------------
 
@@ -35,10 +49,10 @@ function step(weight, most) {
 
 // ---- heat map ---------------------------------------------------------------------------------
 
-const heat = {}; // sizes and elements of the heat map, laid out anew for each map
+const heat = {}; // sizes and elements of the heat map, laid out anew for other tokens
 
 function layHeat() {
-  const { queries, keys } = map();
+  const { queries, keys } = part;
   const rows = queries.map((query) => clip(query));
   const columns = keys.map((key) => clip(key));
   const longer = Math.max(queries.length, keys.length, 1);
@@ -105,125 +119,69 @@ function pointHeat() {
 }
 
 const within = (index, labels) => Math.min(Math.max(index, 0), labels.length - 1);
-at("heat").addEventListener("pointermove", (event) => {
+const labelAt = (event) => {
   const row = heat.rows.indexOf(event.target);
   const column = heat.columns.indexOf(event.target);
-  if (row >= 0) return point({ query: row });
-  if (column >= 0) return point({ key: column });
-  if (!heat.cells.contains(event.target)) return point({});
+  return row >= 0 ? { query: row } : column >= 0 ? { key: column } : {};
+};
+at("heat").addEventListener("pointermove", (event) => {
+  if (!heat.cells.contains(event.target)) return point(labelAt(event));
   const box = heat.cells.getBoundingClientRect();
   point({
-    query: within(Math.floor((event.clientY - box.top) / heat.cell), map().queries),
-    key: within(Math.floor((event.clientX - box.left) / heat.cell), map().keys),
+    query: within(Math.floor((event.clientY - box.top) / heat.cell), part.queries),
+    key: within(Math.floor((event.clientX - box.left) / heat.cell), part.keys),
   });
 });
 at("heat").addEventListener("pointerleave", () => point({}));
+at("heat").addEventListener("click", (event) => keep(labelAt(event)));
 at("heat").addEventListener("keydown", (event) => {
   const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-  if (event.key === "Escape") return point({});
+  if (event.key === "Escape") return choose({ word: null });
   if (!(event.key in steps)) return;
   event.preventDefault();
   const [down, right] = pointed.query === null || pointed.key === null ? [0, 0] : steps[event.key];
-  const query = within((pointed.query ?? 0) + down, map().queries);
-  const key = within((pointed.key ?? 0) + right, map().keys);
+  const query = within((pointed.query ?? 0) + down, part.queries);
+  const key = within((pointed.key ?? 0) + right, part.keys);
   point({ query, key });
   heat.spot.scrollIntoView({ block: "nearest", inline: "nearest" });
 });
 
-// ---- lines ------------------------------------------------------------------------------------
-
-const lines = {}; // the same for the lines
-
-function layLines() {
-  const { queries, keys } = map();
-  const longer = Math.max(queries.length, keys.length, 1);
-  const height = longer > 40 ? 18 : 28;
-  const size = longer > 40 ? 12 : 15;
-  const left = longest(queries.map((query) => clip(query)), size) + 14;
-  const right = longest(keys.map((key) => clip(key)), size) + 14;
-  const gap = Math.max(120, Math.min(300, at("lines").clientWidth - left - right - 2));
-  Object.assign(lines, { height, from: left + 4, to: left + gap - 4 });
-
-  const words = (side, labels, x, width, anchor, inset) => labels.map((label, i) => {
-    const box = { x, y: i * height + 2, width, height: height - 4, rx: 3 };
-    const place = { x: x + inset, y: (i + 0.5) * height + size * 0.33, "text-anchor": anchor };
-    return draw(
-      "g", { "data-side": side, "data-index": i },
-      draw("rect", { class: "mark", "fill-opacity": 0, ...box }),
-      draw("text", { "font-size": size, ...place }, clip(label)),
-    );
-  });
-  lines.query = words("query", queries, 0, left, "end", left - 7);
-  lines.key = words("key", keys, left + gap, right, "start", 7);
-  lines.all = draw("g");
-  lines.alone = draw("g");
-  at("lines").replaceChildren(draw(
-    "svg", { width: left + gap + right, height: longer * height },
-    lines.all, lines.alone, ...lines.query, ...lines.key,
-  ));
-}
-
-function curve(query, key) {
-  const { height, from, to } = lines;
-  const [start, end, middle] = [(query + 0.5) * height, (key + 0.5) * height, (from + to) / 2];
-  const d = `M${from} ${start}C${middle} ${start} ${middle} ${end} ${to} ${end}`;
-  const opacity = darkness(shown[query][key], peak).toFixed(3);
-  return draw("path", { class: "line", d, "stroke-opacity": opacity });
-}
-
-// Less than a twentieth of the peak would only be haze, and so would more than a few thousand.
-function paintLines() {
-  const pairs = [];
-  shown.forEach((row, q) => row.forEach((weight, k) => {
-    if (weight >= peak / 20) pairs.push([q, k]);
-  }));
-  pairs.sort(([q, k], [r, l]) => shown[r][l] - shown[q][k]);
-  lines.all.replaceChildren(...pairs.slice(0, 4000).map(([q, k]) => curve(q, k)));
-}
-
-function pointLines() {
-  const { query, key } = pointed;
-  const someone = query !== null || key !== null;
-  const pairs = [];
-  if (query !== null) map().keys.forEach((_, k) => pairs.push([query, k]));
-  else if (key !== null) map().queries.forEach((_, q) => pairs.push([q, key]));
-  const visible = pairs.filter(([q, k]) => shown[q][k] >= peak / 200);
-  lines.all.setAttribute("visibility", someone ? "hidden" : "visible");
-  lines.alone.replaceChildren(...visible.map(([q, k]) => curve(q, k)));
-  for (const side of ["query", "key"])
-    lines[side].forEach((word, i) => {
-      const share = side === "key" ? shown[query]?.[i] : query === null ? shown[i][key] : undefined;
-      word.classList.toggle("on", pointed[side] === i);
-      word.firstChild.setAttribute("fill-opacity", (darkness(share ?? 0, peak) * 0.45).toFixed(3));
-    });
-}
-
-at("lines").addEventListener("pointermove", (event) => {
-  const word = event.target.closest("g[data-side]");
-  point(word ? { [word.dataset.side]: Number(word.dataset.index) } : {});
-});
-at("lines").addEventListener("pointerleave", () => point({}));
-
 // ---- what the reader points at ----------------------------------------------------------------
 
-function point({ query = null, key = null }) {
+// chosen.word is the word that is kept, such as "q5", the query of index 5 in the map, or null.
+function kept() {
+  const index = Number(chosen.word?.slice(1) ?? NaN);
+  const [side, left] = chosen.word?.startsWith("q") ? ["query", part.rows] : ["key", part.columns];
+  return left.includes(index) ? { [side]: left.indexOf(index) } : {};
+}
+function keep({ query, key }) {
+  if (query === undefined && key === undefined) return;
+  const word = query === undefined ? `k${part.columns[key]}` : `q${part.rows[query]}`;
+  choose({ word: chosen.word === word ? null : word });
+}
+
+function point(target) {
+  const { query = null, key = null } = Object.keys(target).length ? target : kept();
   Object.assign(pointed, { query, key });
   pointHeat();
   pointLines();
   at("readout").replaceChildren(...readout());
 }
 
+const ofBundles = (values) => lines.bundles.flatMap(values);
 function readout() {
-  const { queries, keys } = map();
+  const { queries, keys } = part;
   const { query, key } = pointed;
   if (query === null && key === null) return ["Point at a cell or a word to read its weights."];
   if (query !== null && key !== null && masked(query, key))
     return [word(queries[query]), " may not look at ", word(keys[key])];
   if (query !== null && key !== null)
     return [word(queries[query]), " looks at ", word(keys[key]), number(shown[query][key])];
+  const named = (labels, head) => labels.map((label) => label + (head === null ? "" : ` (head ${head})`));
   const most = query !== null
-    ? strongest(shown[query], keys)
-    : strongest(shown.map((row) => row[key]), queries);
+    ? strongest(ofBundles(({ matrix }) => [...matrix[query]]), ofBundles(({ head }) => named(keys, head)))
+    : strongest(ofBundles(({ matrix }) => matrix.map((row) => row[key])),
+      ofBundles(({ head }) => named(queries, head)));
   return query !== null
     ? [word(queries[query]), " looks most at ", ...most]
     : [word(keys[key]), " is seen most by ", ...most];
@@ -232,7 +190,8 @@ function readout() {
 // ---- small pictures ---------------------------------------------------------------------------
 
 // One pixel per weight, stretched by the browser: hundreds of heads stay quick.
-function picture(matrix) {
+function picture(head) {
+  const matrix = trim(head);
   const height = matrix.length;
   const width = height ? matrix[0].length : 0;
   const [across, down, scale] = pictureSides(width, height);
@@ -252,9 +211,26 @@ function picture(matrix) {
 
 // ---- begin ------------------------------------------------------------------------------------
 
-function show(change) {
+const VIEWS = ["both", "matrix", "lines"];
+const WEIGHTS = ["raw", "renormalised"];
+Object.assign(chosen, { view: "both", weights: "raw", heads: [], word: null });
+
+function prepare() {
+  chosen.heads = chosen.heads.filter((head) => head < headsOf(chosen.layer));
+  hideTokens();
+  at("matrix").hidden = chosen.view === "lines";
+  at("between").hidden = chosen.view === "matrix";
+  for (const name of ["matrix", "between"])
+    at(name).classList.toggle("wide", chosen.view !== "both");
+}
+
+let laid = ""; // what the layout of heat map and lines depends on, as it was laid out last
+const layout = () => [chosen.map, chosen.view, part.rows, part.columns, innerWidth].join(";");
+function show() {
   at("masked").hidden = map().allowed === null;
-  if ("map" in change) { layHeat(); layLines(); }
+  layHidden();
+  layHeads();
+  if (laid !== (laid = layout())) { layHeat(); layLines(); }
   paintHeat();
   paintLines();
   point({});
@@ -262,8 +238,32 @@ function show(change) {
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   readColours();
-  choose({ map: chosen.map });
+  pictured = null;
+  choose({});
 });
+addEventListener("resize", () => { if (part && laid !== layout()) choose({}); });
 
 readColours();
-begin({ choosers: () => [], show, picture, pictured: ["scale"] });
+begin({
+  choosers: () => [
+    chooser("view", VIEWS, ["both", "heat map", "lines"]),
+    ticker("hide", ["special", "sinks"], ["special tokens", "sinks"]),
+    chooser("weights", WEIGHTS, ["as they are", "renormalised"]),
+  ],
+  prepare, trim, show, picture,
+  pictured: () => [chosen.map, chosen.scale, chosen.weights, part.rows, part.columns].join(";"),
+  fields: {
+    view: wordField(...VIEWS),
+    hide: listField(wordField("special", "sinks")),
+    weights: wordField(...WEIGHTS),
+    heads: listField(numberField("", () => headsOf(chosen.layer))),
+    word: {
+      write: (value) => value ?? "",
+      read: (text) => {
+        const [, side, index] = /^([qk])(\d{1,6})$/.exec(text) ?? [];
+        const labels = side === "q" ? map().queries : map().keys;
+        return side && Number(index) < labels.length ? text : undefined;
+      },
+    },
+  },
+});
