@@ -111,10 +111,10 @@ class TokenLabels(NamedTuple):
 
     @classmethod
     def of_lists(
-        cls, subwords: list[str], words: list[str], groups: list[list[int]]
+        cls, subwords: list[str], words: list[str], groups: list[list[int]], specials: list[int]
     ) -> "TokenLabels":
         """Names from lists, as JSON has them."""
-        return cls(tuple(subwords), tuple(words), tuple(map(tuple, groups)))
+        return cls(tuple(subwords), tuple(words), tuple(map(tuple, groups)), tuple(specials))
 
     @classmethod
     def of_text(cls, text: str, cut: Segmentation, subwords: Sequence[str]) -> "TokenLabels":
