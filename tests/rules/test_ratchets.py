@@ -17,12 +17,12 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 436,
-    "lines": 65_801,
-    "lines of code": 41_119,
+    "files": 437,
+    "lines": 66_042,
+    "lines of code": 41_284,
     "files under 40 lines": 6,
     "basenames used twice": 29,
-    "Any": 160,
+    "Any": 166,
     "cast(Any": 2,
     "aliases of Any": 0,
     "type: ignore": 34,
