@@ -1,5 +1,5 @@
-"""Every command in the README works, on the tour in its short form; so do those in docs/commands.md
-(slow), whose verbs and options are looked up in any case.
+"""The README is short, and its commands that read what the tour writes work, on the short tour;
+so do those in docs/commands.md and docs/models.md, and the code in docs/notebooks.md (slow).
 """
 
 import os
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from regard.cli import LazyCommands
 from verb import run, run_line
 
 ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "regard"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -32,10 +32,14 @@ def commands_of(text):
     ]
 
 
-BLOCKS = blocks_of(README)
-COMMANDS = commands_of(README)
-MORE = commands_of((ROOT / "docs" / "commands.md").read_text(encoding="utf-8"))
-PYTHON = [block for language, block in BLOCKS if language == "python"]
+def page(name):
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+ROWS = re.findall(r"^\|.*?\| `(.*?)` \|", README, re.MULTILINE)
+COMMANDS = [row for row in ROWS if re.match(r"regard \w+ runs/tour|regard papers", row)]
+MORE = [command for name in ("commands.md", "models.md") for command in commands_of(page(name))]
+PYTHON = [block for language, block in blocks_of(page("notebooks.md")) if language == "python"]
 
 
 @pytest.fixture(scope="module")
@@ -84,14 +88,22 @@ def test_the_tour_shows_everything(desk):
         "What to try next",
     ):
         assert re.search(re.sub(r"\s+", r"\\s+", re.escape(part).replace(r"\ ", " ")), said), part
-    page = (desk.folder / "runs/tour/look.html").read_text(encoding="utf-8")
-    assert page.lstrip().lower().startswith("<!doctype html>")
+    html = (desk.folder / "runs/tour/look.html").read_text(encoding="utf-8")
+    assert html.lstrip().lower().startswith("<!doctype html>")
 
 
 def test_there_are_commands_to_check():
     assert len(COMMANDS) > 5 and len(MORE) > 30
-    assert "make tour" in README and "make test" in README
-    assert len(PYTHON) == 1
+    assert len(PYTHON) == 3
+
+
+def test_the_readme_is_read_in_a_minute():
+    assert len(README.splitlines()) <= 80
+    assert "make tour" in README and "make test" in README and "CPU build" in README
+    assert README.count("![") == 1
+    assert [
+        page for page in re.findall(r"\]\((docs/[\w-]+\.md)", README) if not (ROOT / page).is_file()
+    ] == []
 
 
 @pytest.mark.slow
@@ -113,27 +125,22 @@ def test_every_command_of_the_other_page(desk):
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, *MORE])
-def test_verbs_and_options_exist(command):
-    for name, arguments in re.findall(r"(?:^|\| *)regard (\w+)([^|]*)", command):
-        known = {option for parameter in LazyCommands()[name].params for option in parameter.opts}
-        options = set(re.findall(r"(?<!\S)--[\w-]+", arguments))
-        assert options <= {*known, "--help"}, command
-
-
 def _below_expected(command, code, said):
     """The short tour cannot reach what is expected of the long one; saying so is what is asked."""
     return "evaluate" in command and code == 1 and "NOT reached" in said
 
 
 @pytest.mark.slow
-def test_the_python_example(desk, monkeypatch):
+@pytest.mark.parametrize("code", PYTHON, ids=["views", "tape", "training"])
+def test_the_code_of_the_notebook(desk, monkeypatch, code):
     monkeypatch.chdir(desk.folder)
-    exec(compile(PYTHON[0], "README.md", "exec"), {})
+    exec(compile(code, "notebooks.md", "exec"), {})
 
 
 def test_paths_in_the_file_tree_exist():
-    root = Path(__file__).parents[2]
-    (tree,) = [block for _, block in BLOCKS if "floor 0" in block]
+    (tree,) = [block for _, block in blocks_of(page("code.md")) if "floor 0" in block]
+    packages = {f"{path.parent.name}/" for path in PACKAGE.glob("*/__init__.py")}
+    folders = set(re.findall(r"[\w/]+/", tree))
+    assert packages - folders == set()
     for name in re.findall(r"^  ([\w/]+/|\w+\.py)", tree, re.MULTILINE):
-        assert (root / "src" / "regard" / name).exists(), name
+        assert (PACKAGE / name).exists(), name
