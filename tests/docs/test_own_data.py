@@ -46,8 +46,12 @@ def small(text: str) -> str:
 def desk(tmp_path_factory):
     """A folder with the data and the recipes."""
     folder = tmp_path_factory.mktemp("own")
-    (folder / "mine").mkdir()
-    files(folder / "mine")
+    for name in ("mine", "reviews"):
+        (folder / name).mkdir()
+        files(folder / name)
+    (folder / "reviews/reviews.csv").rename(folder / "reviews/train.csv")
+    pairs = (folder / "mine/pairs.tsv").read_text()
+    (folder / "pairs.tsv").write_text(f"source\ttarget\n{pairs}")
     for name, recipe in RECIPES.items():
         (folder / name).write_text(small(recipe))
     return folder
@@ -58,7 +62,7 @@ def test_recipes_are_short():
     assert all(recipe.count("\n") <= 15 for recipe in RECIPES.values())
 
 
-@pytest.mark.parametrize("block", COMMANDS, ids=["new", "translation", "labels", "tags"])
+@pytest.mark.parametrize("block", COMMANDS, ids=["new", "pairs", "translation", "labels", "tags"])
 def test_commands(desk, monkeypatch, block):
     monkeypatch.chdir(desk)
     for command in block.splitlines():
