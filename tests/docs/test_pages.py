@@ -48,8 +48,3 @@ def test_every_picture_is_shown():
 def test_every_paper_is_listed():
     rows = re.findall(r"^\| \d{4} \| ([\w-]+)", (DOCS / "models.md").read_text("utf-8"), re.M)
     assert sorted(rows) == sorted(paper.name for paper in LINEAGE)
-
-
-def test_guides_are_short():
-    for name in ("notebooks", "sentences", "comparing"):
-        assert len((DOCS / f"{name}.md").read_text("utf-8").splitlines()) <= 95, name
