@@ -150,7 +150,7 @@ comparer() {
   holds curves.svg "<svg"
   regard compare runs/seeds/seed-1/model runs/seeds/seed-2/model --recipe reviews.toml --format markdown > compared.md
   holds compared.md "^\| accuracy \|"
-  regard tune reviews.toml --set optimiser.rate=1e-3,3e-3 --out runs/search --set train.steps=6 --device cpu > trials.txt
+  regard tune reviews.toml --set optimiser.rate=1e-3,3e-3 --out runs/search $short > trials.txt
   holds trials.txt "trial-002"
   holds runs/search/trials.json "optimiser.rate"
 }
