@@ -11,7 +11,7 @@ from small import environment
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("newcomer.sh")
-SHORTER = (r" \$short", r" --quick", r" --set train\.steps=6", r" --device cpu")
+SHORTER = (r" \$short", r" --quick", r" --device cpu")
 
 
 def walk(*command: str) -> subprocess.CompletedProcess[str]:
