@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from regard.cli.io.line_io import Line, LineSource, Parse, parser_of
-from regard.cli.io.table_io import UNDECLARED, table_source
+from regard.cli.io.table_io import UNDECLARED, refuse_folder_or_image, table_source
 from regard.cli.options import refuse
 from regard.data.readers.images import image_files
 from regard.data.readers.sources import NumberedLines
@@ -133,6 +133,5 @@ def lines_or_images(
         raise BadInput(
             "--workers: processes that decode images, but this model reads texts; leave it out"
         )
-    if Path(file).is_dir() or Path(file).suffix.lower() in SUFFIXES:
-        raise BadInput(f"{file}: this model reads texts; name a file with a text on each line")
+    refuse_folder_or_image(file)
     return LineSource(file, parse, skip_bad=skip_bad)

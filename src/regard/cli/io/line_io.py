@@ -7,7 +7,7 @@ writes a line and waits gets its result, while fast input still fills batches.
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from time import monotonic
@@ -64,7 +64,7 @@ class LineSource:
     parse: Parse
     window: int = WINDOW
     skip_bad: bool = False
-    encoding: str = "utf-8"
+    encoding: str = field(default="utf-8", kw_only=True)
 
     @property
     def name(self) -> str:
@@ -320,12 +320,12 @@ def check_argument(text: str, second: str | None = None) -> None:
         raise BadInput("the text is not UTF-8")
 
 
-def refuse_images(model: "Model") -> None:
-    """Refuse a model of images, for a verb that compares texts."""
+def refuse_images(model: "Model", name: str) -> None:
+    """Refuse a model of images of this name, for a verb that compares texts."""
     from regard.ground.reading import NO_TEXT  # here: it imports torch
 
     if model.facts.encoder.embed.reads_images:
-        raise BadInput(f"MODEL: {NO_TEXT}; use regard embed for images")
+        raise BadInput(f"{name}: {NO_TEXT}; use regard embed for images")
 
 
 def plain_text(line: str, where: str) -> str:

@@ -301,8 +301,10 @@ def table_source(
     chosen = chosen or _text_columns(rows, component.record_keys)
     keys = next((keys for keys in component.record_keys if len(keys) == len(chosen)), None)
     if keys is None:
-        counts = " or ".join(f"{len(keys)} ({', '.join(keys)})" for keys in component.record_keys)
-        raise BadInput(f"--column: this model reads {counts} of them, not {len(chosen)}")
+        counts = " or ".join(str(len(keys)) for keys in component.record_keys)
+        fault = f"this model reads {counts} of them, not {len(chosen)}"
+        which = ", or ".join(" and ".join(keys) for keys in component.record_keys)
+        raise BadInput(f"--column: {fault}: {which}")
     parse = record_parser(component, rows, dict(zip(keys, chosen, strict=True)), max_length)
     return TableSource(file, parse, skip_bad=skip_bad, rows=rows)
 
@@ -346,9 +348,10 @@ def _text_columns(rows: Rows, alternatives: Sequence[Sequence[str]]) -> list[str
     likely += [keys for length in lengths for keys in by_length[length]]
     if not likely:
         listed, keys = ", ".join(rows.names), alternatives[0]
-        which = "column is the text" if len(keys) == 1 else f"columns are {' and '.join(keys)}"
-        each = "one" if len(keys) == 1 else f"{len(keys)} times"
-        raise BadInput(f"{rows.path}: which {which}? Add --column, {each} of: {listed}")
+        which = "column is the text? Add --column, one"
+        if len(keys) > 1:
+            which = f"columns are {' and '.join(keys)}? Add --column for each"
+        raise BadInput(f"{rows.path}: which {which} of: {listed}")
     columns = [names[key] for key in likely[0]]
     note(f"{rows.path}: reads {' and '.join(columns)}")
     return columns
@@ -395,9 +398,18 @@ def table_or_lines(
     form: TableFormat = UNDECLARED,
 ) -> LineSource:
     """The inputs of a verb that reads texts: rows of a table, or lines."""
+    refuse_folder_or_image(file)
     source = table_source(component, file, columns, max_length, form)
     parse = parser_of(component, max_length)
     return source or LineSource(file, parse, encoding=form.encoding or "utf-8")
+
+
+def refuse_folder_or_image(file: str) -> None:
+    """Refuse a folder or an image as the input of a model of texts."""
+    from regard.images.decode import SUFFIXES
+
+    if Path(file).is_dir() or Path(file).suffix.lower() in SUFFIXES:
+        raise BadInput(f"{file}: this model reads texts; name a file with a text on each line")
 
 
 def declared_format(delimiter: str | None, encoding: str | None) -> TableFormat:

@@ -1,7 +1,8 @@
 """``regard look``: attention weights in the terminal, as SVG, PNG and HTML."""
 
-import os
 import re
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
@@ -105,7 +106,9 @@ def _is_image(text: str) -> bool:
     """Whether a text is the name of an image file."""
     from regard.images.decode import SUFFIXES
 
-    return text.lower().endswith(SUFFIXES) and os.path.isfile(text)
+    with suppress(OSError, ValueError):  # of a text that is no file name
+        return text.lower().endswith(SUFFIXES) and Path(text).is_file()
+    return False
 
 
 def _row_and_column(patch: str) -> tuple[int, int]:

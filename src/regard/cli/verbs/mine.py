@@ -51,7 +51,7 @@ def mine(
     texts = _texts(file)
     likes = texts if other is None else _texts(other)
     loaded = load(model, device, precision=precision, batch_size=batch_size)
-    refuse_images(loaded)
+    refuse_images(loaded, model)
     embedder = loaded.runner.embedder(pool)
     vectors_ND = unit_vectors(embedder, [*texts])
     if other is None:

@@ -69,7 +69,7 @@ def retrieve(
         query_texts = {query: query_texts[query] for query in judged}
     listed = None if rerank is None else read_judgements(rerank)
     loaded = load(model, device, precision=precision, batch_size=batch_size)
-    refuse_images(loaded)
+    refuse_images(loaded, model)
     if listed is None:
         embedder = loaded.runner.embedder(pool)
         hits = retrieve_documents(embedder, query_texts, documents, top)

@@ -133,6 +133,5 @@ def sized(name: str) -> ModelFacts:
     entry = paper(key)
     size = size if colon else entry.default_size
     if size not in entry.sizes:
-        known = did_you_mean(size, list(entry.sizes))
-        raise BadInput(f"model.size: {entry.name} has no size {size!r}{known}")
+        raise BadInput(f"{entry.name} has no size {size!r}{did_you_mean(size, list(entry.sizes))}")
     return entry.sizes[size]

@@ -28,8 +28,12 @@ COPIED = {  # models, and their frozen folders
     "vision": "regard-vit",
     "ids": "hf-xlnet-ids",
 }
-TRANSLATORS = {"translator": transformer.PAPER, "recurrent": bahdanau.PAPER, "t5": t5.PAPER}
-SIZES = {"width": 8, "depth": 1, "inner": 8, "heads": 2}
+BLOCKS = {"width": 8, "depth": 1, "inner": 8, "heads": 2}
+TRANSLATORS = {  # papers, and the facts that make their models small
+    "translator": (transformer.PAPER, BLOCKS),
+    "t5": (t5.PAPER, BLOCKS),
+    "recurrent": (bahdanau.PAPER, {"width": 8, "embedding": 8}),
+}
 TEXTS = {
     "texts.txt": "the owl\nthe cow and the dog\nan elf\n",
     "two.txt": "the owl\nthe cow\n",
@@ -63,7 +67,14 @@ TEXTS = {
     "nbest.jsonl": '{"line": 1, "text": "the owl"}\n',
     "broken.toml": "[data\ntrain = 1\n",
     "listing.toml": "data = 3\n",
-    "latin.toml": "# caf\xe9\n",
+}
+BYTES = {
+    "latin.txt": b"the owl\ncaf\xe9 \xff\xfe\n",
+    "latin.toml": b"# caf\xe9\n",
+    "binary.txt": bytes(range(256)) * 8,
+    "binary.csv": bytes(range(256)) * 8,
+    "damaged.parquet": b"not a table",
+    "broken.png": b"\x89PNG\r\n\x1a\nnothing",
 }
 RECIPES = {  # changed copies of the recipe of the classifier: from, to
     "misspelt": ("[batches]\ntokens", "[batches]\ntoken"),
@@ -73,13 +84,12 @@ RECIPES = {  # changed copies of the recipe of the classifier: from, to
     "unknown-size": ('size = "laptop"', 'size = "huge"'),
     "unknown-metric": ('metric = "accuracy"', 'metric = "acuracy"'),
     "unknown-task": ('task = "classify"', 'task = "clasify"'),
+    "unknown-label": ('1 = "owl"', '2 = "owl"'),
     "unknown-fact": ("width = 12,", "widht = 12,"),
     "wrong-type": ("rate = 0.02", 'rate = "fast"'),
     "negative": ("steps = 12", "steps = -12"),
     "long-rows": ("longest = 32", "longest = 999"),
-    "other-labels": ('0 = "no", 1 = "owl"', '0 = "no", 2 = "owl"'),
     "circular": ("task =", 'like = "circular"\ntask ='),
-    "no-start": ('paper = "lin"\nsize = "laptop"\nchange', 'start = "missing-model"\nunused'),
 }
 
 
@@ -90,13 +100,10 @@ def write_folder(folder: Path) -> Path:
     _write_models(folder)
     _write_damaged(folder)
     for name, text in TEXTS.items():
-        (folder / name).write_bytes(text.encode("latin-1" if "latin" in name else "utf-8"))
-    (folder / "latin.txt").write_bytes(b"the owl\ncaf\xe9 \xff\xfe\n")
-    (folder / "binary.txt").write_bytes(bytes(range(256)) * 8)
-    (folder / "binary.csv").write_bytes(bytes(range(256)) * 8)
-    (folder / "noparquet.parquet").write_bytes(b"not a table")
+        (folder / name).write_text(text)
+    for name, content in BYTES.items():
+        (folder / name).write_bytes(content)
     Image.new("RGB", (8, 8)).save(folder / "picture.png")
-    (folder / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nnothing")
     for name in ("emptyfolder", "pictures", "taken"):
         (folder / name).mkdir()
     shutil.copy(FROZEN / "images" / "0.png", folder / "pictures")
@@ -121,9 +128,8 @@ def _write_recipes(folder: Path) -> None:
 def _write_models(folder: Path) -> None:
     """Random translators with one vocabulary, a masked and a recurrent language model."""
     text = train_translation_tokenizer(WORDS, WORDS, "bpe", 320, joint=True)
-    for name, paper in TRANSLATORS.items():
-        size = paper.sizes[paper.default_size]
-        facts = change(size, vocab=len(text.source), **(SIZES if hasattr(size.source, "stack") and name != "recurrent" else {"width": 8, "embedding": 8}))
+    for name, (paper, sizes) in TRANSLATORS.items():
+        facts = change(paper.sizes[paper.default_size], vocab=len(text.source), **sizes)
         torch.manual_seed(0)
         folders.write(folder / name, LoadedModel(paper, facts, facts.build().eval(), text))
     small_bert("words").save(folder / "bert")
