@@ -138,7 +138,7 @@ class FilesConfig(Config):
         for key in FILE_KEYS:
             path = root / str(getattr(self, key))
             if getattr(self, key) not in (None, STDIN) and not is_there(path):
-                remedy = f"data.{name}.{key} names it, --data its folder"
+                remedy = f"data.{name}.{key} names it; give the folder of the data files"
                 raise BadInput(f"{path}: cannot be read (No such file or directory); {remedy}")
 
     def require(self, examples: Sized, name: str, unit: str) -> None:
