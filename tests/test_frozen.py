@@ -72,7 +72,7 @@ NEW: tuple[str, ...] = (
     r"pretrain objective\.span-corruption(?:\.rate|\.mean_length)? = .*",
     r"recipes: (?:spans|prefix)-tour .*",
     r".* data\.\w+\.(?:parquet|delimiter|quoting|encoding|header) = .*",  # of tables
-    r"(?:embed|fill|predict|score|translate) --column = None",
+    r"(?:embed|fill|predict|score|translate) --(?:column|delimiter|encoding) = None",
     r"(?:MultiLabel|Label|Number)Prediction\.columns",
     r"\S+ train\.epochs = 0\.0",
     r"train --log = None",

@@ -43,7 +43,8 @@ def test_a_translator_is_not_evaluated_as_a_classifier(small_run, tmp_path):
     )
     model = small_run / "run" / "model"
     done = run("evaluate", model, tmp_path / "a.toml", "--data", tmp_path, code=2)
-    assert done.stderr == "regard: this model was not trained for task 'classify'\n"
+    fault = "this model was not trained for task 'classify'; choose a recipe of its task"
+    assert done.stderr == f"regard: {fault}, or train it by this one (its heads: next_token)\n"
 
 
 def test_the_confusion_matrix_is_printed_and_drawn(owl_run, tmp_path, monkeypatch):

@@ -290,3 +290,56 @@ def test_parquet_keeps_its_types(owls, tmp_path, monkeypatch):
     assert "--resume: " in run("predict", owls, path, "--out", out, "--resume", code=2).stderr
     run("predict", owls, path, "--out", tmp_path / "b.jsonl", "--resume", "--json")
     assert len((tmp_path / "b.jsonl").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize("verb", ["predict", "embed", "score", "translate", "fill"])
+def test_the_form_of_a_table_can_be_declared(bert, owls, translator, tmp_path, verb):
+    """A comma in a text and bytes that are no UTF-8 would be taken for another form."""
+    models = {"predict": owls, "embed": owls, "score": bert / "words", "fill": bert / "words"}
+    texts = ["schöne owl, [MASK]", "an owl, a [MASK]"]
+    plain = tmp_path / "plain.csv"
+    plain.write_text("".join(f'"{text}",1\n' for text in texts))
+    declared = tmp_path / "declared.txt"
+    rows = "".join(f"{text}|1\n" for text in texts)
+    declared.write_bytes(rows.encode("cp437"))
+    model = models.get(verb, translator)
+    expected = cells_of(run(verb, model, plain, "--column", 0).stdout)
+    form = ("--delimiter", "|", "--encoding", "cp437")
+    printed = cells_of(run(verb, model, declared, "--column", 0, *form).stdout, "|")
+    assert [row[0] for row in printed] == texts and printed == expected
+
+
+def test_a_tab_can_be_written_as_in_python(owls, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("text\tlabel\nan owl, or so\tno\n")
+    (names, row) = cells_of(run("predict", owls, path, "--delimiter", r"\t").stdout, "\t")
+    assert names[:2] == ["text", "label"] and row[:2] == ["an owl, or so", "no"]
+
+
+@pytest.mark.parametrize("verb", ["predict", "embed"])
+def test_lines_can_have_another_encoding(owls, tmp_path, verb):
+    (tmp_path / "a.txt").write_text("schöne owl\nowl\n")
+    (tmp_path / "b.txt").write_bytes("schöne owl\nowl\n".encode("utf-16"))
+    expected = run(verb, owls, tmp_path / "a.txt").stdout
+    assert run(verb, owls, tmp_path / "b.txt", "--encoding", "utf-16").stdout == expected
+
+
+@pytest.mark.slow
+def test_a_parquet_file_that_pyarrow_wrote(owls, tmp_path):
+    """Without a stand-in for pyarrow: see CONTRIBUTING.md."""
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    texts = ["an owl, perhaps", "", "owl owl", None]
+    table = arrow.table({"id": [1, 2, 3, 4], "body": texts, "size": [0.5, None, 1.5, 2.0]})
+    source, out = tmp_path / "texts.parquet", tmp_path / "results.parquet"
+    parquet.write_table(table, source)
+    run("predict", owls, source, "--column", "body", "--out", out)
+    written = parquet.read_table(out)
+    assert written.select(table.column_names).equals(table)
+    predictions = regard.load(owls).predict([text for text in texts if text])
+    labels = [prediction.label for prediction in predictions]
+    assert written["label"].to_pylist() == [labels[0], None, labels[1], None]
+    probabilities = written["probability"].to_pylist()
+    assert probabilities[0] == pytest.approx(predictions[0].probability) and not probabilities[1]
+    lines = run("predict", owls, source, "--column", "body", "--json").stdout.splitlines()
+    assert [json.loads(line)["label"] for line in lines] == [labels[0], None, labels[1], None]

@@ -268,3 +268,15 @@ def test_long_texts_of_a_fine_tuned_model(corpus):
         prepared(corpus, corpus / "drop", *drop, recipe="tuned")
     with pytest.raises(BadInput, match=r"text .*beside model\.start"):
         prepared(corpus, corpus / "lower", "text.lower=true", recipe="tuned")
+
+
+@pytest.mark.parametrize("long", ["cut", "windows", "drop"])
+def test_characters_are_limited_only_by_a_recipe_that_says_so(corpus, tmp_path, long):
+    table = tmp_path / "train.tsv"
+    table.write_text((corpus / "train.tsv").read_text() + f"{'owl ' * 2_000}\t1\n")
+    settings = (f"text.long={long}", f"data.train.table={table}")
+    run = prepared(corpus, tmp_path / "run", *settings)
+    assert f"{LONG + 1} of {COUNT + 1} have more than 32 tokens" in run.job.long_texts
+    limit = "data.longest_characters=5000"
+    with pytest.raises(BadInput, match=r"train.tsv:34: 8,000 characters, more than the 5,000"):
+        prepared(corpus, tmp_path / "limited", *settings, limit)

@@ -8,8 +8,10 @@ import torch
 from regard.training.distributed import World
 from regard.training.dry_run import count_epoch
 from regard.training.loop import train
+from regard.training.loop.events import DevEvent
 from regard.training.loop.trainer import Trainer
 from regard.training.recipe import read
+from regard.training.recipe.tables import TrainConfig
 from regard.training.run import prepare
 from small import tensors_of, write_corpus
 from small_rnn import write_streams
@@ -82,3 +84,20 @@ def test_an_epoch_over_streams_is_a_pass_over_every_stream(tmp_path):
     recipe = read(tmp_path / "lstm.toml", ["train.epochs=2"])
     job = prepare(recipe, tmp_path / "run", ALONE, data=tmp_path).job
     assert job.recipe.train.steps == 2 * job.sampler.dataset.chunks
+
+
+def test_a_run_is_evaluated_at_the_end_of_each_epoch(corpus, tmp_path):
+    settings = ("train.epochs=3", "train.evaluate_every=", "train.checkpoint_every=1000")
+    job = prepared(corpus, tmp_path / "run", *settings).job
+    batches = job.sampler.epoch_batches()
+    steps = [event.progress.step for event in train(job) if isinstance(event, DevEvent)]
+    assert steps == [batches, 2 * batches, 3 * batches]
+
+
+@pytest.mark.parametrize(
+    ("batches", "every"), [(0.5, 1), (7, 7), (2.5, 3), (1_000, 1_000), (1_500, 750), (4_000, 1_000)]
+)
+def test_long_epochs_are_evaluated_in_equal_parts(batches, every):
+    assert TrainConfig(epochs=2).over(batches).evaluate_every == every
+    assert TrainConfig(epochs=2, evaluate_every=5).over(batches).evaluate_every == 5
+    assert TrainConfig(steps=9).over(batches).evaluate_every == 1_000

@@ -50,6 +50,24 @@ COLUMN = Annotated[
         show_default="by name: text, sentence, …",
     ),
 ]
+DELIMITER = Annotated[
+    str | None,
+    Option(
+        "--delimiter",
+        metavar="CHARACTER",
+        help="Character between the columns of a table, such as ';'; \\t is a tab.",
+        show_default="found",
+    ),
+]
+ENCODING = Annotated[
+    str | None,
+    Option(
+        "--encoding",
+        metavar="NAME",
+        help="Encoding of FILE, such as cp1252 or utf-16; results are in UTF-8.",
+        show_default="UTF-8; of a table: found",
+    ),
+]
 SETTINGS = Annotated[
     list[str] | None,
     Option("--set", metavar="TABLE.KEY=VALUE", help="Change a key of the recipe; repeatable."),

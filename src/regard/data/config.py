@@ -16,10 +16,11 @@ from regard.data.readers.tables import Csv, JsonLines, Parquet, Table
 from regard.data.readers.text_files import STDIN, read_lines
 from regard.ground.config import Config
 from regard.ground.errors import BadInput, did_you_mean
-from regard.ground.files import write_text
+from regard.ground.files import is_there, write_text
 from regard.text.hansards import LANGUAGES
 
 TABLES = {"table": Table, "csv": Csv, "jsonl": JsonLines, "parquet": Parquet}
+FILE_KEYS = ("source", "target", *TABLES, "headings", "file", "documents", "text")
 DELIMITED = frozenset({"delimiter", "quoting", "encoding", "header"})
 FORM = {"table": DELIMITED, "csv": DELIMITED, "jsonl": frozenset({"encoding"})}  # keys by kind
 ONE_FILE = tuple({kind} for kind in TABLES)  # keys of pairs whose columns are missing
@@ -129,8 +130,16 @@ class FilesConfig(Config):
     @property
     def names(self) -> str:
         """The names of the files, for messages."""
-        keys = ("source", "target", *TABLES, "headings", "file", "documents", "text")
-        return " and ".join(name for key in keys if (name := getattr(self, key)) is not None)
+        values = (getattr(self, key) for key in FILE_KEYS)
+        return " and ".join(name for name in values if name is not None)
+
+    def check_files(self, root: Path, name: str) -> None:
+        """Refuse the set ``data.name`` if one of its files is missing under the data root."""
+        for key in FILE_KEYS:
+            path = root / str(getattr(self, key))
+            if getattr(self, key) not in (None, STDIN) and not is_there(path):
+                remedy = f"data.{name}.{key} names it; give the folder of the data files"
+                raise BadInput(f"{path}: cannot be read (No such file or directory); {remedy}")
 
     def require(self, examples: Sized, name: str, unit: str) -> None:
         """Refuse the set ``data.name`` if it has no examples."""
@@ -253,7 +262,8 @@ class DataConfig(Config):
     links: LinksConfig | None = None
     """Gold word links, for the alignment error rate of a ladder."""
     longest_characters: int = Field(5_000, ge=1)
-    """The most characters of a text; a longer text is a bad line: an error, or left out."""
+    """The most characters of a text; a longer text is a bad line: an error, or left out.
+    Classification has no limit unless it is set: see `text.long`."""
 
     @property
     def tests(self) -> dict[str, FilesConfig]:

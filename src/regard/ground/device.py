@@ -47,7 +47,7 @@ def device_named(name: str | None, local: int = 0) -> torch.device:
     if device.type == "cpu":
         return device
     if device.type != "cuda" or not cuda:
-        raise BadInput(f"device {name}: this machine has no such device")
+        raise BadInput(f"device {name}: this machine has no such device; choose cpu")
     number = local if device.index is None else device.index
     if number >= torch.cuda.device_count():
         raise BadInput(f"device {name}: this machine has {torch.cuda.device_count()} GPUs")

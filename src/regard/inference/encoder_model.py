@@ -90,7 +90,7 @@ class EncoderModel(ModelRunner):
     def filler(self, top: int = 5) -> MaskFiller:
         """The component "fill", which fills masks with the ``top`` most probable words."""
         limits = self.batch_size, self.truncation
-        return mask_filler(self.model)(self.model, self.text, None, *limits, top)
+        return mask_filler(self.facts)(self.model, self.text, None, *limits, top)
 
     def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
         notes = self.notes.get("embedding") or {}

@@ -15,9 +15,9 @@ from regard.ground.errors import BadInput, BadItem
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import Predictor, finite, in_order
 from regard.inference.component import Result, Row
-from regard.inference.inputs import check_texts
+from regard.inference.inputs import check_texts, verb_of
 from regard.models.label_heads import MLMHead
-from regard.models.trunk_with_heads import TrunkWithHeadsModule
+from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.text.tokenizers.word_level import MASK, WordTokenizer
 from regard.text.vocabulary import END, SPECIAL_WORDS
 
@@ -176,9 +176,10 @@ FILLERS: dict[str, type[MaskFiller]] = {kind.head: kind for kind in (MaskFiller,
 """Mask fillers by the head that they read."""
 
 
-def mask_filler(model: TrunkWithHeadsModule) -> type[MaskFiller]:
+def mask_filler(facts: TrunkWithHeads) -> type[MaskFiller]:
     """The class of mask filler for the heads of a model."""
-    fillers = [FILLERS[name] for name in model.heads if name in FILLERS]
+    fillers = [FILLERS[name] for name in facts.head_names if name in FILLERS]
     if not fillers:
-        raise BadInput("this encoder cannot fill masks: it has no masked-LM head")
+        fault = "this encoder cannot fill masks: it has no masked-LM head"
+        raise BadInput(f"{fault}; use {verb_of(facts)}")
     return fillers[0]

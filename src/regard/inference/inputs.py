@@ -11,13 +11,25 @@ from torch import Tensor
 from regard.ground.batch import ImageRow, TokenRow
 from regard.ground.checks import is_whole, listed
 from regard.ground.errors import BadInput, BadItem, shown
+from regard.models.encoder_decoder import ModelFacts
 from regard.models.trunk import StackModule
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.search.step import Search
 from regard.text.words import check_text
 
 # Messages of out-of-memory errors without a type of their own: host, C++, CUDA, its libraries.
 NO_MEMORY = ("DefaultCPUAllocator", "bad_alloc", "CUDA error: out of memory", "ALLOC_FAILED")
 TEXT_OR_IDS = "neither a text nor token ids"
+VERBS = dict.fromkeys(("label", "token_label", "span", "choice", "sentence_pair"), "predict")
+VERBS |= {"mlm": "fill", "context": "fill", "next_token": "generate"}
+"""Verbs of the command line by the heads that they run."""
+
+
+def verb_of(facts: ModelFacts) -> str:
+    """The command for a model: the verb of its first head, ``embed`` if none has one."""
+    verbs = (VERBS[name] for name in facts.head_names if name in VERBS)
+    verb = next(verbs, "embed") if facts.sides == TrunkWithHeads.sides else "translate"
+    return f"regard {verb}"
 
 
 @dataclass(frozen=True)

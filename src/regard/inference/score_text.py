@@ -25,7 +25,7 @@ from regard.ground.pytree import map_tensors, tensors_in
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import BatchRunner, in_order
 from regard.inference.component import Component, Data, Result, Row
-from regard.inference.inputs import InputLimits, token_ids
+from regard.inference.inputs import InputLimits, token_ids, verb_of
 from regard.models.heads import NextTokenHead
 from regard.models.label_heads import MLMHead
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
@@ -175,9 +175,8 @@ class TextScorer(Scorer[Content]):
 
     def __post_init__(self) -> None:
         if not self.head:
-            raise BadInput(
-                "this model is neither a causal nor a masked language model: it cannot score texts"
-            )
+            fault = "is neither a causal nor a masked language model: it cannot score texts"
+            raise BadInput(f"this model {fault}; use {verb_of(self.facts)}")
 
     @property
     def head(self) -> str:

@@ -15,7 +15,6 @@ from torch import Tensor
 from regard import decoding
 from regard.data.batches.packing import inference_batches
 from regard.data.readers.fields import field_of, filled
-from regard.data.readers.tables import Table
 from regard.decoding import EAGER, Engine
 from regard.ground.batch import Batch, Ids, SourceTarget, as_row, pack
 from regard.ground.errors import BadInput, shown
@@ -57,7 +56,6 @@ from regard.text.task_prompt import PromptConfig, TaskPrompt
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 from regard.text.vocabulary import Vocabulary, token_count
 
-COLUMNS = Table("-", (0, 1))  # columns of pairs of texts
 IdsRow = Row[Scored, tuple[list[int], list[int]]]
 GROWTH, MARGIN = 2, 10  # a translation has at most 2n + 10 tokens
 
@@ -369,7 +367,12 @@ class PairScorer(Scorer[tuple[list[int], list[int]]]):
         return self.translator.tokenizer.sides
 
     def parse(self, line: str, where: str) -> tuple[str, ...]:
-        texts = COLUMNS.parse(filled(line, where, "empty line"), where)
+        texts = filled(line, where, "empty line").split("\t")
+        if len(texts) != 2:
+            fault = (
+                "no tab between" if len(texts) == 1 else f"{len(texts) - 1} tabs; put one between"
+            )
+            raise BadInput(f"{where}: {fault} a source and its translation")
         return tuple(filled(text, where) for text in texts)
 
     def parse_record(self, record: Mapping[str, object], where: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
-from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
 from regard.models.facts import Facts, change, values_named
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.paper import Paper
@@ -179,11 +179,11 @@ def _fault(facts: object, changes: Mapping[str, object]) -> str:
 def encoder_decoder_facts(config: ModelConfig, *, joint: bool) -> tuple[Paper, EncoderDecoder]:
     """The paper and the encoder-decoder of a recipe, before its vocabularies are known."""
     config.check_changes({"vocab": "text.vocab: set that"})
-    facts = _encoder_decoder(config.name)
+    facts = _encoder_decoder(config.name, "size")
     if config.source is not None:
-        facts = replace(facts, source=_encoder_decoder(config.source).source)
+        facts = replace(facts, source=_encoder_decoder(config.source, "source").source)
     if config.target is not None:
-        facts = replace(facts, target=_encoder_decoder(config.target).target)
+        facts = replace(facts, target=_encoder_decoder(config.target, "target").target)
     facts = config.changed(facts, config.change)
     if facts.tie in ("all", "sides") and not joint:  # two vocabularies share no vectors
         if "tie" in config.change:
@@ -192,8 +192,16 @@ def encoder_decoder_facts(config: ModelConfig, *, joint: bool) -> tuple[Paper, E
     return paper(config.paper), facts
 
 
-def _encoder_decoder(name: str) -> EncoderDecoder:
-    facts = sized(name)
+def _sized(name: str, key: str) -> ModelFacts:
+    """The facts of "PAPER:SIZE", which ``model.key`` names."""
+    try:
+        return sized(name)
+    except BadInput as error:
+        raise BadInput(f"model.{key}: {error}") from None
+
+
+def _encoder_decoder(name: str, key: str) -> EncoderDecoder:
+    facts = _sized(name, key)
     if facts.sides != EncoderDecoder.sides:
         raise BadInput(f"model.paper: {name} is not an encoder-decoder, which this task needs")
     return cast(EncoderDecoder, facts)
@@ -214,14 +222,14 @@ def trunk_facts(
     config.check_changes(decided)
     if config.target is not None:
         raise BadInput("model.target: models of this task have no decoder; remove the key")
-    known = sized(config.name) if start is None else start.facts
+    known = _sized(config.name, "size") if start is None else start.facts
     if known.sides != TrunkWithHeads.sides:
         folder = config.start
         name = f"paper: {config.paper}" if folder is None else f"start: {folder.folder}"
         raise BadInput(f"model.{name} is an encoder-decoder; this task needs an encoder")
     facts = cast(TrunkWithHeads, known)
     if start is None and config.source is not None:
-        facts = replace(facts, trunk=sized(config.source).encoder)
+        facts = replace(facts, trunk=_sized(config.source, "source").encoder)
     depth = facts.trunk.stack.depth
     in_trunk = [name for name in config.change if values_named(facts.trunk, name)]
     in_heads = [name for name in config.change if name not in in_trunk]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, cast
+from warnings import warn
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from regard.data.readers.fields import DropCounts
 from regard.data.readers.glue import GLUE_TASKS
 from regard.data.readers.plain import labelled
 from regard.ground.config import EMPTY_IS_NONE
-from regard.ground.errors import BadInput, shown
+from regard.ground.errors import BadInput, DataWarning, shown
 from regard.ground.reading import RowReading
 from regard.images.processor import ImageProcessor
 from regard.inference.classifier import Classifier
@@ -150,7 +151,10 @@ class Classify(EncoderTask[LabelledExample, RowReading, Classifier, LabelSet]):
     ) -> list[LabelledExample]:
         if not files.has_pairs:
             return super().read(files, data, dropped)
-        longest = self.tables.data.longest_characters
+        limits = self.tables.data
+        # Long texts are cut, read in windows or dropped (text.long), unless a limit is set.
+        declared = "longest_characters" in limits.model_fields_set
+        longest = limits.longest_characters if declared else None
         return [*labelled(files.under(data), dropped, longest_characters=longest)]
 
     def training_set(
@@ -183,6 +187,10 @@ class Classify(EncoderTask[LabelledExample, RowReading, Classifier, LabelSet]):
         benchmark = benchmarks.get(str(self.tables.data.train.reader).lower())
         labels = None if benchmark is None else kind.of_benchmark(benchmark.labels, names)
         labels = labels or kind.of(chain.from_iterable(map(_labels, examples)), names)
+        if absent := [label for label, name in names.items() if name not in labels.names]:
+            fault = f"no training example has the label {absent[0]!r}"
+            known = ", ".join(labels.names)
+            warn(f"labels.names: {fault}; there are {known}", DataWarning, stacklevel=2)
         if config.positive is not None and config.positive not in labels.names:
             known = ", ".join(map(repr, labels.names))
             raise BadInput(

@@ -23,6 +23,7 @@ from regard.inference.component import Component
 from regard.inference.encoder_model import EncoderInput, EncoderModel, ImageModel
 from regard.inference.fill_mask import FilledText
 from regard.inference.generator import Ending, Generation, Generator
+from regard.inference.inputs import verb_of
 from regard.inference.model_runner import ModelRunner
 from regard.inference.text_tokens import TextTokens
 from regard.inference.translator import Translation, Translator
@@ -147,17 +148,16 @@ class Runner:
     def encoder(self) -> EncoderModel:
         """The model as a trunk with heads."""
         if self.facts.sides != TrunkWithHeads.sides:
-            raise BadInput(
-                f"{self.paper.name} is an encoder-decoder: this needs a model with one trunk"
-            )
+            fault = "is an encoder-decoder: this needs a model with one trunk"
+            raise BadInput(f"{self.paper.name} {fault}; use {verb_of(self.facts)}")
         return cast(EncoderModel, self.runner)
 
     @property
     def translator(self) -> Translator:
         """The model as a translator."""
         if self.facts.sides != EncoderDecoder.sides:
-            advice = "; use regard generate" if self.facts.writes else ""
-            raise BadInput(f"{self.paper.name} reads no source: it cannot translate{advice}")
+            fault = "reads no source: it cannot translate"
+            raise BadInput(f"{self.paper.name} {fault}; use {verb_of(self.facts)}")
         return cast(Translator, self.runner)
 
     @property
@@ -165,8 +165,7 @@ class Runner:
         """The model as a generator."""
         if self.facts.sides != TrunkWithHeads.sides or not self.facts.writes:
             fault = "is no causal model with a next-token head: it cannot generate"
-            fault += "; use regard translate" if self.facts.sides != ("trunk",) else ""
-            raise BadInput(f"{self.paper.name} {fault}")
+            raise BadInput(f"{self.paper.name} {fault}; use {verb_of(self.facts)}")
         return cast(Generator, self.runner)
 
     def component(self, name: str, **options: Any) -> AnyComponent:

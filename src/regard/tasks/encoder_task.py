@@ -319,7 +319,9 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
         self, model: TrainedModel, examples: Sequence[Example], with_interval: bool = False
     ) -> TaskScores:
         if self.head.name not in model.facts.head_names:
-            raise BadInput(f"this model was not trained for task {self.name!r}")
+            heads = ", ".join(model.facts.head_names) or "none"
+            remedy = f"choose a recipe of its task, or train it by this one (its heads: {heads})"
+            raise BadInput(f"this model was not trained for task {self.name!r}; {remedy}")
         return self.score(cast(AnyPredictor, model.predictor), examples, with_interval)
 
 

@@ -131,7 +131,7 @@ class Chooser(Predictor[Choices, list[PairRow], ChoicePrediction]):
     def parse_record(self, record: Mapping[str, object], where: str) -> Choices:
         choices = field_of(record, "choices", list, where)
         if not choices:
-            raise BadInput(f"{where}: the list of choices is empty")
+            raise BadInput(f"{where}: the list of choices is empty; give two or more")
         texts = [typed(choice, str, "a choice", where) for choice in choices]
         return field_of(record, "first", str, where), texts
 

@@ -254,6 +254,9 @@ class Plan:
         head = "" if labels is None else self.trunk.output_heads[0].name
         order = None if labels is None else labels.order_in(start.labels)
         copy_start(start, model, head, order, tokens)
+        if labels is not None and start.labels is not None and order is None:
+            kinds = f"{', '.join(start.labels.names)}, not {', '.join(labels.names)}"
+            remarks += (f"the labels of {config.start.folder} are {kinds}: the head is new",)
         return remarks
 
     def _copy_words(self, model: TrunkWithHeadsModule, reading: Reading) -> tuple[str, ...]:

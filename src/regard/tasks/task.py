@@ -147,12 +147,18 @@ class Task(ABC, Generic[Example, AnyReading]):
     def read_required(self, name: str, data: Path, dropped: DropCounts | None) -> list[Example]:
         """Examples of the test set of this name; an empty one is refused."""
         files = self.tables.data.tests[name]
+        files.check_files(data, name)
         examples = self.read(files, data, dropped)
         files.require(examples, name, self.unit)
         return examples
 
     def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
-        """Return the size of each test set; refuse bad test sets before anything is written."""
+        """Return the size of each test set; refuse bad test sets before anything is written.
+
+        Files of the other sets must be there.
+        """
+        for name in ("train", "dev"):
+            getattr(self.tables.data, name).check_files(data, name)
         return {
             name: len(self.read_required(name, data, DropCounts() if skip_bad else None))
             for name in self.tables.data.tests

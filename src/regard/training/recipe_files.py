@@ -55,6 +55,8 @@ def find(name: str) -> Path:
         return path
     if path.suffix == ".toml":
         raise BadInput(f"{name}: no such recipe file")
+    if path.is_dir():
+        raise BadInput(f"{name}: is a folder; name the recipe file in it")
     built_in = {one.stem: one for one in built_in_recipes()}
     if name not in built_in:
         raise BadInput(f"no recipe is called {name!r}{did_you_mean(name, list(built_in))}")

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from regard.data.readers.fields import DropCounts
+from regard.data.readers.text_files import STDIN, name_of
 from regard.ground.device import uninitialised
 from regard.ground.errors import BadInput
 from regard.ground.lock import FolderLock
@@ -22,7 +23,7 @@ from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import check_tokenizer
 from regard.models.paper import Paper, count_parameters
 from regard.tasks.plan import Plan
-from regard.tasks.run_paths import RunPaths
+from regard.tasks.run_paths import STDIN_COPY, RunPaths
 from regard.tasks.task import Prepared, Task
 from regard.text.labels import LabelSet
 from regard.training.checkpoint import Checkpoints, RunProgress
@@ -113,9 +114,12 @@ def prepare(
         if world.is_leader:
             record_environment(out, resume=resume)
         return _prepared_run(recipe, task, plan, place, world, tests, lock, limits)
-    except BaseException:
+    except BaseException as error:
         if lock is not None:
             give_up(lock)
+        copy = str((out / STDIN_COPY).absolute())
+        if isinstance(error, BadInput) and copy in str(error):  # the copy is removed by now
+            raise BadInput(str(error).replace(copy, name_of(STDIN))) from None
         raise
 
 

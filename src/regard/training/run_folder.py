@@ -34,6 +34,8 @@ def claim(out: Path, recipe: Recipe, *, resume: bool = False) -> FolderLock:
 
     Resuming in an empty folder starts a run, which may have been killed before its first write.
     """
+    if out.is_file():
+        raise BadInput(f"{out}: is a file, not a folder; choose a new or empty folder")
     with writing(out):
         fits = (out / RECIPE).is_file() or is_vacant(out)
     if not fits:
@@ -117,7 +119,8 @@ def _check_same(out: Path, recipe: Recipe) -> None:
     if before.get("task", "translate") != now["task"]:
         changed = ["task"]
     if changed:
-        raise BadInput(f"{out}: was started with another recipe (differs in: {', '.join(changed)})")
+        differs = f"was started with another recipe (differs in: {', '.join(changed)})"
+        raise BadInput(f"{out}: {differs}; change it back, or choose another folder")
 
 
 def _before(before: dict[str, JSON], table: Config, name: str, key: str) -> JSON:

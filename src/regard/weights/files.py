@@ -32,7 +32,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (OSError, MemoryError, SafetensorError) as error:
-        raise BadInput(f"{path}: cannot be read as safetensors ({error})") from None
+        raise BadInput(f"{path}: cannot be read as safetensors ({error}); copy it again") from None
 
 
 def read_pickled(path: Path) -> dict[str, Tensor]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from regard.data.readers.examples import TaggedExample
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.list import read
+from regard.data.readers.text_files import TO_UTF8
 from regard.ground.errors import BadInput
 
 NER = (
@@ -99,5 +100,5 @@ def test_a_bad_sentence_is_named_or_dropped_whole(tmp_path, reader, text, option
 def test_another_encoding_is_never_dropped(tmp_path):
     path = tmp_path / "deu.train"
     path.write_bytes("für O\n".encode("latin-1"))
-    with complains(f"{path}:1: not UTF-8 (byte 0xfc at column 2)"):
+    with complains(f"{path}:1: not UTF-8 (byte 0xfc at column 2); {TO_UTF8}"):
         list(read("tag", "CoNLL", path, DropCounts()))

@@ -10,6 +10,7 @@ import pytest
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.glue import GLUE_TASKS, glue
 from regard.data.readers.list import read
+from regard.data.readers.text_files import TO_UTF8
 from regard.ground.errors import BadInput
 
 MNLI = (
@@ -116,7 +117,11 @@ def test_broken_lines_are_named_or_counted(tmp_path):
         ("SST-2", b"sentence\tlabel\ngood\t2\n", ":2: the label is '2', not one of 0, 1"),
         ("SST-2", b"text\tlabel\ngood\t1\n", ":1: no column 'sentence' among 'text, label'"),
         ("SST-2", b"", ": empty, without a header"),
-        ("SST-2", b"sentence\tlabel\nb\xe9te\t1\n", ":2: not UTF-8 (byte 0xe9 at column 2)"),
+        (
+            "SST-2",
+            b"sentence\tlabel\nb\xe9te\t1\n",
+            f":2: not UTF-8 (byte 0xe9 at column 2); {TO_UTF8}",
+        ),
         ("SST-2", b"sentence\tlabel\n \t1\n", ":2: empty text"),
         (
             "CoLA",

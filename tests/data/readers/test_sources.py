@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.sources import Lines, read_pairs, read_texts
 from regard.data.readers.tables import Csv, JsonLines, Table
-from regard.data.readers.text_files import read_lines
+from regard.data.readers.text_files import TO_UTF8, read_lines
 from regard.ground.errors import BadInput
 
 UNCLOSED = (
@@ -84,7 +84,7 @@ def test_what_is_written_is_read(tmp_path_factory, lines):
 
 def test_bytes_that_are_not_utf8_are_located(tmp_path):
     path = put(tmp_path / "a.txt", b"gut\n" + "häuser in x".encode() + b"\xff\n")
-    with complains(f"{path}:2: not UTF-8 (byte 0xff at column 12)"):
+    with complains(f"{path}:2: not UTF-8 (byte 0xff at column 12); {TO_UTF8}"):
         list(read_lines(path))
 
 
@@ -284,5 +284,5 @@ def test_a_comma_that_is_not_quoted_is_refused(tmp_path):
 
 
 def test_standard_input_is_read_once():
-    with complains("standard input can only be read once"):
+    with complains("-: standard input can only be read once; name files instead"):
         list(read_pairs(Lines(("-", "-"))))

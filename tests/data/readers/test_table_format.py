@@ -20,6 +20,7 @@ from regard.data.readers.plain import labelled
 from regard.data.readers.sources import read_pairs
 from regard.data.readers.table_format import TableFormat, find_delimiter, is_header
 from regard.data.readers.tables import Csv, JsonLines, Parquet, Table, read_cells
+from regard.data.readers.text_files import TO_UTF8
 from regard.ground.errors import BadInput, DataWarning
 
 LETTERS = st.text(st.characters(exclude_characters="\r\0", exclude_categories=["Cs"]), max_size=12)
@@ -81,7 +82,7 @@ def test_other_encodings_are_found_and_said(tmp_path, text, encoding):
 def test_damaged_utf8_is_not_taken_for_another_encoding(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes("text,label\nschön,gut\n".encode() + b"sch\xf6n,gut\n")
-    with complains(f"{path}:3: not UTF-8 (byte 0xf6 at column 4)"):
+    with complains(f"{path}:3: not UTF-8 (byte 0xf6 at column 4); {TO_UTF8}"):
         list(read_pairs(Csv(str(path), ("text", "label"))))
 
 

@@ -3,16 +3,18 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from regard.cli.io.line_io import Line, LineSource, Parse, parser_of
-from regard.cli.io.table_io import table_source
+from regard.cli.io.table_io import UNDECLARED, refuse_folder_or_image, table_source
+from regard.cli.options import refuse
 from regard.data.readers.images import image_files
 from regard.data.readers.sources import NumberedLines
+from regard.data.readers.table_format import TableFormat
 from regard.data.readers.text_files import Arrivals
 from regard.ground.errors import BadInput, one_line
 from regard.images.decode import SUFFIXES
@@ -89,7 +91,8 @@ def _decoded(processor: "ImageProcessor", name: str | None, line: Line) -> Line:
         return line._replace(value=(processor.resized(line.value),))
     except BadInput as error:
         place = "" if name is None else f"{name}:{line.number}: "
-        return line._replace(value=None, error=one_line(f"{place}{error}"))
+        remedy = "" if name is None else "; this model reads images: each line is the path of one"
+        return line._replace(value=None, error=one_line(f"{place}{error}{remedy}"))
 
 
 def source_for(
@@ -98,19 +101,23 @@ def source_for(
     file: str,
     columns: Sequence[str] | None,
     max_length: int | None,
+    form: TableFormat = UNDECLARED,
     *,
     workers: int | None = None,
     skip_bad: bool = False,
 ) -> LineSource:
     """The inputs of a component: rows of a table, lines of text, or images."""
     if not model.facts.encoder.embed.reads_images:
-        table = table_source(component, file, columns, max_length, skip_bad=skip_bad)
+        table = table_source(component, file, columns, max_length, form, skip_bad=skip_bad)
         if table is not None and workers is None:
             return table
-    elif columns:
-        raise BadInput("--column: this model reads images; name a folder, or a file of paths")
-    parse = parser_of(component, max_length)
-    return lines_or_images(model, file, parse, workers=workers, skip_bad=skip_bad)
+    else:
+        flags = {"--column": columns, "--delimiter": form.delimiter, "--encoding": form.encoding}
+        refuse(flags, "this model reads images; name a folder, or a file of paths")
+    source = lines_or_images(
+        model, file, parser_of(component, max_length), workers=workers, skip_bad=skip_bad
+    )
+    return replace(source, encoding=form.encoding or source.encoding)
 
 
 def lines_or_images(
@@ -126,6 +133,5 @@ def lines_or_images(
         raise BadInput(
             "--workers: processes that decode images, but this model reads texts; leave it out"
         )
-    if Path(file).is_dir() or Path(file).suffix.lower() in SUFFIXES:
-        raise BadInput(f"{file}: this model reads texts; name a file with a text on each line")
+    refuse_folder_or_image(file)
     return LineSource(file, parse, skip_bad=skip_bad)

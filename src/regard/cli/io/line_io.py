@@ -7,7 +7,7 @@ writes a line and waits gets its result, while fast input still fills batches.
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from time import monotonic
@@ -17,10 +17,11 @@ from regard.cli.io.console import json_line, note
 from regard.cli.io.output import Command, OutputProgress, output_to
 from regard.cli.options import MAX_TOKENS
 from regard.data.readers.sources import NumberedLines
-from regard.data.readers.text_files import Arrivals, decoded, name_of, raw_lines
+from regard.data.readers.text_files import Arrivals, coded_lines, decoded, name_of
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
+    from regard.api import Model
     from regard.tasks.components import AnyComponent
     from regard.text.vocabulary import Vocabulary
 
@@ -63,6 +64,7 @@ class LineSource:
     parse: Parse
     window: int = WINDOW
     skip_bad: bool = False
+    encoding: str = field(default="utf-8", kw_only=True)
 
     @property
     def name(self) -> str:
@@ -70,8 +72,8 @@ class LineSource:
         return name_of(self.file)
 
     def lines(self, arrivals: Arrivals) -> Iterator[bytes]:
-        """All lines, as they arrive."""
-        return raw_lines(self.file, arrivals)
+        """All lines in UTF-8, as they arrive."""
+        return coded_lines(self.file, self.encoding, arrivals)
 
     def decoded(self, raw: bytes, where: str) -> str:
         """The text of a line."""
@@ -313,9 +315,17 @@ def _check_count(count: int, most: int, where: str, remedy: str) -> None:
 def check_argument(text: str, second: str | None = None) -> None:
     """Refuse a text of the command line that is empty or not UTF-8."""
     if not text.strip():
-        raise BadInput("the text is empty")
+        raise BadInput("the text is empty; write it in quotes")
     if any("\ud800" <= character <= "\udfff" for character in text + (second or "")):
         raise BadInput("the text is not UTF-8")
+
+
+def refuse_images(model: "Model", name: str) -> None:
+    """Refuse a model of images of this name, for a verb that compares texts."""
+    from regard.ground.reading import NO_TEXT  # here: it imports torch
+
+    if model.facts.encoder.embed.reads_images:
+        raise BadInput(f"{name}: {NO_TEXT}; use regard embed for images")
 
 
 def plain_text(line: str, where: str) -> str:

@@ -17,6 +17,7 @@ from regard.cli.io.console import json_line, note
 from regard.cli.io.line_io import Line, LineSource, parser_of, remarks_of, token_limit, with_limit
 from regard.data.readers.fields import BadExample, json_object, typed, value_of
 from regard.data.readers.sources import NumberedLines
+from regard.data.readers.table_format import TableFormat
 from regard.data.readers.tables import Csv, JsonLines, Table, import_pyarrow, parquet_records
 from regard.data.readers.text_files import STDIN, Arrivals, decoded, name_of, suffix_of
 from regard.data.table_columns import PAIRS, TEXTS, TRANSLATIONS
@@ -27,6 +28,7 @@ from regard.ground.files import JSON, check_regular
 if TYPE_CHECKING:
     from regard.tasks.components import AnyComponent
 
+UNDECLARED = TableFormat()
 Record = dict[str, JSON]
 Cells = Mapping[str, object]
 ONE_LINE = str.maketrans("\t\n\r", "   ")
@@ -38,15 +40,18 @@ DOUBLE = (*PAIRS, *TRANSLATIONS, ("question", "context"))
 class Rows(ABC):
     """Rows of a table: each a text, from which a record is made, and which results are added to.
 
-    With ``named``, the file has a header; otherwise that is found. ``streams``: rows are printed as
-    results come; otherwise all at the end, by ``finish``.
+    With ``named``, the file has a header; otherwise that is found, as all that ``form`` does not
+    declare. ``streams``: rows are printed as results come; otherwise all at the end, by ``finish``.
     """
 
     streams: ClassVar[bool] = True
+    delimited: ClassVar[bool] = False
     header: tuple[str, ...] = ()
 
-    def __init__(self, path: str, *, named: bool = False):
-        self.path = path
+    def __init__(self, path: str, *, named: bool = False, form: TableFormat = UNDECLARED):
+        self.path, self.form = path, form
+        if form.delimiter is not None and not self.delimited:
+            raise BadInput(f"--delimiter: {path} has no delimiter between columns; leave it out")
 
     @property
     @abstractmethod
@@ -78,10 +83,11 @@ class DelimitedRows(Rows):
     """Rows of a CSV or TSV file; a row keeps its text, and cells with results follow it."""
 
     kind: ClassVar[type[Table]] = Csv
+    delimited = True
 
-    def __init__(self, path: str, *, named: bool = False):
-        super().__init__(path)
-        source = self.kind(path, ())
+    def __init__(self, path: str, *, named: bool = False, form: TableFormat = UNDECLARED):
+        super().__init__(path, form=form)
+        source = self.kind(path, ()).declared(form)
         source = replace(source, form=replace(source.form, header=named or None))
         opened = source.opened()
         self.source, self.table, self.header = source, cast(Table, opened.source), opened.names
@@ -154,7 +160,7 @@ class JsonRows(Rows):
         return ()
 
     def lines(self, arrivals: Arrivals) -> NumberedLines:
-        return JsonLines(self.path, ()).lines(arrivals)
+        return JsonLines(self.path, ()).declared(self.form).lines(arrivals)
 
     def record(self, text: str, where: str) -> Record:
         return json_object(text, where)
@@ -268,23 +274,26 @@ def table_source(
     file: str,
     columns: Sequence[str] | None,
     max_length: int | None,
+    form: TableFormat = UNDECLARED,
     *,
     skip_bad: bool = False,
 ) -> TableSource | None:
     """The rows of a table, by the suffix of the file; None if it has plain lines.
 
-    With ``columns``, a file with another suffix is CSV. Without, columns are found by their names,
-    and pipes, and TSV files without a header, have plain lines.
+    With ``columns`` or a delimiter, a file with another suffix is CSV. Without, columns are found
+    by their names, and pipes, and TSV files without a header, have plain lines.
     """
-    suffix = suffix_of(file)
-    if not columns and (suffix not in FORMATS or not Path(file).is_file()):
+    suffix, flags = suffix_of(file), {"--column": columns, "--delimiter": form.delimiter}
+    given = [flag for flag, value in flags.items() if value]
+    if not given and (suffix not in FORMATS or not Path(file).is_file()):
         return None
     if file == STDIN:
-        raise BadInput("--column: name a file; standard input has no suffix that tells its format")
+        fault = "name a file; standard input has no suffix that tells its format"
+        raise BadInput(f"{given[0]}: {fault}")
     check_regular(Path(file))
     named = not all(map(str.isdigit, columns or ()))
-    rows = FORMATS.get(suffix, DelimitedRows)(file, named=named)
-    if not columns and suffix == ".tsv" and not rows.header:
+    rows = FORMATS.get(suffix, DelimitedRows)(file, named=named, form=form)
+    if not given and suffix == ".tsv" and not rows.header:
         return None
     if not rows.names:
         raise BadInput(f"{file}: the table has no rows")
@@ -293,7 +302,9 @@ def table_source(
     keys = next((keys for keys in component.record_keys if len(keys) == len(chosen)), None)
     if keys is None:
         counts = " or ".join(str(len(keys)) for keys in component.record_keys)
-        raise BadInput(f"--column: this model reads {counts} of them, not {len(chosen)}")
+        fault = f"this model reads {counts} of them, not {len(chosen)}"
+        which = ", or ".join(" and ".join(keys) for keys in component.record_keys)
+        raise BadInput(f"--column: {fault}: {which}")
     parse = record_parser(component, rows, dict(zip(keys, chosen, strict=True)), max_length)
     return TableSource(file, parse, skip_bad=skip_bad, rows=rows)
 
@@ -336,8 +347,11 @@ def _text_columns(rows: Rows, alternatives: Sequence[Sequence[str]]) -> list[str
     likely: list[Sequence[str]] = exact[-1:]
     likely += [keys for length in lengths for keys in by_length[length]]
     if not likely:
-        listed = ", ".join(rows.names)
-        raise BadInput(f"{rows.path}: which column is the text? Add --column, one of: {listed}")
+        listed, keys = ", ".join(rows.names), alternatives[0]
+        which = "column is the text? Add --column, one"
+        if len(keys) > 1:
+            which = f"columns are {' and '.join(keys)}? Add --column for each"
+        raise BadInput(f"{rows.path}: which {which} of: {listed}")
     columns = [names[key] for key in likely[0]]
     note(f"{rows.path}: reads {' and '.join(columns)}")
     return columns
@@ -377,8 +391,30 @@ def _is_blank(value: object) -> bool:
 
 
 def table_or_lines(
-    component: "AnyComponent", file: str, columns: Sequence[str] | None, max_length: int | None
+    component: "AnyComponent",
+    file: str,
+    columns: Sequence[str] | None,
+    max_length: int | None,
+    form: TableFormat = UNDECLARED,
 ) -> LineSource:
     """The inputs of a verb that reads texts: rows of a table, or lines."""
-    source = table_source(component, file, columns, max_length)
-    return source or LineSource(file, parser_of(component, max_length))
+    refuse_folder_or_image(file)
+    source = table_source(component, file, columns, max_length, form)
+    parse = parser_of(component, max_length)
+    return source or LineSource(file, parse, encoding=form.encoding or "utf-8")
+
+
+def refuse_folder_or_image(file: str) -> None:
+    """Refuse a folder or an image as the input of a model of texts."""
+    from regard.images.decode import SUFFIXES
+
+    if Path(file).is_dir() or Path(file).suffix.lower() in SUFFIXES:
+        raise BadInput(f"{file}: this model reads texts; name a file with a text on each line")
+
+
+def declared_format(delimiter: str | None, encoding: str | None) -> TableFormat:
+    """Format of a table as far as the options --delimiter and --encoding declare it."""
+    try:
+        return TableFormat("\t" if delimiter == "\\t" else delimiter, encoding=encoding)
+    except BadInput as error:
+        raise BadInput(f"--{error}") from None

@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Argument, Context, Option
 
 from regard.cli import options
-from regard.cli.io.console import note, print_json, write_page
+from regard.cli.io.console import check_suffixes, note, print_json, write_page
 from regard.cli.io.table_formats import choose_format, plain_table, print_tables
 from regard.ground.lock import lock_vacant
 
@@ -51,6 +51,7 @@ def agreement(
     from regard.studies.agreement import AgreementTable, score_agreement, study_models
     from regard.studies.agreement_data import agreement_sentences
 
+    check_suffixes(html=html, svg=svg)
     if models:
         options.refuse(options.flags(context, "out", "seeds", "quick"), "cannot be used with MODEL")
     else:

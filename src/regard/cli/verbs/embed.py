@@ -9,7 +9,7 @@ from regard.cli import options
 from regard.cli.io.console import json_line, note
 from regard.cli.io.line_io import Line, LineSource, result_lines, run_component
 from regard.cli.io.output import open_output, resumable_command
-from regard.cli.io.table_io import FORMATS, check_output
+from regard.cli.io.table_io import FORMATS, check_output, declared_format
 from regard.data.readers.text_files import suffix_of
 from regard.ground.errors import BadInput
 
@@ -21,6 +21,8 @@ def embed(
     model: options.MODEL,
     file: options.FILE = "-",
     column: options.COLUMN = None,
+    delimiter: options.DELIMITER = None,
+    encoding: options.ENCODING = None,
     pool: options.POOL = None,
     normalise: Annotated[
         bool | None,
@@ -43,7 +45,8 @@ def embed(
     tabs) or .jsonl (as --json). An encoder reads two texts separated by a tab as a pair.
 
     A table (.csv, .tsv, .jsonl, .parquet) is printed again with the column vector, or its vectors
-    are written to a .npy or .txt file; --column names its text.
+    are written to a .npy or .txt file; --column names its text; --delimiter and --encoding declare
+    its form.
 
     A model of images reads an image, a folder of images or a file of paths, as regard predict does;
     vectors of a folder are in the order of file names, which JSON has under "image". --workers,
@@ -58,7 +61,8 @@ def embed(
     if out is not None and as_json:
         raise BadInput("--json: vectors are printed, or written to a file (--out), not both")
     suffix = out.suffix if out is not None else ".jsonl" if as_json else ".txt"
-    of_table = suffix_of(file) in FORMATS or bool(column)
+    form = declared_format(delimiter, encoding)
+    of_table = suffix_of(file) in FORMATS or bool(column or delimiter)
     if suffix not in (SUFFIXES | FORMATS if of_table else SUFFIXES):
         raise BadInput(f"--out {out}: the name of a file of vectors ends in {', '.join(SUFFIXES)}")
     if suffix in FORMATS:
@@ -69,7 +73,7 @@ def embed(
     require_tokenizer(loaded.tokenizer)
     width = component.width
     source = source_for(
-        loaded, component, file, column, max_length, workers=workers, skip_bad=skip_bad
+        loaded, component, file, column, max_length, form, workers=workers, skip_bad=skip_bad
     )
     if source.has_columns and (out is None or suffix in FORMATS):
         run_component(source, component, out, command, as_json=as_json)

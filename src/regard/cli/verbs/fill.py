@@ -7,7 +7,7 @@ from typer import Context, Option
 from regard.cli import options
 from regard.cli.io.line_io import run_component
 from regard.cli.io.output import resumable_command
-from regard.cli.io.table_io import check_output, table_or_lines
+from regard.cli.io.table_io import check_output, declared_format, table_or_lines
 
 
 def fill(
@@ -15,6 +15,8 @@ def fill(
     model: options.MODEL,
     file: options.FILE = "-",
     column: options.COLUMN = None,
+    delimiter: options.DELIMITER = None,
+    encoding: options.ENCODING = None,
     top: Annotated[int, Option(help="Number of words printed for each mask token.")] = 5,
     max_length: options.MAX_LENGTH = None,
     batch_size: options.BATCH_SIZE = None,
@@ -32,15 +34,16 @@ def fill(
     command was stopped, the same command continues after them.
 
     A table (.csv, .tsv, .jsonl, .parquet) is printed again with the columns filled and words;
-    --column names its text.
+    --column names its text; --delimiter and --encoding declare its form.
 
     Example: echo "The old man [MASK] a book." | regard fill runs/bert/model
     """
     from regard.api import load
 
+    form = declared_format(delimiter, encoding)
     check_output(file, out, as_json=as_json)
     command = resumable_command(context)
     loaded = load(model, device, precision=precision, batch_size=batch_size)
     component = loaded.encoder.filler(top)
-    source = table_or_lines(component, file, column, max_length)
+    source = table_or_lines(component, file, column, max_length, form)
     run_component(source, component, out, command, as_json=as_json)

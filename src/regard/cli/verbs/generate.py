@@ -81,7 +81,7 @@ def generate(
         Option("--stream", help="Print each text while it is generated, with its line breaks."),
     ] = False,
     tree: Annotated[
-        int | None, Option(metavar="N", help="Show the N most probable tokens of each step.")
+        int | None, Option(metavar="N", min=1, help="Show the N most probable tokens of each step.")
     ] = None,
     html: options.HTML = None,
     max_length: options.MAX_LENGTH = None,

@@ -1,6 +1,8 @@
 """``regard look``: attention weights in the terminal, as SVG, PNG and HTML."""
 
 import re
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
@@ -83,6 +85,8 @@ def look(
         options.refuse(flags, "cannot be used with --induction")
     place = None if patch is None else _row_and_column(patch)
     loaded = load(model, device, precision=precision)
+    if not loaded.facts.encoder.embed.reads_images and _is_image(text):
+        raise BadInput(f"{text}: an image, but this model reads texts; give the text itself")
     if induction:
         view: View = loaded.induction(text, repeat=repeat)
     else:
@@ -96,6 +100,15 @@ def look(
         OUT.print(view)
     write_page(html, view.html)
     write_page(svg, view.svg)
+
+
+def _is_image(text: str) -> bool:
+    """Whether a text is the name of an image file."""
+    from regard.images.decode import SUFFIXES
+
+    with suppress(OSError, ValueError):  # of a text that is no file name
+        return text.lower().endswith(SUFFIXES) and Path(text).is_file()
+    return False
 
 
 def _row_and_column(patch: str) -> tuple[int, int]:

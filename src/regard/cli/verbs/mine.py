@@ -6,6 +6,7 @@ from typer import Argument, Option
 
 from regard.cli import options
 from regard.cli.io.console import note, print_json, print_line
+from regard.cli.io.line_io import refuse_images
 from regard.ground.errors import BadInput
 
 
@@ -49,7 +50,9 @@ def mine(
 
     texts = _texts(file)
     likes = texts if other is None else _texts(other)
-    embedder = load(model, device, precision=precision, batch_size=batch_size).runner.embedder(pool)
+    loaded = load(model, device, precision=precision, batch_size=batch_size)
+    refuse_images(loaded, model)
+    embedder = loaded.runner.embedder(pool)
     vectors_ND = unit_vectors(embedder, [*texts])
     if other is None:
         pairs = mine_within(vectors_ND, neighbours, score or "cosine")

@@ -7,7 +7,7 @@ from typer import Context, Option
 from regard.cli import options
 from regard.cli.io.line_io import run_component
 from regard.cli.io.output import resumable_command
-from regard.cli.io.table_io import check_output
+from regard.cli.io.table_io import check_output, declared_format
 
 
 def predict(
@@ -15,6 +15,8 @@ def predict(
     model: options.MODEL,
     file: options.FILE = "-",
     column: options.COLUMN = None,
+    delimiter: options.DELIMITER = None,
+    encoding: options.ENCODING = None,
     pretokenised: options.PRETOKENISED = False,
     entities: Annotated[
         bool, Option("--entities", help="Print entities instead of tagged words.")
@@ -43,7 +45,8 @@ def predict(
 
     The rows of a table (.csv, .tsv, .jsonl, .parquet) are printed again in the same format, with
     columns for the results (label and probability, tags, answer, …). The text is in --column NAME,
-    or in the column called text, sentence, or the like; two --column are a pair.
+    or in the column called text, sentence, or the like; two --column are a pair. --delimiter and
+    --encoding declare what is not found right.
 
     A model of images reads an image (JPEG, PNG, WebP), a folder of images, or a file with a path on
     each line. Images of a folder are read in the order of their names, which are printed before the
@@ -63,11 +66,12 @@ def predict(
     from regard.api import load
     from regard.cli.io.image_io import source_for
 
+    form = declared_format(delimiter, encoding)
     check_output(file, out, as_json=as_json)
     command = resumable_command(context, "workers", "skip_bad")
     loaded = load(model, device, precision=precision, batch_size=batch_size)
     component = loaded.predictor.with_options(pretokenised=pretokenised, entities=entities)
     source = source_for(
-        loaded, component, file, column, max_length, workers=workers, skip_bad=skip_bad
+        loaded, component, file, column, max_length, form, workers=workers, skip_bad=skip_bad
     )
     run_component(source, component, out, command, as_json=as_json)

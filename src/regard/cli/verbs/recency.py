@@ -10,6 +10,7 @@ from regard.cli.io.console import note, print_json, write_page
 from regard.cli.io.line_io import check_length
 from regard.cli.io.table_formats import choose_format, plain_table, print_tables
 from regard.data.readers.text_files import name_of, read_lines
+from regard.ground.errors import BadInput
 from regard.ground.lock import lock_vacant
 
 
@@ -56,6 +57,8 @@ def recency(
         options.refuse(options.flags(context, "out", "seeds", "quick"), "cannot be used with MODEL")
         loaded = {name: load(name, device) for name in dict.fromkeys([model, *(compare or [])])}
         texts = list(read_lines(file))
+        if not any(map(str.strip, texts)):
+            raise BadInput(f"{name_of(file)}: no text; each line is one")
         for number, text in enumerate(texts, start=1):
             where = f"{name_of(file)}:{number}"
             words = loaded[model].encoder.text.words

@@ -7,6 +7,7 @@ from typer import Argument, Option
 
 from regard.cli import options
 from regard.cli.io.console import note, print_json, print_line
+from regard.cli.io.line_io import refuse_images
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ def retrieve(
     from regard.metrics.retrieval import retrieval_scores
     from regard.tasks.classify import Classify
 
+    if qrels is None:
+        options.refuse({"--interval": interval}, "needs --qrels, by which the ranking is scored")
     query_texts, documents = read_texts_by_id(queries), read_texts_by_id(corpus)
     judged = None if qrels is None else read_judgements(qrels)
     if judged is not None:
@@ -66,6 +69,7 @@ def retrieve(
         query_texts = {query: query_texts[query] for query in judged}
     listed = None if rerank is None else read_judgements(rerank)
     loaded = load(model, device, precision=precision, batch_size=batch_size)
+    refuse_images(loaded, model)
     if listed is None:
         embedder = loaded.runner.embedder(pool)
         hits = retrieve_documents(embedder, query_texts, documents, top)

@@ -7,7 +7,7 @@ from typer import Option
 
 from regard.cli import options
 from regard.cli.io.line_io import Line, LineSource, parser_of, run_component
-from regard.cli.io.table_io import check_output, table_or_lines
+from regard.cli.io.table_io import check_output, declared_format, table_or_lines
 from regard.data.readers.fields import filled
 from regard.data.readers.sources import NumberedLines
 from regard.data.readers.text_files import Arrivals, whole_text
@@ -18,6 +18,8 @@ def score(
     model: options.MODEL,
     file: options.FILE = "-",
     column: options.COLUMN = None,
+    delimiter: options.DELIMITER = None,
+    encoding: options.ENCODING = None,
     whole: Annotated[bool, Option("--whole", help="Read the whole file as one text.")] = False,
     window: Annotated[
         int | None, Option(min=2, help="Number of tokens read at once; default: the model's limit.")
@@ -42,15 +44,18 @@ def score(
     --json prints them for each text, with the log-probability of each token.
 
     A table (.csv, .tsv, .jsonl, .parquet) is printed again with the columns logprob and perplexity;
-    --column names its text, two of them source and translation.
+    --column names its text, two of them source and translation; --delimiter and --encoding declare
+    its form.
 
     Example: paste test.en test.de | regard score runs/tour/model
     """
     from regard.api import load
 
-    if whole and column:
-        raise BadInput("--column: cannot be used with --whole, which reads the file as one text")
-    if not whole:
+    form = declared_format(delimiter, encoding)
+    if whole:
+        flags = {"--column": column, "--delimiter": delimiter, "--encoding": encoding}
+        options.refuse(flags, "cannot be used with --whole, which reads the file as one text")
+    else:
         check_output(file, out, as_json=as_json)
     runner = load(model, device, precision=precision, batch_size=batch_size).runner
     component = runner.scorer(window, stride)
@@ -59,7 +64,7 @@ def score(
     if whole:
         source: LineSource = WholeFile(file, parser_of(component, max_length))
     else:
-        source = table_or_lines(component, file, column, max_length)
+        source = table_or_lines(component, file, column, max_length, form)
     run_component(source, component, out, as_json=as_json)
 
 

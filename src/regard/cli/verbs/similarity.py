@@ -8,6 +8,7 @@ from typer import Argument, Option
 
 from regard.cli import options
 from regard.cli.io.console import note, print_json
+from regard.cli.io.line_io import refuse_images
 from regard.cli.io.table_formats import (
     OutputTable,
     choose_format,
@@ -78,4 +79,5 @@ def _vectors(source: str, words: set[str], most: int | None) -> "StaticVectors":
             "--words: needs a file of vectors; of a model, the words of the tests are used"
         )
     model = load(source, "cpu")
+    refuse_images(model, source)
     return word_vectors(model.module, model.tokenizer, sorted(words))

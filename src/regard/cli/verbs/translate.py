@@ -12,7 +12,7 @@ from regard.cli.io.console import note
 from regard.cli.io.document_io import paragraph_parser, run_document
 from regard.cli.io.line_io import Line, LineSource, Parse, parser_of, run_component
 from regard.cli.io.output import resumable_command
-from regard.cli.io.table_io import check_output, table_or_lines
+from regard.cli.io.table_io import check_output, declared_format, table_or_lines
 from regard.data.readers.sources import NumberedLines
 from regard.data.readers.text_files import Arrivals, read_lines
 from regard.ground.errors import BadInput
@@ -29,6 +29,8 @@ def translate(
     model: options.MODEL,
     file: options.FILE = "-",
     column: options.COLUMN = None,
+    delimiter: options.DELIMITER = None,
+    encoding: options.ENCODING = None,
     ensemble: Annotated[
         list[str] | None,
         Option("--ensemble", metavar="MODEL", help="Another model of the ensemble; repeatable."),
@@ -84,7 +86,7 @@ def translate(
     multiplies in 8 bits; its speed, and the default --engine, depend on the processor.
 
     A table (.csv, .tsv, .jsonl, .parquet) is printed again with the columns translation and score;
-    --column names its text.
+    --column names its text; --delimiter and --encoding declare its form.
 
     With --document, each line is a paragraph of running text: it is split into sentences by rules
     for languages that end them with . ! or ?, each is translated, and the translations are joined
@@ -119,13 +121,15 @@ def translate(
 
     overrides = decode.names_given(context)
     decode.check_options(decode.method_name(search), context.params, overrides)
+    form = declared_format(delimiter, encoding)
+    of_table: dict[str, object] = {"--column": column, "--delimiter": delimiter}
     if resume and prefix is not None:
         raise BadInput("--resume: cannot be used with --prefix")
     if document:
-        given = {"--prefix": prefix, "--resume": resume, "--best": best > 1, "--column": column}
+        given = {"--prefix": prefix, "--resume": resume, "--best": best > 1, **of_table}
         options.refuse(given, "cannot be used with --document")
-    if prefix is not None and column:
-        raise BadInput("--column: cannot be used with --prefix, which is for plain lines")
+    if prefix is not None:
+        options.refuse(of_table, "cannot be used with --prefix, which is for plain lines")
     if prefix is None and not document:
         check_output(file, out, as_json=as_json)
     command = resumable_command(context, "document")
@@ -134,17 +138,18 @@ def translate(
     method = decode.choose_method(translator, search, context.params, overrides)
     spec = ComponentSpec(folders, "translate", {"method": method})
     opened = decode.ready(translator.writer(method, best), spec, precision, engine, workers)
+    code = encoding or "utf-8"
     with opened as (writer, envelope):
         if document:
             sentence = partial(_parse, parser_of(writer, max_length), translator.tokenizer.source)
-            paragraphs = LineSource(file, paragraph_parser(sentence))
+            paragraphs = LineSource(file, paragraph_parser(sentence), encoding=code)
             run_document(paragraphs, writer, out, as_json=as_json, **envelope)
             return
         if prefix is not None:
             parse = parser_of(writer, max_length)
-            source: LineSource = PrefixedLines(file, parse, prefixes=prefix)
+            source: LineSource = PrefixedLines(file, parse, encoding=code, prefixes=prefix)
         else:
-            source = table_or_lines(writer, file, column, max_length)
+            source = table_or_lines(writer, file, column, max_length, form)
         parse = partial(_parse, source.parse, translator.tokenizer.source)
         run_component(
             replace(source, parse=parse), writer, out, command, as_json=as_json, **envelope

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Context, Option
 
 from regard.cli import options
-from regard.cli.io.console import OUT, print_json, write_page
+from regard.cli.io.console import OUT, check_suffixes, print_json, write_page
 from regard.cli.io.line_io import check_argument
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def tree(
     from regard.inside.views.beam_text import tree_lines
 
     check_argument(text)
+    check_suffixes(html=html, svg=svg)
     if as_json:
         reason = "cannot be used with --json, which prints all candidates"
         options.refuse(options.flags(context, "pruned"), reason)

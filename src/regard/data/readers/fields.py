@@ -15,6 +15,8 @@ Kind = TypeVar("Kind")
 KINDS: dict[type, str] = {dict: "a JSON object", list: "a list", str: "text"}
 KINDS |= {int: "a whole number", bool: "true or false"}
 
+ONE_VALUE = 'write one value per line, as {"text": "…"}'
+
 
 class DropCounts(Counter[str]):
     """The number of examples left out, by reason: ``3 empty, 1 too long``."""
@@ -85,7 +87,7 @@ def json_value(line: str, where: str) -> JSON:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise BadExample(where, "not JSON", f"not JSON ({error})") from None
+        raise BadExample(where, "not JSON", f"not JSON ({error}); {ONE_VALUE}") from None
 
 
 def json_object(line: str, where: str) -> dict[str, JSON]:

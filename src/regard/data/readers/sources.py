@@ -218,7 +218,7 @@ def _texts(heading: _Line, section: list[_Line]) -> tuple[str, str]:
 def _aligned(paths: tuple[str, ...]) -> Iterator[tuple[bytes, ...]]:
     """The lines of parallel files; different numbers of lines are an error."""
     if paths.count(STDIN) > 1:
-        raise BadInput("standard input can only be read once")
+        raise BadInput("-: standard input can only be read once; name files instead")
     files = [raw_lines(path) for path in paths]
     for number, lines in enumerate(zip_longest(*files)):
         if None in lines:

@@ -24,6 +24,7 @@ STDIN, LINE_FEED = "-", "\n"
 PACKED = (".gz", ".xz")  # suffixes of compressed files
 BLOCK = 1 << 20  # bytes of a running text that are read at once
 END = 3  # bytes by which a line that is too long is longer, with its end or without
+TO_UTF8 = "convert the file, as by iconv -f WINDOWS-1252 -t UTF-8"
 CHUNK = 1 << 16  # bytes read at once: the capacity of a pipe
 LONGEST = 1 << 26  # bytes of a line: a device or an archive may have no line ends at all
 
@@ -199,7 +200,7 @@ def decoded(raw: bytes, where: str) -> str:
 
 def _not_utf8(where: str, byte: int, column: int) -> BadExample:
     place = f"byte 0x{byte:02x} at column {column}"
-    return BadExample(where, "not UTF-8", f"not UTF-8 ({place})")
+    return BadExample(where, "not UTF-8", f"not UTF-8 ({place}); {TO_UTF8}")
 
 
 @contextlib.contextmanager

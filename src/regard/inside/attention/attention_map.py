@@ -79,7 +79,9 @@ class AttentionMap:
         else:
             selected = [weights_HLS[head] for weights_HLS in layers if _has(weights_HLS, head)]
         if not selected:
-            raise BadInput(f"{self.name}: no such head ({self.describe(layer, head)})")
+            most = max(map(len, layers), default=0)
+            fault = f"no such head ({self.describe(layer, head)})"
+            raise BadInput(f"{self.name}: {fault}; there are 0 to {most - 1}")
         return np.mean(selected, axis=0)
 
     def describe(self, layer: int | None = None, head: int | None = None) -> str:

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 from typing import cast
+from warnings import warn
 
 import torch
 
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, DataWarning
 from regard.ground.files import JSON, read_bytes, read_json, write_files, write_json
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.folders import sentence_transformers
@@ -62,6 +63,8 @@ def read(
         facts = format.facts_of(config, file.keys())
     except BadInput as error:
         raise BadInput(f"{where}: {error}") from None
+    for remark in format.unknown_keys(config):
+        warn(f"{where}: {remark}", DataWarning, stacklevel=2)
     check_depth(facts, len(file), where)
     shapes = weights_of(build_facts(facts, "meta", where))  # a misfit costs no memory
     tensors, extras = format.weight_map(facts).read(file, shapes, str(folder), keep_unknown)

@@ -61,7 +61,10 @@ def read(folder: Path, config: Config, device: torch.device | str) -> LoadedMode
     if (format := config.get("regard")) != FORMAT:
         known = f"written in format {format!r} of regard, and this version reads {FORMAT}"
         raise BadInput(f"{where}: {known}: train the model again")
-    paper = paper_named(str(config.get("paper")))
+    try:
+        paper = paper_named(str(config.get("paper")))
+    except BadInput as error:
+        raise BadInput(f"{where}: {error}") from None
     if not isinstance(notes, dict):
         raise BadInput(f"{where}: notes is not a table of names and values")
     facts, tensors = from_json(config.get("facts"), KINDS, where), read_tensors(folder / WEIGHTS)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, did_you_mean
 from regard.models.facts import values_named
 from regard.models.formats.config_map import (
     Config,
@@ -95,6 +95,13 @@ class Architectures(ConfigRow):
     def has_labels(self, config: Config) -> bool:
         return any(values_named(entry.head, "outputs") for entry in self._named(config))
 
+    def unknown(self, config: Config) -> str:
+        name = _first(config.get(self.key))
+        if not name or name in self.heads:
+            return ""
+        known = did_you_mean(name, list(self.heads))
+        return f"{self.key}: {name!r} is unknown; heads are found by the names of tensors{known}"
+
     def _refuse_unsupported(self, entry: HFHead, config: Config, tensors: Names) -> None:
         """Raise an error if a key of config.json is not supported by a head."""
         try:
@@ -105,9 +112,7 @@ class Architectures(ConfigRow):
 
     def _named(self, config: Config) -> tuple[HFHead, ...]:
         """Heads of the architecture that a config.json names."""
-        names = config.get(self.key)
-        first = str(names[0]) if isinstance(names, list) and names else ""
-        return self.heads.get(first, ())
+        return self.heads.get(_first(config.get(self.key)), ())
 
     @property
     def _entries(self) -> list[HFHead]:
@@ -115,6 +120,10 @@ class Architectures(ConfigRow):
         for entries in self.heads.values():
             unique += [entry for entry in entries if entry not in unique]
         return unique
+
+
+def _first(names: object) -> str:
+    return str(names[0]) if isinstance(names, list) and names else ""
 
 
 def _heads_of(facts: object) -> dict[str, AnyHead]:

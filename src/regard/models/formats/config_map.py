@@ -56,6 +56,10 @@ class ConfigRow:
         """Whether the architecture that a config.json names has a head with labels."""
         return False
 
+    def unknown(self, config: Config) -> str:
+        """A remark on a value of the key that is unknown, and read as if it were missing."""
+        return ""
+
 
 @dataclass(frozen=True)
 class Key(ConfigRow):

@@ -60,6 +60,10 @@ class HFFormat:
         named = any(row.has_labels(config) for row in self.config_map)
         return labels_from_config(config) if named or facts.sizes.get("labels") else None
 
+    def unknown_keys(self, config: Config) -> list[str]:
+        """Remarks on values of a config.json that are unknown, and read as if they were missing."""
+        return [remark for row in self.config_map if (remark := row.unknown(config))]
+
     def config_of(self, facts: ModelFacts, labels: LabelSet | None = None) -> dict[str, object]:
         """The config.json for these facts; facts that it cannot express raise BadInput."""
         named = {} if labels is None else labels.config()

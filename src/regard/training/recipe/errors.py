@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from regard.ground.errors import BadInput, did_you_mean, shorten, shown
 from regard.ground.files import JSON
 
-SETTING = "setting "  # how a fault of one begins
+SETTING, UNKNOWN_KEY = "setting ", "unknown key"  # how faults begin
 SHOULD, GIVEN = "Input should be ", " (given "  # in words of pydantic, and of ours
 UNREADABLE = re.compile(", unable to parse string as an? [a-z]+")
 WORD = re.compile(r"[\w.-]*")
@@ -86,10 +86,12 @@ def refusal(where: str, faults: Sequence[Fault], settings: Sequence[str]) -> Bad
     """Error with all faults in one line; a fault of a setting names the setting."""
     messages = []
     for name, fault in faults:
+        unknown = fault.startswith(f"{UNKNOWN_KEY} {name!r}")
         matches = [
             setting
             for setting in settings
             if f"{name}.".startswith(f"{setting.partition('=')[0]}.")
+            or (unknown and setting.startswith(f"{name}."))
         ]
         messages.append(f"{SETTING}{shorten(matches[-1])}: {fault}" if matches else fault)
     if len(messages) > 1:
@@ -114,7 +116,8 @@ def check_removal(path: list[str], content: dict[str, object], recipe: type[Base
     *tables, key = path
     name, keys, own = ".".join(path), _keys(tables, recipe), _own_keys(tables, content)
     if key not in (*keys, *own):
-        raise BadInput(f"{SETTING}{name}=: unknown key {name!r}{did_you_mean(key, keys or own)}")
+        known = did_you_mean(key, keys or own)
+        raise BadInput(f"{SETTING}{name}=: {UNKNOWN_KEY} {name!r}{known}")
 
 
 def _own_keys(tables: list[str], content: object) -> list[str]:
@@ -139,7 +142,7 @@ def _message(fault: ErrorDetails, place: list[str], recipe: type[BaseModel]) -> 
     if fault["type"] == "extra_forbidden":
         if name in RENAMED:
             return f"{name} is called {RENAMED[name]} now"
-        return f"unknown key {name!r}{did_you_mean(place[-1], _keys(place[:-1], recipe))}"
+        return f"{UNKNOWN_KEY} {name!r}{did_you_mean(place[-1], _keys(place[:-1], recipe))}"
     if fault["type"] == "missing":
         return f"{name} is missing"
     shapes = SHAPES if name not in TABLES else {**SHAPES, "dict_type": TABLES[name]}

@@ -105,7 +105,8 @@ class TrainConfig(Config):
     report_every: int = Field(50, ge=1)
     """Steps between two reports of the loss."""
     evaluate_every: int = Field(1_000, ge=1)
-    """Steps between two evaluations on the development set."""
+    """Steps between two evaluations on the development set; default with `epochs`: an epoch, or an
+    equal part of it of at most 1,000 steps."""
     checkpoint_every: int = Field(1_000, ge=1)
     """Steps between two checkpoints."""
     metric: str = "loss"
@@ -122,10 +123,14 @@ class TrainConfig(Config):
     """Compile the forward pass where shapes are fixed (CUDA)."""
 
     def over(self, batches: float) -> "TrainConfig":
-        """The table with its number of steps, if an epoch has this number of steps' batches."""
+        """The table with its numbers of steps, if an epoch has this number of steps' batches."""
         if not self.epochs:
             return self
-        return self.model_copy(update={"steps": max(1, ceil(self.epochs * batches - 1e-9))})
+        steps = {"steps": max(1, ceil(self.epochs * batches - 1e-9))}
+        if "evaluate_every" not in self.model_fields_set:
+            parts = max(1, ceil(batches / self.evaluate_every))
+            steps["evaluate_every"] = max(1, ceil(batches / parts - 1e-9))
+        return self.model_copy(update=steps)
 
     @property
     def length_fault(self) -> str:
