@@ -44,11 +44,22 @@ def test_the_clearly_faster_one_is_chosen(bf16, monkeypatch, fp32, bf16_takes, c
     assert "probed: fp32" in found.why
 
 
-@pytest.mark.parametrize(("fp32", "bf16_takes"), [(1.3, 82.6), (5.0, 1.0)])
-def test_one_round_is_enough_when_the_order_is_clear(bf16, monkeypatch, fp32, bf16_takes):
+@pytest.mark.parametrize(("fp32", "bf16_takes", "rounds"), [(1.3, 82.6, 1), (5.0, 1.0, 2)])
+def test_few_rounds_are_enough_when_the_order_is_clear(bf16, monkeypatch, fp32, bf16_takes, rounds):
     step = Step(monkeypatch, fp32=fp32, bf16=bf16_takes)
     assert choose("auto", CPU, step).kind == ("fp32" if fp32 < bf16_takes else "bf16")
-    assert step.ran == ["fp32", "bf16"]
+    assert step.ran == ["fp32", "bf16"] * rounds
+
+
+def test_a_slow_first_step_does_not_decide(bf16, monkeypatch):
+    class Starting(Step):
+        """The first step also starts workers."""
+
+        def __call__(self, precision):
+            self.now += 0 if self.ran else 60
+            super().__call__(precision)
+
+    assert choose("auto", CPU, Starting(monkeypatch, fp32=1.0, bf16=2.0)).kind == "fp32"
 
 
 def test_when_it_is_not_clear_there_are_several_rounds(bf16, monkeypatch):
