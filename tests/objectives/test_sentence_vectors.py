@@ -3,6 +3,7 @@
 from dataclasses import replace
 from math import nan
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,7 +12,7 @@ from closeness import GRADIENTS
 from regard.ground.batch import Batch, BatchLimits, TokenRow
 from regard.models.facts import change
 from regard.models.row_pooling import RowPooling
-from regard.objectives.sentence_vectors import CosineRegression, InBatchNegatives, Triplets
+from regard.objectives.sentence_vectors import TEXTS, CosineRegression, InBatchNegatives, Triplets
 from small_bert import small_bert
 
 
@@ -31,9 +32,12 @@ def groups(texts, scores=(0.0, 1.0, 0.5, 0.25, 0.75)):
     return [*zip(rows(1, texts), scores, strict=True)]
 
 
-def loss_of(objective, units_SND, scores):
+def loss_of(objective, units_SND, scores, texts_NS=None):
     vectors_BD = 3 * units_SND.transpose(0, 1).flatten(0, 1)
-    batch = Batch(None, {objective.head: torch.tensor(scores)}, 1)
+    if texts_NS is None:
+        texts_NS = torch.arange(len(vectors_BD)).reshape(-1, objective.texts).tolist()
+    targets = {objective.head: torch.tensor(scores), TEXTS: torch.tensor(texts_NS)}
+    batch = Batch(None, targets, 1)
     loss, value = objective.loss_of_vectors(vectors_BD, batch)
     assert value == loss
     return loss
@@ -65,6 +69,61 @@ def test_symmetric_loss_is_the_mean_of_both_directions():
     both = [loss_of(plain, pair, [0.0] * 4) for pair in (vectors, vectors.flip(0))]
     symmetric = loss_of(replace(plain, symmetric=True), vectors, [0.0] * 4)
     torch.testing.assert_close(symmetric, sum(both) / 2)
+
+
+EQUAL_TEXTS = {
+    "all different": ([[0, 1], [2, 3], [4, 5]], []),
+    "one anchor with two positives": ([[0, 1], [0, 3], [4, 5]], [(0, 1), (1, 0)]),
+    "one positive of two anchors": ([[0, 1], [2, 1], [4, 5]], [(0, 1), (1, 0)]),
+    "an anchor that is a positive elsewhere": ([[0, 1], [2, 3], [4, 0]], [(0, 2), (2, 0)]),
+    "an anchor that is its own positive": ([[0, 0], [2, 3], [4, 5]], []),
+    "one pair twice": ([[0, 1], [2, 3], [0, 1]], [(0, 2), (2, 0)]),
+    "a negative that is a positive": ([[0, 1, 6], [2, 3, 1], [4, 5, 8]], [(0, 4)]),
+    "a negative that is an anchor": ([[0, 1, 6], [2, 3, 0], [4, 5, 8]], [(0, 4)]),
+    "a negative that is its own anchor": ([[0, 1, 0], [2, 3, 7], [4, 5, 8]], [(0, 3)]),
+    "negatives of one anchor": ([[0, 1, 6], [0, 3, 7], [4, 5, 8]], [(0, 1), (1, 0)]),
+}
+
+
+@pytest.mark.parametrize(("texts_NS", "excluded"), EQUAL_TEXTS.values(), ids=EQUAL_TEXTS)
+def test_equal_texts_are_no_negatives(texts_NS, excluded):
+    texts = len(texts_NS[0])
+    vectors = units(texts, 3)
+    logits_NT = 20 * vectors[0] @ vectors[1:].flatten(0, 1).T
+    for row, column in excluded:
+        logits_NT[row, column] = -torch.inf
+    expected = F.cross_entropy(logits_NT, torch.arange(3), reduction="sum")
+    loss = loss_of(InBatchNegatives(texts), vectors, [0.0] * 3, texts_NS)
+    torch.testing.assert_close(loss, expected)
+    backward_NN = 20 * vectors[1] @ vectors[0].T
+    for row, column in (pair for pair in excluded if pair[1] < 3):
+        backward_NN[row, column] = -torch.inf
+    both = expected + F.cross_entropy(backward_NN, torch.arange(3), reduction="sum")
+    symmetric = InBatchNegatives(texts, symmetric=True)
+    torch.testing.assert_close(loss_of(symmetric, vectors, [0.0] * 3, texts_NS), both / 2)
+
+
+@pytest.mark.parametrize("chunk", [0, 2])
+@pytest.mark.parametrize("limits", [None, BatchLimits(64, 9, 8)])
+def test_collated_texts_are_equal_if_their_tokens_are(limits, chunk):
+    a, b, c, d = (TokenRow.of(ids) for ids in ([5, 6], [7], [5, 6, 7], [8]))
+    copy = TokenRow(np.array([5, 6], dtype=np.int32), np.zeros(2, dtype=np.int32))
+    objective = InBatchNegatives(chunk=chunk)
+    batch = objective.collate([([a, b], 0.0), ([c, copy], 0.0), ([d, b], 0.0)], limits)
+    numbers_NS = batch.targets[TEXTS]
+    assert numbers_NS[:3].tolist() == [[0, 1], [2, 0], [3, 1]]
+    assert len(numbers_NS) == len(batch.targets[objective.head])
+    assert objective.collate([], limits).targets[TEXTS].shape[1] == 2
+
+
+def test_a_pair_twice_in_a_batch_counts_as_often_and_is_no_negative():
+    model, objective = small_bert().module.eval(), InBatchNegatives()
+    pairs = groups(2)
+    once = objective(model, objective.collate(pairs[:1]))[0]
+    assert once == 0  # no negatives
+    twice = objective(model, objective.collate([pairs[0], pairs[0]]))[0]
+    torch.testing.assert_close(twice, 2 * once)
+    assert objective(model, objective.collate(pairs[:2]))[0] > 0
 
 
 def test_triplets_have_a_margin_between_cosines():

@@ -5,18 +5,20 @@ another meaning (negatives). Each text is a row, pooled to one vector (Reimers &
 arXiv:1908.10084). All losses are functions of cosines.
 
 In-batch negatives take the texts of the other examples of a batch as negatives, so that large
-batches teach more. With ``chunk``, activations of only that many examples are in memory at once:
+batches teach more; texts that occur twice in a batch are not negatives of their own meaning. With
+``chunk``, activations of only that many examples are in memory at once:
 vectors are computed chunk by chunk without a graph, the loss is over all of them, and each chunk is
 computed again for its gradient (gradient caching: Gao et al., 2021, arXiv:2101.06983, section 3.2).
 Loss and gradient equal the whole batch's.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import isnan, nan
 from typing import ClassVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -39,6 +41,7 @@ from regard.objectives.objective import Objective, padded
 from regard.parts.losses import smoothed_cross_entropy
 
 TextGroup = tuple[Sequence[TokenRow], float]  # rows of the texts; their score, or NaN: not learned
+TEXTS = "texts"  # targets of in-batch negatives: numbers (N, S) of texts, equal for equal texts
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,10 +121,10 @@ class SentenceObjective(Objective[TextGroup, float]):
         scores_N = batch.targets[self.head]
         rows_BD = vectors_BD[: self.texts * len(scores_N)].float()
         units_NSD = F.normalize(rows_BD, dim=-1).unflatten(0, (len(scores_N), self.texts))
-        loss = self.contrast(units_NSD.transpose(0, 1), scores_N)
+        loss = self.contrast(units_NSD.transpose(0, 1), scores_N, batch)
         return loss, loss.detach()
 
-    def contrast(self, units_SND: Tensor, scores_N: Tensor) -> Tensor:
+    def contrast(self, units_SND: Tensor, scores_N: Tensor, batch: Batch) -> Tensor:
         """Loss of vectors of length 1, summed over examples whose score is not NaN."""
         raise NotImplementedError
 
@@ -134,26 +137,55 @@ class InBatchNegatives(SentenceObjective):
     with s the ``scale`` and t the positives and negatives of all examples (van den Oord et al.,
     2018, arXiv:1807.03748, equation 4; Henderson et al., 2017, arXiv:1705.00652, section 4.4). If
     ``symmetric``, it is the mean of that and of the loss that finds the anchor of a positive.
+
+    A text that equals the anchor or the positive of an example is not a negative of it, nor is the
+    positive of an anchor that does: t leaves these out.
     """
 
     scale: float = 20.0
     symmetric: bool = False
 
-    def contrast(self, units_SND: Tensor, scores_N: Tensor) -> Tensor:
+    def collate(self, examples: Sequence[TextGroup], limits: Limits = None) -> Batch:
+        batch = super().collate(examples, limits)
+        rows, scores_N = chain.from_iterable(rows for rows, _ in examples), batch.targets[self.head]
+        numbers_NS = torch.tensor(text_numbers(rows)).reshape(-1, self.texts)
+        texts = {TEXTS: padded(numbers_NS, len(scores_N), -1)}
+        return replace(batch, targets={**batch.targets, **texts})
+
+    def contrast(self, units_SND: Tensor, scores_N: Tensor, batch: Batch) -> Tensor:
         anchors_ND, positives_ND = units_SND[:2]
-        loss = self._ranked(anchors_ND, units_SND[1:], scores_N)
+        equal_SNN = self._equal(batch.targets[TEXTS])
+        loss = self._ranked(anchors_ND, units_SND[1:], scores_N, equal_SNN)
         if not self.symmetric:
             return loss
-        return (loss + self._ranked(positives_ND, anchors_ND[None], scores_N)) / 2
+        backward = self._ranked(positives_ND, anchors_ND[None], scores_N, equal_SNN[:1])
+        return (loss + backward) / 2
 
-    def _ranked(self, queries_ND: Tensor, texts_SND: Tensor, scores_N: Tensor) -> Tensor:
-        """Cross-entropy of the n-th of the first texts for query n, among all texts."""
+    def _equal(self, texts_NS: Tensor) -> Tensor:
+        """Whether text s of example m is no negative of example n, at [s - 1, n, m]."""
+        own_N1P, every_S1M1 = texts_NS[:, None, :2], texts_NS.T[:, None, :, None]
+        equal_SNM = (every_S1M1 == own_N1P).any(-1)
+        pairs_NM = equal_SNM[:2].any(0).fill_diagonal_(False)
+        return torch.cat([pairs_NM[None], equal_SNM[2:]])
+
+    def _ranked(
+        self, queries_ND: Tensor, texts_SND: Tensor, scores_N: Tensor, equal_SNN: Tensor
+    ) -> Tensor:
+        """Cross-entropy of the n-th of the first texts for query n, among all texts but equals."""
         missing_N = scores_N.isnan()
         logits_NT = self.scale * queries_ND @ texts_SND.flatten(0, 1).T
         lowest = torch.finfo(logits_NT.dtype).min
-        logits_NT = logits_NT.masked_fill(missing_N.repeat(len(texts_SND)), lowest)
+        excluded_NT = (equal_SNN | missing_N).transpose(0, 1).flatten(1)
+        logits_NT = logits_NT.masked_fill(excluded_NT, lowest)
         targets_N = torch.arange(len(scores_N), device=scores_N.device)
         return smoothed_cross_entropy(logits_NT, targets_N.masked_fill(missing_N, IGNORED))[0]
+
+
+def text_numbers(rows: Iterable[TokenRow]) -> list[int]:
+    """A number for each row, equal for rows of equal tokens."""
+    numbers: dict[bytes, int] = {}
+    keys = (np.asarray(row.tokens, dtype=np.int64).tobytes() for row in rows)
+    return [numbers.setdefault(key, len(numbers)) for key in keys]
 
 
 @dataclass(frozen=True)
@@ -165,7 +197,7 @@ class Triplets(SentenceObjective):
     least_texts = 3
     margin: float = 0.5
 
-    def contrast(self, units_SND: Tensor, scores_N: Tensor) -> Tensor:
+    def contrast(self, units_SND: Tensor, scores_N: Tensor, batch: Batch) -> Tensor:
         cosines_SN = (units_SND[:1] * units_SND[1:]).sum(-1)
         losses_SN = F.relu(cosines_SN[1:] - cosines_SN[:1] + self.margin)
         return (losses_SN.mean(0) * ~scores_N.isnan()).sum()
@@ -179,6 +211,6 @@ class CosineRegression(SentenceObjective):
 
     most_texts, has_scores = 2, True
 
-    def contrast(self, units_SND: Tensor, scores_N: Tensor) -> Tensor:
+    def contrast(self, units_SND: Tensor, scores_N: Tensor, batch: Batch) -> Tensor:
         errors_N = (units_SND[0] * units_SND[1]).sum(-1) - scores_N.nan_to_num()
         return (errors_N**2 * ~scores_N.isnan()).sum()
