@@ -34,10 +34,14 @@ ENVIRONMENT = dict(os.environ)  # that of systems: importing regard, later, sets
 
 
 class Spec(NamedTuple):
-    """A system: MODULE:FUNCTION, and the settings with which its process calls it."""
+    """A system: MODULE:FUNCTION, and the settings with which its process calls it.
+
+    ``python`` is the interpreter, for a peer that has an environment of its own.
+    """
 
     entry: str
     settings: dict[str, Any] = {}  # noqa: RUF012
+    python: str = sys.executable
 
 
 class Interval(NamedTuple):
@@ -58,7 +62,7 @@ class Worker:
     def __init__(self, spec: Spec):
         self.log = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
-            [sys.executable, str(WORKER), spec.entry],
+            [spec.python, str(WORKER), spec.entry],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
@@ -235,6 +239,7 @@ def print_speeds(
     units: int,
     flops: float,
     unit: str = "tokens",
+    clock: str = "elapsed",
     **shape: Any,
 ) -> None:
     """Let systems take turns; print a line for each, with the ratio of regard to it, and a last.
@@ -242,7 +247,7 @@ def print_speeds(
     A round has so many real ``units``, for which so many ``flops`` must be computed. The last line
     has the ``shape`` of the work, the machine, versions and the date.
     """
-    taken = rounds_of(workers, asked)
+    taken = rounds_of(workers, asked, clock=clock)
     for name, seconds in taken.items():
         worker = workers[name]
         speed = interval([units / one for one in seconds])

@@ -95,7 +95,7 @@ def place() -> dict[str, Any]:
     cuda = torch.cuda.is_available()
     versions = {
         name: sys.modules[name].__version__
-        for name in ("torch", "transformers", "timm", "ctranslate2")
+        for name in ("torch", "transformers", "sentence_transformers", "timm", "ctranslate2")
         if hasattr(sys.modules.get(name), "__version__")
     }
     machine = torch.cuda.get_device_name() if cuda else platform.machine()
