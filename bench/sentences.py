@@ -57,7 +57,8 @@ def training(recipe: str, settings: list[str], data: str, out: str, batches: str
     examples = []
     for batch in json.loads(Path(batches).read_text()):
         rows = iter(rows_of(run.tokenizer, [*chain(*(texts for *texts, _ in batch))], longest))
-        examples.append([([next(rows), next(rows)], score) for *_, score in batch])
+        pairs = [([next(rows), next(rows)], score) for *_, score in batch]
+        examples.append(sorted(pairs, key=lambda pair: -max(job.objective.length(pair))))
 
     def collate(batch: Any) -> Any:
         return job.objective.collate(batch, limits)

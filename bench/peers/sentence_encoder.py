@@ -101,8 +101,8 @@ def send(features: dict[str, Any], place: torch.device) -> dict[str, Any]:
 
 def by_length(batches: Sequence[Sequence[Pair]], count: Callable[[str], int]) -> list[list[Pair]]:
     """The same pairs in as many batches, each of pairs of like length."""
-    pairs = sorted((pair for batch in batches for pair in batch), key=lambda pair: count(pair[0]))
-    size = len(batches[0])
+    size, pairs = len(batches[0]), [pair for batch in batches for pair in batch]
+    pairs.sort(key=lambda pair: max(map(count, pair[:2])))
     return [pairs[at : at + size] for at in range(0, len(pairs), size)]
 
 
