@@ -99,7 +99,7 @@ def word_vectors(
     tokens = {
         word: ids
         for word in dict.fromkeys(words)
-        if not vocabulary.unknown(word) and len(ids := _tokens(vocabulary, word))
+        if not vocabulary.unknown(word) and len(ids := inner_tokens(vocabulary, word))
     }
     if not tokens:
         raise BadInput("the model knows none of these words")
@@ -114,7 +114,7 @@ def word_vectors(
     return StaticVectors(tuple(tokens), (sums_ND / counts_N[:, None]).astype(np.float32))
 
 
-def _tokens(vocabulary: Vocabulary, word: str) -> np.ndarray:
+def inner_tokens(vocabulary: Vocabulary, word: str) -> np.ndarray:
     """Token ids of a word inside a text; some tokenizers treat the first word differently."""
     cut = vocabulary.segment(f"{word} {word}")
     second = [number for number, span in enumerate(cut.spans) if span.end > len(word)]

@@ -1,0 +1,1 @@
+"""Attribution: how much each word, or patch of an image, contributes to a prediction."""

@@ -1,0 +1,165 @@
+"""Input of an attribution: rows with words that can be replaced, and the rows without them."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from regard.ground.batch import ImageRow
+from regard.ground.errors import BadInput, shown
+from regard.inside.inspected_model import InspectedModel, LabelledRows
+from regard.models.label_heads import MLMHead
+from regard.text.segmentation import LabelledImage, LabelledRow, TokenLabels
+from regard.text.templates import TEXTS
+from regard.text.tokenizers.row_tokenizer import require_tokenizer
+
+ROLES = {"mask": "the mask token", "pad": "the padding token", "unk": "the unknown token"}
+"""Tokens that can stand in place of a word, in the order of preference."""
+ZERO_VECTOR, ZERO_PIXELS = "the zero vector", "patches of zeros (the mean colour)"
+
+
+@dataclass(frozen=True, eq=False)
+class InputWords:
+    """One input of a model, and its words: names and positions of tokens on the side that is read.
+
+    Special tokens and masks are no words. ``replaced`` is the input with ``replacement`` in place
+    of every word; None: the vectors of words are replaced by zeros.
+    """
+
+    rows: LabelledRows
+    words: tuple[str, ...]
+    groups: tuple[tuple[int, ...], ...]
+    replaced: LabelledRows | None
+    replacement: str
+
+    @property
+    def image(self) -> LabelledImage | None:
+        """The image, if the input is one."""
+        return next((row for row in self.rows.values() if isinstance(row, LabelledImage)), None)
+
+    def numbers(self, words: Sequence[object]) -> list[int]:
+        """Numbers of words that are given by number, from 0, or by name (all its occurrences)."""
+        return [number for word in words for number in self._numbers(word)]
+
+    def _numbers(self, word: object) -> list[int]:
+        last = len(self.words) - 1
+        named = [number for number, name in enumerate(self.words) if name == word]
+        if not named and word not in range(last + 1):
+            here = f"the words are 0 to {last}: {' '.join(self.words[:12])}"
+            raise BadInput(f"words: there is no word {shown(word)}; {here}")
+        return named or [int(str(word))]
+
+
+def read_input(
+    model: InspectedModel, text: object, second: str | None = None, *, subwords: bool = False
+) -> InputWords:
+    """Read a text, two texts or an image.
+
+    ``second`` is the second text of an encoder, or the translation (default: the model's own). A
+    masked LM reads masks in a single text. With ``subwords``, every token counts as a word.
+    """
+    if model.reads_images:
+        return _read_image(model, text)
+    rows = _masked_rows(model, text, second) or model.read(text, second)
+    side = model.facts.encoder_path
+    row = rows[side]
+    assert isinstance(row, LabelledRow)
+    free_L = _replaceable(model, rows, text, second)
+    words, groups = _words(row.keys, free_L, subwords)
+    if not words:
+        raise BadInput("the text has no words to attribute a prediction to")
+    token = replacement_token(model)
+    if token is None:
+        return InputWords(rows, words, groups, None, ZERO_VECTOR)
+    name, number = token
+    tokens = np.array(row.row.tokens)
+    tokens[free_L] = number
+    replaced = {**rows, side: row._replace(row=row.row._replace(tokens=tokens))}
+    return InputWords(rows, words, groups, replaced, name)
+
+
+def replacement_token(model: InspectedModel) -> tuple[str, Any] | None:
+    """Name and id of the token that replaces words: mask, padding or unknown; None: no such."""
+    tokenizer = require_tokenizer(model.tokenizer)
+    vocabulary = tokenizer.vocabularies[0]  # of the source
+    for role, name in ROLES.items():
+        for owner in (tokenizer, vocabulary)[len(model.facts.sides) - 1 :]:
+            with suppress(BadInput, AttributeError):  # not all vocabularies have such tokens
+                number = getattr(owner, role)
+                piece = vocabulary.pieces([number])[0] if np.ndim(number) == 0 else ""
+                return f"{name} {piece}".rstrip(), number
+    return None
+
+
+def _read_image(model: InspectedModel, image: object) -> InputWords:
+    rows = model.read(image)
+    (row,) = rows.values()
+    assert isinstance(row, LabelledImage)
+    values_CHW = row.row.read()
+    grey = row._replace(row=ImageRow(lambda: np.zeros_like(values_CHW)))
+    first, labels = len(row.tokens), row.keys
+    return InputWords(
+        rows, labels.words[first:], labels.groups[first:], {"trunk": grey}, ZERO_PIXELS
+    )
+
+
+def _masked_rows(model: InspectedModel, text: object, second: str | None) -> LabelledRows | None:
+    """Row of a text with masks, for a masked LM; None of other models and texts."""
+    names: Mapping[str, str] = getattr(model.tokenizer, "names", {})
+    mask = names.get("mask_token", "")
+    if second is not None or MLMHead.name not in model.facts.head_names:
+        return None
+    if not mask or not isinstance(text, str) or mask not in text:
+        return None
+    tokenizer = require_tokenizer(model.tokenizer)
+    ids = tokenizer.masked(text)
+    words, parts = tokenizer.words, text.split(mask)
+    cuts = [(part, words.segment(part)) for part in parts]
+    labels = [TokenLabels.of_text(part, cut, words.pieces(cut.ids)) for part, cut in cuts]
+    blanks = [TokenLabels.special(mask)] * (len(labels) - 1)
+    inner = [one for pair in zip(labels, blanks, strict=False) for one in pair]
+    special = tokenizer.template.special.items()
+    of_part = {role: TokenLabels.special(*words.pieces([number])) for role, number in special}
+    of_part["A"] = TokenLabels.join(*inner, labels[-1])
+    joined = TokenLabels.join(*(of_part[p.name] for p in tokenizer.template.template.parts(1)))
+    row = tokenizer.row(ids)
+    if len(joined.subwords) != len(row.tokens):  # spaces around masks are tokens
+        pieces = map(TokenLabels.special, words.pieces([int(token) for token in row.tokens]))
+        joined = TokenLabels.join(*pieces)
+    return {"trunk": LabelledRow(row, joined, joined)}
+
+
+def _replaceable(
+    model: InspectedModel, rows: LabelledRows, text: object, second: str | None
+) -> np.ndarray:
+    """Mask (L,) of the tokens of the texts: no special tokens, and no masks."""
+    tokens = np.asarray(rows[model.facts.encoder_path].row.tokens)
+    free_L = np.ones(len(tokens), dtype=bool)
+    if len(model.facts.sides) > 1:  # the source has one special token, at its end
+        free_L[-1] = False
+        return free_L
+    tokenizer = require_tokenizer(model.tokenizer)
+    count = len(tokens) - tokenizer.template.specials(1 if second is None else 2)
+    lengths = [count]
+    if second is not None:
+        first = len(tokenizer.words.segment(text).ids)
+        lengths = [first, count - first]
+    marks = tokenizer.row_of_marks([[1] * length for length in lengths[: len(TEXTS)]])
+    free_L = np.asarray(marks.tokens) > 0
+    with suppress(BadInput, AttributeError):
+        free_L &= tokens != tokenizer.mask
+    return free_L
+
+
+def _words(
+    labels: TokenLabels, free_L: np.ndarray, subwords: bool
+) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
+    """Names and positions of the words, or subwords, that can be replaced."""
+    names, groups = labels.words, labels.groups
+    if subwords:
+        names, groups = labels.subwords, tuple((at,) for at in range(len(labels.subwords)))
+    pairs = [(name, own) for name, own in zip(names, groups, strict=True) if len(own)]
+    pairs = [(name, own) for name, own in pairs if free_L[[*own]].all()]
+    return tuple(name for name, _ in pairs), tuple(own for _, own in pairs)
