@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from regard.inside.attention.image_attention import ImageAttention
     from regard.inside.attention.induction import InductionScores
     from regard.inside.attention.word_weights import WordWeights
+    from regard.inside.attribution.attributions import Attributions
+    from regard.inside.attribution.what_if import WhatIf
     from regard.inside.neighbours import Neighbour, neighbours
     from regard.inside.record import Record
     from regard.inside.views.line_chart import Chart, ChartLine, Report
@@ -81,16 +83,16 @@ __version__ = "0.1.0"
 __all__ = [
     "LINEAGE", "AgreementPrefix", "AgreementScores", "AgreementSentence", "AgreementTable",
     "AgreementText", "AlignmentMethod", "AnswerPrediction", "AnswerSpan", "AttentionMap",
-    "AttentionView", "BadInput", "Beam", "Chart", "ChartLine", "ChoicePrediction", "DevEvent",
-    "Diverse", "EncoderDecoder", "EndEvent", "Entity", "Exact", "FilledText", "Generation",
-    "Greedy", "Hypothesis", "ImageAttention", "InductionScores", "LabelPrediction", "Layout",
-    "MetricScore", "MinimumRisk", "Model", "MultiLabelPrediction", "Neighbour", "NumberPrediction",
-    "Paper", "Recipe", "Record", "Report", "ReportEvent", "RolloutMap", "Sample", "SaveEvent",
-    "ScoreEvent", "StartEvent", "TaggedText", "TaggedWord", "Tape", "TextTokens", "TokenFill",
-    "TokenRow", "Translation", "TrunkWithHeads", "VerbChoice", "WordWeights",
-    "agreement_sentences", "attend", "bleu", "change", "difference", "forced_row", "load",
-    "make_agreement_text", "neighbours", "pack", "score_agreement", "seed_everything", "spread",
-    "train", "without_head",
+    "AttentionView", "Attributions", "BadInput", "Beam", "Chart", "ChartLine", "ChoicePrediction",
+    "DevEvent", "Diverse", "EncoderDecoder", "EndEvent", "Entity", "Exact", "FilledText",
+    "Generation", "Greedy", "Hypothesis", "ImageAttention", "InductionScores", "LabelPrediction",
+    "Layout", "MetricScore", "MinimumRisk", "Model", "MultiLabelPrediction", "Neighbour",
+    "NumberPrediction", "Paper", "Recipe", "Record", "Report", "ReportEvent", "RolloutMap",
+    "Sample", "SaveEvent", "ScoreEvent", "StartEvent", "TaggedText", "TaggedWord", "Tape",
+    "TextTokens", "TokenFill", "TokenRow", "Translation", "TrunkWithHeads", "VerbChoice", "WhatIf",
+    "WordWeights", "agreement_sentences", "attend", "bleu", "change", "difference", "forced_row",
+    "load", "make_agreement_text", "neighbours", "pack", "score_agreement", "seed_everything",
+    "spread", "train", "without_head",
 ]
 
 _NAMES = {
@@ -106,6 +108,8 @@ _NAMES = {
     "regard.inside.attention.image_attention": ("ImageAttention",),
     "regard.inside.attention.induction": ("InductionScores",),
     "regard.inside.attention.word_weights": ("WordWeights",),
+    "regard.inside.attribution.attributions": ("Attributions",),
+    "regard.inside.attribution.what_if": ("WhatIf",),
     "regard.inside.neighbours": ("Neighbour", "neighbours"),
     "regard.inside.record": ("Record",),
     "regard.inside.views.line_chart": ("Chart", "ChartLine", "Report"),

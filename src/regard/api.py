@@ -14,6 +14,8 @@ from regard.inside.align import AlignmentMethod, align
 from regard.inside.attention.attention_view import View
 from regard.inside.attention.induction import InductionScores
 from regard.inside.attention.look import look, score_induction
+from regard.inside.attribution.attributions import Attributions, attribute
+from regard.inside.attribution.what_if import Head, Layer, WhatIf, what_if
 from regard.inside.inspected_model import InspectedModel
 from regard.inside.record import Record, record
 from regard.metrics.alignment import Links
@@ -138,6 +140,41 @@ class Model(Runner):
         occurrences (Olsson et al., 2022). With ``repeat``, the model reads all tokens twice.
         """
         return score_induction(self.inspected, text, repeat=repeat)
+
+    def attribute(
+        self,
+        text: object,
+        target: str | None = None,
+        *,
+        method: str = "all",
+        steps: int = 16,
+        subwords: bool = False,
+    ) -> Attributions:
+        """Attribution of a prediction to the words of a text, or the patches of an image.
+
+        ``target`` is a label, a token, or the translation to explain; default: what the model
+        predicts. ``method`` is "gradient" (× input), "integrated" (gradients), "rollout",
+        "attention-gradient", "leave-one-out" or "all" of them. Integrated gradients begin with
+        ``steps`` steps, doubled until they are complete to 1%.
+        """
+        return attribute(self.inspected, text, target, method, steps=steps, subwords=subwords)
+
+    def what_if(
+        self,
+        text: object,
+        *,
+        heads: Iterable[Head] = (),
+        layers: Iterable[Layer] = (),
+        words: Iterable[int | str] = (),
+        target: str | None = None,
+    ) -> WhatIf:
+        """The prediction for a text or image without some heads, layers or words.
+
+        A head is (layer, head), or (attention, layer, head) with "encoder", "decoder" or "cross"; a
+        layer a number, or (side, number); a word its number, from 0, or the word itself.
+        """
+        model = self.inspected
+        return what_if(model, text, heads=heads, layers=layers, words=words, target=target)
 
     @property
     def alignment_method(self) -> AlignmentMethod:

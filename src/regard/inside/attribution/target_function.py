@@ -7,6 +7,7 @@ are interpolated and gradients are taken without changing the model.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -79,6 +80,13 @@ class TargetFunction:
         self, points_NLD: Tensor, *patterns: str, edits: Edits | None = None
     ) -> tuple[Scores, Tape]:
         """Scores of several embeddings, and the tape that recorded values by ``patterns``."""
+        outputs, tape = self.outputs(points_NLD, *patterns, edits=edits)
+        return self.targets.scores(outputs, len(points_NLD)), tape
+
+    def outputs(
+        self, points_NLD: Tensor, *patterns: str, edits: Edits | None = None
+    ) -> tuple[Outputs, Tape]:
+        """Outputs of the model for several embeddings, and the tape."""
 
         def replace(name: str, x_TD: Tensor) -> Tensor:
             return points_NLD.flatten(0, 1)
@@ -86,8 +94,7 @@ class TargetFunction:
         tape = Tape(*patterns, edits={embedding_path(self.model): replace, **(edits or {})})
         # cuDNN computes gradients of RNNs only in training mode.
         with torch.backends.cudnn.flags(enabled=False):
-            outputs: Outputs = self.model.run([self.given.rows] * len(points_NLD), tape)
-        return self.targets.scores(outputs, len(points_NLD)), tape
+            return self.model.run([self.given.rows] * len(points_NLD), tape), tape
 
     def gradients(self, points_NLD: Tensor, targets_N: Sequence[int]) -> Tensor:
         """Gradients (N, L, D) of the logit of one target each, by the embeddings."""
@@ -137,3 +144,11 @@ def embeddings(model: InspectedModel, rows: LabelledRows) -> Tensor:
     tape = Tape(path)
     model.run([rows], tape)
     return tape.records[path].clone()
+
+
+def title_of(text: object) -> str:
+    """Title of a view: the texts, or the name of an image file."""
+    if isinstance(text, Path):
+        return text.name
+    texts = text if isinstance(text, tuple) else (text,)
+    return " ".join(one if isinstance(one, str) else "image" for one in texts)

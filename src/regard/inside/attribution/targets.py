@@ -1,7 +1,7 @@
 """Targets of an attribution: the logits that are explained, and their log-probabilities."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -19,6 +19,7 @@ from regard.models.trunk_with_heads import Outputs
 from regard.text.labels import MultiLabelSet, RegressionSet, SingleLabelSet
 from regard.text.tokenizers.row_tokenizer import require_tokenizer
 
+BEST = 5  # labels or tokens that are compared
 NO_TARGET = "this model has no target to explain: attribution needs a classifier, a language model"
 NO_MASK = "the text has no mask token {mask}, and attribution explains the token at a mask"
 
@@ -59,11 +60,15 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Targets of one input in the logits of a head; ``kind`` decides what probabilities are."""
+    """Targets of one input in the logits of a head; ``kind`` decides what probabilities are.
+
+    ``name_all`` names the logits of one position by their indices; None: words of a translation.
+    """
 
     head: str
     targets: tuple[Target, ...]
     kind: str = SingleLabelSet.problem_type
+    name_all: Callable[[list[int]], Sequence[str]] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -74,6 +79,22 @@ class Targets:
     def are_numbers(self) -> bool:
         """Whether targets are predicted numbers, which have no probability."""
         return self.kind == RegressionSet.problem_type
+
+    def with_best(self, outputs: Sequence[Outputs]) -> "Targets":
+        """Targets with the five highest logits of each output, best first; of a translation: as is."""
+        if self.name_all is None:
+            return self
+        targets: list[Target] = []
+        for target in self.targets:
+            ((position, own),) = target.places
+            numbers = {own: None}
+            for each in outputs:
+                logits_V = each.by_head[self.head].float()[position]
+                numbers |= dict.fromkeys(logits_V.topk(min(BEST, len(logits_V))).indices.tolist())
+            names = self.name_all([*numbers])
+            places = ([(position, number)] for number in numbers)
+            targets += (Target(name, (*at,)) for name, at in zip(names, places, strict=True))
+        return replace(self, targets=tuple(targets))
 
     def scores(self, outputs: Outputs, count: int) -> Scores:
         """Scores of ``count`` copies of the input."""
@@ -126,7 +147,7 @@ def _label(
     names = labels.names
     chosen = names[int(logits_BV[0].argmax())] if name is None else labels.name(name, "target")
     target = Target(chosen, ((0, names.index(chosen)),))
-    return Targets(LabelHead.name, (target,), labels.problem_type)
+    return Targets(LabelHead.name, (target,), labels.problem_type, _names_of(names))
 
 
 def _sentence_pair(
@@ -136,7 +157,12 @@ def _sentence_pair(
     chosen = names[int(logits_BV[0].argmax())] if name is None else name
     if chosen not in names:
         raise BadInput(f"target: no label is called {shown(name)}; known: {', '.join(names)}")
-    return Targets(SentencePairHead.name, (Target(chosen, ((0, names.index(chosen)),)),))
+    target = Target(chosen, ((0, names.index(chosen)),))
+    return Targets(SentencePairHead.name, (target,), name_all=_names_of(names))
+
+
+def _names_of(names: Sequence[str]) -> Callable[[list[int]], Sequence[str]]:
+    return lambda numbers: [names[number] for number in numbers]
 
 
 def _masks(
@@ -148,7 +174,8 @@ def _masks(
         return None
     if name is not None and len(at) > 1:
         raise BadInput(f"target: the text has {len(at)} masks; name the token of a single mask")
-    return Targets(MLMHead.name, tuple(_token(tokenizer.words, logits_TV, n, name) for n in at))
+    targets = tuple(_token(tokenizer.words, logits_TV, position, name) for position in at)
+    return Targets(MLMHead.name, targets, name_all=tokenizer.words.pieces)
 
 
 def _next_token(
@@ -158,7 +185,7 @@ def _next_token(
         return None
     words = require_tokenizer(model.tokenizer).words
     target = _token(words, logits_TV, len(rows["trunk"].row.tokens) - 1, name)
-    return Targets(NextTokenHead.name, (target,))
+    return Targets(NextTokenHead.name, (target,), name_all=words.pieces)
 
 
 def _token(words: Any, logits_TV: Tensor, position: int, name: str | None) -> Target:

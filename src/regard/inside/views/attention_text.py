@@ -32,9 +32,9 @@ def colour_cell(darkness: float) -> Text:
     return Text(" " * CELL, Style(bgcolor=ramp_colour(darkness)))
 
 
-def ramp_colour(darkness: float) -> Color:
-    """Colour of a darkness from 0 to 1, interpolated in ``COLOUR_RAMP``."""
-    channels = zip(*COLOUR_RAMP, strict=True)
+def ramp_colour(darkness: float, ramp: Sequence[Sequence[int]] = COLOUR_RAMP) -> Color:
+    """Colour of a darkness from 0 to 1, interpolated in a ramp."""
+    channels = zip(*ramp, strict=True)
     return Color.from_rgb(*(float(np.interp(darkness, (0, 0.5, 1), each)) for each in channels))
 
 

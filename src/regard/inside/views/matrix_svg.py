@@ -32,11 +32,12 @@ def draw_attention(
 ) -> str:
     """Attention map as SVG: queries down the side, keys across the top.
 
-    Darkness is the share of the largest weight. Cells are grey where ``allowed_LS`` is false.
+    Darkness is the share of the largest weight; weights below zero are blue. Cells are grey where
+    ``allowed_LS`` is false.
     """
     title, caption = escape_line(title), escape_line(caption)
     queries, keys = ([clip(label, LONGEST) for label in labels] for labels in (queries, keys))
-    peak, angle = float(weights_LS.max(initial=0.0)), math.radians(SLANT)
+    peak, angle = float(np.abs(weights_LS).max(initial=0.0)), math.radians(SLANT)
     left = MARGIN + max(map(markup.text_length, queries), default=0) + GAP
     reach = (
         CELL * i + markup.text_length(key) * math.cos(angle) for i, key in enumerate(keys, start=1)
@@ -81,9 +82,11 @@ def _map_cells(
         corners = (f"M{CELL * column} {CELL * row}" for row, column in np.argwhere(~allowed_LS))
         path = "".join(corner + square for corner in corners)
         yield f'<path d="{path}" fill="{markup.RULE}"><title>masked</title></path>'
-    for row, column in np.argwhere(shares_LS >= 0.005):
+    for row, column in np.argwhere(np.abs(shares_LS) >= 0.005):
+        share = shares_LS[row, column]
+        colour = markup.tint(share) if share > 0 else markup.tint(-share, RIGHT)
         place = f'x="{CELL * column}" y="{CELL * row}" width="{CELL - 1}" height="{CELL - 1}"'
-        yield f'<rect {place} fill="{markup.tint(shares_LS[row, column])}"/>'
+        yield f'<rect {place} fill="{colour}"/>'
     rows, columns = shares_LS.shape
     yield markup.svg_frame(CELL * columns, CELL * rows)
     yield "</g>"
