@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from regard.inside.attribution.attributions import Attributions
 
 Method = Literal["all", "gradient", "integrated", "rollout", "attention-gradient", "leave-one-out"]
+COMPARED = "Spearman correlation of methods over words, and area under the deletion curve"
 
 
 def attribute(
@@ -102,12 +103,12 @@ def attribute(
 def _tables(view: "Attributions") -> list[OutputTable]:
     """Values of words by method; correlations of methods and areas under deletion curves."""
     values = [number_column(name, ".4f") for name in view.weights]
-    known = [number_column(name, ".2f") for name in view.weights]
+    known = [number_column(name, ".2f") for name in view.compared]
     words = OutputTable(
         [text_column("target"), text_column("word"), *values], view.word_rows, view.summary
     )
     columns = [text_column("method"), *known, number_column("area", ".3f")]
-    return [words, OutputTable(columns, view.method_rows, "Spearman correlation", view.notes[:1])]
+    return [words, OutputTable(columns, view.method_rows, COMPARED, view.notes[:1])]
 
 
 def _print_what_if(

@@ -32,6 +32,7 @@ from regard.inside.views.word_marks import draw_bars, word_lines
 from regard.text.segmentation import LabelledImage
 
 ALL = "all"
+MATRIX = "integrated"  # the method whose matrix is drawn, of several
 COLOURS = "red raises the target, blue lowers it"
 Cell = str | float | None
 
@@ -78,20 +79,30 @@ class Attributions(View):
         """Targets with their probabilities, before and after words are replaced."""
         columns = zip(self.targets, self.probabilities, self.without_words, strict=True)
         figures = ", ".join(f"{name}  {here:.3f} ({there:.3f})" for name, here, there in columns)
-        return f"{figures}; in brackets: every word is {self.replacement}"
+        parts = "words" if self.image is None else "patches"
+        return f"{figures}; in brackets: all {parts} are replaced by {self.replacement}"
 
     @property
     def notes(self) -> list[str]:
         """Completeness of integrated gradients, agreement and areas under deletion curves."""
-        lines = []
-        if self.completeness is not None:
-            lines.append(f"completeness of integrated gradients: {self.completeness.summary}")
+        lines = [*self._completeness]
         if self.agreement:
             pairs = (f"{a} and {b} {value:.2f}" for (a, b), value in self.agreement.items())
             lines.append(f"agreement (Spearman over words): {', '.join(pairs)}")
         areas = (f"{name} {area:.3f}" for name, area in self.deletion.areas.items())
         lines.append(f"area under the deletion curve (lower is better): {', '.join(areas)}")
         return lines
+
+    @property
+    def _completeness(self) -> list[str]:
+        if self.completeness is None:
+            return []
+        return [f"completeness of integrated gradients: {self.completeness.summary}"]
+
+    @property
+    def compared(self) -> list[str]:
+        """Methods whose correlations are known: all, if there are several."""
+        return [*self.weights] if len(self.weights) > 1 else []
 
     @property
     def word_rows(self) -> list[list[Cell]]:
@@ -107,7 +118,7 @@ class Attributions(View):
         """Rows of a table: method, its correlation with each method, and its area."""
         known = {**self.agreement, **{(b, a): rho for (a, b), rho in self.agreement.items()}}
         return [
-            [name, *(known.get((name, other)) for other in self.weights), area]
+            [name, *(known.get((name, other)) for other in self.compared), area]
             for name, area in self.deletion.areas.items()
         ]
 
@@ -130,16 +141,16 @@ class Attributions(View):
         if len(self.targets) == 1:
             columns = {TITLES[name]: values[0] for name, values in self.weights.items()}
             return draw_bars(self.title, caption, self.words, columns)
-        name, values_MW = next(iter(self.weights.items()))
+        name = MATRIX if MATRIX in self.weights else next(iter(self.weights))
         caption = f"{TITLES[name]}, by word of the target; {COLOURS}"
-        return draw_attention(self.title, caption, self.targets, self.words, values_MW)
+        return draw_attention(self.title, caption, self.targets, self.words, self.weights[name])
 
     def png(self) -> bytes:
         return super().png() if self.image is None else self._sheet(self.image).png()
 
     def html(self) -> str:
         named = {TITLES[name]: values for name, values in self.weights.items()}
-        columns = ["method", *self.weights, "area"]
+        columns = ["method", *self.compared, "area"]
         cells = [[_cell(cell) for cell in row] for row in self.method_rows]
         return attribution_page(
             self.title,
@@ -148,7 +159,7 @@ class Attributions(View):
             self.image,
             (columns, cells),
             self.deletion_chart,
-            self.notes,
+            self._completeness,
         )
 
     def to_json(self) -> dict[str, object]:

@@ -17,7 +17,7 @@ from regard.text.tokenizers.row_tokenizer import require_tokenizer
 
 ROLES = {"mask": "the mask token", "pad": "the padding token", "unk": "the unknown token"}
 """Tokens that can stand in place of a word, in the order of preference."""
-ZERO_VECTOR, ZERO_PIXELS = "the zero vector", "patches of zeros (the mean colour)"
+ZERO_VECTOR, ZERO_PIXELS = "zero vectors", "zeros (the mean colour)"
 
 
 @dataclass(frozen=True, eq=False)

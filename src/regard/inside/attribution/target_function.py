@@ -52,7 +52,7 @@ class TargetFunction:
 
         ``target`` is the name of a label or of a token, or the translation that is explained.
         """
-        first, second = text if isinstance(text, tuple) else (text, None)
+        first, second = text if isinstance(text, tuple) and len(text) == 2 else (text, None)
         if len(model.facts.sides) > 1:
             second, target = target or second, None
         given = read_input(model, first, second, subwords=subwords)

@@ -81,7 +81,7 @@ class Targets:
         return self.kind == RegressionSet.problem_type
 
     def with_best(self, outputs: Sequence[Outputs]) -> "Targets":
-        """Targets with the five highest logits of each output, best first; of a translation: as is."""
+        """Targets, and the five highest logits of each output; of a translation: its words."""
         if self.name_all is None:
             return self
         targets: list[Target] = []

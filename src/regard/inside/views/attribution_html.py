@@ -38,12 +38,12 @@ def attribution_page(
     return fill_template(
         "attribution.html",
         title=title,
-        styles=["page.css", "words.css", "attribution.css"],
+        styles=["report.css", "words.css", "attribution.css"],
         summary=escape(escape_line(summary)),
         sections="\n".join(sections),
         table=html_table(*table),
         chart=chart.svg(PAGE_COLOURS),
-        notes="\n".join(f'<p class="note">{escape(escape_line(note))}</p>' for note in notes),
+        notes="\n".join(f"<p>{escape(escape_line(note))}</p>" for note in notes),
     )
 
 
