@@ -1,0 +1,166 @@
+"""Attributions of an input: what is shown of them, in text, drawings, pages and JSON."""
+
+import json
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from regard import BadInput
+from small_bert import model as small_bert
+from small_images import small_vit
+
+TEXT = "The <old> cat came in"
+PIXELS = np.random.default_rng(3).integers(0, 256, (8, 12, 3), dtype=np.uint8)
+METHODS = ["gradient", "integrated", "rollout", "attention-gradient", "leave-one-out"]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def model():
+    return small_bert("one")
+
+
+@pytest.fixture(scope="module")
+def seen(model):
+    return model.attribute(TEXT)
+
+
+@pytest.fixture(scope="module")
+def picture():
+    return small_vit(size=(8, 12), width=12, depth=2, heads=3).attribute(PIXELS)
+
+
+def test_every_method_has_a_value_for_every_word(model, seen):
+    (prediction,) = model.predict([TEXT])
+    assert list(seen.weights) == METHODS
+    assert seen.words == ("The", "<", "old", ">", "cat", "came", "in")
+    assert {values.shape for values in seen.weights.values()} == {(1, 7)}
+    assert seen.targets == (prediction.label,)
+    assert seen.probabilities == (pytest.approx(prediction.probability, 1e-5),)
+    assert len(seen.agreement) == 10 and all(-1 <= rho <= 1 for rho in seen.agreement.values())
+    assert [*seen.deletion.curves] == [*METHODS, "random"]
+
+
+def test_subwords_sum_to_words(model, seen):
+    pieces = model.attribute(TEXT, method="gradient", subwords=True)
+    assert len(pieces.words) > len(seen.words)
+    total = pieces.weights["gradient"].sum()
+    assert total == pytest.approx(seen.weights["gradient"].sum(), rel=1e-4)
+
+
+def test_a_label_can_be_chosen(model):
+    for label in ("bad", "good"):
+        seen = model.attribute(TEXT, label, method="leave-one-out")
+        probability = model.predict([TEXT])[0].probabilities[label]
+        assert seen.probabilities == (pytest.approx(probability, 1e-5),)
+
+
+def test_both_texts_of_a_pair_have_words(model):
+    seen = model.attribute(("the old", "cat came"), method="gradient")
+    assert seen.words == ("the", "old", "cat", "came")
+
+
+def test_a_text_view_has_words_completeness_agreement_and_areas(seen):
+    text = seen.text(80)
+    assert all(len(line) <= 80 for line in text.splitlines())
+    flat = " ".join(text.split())
+    for part in ("integrated gradients (largest", "error 0.", "gradient and integrated", "random"):
+        assert part in flat
+    assert "all words are replaced by the mask token [MASK]" in flat
+    shaded = re.compile(r"^The[·░▒▓█]-? <[·░▒▓█]-? old[·░▒▓█]-?", re.MULTILINE)
+    assert len(shaded.findall(text)) == len(METHODS)
+
+
+def test_words_below_zero_have_another_colour_and_a_sign(seen):
+    values = seen.weights["integrated"][0]
+    (line,) = [one for one in seen.choose("integrated").text(80).splitlines() if "old" in one][1:]
+    words = line.split()
+    expected = [value < 0 and "·" not in word for value, word in zip(values, words, strict=True)]
+    assert [word.endswith("-") for word in words] == expected
+    assert any(expected) and not all(expected)
+    console = Console(force_terminal=True, color_system="truecolor", width=80)
+    with console.capture() as capture:
+        console.print(seen.choose("integrated"))
+    assert len({*re.findall(r"48;2;[\d;]+", capture.get())}) > 2
+
+
+def test_a_drawing_has_a_bar_for_each_word_and_method(seen):
+    root = ElementTree.fromstring(seen.svg())
+    texts = [one.text for one in root.iter(f"{SVG}text")]
+    assert {"integrated gradients", "cat", "<", "leave-one-out"} <= {*texts}
+    titles = [one.text for one in root.iter(f"{SVG}title")]
+    assert f"{seen.weights['rollout'][0, 4]:.4f}" in titles
+    assert len(list(root.iter(f"{SVG}rect"))) == 1 + 5 * 7
+
+
+def test_the_page_is_whole_and_safe(seen):
+    page = seen.html()
+    assert page.startswith("<!doctype html>") and "$" not in page
+    assert "The &lt;old&gt; cat" in page and "<old>" not in page
+    assert page.count('<p class="words"') == 5 and "Deletion" in page and "random" in page
+    assert not re.search(r"(src|href)=|https?://(?!www.w3.org)", page)
+
+
+def test_patches_are_drawn_over_the_image(picture):
+    pytest.importorskip("PIL")
+    assert picture.words[:2] == ("0,0", "0,1") and picture.image.grid == (2, 3)
+    assert picture.png().startswith(b"\x89PNG")
+    assert picture.svg().count("<image") == 1 + 2 * 5  # with the scale of each
+    assert picture.html().count("<img ") == 5
+    assert "all patches are replaced by zeros" in " ".join(picture.text(80).split())
+
+
+def test_json_has_all_figures(seen):
+    record = json.loads(json.dumps(seen.to_json()))
+    assert record["words"] == list(seen.words) and list(record["weights"]) == METHODS
+    assert record["completeness"]["error"] <= 0.01
+    assert len(record["agreement"]) == 10
+    assert record["deletion"]["areas"]["random"] == pytest.approx(seen.deletion.areas["random"])
+
+
+def test_one_method_has_nothing_to_agree_with(model):
+    seen = model.attribute(TEXT, method="rollout")
+    assert seen.agreement == {} and seen.compared == [] and seen.completeness is None
+    assert [row[0] for row in seen.method_rows] == ["rollout", "random"]
+    assert {len(row) for row in seen.method_rows} == {2}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "options", "message"),
+    [
+        ("one", TEXT, {"method": "lime"}, "method must be one of all, gradient, integrated"),
+        ("one", TEXT, {"steps": 0}, "steps must be at least 1, not 0"),
+        ("one", TEXT, {"target": "nice"}, "no label is called 'nice'; known: bad, fair, good"),
+        ("one", "", {}, "the text has no words"),
+        ("one", ("a", "b", "c"), {}, "is not a text"),
+        ("words", TEXT, {}, r"the text has no mask token \[MASK\]"),
+        ("words", "a [MASK]", {"target": "cat"}, r"'cat' is 2 tokens \(c ##at\); name one token"),
+        ("words", "a [MASK] [MASK]", {"target": "a"}, "the text has 2 masks"),
+        ("tags", TEXT, {}, "attribution needs a classifier, a language model or a translator"),
+        ("states", TEXT, {}, "this model has no target to explain"),
+    ],
+)
+def test_what_cannot_be_attributed_is_refused_in_one_line(kind, text, options, message):
+    with pytest.raises(BadInput, match=message) as refused:
+        small_bert(kind).attribute(text, **options)
+    assert "\n" not in str(refused.value)
+
+
+def test_neither_layer_nor_head_can_be_chosen(seen):
+    assert list(seen.choose("rollout").weights) == ["rollout"]
+    with pytest.raises(BadInput, match="do not choose a layer or head"):
+        seen.choose(layer=0)
+    with pytest.raises(BadInput, match="no method called 'lime' here"):
+        seen.choose("lime")
+
+
+def test_every_mask_is_a_target():
+    seen = small_bert("words").attribute("The [MASK] came [MASK] in", method="integrated")
+    assert len(seen.targets) == 2 and seen.words == ("The", "came", "in")
+    assert seen.completeness.complete and len(seen.completeness.sums) == 2
+    root = ElementTree.fromstring(seen.svg())
+    assert {*seen.targets} <= {one.text for one in root.iter(f"{SVG}text")}
+    assert '<table class="matrix">' in seen.html()
