@@ -56,6 +56,7 @@ NEW: tuple[str, ...] = (
     r"Model\.tokens\(self, texts, max_length=None\)",
     r"TextTokens(\(|\.).*",
     r"(?:Model\.(?:inspected|record\(.*)|Record(\(|\.).*)",
+    r"(?:Model\.(?:attribute|what_if)\(.*|(?:Attributions|WhatIf)(\(|\.).*|attribute .*)",
     r"\S+ .*\.(?:queries|keys|values|head_outputs)",  # values of attention on a tape
     r"papers --(?:path|train|load) = False",
     r"[a-z]+ --format = 'text'",

@@ -23,7 +23,7 @@ NO_MODEL = {
     "similarity": "looks vectors up, without running a model",
     "sweep": "re-ranks stored hypotheses, without a model",
 }
-ONE_TEXT = dict.fromkeys(("look", "tree"), "shows one text, given on the command line")
+ONE_TEXT = dict.fromkeys(("look", "tree", "attribute"), "shows one text, given on the command line")
 FIXED = {
     "tour": "its expected scores are those of fp32 on a CPU",
     "convert": "compares outputs in float32 on a CPU",
@@ -35,7 +35,7 @@ ABSENT = {  # verbs without an option, and why
     "--precision": NO_MODEL
     | FIXED
     | dict.fromkeys(("train", "tune"), BY_RECIPE)
-    | {"recency": "gradients are computed in float32"},
+    | dict.fromkeys(("recency", "attribute"), "gradients are computed in float32"),
     "--batch-size": NO_MODEL
     | FIXED
     | ONE_TEXT
@@ -78,7 +78,9 @@ ABSENT = {  # verbs without an option, and why
         LINES,
     )
     | dict.fromkeys(("retrieve", "mine"), LINES)
-    | dict.fromkeys(("look", "tree", "curves"), "--html, --svg and --png name what they write")
+    | dict.fromkeys(
+        ("look", "tree", "curves", "attribute"), "--html, --svg and --png name what they write"
+    )
     | {"convert": "the folder is its argument"},
 }
 VERBS_ON_LINES = (
@@ -89,6 +91,7 @@ VERBS_ON_LINES = (
 OTHER_MEANING = {("sweep", "--alpha"), ("sweep", "--coverage")}
 OTHER_MEANING |= {("tune", option) for option in ("--set", "--resume", "--budget")}
 OTHER_MEANING |= {("new", option) for option in ("--column", "--out")}
+OTHER_MEANING |= {("attribute", "--target"), ("attribute", "--method")}
 
 
 def option_info(hint):

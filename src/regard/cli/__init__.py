@@ -52,7 +52,7 @@ GROUPS = {
     },
     "Inspect": {
         "look": "Show the attention weights of a model for one text or image.",
-        "attribute": "Attribute a prediction to the words of a text, or to image patches.",
+        "attribute": "Show on which words or patches a prediction depends.",
         "tree": "Show a beam search as a tree, with the reason for every pruning.",
         "neighbours": "Print the words nearest to a word, or images to an image.",
         "recency": "Measure how strongly a model depends on distant words.",

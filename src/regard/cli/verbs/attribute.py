@@ -60,7 +60,7 @@ def attribute(
     table_format: options.FORMAT = "text",
     as_json: options.JSON = False,
 ) -> None:
-    """Attribute a prediction to the words of a text, or to image patches.
+    """Show on which words or patches a prediction depends.
 
     Five methods explain the label of a classifier, the next or the masked token of a language
     model, or each word of a translation: gradient × input, integrated gradients (with their
