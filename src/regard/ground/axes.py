@@ -13,9 +13,10 @@
 | V      | vocabulary                                        |
 | N      | selected positions (those with a target)          |
 | R      | active rows of a search                           |
-| W      | slots of a beam, or columns of pixels             |
+| W      | slots of a beam, columns of pixels, or words      |
 | P      | positions of a table, or distances between two    |
-| M      | memory: states of the tokens before each row      |
+| M      | memory: states of the tokens before each row; or  |
+|        | targets of an attribution                         |
 | C      | characters of a word, or channels of an image     |
 """
 

@@ -118,11 +118,9 @@ def test_layers_of_a_recurrent_model_cannot_be_switched_off():
 
 def test_phrases_name_parts():
     phrases = ["head 3.5", "cross head 0.1", "layer 4", "target layer 0", "word 2", "word not"]
-    assert parse_parts(phrases) == {
-        "heads": [(3, 5), ("cross", 0, 1)],
-        "layers": [4, ("target", 0)],
-        "words": [2, "not"],
-    }
-    for phrase in ("head", "hed 1.2", "word ", "head 1,2"):
+    heads, layers, words = parse_parts(phrases)
+    assert heads == [(3, 5), ("cross", 0, 1)]
+    assert layers == [4, ("target", 0)] and words == [2, "not"]
+    for phrase in ("head", "head 3", "layer 1.2", "hed 1.2", "word ", "head 1,2"):
         with pytest.raises(BadInput, match=r'is not "head LAYER\.HEAD"'):
             parse_parts([phrase])

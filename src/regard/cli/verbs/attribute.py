@@ -122,7 +122,7 @@ def _print_what_if(
     """Print the prediction before and after parts are switched off."""
     from regard.inside.attribution.what_if import COLUMNS, parse_parts
 
-    result = model.what_if(given, target=target, **parse_parts(without))
+    result = model.what_if(given, target=target, **parse_parts(without)._asdict())
     if form == "json":
         print_json(result.to_json())
     else:

@@ -60,11 +60,11 @@ def deletion_curves(function: TargetFunction, weights: Mapping[str, np.ndarray])
 def _curve(function: TargetFunction, orders_MW: np.ndarray, counts: Sequence[int]) -> np.ndarray:
     """Mean probability of all targets when the first words of their orders are deleted."""
     targets, words = orders_MW.shape
-    deleted_MCW = np.zeros((targets, len(counts), words), bool)
+    deleted_MNW = np.zeros((targets, len(counts), words), bool)
     for target, order_W in enumerate(orders_MW):
         for number, count in enumerate(counts):
-            deleted_MCW[target, number, order_W[:count]] = True
-    scores_NM = function.scores_without(deleted_MCW.reshape(-1, words))[1].numpy()
-    scores_MCM = scores_NM.reshape(targets, len(counts), targets)
-    own_MC = np.stack([scores_MCM[target, :, target] for target in range(targets)])
-    return function.targets.probabilities(own_MC).mean(0)
+            deleted_MNW[target, number, order_W[:count]] = True
+    scores_NM = function.scores_without(deleted_MNW.reshape(-1, words))[1].numpy()
+    scores_MNM = scores_NM.reshape(targets, len(counts), targets)
+    own_MN = np.stack([scores_MNM[target, :, target] for target in range(targets)])
+    return function.targets.probabilities(own_MN).mean(0)

@@ -1,14 +1,15 @@
 """Input of an attribution: rows with words that can be replaced, and the rows without them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import numpy as np
 
 from regard.ground.batch import ImageRow
 from regard.ground.errors import BadInput, shown
+from regard.inference.encoder_model import EncoderModel
 from regard.inside.inspected_model import InspectedModel, LabelledRows
 from regard.models.label_heads import MLMHead
 from regard.text.segmentation import LabelledImage, LabelledRow, TokenLabels
@@ -33,11 +34,7 @@ class InputWords:
     groups: tuple[tuple[int, ...], ...]
     replaced: LabelledRows | None
     replacement: str
-
-    @property
-    def image(self) -> LabelledImage | None:
-        """The image, if the input is one."""
-        return next((row for row in self.rows.values() if isinstance(row, LabelledImage)), None)
+    image: LabelledImage | None = None
 
     def numbers(self, words: Sequence[object]) -> list[int]:
         """Numbers of words that are given by number, from 0, or by name (all its occurrences)."""
@@ -64,8 +61,7 @@ def read_input(
         return _read_image(model, text)
     rows = _masked_rows(model, text, second) or model.read(text, second)
     side = model.facts.encoder_path
-    row = rows[side]
-    assert isinstance(row, LabelledRow)
+    row = cast(LabelledRow, rows[side])
     free_L = _replaceable(model, rows, text, second)
     words, groups = _words(row.keys, free_L, subwords)
     if not words:
@@ -80,7 +76,7 @@ def read_input(
     return InputWords(rows, words, groups, replaced, name)
 
 
-def replacement_token(model: InspectedModel) -> tuple[str, Any] | None:
+def replacement_token(model: InspectedModel) -> tuple[str, int | np.ndarray] | None:
     """Name and id of the token that replaces words: mask, padding or unknown; None: no such."""
     tokenizer = require_tokenizer(model.tokenizer)
     vocabulary = tokenizer.vocabularies[0]  # of the source
@@ -93,25 +89,27 @@ def replacement_token(model: InspectedModel) -> tuple[str, Any] | None:
     return None
 
 
+def mask_token(model: InspectedModel) -> str:
+    """The mask token of a masked LM."""
+    return cast(EncoderModel, model.runner).filler(1).mask
+
+
 def _read_image(model: InspectedModel, image: object) -> InputWords:
     rows = model.read(image)
-    (row,) = rows.values()
-    assert isinstance(row, LabelledImage)
+    row = cast(LabelledImage, rows["trunk"])
     values_CHW = row.row.read()
     grey = row._replace(row=ImageRow(lambda: np.zeros_like(values_CHW)))
     first, labels = len(row.tokens), row.keys
-    return InputWords(
-        rows, labels.words[first:], labels.groups[first:], {"trunk": grey}, ZERO_PIXELS
-    )
+    patches = labels.words[first:], labels.groups[first:]
+    return InputWords(rows, *patches, {"trunk": grey}, ZERO_PIXELS, row)
 
 
 def _masked_rows(model: InspectedModel, text: object, second: str | None) -> LabelledRows | None:
     """Row of a text with masks, for a masked LM; None of other models and texts."""
-    names: Mapping[str, str] = getattr(model.tokenizer, "names", {})
-    mask = names.get("mask_token", "")
     if second is not None or MLMHead.name not in model.facts.head_names:
         return None
-    if not mask or not isinstance(text, str) or mask not in text:
+    mask = mask_token(model)
+    if not isinstance(text, str) or mask not in text:
         return None
     tokenizer = require_tokenizer(model.tokenizer)
     ids = tokenizer.masked(text)

@@ -201,15 +201,15 @@ def _follow(
         return (_deciding_tokens(function)[:, None] @ flow_MLL)[:, 0]
     own = by_kind.get(("target", "self"), [None] * len(cross))
     written = cross[0].shape[1]
-    flow_MJL = np.concatenate([flow_MLL, np.zeros((targets, written, length))], axis=1)
+    joint = np.concatenate([flow_MLL, np.zeros((targets, written, length))], axis=1)
     for own_MTT, cross_MTL in zip(own, cross, strict=True):
-        for block_MTX, start in ((own_MTT, length), (cross_MTL, 0)):
-            if block_MTX is not None:
-                joint_MJJ = np.zeros((targets, length + written, length + written))
-                joint_MJJ[:, length:, start : start + block_MTX.shape[-1]] = block_MTX
-                flow_MJL = step(joint_MJJ) @ flow_MJL
+        for block, start in ((own_MTT, length), (cross_MTL, 0)):
+            if block is not None:
+                mixed = np.zeros((targets, length + written, length + written))
+                mixed[:, length:, start : start + block.shape[-1]] = block
+                joint = step(mixed) @ joint
     at = [[place for place, _ in target.places] for target in function.targets.targets]
-    return np.stack([flow_MJL[n, length:][places].mean(0) for n, places in enumerate(at)])
+    return np.stack([joint[n, length:][places].mean(0) for n, places in enumerate(at)])
 
 
 def _deciding_tokens(function: TargetFunction) -> np.ndarray:

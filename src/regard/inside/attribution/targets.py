@@ -1,8 +1,8 @@
 """Targets of an attribution: the logits that are explained, and their log-probabilities."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.ground.errors import BadInput, shown
 from regard.inference.encoder_model import EncoderModel
+from regard.inside.attribution.input_words import mask_token
 from regard.inside.inspected_model import InspectedModel, LabelledRows
 from regard.inside.neighbours import inner_tokens
 from regard.models.heads import NextTokenHead
@@ -18,6 +19,7 @@ from regard.models.label_heads import LabelHead, MLMHead, SentencePairHead
 from regard.models.trunk_with_heads import Outputs
 from regard.text.labels import MultiLabelSet, RegressionSet, SingleLabelSet
 from regard.text.tokenizers.row_tokenizer import require_tokenizer
+from regard.text.tokenizers.subwords import Subwords
 
 BEST = 5  # labels or tokens that are compared
 NO_TARGET = "this model has no target to explain: attribution needs a classifier, a language model"
@@ -78,7 +80,7 @@ class Targets:
     @property
     def are_numbers(self) -> bool:
         """Whether targets are predicted numbers, which have no probability."""
-        return self.kind == RegressionSet.problem_type
+        return NORMALISERS[self.kind] is _number
 
     def with_best(self, outputs: Sequence[Outputs]) -> "Targets":
         """Targets, and the five highest logits of each output; of a translation: its words."""
@@ -133,8 +135,7 @@ def find_targets(model: InspectedModel, rows: LabelledRows, name: str | None = N
             if (targets := find(model, rows, logits, name)) is not None:
                 return targets
     if MLMHead.name in outputs.by_head:
-        names: Mapping[str, str] = getattr(model.tokenizer, "names", {})
-        raise BadInput(NO_MASK.format(mask=names.get("mask_token", "")))
+        raise BadInput(NO_MASK.format(mask=mask_token(model)))
     raise BadInput(f"{NO_TARGET} or a translator")
 
 
@@ -188,7 +189,7 @@ def _next_token(
     return Targets(NextTokenHead.name, (target,), name_all=words.pieces)
 
 
-def _token(words: Any, logits_TV: Tensor, position: int, name: str | None) -> Target:
+def _token(words: Subwords, logits_TV: Tensor, position: int, name: str | None) -> Target:
     """Target at one position: the token of this name, or the most probable one."""
     number = int(logits_TV[position, : len(words)].argmax())
     if name is not None:

@@ -7,7 +7,7 @@ a word by the token, or vector, that attribution puts in its place.
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,9 +26,7 @@ ADDED = ("attention.output", "cross.output", "mlp.output")  # what a block adds 
 PHRASES = '"head LAYER.HEAD", "layer NUMBER" or "word WORD", such as "head 3.5" or "word 2"'
 WHOLE = re.compile(r"\d{1,6}", re.ASCII)
 PHRASE = re.compile(
-    r"(?:(?:(?P<of>\w+) )?(?P<kind>head|layer) (?P<first>\d{1,6})(?:\.(?P<second>\d{1,6}))?)"
-    r"|word (?P<word>.+)",
-    re.ASCII,
+    r"(?:(\w+) )?head (\d{1,6})\.(\d{1,6})|(?:(\w+) )?layer (\d{1,6})|word (.+)", re.ASCII
 )
 Head = tuple[int, int] | tuple[str, int, int]
 Layer = int | tuple[str, int]
@@ -163,22 +161,27 @@ def _both(first: Edit | None, second: Edit) -> Edit:
     return lambda name, value: second(name, first(name, value))
 
 
-def parse_parts(parts: Sequence[str]) -> dict[str, list[Any]]:
-    """Heads, layers and words of phrases such as "head 3.5", "cross head 0.1", "word not".
+class ParsedParts(NamedTuple):
+    """Heads, layers and words to switch off, as arguments of ``what_if``."""
 
-    The result has the keyword arguments of ``what_if``.
-    """
-    parsed: dict[str, list[Any]] = {"heads": [], "layers": [], "words": []}
-    for part in parts:
-        match = PHRASE.fullmatch(part.strip())
+    heads: list[Head]
+    layers: list[Layer]
+    words: list[int | str]
+
+
+def parse_parts(phrases: Sequence[str]) -> ParsedParts:
+    """Parts that phrases such as "head 3.5", "cross head 0.1" and "word not" name."""
+    parts = ParsedParts([], [], [])
+    for phrase in phrases:
+        match = PHRASE.fullmatch(phrase.strip())
         if match is None:
-            raise BadInput(f"{shown(part)} is not {PHRASES}")
-        of, kind, first, second, word = match.groups()
-        before = [of] if of else []
-        if word is not None:
-            parsed["words"].append(int(word) if WHOLE.fullmatch(word) else word)
+            raise BadInput(f"{shown(phrase)} is not {PHRASES}")
+        of, layer, head, side, number, word = match.groups()
+        if head is not None:
+            place = int(layer), int(head)
+            parts.heads.append((of, *place) if of else place)
+        elif number is not None:
+            parts.layers.append((side, int(number)) if side else int(number))
         else:
-            numbers = [int(number) for number in (first, second) if number is not None]
-            values = (*before, *numbers)
-            parsed[f"{kind}s"].append(values if len(values) > 1 else values[0])
-    return parsed
+            parts.words.append(int(word) if WHOLE.fullmatch(word) else word)
+    return parts
