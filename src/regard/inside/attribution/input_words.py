@@ -13,7 +13,6 @@ from regard.inference.encoder_model import EncoderModel
 from regard.inside.inspected_model import InspectedModel, LabelledRows
 from regard.models.label_heads import MLMHead
 from regard.text.segmentation import LabelledImage, LabelledRow, TokenLabels
-from regard.text.templates import TEXTS
 from regard.text.tokenizers.row_tokenizer import require_tokenizer
 
 ROLES = {"mask": "the mask token", "pad": "the padding token", "unk": "the unknown token"}
@@ -62,7 +61,8 @@ def read_input(
     rows = _masked_rows(model, text, second) or model.read(text, second)
     side = model.facts.encoder_path
     row = cast(LabelledRow, rows[side])
-    free_L = _replaceable(model, rows, text, second)
+    free_L = np.ones(len(row.row.tokens), dtype=bool)
+    free_L[list(row.keys.specials)] = False
     words, groups = _words(row.keys, free_L, subwords)
     if not words:
         raise BadInput("the text has no words to attribute a prediction to")
@@ -124,31 +124,12 @@ def _masked_rows(model: InspectedModel, text: object, second: str | None) -> Lab
     joined = TokenLabels.join(*(of_part[p.name] for p in tokenizer.template.template.parts(1)))
     row = tokenizer.row(ids)
     if len(joined.subwords) != len(row.tokens):  # spaces around masks are tokens
-        pieces = map(TokenLabels.special, words.pieces([int(token) for token in row.tokens]))
+        fixed = {tokenizer.mask, *tokenizer.template.special.values()}
+        tokens = [int(token) for token in row.tokens]
+        named = zip(tokens, words.pieces(tokens), strict=True)
+        pieces = [(TokenLabels.single, TokenLabels.special)[t in fixed](p) for t, p in named]
         joined = TokenLabels.join(*pieces)
     return {"trunk": LabelledRow(row, joined, joined)}
-
-
-def _replaceable(
-    model: InspectedModel, rows: LabelledRows, text: object, second: str | None
-) -> np.ndarray:
-    """Mask (L,) of the tokens of the texts: no special tokens, and no masks."""
-    tokens = np.asarray(rows[model.facts.encoder_path].row.tokens)
-    free_L = np.ones(len(tokens), dtype=bool)
-    if len(model.facts.sides) > 1:  # the source has one special token, at its end
-        free_L[-1] = False
-        return free_L
-    tokenizer = require_tokenizer(model.tokenizer)
-    count = len(tokens) - tokenizer.template.specials(1 if second is None else 2)
-    lengths = [count]
-    if second is not None:
-        first = len(tokenizer.words.segment(text).ids)
-        lengths = [first, count - first]
-    marks = tokenizer.row_of_marks([[1] * length for length in lengths[: len(TEXTS)]])
-    free_L = np.asarray(marks.tokens) > 0
-    with suppress(BadInput, AttributeError):
-        free_L &= tokens != tokenizer.mask
-    return free_L
 
 
 def _words(
