@@ -16,6 +16,8 @@ from regard.inside.attention.induction import InductionScores
 from regard.inside.attention.look import look, score_induction
 from regard.inside.inspected_model import InspectedModel
 from regard.inside.record import Record, record
+from regard.inside.stream.contributions import Contributions, contributions
+from regard.inside.stream.target import read_input, title_of
 from regard.metrics.alignment import Links
 from regard.models.folders import folder as folders
 from regard.models.folders.hub import local_folder
@@ -138,6 +140,26 @@ class Model(Runner):
         occurrences (Olsson et al., 2022). With ``repeat``, the model reads all tokens twice.
         """
         return score_induction(self.inspected, text, repeat=repeat)
+
+    def contributions(
+        self,
+        text: object,
+        second: str | None = None,
+        *,
+        target: str | int | None = None,
+        against: str | int | None = None,
+        token: int | None = None,
+    ) -> Contributions:
+        """Direct contributions of embedding, heads and feed-forward layers to a logit.
+
+        They sum to the logit of ``target``: a token or a label, by default the most probable one;
+        ``against`` subtracts the logit of another. ``token`` is the position that predicts it, by
+        default the first mask, the last token of a causal model, or the first of a translation.
+        ``second`` is the second text of an encoder, or the translation to explain.
+        """
+        rows = read_input(self.inspected, text, second)
+        chosen = (target, against, token)
+        return contributions(self.inspected, self.labels, title_of(text), rows, *chosen)
 
     @property
     def alignment_method(self) -> AlignmentMethod:

@@ -7,7 +7,7 @@ contribution is the gradient of the logit times the value, and all contributions
 biases, sum to the logit. It holds for pre-norm and post-norm models.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -86,7 +86,8 @@ class Contributions(GridView):
         within = [each for each in self.components if each.layer is not None]
         columns = list(dict.fromkeys(map(_column, within)))
         depth = 1 + max(each.layer or 0 for each in within)
-        values_LC, exists_LC = np.zeros((depth, len(columns))), np.zeros((depth, len(columns)), bool)
+        values_LC = np.zeros((depth, len(columns)))
+        exists_LC = np.zeros(values_LC.shape, bool)
         for each in within:
             place = each.layer, columns.index(_column(each))
             values_LC[place], exists_LC[place] = each.value, True
@@ -144,7 +145,6 @@ def contributions(
     labels: LabelSet | None,
     title: str,
     rows: LabelledRows,
-    *,
     target: str | int | None = None,
     against: str | int | None = None,
     token: int | None = None,

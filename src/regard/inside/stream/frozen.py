@@ -70,9 +70,7 @@ class FrozenScales(TorchFunctionMode):
         """Root-mean-square norm with a constant root mean square."""
         return self._scaled(x, shape, torch.finfo(x.dtype).eps if eps is None else eps, weight)
 
-    def _scaled(
-        self, x: Tensor, shape: Sequence[int], eps: float, weight: Tensor | None
-    ) -> Tensor:
+    def _scaled(self, x: Tensor, shape: Sequence[int], eps: float, weight: Tensor | None) -> Tensor:
         squares = x.float() if x.itemsize < 4 else x
         scale = self.hold(
             lambda: torch.rsqrt(squares.square().mean(_last(shape), keepdim=True) + eps)

@@ -1,5 +1,6 @@
 """Views of numbers, positive and negative, by layer and by head, part or position."""
 
+import textwrap
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, NamedTuple
@@ -63,7 +64,7 @@ class GridView(View):
 
     def lines(self, width: int, *, coloured: bool) -> Iterator[Text]:
         yield Text(clip(escape_line(self.title), width))
-        yield Text(clip(escape_line(self.caption), width))
+        yield from map(Text, textwrap.wrap(escape_line(self.caption), width))
         paint = colour_cell if coloured else shade_cell
         for grid in self.grids:
             yield Text()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
 
 import numpy as np
 from torch import Tensor
@@ -19,7 +19,8 @@ from regard.text.vocabulary import Vocabulary
 MASKED = "mask_token"  # the name of its role in a tokenizer
 
 
-class OutputNames(NamedTuple):
+@dataclass(frozen=True)
+class OutputNames:
     """Names of the outputs of a head: tokens of a vocabulary, else labels, else numbers."""
 
     count: int
@@ -70,7 +71,7 @@ class Target:
 
     def of(self, outputs: Outputs, inputs: int = 1) -> Tensor:
         """The logit, or the difference, of each of several inputs of equal length."""
-        logits_NV = _by_output(outputs.by_head[self.head])
+        logits_NV = by_output(outputs.by_head[self.head])
         logits_BV = logits_NV.unflatten(0, (inputs, -1))[:, self.position or 0]
         values_B = logits_BV[:, self.index]
         return values_B if self.against is None else values_B - logits_BV[:, self.against]
@@ -95,6 +96,13 @@ def read_input(model: InspectedModel, first: object, second: str | None = None) 
     return {"trunk": LabelledRow(row, labels, labels)}
 
 
+def title_of(given: object) -> str:
+    """Title of a view: the text, or the name of the file of an image."""
+    if isinstance(given, Path):
+        return given.name
+    return given if isinstance(given, str) else "image"
+
+
 def output_names(
     model: InspectedModel, labels: LabelSet | None, head: str, count: int
 ) -> OutputNames:
@@ -106,6 +114,14 @@ def output_names(
     if labels is not None and len(labels) == count:
         return OutputNames(count, labels=labels.names)
     return OutputNames(count, labels=getattr(heads[head], "classes", ()))
+
+
+def default_head(model: InspectedModel, outputs: Outputs) -> str:
+    """The first head of the model that has logits."""
+    for name in model.facts.head_names:
+        if name in outputs.by_head:
+            return name
+    raise BadInput("this model has no output head: there are no logits to explain")
 
 
 def choose_target(
@@ -122,10 +138,8 @@ def choose_target(
     Its position is ``token`` or, by default, the first mask, the last token of a causal model, or
     the first token that a translator writes. ``against`` is the output whose logit is subtracted.
     """
-    head = next((name for name in model.facts.head_names if name in outputs.by_head), None)
-    if head is None:
-        raise BadInput("this model has no output head: there are no logits to explain")
-    logits_NV = _by_output(outputs.by_head[head])
+    head = default_head(model, outputs)
+    logits_NV = by_output(outputs.by_head[head])
     position = _position(model, rows, head, token)
     names = output_names(model, labels, head, logits_NV.shape[-1])
     best = int(logits_NV[position or 0].argmax())
@@ -136,7 +150,7 @@ def choose_target(
     return Target(head, position, index, names.name(index), other, names.name(other))
 
 
-def _by_output(logits: Tensor) -> Tensor:
+def by_output(logits: Tensor) -> Tensor:
     """Logits (positions, outputs), also of a head with one output."""
     return logits if logits.dim() > 1 else logits[:, None]
 
