@@ -6,6 +6,7 @@ import torch
 
 from regard import BadInput
 from regard.api import Model
+from regard.ground.tape import Tape
 from regard.inside.stream.patching import PLACES, TwoRuns, patch
 from regard.inside.stream.paths import patch_paths
 from regard.models.facts import change
@@ -55,8 +56,6 @@ def test_each_place_is_patched_as_an_edit_does(name, at):
         with pytest.raises(BadInput, match="at: this model has no cross_outputs"):
             patch(runs, at)
         return
-    from regard.ground.tape import Tape
-
     effects = patch(runs, at)
     grid = effects.maps[-1]
     side = model.facts.sides[-1]
@@ -82,7 +81,7 @@ def test_each_place_is_patched_as_an_edit_does(name, at):
     assert grid.values_LC[1, column] == pytest.approx(expected, abs=1e-4)
 
 
-def test_heads_by_position_sum_to_nothing_but_cover_the_layer():
+def test_heads_of_one_layer_by_position():
     """The map of one layer has the effect of each head at each position."""
     model = small_family("gpt2")
     runs = runs_of(model)
@@ -119,11 +118,9 @@ def copying_model() -> Model:
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.zero_()
-        for norm in [
-            module.trunk.norm,
-            *(each.attention_residual.norm for each in module.trunk.blocks),
-        ]:
-            norm.weight.fill_(1)
+        for part in module.modules():
+            if isinstance(part, torch.nn.LayerNorm):
+                part.weight.fill_(1)
         eye = torch.eye(8)
         module.trunk.embed.token.weight[:, :8] = 3 * eye
         write, read = (module.trunk.blocks[number].attention for number in (0, 1))
@@ -162,16 +159,46 @@ def test_a_path_leads_from_the_copying_head_into_the_reading_head():
         np.testing.assert_allclose(elsewhere.maps[0].values_LC, 0, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["llama", "translator", "bert"])
-def test_paths_into_all_heads_are_what_the_edits_say(name):
-    """A sender changes the inputs of a receiver by what the residual stream carries to it."""
-    model = small_family(name)
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_a_receiver_reads_what_the_sender_adds_to_the_states(name):
+    """Of a pre-norm model: the states after layer 0 change by (a - b) W_O, and nothing else."""
+    model, receiver = small_family(name), 1
     runs = runs_of(model)
-    effects = patch_paths(runs, (1, 1))
+    effects = patch_paths(runs, (1, receiver)).maps[0].values_LC
+    path = "trunk.blocks.0.attention.head_outputs"
+    attention = model.module.trunk.blocks[0].attention
+    inputs = [f"trunk.blocks.1.attention.{kind}" for kind in ("queries", "keys", "values")]
+    for sender in range(attention.heads.count):
+        change_THK = torch.zeros_like(runs.clean_values[path])
+        change_THK[:, sender] = (runs.clean_values[path] - runs.corrupted_values[path])[:, sender]
+        added_TD = change_THK.flatten(1) @ attention.o.weight.T
+        tape = Tape(*inputs, edits={"trunk.blocks.0.output": lambda _, x, more=added_TD: x + more})
+        with torch.inference_mode():
+            model.run([runs.corrupted_rows], tape)
+            edits = {name: only(tape.records[name], receiver, attention) for name in inputs}
+            logit = runs.target.of(model.run([runs.corrupted_rows], Tape(edits=edits))).item()
+        expected = (logit - runs.corrupted) / (runs.clean - runs.corrupted)
+        assert effects[0, sender] == pytest.approx(expected, abs=1e-4)
+
+
+def only(value, head, attention):
+    """Edit to the value of one head, or of the keys that it reads."""
+
+    def edit(_, current):
+        current = current.clone()
+        number = head if current.shape[1] == attention.heads.count else head // 2
+        current[:, number] = value[:, number]
+        return current
+
+    return edit
+
+
+@pytest.mark.parametrize("name", ["translator", "bert", "xlnet"])
+def test_paths_of_other_families(name):
+    effects = patch_paths(runs_of(small_family(name)), (1, 1))
     (grid,) = effects.maps
-    assert grid.values_LC.shape == (1, model.facts.encoder.stack.heads)
-    assert np.abs(grid.values_LC).max() > 1e-4
-    assert "paths into layer 1, head 1" in effects.caption
+    assert grid.values_LC.shape == (1, 2) and np.abs(grid.values_LC).max() > 1e-4
+    assert "paths into layer 1, head 1 (queries, keys, values)" in effects.caption
 
 
 def test_lengths_must_agree():

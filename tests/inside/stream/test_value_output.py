@@ -4,43 +4,31 @@ import pytest
 import torch
 
 from regard import BadInput
-from regard.ground.tape import Tape
 from regard.inside.stream.value_output import attention_module, copying_scores, value_output
-from small_families import small_family, small_rows
+from small_families import small_family
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "albert", "xlnet", "translator"])
-def test_heads_write_weighted_states_times_their_matrix(name):
-    """Without biases, the outputs of all heads are A_h x W_V W_O, summed over heads."""
+def test_a_head_projects_states_to_values_and_values_to_states(name):
     model = small_family(name)
     for site in model.facts.attention_sites:
-        path = site.tape_path.format(layer=1)
         attention = attention_module(model, site, 1)
-        tape = Tape(f"{path}.weights", f"{path}.values", f"{path}.head_outputs")
-        with torch.inference_mode():
-            model.run([small_rows(model)], tape)
-            values_SHK = tape.records[f"{path}.values"]
-            outputs_THK = tape.records[f"{path}.head_outputs"]
-            width = attention.o.weight.shape[0]
-            x_SD = torch.randn(len(values_SHK), width)
-            projection = getattr(attention, "qkv", None) or attention.kv
-            v_SHK = attention.heads.split_keys(
-                (x_SD @ projection.weight.T)[:, -attention.heads.keys - attention.heads.values :]
-            )[1]
-            group = attention.heads.count // attention.heads.kv
-            for head in range(attention.heads.count):
-                written_SD = v_SHK[:, head // group] @ _output(attention, head).T
-                torch.testing.assert_close(x_SD @ value_output(attention, head), written_SD)
-            weights_HLS = tape.records[f"{path}.weights"][0]
-            mixed = torch.einsum(
-                "hls,shk->lhk", weights_HLS, values_SHK.repeat_interleave(group, 1)
-            )
-            torch.testing.assert_close(mixed, outputs_THK, atol=1e-5, rtol=1e-5)
+        heads = attention.heads
+        x_TD = torch.randn(3, attention.o.weight.shape[0])
+        projection = getattr(attention, "qkv", None) or attention.kv
+        inputs_TF = (x_TD @ projection.weight.T)[:, -heads.keys - heads.values :]
+        _, values_THK = heads.split_keys(inputs_TF)
+        for head in range(heads.count):
+            of_head_DK = attention.o.weight[:, head * heads.value : (head + 1) * heads.value]
+            group = head // (heads.count // heads.kv)
+            expected_TD = values_THK[:, group] @ of_head_DK.T
+            torch.testing.assert_close(x_TD @ value_output(attention, head), expected_TD)
 
 
-def _output(attention, head):
-    size = attention.heads.value
-    return attention.o.weight[:, head * size : (head + 1) * size]
+def test_layers_that_share_weights_have_one_module():
+    model = small_family("albert")
+    (site,) = model.facts.attention_sites
+    assert attention_module(model, site, 0) is attention_module(model, site, 1)
 
 
 def test_the_score_is_that_of_the_whole_matrix():
