@@ -88,6 +88,10 @@ NEW: tuple[str, ...] = (
     r"(?:mine|retrieve) .*",
     r"classify text\.(?:long|stride) = .*",
     r"(?:AttentionMap|RolloutMap)\.special_(?:queries|keys)",
+    r"Contributions(\(|\.).*",
+    r"Model\.contributions\(.*",
+    r"(?:stream|patch) .*",
+    r"\S+ trunk\.blocks\.\d+\.(?:attention|mlp)\.output",  # of XLNet
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}

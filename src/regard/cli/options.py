@@ -219,6 +219,15 @@ HEAD = Annotated[
     int | None, Option("--head", help=f"Attention head, {_FROM_0}, instead of the mean.")
 ]
 
+SECOND = Annotated[
+    str | None,
+    Option(
+        "--second",
+        metavar="TEXT",
+        help="Second text of an encoder, or the translation that is explained.",
+        show_default="a translator's own",
+    ),
+]
 TARGET = Annotated[
     str | None,
     Option(

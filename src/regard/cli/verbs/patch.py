@@ -26,22 +26,12 @@ def patch(
     corrupted: Annotated[
         str, Argument(metavar="CORRUPTED", help="Another input, with as many tokens.")
     ],
-    second: Annotated[
-        str | None,
-        Option(
-            metavar="TEXT",
-            help="Second text of an encoder, or translation, of both inputs.",
-            show_default="a translator's own translation of CLEAN",
-        ),
-    ] = None,
+    second: options.SECOND = None,
     target: options.TARGET = None,
     against: options.AGAINST = None,
     token: options.TOKEN = None,
     at: Annotated[Places, Option(help="Values to patch.")] = "states",
-    layer: Annotated[
-        int | None,
-        Option(help="With --at head_outputs: map of the heads of this layer by position."),
-    ] = None,
+    layer: options.LAYER = None,
     into: Annotated[
         str | None,
         Option(
@@ -59,10 +49,12 @@ def patch(
     The model reads CORRUPTED with the value of CLEAN at one place, for each place: a position in a
     layer, or a head. The map shows how much of the logit of the target this restores: 1 as on
     CLEAN, 0 as on CORRUPTED. By default the target is what the model predicts on CLEAN; --against
-    takes the difference to the logit of another token or label.
+    takes the difference to the logit of another token or label. A translator reads its translation
+    of CLEAN, or --second, with both inputs.
 
-    With --into, the map shows paths between heads: only what the head LAYER,HEAD reads from each
-    earlier head is patched.
+    --at head_outputs has a map of heads by layer and, with --layer, of the heads of that layer by
+    position. With --into, the map shows paths between heads: only what the head LAYER,HEAD reads
+    from each earlier head is patched.
 
     Example: regard patch gpt2 "Rome is in" "Oslo is in" --target " Italy" --against " Norway"
     """

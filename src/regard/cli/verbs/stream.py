@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 def stream(
     model: options.MODEL,
     text: Annotated[str, Argument(metavar="TEXT", help="Text to read; or an image file.")],
-    second: Annotated[
-        str | None,
-        Option(metavar="TEXT", help="Second text of an encoder, or translation to explain."),
-    ] = None,
+    second: options.SECOND = None,
     target: options.TARGET = None,
     against: options.AGAINST = None,
     token: options.TOKEN = None,
