@@ -157,6 +157,8 @@ class Model(Runner):
         default the first mask, the last token of a causal model, or the first of a translation.
         ``second`` is the second text of an encoder, or the translation to explain.
         """
+        if self.precision is not None:
+            raise BadInput(f"contributions need gradients: load without precision={self.precision}")
         rows = read_input(self.inspected, text, second)
         chosen = (target, against, token)
         return contributions(self.inspected, self.labels, title_of(text), rows, *chosen)

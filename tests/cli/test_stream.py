@@ -93,7 +93,7 @@ def test_a_translator_reads_one_translation_with_both_inputs(small_run):
     assert record["position"] == 0
     done = run("patch", *command, "dog owl owl", "--second", "owl cow dog", "--json")
     assert [each["map"] for each in json.loads(done.stdout)["maps"]] == ["source", "target"]
-    own = regard.load(command[0], "cpu").translate(["dog cow owl"])[0].text
+    own = regard.load(command[0], "cpu").translate(["dog cow owl"])[0][0].text
     done = run("patch", *command, "dog owl owl", "--json")
     assert done.stdout == run("patch", *command, "dog owl owl", "--second", own, "--json").stdout
 

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from regard import BadInput
+from regard import BadInput, Model
 from regard.ground.tape import Tape
 from regard.inside.stream.contributions import contributions, stream_places
 from regard.inside.stream.frozen import FrozenScales
 from regard.inside.stream.target import choose_target
 from small_bert import model as small_bert
+from small_bert import small_bert as small_bert_folder
 from small_families import FACTS, small_family, small_rows
 from small_gpt import write_gpt2
 
@@ -142,6 +143,13 @@ def test_a_label_is_what_is_predicted():
     label = model.predict(["the old cat came"])[0].label
     assert found.target.name == label and found.target.position is None
     assert found.total == pytest.approx((logits.max() - logits[0]).item(), abs=1e-4)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_a_copy_for_inference_has_no_gradients(precision):
+    model = Model(small_bert_folder("one"), precision)
+    with pytest.raises(BadInput, match=f"need gradients: load without precision={precision}"):
+        model.contributions("the old cat came")
 
 
 def test_views(tmp_path):

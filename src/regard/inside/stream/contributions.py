@@ -30,7 +30,7 @@ EMBEDDING, BIASES, MLP = "embedding", "biases", "mlp"
 PARTS = {"self": "head", "cross": "cross"}  # columns of heads, by the kind of their attention
 
 
-class Component(NamedTuple):
+class StreamComponent(NamedTuple):
     """Part of a model that writes to the residual stream, and its contribution to a logit."""
 
     part: str
@@ -57,7 +57,7 @@ class Contributions(GridView):
     title: str
     target: Target
     logit: float
-    components: tuple[Component, ...]
+    components: tuple[StreamComponent, ...]
 
     @property
     def total(self) -> float:
@@ -71,7 +71,7 @@ class Contributions(GridView):
                 return component.value
         raise BadInput(f"no component is called {name!r}; names are like 'layer 0, head 0'")
 
-    def largest(self, count: int = LISTED) -> list[Component]:
+    def largest(self, count: int = LISTED) -> list[StreamComponent]:
         """The components with the largest contributions, positive or negative."""
         return sorted(self.components, key=lambda component: -abs(component.value))[:count]
 
@@ -114,11 +114,11 @@ class Contributions(GridView):
             yield Text(f"{each.name:20} {each.value:+.3f}")
 
 
-def _column(component: Component) -> str:
+def _column(component: StreamComponent) -> str:
     return component.part if component.head is None else f"{component.part} {component.head}"
 
 
-class Place(NamedTuple):
+class StreamPlace(NamedTuple):
     """Part of a model that writes to the residual stream, by its name on the tape."""
 
     part: str
@@ -126,17 +126,17 @@ class Place(NamedTuple):
     has_heads: bool = False
 
 
-def stream_places(facts: ModelFacts, side: str) -> dict[str, Place]:
+def stream_places(facts: ModelFacts, side: str) -> dict[str, StreamPlace]:
     """Names on the tape of all values that are added to the residual stream of a side."""
     sites = [site for site in facts.attention_sites if site.query_side == side]
     if not any(site.within for site in sites):
         raise BadInput("this model has no residual stream: its layers are not Transformer blocks")
-    places = {f"{side}.embed.output": Place(EMBEDDING, None)}
+    places = {f"{side}.embed.output": StreamPlace(EMBEDDING, None)}
     for layer in range(getattr(facts, side).stack.depth):
         for site in sorted(sites, key=lambda site: site.kind, reverse=True):
             path = site.tape_path.format(layer=layer)
-            places[f"{path}.head_outputs"] = Place(PARTS[site.kind], layer, has_heads=True)
-        places[f"{side}.blocks.{layer}.mlp.output"] = Place(MLP, layer)
+            places[f"{path}.head_outputs"] = StreamPlace(PARTS[site.kind], layer, has_heads=True)
+        places[f"{side}.blocks.{layer}.mlp.output"] = StreamPlace(MLP, layer)
     return places
 
 
@@ -159,18 +159,16 @@ def contributions(
         outputs = model.run([rows], tape)
         chosen = choose_target(model, labels, rows, outputs, target, against, token)
         (logit,) = chosen.of(outputs)
-        if not logit.requires_grad:
-            raise BadInput("contributions need gradients: load the model in fp32, not in int8")
         values = [tape.records[name] for name in places]
         biases = [weight for name, weight in model.module.named_parameters() if _is_bias(name)]
         gradients = torch.autograd.grad(logit, [*values, *biases], allow_unused=True)
     products = [_product(*pair) for pair in zip([*values, *biases], gradients, strict=True)]
-    components: list[Component] = []
+    components: list[StreamComponent] = []
     for place, product in zip(places.values(), products, strict=False):
         components += _components(place, product)
     rest = sum(float(product.sum()) for product in products[len(places) :])
     return Contributions(
-        title, chosen, logit.item(), (*components, Component(BIASES, None, None, rest))
+        title, chosen, logit.item(), (*components, StreamComponent(BIASES, None, None, rest))
     )
 
 
@@ -191,10 +189,10 @@ def _product(value: Tensor, gradient: Tensor | None) -> Tensor:
     return (value.detach() * (0 if gradient is None else gradient)).double()
 
 
-def _components(place: Place, product: Tensor) -> Iterator[Component]:
+def _components(place: StreamPlace, product: Tensor) -> Iterator[StreamComponent]:
     """Components of a value: the heads of attention (T, H, K), or the whole."""
     if not place.has_heads:
-        yield Component(place.part, place.layer, None, float(product.sum()))
+        yield StreamComponent(place.part, place.layer, None, float(product.sum()))
         return
     for head, value in enumerate(product.sum((0, 2)).tolist()):
-        yield Component(place.part, place.layer, head, value)
+        yield StreamComponent(place.part, place.layer, head, value)

@@ -8,7 +8,6 @@ for Transformer Circuits": the norm of the last state is fixed).
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -44,8 +43,8 @@ class FrozenScales(TorchFunctionMode):
         self.scales.append(scale)
         return scale
 
-    def _activate(self, func: Callable[..., Tensor], z: Tensor, *args: Any, **more: Any) -> Tensor:
-        return z * self.hold(lambda: torch.where(z == 0, 0, func(z, *args, **more) / z))
+    def _activate(self, func: Callable[..., Tensor], z: Tensor, **options: object) -> Tensor:
+        return z * self.hold(lambda: torch.where(z == 0, 0, func(z, **options) / z))
 
     def layer_norm(
         self,
@@ -84,7 +83,7 @@ def _last(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(range(-len(shape), 0))
 
 
-NORMS: dict[Any, Callable[..., Tensor]] = {
+NORMS: dict[Callable[..., Tensor], Callable[..., Tensor]] = {
     F.layer_norm: FrozenScales.layer_norm,
     F.rms_norm: FrozenScales.rms_norm,
 }

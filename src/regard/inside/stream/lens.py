@@ -84,7 +84,7 @@ def logit_lens(
     """Predictions from the embedding and from the states after each layer, for one input."""
     side = model.facts.sides[-1]
     stream_places(model.facts, side)
-    if getattr(model.module, "layers", ()):
+    if not model.module.reads_last_layer:
         raise BadInput("this model's heads read other layers than the last: it has no logit lens")
     depth = getattr(model.facts, side).stack.depth
     names = [f"{side}.embed.output", *(f"{side}.blocks.{layer}.output" for layer in range(depth))]
@@ -101,7 +101,8 @@ def logit_lens(
 
     def read(run: CopiesRun) -> Tensor:
         """Index and probability of the top, probability and rank of the last prediction."""
-        p_LPV = _logits(run.outputs, head, run.copies).softmax(-1)
+        logits_LPV = _logits(run.outputs, head, run.copies)
+        p_LPV = logits_LPV.softmax(-1)
         top_LP, index_LP = p_LPV.max(-1)
         own_LP = p_LPV.gather(-1, best_P.expand(run.copies, -1)[..., None])[..., 0]
         rank_LP = 1 + (p_LPV > own_LP[..., None]).sum(-1)

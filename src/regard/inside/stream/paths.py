@@ -33,9 +33,9 @@ def patch_paths(
     of the receiver that change, by default all. Heads that share keys share the change of keys and
     values.
     """
-    for kind in into:
-        if kind not in INPUTS:
-            raise BadInput(f"into: {shown(kind)} is not one of {', '.join(INPUTS)}")
+    for name in into:
+        if name not in INPUTS:
+            raise BadInput(f"into: {shown(name)} is not one of {', '.join(INPUTS)}")
     facts = runs.model.facts
     side = facts.sides[-1]
     places = stream_places(facts, side)

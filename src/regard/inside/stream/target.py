@@ -1,22 +1,21 @@
 """The logit that is explained: which head, at which position, for which token or label."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
-import numpy as np
 from torch import Tensor
 
 from regard.ground.checks import check_whole, is_whole
 from regard.ground.errors import BadInput, shown
+from regard.inference.encoder_model import EncoderModel
+from regard.inference.fill_mask import MaskFiller
 from regard.inside.inspected_model import InspectedModel, LabelledRows
 from regard.models.label_heads import MLMHead
 from regard.models.trunk_with_heads import Outputs
 from regard.text.labels import LabelSet
 from regard.text.segmentation import LabelledRow, TokenLabels
 from regard.text.vocabulary import Vocabulary
-
-MASKED = "mask_token"  # the name of its role in a tokenizer
 
 
 @dataclass(frozen=True)
@@ -84,16 +83,20 @@ class Target:
 
 def read_input(model: InspectedModel, first: object, second: str | None = None) -> LabelledRows:
     """Rows of one input; mask tokens in the text of a masked LM are masks."""
-    names: Mapping[str, str] = getattr(model.tokenizer, "names", {})
-    mask = names.get(MASKED)
-    if not isinstance(first, str) or second is not None or not mask or mask not in first:
+    filler = _mask_filler(model)
+    if filler is None or not isinstance(first, str) or second or filler.mask not in first:
         return model.read(first, second)
-    if MLMHead.name not in model.facts.head_names:
-        return model.read(first)
-    tokenizer = model.runner.text  # type: ignore[attr-defined]
-    row = tokenizer.row(tokenizer.masked(first))
-    labels = TokenLabels.join(*map(TokenLabels.special, tokenizer.words.pieces([*row.tokens])))
+    row = filler.row(first, 1)
+    pieces = filler.tokenizer.words.pieces([*row.tokens])
+    labels = TokenLabels.join(*map(TokenLabels.special, pieces))
     return {"trunk": LabelledRow(row, labels, labels)}
+
+
+def _mask_filler(model: InspectedModel) -> MaskFiller | None:
+    """Component that reads masks; None if the model or its tokenizer has none."""
+    if model.tokenizer is None or MLMHead.name not in model.facts.head_names:
+        return None
+    return cast(EncoderModel, model.runner).filler()
 
 
 def title_of(given: object) -> str:
@@ -107,13 +110,13 @@ def output_names(
     model: InspectedModel, labels: LabelSet | None, head: str, count: int
 ) -> OutputNames:
     """Names of the outputs of a head."""
-    heads = {each.name: each for each in getattr(model.facts, "output_heads", ())}
-    if head not in heads or heads[head].names_tokens:
+    (kind,) = (each for each in model.facts.output_heads if each.name == head)
+    if kind.names_tokens:
         known = None if model.tokenizer is None else model.tokenizer.vocabularies
         return OutputNames(count, known[-1] if known else None)
     if labels is not None and len(labels) == count:
         return OutputNames(count, labels=labels.names)
-    return OutputNames(count, labels=getattr(heads[head], "classes", ()))
+    return OutputNames(count, labels=kind.classes)
 
 
 def default_head(model: InspectedModel, outputs: Outputs) -> str:
@@ -159,8 +162,7 @@ def _position(
     model: InspectedModel, rows: LabelledRows, head: str, token: int | None
 ) -> int | None:
     """Position of the token whose logits are explained; None for a head of whole rows."""
-    per_row = {each.name for each in getattr(model.facts, "output_heads", ()) if each.per_row}
-    if head in per_row:
+    if head in {each.name for each in model.facts.output_heads if each.per_row}:
         if token is not None:
             raise BadInput("token: this model predicts one output for the whole input")
         return None
@@ -168,15 +170,9 @@ def _position(
     count = len(rows[side].queries.subwords)
     if token is not None:
         return check_whole("token", token, -count, count - 1) % count
-    masks = np.flatnonzero(np.equal(rows[side].row.tokens, _mask_id(model)))
-    if len(masks):
+    filler = _mask_filler(model)
+    if filler is not None and len(masks := filler.masks(rows[side].row.tokens)):
         return int(masks[0])
     if not model.facts.writes:
         raise BadInput("token: give the position of a token to explain, or a text with a mask")
-    return 0 if model.facts.cross_attention or len(model.facts.sides) > 1 else count - 1
-
-
-def _mask_id(model: InspectedModel) -> int:
-    """Id of the mask token; -1 if the tokenizer has none."""
-    names = getattr(model.tokenizer, "names", {})
-    return model.tokenizer.mask if MASKED in names else -1  # type: ignore[union-attr]
+    return count - 1 if len(model.facts.sides) == 1 else 0

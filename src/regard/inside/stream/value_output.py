@@ -22,7 +22,8 @@ def value_output(attention: HeadsModule, head: int) -> Tensor:
     """W_V · W_O of a head, (input width, output width); heads that share keys share W_V."""
     heads = attention.heads
     check_whole("head", head, 0, heads.count - 1)
-    projection = cast(nn.Linear, getattr(attention, "qkv", None) or attention.kv)
+    layers = dict(attention.named_children())
+    projection = cast(nn.Linear, layers.get("qkv") or layers["kv"])
     values_VD = projection.weight[-heads.values :].unflatten(0, (heads.kv, heads.value))
     output_DV = attention.o.weight.unflatten(1, (heads.count, heads.value))[:, head]
     return (output_DV @ values_VD[head * heads.kv // heads.count]).T
@@ -31,8 +32,8 @@ def value_output(attention: HeadsModule, head: int) -> Tensor:
 def attention_module(model: InspectedModel, site: AttentionSite, layer: int) -> HeadsModule:
     """Attention of a layer; layers that share weights have one module."""
     check_whole("layer", layer, 0, site.layers - 1)
-    order = getattr(getattr(model.module, site.side), "order", range(site.layers))
-    path = site.tape_path.format(layer=order[layer])
+    numbers = getattr(model.facts, site.side).stack.block_numbers
+    path = site.tape_path.format(layer=numbers[layer])
     return cast(HeadsModule, model.module.get_submodule(path))
 
 
