@@ -14,9 +14,9 @@ def lines(values, paint=shade_cell):
 
 
 def test_negative_numbers_have_a_sign_in_text():
-    _, first, second, _, legend = lines(VALUES)
+    _, first, second, _, *legend = lines(VALUES)
     assert first == "a ██-▓" and second == "b ··-█"
-    assert "██ 1.3" in legend and "-█ -1.3" in legend
+    assert "██ 1.3" in "".join(legend) and "-█ -1.3" in "".join(legend)
 
 
 def test_the_legend_of_weights_has_no_negative_numbers():
