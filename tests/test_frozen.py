@@ -89,6 +89,11 @@ NEW: tuple[str, ...] = (
     r"(?:mine|retrieve) .*",
     r"classify text\.(?:long|stride) = .*",
     r"(?:AttentionMap|RolloutMap)\.special_(?:queries|keys)",
+    r"Contributions(\(|\.).*",
+    r"Model\.contributions\(.*",
+    r"EncoderDecoder\.output_heads",
+    r"(?:stream|patch) .*",
+    r"\S*xlnet\S* trunk\.blocks\.\d+\.(?:attention|mlp)\.output",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}

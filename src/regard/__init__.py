@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from regard.inside.attribution.what_if import WhatIf
     from regard.inside.neighbours import Neighbour, neighbours
     from regard.inside.record import Record
+    from regard.inside.stream.contributions import Contributions
     from regard.inside.views.line_chart import Chart, ChartLine, Report
     from regard.metrics.bleu import bleu
     from regard.metrics.intervals import spread
@@ -84,15 +85,15 @@ __all__ = [
     "LINEAGE", "AgreementPrefix", "AgreementScores", "AgreementSentence", "AgreementTable",
     "AgreementText", "AlignmentMethod", "AnswerPrediction", "AnswerSpan", "AttentionMap",
     "AttentionView", "Attributions", "BadInput", "Beam", "Chart", "ChartLine", "ChoicePrediction",
-    "DevEvent", "Diverse", "EncoderDecoder", "EndEvent", "Entity", "Exact", "FilledText",
-    "Generation", "Greedy", "Hypothesis", "ImageAttention", "InductionScores", "LabelPrediction",
-    "Layout", "MetricScore", "MinimumRisk", "Model", "MultiLabelPrediction", "Neighbour",
-    "NumberPrediction", "Paper", "Recipe", "Record", "Report", "ReportEvent", "RolloutMap",
-    "Sample", "SaveEvent", "ScoreEvent", "StartEvent", "TaggedText", "TaggedWord", "Tape",
-    "TextTokens", "TokenFill", "TokenRow", "Translation", "TrunkWithHeads", "VerbChoice", "WhatIf",
-    "WordWeights", "agreement_sentences", "attend", "bleu", "change", "difference", "forced_row",
-    "load", "make_agreement_text", "neighbours", "pack", "score_agreement", "seed_everything",
-    "spread", "train", "without_head",
+    "Contributions", "DevEvent", "Diverse", "EncoderDecoder", "EndEvent", "Entity", "Exact",
+    "FilledText", "Generation", "Greedy", "Hypothesis", "ImageAttention", "InductionScores",
+    "LabelPrediction", "Layout", "MetricScore", "MinimumRisk", "Model", "MultiLabelPrediction",
+    "Neighbour", "NumberPrediction", "Paper", "Recipe", "Record", "Report", "ReportEvent",
+    "RolloutMap", "Sample", "SaveEvent", "ScoreEvent", "StartEvent", "TaggedText", "TaggedWord",
+    "Tape", "TextTokens", "TokenFill", "TokenRow", "Translation", "TrunkWithHeads", "VerbChoice",
+    "WhatIf", "WordWeights", "agreement_sentences", "attend", "bleu", "change", "difference",
+    "forced_row", "load", "make_agreement_text", "neighbours", "pack", "score_agreement",
+    "seed_everything", "spread", "train", "without_head",
 ]
 
 _NAMES = {
@@ -112,6 +113,7 @@ _NAMES = {
     "regard.inside.attribution.what_if": ("WhatIf",),
     "regard.inside.neighbours": ("Neighbour", "neighbours"),
     "regard.inside.record": ("Record",),
+    "regard.inside.stream.contributions": ("Contributions",),
     "regard.inside.views.line_chart": ("Chart", "ChartLine", "Report"),
     "regard.metrics.intervals": ("spread",),
     "regard.metrics.bleu": ("bleu",),

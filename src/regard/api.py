@@ -18,6 +18,8 @@ from regard.inside.attribution.attributions import Attributions, attribute
 from regard.inside.attribution.what_if import Head, Layer, WhatIf, what_if
 from regard.inside.inspected_model import InspectedModel
 from regard.inside.record import Record, record
+from regard.inside.stream.contributions import Contributions, contributions
+from regard.inside.stream.target import read_input, title_of
 from regard.metrics.alignment import Links
 from regard.models.folders import folder as folders
 from regard.models.folders.hub import local_folder
@@ -175,6 +177,28 @@ class Model(Runner):
         """
         model = self.inspected
         return what_if(model, text, heads=heads, layers=layers, words=words, target=target)
+
+    def contributions(
+        self,
+        text: object,
+        second: str | None = None,
+        *,
+        target: str | int | None = None,
+        against: str | int | None = None,
+        token: int | None = None,
+    ) -> Contributions:
+        """Direct contributions of embedding, heads and feed-forward layers to a logit.
+
+        They sum to the logit of ``target``: a token or a label, by default the most probable one;
+        ``against`` subtracts the logit of another. ``token`` is the position that predicts it, by
+        default the first mask, the last token of a causal model, or the first of a translation.
+        ``second`` is the second text of an encoder, or the translation to explain.
+        """
+        if self.precision is not None:
+            raise BadInput(f"contributions need gradients: load without precision={self.precision}")
+        rows = read_input(self.inspected, text, second)
+        chosen = (target, against, token)
+        return contributions(self.inspected, self.labels, title_of(text), rows, *chosen)
 
     @property
     def alignment_method(self) -> AlignmentMethod:

@@ -13,6 +13,7 @@ from small_gpt import write_gpt2
 from verb import run
 
 LINES = "prints lines or records, which the shell can redirect"
+DRAWINGS = "--html, --svg and --png name what they write"
 NO_MODEL = {
     "bleu": "compares texts, without a model",
     "cite": "prints entries of papers",
@@ -23,7 +24,9 @@ NO_MODEL = {
     "similarity": "looks vectors up, without running a model",
     "sweep": "re-ranks stored hypotheses, without a model",
 }
-ONE_TEXT = dict.fromkeys(("look", "tree", "attribute"), "shows one text, given on the command line")
+ONE_TEXT = dict.fromkeys(
+    ("look", "tree", "attribute", "stream", "patch"), "shows one text, given on the command line"
+)
 FIXED = {
     "tour": "its expected scores are those of fp32 on a CPU",
     "convert": "compares outputs in float32 on a CPU",
@@ -35,7 +38,8 @@ ABSENT = {  # verbs without an option, and why
     "--precision": NO_MODEL
     | FIXED
     | dict.fromkeys(("train", "tune"), BY_RECIPE)
-    | dict.fromkeys(("recency", "attribute"), "gradients are computed in float32"),
+    | dict.fromkeys(("recency", "attribute", "stream"), "gradients are computed in float32")
+    | {"patch": "small differences are compared in float32"},
     "--batch-size": NO_MODEL
     | FIXED
     | ONE_TEXT
@@ -79,7 +83,8 @@ ABSENT = {  # verbs without an option, and why
     )
     | dict.fromkeys(("retrieve", "mine"), LINES)
     | dict.fromkeys(
-        ("look", "tree", "curves", "attribute"), "--html, --svg and --png name what they write"
+        ("look", "tree", "curves", "attribute", "stream", "patch"),
+        "--html, --svg and --png name what they write",
     )
     | {"convert": "the folder is its argument"},
 }
@@ -90,6 +95,7 @@ VERBS_ON_LINES = (
 # Options with another meaning: several values, one for each trial, the columns of a recipe.
 OTHER_MEANING = {("sweep", "--alpha"), ("sweep", "--coverage")}
 OTHER_MEANING |= {("tune", option) for option in ("--set", "--resume", "--budget")}
+OTHER_MEANING |= {("look", "--target")}
 OTHER_MEANING |= {("new", option) for option in ("--column", "--out")}
 OTHER_MEANING |= {("attribute", "--target"), ("attribute", "--method")}
 

@@ -54,6 +54,8 @@ GROUPS = {
         "look": "Show the attention weights of a model for one text or image.",
         "attribute": "Show on which words or patches a prediction depends.",
         "tree": "Show a beam search as a tree, with the reason for every pruning.",
+        "stream": "Show what heads and layers contribute to a prediction.",
+        "patch": "Patch values of one input into the run of another.",
         "neighbours": "Print the words nearest to a word, or images to an image.",
         "recency": "Measure how strongly a model depends on distant words.",
         "papers": "List papers with parameter counts, show one, or compare two.",

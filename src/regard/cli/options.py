@@ -219,6 +219,37 @@ HEAD = Annotated[
     int | None, Option("--head", help=f"Attention head, {_FROM_0}, instead of the mean.")
 ]
 
+SECOND = Annotated[
+    str | None,
+    Option(
+        "--second",
+        metavar="TEXT",
+        help="Second text of an encoder, or the translation that is explained.",
+        show_default="a translator's own",
+    ),
+]
+TARGET = Annotated[
+    str | None,
+    Option(
+        "--target",
+        metavar="NAME",
+        help="Token or label whose logit is explained.",
+        show_default="the predicted one",
+    ),
+]
+AGAINST = Annotated[
+    str | None,
+    Option("--against", metavar="NAME", help="Token or label whose logit is subtracted."),
+]
+TOKEN = Annotated[
+    int | None,
+    Option(
+        "--token",
+        help=f"Position of the token that predicts it, {_FROM_0}.",
+        show_default="the first mask, the last token, or the first of a translation",
+    ),
+]
+
 
 def was_given(context: Context, name: str) -> bool:
     """Whether an option was given on the command line."""

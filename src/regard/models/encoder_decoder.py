@@ -12,7 +12,7 @@ from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.attention_site import AttentionSite
 from regard.models.facts import one_of
-from regard.models.heads import NextTokenHead
+from regard.models.heads import AnyHead, NextTokenHead
 from regard.models.macs import FORWARD_AND_BACKWARD
 from regard.models.pools import ANYWHERE, Summaries
 from regard.models.trunk import StackModule, Trunk
@@ -39,6 +39,7 @@ class EncoderDecoder:
     """
 
     sides: ClassVar[tuple[str, ...]] = ("source", "target")
+    output_heads: ClassVar[tuple[AnyHead, ...]] = (NextTokenHead(),)
     head_names: ClassVar[tuple[str, ...]] = (NextTokenHead.name,)
     encoder_path: ClassVar[str] = "source"
     writes: ClassVar[bool] = True

@@ -46,6 +46,7 @@ class AnyHead:
     layers_name: ClassVar[str] = ""
     names_tokens: ClassVar[bool] = False
     eager: ClassVar[bool] = False
+    classes: ClassVar[tuple[str, ...]] = ()  # names of the outputs, if the head has its own
     logits_order: ClassVar[int | None] = 0  # the head with the lowest is the default; None: never
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> nn.Module:

@@ -119,7 +119,6 @@ class Stack(AnyStack):
 
     @property
     def block_numbers(self) -> tuple[int, ...]:
-        """The index of the block of each layer."""
         size = self._rounds / (self.shared_groups or self._rounds)  # rounded as transformers does
         groups = [int(number / size) for number in range(self._rounds)]
         inner = range(self.group_depth)

@@ -56,6 +56,11 @@ class AnyStack:
         return self.depth
 
     @property
+    def block_numbers(self) -> tuple[int, ...]:
+        """The index of the block of each layer."""
+        return tuple(range(self.depth))
+
+    @property
     def input_width(self) -> int:
         """The size of a token vector."""
         return self.width

@@ -13,18 +13,20 @@ from regard.inside.views.markup import clip
 SHADES = "·░▒▓█"
 LEVELS = np.arange(len(SHADES)) / len(SHADES)  # lowest darkness of each shade
 COLOUR_RAMP = ((28, 29, 34), (190, 68, 36), (255, 234, 200))  # RGB at darkness 0, 0.5 and 1
+NEGATIVE_RAMP = ((28, 29, 34), (40, 104, 170), (200, 228, 255))  # the same of negative numbers
 CELL = 2  # columns of a cell: about as wide as a line is high
 BLANK = Text(" " * CELL)  # cell of a masked weight
 TALLEST = 12  # lines of a label across the top
 WIDEST = 18  # columns of a label down the side
 
 Paint = Callable[[float], Text]
-"""Function that draws one cell of a darkness from 0 to 1."""
+"""Function that draws one cell of a darkness from 0 to 1, or down to -1 of negative numbers."""
 
 
 def shade_cell(darkness: float) -> Text:
-    """Render a cell for output without colours."""
-    return Text(SHADES[np.searchsorted(LEVELS, darkness, side="right") - 1] * CELL)
+    """Render a cell for output without colours; visible negative numbers have a minus sign."""
+    shade = SHADES[np.searchsorted(LEVELS, abs(darkness), side="right") - 1]
+    return Text(f"-{shade * (CELL - 1)}" if darkness <= -LEVELS[1] else shade * CELL)
 
 
 def colour_cell(darkness: float) -> Text:
@@ -32,10 +34,11 @@ def colour_cell(darkness: float) -> Text:
     return Text(" " * CELL, Style(bgcolor=ramp_colour(darkness)))
 
 
-def ramp_colour(darkness: float, ramp: Sequence[Sequence[int]] = COLOUR_RAMP) -> Color:
-    """Colour of a darkness from 0 to 1, interpolated in a ramp."""
-    channels = zip(*ramp, strict=True)
-    return Color.from_rgb(*(float(np.interp(darkness, (0, 0.5, 1), each)) for each in channels))
+def ramp_colour(darkness: float) -> Color:
+    """Colour of a darkness, interpolated in ``COLOUR_RAMP``, or in ``NEGATIVE_RAMP`` below 0."""
+    channels = zip(*(NEGATIVE_RAMP if darkness < 0 else COLOUR_RAMP), strict=True)
+    place = abs(darkness)
+    return Color.from_rgb(*(float(np.interp(place, (0, 0.5, 1), each)) for each in channels))
 
 
 def heat_map(
@@ -49,10 +52,11 @@ def heat_map(
     """Lines of a heat map, at most ``width`` columns wide; many keys are split into panels.
 
     Darkness grows with the square root of the weight: on a linear scale of five shades only the
-    largest weights would be visible. Cells are blank where ``allowed_LS`` is false.
+    largest weights would be visible. Cells are blank where ``allowed_LS`` is false. Numbers may be
+    negative, too: then darkness grows with the root of their distance from 0.
     """
-    peak = float(weights_LS.max(initial=0.0)) or 1.0
-    darkness_LS = np.sqrt(weights_LS / peak)
+    peak = float(np.abs(weights_LS).max(initial=0.0)) or 1.0
+    darkness_LS = np.sign(weights_LS) * np.sqrt(np.abs(weights_LS) / peak)
     shown_LS = np.ones_like(weights_LS, dtype=bool) if allowed_LS is None else allowed_LS
     side = min(max(map(cell_len, queries), default=0), WIDEST, max(width // 3, 1))
     keys_per_panel = max(1, (width - side - 1) // CELL)
@@ -64,12 +68,18 @@ def heat_map(
             cells = (paint(darkness) if shown else BLANK for darkness, shown in row)
             yield Text.assemble(_align_right(clip(query, side), side), " ", *cells)
         yield Text()
-    yield from _legend(peak, width, paint, masked=not shown_LS.all())
+    signs = (1, -1) if (weights_LS < 0).any() else (1,)
+    yield from _legend(peak, width, paint, signs, masked=not shown_LS.all())
 
 
-def _legend(peak: float, width: int, paint: Paint, *, masked: bool) -> Iterator[Text]:
+def _legend(
+    peak: float, width: int, paint: Paint, signs: Sequence[int], *, masked: bool
+) -> Iterator[Text]:
     """Legend: the lowest weight of every shade, on as many lines as needed."""
-    entries = [Text.assemble(paint(level), f" {level**2 * peak:.2g}   ") for level in LEVELS]
+    levels = [sign * level for sign in signs for level in LEVELS if sign > 0 or level]
+    entries = [
+        Text.assemble(paint(level), f" {level * abs(level) * peak:.2g}   ") for level in levels
+    ]
     entries += [Text("blank: masked")] if masked else []
     entries_per_line = max(1, width // max(entry.cell_len for entry in entries))
     for start in range(0, len(entries), entries_per_line):

@@ -18,7 +18,7 @@ SLANT, UPRIGHT = 55, 90  # degrees: angle of column labels, and with small cells
 NARROWEST = 420  # pixels: room for a title
 SIDE, SMALLEST, LARGEST = 640, 9, 36  # pixels: side of a confusion matrix, and limits of its cells
 COUNTED = 22  # pixels of a cell with room for its count
-RIGHT = "#3a80c0"  # the colour of the diagonal
+RIGHT = "#3a80c0"  # the colour of the diagonal, and of negative numbers
 MISTAKES = 12  # named below a confusion matrix
 
 
@@ -32,12 +32,13 @@ def draw_attention(
 ) -> str:
     """Attention map as SVG: queries down the side, keys across the top.
 
-    Darkness is the share of the largest weight; weights below zero are blue. Cells are grey where
-    ``allowed_LS`` is false.
+    Darkness is the share of the largest weight. Cells are grey where ``allowed_LS`` is false.
+    Negative numbers are blue, and darkness is the share of the number farthest from 0.
     """
     title, caption = escape_line(title), escape_line(caption)
     queries, keys = ([clip(label, LONGEST) for label in labels] for labels in (queries, keys))
     peak, angle = float(np.abs(weights_LS).max(initial=0.0)), math.radians(SLANT)
+    least = -peak if (weights_LS < 0).any() else 0.0
     left = MARGIN + max(map(markup.text_length, queries), default=0) + GAP
     reach = (
         CELL * i + markup.text_length(key) * math.cos(angle) for i, key in enumerate(keys, start=1)
@@ -54,7 +55,7 @@ def draw_attention(
         *markup.svg_heading(heading, caption),
         *_map_labels(queries, keys, left, top),
         *_map_cells(weights_LS / (peak or 1.0), allowed_LS, left, top),
-        *_legend(left, bottom + GAP + CELL / 2, peak),
+        *_legend(left, bottom + GAP + CELL / 2, least, peak),
     ]
     return markup.svg_element(title, width, height, parts, INK)
 
@@ -83,23 +84,28 @@ def _map_cells(
         path = "".join(corner + square for corner in corners)
         yield f'<path d="{path}" fill="{markup.RULE}"><title>masked</title></path>'
     for row, column in np.argwhere(np.abs(shares_LS) >= 0.005):
-        share = shares_LS[row, column]
-        colour = markup.tint(share) if share > 0 else markup.tint(-share, RIGHT)
         place = f'x="{CELL * column}" y="{CELL * row}" width="{CELL - 1}" height="{CELL - 1}"'
-        yield f'<rect {place} fill="{colour}"/>'
+        yield f'<rect {place} fill="{_colour(shares_LS[row, column])}"/>'
     rows, columns = shares_LS.shape
     yield markup.svg_frame(CELL * columns, CELL * rows)
     yield "</g>"
 
 
-def _legend(left: float, middle: float, peak: float) -> Iterator[str]:
+def _colour(share: float) -> str:
+    """Colour of a share of the largest number: red, or blue below 0."""
+    return markup.tint(abs(share), RIGHT if share < 0 else markup.ACCENT)
+
+
+def _legend(left: float, middle: float, least: float, peak: float) -> Iterator[str]:
     side = CELL / 2
     baseline = f'y="{middle + 0.32 * FONT:.1f}" fill="{QUIET}"'
-    yield f'<text x="{left - GAP:.1f}" {baseline} text-anchor="end">0</text>'
-    for step in range(11):
+    lowest = f"{least:.2f}" if least else "0"
+    yield f'<text x="{left - GAP:.1f}" {baseline} text-anchor="end">{lowest}</text>'
+    shares = np.linspace(-1.0 if least else 0.0, 1.0, 11)
+    for step, share in enumerate(shares):
         place = f'x="{left + side * step:.1f}" y="{middle - side / 2:.1f}"'
         size = f'width="{side - 1}" height="{side - 1}"'
-        yield f'<rect {place} {size} fill="{markup.tint(step / 10)}" stroke="{markup.RULE}"/>'
+        yield f'<rect {place} {size} fill="{_colour(share)}" stroke="{markup.RULE}"/>'
     yield f'<text x="{left + side * 11 + GAP:.1f}" {baseline}>{peak:.2f}</text>'
 
 

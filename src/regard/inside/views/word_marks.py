@@ -28,7 +28,6 @@ from regard.inside.views.markup import (
 )
 
 BELOW = "#3a80c0"  # the colour of values below zero
-BLUE_RAMP = ((28, 29, 34), (36, 108, 190), (205, 234, 255))  # RGB at darkness 0, 0.5 and 1
 BAR, ROW, LONGEST = 130, 20, 22  # pixels of the longest bar and of a row; characters of a label
 
 
@@ -57,8 +56,7 @@ def mark_word(word: str, share: float, *, coloured: bool) -> Text:
     darkness = abs(share)
     if coloured:  # dark letters on a bright background
         ink = "#1c1d22" if darkness > 0.6 else "#f4efe6"
-        colour = ramp_colour(darkness, BLUE_RAMP) if share < 0 else ramp_colour(darkness)
-        return Text(word, Style(color=ink, bgcolor=colour))
+        return Text(word, Style(color=ink, bgcolor=ramp_colour(share)))
     level = np.searchsorted(LEVELS, darkness, side="right") - 1
     return Text(word + SHADES[level] + ("-" if share < 0 and level else ""))
 

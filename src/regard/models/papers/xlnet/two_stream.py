@@ -159,7 +159,11 @@ class TwoStreamModule(StackModule):
 
 
 class TwoStreamBlock(nn.Module):
-    """One layer: attention and a feed-forward sublayer, shared by both streams."""
+    """One layer: attention and a feed-forward sublayer, shared by both streams.
+
+    On a tape, ``attention.output`` and ``mlp.output`` have the values of the content stream, then
+    those of the query stream.
+    """
 
     def __init__(self, stack: TwoStreamStack):
         super().__init__()
@@ -180,9 +184,13 @@ class TwoStreamBlock(nn.Module):
         tape: NullTape = NULL_TAPE,
     ) -> Tensor:
         def attend_to_content(x: Tensor) -> Tensor:
-            return self.attention(x, streams, keys, memory_BMD, distances, tape)
+            attended_ND = self.attention(x, streams, keys, memory_BMD, distances, tape)
+            return tape.under(CONTENT)("output", attended_ND)
 
-        x_ND = self.mlp_residual(self.attention_residual(x_ND, attend_to_content), self.mlp)
+        def feed_forward(x: Tensor) -> Tensor:
+            return tape("mlp.output", self.mlp(x))
+
+        x_ND = self.mlp_residual(self.attention_residual(x_ND, attend_to_content), feed_forward)
         parts = zip(streams, _split(x_ND, streams), strict=True)
         return torch.cat([tape(OUTPUTS[stream.name], part) for stream, part in parts])
 
