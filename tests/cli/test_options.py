@@ -35,13 +35,14 @@ ABSENT = {  # verbs without an option, and why
     "--precision": NO_MODEL
     | FIXED
     | dict.fromkeys(("train", "tune"), BY_RECIPE)
-    | dict.fromkeys(("recency", "attribute"), "gradients are computed in float32"),
+    | dict.fromkeys(("recency", "attribute", "heads"), "gradients are computed in float32"),
     "--batch-size": NO_MODEL
     | FIXED
     | ONE_TEXT
     | dict.fromkeys(("train", "tune"), BY_RECIPE)
     | {
         "recency": "each text is read in copies; memory is bounded by tokens",
+        "heads": "memory is bounded by tokens",
         "agreement": OWN_SENTENCES,
     },
     "--max-length": NO_MODEL
@@ -51,6 +52,7 @@ ABSENT = {  # verbs without an option, and why
         ("train", "tune", "evaluate", "compare"), "the recipe's files are read, not lines"
     )
     | {"agreement": OWN_SENTENCES}
+    | {"heads": "texts with more tokens than positions are left out and counted"}
     | dict.fromkeys(("retrieve", "mine"), "texts are truncated to what the model reads"),
     "--json": {
         "tour": "a text for people",
@@ -79,7 +81,8 @@ ABSENT = {  # verbs without an option, and why
     )
     | dict.fromkeys(("retrieve", "mine"), LINES)
     | dict.fromkeys(
-        ("look", "tree", "curves", "attribute"), "--html, --svg and --png name what they write"
+        ("look", "tree", "curves", "attribute", "heads"),
+        "--html, --svg and --png name what they write",
     )
     | {"convert": "the folder is its argument"},
 }
@@ -90,6 +93,7 @@ VERBS_ON_LINES = (
 # Options with another meaning: several values, one for each trial, the columns of a recipe.
 OTHER_MEANING = {("sweep", "--alpha"), ("sweep", "--coverage")}
 OTHER_MEANING |= {("tune", option) for option in ("--set", "--resume", "--budget")}
+OTHER_MEANING |= {("heads", option) for option in ("--text", "--labels", "--least")}
 OTHER_MEANING |= {("new", option) for option in ("--column", "--out")}
 OTHER_MEANING |= {("attribute", "--target"), ("attribute", "--method")}
 
