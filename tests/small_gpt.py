@@ -5,6 +5,11 @@ from pathlib import Path
 
 import torch
 
+from regard.api import Model
+from regard.models.facts import change
+from regard.models.folders.loaded_model import LoadedModel
+from regard.models.heads import NextTokenHead
+from regard.models.papers import gpt2
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 
 TEXTS = [
@@ -31,3 +36,13 @@ def write_gpt2(folder: Path, *, seed: int = 0, scale: float = 3.0, **settings) -
     tokenizer.save(folder)
     (folder / "generation_config.json").write_text(json.dumps({**ids, **settings}))
     return folder
+
+
+def small_gpt2(seed: int = 0) -> Model:
+    """A model of these sizes that needs no ``transformers``."""
+    tokenizer = train_encoder_tokenizer(TEXTS, "gpt2-bpe", VOCAB, lower=False, longest=POSITIONS)
+    sizes = {"width": 16, "inner": 64, "depth": 2, "heads": 2, "longest": POSITIONS}
+    facts = change(gpt2.SMALL, vocab=len(tokenizer.words), init_std=0.5, **sizes)
+    facts = facts.with_heads(NextTokenHead())
+    torch.manual_seed(seed)
+    return Model(LoadedModel(gpt2.PAPER, facts, facts.build().eval(), tokenizer))

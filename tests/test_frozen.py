@@ -55,6 +55,7 @@ NEW: tuple[str, ...] = (
     r"Tape\.(?:next_batch\(self\)|only_edits)",
     r"Model\.tokens\(self, texts, max_length=None\)",
     r"TextTokens(\(|\.).*",
+    r"(?:Model\.heads\(.*|(?:HeadFigures|HeadReport|RelationScore)(?:\(|\.).*|heads .*)",
     r"(?:Model\.(?:inspected|record\(.*)|Record(\(|\.).*)",
     r"(?:Model\.(?:attribute|what_if)\(.*|(?:Attributions|WhatIf)(\(|\.).*|attribute .*)",
     r"\S+ .*\.(?:queries|keys|values|head_outputs)",  # values of attention on a tape

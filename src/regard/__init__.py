@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from regard.inside.attention.word_weights import WordWeights
     from regard.inside.attribution.attributions import Attributions
     from regard.inside.attribution.what_if import WhatIf
+    from regard.inside.heads.head_report import HeadFigures, HeadReport
+    from regard.inside.heads.relations import RelationScore
     from regard.inside.neighbours import Neighbour, neighbours
     from regard.inside.record import Record
     from regard.inside.stream.contributions import Contributions
@@ -86,14 +88,14 @@ __all__ = [
     "AgreementText", "AlignmentMethod", "AnswerPrediction", "AnswerSpan", "AttentionMap",
     "AttentionView", "Attributions", "BadInput", "Beam", "Chart", "ChartLine", "ChoicePrediction",
     "Contributions", "DevEvent", "Diverse", "EncoderDecoder", "EndEvent", "Entity", "Exact",
-    "FilledText", "Generation", "Greedy", "Hypothesis", "ImageAttention", "InductionScores",
-    "LabelPrediction", "Layout", "MetricScore", "MinimumRisk", "Model", "MultiLabelPrediction",
-    "Neighbour", "NumberPrediction", "Paper", "Recipe", "Record", "Report", "ReportEvent",
-    "RolloutMap", "Sample", "SaveEvent", "ScoreEvent", "StartEvent", "TaggedText", "TaggedWord",
-    "Tape", "TextTokens", "TokenFill", "TokenRow", "Translation", "TrunkWithHeads", "VerbChoice",
-    "WhatIf", "WordWeights", "agreement_sentences", "attend", "bleu", "change", "difference",
-    "forced_row", "load", "make_agreement_text", "neighbours", "pack", "score_agreement",
-    "seed_everything", "spread", "train", "without_head",
+    "FilledText", "Generation", "Greedy", "HeadFigures", "HeadReport", "Hypothesis",
+    "ImageAttention", "InductionScores", "LabelPrediction", "Layout", "MetricScore", "MinimumRisk",
+    "Model", "MultiLabelPrediction", "Neighbour", "NumberPrediction", "Paper", "Recipe", "Record",
+    "RelationScore", "Report", "ReportEvent", "RolloutMap", "Sample", "SaveEvent", "ScoreEvent",
+    "StartEvent", "TaggedText", "TaggedWord", "Tape", "TextTokens", "TokenFill", "TokenRow",
+    "Translation", "TrunkWithHeads", "VerbChoice", "WhatIf", "WordWeights", "agreement_sentences",
+    "attend", "bleu", "change", "difference", "forced_row", "load", "make_agreement_text",
+    "neighbours", "pack", "score_agreement", "seed_everything", "spread", "train", "without_head",
 ]
 
 _NAMES = {
@@ -111,6 +113,8 @@ _NAMES = {
     "regard.inside.attention.word_weights": ("WordWeights",),
     "regard.inside.attribution.attributions": ("Attributions",),
     "regard.inside.attribution.what_if": ("WhatIf",),
+    "regard.inside.heads.head_report": ("HeadFigures", "HeadReport"),
+    "regard.inside.heads.relations": ("RelationScore",),
     "regard.inside.neighbours": ("Neighbour", "neighbours"),
     "regard.inside.record": ("Record",),
     "regard.inside.stream.contributions": ("Contributions",),

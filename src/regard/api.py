@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from regard.ground.checks import check_whole, listed
 from regard.ground.device import device_named
 from regard.ground.errors import BadInput, shown
 from regard.ground.files import resolved
@@ -16,7 +17,9 @@ from regard.inside.attention.induction import InductionScores
 from regard.inside.attention.look import look, score_induction
 from regard.inside.attribution.attributions import Attributions, attribute
 from regard.inside.attribution.what_if import Head, Layer, WhatIf, what_if
-from regard.inside.inspected_model import InspectedModel
+from regard.inside.heads.head_report import HeadReport
+from regard.inside.heads.report_heads import Treebank, report_heads
+from regard.inside.inspected_model import InspectedModel, LabelledRows
 from regard.inside.record import Record, record
 from regard.inside.stream.contributions import Contributions, contributions
 from regard.inside.stream.target import read_input, title_of
@@ -109,8 +112,7 @@ class Model(Runner):
         outputs to a run that records nothing.
         """
         chosen = None if layers is None else [*layers]
-        given = [one if isinstance(one, tuple) else (one,) for one in self.runner.listed(inputs)]
-        rows = [self.inspected.read(*one) for one in given]
+        rows = self._labelled(inputs)
         kinds = [values] if isinstance(values, str) else [*values]
         model = self.inspected
         return [record(model, one, layers=chosen, values=kinds, compare=True)[0] for one in rows]
@@ -199,6 +201,44 @@ class Model(Runner):
         rows = read_input(self.inspected, text, second)
         chosen = (target, against, token)
         return contributions(self.inspected, self.labels, title_of(text), rows, *chosen)
+
+    def heads(
+        self,
+        inputs: Iterable[Any] = (),
+        *,
+        treebank: str | Path | None = None,
+        test: str | Path | None = None,
+        labels: Iterable[str] | None = None,
+        least: int = 100,
+    ) -> HeadReport:
+        """Report on what each attention head does, on texts, pairs of texts or images.
+
+        ``treebank`` is a CoNLL-U file or a folder with files for dev and ``test``: for each
+        relation of at least ``least`` words it has the best head, chosen on dev and scored on test;
+        without inputs, all figures are of its sentences. ``labels`` are gold labels of the inputs,
+        for the importance of heads; by default it is that for the language-model loss.
+        """
+        bank = None
+        if treebank is not None:
+            bank = Treebank.read(_path(treebank), None if test is None else _path(test))
+        elif test is not None:
+            raise BadInput("test: this is the second file of a treebank: name the first, too")
+        names = self.labels.names if self.labels is not None else ()
+        gold = None if labels is None else listed(labels, "labels")
+        return report_heads(
+            self.inspected,
+            f"Heads of {self.paper.name}",
+            self._labelled(inputs),
+            treebank=bank,
+            labels=gold,
+            label_names=names,
+            least=check_whole("least", least, 1),
+        )
+
+    def _labelled(self, inputs: Iterable[Any]) -> list[LabelledRows]:
+        """Rows with labels of texts, pairs of texts or images."""
+        given = [one if isinstance(one, tuple) else (one,) for one in self.runner.listed(inputs)]
+        return [self.inspected.read(*one) for one in given]
 
     @property
     def alignment_method(self) -> AlignmentMethod:

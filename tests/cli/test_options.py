@@ -38,7 +38,9 @@ ABSENT = {  # verbs without an option, and why
     "--precision": NO_MODEL
     | FIXED
     | dict.fromkeys(("train", "tune"), BY_RECIPE)
-    | dict.fromkeys(("recency", "attribute", "stream"), "gradients are computed in float32")
+    | dict.fromkeys(
+        ("recency", "attribute", "heads", "stream"), "gradients are computed in float32"
+    )
     | {"patch": "small differences are compared in float32"},
     "--batch-size": NO_MODEL
     | FIXED
@@ -46,6 +48,7 @@ ABSENT = {  # verbs without an option, and why
     | dict.fromkeys(("train", "tune"), BY_RECIPE)
     | {
         "recency": "each text is read in copies; memory is bounded by tokens",
+        "heads": "memory is bounded by tokens",
         "agreement": OWN_SENTENCES,
     },
     "--max-length": NO_MODEL
@@ -55,6 +58,7 @@ ABSENT = {  # verbs without an option, and why
         ("train", "tune", "evaluate", "compare"), "the recipe's files are read, not lines"
     )
     | {"agreement": OWN_SENTENCES}
+    | {"heads": "texts with more tokens than positions are left out and counted"}
     | dict.fromkeys(("retrieve", "mine"), "texts are truncated to what the model reads"),
     "--json": {
         "tour": "a text for people",
@@ -83,7 +87,7 @@ ABSENT = {  # verbs without an option, and why
     )
     | dict.fromkeys(("retrieve", "mine"), LINES)
     | dict.fromkeys(
-        ("look", "tree", "curves", "attribute", "stream", "patch"),
+        ("look", "tree", "curves", "attribute", "heads", "stream", "patch"),
         "--html, --svg and --png name what they write",
     )
     | {"convert": "the folder is its argument"},
@@ -96,6 +100,7 @@ VERBS_ON_LINES = (
 OTHER_MEANING = {("sweep", "--alpha"), ("sweep", "--coverage")}
 OTHER_MEANING |= {("tune", option) for option in ("--set", "--resume", "--budget")}
 OTHER_MEANING |= {("look", "--target")}
+OTHER_MEANING |= {("heads", option) for option in ("--text", "--labels", "--least")}
 OTHER_MEANING |= {("new", option) for option in ("--column", "--out")}
 OTHER_MEANING |= {("attribute", "--target"), ("attribute", "--method")}
 

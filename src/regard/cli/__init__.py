@@ -53,6 +53,7 @@ GROUPS = {
     "Inspect": {
         "look": "Show the attention weights of a model for one text or image.",
         "attribute": "Show on which words or patches a prediction depends.",
+        "heads": "Report what each attention head does.",
         "tree": "Show a beam search as a tree, with the reason for every pruning.",
         "stream": "Show what heads and layers contribute to a prediction.",
         "patch": "Patch values of one input into the run of another.",

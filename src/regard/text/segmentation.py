@@ -136,6 +136,12 @@ class TokenLabels(NamedTuple):
         words = tuple(word for part in parts for word in part.words)
         return cls(tuple(subwords), words, tuple(groups), tuple(specials))
 
+    @property
+    def special_words(self) -> np.ndarray:
+        """Mask of the words that are special tokens."""
+        specials = {*self.specials}
+        return np.array([specials.issuperset(group) for group in self.groups], dtype=bool)
+
 
 class RowWithWords(NamedTuple):
     """Row of a text for an encoder, its words, and the positions in the row of each word."""

@@ -6,6 +6,7 @@ They read the CoNLL tasks (Tjong Kim Sang and De Meulder, 2003) and Universal De
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from regard.data.readers.examples import TaggedExample
 from regard.data.readers.fields import BadExample, Dropped, parsed
@@ -44,18 +45,54 @@ def conllu(path: Path, dropped: Dropped = None, tag: int = 3) -> Iterator[Tagged
     """
 
     def parse(where: str, lines: Numbered) -> TaggedExample:
-        rows = [(where, line.split("\t")) for where, line in lines if line[0] != "#"]
-        for place, cells in rows:
-            if len(cells) != 10:
-                raise BadExample(place, "of uneven columns", f"{len(cells)} columns instead of 10")
-            if not (_COUNTED.fullmatch(cells[0]) or _BETWEEN.fullmatch(cells[0])):
-                raise BadExample(place, "not CoNLL-U", f"{cells[0]!r} is not the number of a word")
-        counted = [(place, cells) for place, cells in rows if _COUNTED.fullmatch(cells[0])]
-        if not counted:
-            raise BadExample(where, "empty", "a sentence without words")
-        return _tagged(where, counted, 1, tag)
+        return _tagged(where, _counted_words(where, lines), 1, tag)
 
     return parsed(_sentences(path), parse, dropped)
+
+
+class TreebankSentence(NamedTuple):
+    """Words of a sentence of a treebank, the index of the head of each, and its relation.
+
+    The head of the root is -1.
+    """
+
+    where: str
+    words: tuple[str, ...]
+    heads: tuple[int, ...]
+    relations: tuple[str, ...]
+
+
+def read_treebank(path: Path, dropped: Dropped = None) -> Iterator[TreebankSentence]:
+    """Read sentences of Universal Dependencies with their basic dependencies, as ``conllu``."""
+
+    def parse(where: str, lines: Numbered) -> TreebankSentence:
+        rows = _counted_words(where, lines)
+        for number, (place, cells) in enumerate(rows, start=1):
+            if cells[0] != str(number):
+                raise BadExample(place, "not CoNLL-U", f"word {number} has the number {cells[0]}")
+            if not _COUNTED.fullmatch(cells[6]) or int(cells[6]) > len(rows):
+                detail = f"{cells[6]!r} is not the number of a head"
+                raise BadExample(place, "without a head", detail)
+            if not cells[1] or cells[7] in ("", "_"):
+                raise BadExample(place, "empty", "a word or a relation is empty")
+        words, heads, relations = zip(*((row[1], row[6], row[7]) for _, row in rows), strict=True)
+        return TreebankSentence(where, words, tuple(int(head) - 1 for head in heads), relations)
+
+    return parsed(_sentences(path), parse, dropped)
+
+
+def _counted_words(where: str, lines: Numbered) -> list[tuple[str, list[str]]]:
+    """Place and cells of the words of a sentence, without multiword tokens and empty nodes."""
+    rows = [(where, line.split("\t")) for where, line in lines if line[0] != "#"]
+    for place, cells in rows:
+        if len(cells) != 10:
+            raise BadExample(place, "of uneven columns", f"{len(cells)} columns instead of 10")
+        if not (_COUNTED.fullmatch(cells[0]) or _BETWEEN.fullmatch(cells[0])):
+            raise BadExample(place, "not CoNLL-U", f"{cells[0]!r} is not the number of a word")
+    counted = [(place, cells) for place, cells in rows if _COUNTED.fullmatch(cells[0])]
+    if not counted:
+        raise BadExample(where, "empty", "a sentence without words")
+    return counted
 
 
 def _sentences(path: Path) -> Iterator[tuple[str, Numbered]]:

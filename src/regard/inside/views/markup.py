@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
+from itertools import chain, repeat
 from string import Template
 from typing import Protocol
 
@@ -149,9 +150,11 @@ def report_page(
     return fill_template("report.html", title=title, styles=["report.css"], **parts)
 
 
-def html_table(columns: Sequence[str], rows: Rows) -> str:
-    """Table of plain texts that scrolls if it is too wide."""
-    lines = [_table_row("th", columns), *(_table_row("td", row) for row in rows)]
+def html_table(columns: Sequence[str], rows: Rows, ids: Sequence[str] = ()) -> str:
+    """Table of plain texts that scrolls if it is too wide; rows may have ids, for links."""
+    own = chain(ids, repeat(""))
+    cells = (_table_row("td", row, name) for row, name in zip(rows, own, strict=False))
+    lines = [_table_row("th", columns), *cells]
     return "\n".join(['<div class="scrolls">', "<table>", *lines, "</table>", "</div>"])
 
 
@@ -165,6 +168,7 @@ def score_rows(scores: Mapping[str, float], most: int | None = None) -> str:
     )
 
 
-def _table_row(tag: str, cells: Sequence[str]) -> str:
+def _table_row(tag: str, cells: Sequence[str], name: str = "") -> str:
     texts = (escape(escape_line(cell)) for cell in cells)
-    return "<tr>" + "".join(f"<{tag}>{text}</{tag}>" for text in texts) + "</tr>"
+    opening = f'<tr id="{escape(name)}">' if name else "<tr>"
+    return opening + "".join(f"<{tag}>{text}</{tag}>" for text in texts) + "</tr>"

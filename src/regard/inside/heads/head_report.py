@@ -1,0 +1,266 @@
+"""Report on heads: figures, role and importance of each, and the best head of each relation.
+
+It is text, a drawing and a page with a grid of layers × heads, coloured by role, and tables.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import ClassVar
+
+from rich.text import Text
+
+from regard.inside.attention.attention_view import View
+from regard.inside.heads.relations import RelationScore
+from regard.inside.views.head_grid import (
+    GridCell,
+    GridSite,
+    TitledTable,
+    draw_head_grids,
+    head_page,
+)
+from regard.inside.views.markup import clip, escape_line
+
+POSITIONAL = 0.9  # share of words at one offset (Voita et al., 2019, section 5.2)
+SINK = 0.6  # weight on special tokens (Clark et al., 2019, section 6)
+RARE, TIMES_CHANCE = 0.5, 2.0  # share of rare words, at least twice that of chance
+CAUSAL = 0.5  # mean weight of previous-token, duplicate-token and induction heads
+CELL = 7  # columns of a head in the text grid
+
+ROLES = (
+    "syntactic",
+    "positional",
+    "induction",
+    "previous token",
+    "duplicate token",
+    "rare words",
+    "sink",
+)
+"""Roles in order of precedence: a head is coloured by its first."""
+
+COLUMNS: Mapping[str, tuple[str, str]] = {
+    "entropy": (".2f", "entropy of the weights of a word, in bits"),
+    "of uniform": (".2f", "entropy as a share of that of uniform attention"),
+    "offset": ("+d", "relative position that most words attend to, special tokens left out"),
+    "at offset": (".2f", "share of the words with the largest weight there"),
+    "special": (".2f", "weight on special tokens"),
+    "first": (".2f", "weight on the first token"),
+    "rare": (".2f", "share of words with the largest weight on a least frequent word of the text"),
+    "rare chance": (".2f", "share of these among the words"),
+    "diagonal": (".2f", "share of target words that attend within one word of the diagonal"),
+    "distance": (".2f", "mean distance in patches, weighted by attention"),
+    "previous": (".2f", "weight on the token before, of texts read twice"),
+    "duplicate": (".2f", "weight on earlier occurrences of the token, of texts read twice"),
+    "induction": (".2f", "weight on tokens after earlier occurrences, of texts read twice"),
+    "importance": (".3g", "mean |gradient of the loss| with respect to a gate of the head"),
+}
+"""Figures of a head: format and explanation."""
+
+FORMATS: Mapping[str, str] = {
+    **{name: form for name, (form, _) in COLUMNS.items()},
+    **dict.fromkeys(("layer", "head"), "d"),
+    **dict.fromkeys(("accuracy", "low", "high", "offset accuracy"), ".1f"),
+    **dict.fromkeys(("difference", "difference low", "difference high"), "+.1f"),
+    "words": ",d",
+}
+"""Formats of the columns with numbers."""
+
+
+@dataclass(frozen=True)
+class HeadFigures:
+    """Figures of one head, by the names of ``COLUMNS``; None where a figure does not apply.
+
+    ``relations`` are the relations for which it is the best head and beats the best offset.
+    """
+
+    site: str
+    layer: int
+    head: int
+    figures: Mapping[str, float | None]
+    relations: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Site, layer and head."""
+        return self.site, self.layer, self.head
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """Roles of the head, each with a short description."""
+
+        def figure(name: str) -> float:
+            value = self.figures.get(name)
+            return 0.0 if value is None else value
+
+        offset, rare = int(figure("offset")), figure("rare")
+        sink = max(figure("special"), figure("first"))
+        named = {
+            "syntactic": (bool(self.relations), ", ".join(self.relations)),
+            "positional": (
+                abs(offset) == 1 and figure("at offset") >= POSITIONAL,
+                f"at {offset:+d}",
+            ),
+            "induction": (figure("induction") >= CAUSAL, "induction"),
+            "previous token": (figure("previous") >= CAUSAL, "previous"),
+            "duplicate token": (figure("duplicate") >= CAUSAL, "duplicate"),
+            "rare words": (rare >= RARE and rare >= TIMES_CHANCE * figure("rare chance"), "rare"),
+            "sink": (sink >= SINK, f"{sink:.2f}"),
+        }
+        return {role: named[role][1] for role in ROLES if named[role][0]}
+
+    @property
+    def role(self) -> str:
+        """First role of the head; empty: none."""
+        return next(iter(self.roles), "")
+
+    @property
+    def summary(self) -> str:
+        """All roles in one line."""
+        return "; ".join(
+            role if text in role or role.startswith(text) else f"{role}: {text}"
+            for role, text in self.roles.items()
+        )
+
+    @property
+    def anchor(self) -> str:
+        """Anchor of the head in a page."""
+        return f"{self.site}-{self.layer}-{self.head}"
+
+
+@dataclass(frozen=True, eq=False)
+class HeadReport(View):
+    """Figures of all heads of a model, and the best head of each relation of a treebank."""
+
+    _fixed: ClassVar[str] = "a report covers all layers and heads: do not choose any"
+    title: str
+    heads: tuple[HeadFigures, ...] = field(repr=False)
+    relations: tuple[RelationScore, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def by_role(self) -> list[HeadFigures]:
+        """Heads with a role first, in the order of roles."""
+        places = {role: place for place, role in enumerate((*ROLES, ""))}
+        return sorted(self.heads, key=lambda head: places[head.role])
+
+    @property
+    def figure_names(self) -> list[str]:
+        """Figures that some head has."""
+        return [
+            name
+            for name in COLUMNS
+            if any(head.figures.get(name) is not None for head in self.heads)
+        ]
+
+    def head_table(self) -> tuple[list[str], list[list[str | float | None]]]:
+        """Names of the columns, and a row for each head."""
+        names = self.figure_names
+        rows: list[list[str | float | None]] = [
+            [each.site, each.layer, each.head, each.summary, *map(each.figures.get, names)]
+            for each in self.by_role
+        ]
+        return ["site", "layer", "head", "role", *names], rows
+
+    def relation_table(self) -> tuple[list[str], list[list[str | float | None]]]:
+        """Names of the columns, and a row for each relation; shares are in percent."""
+        columns = ["relation", "words", "layer", "head", "reading", "accuracy", "low", "high"]
+        columns += ["offset", "offset accuracy"]
+        columns += ["difference", "difference low", "difference high"]
+        rows: list[list[str | float | None]] = [
+            [
+                each.relation,
+                each.count,
+                each.layer,
+                each.head,
+                each.reading,
+                *(100 * value for value in (each.accuracy, *each.interval)),
+                each.offset,
+                *(100 * value for value in (each.offset_accuracy, each.difference)),
+                *(100 * value for value in each.difference_interval),
+            ]
+            for each in self.relations
+        ]
+        return columns, rows
+
+    def svg(self) -> str:
+        return draw_head_grids(self.title, self.caption, self._sites, ROLES)
+
+    def html(self) -> str:
+        tables: list[TitledTable] = []
+        if self.relations:
+            tables.append(("Relations", *self._texts(*self.relation_table()), []))
+        anchors = [each.anchor for each in self.by_role]
+        tables.append(("Heads", *self._texts(*self.head_table()), anchors))
+        legend = [f"{name}: {COLUMNS[name][1]}" for name in self.figure_names]
+        notes = [*self.notes, *legend]
+        return head_page(self.title, self.caption, self._sites, ROLES, tables, notes)
+
+    def to_json(self) -> dict[str, object]:
+        heads = [
+            {
+                "site": each.site,
+                "layer": each.layer,
+                "head": each.head,
+                "roles": [*each.roles],
+                "relations": [*each.relations],
+                **{name: each.figures.get(name) for name in self.figure_names},
+            }
+            for each in self.heads
+        ]
+        relations = [asdict(each) for each in self.relations]
+        return {"heads": heads, "relations": relations, "notes": [*self.notes]}
+
+    @property
+    def caption(self) -> str:
+        """Number of heads with each role."""
+        counts = {role: sum(head.role == role for head in self.heads) for role in ROLES}
+        named = [f"{count} {role}" for role, count in counts.items() if count]
+        return f"{len(self.heads)} heads: {', '.join(named) or 'none has a role'}"
+
+    def lines(self, width: int, *, coloured: bool) -> Iterator[Text]:
+        for line in (self.title, self.caption):
+            yield Text(clip(escape_line(line), width))
+        shown = max(1, (width - 10) // (CELL + 1))
+        for site in self._sites:
+            yield Text()
+            names = "".join(f" {head:<{CELL}}" for head in range(min(shown, site.widest)))
+            yield Text(f"{site.name:<9}{names}".rstrip()[:width])
+            for layer, cells in enumerate(site.layers):
+                row = "".join(f" {clip(cell.short or '·', CELL):<{CELL}}" for cell in cells[:shown])
+                yield Text(f"layer {layer:<3}{row}".rstrip())
+        yield Text()
+        for each in self.relations:
+            best = f"{each.relation}: layer {each.layer}, head {each.head}, {each.reading}"
+            against = f"{100 * each.offset_accuracy:.1f}% at offset {each.offset:+d}"
+            yield Text(clip(f"{best}: {100 * each.accuracy:.1f}%, {against}", width))
+        for note in self.notes:
+            yield Text(clip(escape_line(note), width))
+
+    @property
+    def _sites(self) -> list[GridSite]:
+        """Cells of the grid, by site and layer."""
+        sites: dict[str, list[list[GridCell]]] = {}
+        for each in self.heads:
+            layers = sites.setdefault(each.site, [])
+            layers += [[] for _ in range(each.layer + 1 - len(layers))]
+            shown = {
+                name: format_figure(name, value)
+                for name in self.figure_names
+                if (value := each.figures.get(name)) is not None
+            }
+            short = next(iter(each.roles.values()), "")
+            layers[each.layer].append(GridCell(each.anchor, each.role, short, each.summary, shown))
+        return [GridSite(name, layers) for name, layers in sites.items()]
+
+    def _texts(
+        self, columns: Sequence[str], rows: Sequence[Sequence[str | float | None]]
+    ) -> tuple[Sequence[str], list[list[str]]]:
+        """Columns, and rows as texts."""
+        return columns, [
+            [format_figure(name, value) for name, value in zip(columns, row, strict=True)]
+            for row in rows
+        ]
+
+
+def format_figure(name: str, value: str | float | None) -> str:
+    """Text of a value in the column of that name."""
+    return "" if value is None else format(value, FORMATS.get(name, ""))
