@@ -16,6 +16,7 @@ from regard.inside.attention.induction import InductionScores
 from regard.inside.attention.look import look, score_induction
 from regard.inside.attribution.attributions import Attributions, attribute
 from regard.inside.attribution.what_if import Head, Layer, WhatIf, what_if
+from regard.inside.edits import EditList
 from regard.inside.inspected_model import InspectedModel
 from regard.inside.record import Record, record
 from regard.metrics.alignment import Links
@@ -112,6 +113,16 @@ class Model(Runner):
         kinds = [values] if isinstance(values, str) else [*values]
         model = self.inspected
         return [record(model, one, layers=chosen, values=kinds, compare=True)[0] for one in rows]
+
+    def edited(self, edits: EditList) -> "Model":
+        """Copy of the model whose runs are edited, in every method (see ``regard.read_edits``).
+
+        Weights are shared, and ``save`` writes them without edits.
+        """
+        if not isinstance(edits, EditList):
+            raise BadInput(f"edits: give the result of read_edits, not {shown(edits)}")
+        edits.check(self.inspected)
+        return self.with_edits(edits)
 
     def look(
         self,
