@@ -89,6 +89,9 @@ NEW: tuple[str, ...] = (
     r"(?:mine|retrieve) .*",
     r"classify text\.(?:long|stride) = .*",
     r"(?:AttentionMap|RolloutMap)\.special_(?:queries|keys)",
+    r"(?:ablate|steer) .*",
+    r"(?:embed|evaluate|fill|generate|look|predict|score|translate) --edits = None",
+    r"(?:EditList(\(|\.).*|read_edits\(path\)|Model\.edited\(self, edits\))",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}

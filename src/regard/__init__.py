@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from regard.inside.attention.word_weights import WordWeights
     from regard.inside.attribution.attributions import Attributions
     from regard.inside.attribution.what_if import WhatIf
+    from regard.inside.edits import EditList, read_edits
     from regard.inside.neighbours import Neighbour, neighbours
     from regard.inside.record import Record
     from regard.inside.views.line_chart import Chart, ChartLine, Report
@@ -84,15 +85,15 @@ __all__ = [
     "LINEAGE", "AgreementPrefix", "AgreementScores", "AgreementSentence", "AgreementTable",
     "AgreementText", "AlignmentMethod", "AnswerPrediction", "AnswerSpan", "AttentionMap",
     "AttentionView", "Attributions", "BadInput", "Beam", "Chart", "ChartLine", "ChoicePrediction",
-    "DevEvent", "Diverse", "EncoderDecoder", "EndEvent", "Entity", "Exact", "FilledText",
-    "Generation", "Greedy", "Hypothesis", "ImageAttention", "InductionScores", "LabelPrediction",
-    "Layout", "MetricScore", "MinimumRisk", "Model", "MultiLabelPrediction", "Neighbour",
-    "NumberPrediction", "Paper", "Recipe", "Record", "Report", "ReportEvent", "RolloutMap",
-    "Sample", "SaveEvent", "ScoreEvent", "StartEvent", "TaggedText", "TaggedWord", "Tape",
-    "TextTokens", "TokenFill", "TokenRow", "Translation", "TrunkWithHeads", "VerbChoice", "WhatIf",
-    "WordWeights", "agreement_sentences", "attend", "bleu", "change", "difference", "forced_row",
-    "load", "make_agreement_text", "neighbours", "pack", "score_agreement", "seed_everything",
-    "spread", "train", "without_head",
+    "DevEvent", "Diverse", "EditList", "EncoderDecoder", "EndEvent", "Entity", "Exact",
+    "FilledText", "Generation", "Greedy", "Hypothesis", "ImageAttention", "InductionScores",
+    "LabelPrediction", "Layout", "MetricScore", "MinimumRisk", "Model", "MultiLabelPrediction",
+    "Neighbour", "NumberPrediction", "Paper", "Recipe", "Record", "Report", "ReportEvent",
+    "RolloutMap", "Sample", "SaveEvent", "ScoreEvent", "StartEvent", "TaggedText", "TaggedWord",
+    "Tape", "TextTokens", "TokenFill", "TokenRow", "Translation", "TrunkWithHeads", "VerbChoice",
+    "WhatIf", "WordWeights", "agreement_sentences", "attend", "bleu", "change", "difference",
+    "forced_row", "load", "make_agreement_text", "neighbours", "pack", "read_edits",
+    "score_agreement", "seed_everything", "spread", "train", "without_head",
 ]
 
 _NAMES = {
@@ -110,6 +111,7 @@ _NAMES = {
     "regard.inside.attention.word_weights": ("WordWeights",),
     "regard.inside.attribution.attributions": ("Attributions",),
     "regard.inside.attribution.what_if": ("WhatIf",),
+    "regard.inside.edits": ("EditList", "read_edits"),
     "regard.inside.neighbours": ("Neighbour", "neighbours"),
     "regard.inside.record": ("Record",),
     "regard.inside.views.line_chart": ("Chart", "ChartLine", "Report"),

@@ -122,7 +122,7 @@ class Model(Runner):
         if not isinstance(edits, EditList):
             raise BadInput(f"edits: give the result of read_edits, not {shown(edits)}")
         edits.check(self.inspected)
-        return self.with_edits(edits)
+        return self._with_edits(edits.edits)
 
     def look(
         self,

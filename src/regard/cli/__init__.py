@@ -54,6 +54,7 @@ GROUPS = {
         "look": "Show the attention weights of a model for one text or image.",
         "attribute": "Show on which words or patches a prediction depends.",
         "ablate": "Score a model without each of its heads or layers.",
+        "steer": "Compute a steering vector from two files of texts.",
         "tree": "Show a beam search as a tree, with the reason for every pruning.",
         "neighbours": "Print the words nearest to a word, or images to an image.",
         "recency": "Measure how strongly a model depends on distant words.",

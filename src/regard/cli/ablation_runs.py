@@ -158,4 +158,4 @@ def run_ablation(
 
 
 def _score_edited(scored: ScoredSet, model: Model, edits: EditList) -> list[MetricScore]:
-    return scored.score(model.with_edits(edits))
+    return scored.score(model.edited(edits))

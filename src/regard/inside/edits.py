@@ -7,7 +7,7 @@ the tape, and the keys of its kind. Vectors are in safetensors files, relative t
 import hashlib
 import json
 import tomllib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
 from math import isfinite
@@ -27,7 +27,7 @@ NEAREST = 4  # names in a message
 
 
 @dataclass(frozen=True, eq=False)
-class EditList(Sequence[AnyEdit]):
+class EditList:
     """Edits that are applied together, in order; ``name`` is the file or list they come from."""
 
     name: str
@@ -35,9 +35,6 @@ class EditList(Sequence[AnyEdit]):
 
     def __len__(self) -> int:
         return len(self.edits)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.edits[index]
 
     @property
     def hash(self) -> str:

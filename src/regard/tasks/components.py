@@ -139,7 +139,7 @@ class Runner:
         runner = runner_of(loaded).with_limits(self._batch_size)
         return runner if self.precision is None else runner.with_precision(self.precision)
 
-    def with_edits(self, edits: Sequence[AnyEdit]) -> Self:
+    def _with_edits(self, edits: Sequence[AnyEdit]) -> Self:
         """Copy whose runs are edited, in every method; weights are shared, and saved unedited."""
         module = edit_module(self.module, self.facts.sides, edits)
         return self._with(self._runner_of(replace(self._loaded, module=module)))
