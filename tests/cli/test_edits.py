@@ -1,7 +1,6 @@
 """``--edits FILE`` on the verbs that run a model: another result, with the hash of the edits."""
 
 import json
-import re
 
 import pytest
 
@@ -54,7 +53,7 @@ def test_results_are_those_of_the_edited_model(causal, edits, verb):
 
 def test_a_note_names_the_file_and_the_hash(causal, edits):
     done = run("score", causal, "--edits", edits["trunk"], stdin=TEXT)
-    expected = f"edits: {edits['trunk']}: 1 edits, hash {read_edits(edits['trunk']).hash}"
+    expected = f"edits: {edits['trunk']}: 1 edit, hash {read_edits(edits['trunk']).hash}"
     assert expected in done.stderr.splitlines()
 
 
@@ -114,15 +113,22 @@ def test_edits_beside_a_model_are_not_applied(causal):
     assert f"{beside} is not applied; to apply it, add --edits {beside}" in done.stderr
 
 
-def test_a_stopped_run_goes_on_only_with_the_same_edits(causal, edits, tmp_path):
-    lines, out = tmp_path / "lines.txt", tmp_path / "out.txt"
-    lines.write_text(TEXT * 3)
-    command = ("embed", causal, lines, "--out", out, "--resume")
-    plain = run(*command, "--edits", edits["trunk"])
-    first = out.read_bytes()
-    out.unlink()
-    run(*command)
-    assert out.read_bytes() != first and not re.search("resume", plain.stderr)
+def test_a_stopped_run_goes_on_only_with_the_same_edits(causal, tmp_path):
+    lines, out, file = (tmp_path / name for name in ("lines.txt", "out.jsonl", "edits.toml"))
+    file.write_text(OFF.format("trunk"))
+    lines.write_bytes(TEXT.encode() * 5000 + b"\xff\n")  # the second window has a bad line
+    command = ("embed", causal, lines, "--out", out, "--resume", "--edits", file)
+    run(*command, code=2)
+    assert out.with_name("out.jsonl.partial").exists()
+    lines.write_bytes(TEXT.encode() * 5000 + b"man\n")
+    file.write_text(OFF.format("trunk").replace("0", "1"))
+    refused = run(*command, code=2)
+    assert "edits" in refused.stderr and not out.exists()
+    file.write_text(OFF.format("trunk"))
+    assert "continues after" in run(*command).stderr
+    assert {json.loads(line)["edits"] for line in out.read_text().splitlines()} == {
+        read_edits(file).hash
+    }
 
 
 def test_what_cannot_be_edited_is_refused(causal, small_run, edits, tmp_path):

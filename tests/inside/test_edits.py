@@ -151,7 +151,7 @@ def test_the_weights_are_shared_and_saved_without_edits(encoder, written, tmp_pa
 def test_a_hash_is_of_the_contents(written, steer, tmp_path):
     line = f'kind = "add"\nat = "{BLOCK}.output"\nvector = "steer.safetensors:happy"'
     first = written(line)
-    assert len(first.hash) == 12 and str(first).endswith(f"1 edits, hash {first.hash}")
+    assert len(first.hash) == 12 and str(first).endswith(f"1 edit, hash {first.hash}")
     assert written(f"{line}\nscale = 1.0", name="other.toml").hash == first.hash
     assert written(f"{line}\nscale = 2").hash != first.hash
     save_file({"happy": 2 * steer}, tmp_path / "steer.safetensors")

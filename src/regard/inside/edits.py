@@ -49,7 +49,8 @@ class EditList:
         return digest.hexdigest()[:DIGITS]
 
     def __str__(self) -> str:
-        return f"{self.name}: {len(self)} edits, hash {self.hash}"
+        count = "1 edit" if len(self) == 1 else f"{len(self)} edits"
+        return f"{self.name}: {count}, hash {self.hash}"
 
     def check(self, model: InspectedModel) -> None:
         """Raise BadInput if a model lacks the values of an edit, or they have other sizes."""
