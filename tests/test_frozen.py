@@ -95,6 +95,9 @@ NEW: tuple[str, ...] = (
     r"EncoderDecoder\.output_heads",
     r"(?:stream|patch) .*",
     r"\S*xlnet\S* trunk\.blocks\.\d+\.(?:attention|mlp)\.output",
+    r"(?:ablate|steer) .*",
+    r"(?:embed|evaluate|fill|generate|look|predict|score|translate) --edits = None",
+    r"(?:EditList(\(|\.).*|read_edits\(path\)|Model\.edited\(self, edits\))",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from regard.inside.attention.word_weights import WordWeights
     from regard.inside.attribution.attributions import Attributions
     from regard.inside.attribution.what_if import WhatIf
+    from regard.inside.edits import EditList, read_edits
     from regard.inside.heads.head_report import HeadFigures, HeadReport
     from regard.inside.heads.relations import RelationScore
     from regard.inside.neighbours import Neighbour, neighbours
@@ -87,15 +88,16 @@ __all__ = [
     "LINEAGE", "AgreementPrefix", "AgreementScores", "AgreementSentence", "AgreementTable",
     "AgreementText", "AlignmentMethod", "AnswerPrediction", "AnswerSpan", "AttentionMap",
     "AttentionView", "Attributions", "BadInput", "Beam", "Chart", "ChartLine", "ChoicePrediction",
-    "Contributions", "DevEvent", "Diverse", "EncoderDecoder", "EndEvent", "Entity", "Exact",
-    "FilledText", "Generation", "Greedy", "HeadFigures", "HeadReport", "Hypothesis",
+    "Contributions", "DevEvent", "Diverse", "EditList", "EncoderDecoder", "EndEvent", "Entity",
+    "Exact", "FilledText", "Generation", "Greedy", "HeadFigures", "HeadReport", "Hypothesis",
     "ImageAttention", "InductionScores", "LabelPrediction", "Layout", "MetricScore", "MinimumRisk",
     "Model", "MultiLabelPrediction", "Neighbour", "NumberPrediction", "Paper", "Recipe", "Record",
     "RelationScore", "Report", "ReportEvent", "RolloutMap", "Sample", "SaveEvent", "ScoreEvent",
     "StartEvent", "TaggedText", "TaggedWord", "Tape", "TextTokens", "TokenFill", "TokenRow",
     "Translation", "TrunkWithHeads", "VerbChoice", "WhatIf", "WordWeights", "agreement_sentences",
     "attend", "bleu", "change", "difference", "forced_row", "load", "make_agreement_text",
-    "neighbours", "pack", "score_agreement", "seed_everything", "spread", "train", "without_head",
+    "neighbours", "pack", "read_edits", "score_agreement", "seed_everything", "spread", "train",
+    "without_head",
 ]
 
 _NAMES = {
@@ -115,6 +117,7 @@ _NAMES = {
     "regard.inside.attribution.what_if": ("WhatIf",),
     "regard.inside.heads.head_report": ("HeadFigures", "HeadReport"),
     "regard.inside.heads.relations": ("RelationScore",),
+    "regard.inside.edits": ("EditList", "read_edits"),
     "regard.inside.neighbours": ("Neighbour", "neighbours"),
     "regard.inside.record": ("Record",),
     "regard.inside.stream.contributions": ("Contributions",),

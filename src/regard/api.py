@@ -17,6 +17,7 @@ from regard.inside.attention.induction import InductionScores
 from regard.inside.attention.look import look, score_induction
 from regard.inside.attribution.attributions import Attributions, attribute
 from regard.inside.attribution.what_if import Head, Layer, WhatIf, what_if
+from regard.inside.edits import EditList
 from regard.inside.heads.head_report import HeadReport
 from regard.inside.heads.report_heads import Treebank, report_heads
 from regard.inside.inspected_model import InspectedModel, LabelledRows
@@ -116,6 +117,16 @@ class Model(Runner):
         kinds = [values] if isinstance(values, str) else [*values]
         model = self.inspected
         return [record(model, one, layers=chosen, values=kinds, compare=True)[0] for one in rows]
+
+    def edited(self, edits: EditList) -> "Model":
+        """Copy of the model whose runs are edited, in every method (see ``regard.read_edits``).
+
+        Weights are shared, and ``save`` writes them without edits.
+        """
+        if not isinstance(edits, EditList):
+            raise BadInput(f"edits: give the result of read_edits, not {shown(edits)}")
+        edits.check(self.inspected)
+        return self._with_edits(edits.edits)
 
     def look(
         self,

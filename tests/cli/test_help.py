@@ -135,7 +135,7 @@ def test_help_has_an_example(verb):
 
 
 def test_an_unknown_verb_has_a_suggestion():
-    assert "Did you mean 'translate'?" in run("tranlsate", code=2).stderr
+    assert "Did you mean 'translate', 'ablate'?" in run("tranlsate", code=2).stderr
 
 
 def test_completion_names_verbs():

@@ -55,7 +55,7 @@ ABSENT = {  # verbs without an option, and why
     | FIXED
     | ONE_TEXT
     | dict.fromkeys(
-        ("train", "tune", "evaluate", "compare"), "the recipe's files are read, not lines"
+        ("train", "tune", "evaluate", "compare", "ablate"), "the recipe's files are read, not lines"
     )
     | {"agreement": OWN_SENTENCES}
     | {"heads": "texts with more tokens than positions are left out and counted"}
@@ -70,7 +70,7 @@ ABSENT = {  # verbs without an option, and why
         "prints a line for each input",
     )
     | {"tour": "a text for people", "look": "draws", "tree": "draws"}
-    | {"cite": "prints BibTeX", "new": "writes a recipe"},
+    | {"cite": "prints BibTeX", "new": "writes a recipe", "steer": "prints an edit"},
     "--out": dict.fromkeys(
         (
             "align",
@@ -94,13 +94,14 @@ ABSENT = {  # verbs without an option, and why
 }
 VERBS_ON_LINES = (
     *("translate", "generate", "score", "align", "evaluate", "predict", "fill", "embed"),
-    *("neighbours", "compare", "retrieve", "mine"),
+    *("neighbours", "compare", "retrieve", "mine", "ablate", "steer"),
 )
 # Options with another meaning: several values, one for each trial, the columns of a recipe.
 OTHER_MEANING = {("sweep", "--alpha"), ("sweep", "--coverage")}
 OTHER_MEANING |= {("tune", option) for option in ("--set", "--resume", "--budget")}
 OTHER_MEANING |= {("look", "--target")}
 OTHER_MEANING |= {("heads", option) for option in ("--text", "--labels", "--least")}
+OTHER_MEANING |= {("ablate", "--edits")}
 OTHER_MEANING |= {("new", option) for option in ("--column", "--out")}
 OTHER_MEANING |= {("attribute", "--target"), ("attribute", "--method")}
 
@@ -173,6 +174,7 @@ def verbs_on_lines(small_run, encoders):
         file.write_text("dog cow owl\ncow dog\n")
     recipe, records = (small_run / "small.toml", "--data", small_run), small_run / "two.jsonl"
     records.write_text('{"_id": 1, "text": "the cat"}\n{"_id": 2, "text": "the storm"}\n')
+    steer = ("--plus", files[0], "--minus", files[1], "--out", small_run / "steer.safetensors")
     return {
         "translate": ((translator,), "dog cow owl\ncow dog\n"),
         "generate": ((encoders / "causal", "--max-new-tokens", 3), "the old man\nthe dog\n"),
@@ -186,6 +188,8 @@ def verbs_on_lines(small_run, encoders):
         "neighbours": ((encoders / "words", "the"), "the cat sat\nthe storm came in\n"),
         "retrieve": ((encoders / "words", records, records), ""),
         "mine": ((encoders / "words", *files), ""),
+        "ablate": ((translator, *recipe, "--layers", "--limit", 4), ""),
+        "steer": ((encoders / "words", *steer), ""),
     }
 
 

@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from typer import Context
 
 from regard.api import load
+from regard.cli.edited_models import load_model
 from regard.cli.io.console import note
 from regard.cli.options import refuse, was_given
 from regard.ground.errors import BadInput
@@ -129,11 +131,18 @@ def check_options(method: str, options: Options, overrides: set[str]) -> None:
 
 
 def load_ensemble(
-    folders: Sequence[str], device: str | None, batch_size: int | None = None
-) -> Translator:
-    """The translator of the first folder, with the other folders' models as an ensemble."""
-    first, *members = (load(name, device, batch_size=batch_size).translator for name in folders)
-    return replace(first, others=tuple(members))
+    folders: Sequence[str],
+    device: str | None,
+    edits: Path | None = None,
+    batch_size: int | None = None,
+) -> tuple[Translator, dict[str, str]]:
+    """The translator of the first folder, with the other folders' models as an ensemble.
+
+    The first is edited; the keys of JSON records that name its ``edits`` are returned too.
+    """
+    loaded, envelope = load_model(folders[0], device, edits, None, batch_size)
+    members = (load(name, device, batch_size=batch_size).translator for name in folders[1:])
+    return replace(loaded.translator, others=tuple(members)), envelope
 
 
 @contextmanager

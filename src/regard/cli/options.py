@@ -40,6 +40,7 @@ RECIPE = Annotated[
 DATA = Annotated[
     Path, Option("--data", envvar="REGARD_DATA", help="Folder of the recipe's data files.")
 ]
+EDITS = Annotated[Path | None, _file("--edits", "Apply the edits of this TOML file to the model.")]
 COLUMN = Annotated[
     list[str] | None,
     Option(

@@ -1,7 +1,7 @@
 """Scores of a model on the test sets of a recipe, and the expected score."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -57,6 +57,22 @@ def evaluate_tests(
     if recipe.data.test is None:
         raise BadInput("data.test: the recipe names no test set")
     return score_tests(model, recipe, data, dropped, with_interval=with_interval)
+
+
+def with_settings(
+    tests: Mapping[str, TaskScores], settings: Mapping[str, str]
+) -> dict[str, TaskScores]:
+    """Scores with further settings, such as the hash of edits, in their signatures."""
+    more = [f"{key}:{value}" for key, value in settings.items()]
+    return {
+        name: test._replace(
+            scores=[
+                replace(score, signature="|".join(filter(None, [score.signature, *more])))
+                for score in test.scores
+            ]
+        )
+        for name, test in tests.items()
+    }
 
 
 def print_evaluation(

@@ -87,6 +87,8 @@ class _Step(ctypes.Structure):
 
 def obstacle(model: Decodable) -> str | None:
     """Reason why the C++ code cannot run this model on this machine; None if it can."""
+    if model.decoder.edited:
+        return "the C++ decoder does not support edits"
     if not model.attends:
         return "the C++ decoder does not support layers other than blocks of attention"
     if not model.reads_last_layer:

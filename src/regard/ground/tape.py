@@ -161,6 +161,24 @@ class ValueTape(NullTape):
         return self.kept[self.name]
 
 
+class ChainedTape(NullTape):
+    """Two tapes: values pass through the first, then through the second."""
+
+    live = True
+
+    def __init__(self, first: NullTape, second: NullTape):
+        self.first, self.second = first, second
+
+    def __call__(self, name: str, value: Tensor) -> Tensor:
+        return self.second(name, self.first(name, value))
+
+    def under(self, place: str | int) -> "ChainedTape":
+        return ChainedTape(self.first.under(place), self.second.under(place))
+
+    def wants(self, *names: str) -> bool:
+        return any([self.first.wants(*names), self.second.wants(*names)])  # both list the names
+
+
 def check_tape(tape: object) -> NullTape:
     """The argument ``tape`` of a method; anything but a tape is an error."""
     if not isinstance(tape, NullTape):

@@ -81,11 +81,21 @@ class InspectedModel:
         device = next(self.module.parameters()).device
         return self.module(self.facts.inputs(*packed).to(device), tape=tape)
 
-    @torch.no_grad()
     def tape_names(self) -> list[str]:
         """Names of all values that a tape can record or edit in a forward pass."""
-        tape, sides = Tape(), [getattr(self.facts, side).ids_per_token for side in self.facts.sides]
+        tape = Tape()
+        self._run_one_token(tape)
+        return list(tape.names)
+
+    def tape_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of all values of a forward pass over one token, by name."""
+        tape = Tape("*")
+        self._run_one_token(tape)
+        return {name: tuple(value.shape) for name, value in tape.records.items()}
+
+    @torch.no_grad()
+    def _run_one_token(self, tape: Tape) -> None:
+        sides = [getattr(self.facts, side).ids_per_token for side in self.facts.sides]
         tokens = [pack_rows([TokenRow(np.zeros((1, *shape)), [0])]) for shape in sides]
         device = next(self.module.parameters()).device
         self.module(self.facts.inputs(*tokens).to(device), tape=tape)
-        return list(tape.names)

@@ -130,6 +130,7 @@ class StackModule(nn.Module):
 
     attends: bool = False  # the layers are blocks of attention
     capturable: bool = False  # decoding can be captured in CUDA graphs
+    edited: bool = False  # a tape edits its values in every run
     embed: EmbeddingModule
 
     def new_state(self, rows: int) -> object:

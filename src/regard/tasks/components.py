@@ -28,6 +28,7 @@ from regard.inference.model_runner import ModelRunner
 from regard.inference.text_tokens import TextTokens
 from regard.inference.translator import Translation, Translator
 from regard.inference.written_labels import WritingClassifier
+from regard.models.edits import AnyEdit, edit_module
 from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
 from regard.models.folders.folder import read as read_folder
 from regard.models.folders.hub import local_folder
@@ -132,8 +133,16 @@ class Runner:
     @cached_property
     def runner(self) -> ModelRunner:
         """The model on its device, in its precision, which all methods call."""
-        runner = runner_of(self._loaded).with_limits(self._batch_size)
+        return self._runner_of(self._loaded)
+
+    def _runner_of(self, loaded: LoadedModel) -> ModelRunner:
+        runner = runner_of(loaded).with_limits(self._batch_size)
         return runner if self.precision is None else runner.with_precision(self.precision)
+
+    def _with_edits(self, edits: Sequence[AnyEdit]) -> Self:
+        """Copy whose runs are edited, in every method; weights are shared, and saved unedited."""
+        module = edit_module(self.module, self.facts.sides, edits)
+        return self._with(self._runner_of(replace(self._loaded, module=module)))
 
     def _limited(self, batch_size: int | None = None, max_length: int | None = None) -> Self:
         """Copy with other limits; None keeps a limit."""

@@ -72,6 +72,7 @@ def resumable_command(context: Context, *free: str) -> Command | None:
     All options belong to the command, except the ``free`` ones, which change no result.
     """
     from regard.ground.device import device_named  # here: it imports torch
+    from regard.inside.edits import read_edits
 
     options = {**context.params}
     model, file, device, out = (options.pop(name) for name in ("model", "file", "device", "out"))
@@ -81,6 +82,7 @@ def resumable_command(context: Context, *free: str) -> Command | None:
         raise BadInput("--resume: needs --out FILE, to which the results are written")
     if file == STDIN:
         raise BadInput("--resume: needs FILE; standard input cannot be read again")
+    edits = options.pop("edits", None)
     folders = (model, *(options.get("ensemble") or ()))
     command = {
         "verb": context.info_name,
@@ -88,6 +90,7 @@ def resumable_command(context: Context, *free: str) -> Command | None:
         "model": [digest_folder(local_folder(folder)) for folder in folders],
         "device": device_named(device).type,
         **{name: value for name, value in options.items() if name not in free},
+        **({} if edits is None else {"edits": read_edits(edits).hash}),
     }
     return json.loads(json.dumps(command, default=str))  # as it will be read again
 

@@ -1,5 +1,6 @@
 """``regard embed``: one vector for each text."""
 
+from collections.abc import Mapping
 from io import BytesIO
 from typing import Annotated
 
@@ -28,6 +29,7 @@ def embed(
         bool | None,
         Option("--normalise/--no-normalise", help="Scale vectors to length 1; default: as stored."),
     ] = None,
+    edits: options.EDITS = None,
     max_length: options.MAX_LENGTH = None,
     batch_size: options.BATCH_SIZE = None,
     precision: options.PRECISION = "auto",
@@ -54,7 +56,7 @@ def embed(
 
     Example: echo "a gripping film" | regard embed runs/bert/model --json
     """
-    from regard.api import load
+    from regard.cli.edited_models import load_model
     from regard.cli.io.image_io import source_for
     from regard.text.tokenizers.row_tokenizer import require_tokenizer
 
@@ -68,7 +70,7 @@ def embed(
     if suffix in FORMATS:
         check_output(file, out, as_json=as_json)
     command = resumable_command(context, "workers", "skip_bad")
-    loaded = load(model, device, precision=precision, batch_size=batch_size)
+    loaded, envelope = load_model(model, device, edits, precision, batch_size)
     component = loaded.runner.embedder(pool, normalise)
     require_tokenizer(loaded.tokenizer)
     width = component.width
@@ -76,13 +78,13 @@ def embed(
         loaded, component, file, column, max_length, form, workers=workers, skip_bad=skip_bad
     )
     if source.has_columns and (out is None or suffix in FORMATS):
-        run_component(source, component, out, command, as_json=as_json)
+        run_component(source, component, out, command, as_json=as_json, **envelope)
         return
     with open_output(out, command) as (stream, progress):
         if suffix == ".npy" and not progress.inputs:
             stream.write(_header(0, width))
         for line in result_lines(source, component, progress):
-            stream.write(_row(suffix, width, source, line))
+            stream.write(_row(suffix, width, source, line, envelope))
         if suffix == ".npy":
             stream.seek(0)
             stream.write(_header(progress.inputs, width))
@@ -91,7 +93,9 @@ def embed(
         note(f"wrote {out}: {progress.inputs:,} vectors of {width}")
 
 
-def _row(suffix: str, width: int, source: LineSource, line: Line) -> bytes:
+def _row(
+    suffix: str, width: int, source: LineSource, line: Line, envelope: Mapping[str, str]
+) -> bytes:
     """The vector of a line in the format of a file; a line without input has an empty row."""
     import numpy as np
 
@@ -100,7 +104,7 @@ def _row(suffix: str, width: int, source: LineSource, line: Line) -> bytes:
         return (np.zeros(width) if vector_D is None else vector_D).astype("<f4").tobytes()
     if suffix == ".jsonl":
         vector = None if vector_D is None else vector_D.tolist()
-        return json_line({**source.record(line), "vector": vector}).encode()
+        return json_line({**source.record(line), "vector": vector, **envelope}).encode()
     numbers = () if vector_D is None else vector_D
     return (SUFFIXES[suffix].join(f"{number:.8g}" for number in numbers) + "\n").encode()
 

@@ -22,6 +22,7 @@ def evaluate(
         bool, Option("--confusion", help="Add the confusion matrix of labels.")
     ] = False,
     svg: options.SVG = None,
+    edits: options.EDITS = None,
     skip_bad: options.SKIP_BAD = False,
     batch_size: options.BATCH_SIZE = None,
     precision: options.PRECISION = "auto",
@@ -42,12 +43,13 @@ def evaluate(
     --labels adds the scores of each label, and the labels that were predicted instead. --confusion
     adds the confusion matrix, gold labels down and predictions across, or for many labels the most
     frequent mistakes; --svg draws the whole matrix, for several test sets in a file each
-    (FILE-NAME.svg). Exits with code 1 if the expected score of the recipe is not reached.
+    (FILE-NAME.svg). With --edits, signatures have the hash of the edits. Exits with code 1 if the
+    expected score of the recipe is not reached.
 
     Example: regard evaluate runs/tour/model tour --data runs/tour/corpus
     """
-    from regard.api import load
     from regard.cli import scores
+    from regard.cli.edited_models import load_model
     from regard.data.readers.fields import DropCounts
     from regard.training.recipe import read, task_of
     from regard.training.recipe_files import find
@@ -57,9 +59,10 @@ def evaluate(
     if not task_of(described).single_label:
         flags = {"--labels": labels, "--confusion": confusion, "--svg": svg}
         options.refuse(flags, f"{described.about.title} has no labels")
-    loaded = load(model, device, precision=precision, batch_size=batch_size)
+    loaded, envelope = load_model(model, device, edits, precision, batch_size)
     dropped = DropCounts() if skip_bad else None
     tests = scores.evaluate_tests(loaded, described, data, dropped, with_interval=interval)
+    tests = scores.with_settings(tests, envelope)
     if dropped:
         note(f"dropped: {dropped}")
     scores.print_evaluation(tests, loaded, labels, confusion, form)

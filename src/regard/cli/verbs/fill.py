@@ -18,6 +18,7 @@ def fill(
     delimiter: options.DELIMITER = None,
     encoding: options.ENCODING = None,
     top: Annotated[int, Option(help="Number of words printed for each mask token.")] = 5,
+    edits: options.EDITS = None,
     max_length: options.MAX_LENGTH = None,
     batch_size: options.BATCH_SIZE = None,
     precision: options.PRECISION = "auto",
@@ -38,12 +39,12 @@ def fill(
 
     Example: echo "The old man [MASK] a book." | regard fill runs/bert/model
     """
-    from regard.api import load
+    from regard.cli.edited_models import load_model
 
     form = declared_format(delimiter, encoding)
     check_output(file, out, as_json=as_json)
     command = resumable_command(context)
-    loaded = load(model, device, precision=precision, batch_size=batch_size)
+    loaded, envelope = load_model(model, device, edits, precision, batch_size)
     component = loaded.encoder.filler(top)
     source = table_or_lines(component, file, column, max_length, form)
-    run_component(source, component, out, command, as_json=as_json)
+    run_component(source, component, out, command, as_json=as_json, **envelope)

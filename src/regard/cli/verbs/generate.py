@@ -84,6 +84,7 @@ def generate(
         int | None, Option(metavar="N", min=1, help="Show the N most probable tokens of each step.")
     ] = None,
     html: options.HTML = None,
+    edits: options.EDITS = None,
     max_length: options.MAX_LENGTH = None,
     batch_size: options.BATCH_SIZE = None,
     precision: options.PRECISION = "auto",
@@ -124,8 +125,8 @@ def generate(
 
     Example: echo "Once upon a time" | regard generate gpt2 --top-p 0.9 --best 3
     """
-    from regard.api import load
     from regard.cli import decode
+    from regard.cli.edited_models import load_model
     from regard.inference.decoder_model import Method
     from regard.inference.generator import Ending
     from regard.tasks.components import ComponentSpec
@@ -139,7 +140,10 @@ def generate(
     command = resumable_command(context)
     stops = tuple(string.replace("\\n", "\n") for string in stop_string or [])
     ending = Ending(max_new_tokens, min_new_tokens, stops)
-    generator = load(model, device, batch_size=batch_size).generator
+    if edits is not None:
+        options.refuse({"--workers": workers}, "cannot be used with --edits")
+    loaded, edited = load_model(model, device, edits, None, batch_size)
+    generator = loaded.generator
     method = Method(generator.search)
     if name is not None:
         method = decode.choose_method(generator, name, context.params, overrides)
@@ -147,6 +151,7 @@ def generate(
     settings = {"method": method, "ending": ending, "field": write}
     spec = ComponentSpec((model,), "generate", settings)
     with decode.ready(writer, spec, precision, engine, workers) as (writer, envelope):
+        envelope |= edited
         generator = cast("Generator", writer.model).with_limits(None, max_length)
         if tree is not None:
             with output_to(out):

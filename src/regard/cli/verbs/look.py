@@ -51,6 +51,7 @@ def look(
             metavar="ROW,COLUMN", help="Patch of an image whose attention is shown, counted from 0."
         ),
     ] = None,
+    edits: options.EDITS = None,
     html: options.HTML = None,
     svg: options.SVG = None,
     png: options.PNG = None,
@@ -75,7 +76,7 @@ def look(
 
     Example: regard look runs/tour/model "The old man reads a book." --html look.html
     """
-    from regard.api import load
+    from regard.cli.edited_models import load_model
 
     check_argument(text, target)
     check_suffixes(html=html, svg=svg, png=png)
@@ -84,7 +85,7 @@ def look(
         flags["--target"] = target is not None
         options.refuse(flags, "cannot be used with --induction")
     place = None if patch is None else _row_and_column(patch)
-    loaded = load(model, device, precision=precision)
+    loaded, envelope = load_model(model, device, edits, precision)
     if not loaded.facts.encoder.embed.reads_images and _is_image(text):
         raise BadInput(f"{text}: an image, but this model reads texts; give the text itself")
     if induction:
@@ -95,7 +96,7 @@ def look(
     view = view.choose(kind, layer, head)
     write_picture(png, view.png)  # first: not every view can be drawn as PNG
     if as_json:
-        print_json(view.to_json())
+        print_json({**view.to_json(), **envelope})
     else:
         OUT.print(view)
     write_page(html, view.html)

@@ -21,6 +21,7 @@ def predict(
     entities: Annotated[
         bool, Option("--entities", help="Print entities instead of tagged words.")
     ] = False,
+    edits: options.EDITS = None,
     max_length: options.MAX_LENGTH = None,
     batch_size: options.BATCH_SIZE = None,
     precision: options.PRECISION = "auto",
@@ -63,15 +64,15 @@ def predict(
 
     Example: echo "a gripping film" | regard predict runs/sst2-pooled/model
     """
-    from regard.api import load
+    from regard.cli.edited_models import load_model
     from regard.cli.io.image_io import source_for
 
     form = declared_format(delimiter, encoding)
     check_output(file, out, as_json=as_json)
     command = resumable_command(context, "workers", "skip_bad")
-    loaded = load(model, device, precision=precision, batch_size=batch_size)
+    loaded, envelope = load_model(model, device, edits, precision, batch_size)
     component = loaded.predictor.with_options(pretokenised=pretokenised, entities=entities)
     source = source_for(
         loaded, component, file, column, max_length, form, workers=workers, skip_bad=skip_bad
     )
-    run_component(source, component, out, command, as_json=as_json)
+    run_component(source, component, out, command, as_json=as_json, **envelope)

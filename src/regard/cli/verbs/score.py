@@ -28,6 +28,7 @@ def score(
         int | None,
         Option(min=1, help="Number of tokens from window to window; default: half a window."),
     ] = None,
+    edits: options.EDITS = None,
     max_length: options.MAX_LENGTH = None,
     batch_size: options.BATCH_SIZE = None,
     precision: options.STORED_PRECISION = None,
@@ -49,7 +50,7 @@ def score(
 
     Example: paste test.en test.de | regard score runs/tour/model
     """
-    from regard.api import load
+    from regard.cli.edited_models import load_model
 
     form = declared_format(delimiter, encoding)
     if whole:
@@ -57,15 +58,15 @@ def score(
         options.refuse(flags, "cannot be used with --whole, which reads the file as one text")
     else:
         check_output(file, out, as_json=as_json)
-    runner = load(model, device, precision=precision, batch_size=batch_size).runner
-    component = runner.scorer(window, stride)
+    loaded, envelope = load_model(model, device, edits, precision, batch_size)
+    component = loaded.runner.scorer(window, stride)
     if whole and not component.reads_whole:
         raise BadInput("--whole: cannot be used with a translator, which reads pairs of lines")
     if whole:
         source: LineSource = WholeFile(file, parser_of(component, max_length))
     else:
         source = table_or_lines(component, file, column, max_length, form)
-    run_component(source, component, out, as_json=as_json)
+    run_component(source, component, out, None, as_json=as_json, **envelope)
 
 
 class WholeFile(LineSource):

@@ -67,6 +67,7 @@ def translate(
     document: Annotated[
         bool, Option("--document", help="Each line is a paragraph: translate sentence by sentence.")
     ] = False,
+    edits: options.EDITS = None,
     max_length: options.MAX_LENGTH = None,
     batch_size: options.BATCH_SIZE = None,
     precision: options.PRECISION = "auto",
@@ -134,12 +135,16 @@ def translate(
         check_output(file, out, as_json=as_json)
     command = resumable_command(context, "document")
     folders = (model, *(ensemble or ()))
-    translator = decode.load_ensemble(folders, device, batch_size)
+    if edits is not None:
+        flags = {"--ensemble": ensemble, "--workers": workers}
+        options.refuse(flags, "cannot be used with --edits")
+    translator, edited = decode.load_ensemble(folders, device, edits, batch_size)
     method = decode.choose_method(translator, search, context.params, overrides)
     spec = ComponentSpec(folders, "translate", {"method": method})
     opened = decode.ready(translator.writer(method, best), spec, precision, engine, workers)
     code = encoding or "utf-8"
     with opened as (writer, envelope):
+        envelope |= edited
         if document:
             sentence = partial(_parse, parser_of(writer, max_length), translator.tokenizer.source)
             paragraphs = LineSource(file, paragraph_parser(sentence), encoding=code)
