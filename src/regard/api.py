@@ -20,10 +20,10 @@ from regard.inside.attribution.what_if import Head, Layer, WhatIf, what_if
 from regard.inside.edits import EditList
 from regard.inside.heads.head_report import HeadReport
 from regard.inside.heads.report_heads import Treebank, report_heads
-from regard.inside.inspected_model import InspectedModel, LabelledRows
+from regard.inside.inspected_model import InspectedModel, LabelledRows, title_of
+from regard.inside.masked_text import read_with_masks
 from regard.inside.record import Record, record
 from regard.inside.stream.contributions import Contributions, contributions
-from regard.inside.stream.target import read_input, title_of
 from regard.metrics.alignment import Links
 from regard.models.folders import folder as folders
 from regard.models.folders.hub import local_folder
@@ -209,7 +209,7 @@ class Model(Runner):
         """
         if self.precision is not None:
             raise BadInput(f"contributions need gradients: load without precision={self.precision}")
-        rows = read_input(self.inspected, text, second)
+        rows = read_with_masks(self.inspected, text, second)
         chosen = (target, against, token)
         return contributions(self.inspected, self.labels, title_of(text), rows, *chosen)
 

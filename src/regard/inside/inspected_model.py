@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -99,3 +100,11 @@ class InspectedModel:
         tokens = [pack_rows([TokenRow(np.zeros((1, *shape)), [0])]) for shape in sides]
         device = next(self.module.parameters()).device
         self.module(self.facts.inputs(*tokens).to(device), tape=tape)
+
+
+def title_of(text: object) -> str:
+    """Title of a view: the texts, or the name of an image file."""
+    if isinstance(text, Path):
+        return text.name
+    texts = text if isinstance(text, tuple) else (text,)
+    return " ".join(one if isinstance(one, str) else "image" for one in texts)

@@ -59,10 +59,11 @@ def patch(
     Example: regard patch gpt2 "Rome is in" "Oslo is in" --target " Italy" --against " Norway"
     """
     from regard.api import load
+    from regard.inside.inspected_model import title_of
+    from regard.inside.masked_text import read_with_masks
     from regard.inside.stream.patching import TwoRuns
     from regard.inside.stream.patching import patch as patch_values
     from regard.inside.stream.paths import patch_paths
-    from regard.inside.stream.target import read_input, title_of
 
     check_argument(clean, second)
     check_argument(corrupted)
@@ -73,7 +74,7 @@ def patch(
     inside, chosen = loaded.inspected, (target, against, token)
     if second is None:
         second = inside.runner.default_target(clean)
-    first, other = (read_input(inside, given, second) for given in (clean, corrupted))
+    first, other = (read_with_masks(inside, given, second) for given in (clean, corrupted))
     title = f"{title_of(clean)} → {title_of(corrupted)}"
     runs = TwoRuns.of(inside, loaded.labels, title, first, other, *chosen)
     if receiver is None:

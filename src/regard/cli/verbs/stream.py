@@ -53,8 +53,9 @@ def stream(
     Example: regard stream gpt2 "The capital of France is" --target " Paris" --against " Rome"
     """
     from regard.api import load
+    from regard.inside.inspected_model import title_of
+    from regard.inside.masked_text import read_with_masks
     from regard.inside.stream.lens import logit_lens
-    from regard.inside.stream.target import read_input, title_of
 
     check_argument(text, second)
     check_suffixes(html=html, svg=svg)
@@ -65,7 +66,7 @@ def stream(
     loaded = load(model, device)
     view: GridView
     if lens:
-        rows = read_input(loaded.inspected, text, second)
+        rows = read_with_masks(loaded.inspected, text, second)
         layers = logit_lens(loaded.inspected, loaded.labels, title_of(text), rows)
         view, table = layers, plain_table(layers.columns, layers.cells)
     else:

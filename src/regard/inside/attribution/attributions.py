@@ -20,8 +20,8 @@ from regard.inside.attribution.methods import (
     Completeness,
     methods,
 )
-from regard.inside.attribution.target_function import TargetFunction, title_of
-from regard.inside.inspected_model import InspectedModel
+from regard.inside.attribution.target_function import TargetFunction
+from regard.inside.inspected_model import InspectedModel, title_of
 from regard.inside.views.attention_text import colour_cell, heat_map, shade_cell
 from regard.inside.views.attribution_html import attribution_page
 from regard.inside.views.line_chart import Chart, ChartLine

@@ -9,9 +9,8 @@ import numpy as np
 
 from regard.ground.batch import ImageRow
 from regard.ground.errors import BadInput, shown
-from regard.inference.encoder_model import EncoderModel
 from regard.inside.inspected_model import InspectedModel, LabelledRows
-from regard.models.label_heads import MLMHead
+from regard.inside.masked_text import read_with_masks
 from regard.text.segmentation import LabelledImage, LabelledRow, TokenLabels
 from regard.text.tokenizers.row_tokenizer import require_tokenizer
 
@@ -58,7 +57,7 @@ def read_input(
     """
     if model.reads_images:
         return _read_image(model, text)
-    rows = _masked_rows(model, text, second) or model.read(text, second)
+    rows = read_with_masks(model, text, second)
     side = model.facts.encoder_path
     row = cast(LabelledRow, rows[side])
     free_L = np.ones(len(row.row.tokens), dtype=bool)
@@ -89,11 +88,6 @@ def replacement_token(model: InspectedModel) -> tuple[str, int | np.ndarray] | N
     return None
 
 
-def mask_token(model: InspectedModel) -> str:
-    """The mask token of a masked LM."""
-    return cast(EncoderModel, model.runner).filler(1).mask
-
-
 def _read_image(model: InspectedModel, image: object) -> InputWords:
     rows = model.read(image)
     row = cast(LabelledImage, rows["trunk"])
@@ -102,34 +96,6 @@ def _read_image(model: InspectedModel, image: object) -> InputWords:
     first, labels = len(row.tokens), row.keys
     patches = labels.words[first:], labels.groups[first:]
     return InputWords(rows, *patches, {"trunk": grey}, ZERO_PIXELS, row)
-
-
-def _masked_rows(model: InspectedModel, text: object, second: str | None) -> LabelledRows | None:
-    """Row of a text with masks, for a masked LM; None of other models and texts."""
-    if second is not None or MLMHead.name not in model.facts.head_names:
-        return None
-    mask = mask_token(model)
-    if not isinstance(text, str) or mask not in text:
-        return None
-    tokenizer = require_tokenizer(model.tokenizer)
-    ids = tokenizer.masked(text)
-    words, parts = tokenizer.words, text.split(mask)
-    cuts = [(part, words.segment(part)) for part in parts]
-    labels = [TokenLabels.of_text(part, cut, words.pieces(cut.ids)) for part, cut in cuts]
-    blanks = [TokenLabels.special(mask)] * (len(labels) - 1)
-    inner = [one for pair in zip(labels, blanks, strict=False) for one in pair]
-    special = tokenizer.template.special.items()
-    of_part = {role: TokenLabels.special(*words.pieces([number])) for role, number in special}
-    of_part["A"] = TokenLabels.join(*inner, labels[-1])
-    joined = TokenLabels.join(*(of_part[p.name] for p in tokenizer.template.template.parts(1)))
-    row = tokenizer.row(ids)
-    if len(joined.subwords) != len(row.tokens):  # spaces around masks are tokens
-        fixed = {tokenizer.mask, *tokenizer.template.special.values()}
-        tokens = [int(token) for token in row.tokens]
-        named = zip(tokens, words.pieces(tokens), strict=True)
-        pieces = [(TokenLabels.single, TokenLabels.special)[t in fixed](p) for t, p in named]
-        joined = TokenLabels.join(*pieces)
-    return {"trunk": LabelledRow(row, joined, joined)}
 
 
 def _words(

@@ -7,7 +7,6 @@ are interpolated and gradients are taken without changing the model.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -144,11 +143,3 @@ def embeddings(model: InspectedModel, rows: LabelledRows) -> Tensor:
     tape = Tape(path)
     model.run([rows], tape)
     return tape.records[path].clone()
-
-
-def title_of(text: object) -> str:
-    """Title of a view: the texts, or the name of an image file."""
-    if isinstance(text, Path):
-        return text.name
-    texts = text if isinstance(text, tuple) else (text,)
-    return " ".join(one if isinstance(one, str) else "image" for one in texts)

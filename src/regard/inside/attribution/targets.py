@@ -11,8 +11,8 @@ from torch import Tensor
 
 from regard.ground.errors import BadInput, shown
 from regard.inference.encoder_model import EncoderModel
-from regard.inside.attribution.input_words import mask_token
 from regard.inside.inspected_model import InspectedModel, LabelledRows
+from regard.inside.masked_text import mask_filler
 from regard.inside.neighbours import inner_tokens
 from regard.models.heads import NextTokenHead
 from regard.models.label_heads import LabelHead, MLMHead, SentencePairHead
@@ -134,8 +134,8 @@ def find_targets(model: InspectedModel, rows: LabelledRows, name: str | None = N
             logits = outputs.by_head[head].float()
             if (targets := find(model, rows, logits, name)) is not None:
                 return targets
-    if MLMHead.name in outputs.by_head:
-        raise BadInput(NO_MASK.format(mask=mask_token(model)))
+    if (filler := mask_filler(model)) is not None:
+        raise BadInput(NO_MASK.format(mask=filler.mask))
     raise BadInput(f"{NO_TARGET} or a translator")
 
 

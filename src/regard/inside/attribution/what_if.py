@@ -17,12 +17,12 @@ from regard.ground.checks import check_whole
 from regard.ground.edits import without_head
 from regard.ground.errors import BadInput, shown
 from regard.ground.tape import Edit
-from regard.inside.attribution.target_function import TargetFunction, title_of
-from regard.inside.inspected_model import InspectedModel
+from regard.inside.attribution.target_function import TargetFunction
+from regard.inside.inspected_model import InspectedModel, title_of
 from regard.inside.views.line_chart import Report
 from regard.models.attention_site import AttentionSite
+from regard.models.edits import LayerOff
 
-ADDED = ("attention.output", "cross.output", "mlp.output")  # what a block adds to its states
 PHRASES = '"head LAYER.HEAD", "layer NUMBER" or "word WORD", such as "head 3.5" or "word 2"'
 WHOLE = re.compile(r"\d{1,6}", re.ASCII)
 PHRASE = re.compile(
@@ -103,7 +103,7 @@ def what_if(
         name = site.weights[layer]
         edits[name] = _both(edits.get(name), without_head(head))
     for side, number in blocks:
-        edits |= dict.fromkeys((f"{side}.blocks.{number}.{part}" for part in ADDED), _zeros)
+        edits |= dict.fromkeys(LayerOff(f"{side}.blocks.{number}").names, _zeros)
     replaced_2W = np.zeros((2, len(given.words)), bool)
     replaced_2W[1, numbers] = True
     points_2LD = function.points_without(replaced_2W)

@@ -21,7 +21,7 @@ from regard.ground.tape import Tape
 from regard.inside.inspected_model import InspectedModel, LabelledRows
 from regard.inside.stream.frozen import FrozenScales
 from regard.inside.stream.grid_view import Grid, GridView
-from regard.inside.stream.target import Target, choose_target
+from regard.inside.stream.target import LogitTarget, choose_target
 from regard.models.encoder_decoder import ModelFacts
 from regard.text.labels import LabelSet
 
@@ -55,7 +55,7 @@ class Contributions(GridView):
     """
 
     title: str
-    target: Target
+    target: LogitTarget
     logit: float
     components: tuple[StreamComponent, ...]
 

@@ -21,7 +21,7 @@ from regard.inside.inspected_model import InspectedModel, LabelledRows
 from regard.inside.record import VALUES
 from regard.inside.stream.copies import CopiesRun, replaced, run_copies
 from regard.inside.stream.grid_view import Grid, GridView
-from regard.inside.stream.target import Target, choose_target
+from regard.inside.stream.target import LogitTarget, choose_target
 from regard.text.labels import LabelSet
 
 HEADS = "head_outputs"
@@ -40,7 +40,7 @@ class PatchEffects(GridView):
 
     title: str
     at: str
-    target: Target
+    target: LogitTarget
     clean: float
     corrupted: float
     maps: tuple[Grid, ...]
@@ -83,7 +83,7 @@ class TwoRuns:
     model: InspectedModel
     clean_rows: LabelledRows
     corrupted_rows: LabelledRows
-    target: Target
+    target: LogitTarget
     clean: float
     corrupted: float
     clean_values: Mapping[str, Tensor]

@@ -1,20 +1,15 @@
 """The logit that is explained: which head, at which position, for which token or label."""
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import cast
 
 from torch import Tensor
 
 from regard.ground.checks import check_whole, is_whole
 from regard.ground.errors import BadInput, shown
-from regard.inference.encoder_model import EncoderModel
-from regard.inference.fill_mask import MaskFiller
 from regard.inside.inspected_model import InspectedModel, LabelledRows
-from regard.models.label_heads import MLMHead
+from regard.inside.masked_text import mask_filler
 from regard.models.trunk_with_heads import Outputs
 from regard.text.labels import LabelSet
-from regard.text.segmentation import LabelledRow, TokenLabels
 from regard.text.vocabulary import Vocabulary
 
 
@@ -55,7 +50,7 @@ class OutputNames:
 
 
 @dataclass(frozen=True)
-class Target:
+class LogitTarget:
     """Logit of one output of a head at a position, or its difference to the logit of another.
 
     ``position`` is None for a head that reads whole rows.
@@ -79,31 +74,6 @@ class Target:
         minus = "" if self.against is None else f" - logit of {self.against_name!r}"
         place = "" if self.position is None else f" at position {self.position}"
         return f"logit of {self.name!r}{minus}{place}"
-
-
-def read_input(model: InspectedModel, first: object, second: str | None = None) -> LabelledRows:
-    """Rows of one input; mask tokens in the text of a masked LM are masks."""
-    filler = _mask_filler(model)
-    if filler is None or not isinstance(first, str) or second or filler.mask not in first:
-        return model.read(first, second)
-    row = filler.row(first, 1)
-    pieces = filler.tokenizer.words.pieces([*row.tokens])
-    labels = TokenLabels.join(*map(TokenLabels.special, pieces))
-    return {"trunk": LabelledRow(row, labels, labels)}
-
-
-def _mask_filler(model: InspectedModel) -> MaskFiller | None:
-    """Component that reads masks; None if the model or its tokenizer has none."""
-    if model.tokenizer is None or MLMHead.name not in model.facts.head_names:
-        return None
-    return cast(EncoderModel, model.runner).filler()
-
-
-def title_of(given: object) -> str:
-    """Title of a view: the text, or the name of the file of an image."""
-    if isinstance(given, Path):
-        return given.name
-    return given if isinstance(given, str) else "image"
 
 
 def output_names(
@@ -135,7 +105,7 @@ def choose_target(
     target: str | int | None = None,
     against: str | int | None = None,
     token: int | None = None,
-) -> Target:
+) -> LogitTarget:
     """Find the logit to explain; by default that of the most probable output.
 
     Its position is ``token`` or, by default, the first mask, the last token of a causal model, or
@@ -148,9 +118,9 @@ def choose_target(
     best = int(logits_NV[position or 0].argmax())
     index = best if target is None else names.index(target)
     if against is None:
-        return Target(head, position, index, names.name(index))
+        return LogitTarget(head, position, index, names.name(index))
     other = names.index(against, "against")
-    return Target(head, position, index, names.name(index), other, names.name(other))
+    return LogitTarget(head, position, index, names.name(index), other, names.name(other))
 
 
 def by_output(logits: Tensor) -> Tensor:
@@ -170,7 +140,7 @@ def _position(
     count = len(rows[side].queries.subwords)
     if token is not None:
         return check_whole("token", token, -count, count - 1) % count
-    filler = _mask_filler(model)
+    filler = mask_filler(model)
     if filler is not None and len(masks := filler.masks(rows[side].row.tokens)):
         return int(masks[0])
     if not model.facts.writes:
