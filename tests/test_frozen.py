@@ -104,7 +104,8 @@ NEW_KEYS: dict[str, set[str]] = {}
 # Facts that models have since then; a folder that was saved before has their defaults.
 NEW_FACTS = re.compile(
     r"config\.json\.facts\..*\b(?:kv_heads|gated|(?:qkv|output|mlp)_bias|scaled_scores|norm_kind"
-    r"|first_norm|final_dropout|windows|vector_std|scaled_output|dense_bias|bias|dense)"
+    r"|first_norm|final_dropout|windows|vector_std|scaled_output|dense_bias|bias|dense"
+    r"|(?:cross_)?heads_by_layer)"
     r" is new"
 )
 

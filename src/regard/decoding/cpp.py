@@ -36,6 +36,7 @@ TRAITS: dict[str, Set[str]] = {  # traits of blocks that the C++ code computes
     "score": {"Dot", "ScaledDot", "RotaryDot", "BiasedDot"},
     "mask": {"causal", "window"},
     "cross-attention": {"yes", "no"},
+    "heads": {"some"},
     "keys": {"one for each head", "one for several heads"},
     "feed-forward": {"plain", "gated"},
     "activation": {*ACTIVATIONS},
@@ -100,6 +101,9 @@ def obstacle(model: Decodable) -> str | None:
             return "the C++ decoder does not support a window with keys after the query"
         if block.decodes and not is_dot_product(block.cross.score):
             return "the C++ decoder does not support a position bias of cross-attention"
+        cross = {block.cross.heads} if block.decodes else set()
+        if {block.attention.heads, *cross} != {model.decoder.blocks[0].attention.heads}:
+            return "the C++ decoder does not support layers with different numbers of heads"
     return failure()
 
 

@@ -255,6 +255,7 @@ FUSED: dict[str, Set[str]] = {  # traits of blocks that ``FusedBlock`` computes
     "score": {"Dot", "ScaledDot", "RotaryDot"},
     "mask": {"full", "causal", "window"},
     "cross-attention": {"no"},
+    "heads": {"some"},
     "keys": {"one for each head", "one for several heads"},
     "feed-forward": {"plain", "gated"},
     "activation": {*few_rows.NAMES.values()},

@@ -15,9 +15,13 @@ from regard.parts.block import LAYER_NORM, Norm
 
 
 class AnyPosition:
-    """Base class of positions: added vectors or, if ``by_distance``, terms of attention scores."""
+    """Base class of positions: added vectors or, if ``by_distance``, terms of attention scores.
+
+    Terms ``by_head`` have parameters of each head.
+    """
 
     by_distance: ClassVar[bool] = False
+    by_head: ClassVar[bool] = False
 
     @property
     def limit(self) -> int | None:

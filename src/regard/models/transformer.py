@@ -1,7 +1,7 @@
 """The Transformer stack: N blocks over an embedding. Every Transformer is built on it."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, cast
 
@@ -50,6 +50,10 @@ class Stack(AnyStack):
 
     With ``shared_groups``, layers share weights (Lan et al., 2019, section 3.1): there are
     ``shared_groups`` groups of successive layers, and each repeats its ``group_depth`` blocks.
+
+    ``heads_by_layer`` and ``cross_heads_by_layer`` are numbers of heads of self- and cross-attention
+    in each layer, if some were removed; their sizes are those of ``heads`` heads. Attention without
+    heads adds its output bias only.
     """
 
     attends: ClassVar[bool] = True
@@ -83,11 +87,13 @@ class Stack(AnyStack):
     cross: bool = False
     shared_groups: int | None = None
     group_depth: int = 1
+    heads_by_layer: tuple[int, ...] = ()
+    cross_heads_by_layer: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         at_least(1, self, "width", "depth", "heads", "inner", "key", "value", "kv_heads")
         at_least(1, self, "shared_groups", "group_depth")
-        at_least(0, self, "windows")
+        at_least(0, self, "windows", "heads_by_layer", "cross_heads_by_layer")
         share(self, "dropout", "attention_dropout", "attention_output_dropout", "inner_dropout")
         share(self, "final_dropout", "drop_path")
         one_of(ACTIVATIONS, "activation", self.activation)
@@ -111,6 +117,22 @@ class Stack(AnyStack):
             raise BadInput(
                 f"depth must be at most {MOST_SHARED} if layers share weights (shared_groups)"
             )
+        self._check_heads("heads_by_layer", self.heads_by_layer)
+        self._check_heads("cross_heads_by_layer", self.cross_heads_by_layer)
+        if self.cross_heads_by_layer and not self.cross:
+            raise BadInput("cross_heads_by_layer: this stack has no cross-attention; leave it out")
+
+    def _check_heads(self, name: str, counts: tuple[int, ...]) -> None:
+        """Raise BadInput if layers cannot have these numbers of heads."""
+        if not counts:
+            return
+        if self.kv_heads not in (None, self.heads):
+            raise BadInput(f"{name}: heads that share keys (kv_heads) cannot be removed one by one")
+        if self.shared_groups is not None:
+            raise BadInput(f"{name}: layers that share weights (shared_groups) have the same heads")
+        if len(counts) != self.depth or max(counts) > self.heads:
+            limit = f"{self.depth} numbers of at most {self.heads}, one for each layer"
+            raise BadInput(f"{name} must be {limit}, not {list(counts)}")
 
     @property
     def _rounds(self) -> int:
@@ -156,20 +178,29 @@ class Stack(AnyStack):
     def _heads(self) -> Heads:
         return Heads.of(self.width, self.heads, self.key, self.value, self.kv_heads)
 
+    def _heads_of_layers(self, counts: tuple[int, ...]) -> list[Heads]:
+        """Heads of each layer; ``counts`` are their numbers, if some were removed."""
+        whole = self._heads
+        return [replace(whole, count=n, kv=n) for n in counts] or [whole] * self.depth
+
     def build_blocks(self, position: AnyPosition | None, source_width: int | None) -> list[Block]:
         """All blocks; ``source_width`` is the width of the states that they attend to, if any."""
-        heads, masks, last = self._heads, self.masks, max(1, self.blocks - 1)
+        masks, last = self.masks, max(1, self.blocks - 1)
         scores: Iterable[Score | None] = [None] * self.blocks
         if position is not None:
-            scores = position.scores(heads, masks)
+            scores = position.scores(self._heads, masks)
+        heads = self._heads_of_layers(self.heads_by_layer)[: self.blocks]
+        cross_heads = self._heads_of_layers(self.cross_heads_by_layer)[: self.blocks]
         return [
             self._build_block(
-                self._build_attention(heads, score, mask),
-                source_width,
+                self._build_attention(own, score, mask),
+                partial(self._build_cross, cross, source_width),
                 drop_path=self.drop_path * number / last,
                 first_norm=self.first_norm or number > 0,
             )
-            for number, (score, mask) in enumerate(zip(scores, masks, strict=True))
+            for number, (own, cross, score, mask) in enumerate(
+                zip(heads, cross_heads, scores, masks, strict=True)
+            )
         ]
 
     def _build_attention(self, heads: Heads, score: Score | None, mask: Mask) -> SelfAttention:
@@ -187,13 +218,26 @@ class Stack(AnyStack):
             output_bias=self.output_bias,
         )
 
+    def _build_cross(self, heads: Heads, source_width: int | None) -> CrossAttention | None:
+        if not self.cross:
+            return None
+        return CrossAttention(
+            self.width,
+            heads,
+            source_width=source_width,
+            score=self._build_score(),
+            dropout=self.attention_dropout,
+            bias=self.qkv_bias,
+            output_bias=self.output_bias,
+        )
+
     def _build_score(self) -> Dot:
         return ScaledDot() if self.scaled_scores else Dot()
 
     def _build_block(
         self,
         attention: SelfAttention,
-        source_width: int | None,
+        build_cross: Callable[[], CrossAttention | None],
         *,
         drop_path: float,
         first_norm: bool,
@@ -206,17 +250,6 @@ class Stack(AnyStack):
             bias=self.mlp_bias,
             dropout=self.inner_dropout,
         )
-        cross = None
-        if self.cross:
-            cross = CrossAttention(
-                self.width,
-                attention.heads,
-                source_width=source_width,
-                score=self._build_score(),
-                dropout=self.attention_dropout,
-                bias=self.qkv_bias,
-                output_bias=self.output_bias,
-            )
         residual = partial(
             Residual,
             self.width,
@@ -229,34 +262,40 @@ class Stack(AnyStack):
             attention,
             mlp,
             residual,
-            cross=cross,
+            cross=build_cross(),
             dropout=self.dropout,
             attention_output_dropout=self.attention_output_dropout,
             first_norm=first_norm,
         )
 
     def macs(self, source: AnyStack | None = None) -> MACs:
-        heads, depth = self._heads, self.depth
-        ends, pair = heads.count * (heads.key + heads.value), heads.keys + heads.values
-        own = self.width * (ends + pair) + (2 + self.gated) * self.width * self.inner
+        ends, pair = _sizes(self._heads_of_layers(self.heads_by_layer))
+        own = self.width * (ends + pair) + self.depth * (2 + self.gated) * self.width * self.inner
         if not self.cross or source is None:
-            return MACs(depth * own, own_pair=depth * ends)
+            return MACs(own, own_pair=ends)
+        cross_ends, cross_pair = _sizes(self._heads_of_layers(self.cross_heads_by_layer))
         return MACs(
-            token=depth * (own + self.width * ends),
-            source_token=depth * source.output_width * pair,
-            own_pair=depth * ends,
-            cross_pair=depth * ends,
+            token=own + self.width * cross_ends,
+            source_token=source.output_width * cross_pair,
+            own_pair=ends,
+            cross_pair=cross_ends,
         )
 
     def self_attention(self, side: str) -> AttentionSite:
-        heads = (self.heads,) * self.depth
+        heads = self.heads_by_layer or (self.heads,) * self.depth
         path = f"{side}.blocks.{{layer}}.attention"
         return AttentionSite(side, "self", heads, path, self.causal)
 
     def cross_attention(self, side: str) -> AttentionSite | None:
-        heads = (self.heads,) * self.depth
+        heads = self.cross_heads_by_layer or (self.heads,) * self.depth
         site = AttentionSite(side, "cross", heads, f"{side}.blocks.{{layer}}.cross")
         return site if self.cross else None
+
+
+def _sizes(heads: list[Heads]) -> tuple[int, int]:
+    """Sizes of queries and outputs, and of keys and values, of all layers together."""
+    ends = sum(layer.count * (layer.key + layer.value) for layer in heads)
+    return ends, sum(layer.keys + layer.values for layer in heads)
 
 
 class TransformerModule(StackModule):

@@ -39,6 +39,7 @@ class AnyStack:
     activation: str = "gelu"
     eps: float = 1e-5
     final_norm: bool = False
+    heads_by_layer: tuple[int, ...] = ()
 
     @property
     def norm_settings(self) -> Norm:
@@ -178,6 +179,8 @@ class Trunk:
         position = self.embed.position
         if position is not None and position.by_distance and not self.stack.attends:
             raise BadInput("position: relative positions need self-attention layers")
+        if position is not None and position.by_head and self.stack.heads_by_layer:
+            raise BadInput("heads_by_layer: positions with a bias of each head need all heads")
         characters = self.embed.characters_per_word
         if self.features is None:
             return

@@ -1,6 +1,7 @@
 """Multi-head attention (Vaswani et al., 2017, section 3.2): H heads in parallel, joined by W_O."""
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -121,6 +122,10 @@ class HeadsModule(nn.Module):
             with torch.no_grad():
                 projection.weight[: self.heads.queries] /= math.sqrt(self.heads.key)
 
+    def output_bias(self, x_TD: Tensor) -> Tensor:
+        """Output for each token where all heads were removed: the bias of the last projection."""
+        return self.o(x_TD[:, :0])
+
     def join(
         self, q: Tensor, k: Tensor, v: Tensor, queries: Layout, keys: Layout, tape: NullTape
     ) -> Tensor:
@@ -168,6 +173,8 @@ class SelfAttention(HeadsModule):
     ) -> Tensor:
         """Attention of each token, or of ``queries`` only: states of some tokens of each row."""
         keys = layout
+        if not self.heads.count:
+            return self.output_bias(x_TD if queries is None else queries[0])
         if queries is not None:
             return self._attend_from(*queries, x_TD, layout, tape)
         qk, v = self.heads.split_values(self.qkv(x_TD))
@@ -218,6 +225,8 @@ class CrossAttention(HeadsModule):
         cache: LayerKVCache | None = None,
         tape: NullTape = NULL_TAPE,
     ) -> Tensor:
+        if not self.heads.count:
+            return self.output_bias(x_TD)
         q = self.heads.split_queries(self.q(x_TD))
         k, v, keys = self.source_key_values(source, cache)
         return self.join(q, k, v, layout, keys, tape)
@@ -235,8 +244,10 @@ class CrossAttention(HeadsModule):
 
 def fused_linear(inputs: int, outputs: list[int], bias: bool, gain: float = 1.0) -> nn.Linear:
     """Linear layer of several projections, each initialised on its own (Glorot)."""
-    linear = nn.Linear(inputs, sum(outputs), bias=bias)
-    for part in linear.weight.detach().split(outputs):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Initializing zero-element tensors")  # no heads
+        linear = nn.Linear(inputs, sum(outputs), bias=bias)
+    for part in linear.weight.detach().split(outputs) if linear.weight.numel() else ():
         nn.init.xavier_uniform_(part, gain)
     if bias:
         torch.nn.init.zeros_(linear.bias)

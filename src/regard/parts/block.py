@@ -177,6 +177,7 @@ class Block(nn.Module):
             "score": {type(attention.score).__name__ for attention in attentions},
             "mask": {_mask_name(attention.mask) for attention in attentions[:1]},
             "cross-attention": {"yes" if self.decodes else "no"},
+            "heads": {"some" if attention.heads.count else "none" for attention in attentions},
             "keys": {"one for each head" if heads.kv == heads.count else "one for several heads"},
             "feed-forward": {"gated" if self.mlp.gated else "plain"},
             "activation": {name for name, act in ACTIVATIONS.items() if act is activation},

@@ -34,6 +34,7 @@ class RelativeBias(AnyPosition):
     """
 
     by_distance: ClassVar[bool] = True
+    by_head: ClassVar[bool] = True
     buckets: int = 32
     farthest: int = 128
 

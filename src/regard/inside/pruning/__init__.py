@@ -1,0 +1,1 @@
+"""Pruning of attention heads: orders of removal, curves, gates, and smaller models."""
