@@ -51,9 +51,9 @@ class Stack(AnyStack):
     With ``shared_groups``, layers share weights (Lan et al., 2019, section 3.1): there are
     ``shared_groups`` groups of successive layers, and each repeats its ``group_depth`` blocks.
 
-    ``heads_by_layer`` and ``cross_heads_by_layer`` are numbers of heads of self- and cross-attention
-    in each layer, if some were removed; their sizes are those of ``heads`` heads. Attention without
-    heads adds its output bias only.
+    ``heads_by_layer`` and ``cross_heads_by_layer`` are the numbers of heads in each layer, of
+    self-attention and of cross-attention, if some were removed; a head has the size that it has
+    among all ``heads``. Attention without heads adds its output bias only.
     """
 
     attends: ClassVar[bool] = True

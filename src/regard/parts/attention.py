@@ -124,7 +124,7 @@ class HeadsModule(nn.Module):
 
     def output_bias(self, x_TD: Tensor) -> Tensor:
         """Output for each token where all heads were removed: the bias of the last projection."""
-        return self.o(x_TD[:, :0])
+        return self.o(x_TD[:, :0].to(self.o.weight.dtype)).to(x_TD.dtype)
 
     def join(
         self, q: Tensor, k: Tensor, v: Tensor, queries: Layout, keys: Layout, tape: NullTape

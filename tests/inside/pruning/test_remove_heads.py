@@ -69,6 +69,17 @@ def test_a_smaller_translator_searches_as_a_masked_one(translator):
         )
 
 
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_layers_without_heads_run_in_other_precisions(translator, precision):
+    heads = [*REMOVED["cross"], Head("encoder", 0, 0), Head("encoder", 0, 1)]
+    loaded = remove_heads(translator._loaded, heads)
+    own = regard.Model(loaded, precision).logits(PAIRS)
+    tolerance = {"fp32": 1e-5, "int8": 0.1}[precision]
+    for logits, expected in zip(own, regard.Model(loaded).logits(PAIRS), strict=True):
+        torch.testing.assert_close(logits, expected, rtol=0, atol=tolerance * expected.abs().max())
+    assert regard.Model(loaded, precision).translate(["dog cow"])
+
+
 @pytest.mark.parametrize("model", [small_encoder("one"), small_gpt2()], ids=["BERT", "GPT-2"])
 def test_encoders_and_causal_models_without_heads(model):
     (site,) = prunable_sites(model.facts)

@@ -23,8 +23,9 @@ def convert(module: nn.Module, kind: str, *, but_for: Collection[nn.Module] = ()
     """Copy for inference whose linear layers run in ``kind``: "int8", "fp32" or "bf16".
 
     Everything else, including embeddings, is shared with ``module``; a head tied to an embedding
-    becomes a layer of its own. Layers in ``but_for`` are not converted. ``describe_products`` names
-    the matrix products in use.
+    becomes a layer of its own. Layers in ``but_for``, and layers without weights (of attention whose
+    heads were all removed), are not converted. ``describe_products`` names the matrix products in
+    use.
     """
     describe_products(kind)
     for parameter in module.parameters():
@@ -36,7 +37,7 @@ def convert(module: nn.Module, kind: str, *, but_for: Collection[nn.Module] = ()
     converted: dict[nn.Module | None, nn.Module] = {
         layer: LAYERS[kind](layer)
         for layer in copied.modules()
-        if isinstance(layer, nn.Linear) and layer not in but_for
+        if isinstance(layer, nn.Linear) and layer.weight.numel() and layer not in but_for
     }
     for parent in list(copied.modules()):
         for name, child in parent._modules.items():

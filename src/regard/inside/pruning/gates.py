@@ -1,0 +1,102 @@
+"""Learned gates of heads: hard concrete gates and a penalty on the gates that are open.
+
+Voita et al. (2019, arXiv:1905.09418, section 6) prune heads by the gates of Louizos et al. (2018,
+arXiv:1712.01312): a gate is a stretched sigmoid, clipped to [0, 1], so that it can be exactly 0.
+Here the weights of the model stay as they are; only gates are learned.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.ground.errors import BadInput
+from regard.ground.tape import Edit, Tape
+from regard.inside.heads.importance import LossBatch
+from regard.inside.inspected_model import InspectedModel
+from regard.models.attention_site import AttentionSite
+
+BETA, GAMMA, ZETA = 2 / 3, -0.1, 1.1  # temperature, and ends of the stretched sigmoid
+START = 2.0  # log α of all gates before the first step: nearly open
+RATE = 0.1  # learning rate of Adam
+
+
+def sample_gates(log_alpha_H: Tensor, uniform_H: Tensor) -> Tensor:
+    """Random gates from uniform numbers (Louizos et al., equation 10)."""
+    noise_H = uniform_H.log() - (1 - uniform_H).log()
+    return _stretch(torch.sigmoid((noise_H + log_alpha_H) / BETA))
+
+
+def gate_values(log_alpha_H: Tensor) -> Tensor:
+    """Gates without noise (Louizos et al., equation 13); one of 0 removes its head."""
+    return _stretch(torch.sigmoid(log_alpha_H))
+
+
+def open_probabilities(log_alpha_H: Tensor) -> Tensor:
+    """Probability that a random gate is not 0 (Louizos et al., equation 12)."""
+    return torch.sigmoid(log_alpha_H - BETA * math.log(-GAMMA / ZETA))
+
+
+def _stretch(sigmoid_H: Tensor) -> Tensor:
+    return (sigmoid_H * (ZETA - GAMMA) + GAMMA).clamp(0, 1)
+
+
+def learn_gates(
+    model: InspectedModel,
+    batches: Sequence[LossBatch],
+    sites: Sequence[AttentionSite],
+    *,
+    penalty: float,
+    epochs: int,
+    seed: int = 0,
+) -> dict[str, np.ndarray]:
+    """Values log α (layers, heads) of each site, learned by Adam; NaN: no such head.
+
+    The loss is the mean loss of a batch, plus ``penalty`` times the expected number of open gates.
+    """
+    if not penalty > 0:
+        raise BadInput(f"penalty must be above 0, not {penalty:g}")
+    device, noise = next(model.module.parameters()).device, torch.Generator().manual_seed(seed)
+    log_alphas = {
+        f"{site.tape_path.format(layer=layer)}.head_outputs": torch.full(
+            (heads,), START, device=device, requires_grad=True
+        )
+        for site in sites
+        for layer, heads in enumerate(site.heads)
+    }
+    optimiser = torch.optim.Adam(log_alphas.values(), lr=RATE)
+    for epoch in range(epochs):
+        order = np.random.default_rng((seed, epoch)).permutation(len(batches))
+        for rows, loss in (batches[number] for number in order):
+            edits = {name: _gated(value_H, noise) for name, value_H in log_alphas.items()}
+            value = loss(model.run(rows, Tape(edits=edits))) / len(rows)
+            is_open = torch.cat([open_probabilities(each_H) for each_H in log_alphas.values()])
+            total = value + penalty * is_open.sum()
+            gradients = torch.autograd.grad(total, [*log_alphas.values()])
+            for own_H, gradient_H in zip(log_alphas.values(), gradients, strict=True):
+                own_H.grad = gradient_H
+            optimiser.step()
+    return {site.name: _by_layer(site, log_alphas) for site in sites}
+
+
+def _gated(log_alpha_H: Tensor, noise: torch.Generator) -> Edit:
+    """Edit that multiplies the outputs of heads by random gates."""
+    uniform_H = torch.rand(log_alpha_H.shape, generator=noise).clamp(1e-6, 1 - 1e-6)
+    gates_H = sample_gates(log_alpha_H, uniform_H.to(log_alpha_H.device))
+    return lambda name, outputs_THK: outputs_THK * gates_H[:, None].to(outputs_THK.dtype)
+
+
+def _by_layer(site: AttentionSite, log_alphas: dict[str, Tensor]) -> np.ndarray:
+    values_LH = np.full((site.layers, max(site.heads)), np.nan)
+    for layer, heads in enumerate(site.heads):
+        name = f"{site.tape_path.format(layer=layer)}.head_outputs"
+        values_LH[layer, :heads] = log_alphas[name].detach().cpu().numpy()
+    return values_LH
+
+
+def closed_share(log_alphas: dict[str, np.ndarray]) -> float:
+    """Share of the heads whose gates are 0 without noise."""
+    every = np.concatenate([values_LH[~np.isnan(values_LH)] for values_LH in log_alphas.values()])
+    return float((gate_values(torch.from_numpy(every)) == 0).float().mean())

@@ -1,0 +1,92 @@
+"""``regard prune``: curves, a smaller folder, and what is refused."""
+
+import json
+
+import pytest
+
+import regard
+from regard.inside.pruning import curve
+from small import RECIPE
+from verb import run
+
+
+@pytest.fixture(scope="module")
+def arguments(small_run):
+    return small_run / "run" / "model", small_run / "small.toml", "--data", small_run
+
+
+def prune(arguments, *options, code=0):
+    return run("prune", *arguments, "--device", "cpu", *options, code=code)
+
+
+QUICK = ("--limit", 3, "--inputs", 8)
+
+
+def test_the_curve_has_each_site_and_all_together(arguments, tmp_path, monkeypatch):
+    monkeypatch.setattr(curve, "SHARES", (0.5, 0.9))
+    options = ("--seeds", 1, "--json", "--svg", tmp_path / "c.svg", "--html", tmp_path / "c.html")
+    done = prune(arguments, *QUICK, *options)
+    records = [*map(json.loads, done.stdout.splitlines())]
+    assert [record["heads of"] for record in records[::2]] == ["cross", "encoder", "decoder", "all"]
+    assert [record["share"] for record in records[:2]] == [0.5, 0.9]
+    removed = [record["removed"] for record in records]
+    assert removed == [2, 3, 2, 3, 2, 3, 6, 11]  # one head stays
+    assert {"BLEU", "change", "random", "least", "most"} <= {*records[0]}
+    names = [f"c-{site}.svg" for site in ("all", "cross", "decoder", "encoder")]
+    assert sorted(path.name for path in tmp_path.glob("*.svg")) == names
+    assert (tmp_path / "c.html").read_text().count("<svg") == 4
+
+
+@pytest.mark.parametrize("method", [(), ("--method", "gates", "--epochs", 1)], ids=str)
+def test_a_smaller_model_is_written(arguments, tmp_path, method):
+    out = tmp_path / "less"
+    options = ("--share", 0.5, "--sites", "encoder,cross", "--seeds", 0, "--out", out)
+    done = prune(arguments, *QUICK, *options, *method)
+    lines = done.stdout.splitlines()
+    assert lines[1].split()[:3] == ["all", "50%", "4"]
+    assert any(line.startswith("whole") and line.split()[1] == "12" for line in lines)
+    assert any(line.startswith("pruned") and line.split()[1] == "8" for line in lines)
+    sites = {site.name: sum(site.heads) for site in regard.load(out, "cpu").facts.attention_sites}
+    assert sites["decoder"] == 4 and sites["encoder"] + sites["cross"] == 4
+    assert run("translate", out, "--device", "cpu", stdin="dog cow\n").stdout.count("\n") == 1
+    (line,) = prune(arguments, *options, code=2).stderr.splitlines()
+    assert line == f"regard: --out {out}: is not empty; choose another folder"
+
+
+def test_a_random_order_follows_its_seed(arguments):
+    options = ("--method", "random", "--share", 0.5, "--seeds", 1, "--format", "csv", *QUICK)
+    tables = [prune(arguments, *options, "--seed", seed).stdout for seed in (1, 1)]
+    assert tables[0] == tables[1]
+    row = dict(zip(*(line.split(",") for line in tables[0].splitlines()), strict=True))
+    assert row["BLEU"] == row["random"]  # the first random order has the same seed
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--share", 1), "share: 1 leaves no head, or is below 0"),
+        (("--share", -0.1), "share: -0.1 leaves no head, or is below 0"),
+        (("--out", "less"), "--out: needs --share"),
+        (("--sites", "encoder,croß"), "sites: this model has no attention called 'croß'"),
+        (("--epochs", 2), "--epochs: needs --method gates"),
+        (("--method", "gates", "--penalty", 0), "penalty must be above 0"),
+    ],
+)
+def test_bad_options_are_refused_in_one_line(arguments, options, reason):
+    (line,) = prune(arguments, *options, "--limit", 1, "--inputs", 1, code=2).stderr.splitlines()
+    assert line.startswith(f"regard: {reason}")
+
+
+def test_recipes_and_models_that_do_not_fit_are_refused(arguments, owl_run, tmp_path):
+    model, recipe, *data = arguments
+    (line,) = prune((model, "no-such", *data), code=2).stderr.splitlines()
+    assert "no recipe is called 'no-such'" in line
+    pooled = owl_run / "run" / "model", owl_run / "owls.toml", "--data", owl_run
+    (line,) = prune(pooled, code=2).stderr.splitlines()
+    assert "heads cannot be removed; pool: only layers of a Transformer" in line
+    held_out = tmp_path / "held-out.toml"
+    lines = [line for line in RECIPE.splitlines() if not line.startswith("test =")]
+    text = "\n".join(lines).replace('dev = { source = "dev.src", target = "dev.tgt" }', "DEV")
+    held_out.write_text(text.replace("DEV", "dev = { held_out = 5 }"))
+    (line,) = prune((model, held_out, *data), code=2).stderr.splitlines()
+    assert "data.dev: held-out examples cannot be scored alone; name a data.test" in line

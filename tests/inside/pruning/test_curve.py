@@ -1,0 +1,172 @@
+"""Orders of removal, curves, learned gates and times."""
+
+from math import isclose, nan
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard import BadInput
+from regard.data.readers.examples import ExampleContent
+from regard.inside.heads.importance import head_importance
+from regard.inside.pruning.curve import CurvePoint, PruningCurve, pruning_curve
+from regard.inside.pruning.gates import (
+    closed_share,
+    gate_values,
+    learn_gates,
+    open_probabilities,
+    sample_gates,
+)
+from regard.inside.pruning.orders import first_of, normalise, order_by, random_order
+from regard.inside.pruning.remove_heads import Head, heads_of, prunable_sites, remove_heads
+from regard.inside.pruning.speed import compare_speed, forward_passes
+from regard.inside.pruning.task_loss import loss_batches
+from regard.models.attention_site import AttentionSite
+from small_bert import SENTENCES
+from small_bert import model as small_encoder
+
+SITE = AttentionSite("trunk", "self", (2, 1), "trunk.blocks.{layer}.attention")
+VALUES = {"encoder": np.array([[3.0, 4.0], [0.1, nan]])}
+FIRST, SECOND, LONE = heads_of(SITE)
+
+
+def test_orders_begin_with_the_least():
+    assert order_by(VALUES, [SITE]) == [LONE, FIRST, SECOND]
+    normal = normalise(VALUES)
+    np.testing.assert_allclose(normal["encoder"], [[0.6, 0.8], [1.0, nan]])
+    assert order_by(normal, [SITE]) == [FIRST, SECOND, LONE]
+    np.testing.assert_array_equal(normalise({"encoder": np.zeros((1, 2))})["encoder"], [[0, 0]])
+
+
+def test_random_orders_follow_their_seed():
+    site = AttentionSite("trunk", "self", (8,) * 4, "{layer}")
+    orders = [random_order([site], seed) for seed in (0, 0, 1)]
+    assert orders[0] == orders[1] != orders[2]
+    assert {*orders[2]} == {*heads_of(site)}
+
+
+def test_one_head_always_stays():
+    order = [FIRST, SECOND, LONE]
+    assert first_of(order, 0) == []
+    assert first_of(order, 0.34) == [FIRST]
+    assert first_of(order, 0.99) == [FIRST, SECOND]
+    for share in (1, 1.5, -0.1):
+        with pytest.raises(BadInput, match="share: .* leaves no head, or is below 0"):
+            first_of(order, share)
+
+
+def test_a_curve_scores_the_models_without_the_first_heads():
+    model = small_encoder("one")._loaded
+    (site,) = prunable_sites(model.facts)
+    order = heads_of(site)
+    counts = []
+
+    def score(pruned):
+        counts.append(pruned.facts.attention_sites[0].heads)
+        return float(sum(counts[-1]))
+
+    curve = pruning_curve(
+        model,
+        {"encoder": [site]},
+        lambda sites: order,
+        score,
+        metric="accuracy",
+        method="importance",
+        shares=(0.25, 0.5),
+        seeds=(0, 1),
+    )
+    assert curve.whole == 4 and (2, 2) in counts and (1, 2) in counts and (0, 2) in counts
+    assert [(point.removed, point.score, point.random) for point in curve.points] == [
+        (1, 3.0, (3.0, 3.0)),
+        (2, 2.0, (2.0, 2.0)),
+    ]
+
+
+def test_the_table_and_the_chart_have_mean_and_range_of_random_orders():
+    point = CurvePoint("cross", 0.2, 2, 10, 29.5, (20.0, 27.0, 22.0))
+    curve = PruningCurve("BLEU", "importance", 30.0, (point,))
+    columns, (row,) = curve.table()
+    assert columns[3:] == ["BLEU", "change", "random", "least", "most"]
+    assert row == ["cross", 0.2, 2, 29.5, -0.5, 23.0, 20.0, 27.0]
+    lines = {line.name: [*line.points] for line in curve.chart("cross").lines}
+    assert lines["importance"] == [(0.0, 30.0), (0.2, 29.5)]
+    assert lines["random, mean"][1] == (0.2, 23.0)
+    assert lines["random, most"][1] == (0.2, 27.0)
+    page = curve.report("title").html()
+    assert page.count("<svg") == 1 and "29.50" in page
+    alone = PruningCurve("BLEU", "importance", 30.0, (CurvePoint("cross", 0.2, 2, 10, 29.5),))
+    assert [line.name for line in alone.chart("cross").lines] == ["importance"]
+    assert alone.table()[1][0][-3:] == [None, None, None]
+
+
+def contents():
+    return [ExampleContent((text,), labels=("good",)) for text in (*SENTENCES, "A cat.")]
+
+
+def test_losses_are_those_of_the_first_short_examples():
+    model = small_encoder("one")
+    short = loss_batches(model.inspected, contents(), model.labels, inputs=9, longest=6)
+    assert [len(rows) for rows, _ in short] == [1]
+    batches = loss_batches(model.inspected, contents(), model.labels, inputs=3, longest=48)
+    ((rows, loss),) = batches
+    logits = [*model.logits(SENTENCES[:3])]
+    gold = model.labels.names.index("good")
+    expected = -sum(float(each.log_softmax(-1)[gold]) for each in logits)
+    assert isclose(loss(model.inspected.run(rows)).item(), expected, rel_tol=1e-5)
+    with pytest.raises(BadInput, match="no example has at most 2 tokens"):
+        loss_batches(model.inspected, contents(), model.labels, inputs=3, longest=2)
+    tagger = small_encoder("tags")
+    with pytest.raises(BadInput, match="pruning needs the loss of one label per text"):
+        loss_batches(tagger.inspected, contents(), tagger.labels, inputs=3, longest=48)
+
+
+def test_gates_are_those_of_the_paper():
+    log_alpha_H = torch.tensor([-4.0, 0.0, 4.0])
+    uniform = (torch.arange(20_000) + 0.5) / 20_000
+    for log_alpha, probability in zip(log_alpha_H, open_probabilities(log_alpha_H), strict=True):
+        gates = sample_gates(log_alpha, uniform)
+        assert isclose(float((gates > 0).float().mean()), float(probability), abs_tol=1e-3)
+        assert gates.min() >= 0 and gates.max() <= 1
+    assert gate_values(log_alpha_H).tolist() == [0.0, 0.5, 1.0]
+    assert closed_share({"encoder": np.array([[-4.0, 4.0], [4.0, nan]])}) == pytest.approx(1 / 3)
+
+
+def test_gates_close_heads_that_do_nothing_and_leave_the_weights():
+    loaded = small_encoder("one", seed=3)
+    with torch.no_grad():  # the last head of each layer adds nothing
+        for block in loaded.module.trunk.blocks:
+            block.attention.o.weight[:, 8:] = 0
+    before = {name: value.clone() for name, value in loaded.module.state_dict().items()}
+    sites = prunable_sites(loaded.facts)
+    labels = [str(each.label) for each in loaded.predict([*SENTENCES])]
+    told = [ExampleContent((t,), labels=(n,)) for t, n in zip(SENTENCES, labels, strict=True)]
+    batches = loss_batches(loaded.inspected, told, loaded.labels, inputs=5, longest=48)
+    settings = {"penalty": 0.02, "epochs": 60}
+    learned = learn_gates(loaded.inspected, batches, sites, **settings)
+    again = learn_gates(loaded.inspected, batches, sites, **settings)
+    np.testing.assert_array_equal(learned["encoder"], again["encoder"])
+    assert {head.number for head in order_by(learned, sites)[:2]} == {1}
+    assert (learned["encoder"][:, 1] < 0).all()
+    importance = head_importance(loaded.inspected, batches)["encoder"]
+    assert (importance[:, 1] == 0).all() and (importance[:, 0] > 0).all()
+    torch.testing.assert_close(loaded.module.state_dict(), before, rtol=0, atol=0)
+    with pytest.raises(BadInput, match="penalty must be above 0, not 0"):
+        learn_gates(loaded.inspected, batches, sites, penalty=0, epochs=1)
+
+
+def test_times_are_of_turns_and_sizes_of_both_models():
+    model = small_encoder("one")
+    pruned = remove_heads(model._loaded, [Head("encoder", 0, 0)])
+    turns = []
+
+    def run(loaded):
+        return lambda: turns.append(loaded)
+
+    whole, fewer = compare_speed([model._loaded, pruned], run, rounds=2)
+    assert turns == [model._loaded, pruned] * 3
+    assert (whole.heads, fewer.heads) == (4, 3)
+    assert whole.parameters - fewer.parameters == 8 * (3 * 17 + 16)
+    rows = [[model.inspected.read(text) for text in SENTENCES[:2]]]
+    forward_passes(pruned, rows)()
+    assert regard.Model(pruned).predict([SENTENCES[0]])
