@@ -87,7 +87,7 @@ NEW: tuple[str, ...] = (
     r"convert --list-formats = False",
     r"Model\.formats",
     r"embed (?!model = None|file )[a-z].*",  # the keys of task = "embed"
-    r"(?:mine|retrieve) .*",
+    r"(?:mine|retrieve|prune) .*",
     r"classify text\.(?:long|stride) = .*",
     r"(?:AttentionMap|RolloutMap)\.special_(?:queries|keys)",
     r"Contributions(\(|\.).*",

@@ -39,7 +39,7 @@ ABSENT = {  # verbs without an option, and why
     | FIXED
     | dict.fromkeys(("train", "tune"), BY_RECIPE)
     | dict.fromkeys(
-        ("recency", "attribute", "heads", "stream"), "gradients are computed in float32"
+        ("recency", "attribute", "heads", "stream", "prune"), "gradients are computed in float32"
     )
     | {"patch": "small differences are compared in float32"},
     "--batch-size": NO_MODEL
@@ -50,12 +50,14 @@ ABSENT = {  # verbs without an option, and why
         "recency": "each text is read in copies; memory is bounded by tokens",
         "heads": "memory is bounded by tokens",
         "agreement": OWN_SENTENCES,
+        "prune": "gradients are of batches of 16 examples; the recipe's files are short enough",
     },
     "--max-length": NO_MODEL
     | FIXED
     | ONE_TEXT
     | dict.fromkeys(
-        ("train", "tune", "evaluate", "compare", "ablate"), "the recipe's files are read, not lines"
+        ("train", "tune", "evaluate", "compare", "ablate", "prune"),
+        "the recipe's files are read, not lines",
     )
     | {"agreement": OWN_SENTENCES}
     | {"heads": "texts with more tokens than positions are left out and counted"}

@@ -78,7 +78,7 @@ def test_bad_options_are_refused_in_one_line(arguments, options, reason):
 
 
 def test_recipes_and_models_that_do_not_fit_are_refused(arguments, owl_run, tmp_path):
-    model, recipe, *data = arguments
+    model, _, *data = arguments
     (line,) = prune((model, "no-such", *data), code=2).stderr.splitlines()
     assert "no recipe is called 'no-such'" in line
     pooled = owl_run / "run" / "model", owl_run / "owls.toml", "--data", owl_run
@@ -90,3 +90,17 @@ def test_recipes_and_models_that_do_not_fit_are_refused(arguments, owl_run, tmp_
     held_out.write_text(text.replace("DEV", "dev = { held_out = 5 }"))
     (line,) = prune((model, held_out, *data), code=2).stderr.splitlines()
     assert "data.dev: held-out examples cannot be scored alone; name a data.test" in line
+
+
+def test_training_with_fewer_heads_from_the_start(small_run, tmp_path):
+    sizes = {"width": 16, "inner": 32, "depth": 2, "heads": 2}
+    counts = {"source.heads_by_layer": [1, 2], "target.cross_heads_by_layer": [0, 2]}
+    settings = {"model.change": sizes | counts, "train.steps": 2}
+    for _ in regard.train(small_run / "small.toml", small_run, tmp_path / "run", settings=settings):
+        pass
+    sites = regard.load(tmp_path / "run" / "model", "cpu").facts.attention_sites
+    assert {site.name: site.heads for site in sites} == {
+        "encoder": (1, 2),
+        "decoder": (2, 2),
+        "cross": (0, 2),
+    }

@@ -52,7 +52,7 @@ def test_one_head_always_stays():
     assert first_of(order, 0.34) == [FIRST]
     assert first_of(order, 0.99) == [FIRST, SECOND]
     for share in (1, 1.5, -0.1):
-        with pytest.raises(BadInput, match="share: .* leaves no head, or is below 0"):
+        with pytest.raises(BadInput, match=r"share: .* leaves no head, or is below 0"):
             first_of(order, share)
 
 

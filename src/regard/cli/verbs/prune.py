@@ -69,7 +69,6 @@ def prune(
     out: Annotated[Path | None, options.OUT_FOLDER] = None,
     html: options.HTML = None,
     svg: options.SVG = None,
-    batch_size: options.BATCH_SIZE = None,
     device: options.DEVICE = None,
     table_format: options.FORMAT = "text",
     as_json: options.JSON = False,
@@ -119,7 +118,7 @@ def prune(
     loaded = folders.read(local_folder(model), device_named(device))
     chosen = prunable_sites(loaded.facts, [] if sites is None else sites.split(","))
     examples = _scored_examples(task, described.data, data, limit)
-    metric, score = _scorer(task, examples, described.train.metric, loaded, batch_size)
+    metric, score = _scorer(task, examples, described.train.metric, loaded)
     whole = Model(loaded)
     batches: list[LossBatch] = []
     if method != "random" or out is not None:
@@ -178,17 +177,13 @@ def _scored_examples(
 
 
 def _scorer(
-    task: "Task[Any, Any]",
-    examples: Sequence[Any],
-    metric: str,
-    model: "LoadedModel",
-    batch_size: int | None,
+    task: "Task[Any, Any]", examples: Sequence[Any], metric: str, model: "LoadedModel"
 ) -> tuple[str, Callable[["LoadedModel"], float]]:
     """Name of the metric, and the function that scores a model by it."""
     from regard.tasks.components import Runner
 
     def scores(loaded: "LoadedModel") -> dict[str, float]:
-        scored = task.test_scores(Runner(loaded, batch_size=batch_size), examples).scores
+        scored = task.test_scores(Runner(loaded), examples).scores
         return {each.name: each.value for each in scored}
 
     known = [*scores(model)]

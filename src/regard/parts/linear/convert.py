@@ -23,9 +23,8 @@ def convert(module: nn.Module, kind: str, *, but_for: Collection[nn.Module] = ()
     """Copy for inference whose linear layers run in ``kind``: "int8", "fp32" or "bf16".
 
     Everything else, including embeddings, is shared with ``module``; a head tied to an embedding
-    becomes a layer of its own. Layers in ``but_for``, and layers without weights (of attention whose
-    heads were all removed), are not converted. ``describe_products`` names the matrix products in
-    use.
+    becomes a layer of its own. Layers in ``but_for`` are not converted, nor are empty ones, of
+    attention whose heads were all removed. ``describe_products`` names the matrix products in use.
     """
     describe_products(kind)
     for parameter in module.parameters():
