@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from typer import Context, Option
 
@@ -114,7 +114,7 @@ def prune(
     if method != "gates":
         options.refuse(options.flags(context, "penalty", "epochs"), "needs --method gates")
     described = read(find(recipe))
-    task: Task[Any, Any] = task_of(described)
+    task = task_of(described)
     loaded = folders.read(local_folder(model), device_named(device))
     chosen = prunable_sites(loaded.facts, [] if sites is None else sites.split(","))
     examples = _scored_examples(task, described.data, data, limit)
@@ -165,8 +165,8 @@ def _draw(path: Path, report: "Report") -> None:
 
 
 def _scored_examples(
-    task: "Task[Any, Any]", data: "DataConfig", folder: Path, limit: int | None
-) -> Sequence[Any]:
+    task: "Task", data: "DataConfig", folder: Path, limit: int | None
+) -> Sequence[object]:
     """Examples of the dev set, or of the test set if dev examples are held out."""
     files, name = (data.dev, "dev") if not data.dev.held_out else (data.test, "test")
     if files is None:
@@ -177,7 +177,7 @@ def _scored_examples(
 
 
 def _scorer(
-    task: "Task[Any, Any]", examples: Sequence[Any], metric: str, model: "LoadedModel"
+    task: "Task", examples: Sequence[object], metric: str, model: "LoadedModel"
 ) -> tuple[str, Callable[["LoadedModel"], float]]:
     """Name of the metric, and the function that scores a model by it."""
     from regard.tasks.components import Runner
@@ -192,12 +192,7 @@ def _scorer(
 
 
 def _batches(
-    model: "Model",
-    task: "Task[Any, Any]",
-    files: "FilesConfig",
-    data: Path,
-    inputs: int,
-    longest: int,
+    model: "Model", task: "Task", files: "FilesConfig", data: Path, inputs: int, longest: int
 ) -> "list[LossBatch]":
     """Batches of training examples with their losses."""
     from regard.inside.pruning.task_loss import loss_batches

@@ -55,42 +55,44 @@ class PruningCurve:
 
     def table(self) -> tuple[list[str], list[list[str | int | float | None]]]:
         """Columns and rows: the score at each share, and mean and range of random orders."""
-        columns = ["heads of", "share", "removed", self.metric, "change"]
-        columns += ["random", "least", "most"]
-        rows: list[list[str | int | float | None]] = []
-        for point in self.points:
-            values = [point.score, point.score - self.whole, point.mean]
-            ends = [min(point.random, default=None), max(point.random, default=None)]
-            rows.append([point.site, point.share, point.removed, *values, *ends])
+        columns = ["heads of", "share", "removed", self.metric, "change", "random", "least", "most"]
+        rows: list[list[str | int | float | None]] = [
+            [point.site, point.share, point.removed, *self._scores(point)] for point in self.points
+        ]
         return columns, rows
+
+    def _scores(self, point: CurvePoint) -> list[float | None]:
+        """Score, its change, and mean, least and most of random orders."""
+        random = [point.mean, min(point.random, default=None), max(point.random, default=None)]
+        return [point.score, point.score - self.whole, *random]
 
     def chart(self, site: str) -> Chart:
         """Chart of one site: the order, and mean, least and most of random orders."""
         points = [point for point in self.points if point.site == site]
-        lines = [self._line(self.method, [(point.share, point.score) for point in points])]
-        ends = {"random, mean": lambda point: point.mean} | {
-            f"random, {name}": lambda point, end=end: end(point.random)
-            for name, end in {"least": min, "most": max}.items()
-        }
-        for name, value in ends.items() if all(point.random for point in points) else ():
-            lines.append(self._line(name, [(point.share, value(point)) for point in points]))
-        ticks = [(share, f"{share:.0%}") for share, _ in lines[0].points]
+        own, _, *random = zip(*map(self._scores, points), strict=True)
+        names = (self.method, *(f"random, {name}" for name in ("mean", "least", "most")))
+        shares = [0.0, *(point.share for point in points)]
+        lines = [
+            ChartLine(name, [*zip(shares, (self.whole, *scores), strict=True)])
+            for name, scores in zip(names, (own, *random), strict=True)
+            if None not in scores
+        ]
+        ticks = [(share, f"{share:.0%}") for share in shares]
         across, title = "share of heads removed", f"Pruning of heads: {site}"
         return Chart(title, across, self.metric, ticks, lines, fitted=True)
 
-    def _line(self, name: str, points: Sequence[tuple[float, float]]) -> ChartLine:
-        return ChartLine(name, [(0.0, self.whole), *points])
+    def _texts(self, point: CurvePoint) -> list[str]:
+        """Row of the table as texts."""
+        scores = self._scores(point)
+        texts = ["" if score is None else f"{score:.2f}" for score in scores]
+        return [point.site, f"{point.share:.0%}", str(point.removed), *texts]
 
     def report(self, title: str, notes: Sequence[str] = ()) -> Report:
         """Page with the table and a chart for each site."""
-        columns, rows = self.table()
-        texts = [[*map(_text, row)] for row in rows]
+        columns, _ = self.table()
+        texts = [self._texts(point) for point in self.points]
         charts = {site: self.chart(site) for site in self.sites}
         return Report(title, columns, texts, charts, notes)
-
-
-def _text(value: str | int | float | None) -> str:
-    return f"{value:.2f}" if isinstance(value, float) else str(value or 0)
 
 
 def pruning_curve(

@@ -60,6 +60,6 @@ def _with_loss(
         heads = ", ".join(model.facts.head_names) or "none"
         raise BadInput(
             "pruning needs the loss of one label per text, of a language model or of a translator; "
-            f"the heads of this model: {heads}; use --method random"
+            f"the heads of this model: {heads}; choose a random order"
         )
     return batch
