@@ -69,6 +69,10 @@ ENCODING = Annotated[
         show_default="UTF-8; of a table: found",
     ),
 ]
+LIMIT = Annotated[
+    int | None,
+    Option("--limit", min=1, help="Number of examples that are read.", show_default="all"),
+]
 SETTINGS = Annotated[
     list[str] | None,
     Option("--set", metavar="TABLE.KEY=VALUE", help="Change a key of the recipe; repeatable."),

@@ -41,9 +41,7 @@ def ablate(
     on_test: Annotated[
         bool, Option("--test", help="Score the test set of the recipe, not its dev set.")
     ] = False,
-    limit: Annotated[
-        int | None, Option(min=1, help="Number of examples that are read.", show_default="all")
-    ] = None,
+    limit: options.LIMIT = None,
     data: options.DATA = Path(),
     html: options.HTML = None,
     svg: options.SVG = None,

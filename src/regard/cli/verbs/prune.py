@@ -22,7 +22,8 @@ from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
     from regard.api import Model
-    from regard.data.config import DataConfig, FilesConfig
+    from regard.cli.ablation_runs import ScoredSet
+    from regard.data.config import FilesConfig
     from regard.inside.heads.importance import LossBatch
     from regard.inside.inspected_model import InspectedModel
     from regard.inside.pruning.curve import PruningCurve
@@ -61,9 +62,10 @@ def prune(
     inputs: Annotated[
         int, Option(min=1, help="Training examples for importance, gates and times.")
     ] = 256,
-    limit: Annotated[
-        int | None, Option(min=1, help="Examples to score on.", show_default="all")
-    ] = None,
+    limit: options.LIMIT = None,
+    normalise: Annotated[
+        bool, Option("--normalise", help="Divide importance by its norm in each layer.")
+    ] = False,
     penalty: Annotated[float, Option(help="Penalty of an open gate.")] = 0.01,
     epochs: Annotated[int, Option(min=1, help="Passes over the inputs to learn gates.")] = 5,
     out: Annotated[Path | None, options.OUT_FOLDER] = None,
@@ -80,10 +82,10 @@ def prune(
     orders of removal. The score is the metric of the recipe on its dev set, or on its test set if
     dev examples are held out of training.
 
-    Importance is the mean absolute gradient of the loss with respect to a gate of the head,
-    normalised in each layer (Michel et al., 2019). With --method gates, gates are learned with a
-    penalty on open ones (Voita et al., 2019), while the weights of the model stay; heads go in the
-    order of their gates.
+    Importance is the mean absolute gradient of the loss with respect to a gate of the head (Michel
+    et al., 2019); --normalise divides it by its norm in each layer, as they do. With --method
+    gates, gates are learned with a penalty on open ones (Voita et al., 2019), while the weights of
+    the model stay; heads go in the order of their gates.
 
     --svg draws each curve, several of them in a file each (FILE-NAME.svg).
 
@@ -93,6 +95,7 @@ def prune(
     Example: regard prune runs/tour/model tour --data runs/tour/corpus --share 0.2 --out runs/less
     """
     from regard.api import Model
+    from regard.cli.ablation_runs import ScoredSet
     from regard.ground.device import device_named
     from regard.ground.lock import is_vacant, lock_vacant
     from regard.inside.pruning.curve import ALL, SHARES, pruning_curve
@@ -111,20 +114,22 @@ def prune(
         check_share(share)
     if out is not None and not is_vacant(out):
         raise BadInput(f"--out {out}: is not empty; choose another folder")
+    if method != "importance":
+        options.refuse({"--normalise": normalise}, "needs --method importance")
     if method != "gates":
         options.refuse(options.flags(context, "penalty", "epochs"), "needs --method gates")
     described = read(find(recipe))
     task = task_of(described)
     loaded = folders.read(local_folder(model), device_named(device))
     chosen = prunable_sites(loaded.facts, [] if sites is None else sites.split(","))
-    examples = _scored_examples(task, described.data, data, limit)
-    metric, score = _scorer(task, examples, described.train.metric, loaded)
+    scored = ScoredSet.of(described, data, limit, on_test=False)
+    metric, score = _scorer(scored, Model(loaded))
     whole = Model(loaded)
     batches: list[LossBatch] = []
     if method != "random" or out is not None:
         train, longest = described.data.train, described.batches.longest
         batches = _batches(whole, task, train, data, inputs, longest)
-    settings = GateSettings(penalty, epochs, seed)
+    settings = OrderSettings(normalise, penalty, epochs, seed)
     order_of = ORDERS[method](whole.inspected, batches, chosen, settings)
     groups = {site.name: [site] for site in chosen}
     if share is not None or len(chosen) > 1:
@@ -141,7 +146,7 @@ def prune(
         note=note,
     )
     title = f"{whole.paper.name}: {described.about.title}"
-    notes = [f"whole model: {metric} {curve.whole:.2f}, on {len(examples):,} {task.unit}"]
+    notes = [f"whole model: {metric} {curve.whole:.2f}, on {len(scored.examples):,} {task.unit}"]
     tables = [_curve_table(curve, notes)]
     if out is not None and share is not None:
         pruned = remove_heads(loaded, first_of(order_of(chosen), share))
@@ -164,31 +169,17 @@ def _draw(path: Path, report: "Report") -> None:
         write_page(file, chart.svg)
 
 
-def _scored_examples(
-    task: "Task", data: "DataConfig", folder: Path, limit: int | None
-) -> Sequence[object]:
-    """Examples of the dev set, or of the test set if dev examples are held out."""
-    files, name = (data.dev, "dev") if not data.dev.held_out else (data.test, "test")
-    if files is None:
-        raise BadInput("data.dev: held-out examples cannot be scored alone; name a data.test")
-    examples = task.read(files, folder)
-    files.require(examples, name, task.unit)
-    return examples[:limit]
+def _scorer(scored: "ScoredSet", model: "Model") -> tuple[str, Callable[["LoadedModel"], float]]:
+    """Name of the metric of a recipe, and the function that scores a model by it."""
+    from regard.api import Model
 
-
-def _scorer(
-    task: "Task", examples: Sequence[object], metric: str, model: "LoadedModel"
-) -> tuple[str, Callable[["LoadedModel"], float]]:
-    """Name of the metric, and the function that scores a model by it."""
-    from regard.tasks.components import Runner
-
-    def scores(loaded: "LoadedModel") -> dict[str, float]:
-        scored = task.test_scores(Runner(loaded), examples).scores
-        return {each.name: each.value for each in scored}
+    def scores(of: "Model") -> dict[str, float]:
+        return {each.name: each.value for each in scored.score(of)}
 
     known = [*scores(model)]
-    name = next((each for each in known if each.lower() == metric.lower()), known[0])
-    return name, lambda loaded: scores(loaded)[name]
+    preferred = [name for name in scored.preferred if name in known]
+    metric = next(iter([*preferred, *known]))
+    return metric, lambda loaded: scores(Model(loaded))[metric]
 
 
 def _batches(
@@ -201,9 +192,10 @@ def _batches(
     return loss_batches(model.inspected, contents, model.labels, inputs=inputs, longest=longest)
 
 
-class GateSettings(NamedTuple):
-    """Settings of learned gates."""
+class OrderSettings(NamedTuple):
+    """Settings of orders: of importance, of gates, of random numbers."""
 
+    normalise: bool
     penalty: float
     epochs: int
     seed: int
@@ -211,7 +203,7 @@ class GateSettings(NamedTuple):
 
 Orders = Callable[[Sequence["AttentionSite"]], "Order"]
 OrderMaker = Callable[
-    ["InspectedModel", Sequence["LossBatch"], Sequence["AttentionSite"], GateSettings], Orders
+    ["InspectedModel", Sequence["LossBatch"], Sequence["AttentionSite"], OrderSettings], Orders
 ]
 
 
@@ -219,24 +211,27 @@ def _by_importance(
     model: "InspectedModel",
     batches: "Sequence[LossBatch]",
     sites: "Sequence[AttentionSite]",
-    settings: GateSettings,
+    settings: OrderSettings,
 ) -> Orders:
     from regard.inside.heads.importance import head_importance
     from regard.inside.pruning.orders import normalise, order_by
 
-    return partial(order_by, normalise(head_importance(model, batches)))
+    importance = head_importance(model, batches)
+    return partial(order_by, normalise(importance) if settings.normalise else importance)
 
 
 def _by_gates(
     model: "InspectedModel",
     batches: "Sequence[LossBatch]",
     sites: "Sequence[AttentionSite]",
-    settings: GateSettings,
+    settings: OrderSettings,
 ) -> Orders:
     from regard.inside.pruning.gates import closed_share, learn_gates
     from regard.inside.pruning.orders import order_by
 
-    log_alphas = learn_gates(model, batches, sites, **settings._asdict())
+    log_alphas = learn_gates(
+        model, batches, sites, penalty=settings.penalty, epochs=settings.epochs, seed=settings.seed
+    )
     note(f"gates: {closed_share(log_alphas):.1%} of the heads are closed")
     return partial(order_by, log_alphas)
 
@@ -245,7 +240,7 @@ def _at_random(
     model: "InspectedModel",
     batches: "Sequence[LossBatch]",
     sites: "Sequence[AttentionSite]",
-    settings: GateSettings,
+    settings: OrderSettings,
 ) -> Orders:
     from regard.inside.pruning.orders import random_order
 
