@@ -63,8 +63,8 @@ def prune(
         int, Option(min=1, help="Training examples for importance, gates and times.")
     ] = 256,
     limit: options.LIMIT = None,
-    normalise: Annotated[
-        bool, Option("--normalise", help="Divide importance by its norm in each layer.")
+    by_layer: Annotated[
+        bool, Option("--by-layer", help="Divide importance by its norm in each layer.")
     ] = False,
     penalty: Annotated[float, Option(help="Penalty of an open gate.")] = 0.01,
     epochs: Annotated[int, Option(min=1, help="Passes over the inputs to learn gates.")] = 5,
@@ -83,7 +83,7 @@ def prune(
     dev examples are held out of training.
 
     Importance is the mean absolute gradient of the loss with respect to a gate of the head (Michel
-    et al., 2019); --normalise divides it by its norm in each layer, as they do. With --method
+    et al., 2019); --by-layer divides it by its norm in each layer, as they do. With --method
     gates, gates are learned with a penalty on open ones (Voita et al., 2019), while the weights of
     the model stay; heads go in the order of their gates.
 
@@ -115,7 +115,7 @@ def prune(
     if out is not None and not is_vacant(out):
         raise BadInput(f"--out {out}: is not empty; choose another folder")
     if method != "importance":
-        options.refuse({"--normalise": normalise}, "needs --method importance")
+        options.refuse({"--by-layer": by_layer}, "needs --method importance")
     if method != "gates":
         options.refuse(options.flags(context, "penalty", "epochs"), "needs --method gates")
     described = read(find(recipe))
@@ -129,7 +129,7 @@ def prune(
     if method != "random" or out is not None:
         train, longest = described.data.train, described.batches.longest
         batches = _batches(whole, task, train, data, inputs, longest)
-    settings = OrderSettings(normalise, penalty, epochs, seed)
+    settings = OrderSettings(by_layer, penalty, epochs, seed)
     order_of = ORDERS[method](whole.inspected, batches, chosen, settings)
     groups = {site.name: [site] for site in chosen}
     if share is not None or len(chosen) > 1:
@@ -195,7 +195,7 @@ def _batches(
 class OrderSettings(NamedTuple):
     """Settings of orders: of importance, of gates, of random numbers."""
 
-    normalise: bool
+    by_layer: bool
     penalty: float
     epochs: int
     seed: int
@@ -217,7 +217,7 @@ def _by_importance(
     from regard.inside.pruning.orders import normalise, order_by
 
     importance = head_importance(model, batches)
-    return partial(order_by, normalise(importance) if settings.normalise else importance)
+    return partial(order_by, normalise(importance) if settings.by_layer else importance)
 
 
 def _by_gates(
