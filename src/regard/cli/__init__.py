@@ -60,6 +60,7 @@ GROUPS = {
         "stream": "Show what heads and layers contribute to a prediction.",
         "patch": "Patch values of one input into the run of another.",
         "neighbours": "Print the words nearest to a word, or images to an image.",
+        "probe": "Probe what the states of each layer tell of words.",
         "recency": "Measure how strongly a model depends on distant words.",
         "papers": "List papers with parameter counts, show one, or compare two.",
         "cite": "Print BibTeX entries of papers, of models or of regard.",
