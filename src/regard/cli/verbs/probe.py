@@ -91,7 +91,7 @@ def probe(
     loaded = {name: load(name, device).inspected for name in dict.fromkeys(models)}
     for model in loaded.values():
         layer_numbers(model, chosen)
-    what = f"{task}, {column}" if column else task
+    what = f"{task} ({column})" if column else task
     named = dict(zip(_short_names([*loaded]), loaded.values(), strict=True))
     report = probe_models(named, data, what, layers=chosen, pieces=pieces, seed=seed, note=note)
     if form == "text":

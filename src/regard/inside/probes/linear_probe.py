@@ -2,10 +2,11 @@
 
 Features have mean 0 and variance 1 on the training set. The loss is convex and starts at zero
 weights, so that a probe depends on its data alone; the strength of L2 is chosen on the development
-set, from the strongest on, each continuing from the weights of the one before.
+set, from the strongest on. The probe of a layer continues from the weights of the strength before.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -45,28 +46,27 @@ def number_labels(train: Sequence[str], *sets: Sequence[str]) -> list[np.ndarray
 def fit_probe(train: Split, dev: Split, test: Split) -> ProbeFit:
     """Train a probe on the states of one layer, or on a scalar mix of several.
 
-    A mix is Σ s_l h_l with s = softmax(w), of which w is learned (Peters et al., 2018, eq. 1; the
-    factor γ is part of the weights of the probe).
+    A mix is γ Σ s_l h_l with s = softmax(w), of which w is learned (Peters et al., 2018, eq. 1). In
+    place of γ, each feature of the mix has variance 1 on the training set, so that L2 prefers no
+    mix for its scale.
     """
     scales = [(of_layer.mean(0), of_layer.std(0)) for of_layer in train.layers]
-    inputs = [[_standardised(*pair) for pair in zip(each.layers, scales, strict=True)]
-              for each in (train, dev, test)]  # fmt: skip
+    inputs = [
+        [_standardised(*pair) for pair in zip(each.layers, scales, strict=True)]
+        for each in (train, dev, test)
+    ]
     gold = torch.from_numpy(train.labels)
-    classes, width = int(train.labels.max()) + 1, inputs[0][0].shape[1]
-    probe = _Probe(len(train.layers), width, classes)
-    best: tuple[float, float, np.ndarray, tuple[float, ...]] | None = None
+    probe = _Probe(inputs[0], int(train.labels.max()) + 1)
+    best: ProbeFit | None = None
     for strength in L2:
-        _minimise(probe, lambda: probe.loss(inputs[0], gold, strength))  # noqa: B023
-        correct_dev, correct = (
-            probe.predict(of_set) == labels
-            for of_set, labels in zip(inputs[1:], (dev.labels, test.labels), strict=True)
-        )
-        accuracy = float(correct_dev.mean())
-        if best is None or accuracy > best[0]:
-            best = accuracy, strength, correct, probe.mixture
+        probe.mix_L.data.zero_()
+        _minimise(probe, partial(probe.loss, inputs[0], gold, strength))
+        on_dev, on_test = probe.predict(inputs[1]), probe.predict(inputs[2])
+        accuracy = float((on_dev == dev.labels).mean())
+        if best is None or accuracy > best.dev_accuracy:
+            best = ProbeFit(on_test == test.labels, accuracy, strength, probe.mixture)
     assert best is not None
-    accuracy, strength, correct, mixture = best
-    return ProbeFit(correct, accuracy, strength, mixture)
+    return best
 
 
 def _standardised(states_ND: np.ndarray, scale: tuple[np.ndarray, np.ndarray]) -> Tensor:
@@ -77,10 +77,13 @@ def _standardised(states_ND: np.ndarray, scale: tuple[np.ndarray, np.ndarray]) -
 class _Probe:
     """Weights of a probe and of its mix of layers."""
 
-    def __init__(self, layers: int, width: int, classes: int):
+    def __init__(self, train: Sequence[Tensor], classes: int):
+        count, width = train[0].shape
         self.weight_CD = torch.zeros(classes, width, requires_grad=True)
         self.bias_C = torch.zeros(classes, requires_grad=True)
-        self.mix_L = torch.zeros(layers, requires_grad=layers > 1)
+        self.mix_L = torch.zeros(len(train), requires_grad=len(train) > 1)
+        pairs = [(one * other).sum(0) / count for one in train for other in train]
+        self.covariance_DLL = torch.stack(pairs, 1).view(width, len(train), len(train))
 
     @property
     def parameters(self) -> list[Tensor]:
@@ -95,8 +98,10 @@ class _Probe:
         if len(layers) == 1:
             return torch.addmm(self.bias_C, layers[0], self.weight_CD.T)
         shares_L = self.mix_L.softmax(0)
+        variance_D = (self.covariance_DLL @ shares_L @ shares_L).clamp(min=1e-6)
         parts = (share * of_layer for share, of_layer in zip(shares_L, layers, strict=True))
-        return torch.addmm(self.bias_C, torch.stack([*parts]).sum(0), self.weight_CD.T)
+        mix_ND = torch.stack([*parts]).sum(0) / variance_D.sqrt()
+        return torch.addmm(self.bias_C, mix_ND, self.weight_CD.T)
 
     def loss(self, layers: Sequence[Tensor], gold: Tensor, strength: float) -> Tensor:
         penalty = 0.5 * strength * self.weight_CD.square().sum()

@@ -137,12 +137,16 @@ def _word_states(
 
 
 def _groups(spans: Sequence[Span | None], words: Words) -> Groups:
-    """Positions of the tokens that overlap each word of a text of words with spaces between."""
+    """Positions of the tokens that overlap each word of a text of words with spaces between.
+
+    A token of no word (a lone space) belongs to the word after it.
+    """
     starts = [*accumulate((len(word) + 1 for word in words), initial=0)][:-1]
     ends = [start + len(word) for start, word in zip(starts, words, strict=True)]
     groups: Groups = [[] for _ in words]
     for position, span in enumerate(spans):
         if span is not None:
-            for word in range(bisect_right(ends, span.start), bisect_left(starts, span.end)):
+            first, end = bisect_right(ends, span.start), bisect_left(starts, span.end)
+            for word in range(first, min(max(end, first + 1), len(words))):
                 groups[word].append(position)
     return groups
