@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from small_probes import PAIRS, write_pairs, write_treebank
 from regard.ground.errors import BadInput
 from regard.inside.probes.probe_tasks import (
     WordPlace,
@@ -14,6 +13,7 @@ from regard.inside.probes.probe_tasks import (
     read_sense_pairs,
     read_tags,
 )
+from small_probes import PAIRS, write_pairs, write_treebank
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_labels_of_pairs_may_stand_in_a_file_of_gold(tmp_path):
     with pytest.raises(BadInput, match="3 pairs, but 1 labels"):
         read_sense_pairs(path)
     (tmp_path / "train.gold.txt").unlink()
-    with pytest.raises(BadInput, match="no column of labels.*'gold'"):
+    with pytest.raises(BadInput, match=r"no column of labels.*'gold'"):
         read_sense_pairs(path)
 
 
@@ -131,12 +131,12 @@ def test_what_cannot_be_probed_is_refused(treebank, task, column, message):
 def test_a_name_of_a_column_needs_a_treebank(tmp_path):
     path = tmp_path / "ner.txt"
     path.write_text("Ada B-PER\nsings O\n")
-    with pytest.raises(BadInput, match="only files that end in .conllu have names of columns"):
+    with pytest.raises(BadInput, match=r"only files that end in \.conllu have names of columns"):
         read_data("tags", [path] * 3, "upos")
 
 
 def test_a_file_without_examples_is_refused(treebank, tmp_path):
     empty = tmp_path / "empty.conllu"
     empty.write_text("")
-    with pytest.raises(BadInput, match="empty.conllu: has no words to probe"):
+    with pytest.raises(BadInput, match=r"empty\.conllu: has no words to probe"):
         read_data("tags", [treebank, treebank, empty])

@@ -110,7 +110,7 @@ def test_random_weights_are_new_ones_by_seed_and_change_nothing_else():
 def test_layers_are_those_of_the_model():
     model = small_bert("states").inspected
     assert layer_numbers(model, None) == [0, 1, 2] and layer_numbers(model, [2, 0]) == [0, 2]
-    with pytest.raises(BadInput, match="layers .*2"):
+    with pytest.raises(BadInput, match=r"layers .*2"):
         layer_numbers(model, [3])
 
 
