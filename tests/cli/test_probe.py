@@ -95,13 +95,16 @@ def test_fewer_examples_are_drawn_with_a_limit(folder):
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["--column", "upps"], "--column upps: not one of form, lemma, upos"),
+        (["--column", "upps"], "column upps: not one of form, lemma, upos"),
         (["--column", "11"], "train.conllu:3: no column 11, counted from 0: the line has 10"),
         (["--column", "feats"], "train.conllu: has only the label '_'; a probe needs two or more"),
         (["--layers", "0,x"], "--layers '0,x': give numbers with commas between them"),
         (["--layers", "3"], "layers must be"),
         (["--test", "missing.conllu"], "missing.conllu: "),
-        (["--task", "arcs", "--column", "upos"], "--column upos: cannot be used with --task arcs"),
+        (
+            ["--task", "arcs", "--column", "upos"],
+            "column upos: the task arcs has no column of tags",
+        ),
         (["--task", "pairs"], "train.conllu"),
         (["--svg", "probe.html"], "--svg probe.html: the name ends in .html; use --html"),
     ],

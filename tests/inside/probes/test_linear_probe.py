@@ -5,7 +5,7 @@ import pytest
 
 from regard.inside.probes import linear_probe
 from regard.inside.probes.controls import control_labels, majority_by_form
-from regard.inside.probes.linear_probe import Split, fit_probe, number_labels
+from regard.inside.probes.linear_probe import ProbeSplit, fit_probe, number_labels
 from regard.inside.probes.probe_models import score_examples, score_states
 from regard.inside.probes.probe_report import ProbeReport, ProbeScore, Verdict
 from regard.inside.probes.probe_tasks import ProbeData, ProbeExample, ProbeSet, WordPlace
@@ -99,7 +99,7 @@ def test_a_probe_is_the_minimum_of_its_loss(monkeypatch):
     states = [planted(each, draw, 0).layers[0] * 0.2 + 3 for each in data]
     labels = number_labels(*(each.labels for each in data))
     monkeypatch.setattr(linear_probe, "L2", (1e-2,))
-    fit = fit_probe(*(Split([of], gold) for of, gold in zip(states, labels, strict=True)))
+    fit = fit_probe(*(ProbeSplit([of], gold) for of, gold in zip(states, labels, strict=True)))
     scaled = [(of - states[0].mean(0)) / states[0].std(0) for of in states]
     reference = sklearn.LogisticRegression(C=1 / (1e-2 * SIZES[0]), tol=1e-6, max_iter=1000)
     reference.fit(scaled[0], labels[0])
@@ -116,7 +116,7 @@ def test_a_constant_feature_and_an_unknown_label_do_no_harm():
         of_set[:, 0] = 5.0
     train, dev, test = number_labels(data[0].labels, data[1].labels, ["NEW"] * 30)
     assert set(test.tolist()) == {linear_probe.UNKNOWN}
-    splits = (Split([of], gold) for of, gold in zip(states, (train, dev, test), strict=True))
+    splits = (ProbeSplit([of], gold) for of, gold in zip(states, (train, dev, test), strict=True))
     assert fit_probe(*splits).correct.sum() == 0
 
 
@@ -129,7 +129,7 @@ def test_the_strength_of_l2_is_best_on_dev(monkeypatch, dev_label, strength):
     states = [draw.normal(size=(len(gold), 4)) + 2 * gold[:, None] for gold in labels]
     if dev_label is not None:
         labels[1][:] = dev_label
-    fit = fit_probe(*(Split([of], gold) for of, gold in zip(states, labels, strict=True)))
+    fit = fit_probe(*(ProbeSplit([of], gold) for of, gold in zip(states, labels, strict=True)))
     assert fit.strength == strength
     majority = (labels[2] == 0).mean()
     assert (fit.correct.mean() == majority) == (dev_label == 0)

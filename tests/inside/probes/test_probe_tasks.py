@@ -116,11 +116,11 @@ def test_a_sample_has_whole_sentences_and_depends_on_the_seed(tmp_path):
 @pytest.mark.parametrize(
     "task, column, message",
     [
-        ("tags", "upps", r"--column upps: not one of form, .* and not a number; .*upos"),
+        ("tags", "upps", r"column upps: not one of form, .* and not a number; .*upos"),
         ("tags", "12", "no column 12, counted from 0"),
         ("tags", "feats", "has only the label '_'; a probe needs two or more"),
-        ("arcs", "upos", "--column upos: cannot be used with --task arcs"),
-        ("arc", None, "--task arc: not one of tags, arcs"),
+        ("arcs", "upos", "column upos: the task arcs has no column of tags"),
+        ("arc", None, "task arc: not one of tags, arcs"),
     ],
 )
 def test_what_cannot_be_probed_is_refused(treebank, task, column, message):

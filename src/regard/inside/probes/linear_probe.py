@@ -18,7 +18,7 @@ STEPS = 50  # of L-BFGS, at each strength
 UNKNOWN = -1  # number of a label that does not occur in training
 
 
-class Split(NamedTuple):
+class ProbeSplit(NamedTuple):
     """Features of a set, (examples, width) for each layer of the probe, and numbers of labels."""
 
     layers: Sequence[np.ndarray]
@@ -43,7 +43,7 @@ def number_labels(train: Sequence[str], *sets: Sequence[str]) -> list[np.ndarray
     return [np.array([numbers.get(label, UNKNOWN) for label in each]) for each in (train, *sets)]
 
 
-def fit_probe(train: Split, dev: Split, test: Split) -> ProbeFit:
+def fit_probe(train: ProbeSplit, dev: ProbeSplit, test: ProbeSplit) -> ProbeFit:
     """Train a probe on the states of one layer, or on a scalar mix of several.
 
     A mix is γ Σ s_l h_l with s = softmax(w), of which w is learned (Peters et al., 2018, eq. 1). In
@@ -59,7 +59,7 @@ def fit_probe(train: Split, dev: Split, test: Split) -> ProbeFit:
     probe = _Probe(inputs[0], int(train.labels.max()) + 1)
     best: ProbeFit | None = None
     for strength in L2:
-        probe.mix_L.data.zero_()
+        probe.logits_L.data.zero_()
         _minimise(probe, partial(probe.loss, inputs[0], gold, strength))
         on_dev, on_test = probe.predict(inputs[1]), probe.predict(inputs[2])
         accuracy = float((on_dev == dev.labels).mean())
@@ -81,23 +81,23 @@ class _Probe:
         count, width = train[0].shape
         self.weight_CD = torch.zeros(classes, width, requires_grad=True)
         self.bias_C = torch.zeros(classes, requires_grad=True)
-        self.mix_L = torch.zeros(len(train), requires_grad=len(train) > 1)
+        self.logits_L = torch.zeros(len(train), requires_grad=len(train) > 1)
         pairs = [(one * other).sum(0) / count for one in train for other in train]
         self.covariance_DLL = torch.stack(pairs, 1).view(width, len(train), len(train))
 
     @property
     def parameters(self) -> list[Tensor]:
-        weights = (self.weight_CD, self.bias_C, self.mix_L)
+        weights = (self.weight_CD, self.bias_C, self.logits_L)
         return [each for each in weights if each.requires_grad]
 
     @property
     def mixture(self) -> tuple[float, ...]:
-        return tuple(self.mix_L.detach().softmax(0).tolist())
+        return tuple(self.logits_L.detach().softmax(0).tolist())
 
     def logits(self, layers: Sequence[Tensor]) -> Tensor:
         if len(layers) == 1:
             return torch.addmm(self.bias_C, layers[0], self.weight_CD.T)
-        shares_L = self.mix_L.softmax(0)
+        shares_L = self.logits_L.softmax(0)
         variance_D = (self.covariance_DLL @ shares_L @ shares_L).clamp(min=1e-6)
         parts = (share * of_layer for share, of_layer in zip(shares_L, layers, strict=True))
         mix_ND = torch.stack([*parts]).sum(0) / variance_D.sqrt()

@@ -6,7 +6,7 @@ import numpy as np
 
 from regard.inside.inspected_model import InspectedModel
 from regard.inside.probes.controls import control_labels, majority_by_form
-from regard.inside.probes.linear_probe import ProbeFit, Split, fit_probe, number_labels
+from regard.inside.probes.linear_probe import ProbeFit, ProbeSplit, fit_probe, number_labels
 from regard.inside.probes.probe_report import (
     LayerScore,
     MixScore,
@@ -92,7 +92,7 @@ def _fit(
 ) -> ProbeFit:
     """Fit a probe of some layers on the states and labels of train, dev and test."""
     chosen = [[of_set.layers[layer] for layer in layers] for of_set in states]
-    return fit_probe(*map(Split, chosen, labels))
+    return fit_probe(*map(ProbeSplit, chosen, labels))
 
 
 def score_examples(

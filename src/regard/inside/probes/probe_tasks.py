@@ -105,7 +105,7 @@ def column_number(column: str | None, path: Path) -> int:
         else:
             near = did_you_mean(column, COLUMNS)
             reason = f"not one of {', '.join(COLUMNS)}, and not a number{near}"
-        raise BadInput(f"--column {column}: {reason}") from None
+        raise BadInput(f"column {column}: {reason}") from None
 
 
 def _is_universal(path: Path) -> bool:
@@ -244,10 +244,10 @@ def read_data(
     A set without examples, or a training set with one label, is an error.
     """
     if task not in TASKS:
-        raise BadInput(f"--task {task}: not one of {', '.join(TASKS)}{did_you_mean(task, TASKS)}")
+        raise BadInput(f"task {task}: not one of {', '.join(TASKS)}{did_you_mean(task, TASKS)}")
     chosen = TASKS[task]
     if column is not None and not chosen.has_column:
-        raise BadInput(f"--column {column}: cannot be used with --task {task}")
+        raise BadInput(f"column {column}: the task {task} has no column of tags")
     sets = []
     for path in files:
         examples = chosen.read(path, column, seed).sample(limit, seed)

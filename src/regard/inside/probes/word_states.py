@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -55,8 +55,7 @@ def with_random_weights(model: InspectedModel, seed: int) -> InspectedModel:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = model.facts.build().eval().to(device)
-    runner = replace(cast(Any, model.runner), model=module)
-    return replace(model, runner=runner)
+    return replace(model, runner=model.runner.with_module(module))
 
 
 def read_states(
@@ -89,10 +88,10 @@ def read_states(
             states = [by_sentence[place.sentence][place.word] for place in example.places]
             features.append([_joined([of[n] for of in states]) for n in range(len(numbers))])
     stacked = (np.stack(of_layer) for of_layer in zip(*features, strict=True))
-    found = dict(zip(numbers, stacked, strict=True))
-    if not all(np.isfinite(states).all() for states in found.values()):
+    by_layer = dict(zip(numbers, stacked, strict=True))
+    if not all(np.isfinite(states).all() for states in by_layer.values()):
         raise BadInput("the states of the model are NaN or infinite: its weights are broken")
-    return LayerStates(found, known)
+    return LayerStates(by_layer, known)
 
 
 def _joined(states: Sequence[np.ndarray]) -> np.ndarray:
