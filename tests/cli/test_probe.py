@@ -101,10 +101,7 @@ def test_fewer_examples_are_drawn_with_a_limit(folder):
         (["--layers", "0,x"], "--layers '0,x': give numbers with commas between them"),
         (["--layers", "3"], "layers must be"),
         (["--test", "missing.conllu"], "missing.conllu: "),
-        (
-            ["--task", "arcs", "--column", "upos"],
-            "column upos: the task arcs has no column of tags",
-        ),
+        (["--task", "arcs", "--column", "upos"], "the task arcs has no column of tags"),
         (["--task", "pairs"], "train.conllu"),
         (["--svg", "probe.html"], "--svg probe.html: the name ends in .html; use --html"),
     ],
