@@ -243,9 +243,9 @@ def read_data(
 
     A set without examples, or a training set with one label, is an error.
     """
-    if task not in TASKS:
+    chosen = TASKS.get(task)
+    if chosen is None:
         raise BadInput(f"task {task}: not one of {', '.join(TASKS)}{did_you_mean(task, TASKS)}")
-    chosen = TASKS[task]
     if column is not None and not chosen.has_column:
         raise BadInput(f"column {column}: the task {task} has no column of tags")
     sets = []
