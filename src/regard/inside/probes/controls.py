@@ -1,10 +1,23 @@
-"""Controls of probes: what is known without states, and labels that states cannot explain."""
+"""Controls of probes: random weights, labels by form alone, and labels drawn at random."""
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
+import torch
+
+from regard.inside.inspected_model import InspectedModel
+
+
+def with_random_weights(model: InspectedModel, seed: int) -> InspectedModel:
+    """Copy of a model with the same facts and tokenizer, and weights drawn anew."""
+    device = next(model.module.parameters()).device
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = model.facts.build().eval().to(device)
+    return replace(model, runner=model.runner.with_module(module))
 
 
 def majority_by_form(train: Sequence[tuple[str, str]], forms: Sequence[str]) -> list[str]:

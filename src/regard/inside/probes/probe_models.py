@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from regard.inside.inspected_model import InspectedModel
-from regard.inside.probes.controls import control_labels, majority_by_form
+from regard.inside.probes.controls import control_labels, majority_by_form, with_random_weights
 from regard.inside.probes.linear_probe import ProbeFit, ProbeSplit, fit_probe, number_labels
 from regard.inside.probes.probe_report import (
     LayerScore,
@@ -15,7 +15,7 @@ from regard.inside.probes.probe_report import (
     ProbeScore,
 )
 from regard.inside.probes.probe_tasks import ProbeData
-from regard.inside.probes.word_states import LayerStates, Pieces, read_states, with_random_weights
+from regard.inside.probes.word_states import LayerStates, Pieces, read_states
 from regard.metrics.intervals import interval, resampled
 
 

@@ -2,7 +2,6 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
@@ -47,15 +46,6 @@ def layer_numbers(model: InspectedModel, layers: Sequence[int] | None) -> list[i
     if layers is None:
         return [*range(depth + 1)]
     return sorted({check_whole("layers", layer, 0, depth) for layer in layers})
-
-
-def with_random_weights(model: InspectedModel, seed: int) -> InspectedModel:
-    """Copy of a model with the same facts and tokenizer, and weights drawn anew."""
-    device = next(model.module.parameters()).device
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        module = model.facts.build().eval().to(device)
-    return replace(model, runner=model.runner.with_module(module))
 
 
 def read_states(
