@@ -127,13 +127,19 @@ def _write_recipes(folder: Path) -> None:
 
 def _write_models(folder: Path) -> None:
     """Random translators with one vocabulary, a masked and a recurrent language model."""
-    text = train_translation_tokenizer(WORDS, WORDS, "bpe", 320, joint=True)
-    for name, (paper, sizes) in TRANSLATORS.items():
-        facts = change(paper.sizes[paper.default_size], vocab=len(text.source), **sizes)
-        torch.manual_seed(0)
-        folders.write(folder / name, LoadedModel(paper, facts, facts.build().eval(), text))
+    for name in TRANSLATORS:
+        folders.write(folder / name, small_translator(name))
     small_bert("words").save(folder / "bert")
     language_model().save(folder / "lstm")
+
+
+def small_translator(name: str) -> LoadedModel:
+    """One of ``TRANSLATORS`` with random weights."""
+    text = train_translation_tokenizer(WORDS, WORDS, "bpe", 320, joint=True)
+    paper, sizes = TRANSLATORS[name]
+    facts = change(paper.sizes[paper.default_size], vocab=len(text.source), **sizes)
+    torch.manual_seed(0)
+    return LoadedModel(paper, facts, facts.build().eval(), text)
 
 
 def _write_damaged(folder: Path) -> None:

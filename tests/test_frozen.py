@@ -61,7 +61,7 @@ NEW: tuple[str, ...] = (
     r"\S+ .*\.(?:queries|keys|values|head_outputs)",  # values of attention on a tape
     r"papers --(?:path|train|load) = False",
     r"[a-z]+ --format = 'text'",
-    r"(?:compare|cite)\b.*",
+    r"(?:compare|cite|probe)\b.*",
     r"MetricScore\.statistics",
     r"Paper\.authors",
     r"papers(?: --json)?: .*\b(?:ERNIE|Grover|m?T5|Llama|Mistral|Qwen2|ModernBERT)\b.*",

@@ -41,7 +41,8 @@ ABSENT = {  # verbs without an option, and why
     | dict.fromkeys(
         ("recency", "attribute", "heads", "stream", "prune"), "gradients are computed in float32"
     )
-    | {"patch": "small differences are compared in float32"},
+    | {"patch": "small differences are compared in float32"}
+    | {"probe": "probes read states in float32"},
     "--batch-size": NO_MODEL
     | FIXED
     | ONE_TEXT
@@ -49,6 +50,7 @@ ABSENT = {  # verbs without an option, and why
     | {
         "recency": "each text is read in copies; memory is bounded by tokens",
         "heads": "memory is bounded by tokens",
+        "probe": "memory is bounded by tokens",
         "agreement": OWN_SENTENCES,
         "prune": "gradients are of batches of 16 examples; the recipe's files are short enough",
     },
@@ -60,7 +62,9 @@ ABSENT = {  # verbs without an option, and why
         "the recipe's files are read, not lines",
     )
     | {"agreement": OWN_SENTENCES}
-    | {"heads": "texts with more tokens than positions are left out and counted"}
+    | dict.fromkeys(
+        ("heads", "probe"), "texts with more tokens than positions are left out and counted"
+    )
     | dict.fromkeys(("retrieve", "mine"), "texts are truncated to what the model reads"),
     "--json": {
         "tour": "a text for people",
@@ -89,7 +93,7 @@ ABSENT = {  # verbs without an option, and why
     )
     | dict.fromkeys(("retrieve", "mine"), LINES)
     | dict.fromkeys(
-        ("look", "tree", "curves", "attribute", "heads", "stream", "patch"),
+        ("look", "tree", "curves", "attribute", "heads", "stream", "patch", "probe"),
         "--html, --svg and --png name what they write",
     )
     | {"convert": "the folder is its argument"},
@@ -104,6 +108,8 @@ OTHER_MEANING |= {("tune", option) for option in ("--set", "--resume", "--budget
 OTHER_MEANING |= {("look", "--target")}
 OTHER_MEANING |= {("heads", option) for option in ("--text", "--labels", "--least", "--test")}
 OTHER_MEANING |= {("ablate", "--edits")}
+OF_PROBES = ("--task", "--column", "--train", "--dev", "--test", "--layers", "--limit")
+OTHER_MEANING |= {("probe", option) for option in OF_PROBES}
 OTHER_MEANING |= {("new", option) for option in ("--column", "--out")}
 OTHER_MEANING |= {("attribute", "--target"), ("attribute", "--method")}
 

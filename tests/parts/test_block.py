@@ -137,7 +137,8 @@ def test_what_a_block_adds_can_be_read_by_name():
     source = EncoderOutput(torch.randn(3, WIDTH), SOURCE_LAYOUT)
     x_TD = torch.randn(4, WIDTH)
     out_TD = made(x_TD, LAYOUT, source=source, tape=tape)
-    inside = {f"{part}.{what}" for part in ("attention", "cross") for what in ("scores", "weights")}
+    values = ("queries", "keys", "values", "scores", "weights", "head_outputs")
+    inside = {f"{part}.{what}" for part in ("attention", "cross") for what in values}
     added = ["attention.output", "cross.output", "mlp.output"]
     assert set(tape.records) == {*inside, *added, "output"}
     assert torch.equal(tape.records["output"], out_TD)

@@ -61,6 +61,7 @@ GROUPS = {
         "patch": "Patch values of one input into the run of another.",
         "neighbours": "Print the words nearest to a word, or images to an image.",
         "prune": "Remove the attention heads that a model needs least.",
+        "probe": "Probe what the states of each layer tell of words.",
         "recency": "Measure how strongly a model depends on distant words.",
         "papers": "List papers with parameter counts, show one, or compare two.",
         "cite": "Print BibTeX entries of papers, of models or of regard.",

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Self, cast
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput
@@ -55,6 +55,10 @@ class ModelRunner(BatchRunner):
         changes = {"batch_size": batch_size, "max_length": max_length}
         limits = {name: check_whole(name, n, 1) for name, n in changes.items() if n is not None}
         return self._replaced(**limits) if limits else self
+
+    def with_module(self, module: nn.Module) -> Self:
+        """A copy that runs another module of the same facts."""
+        return self._replaced(model=module)
 
     def _replaced(self, **changes: object) -> Self:
         return replace(cast(Any, self), **changes)  # all models are dataclasses

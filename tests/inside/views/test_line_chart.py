@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from regard.inside.views.line_chart import Chart, ChartLine
+from regard.inside.views.line_chart import WIDTH, Chart, ChartLine, side_by_side
 
 
 def test_powers_of_ten_lie_evenly():
@@ -40,3 +40,29 @@ def test_any_lines_can_be_drawn(values):
         "t", "x", "y", [(x, str(x)) for x, _ in values], [ChartLine("one", values)] * 3
     ).svg()
     ElementTree.fromstring(drawn)
+
+
+def test_intervals_are_drawn_and_spanned():
+    line = ChartLine("a", [(0, 0.5), (1, 0.6)], [(0.42, 0.58), (0.55, 0.65)])
+    chart = Chart("t", "x", "y", [(0, "0"), (1, "1")], [line], fitted=True)
+    heights = chart.heights()
+    assert heights[0] <= 0.42 and heights[-1] >= 0.65
+    root = ElementTree.fromstring(chart.svg())
+    names = "{http://www.w3.org/2000/svg}line", "{http://www.w3.org/2000/svg}circle"
+    bars = [one for one in root.iter(names[0]) if one.get("x1") == one.get("x2")]
+    dots = [*root.iter(names[1])]
+    assert [bar.get("x1") for bar in bars] == [dot.get("cx") for dot in dots]
+    for bar, dot in zip(bars, dots, strict=True):
+        assert float(bar.get("y1")) > float(dot.get("cy")) > float(bar.get("y2"))
+
+
+def test_charts_lie_side_by_side_with_one_scale():
+    charts = [
+        Chart(name, "x", "y", [], [ChartLine(name, [(0, y)])], fitted=True, spanned=(0.1, 0.9))
+        for name, y in (("a", 0.2), ("b", 0.8))
+    ]
+    assert charts[0].heights() == charts[1].heights()
+    root = ElementTree.fromstring(side_by_side("both", charts))
+    moved = [one.get("transform") for one in root if one.tag.endswith("}g")]
+    assert moved == ["translate(0 0)", f"translate({WIDTH} 0)"]
+    assert root.get("width") == str(2 * WIDTH)

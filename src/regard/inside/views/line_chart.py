@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import chain
 
 from regard.inside.views import markup
 from regard.inside.views.markup import MARGIN, TITLE, clip, escape_line, text_length
@@ -31,10 +32,14 @@ PAGE_COLOURS = ChartColours("var(--paper)", "var(--ink)", "var(--quiet)", "var(-
 
 @dataclass(frozen=True)
 class ChartLine:
-    """Line of a chart: a name and its points, from left to right."""
+    """Line of a chart: a name and its points, from left to right.
+
+    ``intervals`` are the lower and upper bound of the value of each point, if they are known.
+    """
 
     name: str
     points: Sequence[tuple[float, float]]
+    intervals: Sequence[tuple[float, float]] = ()
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,8 @@ class Chart:
     """Line chart, drawn as SVG; each line has its name at its right end.
 
     ``ticks`` are (position, text) on the x-axis; ``across`` and ``up`` are the names of the axes.
-    The y-axis starts at 0, or is logarithmic with ``decades``, or spans the values with ``fitted``.
+    The y-axis starts at 0, or is logarithmic with ``decades``, or spans the values with ``fitted``,
+    and then the values in ``spanned``, too.
     """
 
     title: str
@@ -52,11 +58,13 @@ class Chart:
     lines: Sequence[ChartLine]
     decades: bool = False
     fitted: bool = False
+    spanned: Sequence[float] = ()
 
     def heights(self) -> list[float]:
         """Ticks of the y-axis, from its lower to its upper end."""
         values = [y for line in self.lines for _, y in line.points]
         if self.fitted:
+            values += [*self.spanned, *(y for line in self.lines for y in chain(*line.intervals))]
             return round_ticks(min(values, default=0.0), max(values, default=1.0))
         return _powers(values) if self.decades else _steps(values)
 
@@ -101,6 +109,15 @@ class Report(markup.HTMLPage):
     def html(self) -> str:
         charts = [chart.svg(PAGE_COLOURS) for chart in self.charts.values()]
         return markup.report_page(self.title, self.columns, self.rows, charts, self.notes)
+
+
+def side_by_side(title: str, charts: Sequence[Chart]) -> str:
+    """Charts in a row, as one standalone SVG."""
+    moved = (
+        f'<g transform="translate({WIDTH * number} 0)">\n{chart.svg()}</g>'
+        for number, chart in enumerate(charts)
+    )
+    return markup.svg_element(title, WIDTH * len(charts), HEIGHT, moved)
 
 
 def _steps(values: Sequence[float]) -> list[float]:
@@ -154,6 +171,10 @@ def _lines(lines: Sequence[ChartLine], at, colours: ChartColours) -> Iterator[st
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         dashes = "" if number < len(HUES) else ' stroke-dasharray="5 4"'
         yield f'<polyline points="{path}" fill="none" stroke="{hue}" stroke-width="2"{dashes}/>'
+        for (x, _), (low, high) in zip(line.points, line.intervals, strict=False):
+            (left, bottom), (_, top) = at(x, low), at(x, high)
+            bounds = f'x1="{left:.1f}" x2="{left:.1f}" y1="{bottom:.1f}" y2="{top:.1f}"'
+            yield f'<line {bounds} stroke="{hue}" stroke-width="1.2"/>'
         shown = zip(points, line.points, strict=True) if len(points) <= DOTS else ()
         for (x, y), (_, value) in shown:
             tooltip = f"<title>{escape(escape_line(line.name))}: {value:.3g}</title>"

@@ -1,0 +1,1 @@
+"""Linear probes of the states of a model, layer by layer, with controls."""

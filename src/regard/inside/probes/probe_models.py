@@ -1,0 +1,108 @@
+"""Probes of models on a task, layer by layer, each with its controls."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from regard.inside.inspected_model import InspectedModel
+from regard.inside.probes.controls import control_labels, majority_by_form, with_random_weights
+from regard.inside.probes.linear_probe import ProbeFit, ProbeSplit, fit_probe, number_labels
+from regard.inside.probes.probe_report import (
+    LayerScore,
+    MixScore,
+    ModelScores,
+    ProbeReport,
+    ProbeScore,
+)
+from regard.inside.probes.probe_tasks import ProbeData
+from regard.inside.probes.word_states import LayerStates, Pieces, read_states
+from regard.metrics.intervals import interval, resampled
+
+
+def probe_models(
+    models: Mapping[str, InspectedModel],
+    data: ProbeData,
+    task: str,
+    *,
+    layers: Sequence[int] | None = None,
+    pieces: Pieces = "mean",
+    seed: int = 0,
+    note: Callable[[str], None] = lambda message: None,
+) -> ProbeReport:
+    """Train probes on the layers of models by name, and score them on the test set.
+
+    Each model is compared with the same model with random weights, with a control task on its
+    own states, and with the majority of labels by form. ``note`` is called after each model.
+    """
+    scores = []
+    for name, model in models.items():
+        own = tuple(read_states(model, examples, layers, pieces) for examples in data)
+        random = with_random_weights(model, seed)
+        drawn = tuple(read_states(random, examples, layers, pieces) for examples in data)
+        left_out = sum(int((~states.known).sum()) for states in own)
+        known = ProbeData(*(each.choose(of.known) for each, of in zip(data, own, strict=True)))
+        scores.append(score_states(name, known, own, drawn, seed, left_out))
+        note(f"{name}: {len(scores[-1].layers)} layers probed")
+    return ProbeReport(task, tuple(scores))
+
+
+def score_states(
+    name: str,
+    data: ProbeData,
+    own: Sequence[LayerStates],
+    drawn: Sequence[LayerStates],
+    seed: int = 0,
+    left_out: int = 0,
+) -> ModelScores:
+    """Probe recorded states of a model (``own``) and of one with random weights (``drawn``)."""
+    groups = data.test.groups
+    labels = number_labels(*(each.labels for each in data))
+    forms = [each.forms for each in data]
+    controlled = [control_labels(data.train.labels, of_set, seed) for of_set in forms]
+    control = number_labels(*controlled)
+
+    def score(fit: ProbeFit) -> ProbeScore:
+        return score_examples(fit.correct, groups, fit.dev_accuracy, fit.strength)
+
+    layers = [*own[0].layers]
+    tasks = ((own, labels), (drawn, labels), (own, control))
+    by_layer = [
+        LayerScore(layer, *(score(_fit(states, [layer], gold)) for states, gold in tasks))
+        for layer in layers
+    ]
+    mixes = []
+    widths = {states.shape[1] for states in own[0].layers.values()}
+    if len(layers) > 1 and len(widths) == 1:
+        for states in (own, drawn):
+            fit = _fit(states, layers, labels)
+            mixes.append(MixScore(score(fit), tuple(layers), fit.mixture))
+    pairs = [*zip(forms[0], data.train.labels, strict=True)]
+    guesses = majority_by_form(pairs, forms[2])
+    right = np.array(
+        [guess == label for guess, label in zip(guesses, data.test.labels, strict=True)]
+    )
+    counts = tuple(len(each.examples) for each in data)
+    mix, random_mix = mixes or (None, None)
+    majority = score_examples(right, groups)
+    return ModelScores(name, tuple(by_layer), mix, random_mix, majority, counts, left_out)
+
+
+def _fit(
+    states: Sequence[LayerStates], layers: Sequence[int], labels: Sequence[np.ndarray]
+) -> ProbeFit:
+    """Fit a probe of some layers on the states and labels of train, dev and test."""
+    chosen = [[of_set.layers[layer] for layer in layers] for of_set in states]
+    return fit_probe(*map(ProbeSplit, chosen, labels))
+
+
+def score_examples(
+    correct: np.ndarray,
+    groups: np.ndarray,
+    dev_accuracy: float | None = None,
+    strength: float | None = None,
+) -> ProbeScore:
+    """Accuracy, with a 95% interval over resampled groups of examples."""
+    _, numbers = np.unique(groups, return_inverse=True)
+    sums = [np.bincount(numbers, each) for each in (correct, np.ones(len(correct)))]
+    scores = resampled(np.stack(sums, axis=1), lambda totals: totals[0] / totals[1])
+    return ProbeScore(float(correct.mean()), interval(scores), dev_accuracy, strength)
