@@ -59,7 +59,7 @@ def test_scores_are_made_in_the_precision_that_verbs_have(trained, monkeypatch, 
     folder, _ = trained
     loaded = []
     spy = lambda *given, **how: loaded.append(how["precision"]) or load(*given)  # noqa: E731
-    monkeypatch.setattr("regard.api.load", spy)
+    monkeypatch.setattr("regard.cli.edited_models.load", spy)
     run("evaluate", folder / "run" / "model", folder / "small.toml", "--data", folder, *options)
     assert loaded == [options[-1] if options else "auto"]
 

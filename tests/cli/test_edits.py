@@ -71,7 +71,7 @@ def test_the_attention_of_an_edited_model_is_shown(causal, tmp_path):
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_translations_and_their_score_are_edited(small_run, edits, side):
-    model, (recipe,) = small_run / "run" / "model", small_run.glob("*.toml")
+    model, recipe = small_run / "run" / "model", small_run / "small.toml"
     off = ("--edits", edits[side])
     text = "dog cow\nrat hen owl\n"
     plain, edited = (records("translate", model, *more, stdin=text) for more in ((), off))
@@ -85,7 +85,7 @@ def test_translations_and_their_score_are_edited(small_run, edits, side):
 
 
 def test_a_classifier_is_evaluated_with_edits(owl_run, tmp_path):
-    (recipe,) = owl_run.glob("*.toml")
+    recipe = owl_run / "owls.toml"
     model = owl_run / "run" / "model"
     command = ("evaluate", model, recipe, "--data", owl_run, "--json")
     names = regard.load(model, "cpu").tape_names()

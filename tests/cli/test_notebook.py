@@ -62,4 +62,4 @@ def test_a_view_is_printed_and_its_page_shows_the_chosen_head(monkeypatch, tmp_p
         monkeypatch, "look", tmp_path / "model", "an old sailor", *choice, "--html", page
     )
     assert "encoder, layer 1, head 1" in text and "\x1b" not in text
-    assert escape('{"map": 0, "layer": 1, "head": 1}') in page.read_text()
+    assert escape('{"map": 0, "layer": 1, "head": 1,') in page.read_text()

@@ -5,6 +5,7 @@ import os
 import pickle
 import shutil
 import struct
+import warnings
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from bert_folders import write_bert
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, DataWarning
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
@@ -39,7 +40,9 @@ def copy(sound, tmp_path) -> Path:
 def read(folder: Path) -> LoadedModel | None:
     """What is in it, or nothing: another exception than ours is passed on."""
     try:
-        return folders.read(folder)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)  # a remark on an unknown setting
+            return folders.read(folder)
     except BadInput as error:
         assert "\n" not in str(error) and str(folder) in str(error)
         return None

@@ -89,8 +89,9 @@ def read_edits(path: str | Path) -> EditList:
     if not isinstance(path, str | Path):
         raise BadInput(f"path: give a str or a Path, not {shown(path)}")
     path = Path(path)
+    written = read_bytes(path)
     try:
-        content = tomllib.loads(read_bytes(path).decode())
+        content = tomllib.loads(written.decode())
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{path}: not TOML ({error})") from None
     for key in content:

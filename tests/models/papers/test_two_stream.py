@@ -83,7 +83,7 @@ def test_in_both_streams_every_token_sees_the_memory_of_its_row():
     """In each layer: all of that layer's memory, and none of another row."""
     module, (inputs, every_T) = model(), batch()
     memory = tuple(torch.randn(ROWS, MEMORY, 12, requires_grad=True) for _ in range(3))
-    tape = Tape("trunk.blocks.*.output", "trunk.blocks.*.query_output")
+    tape = Tape("trunk.blocks.?.output", "trunk.blocks.?.query_output")
     module.encode(inputs, tape=tape, predicted_N=every_T, state=memory)
     assert len(tape.records) == 2 * len(memory)
     for name, states_TD in tape.records.items():
