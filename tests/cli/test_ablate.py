@@ -46,6 +46,7 @@ def test_every_head_has_a_score(command, model, tmp_path):
     assert html.read_text().count("<svg") == 3 and rows[0]["hash"] in html.read_text()
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_the_edited_model(command, model, tmp_path):
     """The score of ``evaluate --edits`` on the same set, and of all layers."""
     whole, *rows = records(*command[:5], "--device", "cpu", "--test", "--layers")
@@ -63,6 +64,7 @@ def test_scores_are_those_of_the_edited_model(command, model, tmp_path):
     assert of_file["edits"] == str(file)
 
 
+@pytest.mark.slow
 def test_a_stopped_run_continues(command, tmp_path, monkeypatch):
     from regard.cli.ablation_runs import ScoredSet
 

@@ -113,6 +113,7 @@ def test_edits_beside_a_model_are_not_applied(causal):
     assert f"{beside} is not applied; to apply it, add --edits {beside}" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_only_with_the_same_edits(causal, tmp_path):
     lines, out, file = (tmp_path / name for name in ("lines.txt", "out.jsonl", "edits.toml"))
     file.write_text(OFF.format("trunk"))

@@ -80,6 +80,7 @@ def ablated(program, model, examples):
     return changed, wrong
 
 
+@pytest.mark.thinned
 def test_ablation_finds_the_heads_of_the_circuit(program, model, examples):
     changed, wrong = ablated(program, model, examples)
     assert changed == wrong  # decoys change no bit

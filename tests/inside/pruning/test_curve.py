@@ -132,6 +132,7 @@ def test_gates_are_those_of_the_paper():
     assert closed_share({"encoder": np.array([[-4.0, 4.0], [4.0, nan]])}) == pytest.approx(1 / 3)
 
 
+@pytest.mark.slow
 def test_gates_close_heads_that_do_nothing_and_leave_the_weights():
     loaded = small_encoder("one", seed=3)
     with torch.no_grad():  # the last head of each layer adds nothing

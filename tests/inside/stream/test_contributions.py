@@ -78,6 +78,7 @@ def without(value, head):
     return changed
 
 
+@pytest.mark.slow
 def test_frozen_scales_change_no_value():
     for name in FACTS:
         model = small_family(name)
