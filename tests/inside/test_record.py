@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import save_file
 
 from regard import BadInput, Record, Tape
-from regard.inside.record_file import SavedValues, write
+from regard.inside.record import _of_one_input
+from regard.inside.record_file import VERSION, SavedValues, write
 from small_bert import model as small_encoder
 from small_images import small_vit
 
@@ -23,10 +25,10 @@ def test_values_are_those_of_a_tape(model):
     )
     tape = Tape("*")
     model.logits([TEXT], tape=tape)
-    for name, value in record.values.items():
+    for name, value in record.items():
         there = tape.records[name].float().numpy()
         np.testing.assert_allclose(value, there[0] if name.endswith("weights") else there)
-    tokens, heads = len(record.keys["trunk"].subwords), model.facts.trunk.stack.heads
+    tokens, heads = len(record.key_labels["trunk"].subwords), model.facts.trunk.stack.heads
     assert record["trunk.blocks.1.attention.weights"].shape == (heads, tokens, tokens)
     assert record["trunk.blocks.0.attention.queries"].shape[:2] == (tokens, heads)
     assert record["trunk.blocks.0.attention.head_outputs"].shape[:2] == (tokens, heads)
@@ -41,7 +43,7 @@ def test_head_outputs_are_weighted_values(model):
 
 def test_only_the_layers_asked_for_are_recorded(model):
     (record,) = model.record([TEXT], layers=[-1], values=["weights", "states"])
-    assert set(record.values) == {"trunk.blocks.1.attention.weights", "trunk.blocks.1.output"}
+    assert set(record) == {"trunk.blocks.1.attention.weights", "trunk.blocks.1.output"}
     encoder = record.attention("encoder")
     assert [len(layer) for layer in encoder.layers] == [0, model.facts.trunk.stack.heads]
     first, last = (encoder.map().select(layer=number) for number in (None, 1))
@@ -67,6 +69,7 @@ def test_gradients_flow_through_a_tape(model):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"layers": []}, "layers: empty; leave it out for all"),
         ({"layers": [2]}, "layers must be at most 1, not 2"),
         ({"layers": ["a"]}, "layers must be a whole number"),
         ({"values": ["weight"]}, "values: 'weight' is not one of scores, weights"),
@@ -92,13 +95,10 @@ def test_a_saved_record_is_the_same_to_eight_bits(model, tmp_path):
     path = tmp_path / "new" / "record.safetensors"
     record.save(path)
     loaded = Record.load(path)
-    assert (loaded.queries, loaded.keys, loaded.sites) == (
-        record.queries,
-        record.keys,
-        record.sites,
-    )
-    assert loaded.difference == record.difference and set(loaded.values) == set(record.values)
-    for name, value in record.values.items():
+    assert loaded.query_labels == record.query_labels and loaded.key_labels == record.key_labels
+    assert loaded.sites == record.sites and loaded.difference == record.difference
+    assert [*loaded] == [*record]
+    for name, value in record.items():
         bound = (
             np.sqrt(value) / 255 + 4e-6 if name.endswith("weights") else np.abs(value).max() / 254
         )
@@ -127,6 +127,22 @@ def test_records_of_images(tmp_path):
     loaded = Record.load(tmp_path / "r.safetensors")
     assert np.array_equal(loaded.image.pixels_HWC, record.image.pixels_HWC)
     assert loaded.image.grid == record.image.grid and loaded.image.tokens == record.image.tokens
+    assert [*loaded] == [*record]
+
+
+def test_a_record_is_a_mapping(model):
+    (record,) = model.record([TEXT], layers=[0], values=["weights", "states"])
+    names = ["trunk.blocks.0.attention.weights", "trunk.blocks.0.output"]
+    assert [*record] == [*record.keys()] == names and len(record) == 2
+    assert names[0] in record and "x" not in record and record.get("x") is None
+    assert all(value is record[name] for name, value in dict(record).items())
+    assert record == record and record != model.record([TEXT])[0] and {record}
+
+
+def test_only_weights_and_scores_lose_the_axis_of_inputs():
+    value = torch.rand(1, 2, 3, 4)
+    assert _of_one_input("trunk.blocks.0.attention.scores", value).shape == (2, 3, 4)
+    assert _of_one_input("trunk.blocks.0.output", value).shape == (1, 2, 3, 4)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\x08\0\0\0\0\0\0\0{}      "])
@@ -141,3 +157,11 @@ def test_a_damaged_description_is_refused(tmp_path):
     write(tmp_path / "r.safetensors", {"a.weights": np.zeros((1, 2, 2))}, {"queries": 3})
     with pytest.raises(BadInput, match=r"r\.safetensors: a damaged record"):
         Record.load(tmp_path / "r.safetensors")
+
+
+@pytest.mark.parametrize("metadata", [{}, {"record": "{"}])
+def test_a_damaged_json_description_is_refused(tmp_path, metadata):
+    path, content = tmp_path / "r.safetensors", {"a.weights": np.zeros((1, 2, 2), np.uint8)}
+    save_file(content, path, {"format": VERSION, **metadata})
+    with pytest.raises(BadInput, match=r"r\.safetensors: a damaged record"):
+        Record.load(path)

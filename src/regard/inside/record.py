@@ -4,7 +4,7 @@
 their fast kernels. A record is saved in 8 bits a number, and read layer by layer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -41,6 +41,8 @@ VALUES = {
 }
 """Names on the tape of each kind of value, by attention site, block or side of the model."""
 
+BY_INPUT = (".scores", ".weights")
+"""Ends of the names of values with an axis of inputs; other values have an axis of tokens."""
 
 PIXELS = "image.pixels"
 
@@ -81,7 +83,7 @@ Records = Sequence[SiteRecord]
 
 
 @dataclass(frozen=True, eq=False)
-class Record:
+class Record(Mapping[str, np.ndarray]):
     """Values of one input by their names on a tape, with the labels of its tokens by side.
 
     Attention weights and scores are (heads, queries, keys), values of tokens (tokens, …).
@@ -89,32 +91,51 @@ class Record:
     outputs of the recorded and of a plain run; None: they were not compared.
     """
 
-    queries: Mapping[str, TokenLabels]
-    keys: Mapping[str, TokenLabels]
+    query_labels: Mapping[str, TokenLabels]
+    key_labels: Mapping[str, TokenLabels]
     sites: tuple[AttentionSite, ...]
-    values: Mapping[str, np.ndarray] = field(repr=False)
+    recorded: Mapping[str, np.ndarray] = field(repr=False)
     image: LabelledImage | None = field(default=None, repr=False)
     difference: float | None = None
 
     def __repr__(self) -> str:
-        tokens = ", ".join(f"{len(of.subwords)} {side}" for side, of in self.keys.items())
+        tokens = ", ".join(f"{len(of.subwords)} {side}" for side, of in self.key_labels.items())
         compared = "" if self.difference is None else f", difference {self.difference:.1e}"
-        return f"Record({tokens} tokens, {len(self.values)} values{compared})"
+        return f"Record({tokens} tokens, {len(self)} values{compared})"
 
     def __getitem__(self, name: str) -> np.ndarray:
-        if name not in self.values:
-            raise BadInput(f"record: {name} was not recorded; there are: {', '.join(self.values)}")
-        return self.values[name]
+        if name not in self:
+            raise BadInput(f"record: {name} was not recorded; there are: {', '.join(self)}")
+        return self.recorded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.recorded
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.recorded)
+
+    def __len__(self) -> int:
+        return len(self.recorded)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = object.__hash__
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Value of this name, or the default if it was not recorded."""
+        return self.recorded.get(name, default)
 
     def save(self, path: str | Path) -> None:
         """Write the record to a safetensors file, in 8 bits a number."""
-        image, values = None, dict(self.values)
+        image, values = None, dict(self.recorded)
         if self.image is not None:
             image = self.image.grid, self.image.tokens
             values[PIXELS] = self.image.pixels_HWC
         described = {
-            "queries": self.queries,
-            "keys": self.keys,
+            "names": [*self],
+            "queries": self.query_labels,
+            "keys": self.key_labels,
             "sites": [asdict(site) for site in self.sites],
             "image": image,
             "difference": self.difference,
@@ -124,9 +145,10 @@ class Record:
     @classmethod
     def load(cls, path: str | Path) -> "Record":
         """Open a file that ``save`` wrote; a value is read when it is asked for."""
-        values, described = record_file.read(Path(path))
+        saved, described = record_file.read(Path(path))
         try:
-            return cls(values=values, **_labels(described), **_picture(described, values))
+            recorded = saved.choose(described.get("names") or [n for n in saved if n != PIXELS])
+            return cls(recorded=recorded, **_labels(described), **_picture(described, saved))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise BadInput(f"{path}: a damaged record ({error!r})") from None
 
@@ -144,10 +166,10 @@ class Record:
         return [self._of_site(site) for site in self.sites]
 
     def _of_site(self, site: AttentionSite) -> SiteRecord:
-        queries = self.queries.get(site.query_side, TokenLabels.special("pool"))
-        keys = self.keys[site.key_side]
+        queries = self.query_labels.get(site.query_side, TokenLabels.special("pool"))
+        keys = self.key_labels[site.key_side]
         none = np.zeros((0, len(queries.subwords), len(keys.subwords)), np.float32)
-        layers = tuple(self.values.get(name, none) for name in site.weights)
+        layers = tuple(self.get(name, none) for name in site.weights)
         if not any(map(len, layers)):
             raise BadInput(f"record: the weights of the {site.name} attention were not recorded")
         return SiteRecord(site, queries, keys, layers)
@@ -161,7 +183,8 @@ def _labels(described: Mapping[str, Any]) -> dict[str, Any]:
     )
     sites = [{**site, "heads": tuple(site["heads"])} for site in described["sites"]]
     known = tuple(AttentionSite(**site) for site in sites)
-    return {"queries": queries, "keys": keys, "sites": known, "difference": described["difference"]}
+    labels = {"query_labels": queries, "key_labels": keys}
+    return {**labels, "sites": known, "difference": described["difference"]}
 
 
 def _picture(described: Mapping[str, Any], values: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -194,7 +217,7 @@ def record(
     for kind, names in patterns.items():
         if not any(fnmatchcase(name, each) for name in tape.records for each in names):
             raise BadInput(f"values: this model has no {kind}")
-    recorded = {name: _of_one_input(value) for name, value in tape.records.items()}
+    recorded = {name: _of_one_input(name, value) for name, value in tape.records.items()}
     image = next((row for row in rows.values() if isinstance(row, LabelledImage)), None)
     return Record(
         {side: row.queries for side, row in rows.items()},
@@ -217,6 +240,8 @@ def _patterns(
     depth = max(getattr(model.facts, side).stack.depth for side in sides)
     if layers is None:
         layers = range(depth)
+    if not layers:
+        raise BadInput("layers: empty; leave it out for all")
     numbers = [check_whole("layers", number, -depth, depth - 1) % depth for number in layers]
     sites = model.facts.attention_sites
     places = {
@@ -234,10 +259,10 @@ def _patterns(
     return {kind: expand(VALUES[kind]) for kind in values}
 
 
-def _of_one_input(value: Tensor) -> np.ndarray:
+def _of_one_input(name: str, value: Tensor) -> np.ndarray:
     """Value of a run of one input as an array; weights and scores without the axis of inputs."""
-    value = value.float().cpu()
-    return (value[0] if value.dim() == 4 and len(value) == 1 else value).numpy()
+    array: np.ndarray = value.float().cpu().numpy()
+    return array[0] if name.endswith(BY_INPUT) else array
 
 
 def _difference(outputs: Outputs, plain: Outputs) -> float:

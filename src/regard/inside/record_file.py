@@ -5,8 +5,9 @@ Attention weights are stored as round(255·√w), which keeps small weights apar
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,14 @@ class SavedValues(Mapping[str, np.ndarray]):
         self.path = path
         with _opened(path) as file:
             self._names = [name for name in file.keys() if not name.endswith(SCALE)]  # noqa: SIM118
+
+    def choose(self, names: Sequence[str]) -> "SavedValues":
+        """The values of these names, in their order."""
+        if absent := [name for name in names if name not in self]:
+            raise ValueError(f"{absent[0]} is missing")
+        chosen = copy(self)
+        chosen._names = [*names]
+        return chosen
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._names:
@@ -77,7 +86,11 @@ def read(path: Path) -> tuple[SavedValues, dict[str, Any]]:
         metadata = file.metadata() or {}
     if metadata.get("format") != VERSION:
         raise BadInput(f"{path}: not a record; model.record(…)[0].save(path) writes one")
-    return SavedValues(path), json.loads(metadata["record"])
+    try:
+        described = json.loads(metadata["record"])
+    except (KeyError, ValueError) as error:
+        raise BadInput(f"{path}: a damaged record ({error!r})") from None
+    return SavedValues(path), described
 
 
 @contextmanager
