@@ -57,13 +57,20 @@ def test_an_address_restores_every_choice(view):
     "address",
     [
         "#layer=9&head=3&heads=0,9&hide=everything&view=up&weights=&scale=1&word=q77&map=cross",
-        "#layer=-1&head=1.5&heads=x&word=5&hide=special,&nonsense&=&%",
+        "#layer=-1&head=1.5&heads=x&word=5&hide=special,x&nonsense&=&%",
         "#readout",
     ],
 )
 def test_what_an_address_does_not_mean_is_ignored(view, address):
     assert shown(view, STATE, address) == FIRST
     assert shown(view, STATE, f"#layer=1&{address[1:]}") == [0, 1, *FIRST[2:]]
+
+
+def test_empty_parts_of_a_list_are_ignored(view):
+    state = shown(view, STATE, "#heads=0,&hide=special,")
+    assert state == [*FIRST[:5], ["special"], "raw", [0], None]
+    assert shown(view, STATE, "#heads=,") == FIRST
+    assert shown(view, f"return {PRESSED}", "#layer=1&heads=0,") == [0]
 
 
 def test_every_choice_is_a_step_back(view):

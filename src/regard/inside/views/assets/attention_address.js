@@ -19,7 +19,8 @@ const numberField = (unchosen, count) => ({
 const listField = (field) => ({
   write: (values) => values.map(field.write).join(),
   read: (text) => {
-    const values = text === "" ? [] : [...new Set(text.split(","))].map(field.read);
+    const parts = text.split(",").filter((part) => part !== "");
+    const values = [...new Set(parts)].map(field.read);
     return values.includes(undefined) ? undefined : values;
   },
 });
