@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from typer import Argument, Context, Option
+from typer import Argument, CallbackParam, Context, Option
 from typer.models import OptionInfo
 
 from regard.cli.io.table_formats import TableFormat
@@ -25,6 +25,17 @@ def own(name: str, help: str) -> OptionInfo:
 
 def _file(name: str, help: str) -> OptionInfo:
     return Option(name, metavar="FILE", help=help)
+
+
+def _named(option: CallbackParam, path: Path | None) -> Path | None:
+    """The path of an output; "-" is refused: results without a file are printed."""
+    if path == Path("-"):
+        raise BadInput(f"{option.opts[0]} -: leave it out, or name a {option.metavar}")
+    return path
+
+
+def _output(name: str, help: str, metavar: str = "FILE") -> OptionInfo:
+    return Option(name, metavar=metavar, help=help, callback=_named)
 
 
 # Inputs.
@@ -146,12 +157,12 @@ FORMAT = Annotated[
     TableFormat,
     Option("--format", help="Format of tables; CSV has unrounded numbers, json is JSON lines."),
 ]
-OUT_FILE = Annotated[Path | None, _file("--out", "Write the results to this file.")]
+OUT_FILE = Annotated[Path | None, _output("--out", "Write the results to this file.")]
 RESUME = Annotated[bool, Option("--resume", help="Continue a stopped run, bit for bit.")]
-OUT_FOLDER = Option("--out", metavar="DIR", help="Write the results to this folder.")
-HTML = Annotated[Path | None, _file("--html", "Write a self-contained HTML page.")]
-PNG = Annotated[Path | None, _file("--png", "Write a PNG picture (models of images only).")]
-SVG = Annotated[Path | None, _file("--svg", "Write an SVG drawing.")]
+OUT_FOLDER = _output("--out", "Write the results to this folder.", "DIR")
+HTML = Annotated[Path | None, _output("--html", "Write a self-contained HTML page.")]
+PNG = Annotated[Path | None, _output("--png", "Write a PNG picture (models of images only).")]
+SVG = Annotated[Path | None, _output("--svg", "Write an SVG drawing.")]
 QUICK = Annotated[
     bool, Option("--quick", help="Train for a few steps only, to check the installation.")
 ]
