@@ -32,6 +32,11 @@ def test_a_paper():
     assert run("cite", "bert").stdout == run("cite", "BERT:large").stdout == BERT
 
 
+def test_regard_has_a_name():
+    assert run("cite", "regard").stdout == run("cite").stdout
+    assert run("cite", "bert", "regard", "bert").stdout == f"{BERT}\n{run('cite').stdout}"
+
+
 @pytest.mark.parametrize("paper", lineage().values(), ids=lambda paper: paper.name)
 def test_every_paper_has_what_an_entry_needs(paper):
     names = paper.authors.split(", ")

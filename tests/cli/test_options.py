@@ -262,5 +262,8 @@ def test_the_stored_precision_can_be_overridden(small_run, verbs_on_lines, verb,
 def test_a_dash_is_no_name_of_an_output(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     refused = run(*command, "-", code=2)
-    assert f"{command[-1]} -: leave it out, or name a " in refused.stderr and "Usage" not in refused.stderr
+    assert (
+        f"{command[-1]} -: leave it out, or name a " in refused.stderr
+        and "Usage" not in refused.stderr
+    )
     assert refused.stderr.count("\n") == 1 and not [*tmp_path.iterdir()]

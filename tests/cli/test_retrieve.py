@@ -111,6 +111,11 @@ def test_candidates_are_reranked_by_vectors_or_by_a_classifier_of_pairs(files):
     [
         ("corpus.jsonl", '{"_id": "a", "text": "x"}\n{"_id": "a", "text": "y"}\n', "a second text"),
         ("corpus.jsonl", '{"_id": "a"}\n', "corpus.jsonl:1: no key 'text'"),
+        (
+            "corpus.jsonl",
+            '{"text": "x"}\n',
+            """1: no key '_id'; each line is {"_id": …, "text": …}""",
+        ),
         ("queries.jsonl", "", "no texts"),
         ("qrels.tsv", "q1\td0\t1\nq1\td1\tmuch\n", "qrels.tsv:2: the relevance 'much'"),
         ("qrels.tsv", "q9\td0\t1\n", "has the _id 'q9'"),
@@ -154,3 +159,17 @@ def test_pairs_of_one_file_and_of_two(files, tmp_path):
 @pytest.mark.parametrize("verb", ["retrieve", "mine"])
 def test_help_has_an_example(verb):
     assert "Example:" in run(verb, "--help").stdout
+
+
+def test_pairs_of_tables(files, tmp_path):
+    plain, table = tmp_path / "s.txt", lines(tmp_path / "q.jsonl", [{"text": t} for t in SENTENCES])
+    plain.write_text("\n".join(SENTENCES) + "\n")
+    expected = run("mine", files / "model", plain, plain, "--json").stdout
+    assert run("mine", files / "model", plain, table, "--json").stdout == expected
+    named = lines(tmp_path / "n.jsonl", [{"id": 1, "said": t} for t in SENTENCES])
+    refused = run("mine", files / "model", plain, named, code=2).stderr
+    assert "n.jsonl: which column is the text? Add --column, one of: id, said" in refused
+    told = run("mine", files / "model", named, "--column", "said").stdout
+    assert told == run("mine", files / "model", plain).stdout
+    refused = run("mine", files / "model", named, "--column", "said", "--column", "id", code=2)
+    assert "--column: one column has the texts, not 2" in refused.stderr

@@ -19,7 +19,7 @@ from regard.data.readers.fields import BadExample, json_object, typed, value_of
 from regard.data.readers.sources import NumberedLines
 from regard.data.readers.table_format import TableFormat
 from regard.data.readers.tables import Csv, JsonLines, Table, import_pyarrow, parquet_records
-from regard.data.readers.text_files import STDIN, Arrivals, decoded, name_of, suffix_of
+from regard.data.readers.text_files import STDIN, Arrivals, decoded, name_of, read_lines, suffix_of
 from regard.data.table_columns import PAIRS, TEXTS, TRANSLATIONS
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
@@ -307,6 +307,26 @@ def table_source(
         raise BadInput(f"--column: {fault}: {which}")
     parse = record_parser(component, rows, dict(zip(keys, chosen, strict=True)), max_length)
     return TableSource(file, parse, skip_bad=skip_bad, rows=rows)
+
+
+def read_texts(file: str, columns: Sequence[str] | None) -> Iterator[tuple[int, str]]:
+    """Texts of a column of a table, or of the lines of another file, with their lines from 1."""
+    suffix = suffix_of(file)
+    rows = None
+    if columns or (suffix in FORMATS and Path(file).is_file()):
+        rows = FORMATS.get(suffix, DelimitedRows)(
+            file, named=not all(map(str.isdigit, columns or ()))
+        )
+    if rows is None or (not columns and suffix == ".tsv" and not rows.header):
+        yield from enumerate(read_lines(file), start=1)
+        return
+    chosen = [_column(name, rows) for name in columns or ()] or _text_columns(rows, (("text",),))
+    if len(chosen) > 1:
+        raise BadInput(f"--column: one column has the texts, not {len(chosen)}")
+    for number, raw in rows.lines(Arrivals()):
+        where = f"{name_of(file)}:{number}"
+        if (text := decoded(raw, where)).strip():
+            yield number, str(_value(rows.record(text, where), chosen[0], where))
 
 
 def check_output(file: str, out: Path | None, *, as_json: bool) -> None:

@@ -34,12 +34,13 @@ def cite(
 ) -> None:
     """Print BibTeX entries of papers, of models or of regard.
 
-    Without a name, the entry of regard itself. `regard papers` lists the names of papers.
+    Without a name, or with the name regard, the entry of regard itself. `regard papers` lists the
+    names of papers.
 
     Example: regard cite BERT runs/tour/model >> references.bib
     """
-    papers = {paper.key: paper for paper in map(_paper_of, names or [])}
-    entries = [*map(paper_entry, papers.values())] or [OWN]
+    by_key = {entry["key"]: entry for entry in map(_entry_of, names or [OWN["key"]])}
+    entries = [*by_key.values()]
     if as_json:
         print_json(*entries)
     else:
@@ -70,6 +71,10 @@ def bibtex(entry: Entry) -> str:
     fields["title"] = f"{{{title}}}"
     lines = (f"  {name} = {{{value}}},\n" for name, value in fields.items())
     return f"@{entry['type']}{{{entry['key']},\n{''.join(lines)}}}"
+
+
+def _entry_of(name: str) -> Entry:
+    return OWN if name == OWN["key"] else paper_entry(_paper_of(name))
 
 
 def _paper_of(name: str) -> PaperRecord:

@@ -12,7 +12,7 @@ from regard.ground.errors import BadInput
 
 def mine(
     model: options.MODEL,
-    file: Annotated[str, Argument(metavar="FILE", help="File with one text per line.")],
+    file: Annotated[str, Argument(metavar="FILE", help="File with one text per line, or a table.")],
     other: Annotated[
         str | None, Argument(metavar="[FILE]", help="Second file, to find pairs between both.")
     ] = None,
@@ -25,6 +25,7 @@ def mine(
     ] = 4,
     least: Annotated[float | None, Option("--least", help="Lowest score that is printed.")] = None,
     top: Annotated[int | None, Option(min=1, help="Number of pairs; default: all.")] = None,
+    column: options.COLUMN = None,
     pool: options.POOL = None,
     batch_size: options.BATCH_SIZE = None,
     precision: options.STORED_PRECISION = None,
@@ -39,8 +40,8 @@ def mine(
     nearest neighbours of both texts, so that texts which are near everything score low.
 
     Each line has score, text and text, separated by tabs; --json adds the numbers of lines, from 1.
-    Empty and repeated lines are left out. Memory grows with the number of lines, not with its
-    square.
+    Of a table (CSV, TSV, JSON lines, Parquet) one column is read. Empty and repeated texts are left
+    out. Memory grows with the number of texts, not with its square.
 
     Example: regard mine all-MiniLM-L6-v2 questions.txt --least 0.8
     """
@@ -48,8 +49,8 @@ def mine(
     from regard.inference.document_ranking import unit_vectors
     from regard.inference.nearest import mine_between, mine_within
 
-    texts = _texts(file)
-    likes = texts if other is None else _texts(other)
+    texts = _texts(file, column)
+    likes = texts if other is None else _texts(other, column)
     loaded = load(model, device, precision=precision, batch_size=batch_size)
     refuse_images(loaded, model)
     embedder = loaded.runner.embedder(pool)
@@ -71,12 +72,13 @@ def mine(
     note(f"{len(chosen):,} pairs of {len(first):,} and {len(second):,} texts")
 
 
-def _texts(file: str) -> dict[str, int]:
+def _texts(file: str, columns: list[str] | None) -> dict[str, int]:
     """The texts of a file, with tabs as spaces, and the line of each, counted from 1."""
-    from regard.data.readers.text_files import name_of, read_lines
+    from regard.cli.io.table_io import read_texts
+    from regard.data.readers.text_files import name_of
 
     texts: dict[str, int] = {}
-    for number, line in enumerate(read_lines(file), start=1):
+    for number, line in read_texts(file, columns):
         if text := " ".join(line.split()):
             texts.setdefault(text, number)
     if not texts:

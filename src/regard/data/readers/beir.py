@@ -21,6 +21,9 @@ def read_texts_by_id(path: Path) -> dict[str, str]:
     """Read queries, or documents; the title of a document stands before its text."""
     texts: dict[str, str] = {}
     for where, record in read_objects(path, None):
+        if absent := {"_id", "text"} - {*record}:
+            fault = f"no key {max(absent)!r}"
+            raise BadInput(f'{where}: {fault}; each line is {{"_id": …, "text": …}}')
         name = label_text(value_of(record, "_id", where), "the value of '_id'", where)
         if name in texts:
             raise BadInput(f"{where}: a second text with the _id {shown(name)}")
