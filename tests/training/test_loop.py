@@ -252,6 +252,19 @@ def test_a_nonsensical_result_is_never_the_best(corpus, tmp_path):
     assert "(best)" not in dev[0].lines(12)[0]
 
 
+def test_equal_results_are_told_apart_by_the_loss(corpus, tmp_path):
+    changes = ("train.steps=100", "train.evaluate_every=1", "train.patience=4")
+    run = prepared(corpus, tmp_path / "run", *changes)
+    losses = iter([0.5, 0.6, 0.4, 0.4, 0.3])
+    run.job.evaluate = lambda model: DevResult(1.0, {"accuracy": 1.0, "loss": next(losses)})
+    events = list(train(run.job))
+    dev = [event.best for event in events if isinstance(event, DevEvent)]
+    assert dev == [True, False, True, False, True]
+    progress = events[-1].progress
+    assert (progress.best, progress.best_step, progress.best_loss) == (1.0, 5, 0.3)
+    assert (progress.stale, events[-1].reason) == (4, "patience")  # the metric did not improve
+
+
 def test_a_time_budget_ends_with_a_model(corpus, tmp_path):
     run = prepared(corpus, tmp_path / "run", "train.steps=100000", budget_seconds=0.5)
     *_, ended = train(run.job)

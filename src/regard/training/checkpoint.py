@@ -63,6 +63,7 @@ class RunProgress:
     dev_values: list[float] = field(default_factory=list)  # of all evaluations, where they count
     averaged_since: Count = 0
     first_loss: Annotated[float, Field(allow_inf_nan=False)] | None = None  # of the first step
+    best_loss: Annotated[float, Field(allow_inf_nan=False)] | None = None  # where it is known
     settings: dict[str, Any] = field(default_factory=dict)
     unreported: PendingTotals | None = None
 

@@ -250,17 +250,22 @@ class Trainer:
         self._check_finite()
         with self.trainable.evaluated():
             result = self.job.evaluate(self.trainable.model)
-        earlier, value = self.progress.best, result.value
-        sensible = isfinite(value) and not self._exploded(result.figures.get("loss", 0.0))
-        best = sensible and (earlier is None or value > earlier)
+        earlier, value, loss = self.progress.best, result.value, result.figures.get("loss")
+        sensible = isfinite(value) and not self._exploded(loss or 0.0)
+        better = sensible and (earlier is None or value > earlier)
+        best = better or (sensible and value == earlier and self._lower_loss(loss))
         self._judge_average(value)
+        self.progress = replace(self.progress, stale=0 if better else self.progress.stale + 1)
         if best:
-            step = self.progress.step
-            self.progress = replace(self.progress, best=value, best_step=step, stale=0)
-        else:
-            self.progress = replace(self.progress, stale=self.progress.stale + 1)
+            step, known = self.progress.step, loss if loss is not None and isfinite(loss) else None
+            self.progress = replace(self.progress, best=value, best_step=step, best_loss=known)
         self.totals.began = monotonic() if not self.totals.steps else self.totals.began
         return DevEvent(self.progress, result, best)
+
+    def _lower_loss(self, loss: float | None) -> bool:
+        """Whether a dev loss is below that of the best weights, if both are known."""
+        lowest = self.progress.best_loss
+        return loss is not None and lowest is not None and loss < lowest
 
     def _judge_average(self, value: float) -> None:
         """Report the result on the development set to the average, which may begin then."""

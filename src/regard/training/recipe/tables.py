@@ -110,7 +110,8 @@ class TrainConfig(Config):
     checkpoint_every: int = Field(1_000, ge=1)
     """Steps between two checkpoints."""
     metric: str = "loss"
-    """The metric that selects the best checkpoint: "loss", or a metric of the task."""
+    """The metric that selects the best checkpoint: "loss", or a metric of the task.
+    Of equal values, the one with the lower dev loss is best."""
     patience: int = Field(0, ge=0)
     """Early stopping after this number of evaluations without a new best; 0: none."""
     ema: float = Field(0.0, ge=0, lt=1)
