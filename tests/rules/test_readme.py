@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import regard
 from verb import run, run_line
 
 ROOT = Path(__file__).parents[2]
@@ -135,6 +136,14 @@ def _below_expected(command, code, said):
 def test_the_code_of_the_notebook(desk, monkeypatch, code):
     monkeypatch.chdir(desk.folder)
     exec(compile(code, "notebooks.md", "exec"), {})
+
+
+def test_the_model_of_the_notebook_has_learned(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(PYTHON[-1], "notebooks.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines()[-1] == "good"
+    predictions = regard.load("runs/cell/model").predict(["a lovely book", "a dull film"])
+    assert [prediction.label for prediction in predictions] == ["good", "bad"]
 
 
 def test_paths_in_the_file_tree_exist():
