@@ -62,6 +62,7 @@ NEW: tuple[str, ...] = (
     r"papers --(?:path|train|load) = False",
     r"[a-z]+ --format = 'text'",
     r"(?:compare|cite|probe)\b.*",
+    r"evaluate --dev = False",
     r"MetricScore\.statistics",
     r"Paper\.authors",
     r"papers(?: --json)?: .*\b(?:ERNIE|Grover|m?T5|Llama|Mistral|Qwen2|ModernBERT)\b.*",

@@ -9,7 +9,10 @@ import pytest
 
 from regard.cli.scores import check_expected
 from regard.metrics.translation import MetricScore
+from regard.tasks import pair_task
+from regard.training.recipe import read, task_of
 from regard.training.recipe_files import ExpectConfig
+from regard.training.train import with_dev_as_test
 from verb import run
 
 
@@ -95,3 +98,48 @@ def test_scores_labels_and_confusion_as_tables(owl_run):
     assert [[int(row[name]) for name in names] for row in confusion] == (
         record["confusion"]["counts"]
     )
+
+
+def held_out(recipe, target):
+    """A short copy of a recipe that holds 7 examples out and has no test set."""
+    lines = recipe.read_text().splitlines()
+    lines = [line for line in lines if not line.startswith(("test =", "dev ="))]
+    lines.insert(lines.index("[data]") + 1, "dev = { held_out = 7 }")
+    target.write_text("\n".join(lines))
+    return target
+
+
+FEW = [f"--set=train.{key}=4" for key in ("steps", "checkpoint_every", "evaluate_every")]
+
+
+def test_the_dev_set_is_scored_that_training_held_out(owl_run, tmp_path):
+    (full,) = owl_run.glob("*.toml")
+    recipe, more = held_out(full, tmp_path / "held.toml"), ("--data", owl_run, "--device", "cpu")
+    run("train", recipe, *more, "--out", tmp_path / "run", *FEW)
+    model, log = tmp_path / "run" / "model", tmp_path / "run" / "metrics.jsonl"
+    (line,) = run("evaluate", model, recipe, *more, code=2).stderr.splitlines()
+    fault = "data.test: the recipe names no test set; add --dev to score its dev set"
+    assert line == f"regard: {fault}"
+    (dev,) = (one for one in map(json.loads, log.read_text().splitlines()) if one["event"] == "dev")
+    told = json.loads(run("evaluate", model, recipe, *more, "--dev", "--json").stdout)
+    assert told["set"] == "dev"
+    assert {name: told[name] for name in told["signatures"]} == pytest.approx(
+        {name: dev[name] for name in told["signatures"]}
+    )
+    compared = run("compare", model, model, "--recipe", recipe, *more, "--dev", "--json").stdout
+    records = map(json.loads, compared.splitlines())
+    assert {one["metric"]: one["system"]["value"] for one in records} == {
+        name: told[name] for name in told["signatures"]
+    }
+
+
+def test_held_out_pairs_are_those_of_training(small_run, tmp_path, monkeypatch):
+    recipe, loaded = held_out(small_run / "small.toml", tmp_path / "held.toml"), []
+    load = pair_task.load_pairs
+    monkeypatch.setattr(
+        pair_task, "load_pairs", lambda *parts: loaded.append(load(*parts)) or loaded[-1]
+    )
+    run("train", recipe, "--data", small_run, "--out", tmp_path / "run", "--device", "cpu", *FEW)
+    task = task_of(with_dev_as_test(read(recipe)))
+    pairs = [(source, target) for _, source, target in task.read_required("dev", small_run, None)]
+    assert pairs == loaded[0].dev_texts(7) and len(pairs) == 7

@@ -151,6 +151,10 @@ WORKERS = Annotated[
     ),
 ]
 
+ON_DEV = Annotated[
+    bool, Option("--dev", help="Score the dev set of the recipe, not its test sets.")
+]
+
 # Outputs.
 JSON = Annotated[bool, Option("--json", help="Print JSON lines.")]
 FORMAT = Annotated[

@@ -54,8 +54,8 @@ def evaluate_tests(
     with_interval: bool = False,
 ) -> dict[str, TaskScores]:
     """All metrics of a model, and the scores of labels, on each test set of the recipe."""
-    if recipe.data.test is None:
-        raise BadInput("data.test: the recipe names no test set")
+    if not recipe.data.tests:
+        raise BadInput("data.test: the recipe names no test set; add --dev to score its dev set")
     return score_tests(model, recipe, data, dropped, with_interval=with_interval)
 
 

@@ -246,6 +246,12 @@ class Pretrain(Task[str, Reading]):
     def read(self, files: FilesConfig, data: Path, dropped: DropCounts | None = None) -> list[str]:
         return [*self._texts(files, data, dropped)]
 
+    def read_held_out(self, count: int, data: Path, dropped: DropCounts | None = None) -> list[str]:
+        raise BadInput(
+            "data.dev.held_out: held-out documents have no file of their own; name a test set "
+            "(data.test)"
+        )
+
     def content(self, example: str) -> ExampleContent:
         return ExampleContent((example,))
 

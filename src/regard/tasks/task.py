@@ -14,12 +14,14 @@ from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from regard.data.batches.training_data import ProcessRank, TrainingData
+from regard.data.batches.training_data import ProcessRank, TrainingData, split_held_out
 from regard.data.config import FilesConfig
 from regard.data.readers.examples import ExampleContent
 from regard.data.readers.fields import DropCounts
+from regard.data.readers.text_files import STDIN
 from regard.ground.batch import Batch
 from regard.ground.config import Config
+from regard.ground.errors import BadInput
 from regard.ground.reading import Reading
 from regard.inference.batch_runner import Predictor
 from regard.inference.decoder_model import WrittenText
@@ -148,9 +150,21 @@ class Task(ABC, Generic[Example, AnyReading]):
         """Examples of the test set of this name; an empty one is refused."""
         files = self.tables.data.tests[name]
         files.check_files(data, name)
+        if files.held_out:
+            return self.read_held_out(files.held_out, data, dropped)
         examples = self.read(files, data, dropped)
         files.require(examples, name, self.unit)
         return examples
+
+    def read_held_out(
+        self, count: int, data: Path, dropped: DropCounts | None = None
+    ) -> list[Example]:
+        """Examples of train that training holds out for dev, given the same files."""
+        train = self.tables.data.train
+        if train.has_pairs and STDIN in train.under(Path()).paths:
+            raise BadInput("data.train: standard input; what was held out from it is not stored")
+        train.check_files(data, "train")
+        return split_held_out(self.read(train, data, dropped), count)[1]
 
     def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
         """Return the size of each test set; refuse bad test sets before anything is written.

@@ -197,6 +197,12 @@ def _more_tests(tests: object) -> dict[str, MemoryConfig]:
     }
 
 
+def with_dev_as_test(recipe: Recipe) -> Recipe:
+    """The recipe with its dev set in place of its test sets."""
+    sets = recipe.data.model_copy(update={"test": None, "more_tests": {"dev": recipe.data.dev}})
+    return recipe.model_copy(update={"data": sets})
+
+
 def score_tests(
     model: Runner,
     recipe: Recipe,

@@ -15,12 +15,10 @@ from regard.cli.io.table_formats import (
     print_tables,
     text_column,
 )
-from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
     from regard.metrics.paired import PairedTests
     from regard.metrics.translation import MetricScore
-    from regard.training.recipe import Recipe
 
     Compared = tuple[str, MetricScore, MetricScore, PairedTests | None]
 
@@ -35,9 +33,7 @@ def compare(
     recipe: Annotated[
         str, Option("--recipe", metavar="RECIPE", help="Recipe whose test sets are scored.")
     ],
-    on_dev: Annotated[
-        bool, Option("--dev", help="Score the dev set of the recipe, not its test sets.")
-    ] = False,
+    on_dev: options.ON_DEV = False,
     data: options.DATA = Path(),
     skip_bad: options.SKIP_BAD = False,
     batch_size: options.BATCH_SIZE = None,
@@ -59,10 +55,12 @@ def compare(
     from regard.data.readers.fields import DropCounts
     from regard.training.recipe import read
     from regard.training.recipe_files import find
-    from regard.training.train import score_tests
+    from regard.training.train import score_tests, with_dev_as_test
 
     form = choose_format(table_format, as_json)
-    described = _scored_sets(read(find(recipe)), on_dev)
+    described = read(find(recipe))
+    if on_dev or not described.data.tests:
+        described = with_dev_as_test(described)
     results = []
     for folder in (baseline, system):
         model = load(folder, device, precision=precision, batch_size=batch_size)
@@ -78,19 +76,6 @@ def compare(
         print_json(*map(_record, compared))
     else:
         print_tables([_table(baseline, system, compared)], form)
-
-
-def _scored_sets(recipe: "Recipe", on_dev: bool) -> "Recipe":
-    """The recipe with its test sets, or its dev set in their place."""
-    if recipe.data.tests and not on_dev:
-        return recipe
-    if recipe.data.dev.held_out:
-        raise BadInput(
-            "data.dev.held_out: held-out examples have no file of their own; name a test set "
-            "(data.test)"
-        )
-    sets = recipe.data.model_copy(update={"test": None, "more_tests": {"dev": recipe.data.dev}})
-    return recipe.model_copy(update={"data": sets})
 
 
 def _paired(name: str, first: "list[MetricScore]", second: "list[MetricScore]") -> "list[Compared]":

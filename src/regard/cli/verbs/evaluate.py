@@ -13,6 +13,7 @@ from regard.cli.io.table_formats import choose_format
 def evaluate(
     model: options.MODEL,
     recipe: options.RECIPE,
+    on_dev: options.ON_DEV = False,
     data: options.DATA = Path(),
     interval: options.INTERVAL = False,
     labels: Annotated[
@@ -43,8 +44,9 @@ def evaluate(
     --labels adds the scores of each label, and the labels that were predicted instead. --confusion
     adds the confusion matrix, gold labels down and predictions across, or for many labels the most
     frequent mistakes; --svg draws the whole matrix, for several test sets in a file each
-    (FILE-NAME.svg). With --edits, signatures have the hash of the edits. Exits with code 1 if the
-    expected score of the recipe is not reached.
+    (FILE-NAME.svg). With --edits, signatures have the hash of the edits. --dev scores the dev set
+    instead, also one that was held out from train. Exits with code 1 if the expected score of the
+    recipe is not reached.
 
     Example: regard evaluate runs/tour/model tour --data runs/tour/corpus
     """
@@ -53,9 +55,12 @@ def evaluate(
     from regard.data.readers.fields import DropCounts
     from regard.training.recipe import read, task_of
     from regard.training.recipe_files import find
+    from regard.training.train import with_dev_as_test
 
     form = choose_format(table_format, as_json)
     described = read(find(recipe))
+    if on_dev:
+        described = with_dev_as_test(described)
     if not task_of(described).single_label:
         flags = {"--labels": labels, "--confusion": confusion, "--svg": svg}
         options.refuse(flags, f"{described.about.title} has no labels")
