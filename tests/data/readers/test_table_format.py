@@ -125,6 +125,32 @@ def header(declared):
     return TableFormat("\t", header=declared)
 
 
+@pytest.mark.parametrize("marked", [{7}, {3, 7}, {*range(12)}])
+@pytest.mark.parametrize("delimiter", [",", ";"])
+def test_a_quote_inside_a_cell_opens_nothing(tmp_path, marked, delimiter):
+    path = tmp_path / "a.csv"
+    lines = [
+        f'a 5" disk {n}{delimiter}{"new" if n % 2 else "old"}'
+        if n in marked
+        else f'"a ""disk"", {n};\nor two"{delimiter}"{"new" if n % 2 else "old"}"'
+        for n in range(12)
+    ]
+    path.write_text("\n".join([f"text{delimiter}label", *lines]) + "\n")
+    with path.open(newline="") as file:
+        rows = [tuple(row) for row in csv.reader(file, delimiter=delimiter)]
+    assert [row for _, row in read_cells(Csv(str(path), ("text", "label")))] == rows[1:]
+    assert len(rows) == 13
+
+
+def test_a_quote_after_a_quoted_cell_concerns_its_own_line_only(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('text,label\n"a 5" disk",old\n"a 3"" disk",new\n')
+    dropped = DropCounts()
+    cells = [row for _, row in read_cells(Csv(str(path), ("text", "label")), dropped)]
+    assert cells == [('a 3" disk', "new")]
+    assert str(dropped) == "1 not CSV"
+
+
 def test_quotes_may_be_declared_text(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('text,label\n"no,good\n')

@@ -98,12 +98,15 @@ class Table(ColumnFile):
         if not self.form.quoting:
             yield from lines
             return
-        first, begun = 1, b""
+        delimiter = (self.form.delimiter or ",").encode()
+        first, begun, quoted = 1, list[bytes](), False
         for number, raw in lines:
-            first, begun = (first, begun + b"\n" + raw) if begun else (number, raw)
-            if begun.count(b'"') % 2 == 0:
-                yield first, begun
-                begun = b""
+            first = first if begun else number
+            begun.append(raw)
+            quoted = ends_quoted(raw, delimiter, quoted)
+            if not quoted:
+                yield first, b"\n".join(begun)
+                begun = []
         if begun:
             remedy = "close it, or set quoting = false if quotes are part of the text"
             raise BadInput(f"{self.place(first)}: a quote that is never closed; {remedy}")
@@ -222,6 +225,20 @@ class Parquet(ColumnFile):
                 raise BadExample(where, "without a column", detail)
         keys = (names[key] if isinstance(key, int) else key for key in self.columns)
         return tuple(_json_text(record, key, where) for key in keys)
+
+
+def ends_quoted(line: bytes, delimiter: bytes, quoted: bool) -> bool:
+    """Whether a line ends inside a quoted cell; ``quoted``: it begins inside one.
+
+    Only a quote at the beginning of a cell opens it; in a quoted cell, two stand for one.
+    """
+    may_open = True  # at the beginning of the line, and after a quote that closes a cell
+    for text in line.split(b'"')[:-1]:
+        if quoted:
+            quoted, may_open = False, True
+        else:
+            quoted, may_open = text.endswith(delimiter) or (may_open and not text), False
+    return quoted
 
 
 def parquet_records(path: str) -> Iterator[dict[str, JSON]]:
