@@ -151,6 +151,14 @@ def test_a_quote_after_a_quoted_cell_concerns_its_own_line_only(tmp_path):
     assert str(dropped) == "1 not CSV"
 
 
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_a_cell_may_be_long(tmp_path, quote):
+    path, text = tmp_path / "a.csv", "word " * 30_000
+    path.write_text(f"text,label\n{quote}{text}{quote},new\nshort,old\n")
+    cells = [row for _, row in read_cells(Csv(str(path), ("text", "label")))]
+    assert cells == [(text, "new"), ("short", "old")]
+
+
 def test_quotes_may_be_declared_text(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('text,label\n"no,good\n')

@@ -15,6 +15,8 @@ from warnings import warn
 from regard.data.readers.text_files import first_bytes, name_of
 from regard.ground.errors import BadInput, DataWarning, shown
 
+LONGEST_CELL = (1 << 31) - 1  # characters; Python's default limit is 131,072
+csv.field_size_limit(LONGEST_CELL)
 SAMPLE = 1 << 16  # bytes at the beginning of a file
 DELIMITERS = (",", ";", "\t", "|")  # the first of several that fit equally well
 MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BOM_UTF8: "utf-8"}
