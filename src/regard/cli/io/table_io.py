@@ -299,6 +299,9 @@ def table_source(
         raise BadInput(f"{file}: the table has no rows")
     chosen = [_column(column, rows) for column in columns or ()]
     chosen = chosen or _text_columns(rows, component.record_keys)
+    for column in chosen:
+        if rows.names.count(column) > 1:
+            raise BadInput(f"{file}: two columns are called {column!r}; rename one of them")
     keys = next((keys for keys in component.record_keys if len(keys) == len(chosen)), None)
     if keys is None:
         counts = " or ".join(str(len(keys)) for keys in component.record_keys)

@@ -22,7 +22,7 @@ from regard.data.readers.fields import (
     value_of,
 )
 from regard.data.readers.sources import Examples, NumberedLines, OneFile
-from regard.data.readers.table_format import CSV, TSV, TableFormat
+from regard.data.readers.table_format import CSV, SEPARATOR, TSV, TableFormat
 from regard.data.readers.text_files import Arrivals, coded_lines, decoded, first_bytes
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput, DataWarning, reason_of
@@ -153,6 +153,8 @@ class Table(ColumnFile):
         for column in self.columns:
             if isinstance(column, int):
                 columns.append(column)
+            elif header.count(column) > 1:
+                raise BadInput(f"{where}: two columns are called {column!r}; rename one of them")
             elif column in header:
                 columns.append(header.index(column))
             elif column not in self.optional:
@@ -180,6 +182,15 @@ class Csv(Table):
     """A table with commas or another delimiter, quoted by RFC 4180."""
 
     form: TableFormat = CSV
+
+    def lines(self, arrivals: Arrivals | None = None) -> NumberedLines:
+        """Lines of the file, without the line ``sep=;`` that declares a delimiter."""
+        lines = super().lines(arrivals)
+        return (
+            (number, raw)
+            for number, raw in lines
+            if number > 1 or not SEPARATOR.fullmatch(raw.decode(errors="replace"))
+        )
 
     def limit(self, header: Sequence[str]) -> int | None:
         return len(header)
