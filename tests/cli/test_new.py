@@ -209,6 +209,17 @@ def test_columns_that_the_user_chooses(desk):
     assert data["dev"] == {"table": "dev.tsv", "columns": [1, 0]}
 
 
+def test_a_test_set_without_labels_is_not_used(desk):
+    rows = "".join(f"{text},{label(text)}\n" for text in TEXTS)
+    Path("train.csv").write_text("text,label\n" + rows)
+    Path("dev.csv").write_text("text,label\n" + rows)
+    Path("test.csv").write_text("id,text\n" + "".join(f"{n},{t}\n" for n, t in enumerate(TEXTS)))
+    printed = run("new", "train.csv").stdout
+    assert "not used    test.csv: no column 'label'\n" in printed
+    assert "examples    train 30, dev 30\n" in printed
+    assert [*tomllib.loads(Path("train.toml").read_text())["data"]] == ["train", "dev"]
+
+
 def test_a_folder(desk):
     (desk / "mine").mkdir()
     write_parallel(desk / "mine")

@@ -5,7 +5,7 @@ The sets are told by names (train.csv, dev.csv, test.csv), the format by suffix 
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
@@ -259,10 +259,24 @@ class TableData:
     sets: dict[str, Files]
     table: TableColumns
     chosen: tuple[Column, ...]
+    unused: tuple[Line, ...] = ()
+
+    def having(self, *columns: Column) -> "TableData":
+        """The data without the sets that lack one of these columns, as a test set its labels."""
+        sets, unused = {"train": self.sets["train"]}, list[Line]()
+        for name, (file,) in [*self.sets.items()][1:]:
+            names = COLUMNS[self.reader](file).cells
+            missing = [column for column in columns if column not in names]
+            if missing:
+                unused.append(("not used", f"{file}: no column {missing[0]!r}"))
+            else:
+                sets[name] = (file,)
+        return replace(self, sets=sets, unused=tuple(unused))
 
     def seen(self, columns: str) -> list[Line]:
-        """Lines about its format and the columns that are read."""
-        return [("file", f"{self.table.path}: {self.table.format}"), ("columns", columns)]
+        """Lines about its format, the columns that are read, and sets that are not used."""
+        file = ("file", f"{self.table.path}: {self.table.format}")
+        return [file, ("columns", columns), *self.unused]
 
     def read_by(self, task: str, options: Keys, columns: str) -> DataFiles:
         """Data of a reader of the task with ``options``."""
@@ -277,16 +291,19 @@ def _label_table(data: TableData) -> DataFiles:
     if not data.chosen:
         texts, label = data.table.texts_and_label()
     columns = f"text: {' and '.join(map(str, texts))}; label: {label[0]}"
+    data = data.having(*texts, *label)
     return data.read_by("classify", {"texts": [*texts], "label": label[0]}, columns)
 
 
 def _tag_table(data: TableData) -> DataFiles:
     words, tags = data.table.pair_of(data.table.lists(), data.chosen, "lists of words and tags")
+    data = data.having(words, tags)
     return data.read_by("tag", {"words": words, "tags": tags}, f"words: {words}; tags: {tags}")
 
 
 def _pair_table(data: TableData) -> DataFiles:
     pair = data.table.pair_of(data.table.translation(), data.chosen, "texts")
+    data = data.having(*pair)
 
     def contents(files: Files, dropped: DropCounts) -> Iterator[ExampleContent]:
         return _pairs(SOURCES[data.reader](str(files[0]), pair), dropped)
@@ -301,6 +318,7 @@ def _pair_table(data: TableData) -> DataFiles:
 
 def _document_table(data: TableData) -> DataFiles:
     (key,) = data.chosen or (max(data.table.cells, key=data.table.words),)
+    data = data.having(key)
 
     def contents(files: Files, dropped: DropCounts) -> Iterator[ExampleContent]:
         texts = read_texts(JsonLines(str(files[0]), (key,)), dropped=dropped)
