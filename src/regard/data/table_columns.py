@@ -159,7 +159,11 @@ def delimited_columns(path: Path, kind: type[Table]) -> TableColumns:
 def _format(form: TableFormat, names: Sequence[str]) -> str:
     between = DELIMITERS.get(form.delimiter or ",", repr(form.delimiter))
     quoted = "cells may be quoted" if form.quoting else "no quoting"
-    header = f"header {', '.join(filter(None, names))}" if names else "no header, columns are numbered from 0"
+    header = (
+        f"header {', '.join(filter(None, names))}"
+        if names
+        else "no header, columns are numbered from 0"
+    )
     return f"{between} between columns, {quoted}, {form.encoding}, {header}"
 
 
