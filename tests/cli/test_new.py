@@ -230,6 +230,24 @@ def test_a_folder(desk):
     assert data["dev"] == {"source": "mine/valid.de", "target": "mine/valid.en"}
 
 
+def write_images(*folders):
+    for folder in map(Path, folders):
+        folder.mkdir(parents=True)
+        for number in range(4):
+            (folder / f"{number}.png").write_bytes(f"{folder}{number}".encode())  # not decoded
+
+
+def test_a_class_may_be_called_train(desk):
+    write_images("vehicles/bus", "vehicles/car", "vehicles/train")
+    printed = run("new", "vehicles").stdout
+    assert "examples    train 12\n" in printed and "'train' 4 (33.3%)" in printed
+    write_images("split/train/car", "split/train/bus", "split/test/car", "split/test/bus")
+    assert "examples    train 8, test 8\n" in run("new", "split").stdout
+    write_images("flat/train", "flat/test")
+    done = run("new", "flat", code=2)
+    assert "flat/test: images without a subfolder for each class" in done.stderr
+
+
 MISTAKES = {
     ("missing.csv",): "missing.csv: no such file or folder",
     ("empty.txt",): "empty.txt: empty",

@@ -137,13 +137,23 @@ def _sets_of(paths: Files) -> dict[str, Files]:
         return {"train": files, **_neighbours(files)}
     with reading(folder):
         entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    folders = {_set_of(path): (path,) for path in entries if path.is_dir()}
-    if "train" in folders and next(image_files(folders["train"][0]), None):
-        return _ordered(folders)
+    folders = [path for path in entries if path.is_dir()]
+    classes = {_set_of(path): (path,) for path in folders if _has_image_classes(path)}
+    if "train" in classes:
+        return _ordered(classes)
+    if folders and all(map(_set_of, folders)) and next(image_files(folders[0]), None):
+        raise BadInput(f"{folders[0]}: images without a subfolder for each class")
     files_of = [path for path in entries if path.is_file()]
     if not files_of or (not any(map(_set_of, files_of)) and _are_texts(files_of)):
         return {"train": (folder,)}
     return _files_in(folder, files_of)
+
+
+def _has_image_classes(folder: Path) -> bool:
+    """Whether a folder is a set of images, with a subfolder for each class."""
+    with reading(folder):
+        folders = [path for path in folder.iterdir() if path.is_dir()]
+    return any(next(image_files(path), None) for path in folders if not path.name.startswith("."))
 
 
 def _are_texts(files: Sequence[Path]) -> bool:
