@@ -237,6 +237,13 @@ def write_images(*folders):
             (folder / f"{number}.png").write_bytes(f"{folder}{number}".encode())  # not decoded
 
 
+def test_the_only_example_of_a_label_stays_in_training(desk):
+    Path("few.csv").write_text("text,label\na film,good\ntwo films,bad\nthree films,good\n")
+    run("new", "few.csv")
+    printed = run("train", "few.toml", *SHORT, "--dry-run").stdout
+    assert "labels      2\n" in printed and "counts      dev: 'good' 1 (100.0%)" in printed
+
+
 def test_a_class_may_be_called_train(desk):
     write_images("vehicles/bus", "vehicles/car", "vehicles/train")
     printed = run("new", "vehicles").stdout
