@@ -244,6 +244,14 @@ def test_the_only_example_of_a_label_stays_in_training(desk):
     assert "labels      2\n" in printed and "counts      dev: 'good' 1 (100.0%)" in printed
 
 
+def test_short_runs_report_the_loss_often(desk):
+    run("new", *write_csv(desk))
+    assert tomllib.loads(Path("reviews.toml").read_text())["train"]["report_every"] == 1
+    Path("many.csv").write_text("text,label\n" + 800 * "a fine film,good\na dull film,bad\n")
+    run("new", "many.csv")
+    assert tomllib.loads(Path("many.toml").read_text())["train"]["report_every"] == 25
+
+
 def test_a_class_may_be_called_train(desk):
     write_images("vehicles/bus", "vehicles/car", "vehicles/train")
     printed = run("new", "vehicles").stdout
@@ -261,6 +269,11 @@ MISTAKES = {
     ("header.csv",): "header.csv: no rows below the header",
     ("ids.csv",): "no column looks like labels (id, number); name the columns of text",
     ("same.csv",): "all labels are 'good'; training needs two labels",
+    (
+        "objects.jsonl",
+        "--task",
+        "classify",
+    ): "0 examples; training needs two (malformed: 3 not text; the first: objects.jsonl:1: the val",
     ("list.json",): "list.json: not JSON lines; write one object per line",
     ("running.txt",): "documents by empty lines, or split the text (--split)",
     ("reviews.csv", "--split"): "reviews.csv: only one file of plain text can be split",
@@ -301,6 +314,8 @@ def test_mistakes(desk, arguments):
     Path("header.csv").write_text("text,label\n")
     Path("ids.csv").write_text("id,number\n" + "".join(f"{i},{i + 7}\n" for i in range(9)))
     Path("same.csv").write_text("text,label\n" + "".join(f"{text},good\n" for text in TEXTS))
+    record = {"text": "a film", "label": {"name": "good"}}
+    Path("objects.jsonl").write_text(3 * f"{json.dumps(record)}\n")
     Path("list.json").write_text(json.dumps([{"text": text} for text in TEXTS]))
     Path("running.txt").write_text("\n".join(TEXTS))
     before = sorted(desk.rglob("*"))

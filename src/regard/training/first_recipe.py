@@ -20,6 +20,7 @@ EPOCHS = ((1_000, 20), (10_000, 10), (100_000, 5))  # by examples, from scratch
 FEWEST_EPOCHS, TUNING_EPOCHS, TUNING_RATE = 3, 3, 3e-5
 PAIRS = "pairs"  # of texts, with a label
 EVALUATIONS = 10  # of the development set in a run, about
+REPORTS, DEFAULT_REPORT = 20, 50  # of the loss in a run, at least; default of report_every
 ROWS = 32
 ENTITIES = ("B-", "I-", "S-", "E-")
 
@@ -39,7 +40,10 @@ class FirstRecipe:
         """The recipe as TOML."""
         train = self.facts.sets["train"]
         if train.size < 2 and "dev" not in self.data.keys:
-            raise BadInput(f"{self._named}: {train.size} {self.data.unit}; training needs two")
+            fault = f"{train.size} {self.data.unit}; training needs two"
+            dropped = self.data.dropped
+            cause = f" (malformed: {dropped}; the first: {dropped.first})" if dropped else ""
+            raise BadInput(f"{self._named}: {fault}{cause}")
         if train.labels and len(train.labels) < 2:
             (label,) = train.labels
             raise BadInput(f"{self._named}: all labels are {label!r}; training needs two labels")
@@ -153,12 +157,15 @@ class FirstRecipe:
         size = self._rows
         scratch = _by_size(EPOCHS, size, FEWEST_EPOCHS)
         epochs = scratch if self.start is None else TUNING_EPOCHS
-        every = max(1, size * epochs // ROWS // EVALUATIONS)
+        steps = size * epochs // ROWS
+        every = max(1, steps // EVALUATIONS)
         rows: list[Row] = [
             ("epochs", epochs, "passes over the training data; or steps = 1000"),
             ("evaluate_every", every, "steps between two scores of the development set"),
             ("checkpoint_every", every, ""),
         ]
+        if (reports := max(1, steps // REPORTS)) < DEFAULT_REPORT:
+            rows.append(("report_every", reports, "steps between two reports of the loss"))
         metric = self._metric()
         return rows + ([("metric", metric, "chooses the best weights")] if metric else [])
 
