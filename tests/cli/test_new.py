@@ -252,6 +252,35 @@ def test_short_runs_report_the_loss_often(desk):
     assert tomllib.loads(Path("many.toml").read_text())["train"]["report_every"] == 25
 
 
+def test_sets_are_found_in_any_case(desk):
+    rows = "".join(f"{text},{label(text)}\n" for text in TEXTS)
+    for name in ("Train.csv", "Test.csv", "VALID.csv"):
+        Path(name).write_text("text,label\n" + rows)
+    run("new", "Train.csv")
+    data = tomllib.loads(Path("Train.toml").read_text())["data"]
+    assert {name: keys["file"] for name, keys in data.items()} == {
+        "train": "Train.csv",
+        "dev": "VALID.csv",
+        "test": "Test.csv",
+    }
+
+
+def test_the_next_command_can_be_copied(desk):
+    Path("my train.csv").write_text("text,label\n" + 6 * "a film,good\ntwo films,bad\n" + "ox,\n")
+    command = "regard train 'my train.toml' --skip-bad"
+    assert run("new", "my train.csv").stderr.endswith(f"next: {command} --dry-run\n")
+    assert f": {command}\n" in Path("my train.toml").read_text()
+
+
+def test_a_test_text_is_used(desk):
+    for name, texts in {"train": TEXTS, "dev": TEXTS[:6], "test": TEXTS[6:12]}.items():
+        Path(f"{name}.txt").write_text("\n\n".join(texts))
+    run("new", "train.txt")
+    data = tomllib.loads(Path("train.toml").read_text())["data"]
+    assert data["test"] == {"documents": "test.txt"}
+    assert "leaks       test: 6 of 6" in run("train", "train.toml", *SHORT, "--dry-run").stdout
+
+
 def test_a_class_may_be_called_train(desk):
     write_images("vehicles/bus", "vehicles/car", "vehicles/train")
     printed = run("new", "vehicles").stdout
@@ -274,6 +303,7 @@ MISTAKES = {
         "--task",
         "classify",
     ): "0 examples; training needs two (malformed: 3 not text; the first: objects.jsonl:1: the val",
+    ("sheet.xlsx",): "sheet.xlsx: a spreadsheet or a zip archive; save it as CSV, or unpack it",
     ("list.json",): "list.json: not JSON lines; write one object per line",
     ("running.txt",): "documents by empty lines, or split the text (--split)",
     ("reviews.csv", "--split"): "reviews.csv: only one file of plain text can be split",
@@ -314,6 +344,7 @@ def test_mistakes(desk, arguments):
     Path("header.csv").write_text("text,label\n")
     Path("ids.csv").write_text("id,number\n" + "".join(f"{i},{i + 7}\n" for i in range(9)))
     Path("same.csv").write_text("text,label\n" + "".join(f"{text},good\n" for text in TEXTS))
+    Path("sheet.xlsx").write_bytes(b"PK\3\4\x14\0\6\0")
     record = {"text": "a film", "label": {"name": "good"}}
     Path("objects.jsonl").write_text(3 * f"{json.dumps(record)}\n")
     Path("list.json").write_text(json.dumps([{"text": text} for text in TEXTS]))

@@ -16,7 +16,7 @@ from regard.data.readers.images import image_files
 from regard.data.readers.list import read
 from regard.data.readers.sources import Lines, Source, read_pairs, read_texts
 from regard.data.readers.tables import Column, Csv, JsonLines, Parquet, Table
-from regard.data.readers.text_files import read_lines, suffix_of, text_blocks
+from regard.data.readers.text_files import first_bytes, read_lines, suffix_of, text_blocks
 from regard.data.table_columns import COLUMNS, LANGUAGE, TableColumns
 from regard.ground.errors import BadInput
 from regard.ground.files import is_there, reading, write_text
@@ -40,6 +40,7 @@ MOST_TAGS = 100
 SPLIT = 10  # one in so many lines of a text that is split belongs to the development set
 LONGEST_CHARACTERS = 5_000  # of a text of a pair: the default of data.longest_characters
 IMAGES = "image-folder"
+ZIP = b"PK\x03\x04"  # the first bytes of an archive, and so of .xlsx and .ods
 
 Files = tuple[Path, ...]  # of a set: one, or two of parallel text
 Keys = dict[str, object]  # of a set, in the table [data] of a recipe
@@ -203,13 +204,20 @@ def _neighbours(files: Files) -> dict[str, Files]:
     for name in ("dev", "test"):
         for word in SETS[name]:
             others = tuple(
-                path.with_name(_with_word(path.name, word))
+                _in_any_case(path.with_name(_with_word(path.name, word)))
                 for path in files
                 if _set_of(path) == "train"
             )
             if others and all(map(Path.is_file, others)):
                 sets.setdefault(name, others)
     return sets
+
+
+def _in_any_case(path: Path) -> Path:
+    """The file of this name, else one whose name differs from it in capital letters alone."""
+    beside = [path, *sorted(path.parent.iterdir())]
+    name = path.name.lower()
+    return next((file for file in beside if file.is_file() and file.name.lower() == name), path)
 
 
 def _with_word(name: str, word: str) -> str:
@@ -233,6 +241,8 @@ def _stem(path: Path) -> str:
 
 def _format_of(path: Path) -> str:
     """The format of a file, by its suffix, else by its first lines."""
+    if first_bytes(path, len(ZIP)) == ZIP:
+        raise BadInput(f"{path}: a spreadsheet or a zip archive; save it as CSV, or unpack it")
     named = FORMATS.get(suffix_of(path), "")
     if named and named != "tsv":
         return named

@@ -4,6 +4,7 @@ Nothing that runs a model is imported here, so that a recipe can be written quic
 """
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,13 +53,19 @@ class FirstRecipe:
         lines = [
             f"# A first recipe for {self._named}, written by `regard new`.",
             f"# {self.data.unit}: {self.facts.sizes}",
-            f"# Train it in the same folder: regard train {self.path}",
+            f"# Train it in the same folder: {self.command}",
             "# No expected score: nobody has run it yet. Every key: docs/recipes.md",
             f'task = "{self.data.task}"',
         ]
         for name, rows in {**tables, "train": self._train()}.items():
             lines += ["", f"[{name}]", *map(_line, rows)]
         return "\n".join(lines) + "\n"
+
+    @property
+    def command(self) -> str:
+        """The command that trains it."""
+        skip = " --skip-bad" if self.data.dropped else ""
+        return f"regard train {shlex.quote(str(self.path))}{skip}"
 
     @property
     def _named(self) -> str:
@@ -86,7 +93,7 @@ class FirstRecipe:
             count = max(1, min(MOST_HELD_OUT, size // HELD_OUT))
             comment = f"{self.data.unit} of train; or name a file, as for train"
             rows.insert(1, ("dev", {"held_out": count}, comment))
-        return [row for row in rows if row[0] != "test"] if self._defaults.context else rows
+        return rows
 
     def _reading(self) -> dict[str, list[Row]]:
         """The tables that say how texts, labels and images are read."""

@@ -350,7 +350,7 @@ def _text_columns(rows: Rows, component: "AnyComponent") -> list[str]:
         1: texts if len(texts) == 1 else [],
     }
     lengths = sorted({len(keys) for keys in alternatives}, reverse=True)
-    likely: list[Sequence[str]] = exact[-1:]
+    likely: list[Sequence[str]] = [*exact[-1:]]
     likely += [keys for length in lengths for keys in by_length[length]]
     if not likely and component.reads_source:
         likely = [[name.casefold()] for name in _source_columns(rows)]

@@ -74,7 +74,8 @@ def new(
     try:
         files = recognise_files([*written[:1]] or data, task, column or ())
         facts = files.describe()
-        recipe = FirstRecipe(files, facts, path, start).text()
+        recipe = FirstRecipe(files, facts, path, start)
+        text = recipe.text()
     except OneDocument as error:
         raise BadInput(f"{error} (--split)") from None
     except BaseException:
@@ -83,8 +84,8 @@ def new(
         raise
     for label, figures in (*_lines(files, facts), *facts.lines()):
         print_line(f"{label:<12}{figures}")
-    write_text(path, recipe)
-    note(f"wrote {' and '.join(map(str, (*written, path)))}; next: regard train {path} --dry-run")
+    write_text(path, text)
+    note(f"wrote {' and '.join(map(str, (*written, path)))}; next: {recipe.command} --dry-run")
 
 
 def _lines(files: "DataFiles", facts: "DataFacts") -> Iterator["Line"]:
