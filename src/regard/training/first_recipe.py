@@ -4,10 +4,8 @@ Nothing that runs a model is imported here, so that a recipe can be written quic
 """
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from regard.data.data_facts import TOKENS_OF_WORD, DataFacts
 from regard.data.data_files import IMAGES, DataFiles
@@ -30,11 +28,14 @@ Row = tuple[str, object, str]  # key, value, comment
 
 @dataclass(frozen=True)
 class FirstRecipe:
-    """A recipe for data, by facts about them; ``start`` is the model to fine-tune, if any."""
+    """A recipe for data, by facts about them.
+
+    ``command`` trains it; ``start`` is the model to fine-tune, if any.
+    """
 
     data: DataFiles
     facts: DataFacts
-    path: Path
+    command: str
     start: str | None = None
 
     def text(self) -> str:
@@ -60,12 +61,6 @@ class FirstRecipe:
         for name, rows in {**tables, "train": self._train()}.items():
             lines += ["", f"[{name}]", *map(_line, rows)]
         return "\n".join(lines) + "\n"
-
-    @property
-    def command(self) -> str:
-        """The command that trains it."""
-        skip = " --skip-bad" if self.data.dropped else ""
-        return f"regard train {shlex.quote(str(self.path))}{skip}"
 
     @property
     def _named(self) -> str:
