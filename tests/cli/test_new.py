@@ -209,6 +209,17 @@ def test_columns_that_the_user_chooses(desk):
     assert data["dev"] == {"table": "dev.tsv", "columns": [1, 0]}
 
 
+def test_a_test_set_without_labels_is_not_used(desk):
+    rows = "".join(f"{text},{label(text)}\n" for text in TEXTS)
+    Path("train.csv").write_text("text,label\n" + rows)
+    Path("dev.csv").write_text("text,label\n" + rows)
+    Path("test.csv").write_text("id,text\n" + "".join(f"{n},{t}\n" for n, t in enumerate(TEXTS)))
+    printed = run("new", "train.csv").stdout
+    assert "not used    test.csv: no column 'label'\n" in printed
+    assert "examples    train 30, dev 30\n" in printed
+    assert [*tomllib.loads(Path("train.toml").read_text())["data"]] == ["train", "dev"]
+
+
 def test_a_folder(desk):
     (desk / "mine").mkdir()
     write_parallel(desk / "mine")
@@ -219,12 +230,80 @@ def test_a_folder(desk):
     assert data["dev"] == {"source": "mine/valid.de", "target": "mine/valid.en"}
 
 
+def write_images(*folders):
+    for folder in map(Path, folders):
+        folder.mkdir(parents=True)
+        for number in range(4):
+            (folder / f"{number}.png").write_bytes(f"{folder}{number}".encode())  # not decoded
+
+
+def test_the_only_example_of_a_label_stays_in_training(desk):
+    Path("few.csv").write_text("text,label\na film,good\ntwo films,bad\nthree films,good\n")
+    run("new", "few.csv")
+    printed = run("train", "few.toml", *SHORT, "--dry-run").stdout
+    assert "labels      2\n" in printed and "counts      dev: 'good' 1 (100.0%)" in printed
+
+
+def test_short_runs_report_the_loss_often(desk):
+    run("new", *write_csv(desk))
+    assert tomllib.loads(Path("reviews.toml").read_text())["train"]["report_every"] == 1
+    Path("many.csv").write_text("text,label\n" + 800 * "a fine film,good\na dull film,bad\n")
+    run("new", "many.csv")
+    assert tomllib.loads(Path("many.toml").read_text())["train"]["report_every"] == 25
+
+
+def test_sets_are_found_in_any_case(desk):
+    rows = "".join(f"{text},{label(text)}\n" for text in TEXTS)
+    for name in ("Train.csv", "Test.csv", "VALID.csv"):
+        Path(name).write_text("text,label\n" + rows)
+    run("new", "Train.csv")
+    data = tomllib.loads(Path("Train.toml").read_text())["data"]
+    assert {name: keys["file"] for name, keys in data.items()} == {
+        "train": "Train.csv",
+        "dev": "VALID.csv",
+        "test": "Test.csv",
+    }
+
+
+def test_the_next_command_can_be_copied(desk):
+    Path("my train.csv").write_text("text,label\n" + 6 * "a film,good\ntwo films,bad\n" + "ox,\n")
+    command = "regard train 'my train.toml' --skip-bad"
+    assert run("new", "my train.csv").stderr.endswith(f"next: {command} --dry-run\n")
+    assert f": {command}\n" in Path("my train.toml").read_text()
+
+
+def test_a_test_text_is_used(desk):
+    for name, texts in {"train": TEXTS, "dev": TEXTS[:6], "test": TEXTS[6:12]}.items():
+        Path(f"{name}.txt").write_text("\n\n".join(texts))
+    run("new", "train.txt")
+    data = tomllib.loads(Path("train.toml").read_text())["data"]
+    assert data["test"] == {"documents": "test.txt"}
+    assert "leaks       test: 6 of 6" in run("train", "train.toml", *SHORT, "--dry-run").stdout
+
+
+def test_a_class_may_be_called_train(desk):
+    write_images("vehicles/bus", "vehicles/car", "vehicles/train")
+    printed = run("new", "vehicles").stdout
+    assert "examples    train 12\n" in printed and "'train' 4 (33.3%)" in printed
+    write_images("split/train/car", "split/train/bus", "split/test/car", "split/test/bus")
+    assert "examples    train 8, test 8\n" in run("new", "split").stdout
+    write_images("flat/train", "flat/test")
+    done = run("new", "flat", code=2)
+    assert "flat/test: images without a subfolder for each class" in done.stderr
+
+
 MISTAKES = {
     ("missing.csv",): "missing.csv: no such file or folder",
     ("empty.txt",): "empty.txt: empty",
     ("header.csv",): "header.csv: no rows below the header",
     ("ids.csv",): "no column looks like labels (id, number); name the columns of text",
     ("same.csv",): "all labels are 'good'; training needs two labels",
+    (
+        "objects.jsonl",
+        "--task",
+        "classify",
+    ): "0 examples; training needs two (malformed: 3 not text; the first: objects.jsonl:1: the val",
+    ("sheet.xlsx",): "sheet.xlsx: a spreadsheet or a zip archive; save it as CSV, or unpack it",
     ("list.json",): "list.json: not JSON lines; write one object per line",
     ("running.txt",): "documents by empty lines, or split the text (--split)",
     ("reviews.csv", "--split"): "reviews.csv: only one file of plain text can be split",
@@ -265,6 +344,9 @@ def test_mistakes(desk, arguments):
     Path("header.csv").write_text("text,label\n")
     Path("ids.csv").write_text("id,number\n" + "".join(f"{i},{i + 7}\n" for i in range(9)))
     Path("same.csv").write_text("text,label\n" + "".join(f"{text},good\n" for text in TEXTS))
+    Path("sheet.xlsx").write_bytes(b"PK\3\4\x14\0\6\0")
+    record = {"text": "a film", "label": {"name": "good"}}
+    Path("objects.jsonl").write_text(3 * f"{json.dumps(record)}\n")
     Path("list.json").write_text(json.dumps([{"text": text} for text in TEXTS]))
     Path("running.txt").write_text("\n".join(TEXTS))
     before = sorted(desk.rglob("*"))

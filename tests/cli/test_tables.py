@@ -150,6 +150,28 @@ def test_vectors_are_a_column_or_a_file(bert, tmp_path):
     assert np.allclose(stored[0], expected, atol=1e-6) and not stored[1].any()
 
 
+@pytest.mark.parametrize("head", ["", "en\tde\n", "DE\tEN\n"])
+def test_translate_reads_the_source_of_two_texts(translator, tmp_path, head):
+    path = tmp_path / "a.tsv"
+    path.write_text(f"{head}dog cow\tcow dog\ncow cow\tdog dog\ndog dog\tcow cow dog\n")
+    done = run("translate", translator, path)
+    rows = [line.split("\t") for line in done.stdout.splitlines()[bool(head) :]]
+    lines = run("translate", translator, stdin="dog cow\ncow cow\ndog dog\n").stdout
+    assert [row[2] for row in rows] == lines.splitlines()
+    assert f"{path}: reads {head[:2] or 0}\n" in done.stderr
+
+
+def test_translate_asks_which_column_is_the_text(translator, tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("1\tdog cow\n2\tcow\n")
+    done = run("translate", translator, path, code=2)
+    assert "which column is the text? Add --column, one of: 0, 1" in done.stderr
+    assert not done.stdout
+    path.write_text("dog cow\ncow\n")
+    plain = run("translate", translator, stdin=path.read_text()).stdout
+    assert run("translate", translator, path).stdout == plain
+
+
 def test_translate_score_and_fill(translator, bert, tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("id,src,tgt\n7,dog cow,cow dog\n8,cow,dog\n")

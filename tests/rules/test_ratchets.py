@@ -17,26 +17,26 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 437,
-    "lines": 66_042,
-    "lines of code": 41_284,
-    "files under 40 lines": 6,
-    "basenames used twice": 29,
-    "Any": 166,
-    "cast(Any": 2,
+    "files": 497,
+    "lines": 74_821,
+    "lines of code": 46_907,
+    "files under 40 lines": 7,
+    "basenames used twice": 31,
+    "Any": 188,
+    "cast(Any": 3,
     "aliases of Any": 0,
     "type: ignore": 34,
     "circles of imports": 0,
     "modules in circles": 0,
-    "choices by kind": 67,
+    "choices by kind": 70,
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
-    "GPT-2": (14, 2_834),
-    "BERT": (15, 3_253),
-    "ViT": (15, 3_447),
-    "Bahdanau": (15, 3_251),
-    "XLNet": (14, 3_144),
+    "GPT-2": (14, 2_916),
+    "BERT": (15, 3_335),
+    "ViT": (15, 3_525),
+    "Bahdanau": (15, 3_290),
+    "XLNet": (14, 3_192),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
 SLACK = 0.02

@@ -5,7 +5,7 @@ The sets are told by names (train.csv, dev.csv, test.csv), the format by suffix 
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from regard.data.readers.images import image_files
 from regard.data.readers.list import read
 from regard.data.readers.sources import Lines, Source, read_pairs, read_texts
 from regard.data.readers.tables import Column, Csv, JsonLines, Parquet, Table
-from regard.data.readers.text_files import read_lines, suffix_of, text_blocks
+from regard.data.readers.text_files import first_bytes, read_lines, suffix_of, text_blocks
 from regard.data.table_columns import COLUMNS, LANGUAGE, TableColumns
 from regard.ground.errors import BadInput
 from regard.ground.files import is_there, reading, write_text
@@ -40,6 +40,7 @@ MOST_TAGS = 100
 SPLIT = 10  # one in so many lines of a text that is split belongs to the development set
 LONGEST_CHARACTERS = 5_000  # of a text of a pair: the default of data.longest_characters
 IMAGES = "image-folder"
+ZIP = b"PK\x03\x04"  # the first bytes of an archive, and so of .xlsx and .ods
 
 Files = tuple[Path, ...]  # of a set: one, or two of parallel text
 Keys = dict[str, object]  # of a set, in the table [data] of a recipe
@@ -137,13 +138,23 @@ def _sets_of(paths: Files) -> dict[str, Files]:
         return {"train": files, **_neighbours(files)}
     with reading(folder):
         entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    folders = {_set_of(path): (path,) for path in entries if path.is_dir()}
-    if "train" in folders and next(image_files(folders["train"][0]), None):
-        return _ordered(folders)
+    folders = [path for path in entries if path.is_dir()]
+    classes = {_set_of(path): (path,) for path in folders if _has_image_classes(path)}
+    if "train" in classes:
+        return _ordered(classes)
+    if folders and all(map(_set_of, folders)) and next(image_files(folders[0]), None):
+        raise BadInput(f"{folders[0]}: images without a subfolder for each class")
     files_of = [path for path in entries if path.is_file()]
     if not files_of or (not any(map(_set_of, files_of)) and _are_texts(files_of)):
         return {"train": (folder,)}
     return _files_in(folder, files_of)
+
+
+def _has_image_classes(folder: Path) -> bool:
+    """Whether a folder is a set of images, with a subfolder for each class."""
+    with reading(folder):
+        folders = [path for path in folder.iterdir() if path.is_dir()]
+    return any(next(image_files(path), None) for path in folders if not path.name.startswith("."))
 
 
 def _are_texts(files: Sequence[Path]) -> bool:
@@ -193,13 +204,20 @@ def _neighbours(files: Files) -> dict[str, Files]:
     for name in ("dev", "test"):
         for word in SETS[name]:
             others = tuple(
-                path.with_name(_with_word(path.name, word))
+                _in_any_case(path.with_name(_with_word(path.name, word)))
                 for path in files
                 if _set_of(path) == "train"
             )
             if others and all(map(Path.is_file, others)):
                 sets.setdefault(name, others)
     return sets
+
+
+def _in_any_case(path: Path) -> Path:
+    """The file of this name, else one whose name differs from it in capital letters alone."""
+    beside = [path, *sorted(path.parent.iterdir())]
+    name = path.name.lower()
+    return next((file for file in beside if file.is_file() and file.name.lower() == name), path)
 
 
 def _with_word(name: str, word: str) -> str:
@@ -223,6 +241,8 @@ def _stem(path: Path) -> str:
 
 def _format_of(path: Path) -> str:
     """The format of a file, by its suffix, else by its first lines."""
+    if first_bytes(path, len(ZIP)) == ZIP:
+        raise BadInput(f"{path}: a spreadsheet or a zip archive; save it as CSV, or unpack it")
     named = FORMATS.get(suffix_of(path), "")
     if named and named != "tsv":
         return named
@@ -259,10 +279,24 @@ class TableData:
     sets: dict[str, Files]
     table: TableColumns
     chosen: tuple[Column, ...]
+    unused: tuple[Line, ...] = ()
+
+    def having(self, *columns: Column) -> "TableData":
+        """The data without the sets that lack one of these columns, as a test set its labels."""
+        sets, unused = {"train": self.sets["train"]}, list[Line]()
+        for name, (file,) in [*self.sets.items()][1:]:
+            names = COLUMNS[self.reader](file).cells
+            missing = [column for column in columns if column not in names]
+            if missing:
+                unused.append(("not used", f"{file}: no column {missing[0]!r}"))
+            else:
+                sets[name] = (file,)
+        return replace(self, sets=sets, unused=tuple(unused))
 
     def seen(self, columns: str) -> list[Line]:
-        """Lines about its format and the columns that are read."""
-        return [("file", f"{self.table.path}: {self.table.format}"), ("columns", columns)]
+        """Lines about its format, the columns that are read, and sets that are not used."""
+        file = ("file", f"{self.table.path}: {self.table.format}")
+        return [file, ("columns", columns), *self.unused]
 
     def read_by(self, task: str, options: Keys, columns: str) -> DataFiles:
         """Data of a reader of the task with ``options``."""
@@ -277,16 +311,19 @@ def _label_table(data: TableData) -> DataFiles:
     if not data.chosen:
         texts, label = data.table.texts_and_label()
     columns = f"text: {' and '.join(map(str, texts))}; label: {label[0]}"
+    data = data.having(*texts, *label)
     return data.read_by("classify", {"texts": [*texts], "label": label[0]}, columns)
 
 
 def _tag_table(data: TableData) -> DataFiles:
     words, tags = data.table.pair_of(data.table.lists(), data.chosen, "lists of words and tags")
+    data = data.having(words, tags)
     return data.read_by("tag", {"words": words, "tags": tags}, f"words: {words}; tags: {tags}")
 
 
 def _pair_table(data: TableData) -> DataFiles:
     pair = data.table.pair_of(data.table.translation(), data.chosen, "texts")
+    data = data.having(*pair)
 
     def contents(files: Files, dropped: DropCounts) -> Iterator[ExampleContent]:
         return _pairs(SOURCES[data.reader](str(files[0]), pair), dropped)
@@ -301,6 +338,7 @@ def _pair_table(data: TableData) -> DataFiles:
 
 def _document_table(data: TableData) -> DataFiles:
     (key,) = data.chosen or (max(data.table.cells, key=data.table.words),)
+    data = data.having(key)
 
     def contents(files: Files, dropped: DropCounts) -> Iterator[ExampleContent]:
         texts = read_texts(JsonLines(str(files[0]), (key,)), dropped=dropped)

@@ -151,6 +151,7 @@ def delimited_columns(path: Path, kind: type[Table]) -> TableColumns:
     cells = {
         column: [row[place] for row in rows if place < len(row)]
         for place, column in enumerate(columns)
+        if column != ""
     }
     return TableColumns(path, cells, _format(table.form, names))
 
@@ -158,7 +159,11 @@ def delimited_columns(path: Path, kind: type[Table]) -> TableColumns:
 def _format(form: TableFormat, names: Sequence[str]) -> str:
     between = DELIMITERS.get(form.delimiter or ",", repr(form.delimiter))
     quoted = "cells may be quoted" if form.quoting else "no quoting"
-    header = f"header {', '.join(names)}" if names else "no header, columns are numbered from 0"
+    header = (
+        f"header {', '.join(filter(None, names))}"
+        if names
+        else "no header, columns are numbered from 0"
+    )
     return f"{between} between columns, {quoted}, {form.encoding}, {header}"
 
 

@@ -67,12 +67,14 @@ class Component(ABC, Generic[In, Data, Out]):
     their input; ``reports_cuts``: they say whether it was truncated. ``own_limit`` is the number of
     tokens above which the component itself truncates, divides or refuses inputs; None: no limit.
     ``record_keys`` are the keys of an input in a record: one text, or several, by alternatives.
+    ``reads_source``: of a table of translations, the source column is the input.
     """
 
     reads_empty: ClassVar[bool] = False
     is_numbered: ClassVar[bool] = True
     reports_cuts: ClassVar[bool] = False
     record_keys: ClassVar[tuple[tuple[str, ...], ...]] = (("text",),)
+    reads_source: ClassVar[bool] = False
 
     @property
     @abstractmethod

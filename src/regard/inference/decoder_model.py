@@ -269,6 +269,7 @@ class Writer(Component[Request, WriterData, Written]):
     """
 
     reads_empty = True
+    reads_source = True
     model: DecoderModel
     method: Method
     best: int = 1

@@ -73,6 +73,9 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
         labels = self.tables.find(AnyLabelsConfig)
         return labels is not None and LABEL_SETS[labels.kind].single_label
 
+    def split_labels(self, contents: Iterable[ExampleContent]) -> Sequence[Sequence[str]]:
+        return [content.labels for content in contents] if self.single_label else ()
+
     @property
     def allows_smoothing(self) -> bool:
         return self.single_label
@@ -227,7 +230,8 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
         train = self.read(self.train_files(place), place.data, dropped if place.skip_bad else None)
         data.train.require(train, "train", self.unit)
         if data.dev.held_out:
-            train, dev = split_held_out(train, data.dev.held_out)
+            labels_of = self.split_labels(map(self.content, train))
+            train, dev = split_held_out(train, data.dev.held_out, labels_of)
         else:
             dev = self.read(data.dev, place.data, place.dropping())
             data.dev.require(dev, "dev", self.unit)

@@ -140,6 +140,10 @@ class Task(ABC, Generic[Example, AnyReading]):
     def content(self, example: Example) -> ExampleContent:
         """The parts of an example that facts of the data are about."""
 
+    def split_labels(self, contents: Iterable[ExampleContent]) -> Sequence[Sequence[str]]:
+        """Labels of each example that a split must leave in training; empty: any split will do."""
+        return ()
+
     def contents(
         self, files: FilesConfig, data: Path, dropped: DropCounts | None = None
     ) -> Iterator[ExampleContent]:

@@ -115,7 +115,8 @@ def describe_data(run: Run, data: Path, skip_bad: bool) -> DataFacts:
         sets = {"train": read(train), "dev": read(files.dev)}
     else:
         held_out = np.zeros(run.sizes["train"] + run.sizes["dev"], dtype=bool)
-        held_out[held_out_indices(len(held_out), files.dev.held_out)[1]] = True
+        labels = task.split_labels(read(train))
+        held_out[held_out_indices(len(held_out), files.dev.held_out, labels)[1]] = True
         choices = {"train": ~held_out, "dev": held_out}
         sets = {name: compress(read(train), chosen) for name, chosen in choices.items()}
     return describe_sets({**sets, **{name: read(test) for name, test in files.tests.items()}})

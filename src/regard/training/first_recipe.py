@@ -6,7 +6,6 @@ Nothing that runs a model is imported here, so that a recipe can be written quic
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from regard.data.data_facts import TOKENS_OF_WORD, DataFacts
 from regard.data.data_files import IMAGES, DataFiles
@@ -20,6 +19,7 @@ EPOCHS = ((1_000, 20), (10_000, 10), (100_000, 5))  # by examples, from scratch
 FEWEST_EPOCHS, TUNING_EPOCHS, TUNING_RATE = 3, 3, 3e-5
 PAIRS = "pairs"  # of texts, with a label
 EVALUATIONS = 10  # of the development set in a run, about
+REPORTS, DEFAULT_REPORT = 20, 50  # of the loss in a run, at least; default of report_every
 ROWS = 32
 ENTITIES = ("B-", "I-", "S-", "E-")
 
@@ -28,18 +28,24 @@ Row = tuple[str, object, str]  # key, value, comment
 
 @dataclass(frozen=True)
 class FirstRecipe:
-    """A recipe for data, by facts about them; ``start`` is the model to fine-tune, if any."""
+    """A recipe for data, by facts about them.
+
+    ``command`` trains it; ``start`` is the model to fine-tune, if any.
+    """
 
     data: DataFiles
     facts: DataFacts
-    path: Path
+    command: str
     start: str | None = None
 
     def text(self) -> str:
         """The recipe as TOML."""
         train = self.facts.sets["train"]
         if train.size < 2 and "dev" not in self.data.keys:
-            raise BadInput(f"{self._named}: {train.size} {self.data.unit}; training needs two")
+            fault = f"{train.size} {self.data.unit}; training needs two"
+            dropped = self.data.dropped
+            cause = f" (malformed: {dropped}; the first: {dropped.first})" if dropped else ""
+            raise BadInput(f"{self._named}: {fault}{cause}")
         if train.labels and len(train.labels) < 2:
             (label,) = train.labels
             raise BadInput(f"{self._named}: all labels are {label!r}; training needs two labels")
@@ -48,7 +54,7 @@ class FirstRecipe:
         lines = [
             f"# A first recipe for {self._named}, written by `regard new`.",
             f"# {self.data.unit}: {self.facts.sizes}",
-            f"# Train it in the same folder: regard train {self.path}",
+            f"# Train it in the same folder: {self.command}",
             "# No expected score: nobody has run it yet. Every key: docs/recipes.md",
             f'task = "{self.data.task}"',
         ]
@@ -82,7 +88,7 @@ class FirstRecipe:
             count = max(1, min(MOST_HELD_OUT, size // HELD_OUT))
             comment = f"{self.data.unit} of train; or name a file, as for train"
             rows.insert(1, ("dev", {"held_out": count}, comment))
-        return [row for row in rows if row[0] != "test"] if self._defaults.context else rows
+        return rows
 
     def _reading(self) -> dict[str, list[Row]]:
         """The tables that say how texts, labels and images are read."""
@@ -153,12 +159,15 @@ class FirstRecipe:
         size = self._rows
         scratch = _by_size(EPOCHS, size, FEWEST_EPOCHS)
         epochs = scratch if self.start is None else TUNING_EPOCHS
-        every = max(1, size * epochs // ROWS // EVALUATIONS)
+        steps = size * epochs // ROWS
+        every = max(1, steps // EVALUATIONS)
         rows: list[Row] = [
             ("epochs", epochs, "passes over the training data; or steps = 1000"),
             ("evaluate_every", every, "steps between two scores of the development set"),
             ("checkpoint_every", every, ""),
         ]
+        if (reports := max(1, steps // REPORTS)) < DEFAULT_REPORT:
+            rows.append(("report_every", reports, "steps between two reports of the loss"))
         metric = self._metric()
         return rows + ([("metric", metric, "chooses the best weights")] if metric else [])
 

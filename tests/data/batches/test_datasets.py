@@ -62,6 +62,24 @@ def test_a_split_parts_all_examples_in_the_same_way_every_time():
         held_out_indices(50, 50)
 
 
+def test_a_split_leaves_every_label_in_training():
+    _, dev_N = held_out_indices(50, 7)
+    common = [("a",) if number % 2 else ("b",) for number in range(50)]
+    same = held_out_indices(50, 7, common)
+    assert all(map(np.array_equal, same, held_out_indices(50, 7)))
+    rare = [*common]
+    rare[dev_N[3]] = ("c",)
+    train_N, others_N = held_out_indices(50, 7, rare)
+    assert {*dev_N} - {*others_N} == {dev_N[3]} and len(others_N) == 7
+    assert sorted([*train_N, *others_N]) == list(range(50))
+    assert {rare[i] for i in train_N} == {("a",), ("b",), ("c",)}
+    few = [("a",), ("a",), ("b",)]
+    with pytest.raises(BadInput, match=r"2 of 3 leaves labels .*; hold out 1 at most, or name a"):
+        held_out_indices(3, 2, few)
+    with pytest.raises(BadInput, match=r"1 of 3 leaves .*; each label needs two examples, or"):
+        held_out_indices(3, 1, [("a",), ("b",), ("c",)])
+
+
 def test_examples_in_memory_are_measured_once():
     class Counting(Seq2Seq):
         calls = 0

@@ -64,6 +64,13 @@ def test_words_and_tags_of_json_lines(tmp_path):
     ]
 
 
+def test_labels_of_json_may_be_true_and_false(tmp_path):
+    lines = '{"text": "a", "label": true}\n{"text": "b", "label": false}\n'
+    path = put(tmp_path / "a.jsonl", lines)
+    labels = [example.labels for example in read("classify", "jsonl", path, label="label")]
+    assert labels == [("True",), ("False",)]
+
+
 @pytest.mark.parametrize(
     ("kind", "line", "message"),
     [
@@ -72,7 +79,7 @@ def test_words_and_tags_of_json_lines(tmp_path):
         ("classify", '{"label": "x"}', "no key 'text'"),
         ("classify", '{"text": "a"}', "no key 'label'"),
         ("classify", '{"text": 3, "label": "x"}', "the value of 'text' is not text"),
-        ("classify", '{"text": "a", "label": true}', "the value of 'label' is not text"),
+        ("classify", '{"text": "a", "label": {}}', "the value of 'label' is not text"),
         ("classify", '{"text": " ", "label": "x"}', "empty text"),
         ("tag", '{"words": ["a"], "tags": []}', "1 words and 0 tags"),
         ("tag", '{"words": [], "tags": []}', "0 words and 0 tags"),

@@ -21,6 +21,7 @@ from regard.data.readers.sources import read_pairs
 from regard.data.readers.table_format import TableFormat, find_delimiter, is_header
 from regard.data.readers.tables import Csv, JsonLines, Parquet, Table, read_cells
 from regard.data.readers.text_files import TO_UTF8
+from regard.data.table_columns import csv_columns
 from regard.ground.errors import BadInput, DataWarning
 
 LETTERS = st.text(st.characters(exclude_characters="\r\0", exclude_categories=["Cs"]), max_size=12)
@@ -125,6 +126,40 @@ def header(declared):
     return TableFormat("\t", header=declared)
 
 
+@pytest.mark.parametrize("marked", [{7}, {3, 7}, {*range(12)}])
+@pytest.mark.parametrize("delimiter", [",", ";"])
+def test_a_quote_inside_a_cell_opens_nothing(tmp_path, marked, delimiter):
+    path = tmp_path / "a.csv"
+    lines = [
+        f'a 5" disk {n}{delimiter}{"new" if n % 2 else "old"}'
+        if n in marked
+        else f'"a ""disk"", {n};\nor two"{delimiter}"{"new" if n % 2 else "old"}"'
+        for n in range(12)
+    ]
+    path.write_text("\n".join([f"text{delimiter}label", *lines]) + "\n")
+    with path.open(newline="") as file:
+        rows = [tuple(row) for row in csv.reader(file, delimiter=delimiter)]
+    assert [row for _, row in read_cells(Csv(str(path), ("text", "label")))] == rows[1:]
+    assert len(rows) == 13
+
+
+def test_a_quote_after_a_quoted_cell_concerns_its_own_line_only(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('text,label\n"a 5" disk",old\n"a 3"" disk",new\n')
+    dropped = DropCounts()
+    cells = [row for _, row in read_cells(Csv(str(path), ("text", "label")), dropped)]
+    assert cells == [('a 3" disk', "new")]
+    assert str(dropped) == "1 not CSV"
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_a_cell_may_be_long(tmp_path, quote):
+    path, text = tmp_path / "a.csv", "word " * 30_000
+    path.write_text(f"text,label\n{quote}{text}{quote},new\nshort,old\n")
+    cells = [row for _, row in read_cells(Csv(str(path), ("text", "label")))]
+    assert cells == [(text, "new"), ("short", "old")]
+
+
 def test_quotes_may_be_declared_text(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('text,label\n"no,good\n')
@@ -150,6 +185,12 @@ FILMS = [["1", "a gripping film", "good"], ["2", "two hours that I want back", "
         (["The old man.", "Der alte Mann."], [["a", "b"]], False),
         (["one", "two"], [["three", "four"]], False),
         (["text", "text"], [["a", "b"]], False),
+        (["text", "text", "label"], [["a", "b", "c"]], True),
+        (["one", "one", "label"], [["a", "b", "c"]], False),
+        (["", "text", "label"], [["0", "b", "c"]], True),
+        (["text", "label", ""], [["b", "c", ""]], True),
+        (["", "good"], [["fine", "good"]], False),
+        (["", ""], [["fine", "good"]], False),
         (["7", "text"], [["8", "b"]], False),
         ([""], [], False),
     ],
@@ -177,6 +218,32 @@ def test_columns_by_number_skip_the_header(tmp_path):
     with complains(f"{path}: no column 'text' without a header; name columns by number, from 0"):
         named = FilesConfig(csv="a.csv", columns=("text", "label"), header=False)
         list(read_pairs(named.under(tmp_path)))
+
+
+def test_an_index_without_a_name_is_a_column(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(",text,label\n0,a fine film,good\n1,a dull film,bad\n")
+    columns = csv_columns(path)
+    assert [*columns.cells] == ["text", "label"]
+    assert columns.format.endswith("header text, label")
+    assert len([*read_cells(Csv(str(path), ("text", "label")))]) == 2
+
+
+def test_two_columns_of_one_name_are_refused_only_if_asked_for(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("text,text,label,id\na fine film,good,7,1\n")
+    assert [row for _, row in read_cells(Csv(str(path), ("label", "id")))] == [("7", "1")]
+    with complains(f"{path}:1: two columns are called 'text'; rename one of them"):
+        list(read_cells(Csv(str(path), ("text", "label"))))
+
+
+@pytest.mark.parametrize("first", ["sep=;", '"sep=;"'])
+def test_the_line_that_declares_a_delimiter_is_no_example(tmp_path, first):
+    path = tmp_path / "a.csv"
+    path.write_text(f"{first}\ntext;label\na, b, c;good\nd;bad\n")
+    cells = [*read_cells(Csv(str(path), ("text", "label")))]
+    assert cells == [(f"{path}:3", ("a, b, c", "good")), (f"{path}:4", ("d", "bad"))]
+    assert [*csv_columns(path).cells] == ["text", "label"]
 
 
 def test_a_pipe_is_read_once(tmp_path):

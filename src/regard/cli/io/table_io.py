@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from regard.cli.io.console import json_line, note
 from regard.cli.io.line_io import Line, LineSource, parser_of, remarks_of, token_limit, with_limit
-from regard.data.readers.fields import BadExample, json_object, typed, value_of
+from regard.data.readers.fields import BadExample, DropCounts, json_object, parsed, typed, value_of
 from regard.data.readers.sources import NumberedLines
 from regard.data.readers.table_format import TableFormat
 from regard.data.readers.tables import Csv, JsonLines, Table, import_pyarrow, parquet_records
 from regard.data.readers.text_files import STDIN, Arrivals, decoded, name_of, read_lines, suffix_of
-from regard.data.table_columns import PAIRS, TEXTS, TRANSLATIONS
+from regard.data.table_columns import PAIRS, TEXTS, TRANSLATIONS, record_columns
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON, check_regular
@@ -281,7 +281,8 @@ def table_source(
     """The rows of a table, by the suffix of the file; None if it has plain lines.
 
     With ``columns`` or a delimiter, a file with another suffix is CSV. Without, columns are found
-    by their names, and pipes, and TSV files without a header, have plain lines.
+    by their names, and pipes, and TSV files without a header, have plain lines; a translator reads
+    the first of two columns of texts.
     """
     suffix, flags = suffix_of(file), {"--column": columns, "--delimiter": form.delimiter}
     given = [flag for flag, value in flags.items() if value]
@@ -293,12 +294,16 @@ def table_source(
     check_regular(Path(file))
     named = not all(map(str.isdigit, columns or ()))
     rows = FORMATS.get(suffix, DelimitedRows)(file, named=named, form=form)
-    if not given and suffix == ".tsv" and not rows.header:
+    is_pair = component.reads_source and len(rows.names) > 1
+    if not given and suffix == ".tsv" and not rows.header and not is_pair:
         return None
     if not rows.names:
         raise BadInput(f"{file}: the table has no rows")
     chosen = [_column(column, rows) for column in columns or ()]
-    chosen = chosen or _text_columns(rows, component.record_keys)
+    chosen = chosen or _text_columns(rows, component)
+    for column in chosen:
+        if rows.names.count(column) > 1:
+            raise BadInput(f"{file}: two columns are called {column!r}; rename one of them")
     keys = next((keys for keys in component.record_keys if len(keys) == len(chosen)), None)
     if keys is None:
         counts = " or ".join(str(len(keys)) for keys in component.record_keys)
@@ -353,8 +358,9 @@ def _column(column: str, rows: Rows) -> str:
     raise BadInput(f"--column {column}: {rows.path} has no such column, but {', '.join(names)}")
 
 
-def _text_columns(rows: Rows, alternatives: Sequence[Sequence[str]]) -> list[str]:
+def _text_columns(rows: Rows, component: "AnyComponent") -> list[str]:
     """The columns of texts by their names; if these do not tell, an error lists them."""
+    alternatives = component.record_keys
     names = {name.casefold(): name for name in rows.names}
     exact = [keys for keys in alternatives if {*keys} <= {*names}]
     pairs = [pair for pair in DOUBLE if {*pair} <= {*names}]
@@ -364,8 +370,10 @@ def _text_columns(rows: Rows, alternatives: Sequence[Sequence[str]]) -> list[str
         1: texts if len(texts) == 1 else [],
     }
     lengths = sorted({len(keys) for keys in alternatives}, reverse=True)
-    likely: list[Sequence[str]] = exact[-1:]
+    likely: list[Sequence[str]] = [*exact[-1:]]
     likely += [keys for length in lengths for keys in by_length[length]]
+    if not likely and component.reads_source:
+        likely = [[name.casefold()] for name in _source_columns(rows)]
     if not likely:
         listed, keys = ", ".join(rows.names), alternatives[0]
         which = "column is the text? Add --column, one"
@@ -375,6 +383,15 @@ def _text_columns(rows: Rows, alternatives: Sequence[Sequence[str]]) -> list[str
     columns = [names[key] for key in likely[0]]
     note(f"{rows.path}: reads {' and '.join(columns)}")
     return columns
+
+
+def _source_columns(rows: Rows) -> list[str]:
+    """The source column, if the table has two columns of texts, such as en and de."""
+    lines = ((f"{rows.path}:{number}", raw) for number, raw in rows.lines(Arrivals()) if raw)
+    records = parsed(
+        lines, lambda where, raw: rows.record(decoded(raw, where), where), DropCounts()
+    )
+    return [*map(str, record_columns(Path(rows.path), records, "").translation()[:1])]
 
 
 def record_parser(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
@@ -74,7 +75,9 @@ def new(
     try:
         files = recognise_files([*written[:1]] or data, task, column or ())
         facts = files.describe()
-        recipe = FirstRecipe(files, facts, path, start).text()
+        skip = " --skip-bad" if files.dropped else ""
+        command = f"regard train {quote(str(path))}{skip}"
+        recipe = FirstRecipe(files, facts, command, start).text()
     except OneDocument as error:
         raise BadInput(f"{error} (--split)") from None
     except BaseException:
@@ -84,7 +87,7 @@ def new(
     for label, figures in (*_lines(files, facts), *facts.lines()):
         print_line(f"{label:<12}{figures}")
     write_text(path, recipe)
-    note(f"wrote {' and '.join(map(str, (*written, path)))}; next: regard train {path} --dry-run")
+    note(f"wrote {' and '.join(map(str, (*written, path)))}; next: {command} --dry-run")
 
 
 def _lines(files: "DataFiles", facts: "DataFacts") -> Iterator["Line"]:

@@ -1,7 +1,9 @@
 """Data of a training run: a dataset of training examples, and development examples."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -86,15 +88,38 @@ class TrainingData(Generic[Item]):
         return range(self.dev_streams)[processes.rank :: processes.size]
 
 
-def held_out_indices(count: int, held_out: int) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the training examples and of the held-out examples, in random order."""
+def held_out_indices(
+    count: int, held_out: int, labels: Sequence[Sequence[str]] = ()
+) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the training examples and of the held-out examples, in random order.
+
+    With the ``labels`` of each example, one example at least of every label stays in training.
+    """
     if held_out >= count:
         raise BadInput(f"data.dev.held_out: {held_out:,} of {count:,} leaves no training examples")
     order_N = shuffled(np.arange(count), count, SPLIT_KEY)
-    return order_N[held_out:], order_N[:held_out]
+    if not labels:
+        return order_N[held_out:], order_N[:held_out]
+    left = Counter(chain.from_iterable(map(set, labels)))
+    chosen_N = np.zeros(count, dtype=bool)  # in random order
+    chosen = 0
+    for place, index in enumerate(order_N):
+        if chosen == held_out:
+            break
+        own = {*labels[index]}
+        if all(left[label] > 1 for label in own):
+            left.subtract(own)
+            chosen_N[place], chosen = True, chosen + 1
+    if chosen < held_out:
+        fault = f"{held_out:,} of {count:,} leaves labels without a training example"
+        remedy = f"hold out {chosen:,} at most" if chosen else "each label needs two examples"
+        raise BadInput(f"data.dev.held_out: {fault}; {remedy}, or name a development file")
+    return order_N[~chosen_N], order_N[chosen_N]
 
 
-def split_held_out(examples: Sequence[Item], held_out: int) -> tuple[list[Item], list[Item]]:
-    """Examples to train on, and those held out."""
-    train_N, dev_N = held_out_indices(len(examples), held_out)
+def split_held_out(
+    examples: Sequence[Item], held_out: int, labels: Sequence[Sequence[str]] = ()
+) -> tuple[list[Item], list[Item]]:
+    """Examples to train on, and those held out; of the ``labels`` of examples, all stay."""
+    train_N, dev_N = held_out_indices(len(examples), held_out, labels)
     return [examples[i] for i in train_N], [examples[i] for i in dev_N]

@@ -19,7 +19,9 @@ ONE_VALUE = 'write one value per line, as {"text": "…"}'
 
 
 class DropCounts(Counter[str]):
-    """The number of examples left out, by reason: ``3 empty, 1 too long``."""
+    """The number of examples left out, by reason: ``3 empty, 1 too long``; ``first``: an error."""
+
+    first = ""
 
     def __str__(self) -> str:
         return ", ".join(f"{count:,} {reason}" for reason, count in self.most_common()) or "none"
@@ -48,6 +50,7 @@ def parsed(
             if dropped is None:
                 raise
             dropped[flaw.reason] += 1
+            dropped.first = dropped.first or str(flaw)
         else:
             yield example
 
@@ -69,9 +72,8 @@ def typed(value: object, kind: type[Kind], name: str, where: str) -> Kind:
 
 
 def label_text(value: object, name: str, where: str) -> str:
-    """Label as text; a number is converted."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return str(value) if number else typed(value, str, name, where)
+    """Label as text; a number, true and false are converted."""
+    return str(value) if isinstance(value, int | float) else typed(value, str, name, where)
 
 
 def one_of(labels: Sequence[str], label: str, where: str) -> str:

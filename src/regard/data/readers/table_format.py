@@ -15,6 +15,8 @@ from warnings import warn
 from regard.data.readers.text_files import first_bytes, name_of
 from regard.ground.errors import BadInput, DataWarning, shown
 
+LONGEST_CELL = (1 << 31) - 1  # characters; Python's default limit is 131,072
+csv.field_size_limit(LONGEST_CELL)
 SAMPLE = 1 << 16  # bytes at the beginning of a file
 DELIMITERS = (",", ";", "\t", "|")  # the first of several that fit equally well
 MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BOM_UTF8: "utf-8"}
@@ -23,6 +25,7 @@ UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")  # bytes that cp1252 does not
 WORD = re.compile(rb"[A-Za-z\xc0-\xff]*[A-Za-z][A-Za-z\xc0-\xff]*")
 SIGNS = re.compile(rb"[\x80\x82-\x8c\x8e\x91-\x9c\x9e-\xbf]")  # quotes, dashes, currencies, ...
 QUOTED = re.compile(r'(?:^|\t)"(?:[^"]|"")*?(?:""|\t|\n)(?:[^"]|"")*"(?=\t|$)', re.M)
+SEPARATOR = re.compile(r"""("?)sep=(\t|[^\w\s"])\1""")  # a first line that Excel reads and writes
 NAME = re.compile(r"[^\W\d](?:[\w #/()-]|\.(?=\w))*")
 LONGEST_NAME, MOST_WORDS = 40, 4  # characters and words of the name of a column
 KNOWN = re.compile(
@@ -81,11 +84,13 @@ class TableFormat:
             return replace(self, header=header)
         sample = first_bytes(path, SAMPLE) if Path(path).is_file() else b""
         encoding = self.encoding or find_encoding(sample, path)
-        text = sample_text(sample, encoding)
+        first, _, rest = (text := sample_text(sample, encoding)).partition("\n")
+        declared = SEPARATOR.fullmatch(first)
+        delimiter, text = (declared[2], rest) if declared else (None, text)
         quoting = self.quoting
         if quoting is None:
             quoting = self.delimiter != "\t" or _is_quoted(text)
-        delimiter = self.delimiter or find_delimiter(text, quoting, names)
+        delimiter = self.delimiter or delimiter or find_delimiter(text, quoting, names)
         if header is None:
             rows = _rows(text, delimiter, quoting) or [[""]]
             header = is_header(rows[0], rows[1:])
@@ -181,16 +186,21 @@ def is_header(first: Sequence[str], rest: Sequence[Sequence[str]]) -> bool:
     """Whether the cells of the first line name the columns of the other lines.
 
     They are names if none occurs again in its column, and half of them are ``KNOWN``, or a column
-    has only numbers below its name, or texts of several words below one word.
+    has only numbers below its name, or texts of several words below one word. Columns may have no
+    name, as an index often has; if two have the same, all must be ``KNOWN``.
     """
     cells = [cell.strip() for cell in first]
-    if not all(map(_is_name, cells)) or len({*cells}) < len(cells):
+    names = [cell for cell in cells if cell]
+    if not names or not all(map(_is_name, names)):
+        return False
+    known = sum(map(_is_known, names))
+    if len({*names}) < len(names) and (known < len(names) or len({*names}) == 1):
         return False
     below = [*zip(*(row for row in rest if len(row) == len(cells)), strict=True)]
-    columns = [*zip(cells, below, strict=False)]
+    columns = [(cell, column) for cell, column in zip(cells, below, strict=False) if cell]
     if any(cell in column for cell, column in columns):
         return False
-    if sum(map(_is_known, cells)) * 2 >= len(cells):
+    if known * 2 >= len(names):
         return True
     return any(_names_values(cell, column) for cell, column in columns)
 

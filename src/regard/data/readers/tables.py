@@ -22,7 +22,7 @@ from regard.data.readers.fields import (
     value_of,
 )
 from regard.data.readers.sources import Examples, NumberedLines, OneFile
-from regard.data.readers.table_format import CSV, TSV, TableFormat
+from regard.data.readers.table_format import CSV, SEPARATOR, TSV, TableFormat
 from regard.data.readers.text_files import Arrivals, coded_lines, decoded, first_bytes
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput, DataWarning, reason_of
@@ -98,12 +98,15 @@ class Table(ColumnFile):
         if not self.form.quoting:
             yield from lines
             return
-        first, begun = 1, b""
+        delimiter = (self.form.delimiter or ",").encode()
+        first, begun, quoted = 1, list[bytes](), False
         for number, raw in lines:
-            first, begun = (first, begun + b"\n" + raw) if begun else (number, raw)
-            if begun.count(b'"') % 2 == 0:
-                yield first, begun
-                begun = b""
+            first = first if begun else number
+            begun.append(raw)
+            quoted = ends_quoted(raw, delimiter, quoted)
+            if not quoted:
+                yield first, b"\n".join(begun)
+                begun = []
         if begun:
             remedy = "close it, or set quoting = false if quotes are part of the text"
             raise BadInput(f"{self.place(first)}: a quote that is never closed; {remedy}")
@@ -150,6 +153,8 @@ class Table(ColumnFile):
         for column in self.columns:
             if isinstance(column, int):
                 columns.append(column)
+            elif header.count(column) > 1:
+                raise BadInput(f"{where}: two columns are called {column!r}; rename one of them")
             elif column in header:
                 columns.append(header.index(column))
             elif column not in self.optional:
@@ -177,6 +182,15 @@ class Csv(Table):
     """A table with commas or another delimiter, quoted by RFC 4180."""
 
     form: TableFormat = CSV
+
+    def lines(self, arrivals: Arrivals | None = None) -> NumberedLines:
+        """Lines of the file, without the line ``sep=;`` that declares a delimiter."""
+        lines = super().lines(arrivals)
+        return (
+            (number, raw)
+            for number, raw in lines
+            if number > 1 or not SEPARATOR.fullmatch(raw.decode(errors="replace"))
+        )
 
     def limit(self, header: Sequence[str]) -> int | None:
         return len(header)
@@ -222,6 +236,20 @@ class Parquet(ColumnFile):
                 raise BadExample(where, "without a column", detail)
         keys = (names[key] if isinstance(key, int) else key for key in self.columns)
         return tuple(_json_text(record, key, where) for key in keys)
+
+
+def ends_quoted(line: bytes, delimiter: bytes, quoted: bool) -> bool:
+    """Whether a line ends inside a quoted cell; ``quoted``: it begins inside one.
+
+    Only a quote at the beginning of a cell opens it; in a quoted cell, two stand for one.
+    """
+    may_open = True  # at the beginning of the line, and after a quote that closes a cell
+    for text in line.split(b'"')[:-1]:
+        if quoted:
+            quoted, may_open = False, True
+        else:
+            quoted, may_open = text.endswith(delimiter) or (may_open and not text), False
+    return quoted
 
 
 def parquet_records(path: str) -> Iterator[dict[str, JSON]]:
