@@ -300,7 +300,9 @@ def table_source(
     if not rows.names:
         raise BadInput(f"{file}: the table has no rows")
     chosen = [_column(column, rows) for column in columns or ()]
-    chosen = chosen or _text_columns(rows, component)
+    chosen = chosen or _text_columns(
+        rows, component.record_keys, reads_source=component.reads_source
+    )
     for column in chosen:
         if rows.names.count(column) > 1:
             raise BadInput(f"{file}: two columns are called {column!r}; rename one of them")
@@ -358,9 +360,14 @@ def _column(column: str, rows: Rows) -> str:
     raise BadInput(f"--column {column}: {rows.path} has no such column, but {', '.join(names)}")
 
 
-def _text_columns(rows: Rows, component: "AnyComponent") -> list[str]:
-    """The columns of texts by their names; if these do not tell, an error lists them."""
-    alternatives = component.record_keys
+def _text_columns(
+    rows: Rows, alternatives: Sequence[Sequence[str]], *, reads_source: bool = False
+) -> list[str]:
+    """The columns of texts by their names; if these do not tell, an error lists them.
+
+    ``alternatives`` are the keys of records, one for each text of an input. A model that
+    ``reads_source`` takes the first of two columns of texts.
+    """
     names = {name.casefold(): name for name in rows.names}
     exact = [keys for keys in alternatives if {*keys} <= {*names}]
     pairs = [pair for pair in DOUBLE if {*pair} <= {*names}]
@@ -372,7 +379,7 @@ def _text_columns(rows: Rows, component: "AnyComponent") -> list[str]:
     lengths = sorted({len(keys) for keys in alternatives}, reverse=True)
     likely: list[Sequence[str]] = [*exact[-1:]]
     likely += [keys for length in lengths for keys in by_length[length]]
-    if not likely and component.reads_source:
+    if not likely and reads_source:
         likely = [[name.casefold()] for name in _source_columns(rows)]
     if not likely:
         listed, keys = ", ".join(rows.names), alternatives[0]
