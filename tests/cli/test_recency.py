@@ -72,6 +72,7 @@ def test_other_models_are_refused_in_one_line(texts, tmp_path, head, reason):
     assert reason in line
 
 
+@pytest.mark.slow
 def test_figures_are_written_beside_the_charts(tmp_path, monkeypatch):
     """With two readers, one of them recurrent."""
     names = ("RNN, last state", "Transformer")

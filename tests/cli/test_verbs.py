@@ -440,6 +440,7 @@ def test_a_closed_pipe_is_no_error(model, small_run):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_any_encoding_will_do(model):
     from small import environment, regard
 

@@ -213,7 +213,7 @@ def test_a_bad_example_is_named(pairs, tmp_path, name, value, message):
         ("answer", ("Who?", "an owl", [("owl", 0)]), "'owl' is not in the context"),
         ("answer", ("Who?", "an owl"), r"is not \(question, context, answers\)"),
         ("choose", ("an", ["owl", "cow"], 2), "the right choice is 2, but the choices are 0 to 1"),
-        ("one", ("owl", True), "True is not text"),
+        ("one", ("owl", {}), "{} is not text"),
         ("one", (("owl", "cow", "dog"), "no"), "is not a pair of texts"),
     ],
 )

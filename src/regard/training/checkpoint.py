@@ -81,7 +81,7 @@ class CheckpointState:
 
 
 STATES = TypeAdapter(CheckpointState)
-ADDED = {"first_loss"}  # fields of the progress that older checkpoints lack
+ADDED = {"best_loss", "first_loss"}  # fields of the progress that older checkpoints lack
 
 
 class Checkpoints:
