@@ -18,8 +18,8 @@ from syntax import nodes
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 497,
-    "lines": 74_828,
-    "lines of code": 46_910,
+    "lines": 74_829,
+    "lines of code": 46_911,
     "files under 40 lines": 7,
     "basenames used twice": 31,
     "Any": 188,

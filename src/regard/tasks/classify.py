@@ -153,8 +153,9 @@ class Classify(EncoderTask[LabelledExample, RowReading, Classifier, LabelSet]):
             return super().read(files, data, dropped)
         limits = self.tables.data
         # Long texts are cut, read in windows or dropped (text.long), unless a limit is set.
-        declared = "longest_characters" in limits.model_fields_set
-        longest = limits.longest_characters if declared else None
+        longest: int | None = limits.longest_characters
+        if "longest_characters" not in limits.model_fields_set:
+            longest = None
         return [*labelled(files.under(data), dropped, longest_characters=longest)]
 
     def training_set(
