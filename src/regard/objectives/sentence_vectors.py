@@ -148,7 +148,7 @@ class InBatchNegatives(SentenceObjective):
     def collate(self, examples: Sequence[TextGroup], limits: Limits = None) -> Batch:
         batch = super().collate(examples, limits)
         rows, scores_N = chain.from_iterable(rows for rows, _ in examples), batch.targets[self.head]
-        numbers_NS = torch.tensor(text_numbers(rows)).reshape(-1, self.texts)
+        numbers_NS = torch.tensor(text_numbers(rows), dtype=torch.int64).reshape(-1, self.texts)
         texts = {TEXTS: padded(numbers_NS, len(scores_N), -1)}
         return replace(batch, targets={**batch.targets, **texts})
 
