@@ -38,7 +38,7 @@ def facts_of(size: str, tiny: bool) -> TrunkWithHeads:
 def ours(folder: str) -> System:
     """regard: rows without padding."""
     model = regard.load(folder, device(), precision="auto")
-    rows = json.loads((Path(folder) / "rows.json").read_text())
+    rows = [np.array(row) for row in json.loads((Path(folder) / "rows.json").read_text())]
     return System(lambda: [float(model.embed(rows, pool="mean").float().cpu().numpy().mean())])
 
 

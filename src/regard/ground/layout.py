@@ -154,13 +154,11 @@ class Layout(TensorTree):
     @classmethod
     def ragged(cls, lengths: Sequence[int], device: torch.device | str = "cpu") -> "Layout":
         """Layout of rows of these lengths, end to end, with free shapes."""
-        lengths_B = torch.tensor(lengths, dtype=torch.int32, device=device)
-        ends_B = lengths_B.cumsum(0, dtype=torch.int32)
-        offsets = torch.cat([lengths_B.new_zeros(1), ends_B])
-        rows_T = _row_of_token(lengths_B, sum(lengths))
-        positions_T = torch.arange(len(rows_T), device=device) - offsets.long()[rows_T]
-        longest = max(lengths, default=0)
-        return cls(len(lengths), longest, lengths_B, offsets, positions_T, tuple(lengths))
+        length_B = np.array(lengths, dtype=np.int32)
+        offsets = np.append(np.int32(0), length_B.cumsum(dtype=np.int32))
+        positions_T = np.arange(offsets[-1]) - np.repeat(offsets[:-1], length_B)
+        arrays = (torch.from_numpy(array).to(device) for array in (length_B, offsets, positions_T))
+        return cls(len(lengths), max(lengths, default=0), *arrays, tuple(lengths))
 
     @classmethod
     def rectangle(

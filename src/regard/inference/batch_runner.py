@@ -67,6 +67,11 @@ class BatchRunner(ABC):
         """The maximum number of rows of a batch."""
 
     @property
+    def limits(self) -> BatchLimits:
+        """The maximum numbers of tokens and rows of a batch."""
+        return BatchLimits(TOKENS, self.batch_size, TOKENS)
+
+    @property
     def reads_images(self) -> bool:
         """Whether rows are images, whose files are read as late as possible."""
         return not self.model.encoder.embed.vocab
@@ -81,6 +86,11 @@ class BatchRunner(ABC):
     def check_segments(self, rows: Rows) -> None:
         """Refuse rows with more segments than the model distinguishes."""
         limits = InputLimits.of(self.model.encoder)
+        if not limits.segments or not rows:
+            return
+        segments = np.concatenate([as_row(row).segments for row in rows])
+        if np.max(segments, initial=0) < limits.segments:
+            return
         for number, row in enumerate(rows, start=1):  # if an input has several rows, all are pairs
             limits.check_segments(as_row(row), number)
 
@@ -95,7 +105,7 @@ class BatchRunner(ABC):
         """Batches with the indices of their rows; with a live ``tape`` in the given order."""
         self.check_segments(rows)
         lengths = np.array([row_length(row) for row in rows], dtype=np.int64)
-        limits = RECORDED if tape.live else BatchLimits(TOKENS, self.batch_size, TOKENS)
+        limits = RECORDED if tape.live else self.limits
         for numbers in inference_batches(lengths, limits, sort=not tape.live):
             yield numbers, pack_texts([rows[i] for i in numbers]).to(self.device)
 

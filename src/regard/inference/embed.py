@@ -8,11 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import Ids, TokenRow
+from regard.ground.batch import BatchLimits, Ids, TokenRow
 from regard.ground.errors import BadInput
+from regard.ground.pytree import move_tensor
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import ModelRow, RowComponent, TextOrPair, row_length
-from regard.inference.component import Result, Row, results_of
+from regard.inference.component import TOKENS, TOKENS_ON_GPU, Result, Row, results_of
 from regard.models.row_pooling import ROW_POOLS, RowPooling
 from regard.parts.attention import EncoderOutput
 
@@ -70,6 +71,11 @@ class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
         return self.runner.batch_size
 
     @property
+    def limits(self) -> BatchLimits:
+        tokens = TOKENS if self.device.type == "cpu" else TOKENS_ON_GPU
+        return BatchLimits(tokens, self.batch_size, tokens)
+
+    @property
     def own_limit(self) -> int | None:
         return self.runner.truncation or self.runner.position_limit
 
@@ -102,7 +108,8 @@ class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
         for chosen, read in self.batches([rows[number].data for number in numbers], tape):
             record = tape.next_batch()
             pooled_BD = self._pooled(self.model.encode(read, tape=record), record)
-            vectors_ND[[numbers[i] for i in chosen]] = pooled_BD.float()
+            places_B = torch.tensor([numbers[i] for i in chosen])
+            vectors_ND[move_tensor(places_B, self.device)] = pooled_BD.float()
         return nn.functional.normalize(vectors_ND, dim=-1) if self.normalise else vectors_ND
 
     def vectors(self, inputs: Sequence[EncoderInput], tape: NullTape = NULL_TAPE) -> Tensor:

@@ -237,9 +237,8 @@ class EncoderModel(ModelRunner):
             words = [check_text(word, number) for word in given]
             return self.text.template.row_of_words(self.text.pieces(words), self.truncation).row
         ids = token_ids(given, number, READABLE)
-        row = TokenRow(ids, np.zeros_like(ids))
-        self.input_limits.check_row(row, number)
-        return row
+        self.input_limits.check(ids, number)
+        return TokenRow(ids, np.zeros_like(ids))
 
     def _checked(self, row: TokenRow, number: int) -> TokenRow:
         tokens = token_ids(row.tokens, number, READABLE)

@@ -76,7 +76,9 @@ class InputLimits:
             raise BadItem(number, reason)
         if not len(ids) or not self.vocab:
             return
-        first = np.reshape(ids, (len(ids), -1))[:, :1]  # before those of characters
+        first = np.asarray(ids)
+        if self.per_token:  # the id of a token comes before those of its characters
+            first = first.reshape(len(ids), -1)[:, 0]
         if not 0 <= (least := first.min()) <= (most := first.max()) < self.vocab:
             wrong = least if least < 0 else most
             reason = (

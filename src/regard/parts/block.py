@@ -14,6 +14,7 @@ from regard.parts.activation import ACTIVATIONS
 from regard.parts.attend import Mask, causal, full
 from regard.parts.attention import CrossAttention, EncoderOutput, SelfAttention, fused_linear
 from regard.parts.dropout import Dropout, DropPath
+from regard.parts.kernels import elementwise
 from regard.parts.kv_cache import LayerKVCache
 
 
@@ -84,6 +85,8 @@ class Mlp(nn.Module):
     def _activated(self, inner_TF: Tensor) -> Tensor:
         if not self.gated:
             return self.activation(inner_TF)
+        if elementwise.fits(inner_TF):
+            return elementwise.gated(inner_TF, self.activation)
         gate_TF, up_TF = inner_TF.chunk(2, dim=-1)
         return self.activation(gate_TF) * up_TF
 
@@ -123,11 +126,17 @@ class Residual(nn.Module):
             added_TD = added_TD * self.layer_scale.to(added_TD.dtype)
         if layout is not None:
             added_TD = self.drop_path(added_TD, layout)
-        return self.norm(x_TD + added_TD).to(update_TD.dtype) if self.post else x_TD + added_TD
+        added_TD = x_TD + added_TD
+        return self._apply_norm(added_TD).to(update_TD.dtype) if self.post else added_TD
 
     def normed(self, x_TD: Tensor) -> Tensor:
         """Input of the sublayer."""
-        return x_TD if self.post else self.norm(x_TD)
+        return x_TD if self.post else self._apply_norm(x_TD)
+
+    def _apply_norm(self, x_TD: Tensor) -> Tensor:
+        if elementwise.fits(x_TD) and elementwise.fits_norm(self.norm):
+            return elementwise.normed(x_TD, self.norm)
+        return self.norm(x_TD)
 
 
 class Block(nn.Module):

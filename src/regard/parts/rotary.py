@@ -7,6 +7,7 @@ Kernels and KV caches get queries and keys that are turned already: the score is
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from torch import Tensor
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.parts.attend import ScaledDot
+from regard.parts.kernels import elementwise
 
 
 @dataclass(frozen=True)
@@ -132,4 +134,14 @@ class RotaryDot(ScaledDot):
         self.rotation = rotation
 
     def place(self, x_THK: Tensor, layout: Layout) -> Tensor:
+        if elementwise.fits(x_THK):
+            frequencies_F = constant_frequencies(self.rotation, x_THK.device)
+            return elementwise.turned(x_THK, layout.positions_T, frequencies_F)
         return turn(x_THK, *self.rotation.angles(layout.positions_T))
+
+
+@cache
+def constant_frequencies(rotation: Rotation, device: torch.device) -> Tensor:
+    """Frequencies that all layers of all models share."""
+    with torch.inference_mode(False):
+        return rotation.frequencies(device)

@@ -134,7 +134,8 @@ def hash_bits(x, seed):
 
 
 @jit
-def _act(y, activation: "tl.constexpr"):
+def act(y, activation: "tl.constexpr"):
+    """Activation function of that name, in single precision; None: the identity."""
     if activation == "relu":
         y = tl.where(y < 0, 0.0, y)
     elif activation == "gelu":
@@ -184,7 +185,7 @@ def _one_row(
     if has_residual:
         r = tl.load(residual + out_index, mask=out_mask, other=0.0).to(tl.float32)
     if gate is not None:
-        x = _act(x, gate) * tl.load(x_in + inputs + in_index, mask=in_mask, other=0.0)
+        x = act(x, gate) * tl.load(x_in + inputs + in_index, mask=in_mask, other=0.0)
         x = x.to(w.dtype).to(tl.float32)
     if has_gain:
         if centred:
@@ -196,7 +197,7 @@ def _one_row(
     y = tl.sum(w.to(tl.float32) * x[None, :], 1)
     if has_bias:
         y += b
-    y = _act(y, activation)
+    y = act(y, activation)
     if has_residual:
         y += r
     tl.store(out + out_index, y.to(out.dtype.element_ty), mask=out_mask)
@@ -255,7 +256,7 @@ def _several_rows(
         x = tl.load(x_at, mask=x_mask, other=0.0)
         if gate is not None:
             u = tl.load(x_at + inputs, mask=x_mask, other=0.0)
-            x = (_act(x.to(tl.float32), gate) * u.to(tl.float32)).to(w.dtype)
+            x = (act(x.to(tl.float32), gate) * u.to(tl.float32)).to(w.dtype)
         if has_gain:
             g = tl.load(gain + in_index, mask=in_mask, other=0.0).to(tl.float32)
             y = (x.to(tl.float32) - mean[None, :, None]) * scale[None, :, None] * g[:, None, :]
@@ -266,7 +267,7 @@ def _several_rows(
     y = tl.sum(sums, 0)
     if has_bias:
         y += b[None, :]
-    y = _act(y, activation)
+    y = act(y, activation)
     if has_residual:
         y += r
     tl.store(out + offsets, y.to(out.dtype.element_ty), mask=tile_mask)
