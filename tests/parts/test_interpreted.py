@@ -16,6 +16,7 @@ TESTS = Path(__file__).parents[1]
 @pytest.mark.parametrize(
     "file",
     [
+        "parts/test_elementwise_cuda.py",
         "parts/test_few_rows_cuda.py",
         "parts/test_packed_dropout.py",
         "parts/test_relative_cuda.py",
