@@ -8,7 +8,7 @@ import json
 import re
 import shutil
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -25,7 +25,6 @@ from regard.weights.files import read_tensors, write_tensors
 
 STATE, PROGRESS, TENSORS = "state.json", "progress", ".safetensors"
 BLOCK = 1 << 24  # bytes whose checksum is taken at once
-MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # the state of Adam per parameter
 
 
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
@@ -251,13 +250,30 @@ def load_optimiser(
 ) -> None:
     """Load moments that ``optimiser_tensors`` returned into an optimiser, bit for bit."""
     parameters = dict(model.named_parameters())
-    names = {full.rpartition("/")[0] for full in tensors}
-    if odd := sorted(tensors.keys() ^ {f"{name}/{key}" for name in names for key in MOMENTS}):
+    shapes: dict[str, Sequence[int]] = {}
+    for name in {full.rpartition("/")[0] for full in tensors}:
+        if name not in parameters:
+            raise BadInput(f"{where}: the optimiser moments of {name} do not fit the model")
+        moments = moment_shapes(optimiser, parameters[name].shape)
+        shapes |= {f"{name}/{key}": shape for key, shape in moments.items()}
+    if odd := sorted(tensors.keys() ^ shapes.keys()):
         raise BadInput(f"{where}: {odd[0]} is {'unknown' if odd[0] in tensors else 'missing'}")
     for full, value in tensors.items():
-        name, _, key = full.rpartition("/")
-        parameter = parameters.get(name)
-        if parameter is None or (key != "step" and value.shape != parameter.shape):
+        if tuple(value.shape) != tuple(shapes[full]):
             raise BadInput(f"{where}: the optimiser moment {full} does not fit the model")
+        name, _, key = full.rpartition("/")
+        parameter = parameters[name]
         on_host = key == "step" and not parameter.is_cuda
         optimiser.state[parameter][key] = value.clone() if on_host else value.to(parameter.device)
+
+
+def moment_shapes(
+    optimiser: torch.optim.Optimizer, shape: Sequence[int]
+) -> dict[str, Sequence[int]]:
+    """The state that an optimiser has for a parameter of a shape: names and shapes of tensors."""
+    if not isinstance(optimiser, torch.optim.Adafactor):
+        return {"step": (), "exp_avg": shape, "exp_avg_sq": shape}
+    if len(shape) < 2:
+        return {"step": (), "variance": shape}
+    *others, rows, columns = shape
+    return {"step": (), "row_var": (*others, rows, 1), "col_var": (*others, 1, columns)}

@@ -144,6 +144,11 @@ def _adam(groups: Groups, facts: OptimiserConfig, kind: type[Adam] = Adam) -> Op
     return kind(groups, lr=facts.rate, betas=facts.betas, eps=facts.eps, fused=True)
 
 
+def _adafactor(groups: Groups, facts: OptimiserConfig) -> Optimizer:
+    """Without the first moment, as T5 was trained (Shazeer & Stern, 2018)."""
+    return torch.optim.Adafactor(groups, lr=facts.rate)
+
+
 def _sgd(groups: Groups, facts: OptimiserConfig) -> Optimizer:
     return torch.optim.SGD(groups, lr=facts.rate, fused=True)
 
@@ -151,13 +156,14 @@ def _sgd(groups: Groups, facts: OptimiserConfig) -> Optimizer:
 KINDS: dict[str, Callable[[Groups, OptimiserConfig], torch.optim.Optimizer]] = {
     "adam": _adam,
     "adamw": partial(_adam, kind=torch.optim.AdamW),
+    "adafactor": _adafactor,
     "sgd": _sgd,
     "nt-asgd": _sgd,
 }
 
 
 class ModelOptimiser:
-    """The fused optimiser of a recipe over the groups of layers that are not frozen.
+    """The optimiser of a recipe over the groups of layers that are not frozen.
 
     A group has ``layer_decay`` times the learning rate of the one above it. With
     ``unfreeze_every``, only the highest group is trained at first, and one more after each interval

@@ -22,9 +22,10 @@ class OptimiserConfig(Config):
     such as "embed", "blocks.0" or "trunk", are not trained.
     """
 
-    kind: Literal["adam", "adamw", "sgd", "nt-asgd"] = "adam"
-    """Adam, Adam with decoupled weight decay (arXiv:1711.05101), SGD, or SGD whose weights are
-    averaged once the development set stops improving (arXiv:1708.02182)."""
+    kind: Literal["adam", "adamw", "adafactor", "sgd", "nt-asgd"] = "adam"
+    """Adam, Adam with decoupled weight decay (arXiv:1711.05101), Adafactor, whose rate is relative
+    to the size of the weights (arXiv:1804.04235), SGD, or SGD whose weights are averaged once the
+    development set stops improving (arXiv:1708.02182)."""
     rate: float = Field(gt=0)
     """The peak learning rate."""
     schedule: Literal["inverse-sqrt", "linear", "cosine", "slanted", "constant"] = "inverse-sqrt"
