@@ -25,7 +25,7 @@ from regard.ground.errors import BadInput, BadItem
 from regard.ground.tape import NULL_TAPE, NullTape
 
 TOKENS = 8_192  # the maximum of a batch
-TOKENS_ON_GPU = 32_768  # of a batch of states that are pooled: few launches for many tokens
+TOKENS_ON_GPU = 65_536  # of a batch of states that are pooled: few launches for many tokens
 WINDOW = 4_096  # inputs prepared ahead, so that rows of similar length come together
 RECORDED = BatchLimits(2_048, 32, 2_048)  # with a tape, which may record attention weights
 

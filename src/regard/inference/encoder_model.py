@@ -51,7 +51,7 @@ class EncoderModel(ModelRunner):
     tokenizer: RowTokenizer | None
     labels: LabelSet | None = None
     notes: dict[str, Any] = field(default_factory=dict)
-    batch_size: int = 256
+    batch_size: int = 1_024
     max_length: int | None = None
     name: str = "this model"
 
