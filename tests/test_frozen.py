@@ -96,7 +96,7 @@ NEW: tuple[str, ...] = (
     r"EncoderDecoder\.output_heads",
     r"(?:stream|patch) .*",
     r"\S*xlnet\S* trunk\.blocks\.\d+\.(?:attention|mlp)\.output",
-    r"(?:ablate|steer) .*",
+    r"(?:ablate|check|steer) .*",
     r"(?:embed|evaluate|fill|generate|look|predict|score|translate) --edits = None",
     r"(?:EditList(\(|\.).*|read_edits\(path\)|Model\.edited\(self, edits\))",
 )

@@ -39,7 +39,8 @@ ABSENT = {  # verbs without an option, and why
     | FIXED
     | dict.fromkeys(("train", "tune"), BY_RECIPE)
     | dict.fromkeys(
-        ("recency", "attribute", "heads", "stream", "prune"), "gradients are computed in float32"
+        ("recency", "attribute", "heads", "stream", "prune", "check"),
+        "gradients are computed in float32",
     )
     | {"patch": "small differences are compared in float32"}
     | {"probe": "probes read states in float32"},
@@ -51,6 +52,7 @@ ABSENT = {  # verbs without an option, and why
         "recency": "each text is read in copies; memory is bounded by tokens",
         "heads": "memory is bounded by tokens",
         "probe": "memory is bounded by tokens",
+        "check": "memory is bounded by tokens",
         "agreement": OWN_SENTENCES,
         "prune": "gradients are of batches of 16 examples; the recipe's files are short enough",
     },
@@ -63,7 +65,8 @@ ABSENT = {  # verbs without an option, and why
     )
     | {"agreement": OWN_SENTENCES}
     | dict.fromkeys(
-        ("heads", "probe"), "texts with more tokens than positions are left out and counted"
+        ("heads", "probe", "check"),
+        "texts with more tokens than positions are left out and counted",
     )
     | dict.fromkeys(("retrieve", "mine"), "texts are truncated to what the model reads"),
     "--json": {
@@ -111,6 +114,7 @@ OTHER_MEANING |= {("ablate", "--edits")}
 OF_PROBES = ("--task", "--column", "--train", "--dev", "--test", "--layers", "--limit")
 OTHER_MEANING |= {("probe", option) for option in OF_PROBES}
 OTHER_MEANING |= {("new", option) for option in ("--column", "--out")}
+OTHER_MEANING |= {("check", "--data"), ("check", "--recipe")}
 OTHER_MEANING |= {("attribute", "--target"), ("attribute", "--method")}
 
 

@@ -19,7 +19,7 @@ FLOORS = {
     "inference": 4,
     "tasks": 5,
     **dict.fromkeys(["training", "inside"], 6),
-    **dict.fromkeys(["cli", "serving", "studio", "tour", "studies"], TOP),
+    **dict.fromkeys(["cli", "serving", "studio", "tour", "studies", "findings"], TOP),
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

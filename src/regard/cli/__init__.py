@@ -64,6 +64,7 @@ GROUPS = {
         "prune": "Remove the attention heads that a model needs least.",
         "probe": "Probe what the states of each layer tell of words.",
         "recency": "Measure how strongly a model depends on distant words.",
+        "check": "Check a published finding with a model.",
         "papers": "List papers with parameter counts, show one, or compare two.",
         "cite": "Print BibTeX entries of papers, of models or of regard.",
     },

@@ -231,12 +231,22 @@ def write_json(path: Path, content: object) -> None:
 
 def digest_folder(folder: Path) -> str:
     """A digest of the names and contents of all files in a folder and below it."""
-    digest = hashlib.sha256()
     with reading(folder):
-        for path in sorted(filter(Path.is_file, folder.rglob("*"))):
-            with path.open("rb") as file:
-                content = hashlib.file_digest(file, "sha256").hexdigest()
-            digest.update(f"{path.relative_to(folder)} {content}\n".encode(errors="replace"))
+        paths = sorted(filter(Path.is_file, folder.rglob("*")))
+    return _digest({str(path.relative_to(folder)): path for path in paths})
+
+
+def digest_files(paths: Iterable[Path]) -> str:
+    """A digest of the names and contents of files, wherever they are."""
+    return _digest({path.name: path for path in paths})
+
+
+def _digest(files: Mapping[str, Path]) -> str:
+    digest = hashlib.sha256()
+    for name, path in files.items():
+        with reading(path), path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+        digest.update(f"{name} {content}\n".encode(errors="replace"))
     return digest.hexdigest()
 
 

@@ -7,7 +7,7 @@ from regard.inside.probes import linear_probe
 from regard.inside.probes.controls import control_labels, majority_by_form
 from regard.inside.probes.linear_probe import ProbeSplit, fit_probe, number_labels
 from regard.inside.probes.probe_models import score_examples, score_states
-from regard.inside.probes.probe_report import ProbeReport, ProbeScore, Verdict
+from regard.inside.probes.probe_report import ProbeReport, ProbeScore, ScoreComparison
 from regard.inside.probes.probe_tasks import ProbeData, ProbeExample, ProbeSet, WordPlace
 from regard.inside.probes.word_states import LayerStates
 from regard.metrics.intervals import Interval
@@ -87,7 +87,7 @@ def test_a_report_says_what_is_above_and_what_cannot_be_said(scores):
 )
 def test_a_verdict_needs_intervals_that_do_not_overlap(first, second, verdict):
     scores = [ProbeScore(sum(bounds) / 2, Interval(*bounds)) for bounds in (first, second)]
-    compared = Verdict.of("a", scores[0], "b", scores[1])
+    compared = ScoreComparison.of("a", scores[0], "b", scores[1])
     assert str(compared) == verdict
     assert compared.difference == scores[0].accuracy - scores[1].accuracy
 

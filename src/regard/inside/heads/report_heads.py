@@ -48,7 +48,7 @@ class Treebank(NamedTuple):
         if path.is_dir():
             if test is not None:
                 raise BadInput(f"{path}: a folder has its own test set: name two files instead")
-            path, test = (_only_file(path, name) for name in ("dev", "test"))
+            path, test = (treebank_file(path, name) for name in ("dev", "test"))
         sentences = [*read_treebank(path)]
         if test is not None:
             note = f"heads chosen on {path.name}, scored on {test.name}"
@@ -60,7 +60,8 @@ class Treebank(NamedTuple):
         return cls(sentences[:half], sentences[half:], note)
 
 
-def _only_file(folder: Path, name: str) -> Path:
+def treebank_file(folder: Path, name: str) -> Path:
+    """The only CoNLL-U file of a folder with "dev", "test" or "train" in its name."""
     files = sorted(folder.glob(f"*{name}*.conllu*"))
     if len(files) != 1:
         count = "no file" if not files else f"{len(files)} files"

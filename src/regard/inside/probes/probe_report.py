@@ -92,7 +92,7 @@ class ModelScores:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ScoreComparison:
     """Comparison of two scores; ``first_above`` is None where their intervals overlap."""
 
     first: str
@@ -101,7 +101,7 @@ class Verdict:
     first_above: bool | None
 
     @classmethod
-    def of(cls, first: str, one: ProbeScore, second: str, other: ProbeScore) -> "Verdict":
+    def of(cls, first: str, one: ProbeScore, second: str, other: ProbeScore) -> "ScoreComparison":
         """Compare two scores with names."""
         above = True if one.above(other) else False if other.above(one) else None
         return cls(first, second, one.accuracy - other.accuracy, above)
@@ -126,7 +126,7 @@ class ProbeReport(markup.HTMLPage):
         """Rows of ``COLUMNS``: each layer of each model, the mix, and the majority by form."""
         return [row for model in self.models for row in _rows(model)]
 
-    def verdicts(self) -> list[Verdict]:
+    def verdicts(self) -> list[ScoreComparison]:
         """Compare the best layer of each model with others, with controls and with other models.
 
         Layers are chosen on the development set, and compared on the test set.
@@ -135,7 +135,9 @@ class ProbeReport(markup.HTMLPage):
         for number, one in enumerate(self.models):
             for other in self.models[number + 1 :]:
                 names = _layer_name(one, one.best), _layer_name(other, other.best)
-                verdicts.append(Verdict.of(names[0], one.best.model, names[1], other.best.model))
+                verdicts.append(
+                    ScoreComparison.of(names[0], one.best.model, names[1], other.best.model)
+                )
         return verdicts
 
     def verdict_table(self) -> list[list[Cell]]:
@@ -213,16 +215,16 @@ def _layer_name(model: ModelScores, layer: LayerScore) -> str:
     return f"{model.name} layer {layer.layer}"
 
 
-def _verdicts(model: ModelScores) -> Iterator[Verdict]:
+def _verdicts(model: ModelScores) -> Iterator[ScoreComparison]:
     best, name = model.best, _layer_name(model, model.best)
     random = model.best_random
-    yield Verdict.of(name, best.model, f"{RANDOM}, layer {random.layer}", random.random)
-    yield Verdict.of(name, best.model, MAJORITY, model.majority)
+    yield ScoreComparison.of(name, best.model, f"{RANDOM}, layer {random.layer}", random.random)
+    yield ScoreComparison.of(name, best.model, MAJORITY, model.majority)
     for other in dict.fromkeys((model.layers[0], model.layers[-1])):
         if other != best:
-            yield Verdict.of(name, best.model, f"layer {other.layer}", other.model)
+            yield ScoreComparison.of(name, best.model, f"layer {other.layer}", other.model)
     if model.mix is not None:
-        yield Verdict.of(f"{model.name} {MIX}", model.mix.score, name, best.model)
+        yield ScoreComparison.of(f"{model.name} {MIX}", model.mix.score, name, best.model)
 
 
 def _notes(model: ModelScores) -> Iterator[str]:

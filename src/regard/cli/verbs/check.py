@@ -1,0 +1,106 @@
+"""``regard check``: published findings, checked with a model."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Context, Exit, Option
+
+from regard.cli import options
+from regard.cli.io.console import note, print_json, print_line, write_page
+from regard.cli.io.table_formats import (
+    OutputTable,
+    TableFormat,
+    choose_format,
+    plain_table,
+    print_tables,
+    text_column,
+)
+from regard.ground.errors import FAILED, BadInput
+
+if TYPE_CHECKING:
+    from regard.findings.finding import Finding, Verdict
+
+
+def check(
+    context: Context,
+    name: Annotated[
+        str | None,
+        Argument(metavar="[FINDING]", help="Name of a finding; without it, they are listed."),
+    ] = None,
+    model: Annotated[
+        str | None, Option(metavar="MODEL", help="Model folder, or id on the Hugging Face hub.")
+    ] = None,
+    data: Annotated[
+        list[Path] | None,
+        Option(metavar="PATH", help="File or folder of the finding's data; repeatable."),
+    ] = None,
+    recipe: Annotated[
+        str | None, Option(metavar="RECIPE", help="Recipe that the model was trained by.")
+    ] = None,
+    limit: options.LIMIT = None,
+    seed: options.SEED = 0,
+    out: options.OUT_FILE = None,
+    device: options.DEVICE = None,
+    table_format: options.FORMAT = "text",
+    as_json: options.JSON = False,
+) -> None:
+    """Check a published finding with a model.
+
+    Without FINDING, lists all findings with what each needs. A finding has a claim, the published
+    value, and a rule that was stated before the run. The verdict is "reproduced", "not
+    reproduced", or "cannot be shown" with this model, with the reason: the model is of another
+    kind, or an interval leaves the question open. --out writes a page with the figures, the
+    command, and hashes of model and data.
+
+    The exit code is 1 unless the finding is reproduced.
+
+    Example: regard check head-roles --model runs/bert/model --data UD_English-EWT --out roles.html
+    """
+    from regard.findings import FINDINGS, finding
+    from regard.findings.finding import CheckInputs
+
+    form = choose_format(table_format, as_json)
+    if name is None:
+        used = options.flags(context, "model", "data", "recipe", "limit", "seed", "out", "device")
+        options.refuse(used, "needs FINDING")
+        _list(FINDINGS, form)
+        return
+    chosen = finding(name)
+    if model is None:
+        raise BadInput(f"{name}: needs --model, {chosen.model}")
+    if out is not None and out.suffix.lower() not in (".html", ".htm"):
+        raise BadInput(f"--out {out}: the page is HTML; choose a name that ends in .html")
+    inputs = CheckInputs(model, tuple(data or ()), recipe, limit, seed, device, note)
+    verdict = chosen.check(inputs)
+    _print(verdict, form)
+    write_page(out, verdict.html)
+    if verdict.outcome != "reproduced":
+        raise Exit(FAILED)
+
+
+def _list(findings: "tuple[Finding, ...]", form: TableFormat) -> None:
+    rows = [[each.name, each.paper, each.claim, each.needs] for each in findings]
+    if form != "text":
+        columns = [text_column(name) for name in ("finding", "paper", "claim", "needs")]
+        print_tables([OutputTable(columns, rows)], form)
+        return
+    for name, *parts in rows:
+        print_line(name)
+        for heading, text in zip(("paper", "claim", "needs"), parts, strict=True):
+            print_line(f"    {heading}: {text}")
+
+
+def _print(verdict: "Verdict", form: TableFormat) -> None:
+    if form == "json":
+        print_json(verdict.to_json())
+        return
+    evidence = verdict.evidence
+    figures = [plain_table(evidence.columns, evidence.rows, evidence.notes)]
+    if form == "text":
+        for heading, text in verdict.facts():
+            print_line(f"{heading + ':':<11}{text}")
+        print_line("")
+        print_tables(figures if evidence.rows else [], form)
+        return
+    facts = OutputTable([text_column("part"), text_column("text")], verdict.facts())
+    print_tables([facts, *(figures if evidence.rows else [])], form)

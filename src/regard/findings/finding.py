@@ -1,0 +1,238 @@
+"""Published findings as values, and verdicts on them from a run.
+
+A finding states its rule before anything is measured. A verdict has the published value beside
+ours, with the command and with hashes of model and data, and is one page.
+"""
+
+import hashlib
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from regard.api import Model, load
+from regard.ground.errors import BadInput
+from regard.ground.files import digest_files, digest_folder
+from regard.inside.views import markup
+from regard.metrics.intervals import Interval
+from regard.models.folders.hub import local_folder
+
+DIGITS = 12  # of a hash
+Outcome = Literal["reproduced", "not reproduced", "cannot be shown"]
+Option = Literal["recipe", "limit", "seed"]
+FLAGS: dict[Option, str] = {"recipe": "--recipe", "limit": "--limit", "seed": "--seed"}
+
+
+class CannotShow(Exception):
+    """Reason why a model or its data cannot show a finding, whatever the finding is worth."""
+
+
+class Judgement(NamedTuple):
+    """Outcome by the rule of a finding, and the reason in one line."""
+
+    outcome: Outcome
+    reason: str
+
+
+class DataUsed(NamedTuple):
+    """Name and hash of the data of a check."""
+
+    name: str
+    hash: str
+
+    @classmethod
+    def of_files(cls, files: Iterable[Path]) -> "DataUsed":
+        """Data of files, by their names and contents."""
+        paths = [*files]
+        return cls(", ".join(path.name for path in paths), digest_files(paths)[:DIGITS])
+
+    @classmethod
+    def of_texts(cls, name: str, texts: Iterable[str]) -> "DataUsed":
+        """Data that no file holds."""
+        return cls(name, hashlib.sha256("\n".join(texts).encode()).hexdigest()[:DIGITS])
+
+
+@dataclass(frozen=True)
+class CheckInputs:
+    """Model, data and options of a check; ``data`` are paths in the order of ``Finding.data``."""
+
+    model: str
+    data: tuple[Path, ...] = ()
+    recipe: str | None = None
+    limit: int | None = None
+    seed: int = 0
+    device: str | None = None
+    note: Callable[[str], None] = field(default=lambda line: None, repr=False)
+
+    @cached_property
+    def loaded(self) -> Model:
+        """The model, read from its folder."""
+        return load(self.model, self.device)
+
+    def command(self, name: str) -> str:
+        """Command that repeats the check of this name."""
+        words = ["regard", "check", name, "--model", self.model]
+        for path in self.data:
+            words += ["--data", str(path)]
+        options = {"--recipe": self.recipe, "--limit": self.limit, "--seed": self.seed or None}
+        words += [word for flag, value in options.items() if value for word in (flag, str(value))]
+        return shlex.join(words)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Measurement of a finding: our value, the judgement by its rule, a table, SVG drawings."""
+
+    ours: str
+    judgement: Judgement
+    data: DataUsed
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    drawings: Sequence[str] = field(default=(), repr=False)
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Published finding: its claim, the published value, and the rule of our verdict.
+
+    ``model`` and ``data`` describe what the check reads, ``options`` what else it uses. A
+    ``published`` value with "about" is quoted from memory. ``measure`` raises ``CannotShow`` if the
+    model cannot show the finding.
+    """
+
+    name: str
+    paper: str
+    year: int
+    claim: str
+    published: str
+    rule: str
+    model: str
+    data: tuple[str, ...]
+    measure: Callable[[CheckInputs], Evidence] = field(repr=False)
+    options: tuple[Option, ...] = ()
+
+    @property
+    def needs(self) -> str:
+        """Description of the model and the data that the check reads."""
+        recipe = ["a recipe"] if "recipe" in self.options else []
+        return "; ".join([self.model, *recipe, *self.data])
+
+    def check(self, inputs: CheckInputs) -> "Verdict":
+        """Measure the finding, and judge it by its rule."""
+        self._check_inputs(inputs)
+        inputs.loaded  # noqa: B018 a folder that is no model is an error, not a verdict
+        try:
+            evidence = self.measure(inputs)
+        except CannotShow as reason:
+            judgement = Judgement("cannot be shown", str(reason))
+            evidence = Evidence("–", judgement, DataUsed("not read", "–"))
+        digest = digest_folder(local_folder(inputs.model))[:DIGITS]
+        return Verdict(self, evidence, inputs.model, digest, inputs.command(self.name))
+
+    def _check_inputs(self, inputs: CheckInputs) -> None:
+        """Refuse missing data, and options that the check does not use."""
+        if len(inputs.data) != len(self.data):
+            expected = "; ".join(f"--data {text}" for text in self.data) or "no --data"
+            raise BadInput(f"{self.name}: needs {expected}")
+        if "recipe" in self.options and inputs.recipe is None:
+            raise BadInput(f"{self.name}: needs --recipe, the recipe that the model was trained by")
+        given = {"recipe": inputs.recipe, "limit": inputs.limit, "seed": inputs.seed}
+        unused = [FLAGS[name] for name in FLAGS if given[name] and name not in self.options]
+        if unused:
+            raise BadInput(f"{self.name}: {', '.join(unused)} cannot be used with this finding")
+        for path in inputs.data:
+            if not path.exists():
+                raise BadInput(f"{path}: cannot be read (No such file or directory)")
+
+
+@dataclass(frozen=True)
+class Verdict(markup.HTMLPage):
+    """Verdict on a finding: published value and ours, with model, data and command."""
+
+    finding: Finding
+    evidence: Evidence
+    model: str
+    model_hash: str
+    command: str
+
+    @property
+    def outcome(self) -> Outcome:
+        """Outcome by the rule of the finding."""
+        return self.evidence.judgement.outcome
+
+    @property
+    def title(self) -> str:
+        """Name of the finding, and the outcome."""
+        return f"{self.finding.name} ({self.finding.paper}): {self.outcome}"
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Names and texts of all parts of the verdict."""
+        finding, evidence = self.finding, self.evidence
+        shown = f"{self.outcome}: {evidence.judgement.reason}"
+        if self.outcome == "cannot be shown":
+            shown = f"{self.outcome} with this model: {evidence.judgement.reason}"
+        return [
+            ("finding", f"{finding.name}: {finding.paper}"),
+            ("claim", finding.claim),
+            ("rule", finding.rule),
+            ("published", finding.published),
+            ("ours", evidence.ours),
+            ("model", f"{self.model}, SHA-256 {self.model_hash}"),
+            ("data", f"{evidence.data.name}, SHA-256 {evidence.data.hash}"),
+            ("command", self.command),
+            ("verdict", shown),
+        ]
+
+    def to_json(self) -> dict[str, object]:
+        """Record for JSON."""
+        finding, evidence = self.finding, self.evidence
+        cells = [dict(zip(evidence.columns, row, strict=True)) for row in evidence.rows]
+        return {
+            "finding": finding.name,
+            "paper": finding.paper,
+            "claim": finding.claim,
+            "rule": finding.rule,
+            "published": finding.published,
+            "ours": evidence.ours,
+            "model": {"name": self.model, "sha256": self.model_hash},
+            "data": {"name": evidence.data.name, "sha256": evidence.data.hash},
+            "command": self.command,
+            "verdict": self.outcome,
+            "reason": evidence.judgement.reason,
+            "figures": cells,
+            "notes": [*evidence.notes],
+        }
+
+    def html(self) -> str:
+        evidence = self.evidence
+        rows = "\n".join(
+            f"<dt>{name}</dt><dd>{escape(markup.escape_line(text))}</dd>"
+            for name, text in self.facts()
+        )
+        table = markup.html_table(evidence.columns, evidence.rows) if evidence.rows else ""
+        notes = (f"<p>{escape(markup.escape_line(note))}</p>" for note in evidence.notes)
+        return markup.fill_template(
+            "report.html",
+            title=self.title,
+            styles=["report.css", "finding.css"],
+            table=f"<dl>\n{rows}\n</dl>\n{table}",
+            chart="\n".join(evidence.drawings),
+            notes="\n".join(notes),
+        )
+
+
+def judge_interval(name: str, bounds: Interval, least: float, form: str = "+.1f") -> Judgement:
+    """Judgement of a value that must be at least ``least``, by its 95% interval.
+
+    Reproduced, if the whole interval is; not reproduced, if none of it is.
+    """
+    shown = f"{name} ({bounds.low:{form}} to {bounds.high:{form}})"
+    if bounds.low >= least:
+        return Judgement("reproduced", f"{shown} is at least {least:{form}}")
+    if bounds.high < least:
+        return Judgement("not reproduced", f"{shown} is below {least:{form}}")
+    return Judgement("cannot be shown", f"the interval of {shown} includes {least:{form}}")
