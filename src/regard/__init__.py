@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from regard.inside.edits import EditList, read_edits
     from regard.inside.heads.head_report import HeadFigures, HeadReport
     from regard.inside.heads.relations import RelationScore
+    from regard.inside.heads.watch_heads import watch_heads
     from regard.inside.neighbours import Neighbour, neighbours
     from regard.inside.record import Record
     from regard.inside.stream.contributions import Contributions
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
         SaveEvent,
         ScoreEvent,
         StartEvent,
+        WatchEvent,
     )
     from regard.training.recipe import Recipe
     from regard.training.train import train
@@ -94,10 +96,10 @@ __all__ = [
     "Model", "MultiLabelPrediction", "Neighbour", "NumberPrediction", "Paper", "Recipe", "Record",
     "RelationScore", "Report", "ReportEvent", "RolloutMap", "Sample", "SaveEvent", "ScoreEvent",
     "StartEvent", "TaggedText", "TaggedWord", "Tape", "TextTokens", "TokenFill", "TokenRow",
-    "Translation", "TrunkWithHeads", "VerbChoice", "WhatIf", "WordWeights", "agreement_sentences",
-    "attend", "bleu", "change", "difference", "forced_row", "load", "make_agreement_text",
-    "neighbours", "pack", "read_edits", "score_agreement", "seed_everything", "spread", "train",
-    "without_head",
+    "Translation", "TrunkWithHeads", "VerbChoice", "WatchEvent", "WhatIf", "WordWeights",
+    "agreement_sentences", "attend", "bleu", "change", "difference", "forced_row", "load",
+    "make_agreement_text", "neighbours", "pack", "read_edits", "score_agreement", "seed_everything",
+    "spread", "train", "watch_heads", "without_head",
 ]
 
 _NAMES = {
@@ -117,6 +119,7 @@ _NAMES = {
     "regard.inside.attribution.what_if": ("WhatIf",),
     "regard.inside.heads.head_report": ("HeadFigures", "HeadReport"),
     "regard.inside.heads.relations": ("RelationScore",),
+    "regard.inside.heads.watch_heads": ("watch_heads",),
     "regard.inside.edits": ("EditList", "read_edits"),
     "regard.inside.neighbours": ("Neighbour", "neighbours"),
     "regard.inside.record": ("Record",),
@@ -156,6 +159,7 @@ _NAMES = {
     "regard.training.loop": ("seed_everything",),
     "regard.training.loop.events": (
         "DevEvent", "EndEvent", "ReportEvent", "SaveEvent", "ScoreEvent", "StartEvent",
+        "WatchEvent",
     ),
     "regard.training.recipe": ("Recipe",),
     "regard.training.train": ("train",),

@@ -54,6 +54,7 @@ GROUPS = {
         "look": "Show the attention weights of a model for one text or image.",
         "attribute": "Show on which words or patches a prediction depends.",
         "heads": "Report what each attention head does.",
+        "formation": "Show how attention heads form during training.",
         "ablate": "Score a model without each of its heads or layers.",
         "steer": "Compute a steering vector from two files of texts.",
         "tree": "Show a beam search as a tree, with the reason for every pruning.",

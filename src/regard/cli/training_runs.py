@@ -29,14 +29,18 @@ from regard.data.readers.fields import DropCounts
 from regard.ground.errors import BadInput
 from regard.ground.files import write_json
 from regard.ground.interrupt import signals_in_use
+from regard.inside.heads.watch_heads import watch_heads
 from regard.metrics.translation import MetricScore
 from regard.training.distributed import World
 from regard.training.dry_run import DryRun, estimate_run
 from regard.training.loop.events import EndEvent, Event, duration
 from regard.training.loop.trainer import Diverged
 from regard.training.recipe import Recipe, task_of
-from regard.training.run import Run, prepare
+from regard.training.run import Run, Watcher, prepare
 from regard.training.train import run_events
+
+WATCHES: Mapping[str, Watcher] = {"heads": watch_heads}
+"""Reports on a model in training, by the value of --watch."""
 
 
 def train_run(
@@ -49,6 +53,7 @@ def train_run(
     skip_bad: bool = False,
     budget_seconds: float = inf,
     loggers: Sequence[str] = (),
+    watch: Mapping[str, Watcher] | None = None,
 ) -> Run:
     """Train by a recipe and write the best model.
 
@@ -64,6 +69,7 @@ def train_run(
         skip_bad=skip_bad,
         budget_seconds=budget_seconds,
         stop_requested=lambda: bool(signals),
+        watch=watch,
     )
     steps = run.job.recipe.train.steps
     warmup = recipe.optimiser.warmup_steps(steps)

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 from sacrebleu.metrics import CHRF, TER
@@ -92,6 +92,11 @@ class PairTask(Task[Pair, AnyReading]):
         train = self.source(files, place.data)
         dev = data.dev.held_out or self.source(data.dev, place.data)
         return load_pairs(store, self.tables.batching, train, dev, dropout)
+
+    def dev_inputs(
+        self, prepared: Prepared[AnyReading], place: RunPaths, count: int
+    ) -> list[tuple[object, ...]]:
+        return [*cast(PairData, prepared.dataset).dev_texts(count)]
 
     def notes(self) -> dict[str, object]:
         return {**super().notes(), "decode": self.tables[DecodeConfig].model_dump()}

@@ -186,18 +186,8 @@ class Pretrain(Task[str, Reading]):
     def _sentences(self, place: RunPaths) -> Iterator[str]:
         """Sentences to learn a vocabulary from; an even sample if there are too many."""
         data = self.tables.data
-
-        def documents() -> Iterator[tuple[int, list[str]]]:
-            """Sentences of each document, in parts, with the number of the document."""
-            source, whole = self._collection(data.train, place.data), self.objectives.whole_texts
-            number = 0
-            for part in source.parts(place.dropping(), whole=whole):
-                if part.texts:
-                    yield number, [text.rpartition(FIELD_MARK)[2] for text in part.texts]
-                    number += part.is_last
-
         sizes: list[int] = []
-        for number, sentences in documents():
+        for number, sentences in self._documents(data.train, place):
             sizes += [0] * (number == len(sizes))
             sizes[number] += sum(map(len, sentences))
         data.train.require(sizes, "train", self.unit)
@@ -205,8 +195,30 @@ class Pretrain(Task[str, Reading]):
         if data.dev.held_out is not None:
             chosen[held_out_indices(len(sizes), data.dev.held_out)[1]] = False
         share = min(1.0, SAMPLE / max(1, sum(np.array(sizes)[chosen].tolist())))
-        to_learn = (sentences for number, sentences in documents() if chosen[number])
+        documents = self._documents(data.train, place)
+        to_learn = (sentences for number, sentences in documents if chosen[number])
         return sample((sentence for sentences in to_learn for sentence in sentences), share)
+
+    def _documents(self, files: FilesConfig, place: RunPaths) -> Iterator[tuple[int, list[str]]]:
+        """Sentences of each document, in parts, with the number of the document."""
+        source, whole = self._collection(files, place.data), self.objectives.whole_texts
+        number = 0
+        for part in source.parts(place.dropping(), whole=whole):
+            if part.texts:
+                yield number, [text.rpartition(FIELD_MARK)[2] for text in part.texts]
+                number += part.is_last
+
+    def dev_inputs(
+        self, prepared: Prepared[Reading], place: RunPaths, count: int
+    ) -> list[tuple[object, ...]]:
+        files, held_out = self.tables.data.dev, self.tables.data.dev.held_out
+        documents = self._documents(files if held_out is None else self.tables.data.train, place)
+        if held_out is not None:
+            every = sum(prepared.dataset.sizes[name] for name in ("train", "dev"))
+            chosen = {*held_out_indices(every, held_out)[1].tolist()}
+            documents = ((number, texts) for number, texts in documents if number in chosen)
+        texts = (" ".join(texts) for _, texts in documents)
+        return [(text,) for text in islice(filter(str.strip, texts), count)]
 
     def notes(self) -> dict[str, object]:
         fields = {} if self.fields is None else {"fields": [*self.fields.names]}

@@ -126,6 +126,11 @@ class Embed(EncoderTask[LabelledExample, RowTokenizer, Embedder, None]):
     def texts(self, example: LabelledExample) -> tuple[str, ...]:
         return example.texts
 
+    def dev_inputs(
+        self, prepared: Prepared[RowTokenizer], place: RunPaths, count: int
+    ) -> list[tuple[object, ...]]:
+        return [inputs[:1] for inputs in super().dev_inputs(prepared, place, count)]
+
     def read(
         self, files: FilesConfig, data: Path, dropped: DropCounts | None = None
     ) -> list[LabelledExample]:

@@ -198,6 +198,13 @@ class Task(ABC, Generic[Example, AnyReading]):
     def objective(self, prepared: Prepared[AnyReading]) -> Objective:
         """The training objective."""
 
+    def dev_inputs(
+        self, prepared: Prepared[AnyReading], place: RunPaths, count: int
+    ) -> list[tuple[object, ...]]:
+        """The first inputs of the development set: a text, two texts of one row, or an image."""
+        examples = prepared.dataset.dev_examples[:count]
+        return [self.content(example).inputs[:2] for example in examples]
+
     def flops(self, facts: ModelFacts, lengths: Sequence[tuple[int, ...]]) -> float:
         """Number of floating-point operations of one step over examples of these lengths."""
         return facts.training_flops(lengths)

@@ -1,49 +1,42 @@
-"""The log of a run, metrics.jsonl: one line of JSON for each event with figures.
+"""Logs of a run, one line of JSON for each event: metrics.jsonl, and reports on its heads.
 
 Nothing that runs a model is imported here, so that logs can be read quickly.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from regard.ground.errors import BadInput
-from regard.ground.files import read_bytes, replacing, writing
+from regard.ground.files import JSON, read_bytes, replacing, writing
 from regard.training.loggers import OpenLoggers
 
 if TYPE_CHECKING:
     from regard.training.loop.events import Event
 
 LOG = "metrics.jsonl"
+WATCHES = "watch"  # folder of the reports of watches, one file each
 Figures = dict[str, str | float]
 """The type of an event ("train", "dev"), its step, and numbers by name."""
 
 
-class MetricsLog:
-    """Log of a run: one line per event with figures; a resumed run first removes later lines.
+class StepLog:
+    """File of JSON lines, each with its step; a resumed run first removes later lines."""
 
-    The figures are also given to other ``loggers``.
-    """
+    def __init__(self, path: Path, *, after_step: int = 0):
+        self.path = path
+        if path.exists():
+            self._truncate(after_step)
 
-    def __init__(self, folder: Path, *, after_step: int = 0, loggers: OpenLoggers | None = None):
-        self.path, self.loggers = folder / LOG, loggers
-        self._truncate(after_step)
-
-    def write(self, event: "Event") -> None:
-        """Log an event, if it has figures."""
-        figures = event.figures
-        if not figures:
-            return
+    def write(self, record: Mapping[str, JSON]) -> None:
+        """Append one line."""
+        with writing(self.path):
+            self.path.parent.mkdir(exist_ok=True)
         with writing(self.path), self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(figures) + "\n")
-        kind, step = figures["event"], int(figures["step"])
-        numbers = {f"{kind}/{name}": value for name, value in numbers_of(figures).items()}
-        if self.loggers is not None:
-            self.loggers.log(numbers, step)
+            file.write(json.dumps(record) + "\n")
 
     def _truncate(self, after_step: int) -> None:
-        if not self.path.exists():
-            return
         lines = read_bytes(self.path).splitlines(keepends=True)
         steps = [_step(line) for line in lines]
         while steps and steps[-1] is None:  # cut off by a kill
@@ -54,17 +47,53 @@ class MetricsLog:
         earlier = [
             line
             for line, step in zip(lines, steps, strict=False)
-            if step is not None and step <= after_step
+            if after_step and step is not None and step <= after_step
         ]
         with replacing(self.path) as temporary:
             temporary.write_bytes(b"".join(earlier))
 
 
+class MetricsLog:
+    """Logs of a run: one line per event with figures, which are also given to ``loggers``, and
+    one line per report of a watch, in a file of its own.
+    """
+
+    def __init__(self, folder: Path, *, after_step: int = 0, loggers: OpenLoggers | None = None):
+        self.path, self.loggers = folder / LOG, loggers
+        self.lines = StepLog(self.path, after_step=after_step)
+        reports = [*(folder / WATCHES).glob("*.jsonl")]
+        self.reports = {path.stem: StepLog(path, after_step=after_step) for path in reports}
+
+    def write(self, event: "Event") -> None:
+        """Log an event, if it has figures or is a report."""
+        for name, record in event.reports.items():
+            if name not in self.reports:
+                self.reports[name] = StepLog(watch_log(self.path.parent, name))
+            self.reports[name].write(record)
+        figures = event.figures
+        if not figures:
+            return
+        self.lines.write({**figures})
+        kind, step = figures["event"], int(figures["step"])
+        numbers = {f"{kind}/{name}": value for name, value in numbers_of(figures).items()}
+        if self.loggers is not None:
+            self.loggers.log(numbers, step)
+
+
+def watch_log(folder: Path, name: str) -> Path:
+    """File of the reports of a watch in the folder of a run."""
+    return folder / WATCHES / f"{name}.jsonl"
+
+
 def read_log(folder: Path) -> list[Figures]:
     """Figures of all events in the log of a run, which may still be going on."""
-    path = folder / LOG
+    return read_steps(folder / LOG)
+
+
+def read_steps(path: Path) -> list[Any]:
+    """All lines of a log, without one that is just being written or was cut off by a kill."""
     lines = read_bytes(path).splitlines(keepends=True)
-    if lines and not lines[-1].endswith(b"\n"):  # just being written, or cut off by a kill
+    if lines and not lines[-1].endswith(b"\n"):
         lines.pop()
     for number, line in enumerate(lines, start=1):
         if _step(line) is None:

@@ -1,6 +1,7 @@
 """From a recipe to a trained model folder."""
 
 import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from regard.data.readers.fields import DropCounts
 from regard.data.readers.text_files import STDIN, name_of
 from regard.ground.device import uninitialised
 from regard.ground.errors import BadInput
+from regard.ground.files import JSON
 from regard.ground.lock import FolderLock
 from regard.ground.reading import Reading
 from regard.models.embedding import AnyPosition
@@ -22,6 +24,7 @@ from regard.models.facts import paths
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import check_tokenizer
 from regard.models.paper import Paper, count_parameters
+from regard.tasks.components import Runner
 from regard.tasks.plan import Plan
 from regard.tasks.run_paths import STDIN_COPY, RunPaths
 from regard.tasks.task import Prepared, Task
@@ -36,6 +39,10 @@ from regard.training.precision import CHOOSE, RESUME, checked_precision
 from regard.training.recipe import Recipe, task_of
 from regard.training.run_folder import RECIPE, check_folder, claim, give_up
 from regard.weights.files import load_weights
+
+WATCHED = 16  # inputs of the development set that watches read, at most
+Watcher = Callable[[Runner, Sequence[tuple[object, ...]]], Mapping[str, JSON]]
+"""Report on a model in training, from inputs of the development set."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,12 +102,13 @@ def prepare(
     data: Path = Path(),
     resume: bool = False,
     skip_bad: bool = False,
+    watch: Mapping[str, Watcher] | None = None,
     **limits: Any,
 ) -> Run:
     """Prepare a run up to its first step. The leader writes vocabularies and shards, all read them.
 
     Everything is checked before anything is written, and a run that cannot be prepared leaves no
-    files.
+    files. ``watch`` has reports on the model after each evaluation, by name.
     """
     place = RunPaths(data, out, world.is_leader, resume, skip_bad, world.device)
     task = task_of(recipe)
@@ -113,7 +121,7 @@ def prepare(
     try:
         if world.is_leader:
             record_environment(out, resume=resume)
-        return _prepared_run(recipe, task, plan, place, world, tests, lock, limits)
+        return _prepared_run(recipe, task, plan, place, world, tests, lock, watch or {}, limits)
     except BaseException as error:
         if lock is not None:
             give_up(lock)
@@ -131,6 +139,7 @@ def _prepared_run(
     world: World,
     tests: dict[str, int],
     lock: FolderLock | None,
+    watch: Mapping[str, Watcher],
     limits: dict[str, Any],
 ) -> Run:
     if recipe.train.deterministic:
@@ -172,12 +181,18 @@ def _prepared_run(
         check_folder=(lambda: None) if lock is None else partial(check_folder, ref(lock)),
         **limits,
     )
-    world.barrier()  # collectives have a time limit, this has none
     sizes = {**dataset.sizes, **tests}
     notes = task.notes()
-    return Run(
+    run = Run(
         job, plan.paper, facts, reading, labels, place.out, dataset.dropped, notes, sizes, lock
     )
+    if watch:
+        inputs = task.dev_inputs(prepared, place, WATCHED)
+        own, part = models["model"]
+        trained = Runner(folders.LoadedModel(plan.paper, own, part, reading, labels, notes))
+        job.watches = {name: partial(report, trained, inputs) for name, report in watch.items()}
+    world.barrier()  # collectives have a time limit, this has none
+    return run
 
 
 def _make_deterministic() -> None:

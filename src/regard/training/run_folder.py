@@ -17,12 +17,12 @@ from regard.tasks.run_paths import STDIN_COPY
 from regard.training.checkpoint import Checkpoints
 from regard.training.environment import ENVIRONMENT
 from regard.training.loggers import BOARD, LOGGED_RUNS
-from regard.training.metrics_log import LOG
+from regard.training.metrics_log import LOG, WATCHES
 from regard.training.recipe import Recipe
 from regard.training.recipe.errors import with_new_names
 
 RECIPE = "recipe.json"  # marks the folder of a run
-OURS = ("checkpoints", "text", "data", "model", "generator")
+OURS = ("checkpoints", "text", "data", "model", "generator", WATCHES)
 OTHERS = (  # also written by a run
     *(STDIN_COPY, LOG, BOARD, LOGGED_RUNS),
     *(RECIPE, ENVIRONMENT, LOCK),

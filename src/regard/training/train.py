@@ -23,7 +23,7 @@ from regard.training.metrics_log import MetricsLog
 from regard.training.recipe import Recipe, make_recipe, task_of
 from regard.training.recipe.overrides import Settings
 from regard.training.recipe_files import find, parse_tables, read_tables
-from regard.training.run import Run, prepare
+from regard.training.run import Run, Watcher, prepare
 
 AnyRecipe = str | Path | Mapping[str, object] | Recipe
 AnyData = str | Path | Mapping[str, Iterable[object] | int]
@@ -42,6 +42,7 @@ def train(
     skip_bad: bool = False,
     budget: float = float("inf"),
     loggers: Iterable[str] = (),
+    watch: Mapping[str, Watcher] | None = None,
 ) -> Iterator[Event]:
     """Train by a recipe and yield events; after the last event the model is in ``out/model``.
 
@@ -57,6 +58,11 @@ def train(
     continues from the last checkpoint. A run that diverges, or is interrupted by Ctrl-C, leaves its
     best model so far there. The trained model is scored on each test set: a
     ``ScoreEvent`` before the ``EndEvent``. Figures also go to ``loggers``: "wandb", "mlflow".
+
+    ``watch`` has functions that report on the model before the first step and after each
+    evaluation, such as {"heads": regard.watch_heads}: called with the model and a few inputs of the
+    development set, they return a dictionary for JSON. Each report is a ``WatchEvent``, and a line
+    of ``out/watch/NAME.jsonl``.
     """
     tables, name = _tables_of(recipe)
     root = Path()
@@ -71,7 +77,20 @@ def train(
         raise BadInput(f"{name}: a ladder trains several models; train the recipe of one of them")
     folder = Path("runs") / Path(name).stem if out is None else Path(out)
     options = {"data": root, "resume": resume, "skip_bad": skip_bad, "budget_seconds": budget}
+    options["watch"] = check_watch(watch)
     return _events(parsed, folder, device, options, check_loggers(loggers))
+
+
+def check_watch(watch: Mapping[str, Watcher] | None) -> Mapping[str, Watcher]:
+    """Functions that report on a model in training, by names that can be those of files."""
+    if not isinstance(watch or {}, Mapping):
+        raise BadInput(f"watch: give a dictionary of functions by name, not {shown(watch)}")
+    for name, report in (watch or {}).items():
+        if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name):
+            raise BadInput(f"watch: {shown(name)} is not a name of letters, digits, - and _")
+        if not callable(report):
+            raise BadInput(f"watch[{name!r}]: give a function, not {shown(report)}")
+    return watch or {}
 
 
 def run_events(run: Run, *, resume: bool = False, loggers: Sequence[str] = ()) -> Iterator[Event]:

@@ -3,7 +3,7 @@
 import re
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Exit, Option
 
@@ -35,6 +35,10 @@ def train(
         bool, Option("--dry-run", help="Check recipe and data, time a few steps; write nothing.")
     ] = False,
     log: options.LOG = None,
+    watch: Annotated[
+        Literal["heads"] | None,
+        Option(help="Report at each evaluation: what each attention head does."),
+    ] = None,
     device: options.DEVICE = None,
     table_format: options.FORMAT = "text",
 ) -> None:
@@ -54,13 +58,18 @@ def train(
     the table of a ladder has the 95% interval of each mean, too.
     --budget holds for each run.
 
+    With --watch heads, what each attention head does is reported before the first step and at each
+    evaluation, on a few inputs of the development set, and for causal models on random tokens that
+    follow twice: a line of the file watch/heads.jsonl in the run folder, with the step, the dev
+    loss and the seconds that the report took. regard formation RUN shows it.
+
     With --dry-run, the recipe, its data and the initial model are read and checked; counts of
     examples, labels, dropped lines, duplicates, vocabulary, parameters and batches, examples that
     two sets share, and an estimate of the time are printed, and no run folder is made.
 
     Example: regard train tour --data runs/tour/corpus --out runs/mine --budget 2m
     """
-    from regard.cli.training_runs import dry_run, evaluate_run, train_run, train_seeds
+    from regard.cli.training_runs import WATCHES, dry_run, evaluate_run, train_run, train_seeds
     from regard.studies.ladder import LadderRun, train_ladder
     from regard.training.distributed import World
     from regard.training.loggers import check_loggers
@@ -91,6 +100,7 @@ def train(
             skip_bad=skip_bad,
             budget_seconds=seconds,
             loggers=loggers,
+            watch={} if watch is None else {watch: WATCHES[watch]},
         )
         if described.rung:
             whole = len(described.rung) == rungs

@@ -78,11 +78,13 @@ def report_heads(
     labels: Sequence[str] | None = None,
     label_names: Sequence[str] = (),
     least: int = 100,
+    repeated: Sequence[LabelledRows] | None = None,
 ) -> HeadReport:
     """Report on the heads of a model from its attention on inputs, or on a treebank.
 
     With gold ``labels`` of the inputs, importance is by the loss of the classifier, otherwise by
-    the language-model loss of the texts. Relations have at least ``least`` instances.
+    the language-model loss of the texts. Relations have at least ``least`` instances. A causal
+    model reads the ``repeated`` rows for its causal scores, by default the inputs twice.
     """
     sites, parses_only = model.sites, treebank is not None and not inputs
     if treebank is not None and not inputs:
@@ -112,9 +114,10 @@ def report_heads(
         relations = score_relations(dev, parse_with_heads(model, treebank.test), least)
         notes.append(f"relations: {treebank.note}; at least {least} words in both")
     causal = [site for site in sites if site.causal and site.side == "trunk"]
-    twice = _read_twice(model, fitting) if causal else []
-    for number, site, layers in run_heads(model, twice, causal):
-        means[site.name].tokens.add(over_tokens(twice[number], site, layers))
+    if repeated is None:
+        repeated = _read_twice(model, fitting) if causal else []
+    for number, site, layers in run_heads(model, repeated, causal):
+        means[site.name].tokens.add(over_tokens(repeated[number], site, layers))
     importance = {} if batches is None else head_importance(model, batches)
     if batches is None:
         notes.append("no importance: it needs texts and a head that predicts tokens, or labels")

@@ -23,13 +23,14 @@ CLASSES = 10  # listed classes of an image
 STYLES = {"words": ["page.css"], "image": ["page.css", "classes.css", "image.css"]}
 SCRIPTS = {
     "words": [
+        "elements.js",
         "attention.js",
-        "attention_address.js",
+        "address.js",
         "attention_hidden.js",
         "attention_lines.js",
         "attention_words.js",
     ],
-    "image": ["attention.js", "attention_address.js", "attention_image.js"],
+    "image": ["elements.js", "attention.js", "address.js", "attention_image.js"],
 }
 MOST = 60_000_000  # weights of a page: a browser cannot show more
 

@@ -14,6 +14,8 @@ def train(job: Job, *, resume: bool = False) -> Iterator[Event]:
     run = Trainer(job)
     yield run.start(resume)
     if run.progress.step == 0:
+        if job.watches:
+            yield from run.watch(run.dev_result())
         yield run.save()
     recipe = job.recipe.train
     reason = "patience" if run.out_of_patience() else ""
@@ -27,6 +29,7 @@ def train(job: Job, *, resume: bool = False) -> Iterator[Event]:
         if step % recipe.evaluate_every == 0 or reason in ("steps", "time"):
             event = run.evaluate()
             yield event
+            yield from run.watch(event.verdict)
             best = event.best
             reason = reason or ("patience" if run.out_of_patience() else "")
         if step % recipe.checkpoint_every == 0 or reason or best:

@@ -1,13 +1,14 @@
 """The job of a run, and the events that the loop yields."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from torch import nn
 
 from regard.data.batches.sampler import BatchSampler
 from regard.ground.errors import one_line
+from regard.ground.files import JSON
 from regard.metrics.translation import MetricScore
 from regard.objectives.objective import Objective
 from regard.training.checkpoint import Checkpoints, RunProgress
@@ -44,6 +45,11 @@ class Event:
     @property
     def figures(self) -> dict[str, str | float]:
         """Logged values: the type of event, the step, and numbers by name."""
+        return {}
+
+    @property
+    def reports(self) -> dict[str, dict[str, JSON]]:
+        """Lines of the logs of watches, by name."""
         return {}
 
     def lines(self, steps: int = 0) -> list[str]:
@@ -136,6 +142,22 @@ class DevEvent(Event):
 
 
 @dataclass(frozen=True)
+class WatchEvent(Event):
+    """Event: the evaluated model was inspected; ``record`` is the line of the log ``watch``."""
+
+    watch: str
+    record: dict[str, JSON]
+
+    @property
+    def reports(self) -> dict[str, dict[str, JSON]]:
+        return {self.watch: self.record}
+
+    def __str__(self) -> str:
+        seconds = self.record["seconds"]
+        return f"step {self.progress.step:>6,}  {self.watch} reported in {seconds} s"
+
+
+@dataclass(frozen=True)
 class SaveEvent(Event):
     """Event: a checkpoint was written."""
 
@@ -174,6 +196,10 @@ def duration(seconds: float) -> str:
     return f"{minutes}m{whole % 60:02d}s" if minutes else f"{whole}s"
 
 
+Watch = Callable[[], Mapping[str, JSON]]
+"""Report on the model of a job, in evaluation mode."""
+
+
 @dataclass
 class Job:
     """All parts of a run.
@@ -183,7 +209,7 @@ class Job:
     steps captured by shape. ``data`` is a fingerprint of the training data, ``split_data`` a prefix
     of it that must not change if development examples are held out (else empty); ``remarks`` are
     about copied weights, ``long_texts`` about training texts longer than a row. ``check_folder`` is
-    called before the leader writes.
+    called before the leader writes. ``watches`` report on the model after each evaluation, by name.
     """
 
     recipe: Recipe
@@ -201,5 +227,6 @@ class Job:
     remarks: tuple[str, ...] = ()
     long_texts: str = ""
     check_folder: Callable[[], None] = lambda: None
+    watches: Mapping[str, Watch] = field(default_factory=dict)
     budget_seconds: float = float("inf")
     stop_requested: Callable[[], bool] = lambda: False

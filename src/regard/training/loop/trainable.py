@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
 import torch
@@ -127,15 +127,18 @@ class TrainableModel:
         return self.precision.context(self.world.device)
 
     @contextmanager
-    def evaluated(self) -> Iterator[None]:
-        """Evaluation mode for a block, with averaged weights if there are any."""
+    def evaluated(self, *, exact: bool = False) -> Iterator[None]:
+        """Evaluation mode for a block, with averaged weights if there are any.
+
+        ``exact``: in the precision of the weights.
+        """
         self.model.eval()
         own = {}
         if self.average is not None:
             own = {name: tensor.clone() for name, tensor in self.weights.items()}
             load_weights(self.model, self.average.weights, "average")
         try:
-            with self.context():
+            with nullcontext() if exact else self.context():
                 yield
         finally:
             if own:

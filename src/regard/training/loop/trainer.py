@@ -19,7 +19,15 @@ from regard.ground.errors import FAILED, BadInput
 from regard.training import precision as precisions
 from regard.training.checkpoint import PendingTotals, RunProgress
 from regard.training.distributed import World
-from regard.training.loop.events import DevEvent, Job, ReportEvent, SaveEvent, StartEvent
+from regard.training.loop.events import (
+    DevEvent,
+    DevResult,
+    Job,
+    ReportEvent,
+    SaveEvent,
+    StartEvent,
+    WatchEvent,
+)
 from regard.training.loop.run_store import CarriedState, RunStore
 from regard.training.loop.steps import StepRows, read_steps
 from regard.training.loop.trainable import TrainableModel, seed_everything
@@ -248,8 +256,7 @@ class Trainer:
     def evaluate(self) -> DevEvent:
         """Evaluate on the development set, with averaged weights if the recipe averages."""
         self._check_finite()
-        with self.trainable.evaluated():
-            result = self.job.evaluate(self.trainable.model)
+        result = self.dev_result()
         earlier, value, loss = self.progress.best, result.value, result.figures.get("loss")
         sensible = isfinite(value) and not self._exploded(loss or 0.0)
         better = sensible and (earlier is None or value > earlier)
@@ -261,6 +268,22 @@ class Trainer:
             self.progress = replace(self.progress, best=value, best_step=step, best_loss=known)
         self.totals.began = monotonic() if not self.totals.steps else self.totals.began
         return DevEvent(self.progress, result, best)
+
+    def dev_result(self) -> DevResult:
+        """Result of the current weights on the development set."""
+        with self.trainable.evaluated():
+            return self.job.evaluate(self.trainable.model)
+
+    def watch(self, dev: DevResult) -> Iterator[WatchEvent]:
+        """Reports on the evaluated model; the leader makes them."""
+        for name, report in self.job.watches.items():
+            began = monotonic()
+            with self.trainable.evaluated(exact=True):
+                figures = self.world.from_leader(report)
+            at = {"step": self.progress.step, "loss": dev.figures["loss"]}
+            record = {**at, "seconds": round(monotonic() - began, 2), **figures}
+            self.totals.began = monotonic() if not self.totals.steps else self.totals.began
+            yield WatchEvent(self.progress, name, record)
 
     def _lower_loss(self, loss: float | None) -> bool:
         """Whether a dev loss is below that of the best weights, if both are known."""

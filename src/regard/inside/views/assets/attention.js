@@ -1,4 +1,3 @@
-"use strict";
 // What the pages of texts and of images share. Everything is drawn from one block of JSON, a list
 // of maps {name, queries, keys, allowed, unchosen, special, layers}. Unpacked by the script of the
 // page, layers[layer][head][query][key] is a weight in ten-thousandths; allowed[query][key] is 0 where
@@ -7,25 +6,9 @@
 // is chosen at first.
 const maps = JSON.parse(document.getElementById("data").textContent);
 const UNIT = 10000;
-const at = (id) => document.getElementById(id);
 const chosen = { ...JSON.parse(at("choosers").dataset.chosen), scale: "linear" };
 const map = () => maps[chosen.map];
 let page; // what this page adds: see begin
-
-// ---- elements ---------------------------------------------------------------------------------
-
-// Text is only inserted as text nodes, so no token can become markup.
-function make(tag, attributes = {}, ...children) {
-  return fill(document.createElement(tag), attributes, children);
-}
-function draw(tag, attributes = {}, ...children) {
-  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
-}
-function fill(element, attributes, children) {
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
 
 // ---- numbers ----------------------------------------------------------------------------------
 
@@ -170,11 +153,23 @@ function pictureSides(width, height) {
   return [Math.max(width * scale, 12), Math.max(height * scale, 12), scale];
 }
 
+// The fields of the address.
+const fields = () => ({
+  map: {
+    write: (value) => maps[value].name,
+    read: (text) => { const i = maps.findIndex(({ name }) => name === text); return i < 0 ? undefined : i; },
+  },
+  layer: numberField("mean", () => map().layers.length),
+  head: numberField("mean", () => headsOf(chosen.layer)),
+  scale: wordField("linear", "root"),
+  ...page.fields,
+});
+
 // ---- begin ------------------------------------------------------------------------------------
 
 // A page has further choosers(); prepare() that checks its own choices; trim(matrix), the part of a
 // matrix that is shown; show() that draws what is chosen; picture(matrix) of a head; pictured(), a
-// text of what these pictures depend on; and fields of the address (attention_address.js).
+// text of what these pictures depend on; and fields of the address (address.js).
 function begin(own) {
   page = own;
   if (!maps.length) return;

@@ -1,6 +1,7 @@
 // What is chosen, in the address of the page: "#layer=1&heads=0,3". A field is left out while it has
 // its first value; what the page does not know is ignored. Every choice is a step of the history. A
-// page without an address of its own (in a frame of a notebook) does without.
+// page without an address of its own (in a frame of a notebook) does without. A page has chosen, an
+// object; fields(), those of the address; and choose(change), which draws and calls writeAddress.
 const HAS_ADDRESS = ["file:", "http:", "https:"].includes(location.protocol);
 let first; // what was chosen before the address was read
 
@@ -24,17 +25,6 @@ const listField = (field) => ({
     return values.includes(undefined) ? undefined : values;
   },
 });
-const fields = () => ({
-  map: {
-    write: (value) => maps[value].name,
-    read: (text) => { const i = maps.findIndex(({ name }) => name === text); return i < 0 ? undefined : i; },
-  },
-  layer: numberField("mean", () => map().layers.length),
-  head: numberField("mean", () => headsOf(chosen.layer)),
-  scale: wordField("linear", "root"),
-  ...page.fields,
-});
-
 // Fields are read in their order: the map decides which layers there are, the layer which heads.
 function readAddress() {
   const given = new URLSearchParams(location.hash.slice(1));

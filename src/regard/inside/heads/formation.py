@@ -1,0 +1,210 @@
+"""Heads while they form: the reports of ``regard train --watch heads``, by step."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from regard.ground.errors import BadInput, did_you_mean
+from regard.inside.heads.head_report import CAUSAL, COLUMNS, HeadFigures
+from regard.inside.views.formation_html import FigureFrames, HeadFrames, formation_page
+from regard.inside.views.line_chart import Chart, ChartLine, round_ticks
+from regard.inside.views.markup import HTMLPage
+
+DRAWN = 5  # heads with a curve
+SHARES = ("of uniform", "at offset", "special", "first", "rare", "rare chance", "diagonal")
+CAUSAL_SCORES = ("previous", "duplicate", "induction")
+
+
+@dataclass(frozen=True)
+class FormationStep:
+    """Report on all heads after a number of steps, and the loss of the development set."""
+
+    step: int
+    loss: float
+    seconds: float
+    heads: tuple[HeadFigures, ...]
+
+
+@dataclass(frozen=True)
+class Appearance:
+    """The step at which a score of a head first is half of its last value, and stays there."""
+
+    figure: str
+    head: HeadFigures
+    step: int
+
+    @property
+    def value(self) -> float:
+        """Last value of the score."""
+        return self.head.figures[self.figure] or 0.0
+
+
+@dataclass(frozen=True)
+class Formation(HTMLPage):
+    """Reports on the heads of one run by step; the page has a slider over them."""
+
+    title: str
+    steps: tuple[FormationStep, ...]
+
+    @classmethod
+    def of_records(
+        cls, title: str, records: Sequence[Mapping[str, Any]], where: str
+    ) -> "Formation":
+        """Formation from the lines of watch/heads.jsonl; ``where`` is the file, for messages."""
+        steps = []
+        for number, record in enumerate(records, start=1):
+            try:
+                heads = tuple(map(_head_of, record["heads"]))
+                loss, seconds = float(record["loss"]), float(record["seconds"])
+            except (KeyError, TypeError, ValueError):
+                raise BadInput(f"{where}:{number}: not a report on heads") from None
+            if steps and [h.place for h in heads] != [h.place for h in steps[0].heads]:
+                raise BadInput(f"{where}:{number}: has other heads than the line before it")
+            steps.append(FormationStep(int(record["step"]), loss, seconds, heads))
+        if not steps or not steps[0].heads:
+            raise BadInput(f"{where}: has no report yet")
+        return cls(title, tuple(steps))
+
+    @cached_property
+    def figure_names(self) -> list[str]:
+        """Figures that some head has at some step."""
+        return [
+            name
+            for name in COLUMNS
+            if any(head.figures.get(name) is not None for at in self.steps for head in at.heads)
+        ]
+
+    @property
+    def first_figure(self) -> str:
+        """Figure that is shown first: induction of causal models, else the entropy."""
+        return next(name for name in ("induction", "entropy") if name in self.figure_names)
+
+    def check_figure(self, name: str) -> str:
+        """The name of a figure of these reports."""
+        if name not in self.figure_names:
+            raise BadInput(
+                f"no figure is called {name!r}{did_you_mean(name, self.figure_names)}; "
+                f"known: {', '.join(self.figure_names)}"
+            )
+        return name
+
+    def highest(self, name: str) -> list[HeadFigures | None]:
+        """Head with the highest value of a figure at each step; None: no head has it."""
+        return [
+            max(
+                (head for head in at.heads if head.figures.get(name) is not None),
+                key=lambda head: head.figures[name] or 0.0,
+                default=None,
+            )
+            for at in self.steps
+        ]
+
+    def appearances(self, name: str, least: float = CAUSAL) -> list[Appearance]:
+        """Heads whose last value of a score is at least ``least``, and when they appeared.
+
+        A head appears at the first step from which on its score is half of its last value.
+        """
+        appeared = []
+        for number, head in enumerate(self.steps[-1].heads):
+            if (value := head.figures.get(name)) is None or value < least:
+                continue
+            scores = [at.heads[number].figures.get(name) or 0.0 for at in self.steps]
+            below = [at for at, score in enumerate(scores) if score < value / 2]
+            first = below[-1] + 1 if below else 0
+            appeared.append(Appearance(name, head, self.steps[first].step))
+        return sorted(appeared, key=lambda each: -each.value)
+
+    @property
+    def caption(self) -> str:
+        """Numbers of steps and heads, and the cost of the reports."""
+        seconds = sum(at.seconds for at in self.steps)
+        heads = f"{len(self.steps[0].heads)} heads, {len(self.steps)} reports"
+        return f"{heads} up to step {self.steps[-1].step:,}, which took {seconds:.1f} seconds"
+
+    def to_json(self) -> dict[str, object]:
+        """Record for JSON: steps, losses, and when heads with causal scores appeared."""
+        appeared = [each for name in CAUSAL_SCORES for each in self.appearances(name)]
+        return {
+            "steps": [at.step for at in self.steps],
+            "losses": [at.loss for at in self.steps],
+            "highest": {
+                name: [None if head is None else head.figures[name] for head in self.highest(name)]
+                for name in self.figure_names
+            },
+            "appeared": [
+                {
+                    "figure": each.figure,
+                    "site": each.head.site,
+                    "layer": each.head.layer,
+                    "head": each.head.head,
+                    "step": each.step,
+                    "value": each.value,
+                }
+                for each in appeared
+            ],
+        }
+
+    def chart(self, name: str) -> Chart:
+        """Curves of a figure: of the heads with the highest values at the last step."""
+        last = [head.figures.get(name) for head in self.steps[-1].heads]
+        order = sorted(range(len(last)), key=lambda i: -math.inf if last[i] is None else -last[i])
+        order = [i for i in order if last[i] is not None][:DRAWN]
+        lines = []
+        for number in order:
+            points = [
+                (float(at.step), value)
+                for at in self.steps
+                if (value := at.heads[number].figures.get(name)) is not None
+            ]
+            site, layer, head = self.steps[0].heads[number].place
+            lines.append(ChartLine(f"{site} {layer}.{head}", points))
+        return Chart(f"{name}, highest heads", "step", "", self._ticks, lines, fitted=True)
+
+    @property
+    def loss_chart(self) -> Chart:
+        """Curve of the loss of the development set."""
+        points = [(float(at.step), at.loss) for at in self.steps if math.isfinite(at.loss)]
+        line = ChartLine("dev loss", points)
+        return Chart("loss of the development set", "step", "", self._ticks, [line], fitted=True)
+
+    @property
+    def _ticks(self) -> list[tuple[float, str]]:
+        first, last = (float(self.steps[end].step) for end in (0, -1))
+        inner = [x for x in round_ticks(first, last) if first <= x <= last and x.is_integer()]
+        return [(x, f"{x:,.0f}") for x in inner]
+
+    def frames(self) -> HeadFrames:
+        """The record that the page is drawn from."""
+        return HeadFrames(
+            self.title,
+            self.caption,
+            [at.step for at in self.steps],
+            [at.loss for at in self.steps],
+            [head.place for head in self.steps[0].heads],
+            {name: self._frames_of(name) for name in self.figure_names},
+            self.loss_chart,
+        )
+
+    def _frames_of(self, name: str) -> FigureFrames:
+        values = [[head.figures.get(name) for head in at.heads] for at in self.steps]
+        known = [abs(value) for row in values for value in row if value is not None]
+        most = 1.0 if name in (*SHARES, *CAUSAL_SCORES) else max(known, default=0.0)
+        digits = 0 if name == "offset" else 3 if name == "importance" else 2
+        return FigureFrames(COLUMNS[name][1], values, most, digits, self.chart(name))
+
+    def svg(self, name: str) -> str:
+        """Chart of a figure as SVG."""
+        return self.chart(name).svg()
+
+    def html(self, name: str | None = None) -> str:
+        return formation_page(self.frames(), name or self.first_figure)
+
+
+def _head_of(record: Mapping[str, Any]) -> HeadFigures:
+    """Figures of a head from a record of a report."""
+    figures = {name: record[name] for name in COLUMNS if name in record}
+    if not all(isinstance(value, int | float | None) for value in figures.values()):
+        raise ValueError
+    return HeadFigures(record["site"], record["layer"], record["head"], figures)
