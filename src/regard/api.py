@@ -161,6 +161,7 @@ class Model(Runner):
         text: object,
         target: str | None = None,
         *,
+        token: int | None = None,
         method: str = "all",
         steps: int = 16,
         subwords: bool = False,
@@ -168,11 +169,13 @@ class Model(Runner):
         """Attribution of a prediction to the words of a text, or the patches of an image.
 
         ``target`` is a label, a token, or the translation to explain; default: what the model
-        predicts. ``method`` is "gradient" (× input), "integrated" (gradients), "rollout",
+        predicts. ``token`` is the position that predicts it, as in ``contributions``; a tagger
+        needs it. ``method`` is "gradient" (× input), "integrated" (gradients), "rollout",
         "attention-gradient", "leave-one-out" or "all" of them. Integrated gradients begin with
         ``steps`` steps, doubled until they are complete to 1%.
         """
-        return attribute(self.inspected, text, target, method, steps=steps, subwords=subwords)
+        chosen = (self.inspected, text, target, method)
+        return attribute(*chosen, token=token, steps=steps, subwords=subwords)
 
     def what_if(
         self,
@@ -182,14 +185,16 @@ class Model(Runner):
         layers: Iterable[Layer] = (),
         words: Iterable[int | str] = (),
         target: str | None = None,
+        token: int | None = None,
     ) -> WhatIf:
         """The prediction for a text or image without some heads, layers or words.
 
         A head is (layer, head), or (attention, layer, head) with "encoder", "decoder" or "cross"; a
         layer a number, or (side, number); a word its number, from 0, or the word itself.
+        ``target`` and ``token`` are those of ``attribute``.
         """
-        model = self.inspected
-        return what_if(model, text, heads=heads, layers=layers, words=words, target=target)
+        model, chosen = self.inspected, (target, token)
+        return what_if(model, text, *chosen, heads=heads, layers=layers, words=words)
 
     def contributions(
         self,
@@ -211,7 +216,7 @@ class Model(Runner):
             raise BadInput(f"contributions need gradients: load without precision={self.precision}")
         rows = read_with_masks(self.inspected, text, second)
         chosen = (target, against, token)
-        return contributions(self.inspected, self.labels, title_of(text), rows, *chosen)
+        return contributions(self.inspected, title_of(text), rows, *chosen)
 
     def heads(
         self,

@@ -15,6 +15,7 @@ from regard.inference.embed import Embedder
 from regard.inference.score_text import Scorer
 from regard.inference.text_tokens import TextTokens
 from regard.models.folders.loaded_model import LoadedModel
+from regard.text.labels import LabelSet
 from regard.text.segmentation import LabelledImage
 
 
@@ -22,11 +23,12 @@ class ModelRunner(BatchRunner):
     """Runner: a model with its tokenizer and its limits.
 
     ``name`` is the name of the paper, for messages. Texts of more than ``max_length`` tokens are
-    truncated by encoders and refused by translators.
+    truncated by encoders and refused by translators. ``labels`` are those that a model predicts.
     """
 
     name: str
     max_length: int | None
+    labels: LabelSet | None = None
 
     @classmethod
     @abstractmethod

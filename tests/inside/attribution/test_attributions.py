@@ -136,11 +136,12 @@ def test_one_method_has_nothing_to_agree_with(model):
         ("one", TEXT, {"target": "nice"}, "no label is called 'nice'; known: bad, fair, good"),
         ("one", "", {}, "the text has no words"),
         ("one", ("a", "b", "c"), {}, "is not a text"),
-        ("words", TEXT, {}, r"the text has no mask token \[MASK\]"),
-        ("words", "a [MASK]", {"target": "cat"}, r"'cat' is 2 tokens \(c ##at\); name one token"),
+        ("words", TEXT, {}, "token: give the position of a token to explain, or a text"),
+        ("words", "a [MASK]", {"target": "cat"}, r"'cat' is 2 tokens \(c ##at\); give one token"),
         ("words", "a [MASK] [MASK]", {"target": "a"}, "the text has 2 masks"),
-        ("tags", TEXT, {}, "attribution needs a classifier, a language model or a translator"),
-        ("states", TEXT, {}, "this model has no target to explain"),
+        ("tags", TEXT, {}, "token: give the position of a token to explain"),
+        ("one", TEXT, {"token": 1}, "token: this model predicts one output for the whole input"),
+        ("states", TEXT, {}, "this model has no output head: there are no logits to explain"),
     ],
 )
 def test_what_cannot_be_attributed_is_refused_in_one_line(kind, text, options, message):
@@ -164,3 +165,26 @@ def test_every_mask_is_a_target():
     root = ElementTree.fromstring(seen.svg())
     assert {*seen.targets} <= {one.text for one in root.iter(f"{SVG}text")}
     assert '<table class="matrix">' in seen.html()
+
+
+def test_the_label_of_a_token_is_a_target():
+    tagger = small_bert("tags")
+    names = set()
+    for token in (1, 2, 3):
+        seen = tagger.attribute("The old cat came in", token=token, method="integrated")
+        (logits_TV,) = tagger.logits(["The old cat came in"])
+        names.add(tagger.labels.names[int(logits_TV[token].argmax())])
+        assert seen.targets == (tagger.labels.names[int(logits_TV[token].argmax())],)
+        assert seen.completeness.complete
+    changed = tagger.what_if("The old cat came in", words=["cat"], token=3)
+    assert {*changed.targets} <= {*tagger.labels.names} and changed.before != changed.after
+
+
+def test_a_target_is_named_as_for_contributions():
+    """A token inside a text, or as it is printed; a label as written in files, or its number."""
+    model = small_bert("words")
+    printed = model.attribute("a [MASK]", "##at", method="gradient").targets
+    assert printed == ("##at",) == (model.contributions("a [MASK]", target="##at").target.name,)
+    labels = small_bert("one")
+    assert labels.attribute(TEXT, "fair").targets == ("fair",)
+    assert labels.contributions(TEXT, target=1).target.name == "fair"

@@ -153,3 +153,11 @@ def test_distance_in_patches_against_a_loop():
             distances.append(weighted / total)
         assert means.mean("distance", 0, number) == pytest.approx(np.mean(distances))
     assert means.best_offset(0, 0) == (None, None)
+
+
+def test_equal_largest_weights_share_a_word():
+    """The first of them is no rare word, and no offset, by being first."""
+    uniform = np.full((WORDS, WORDS), 1 / WORDS)
+    found = head(figures(uniform, rare=(1,)), 0)
+    assert found.figures["rare"] == pytest.approx(found.figures["rare chance"])
+    assert found.figures["at offset"] <= 1 / 6 + 1e-9 and found.role == ""

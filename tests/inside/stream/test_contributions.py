@@ -6,9 +6,9 @@ import torch
 
 from regard import BadInput, Model
 from regard.ground.tape import Tape
+from regard.inside.logit_target import choose_target
 from regard.inside.stream.contributions import contributions, stream_places
 from regard.inside.stream.frozen import FrozenScales
-from regard.inside.stream.target import choose_target
 from small_bert import model as small_bert
 from small_bert import small_bert as small_bert_folder
 from small_families import FACTS, small_family, small_rows
@@ -20,7 +20,7 @@ POST_AND_PRE = ["bert", "gpt2", "t5", "translator", "llama"]
 def shares(name, **chosen):
     model = small_family(name)
     token = {} if "label" in model.facts.head_names else {"token": 2}
-    return contributions(model, None, name, small_rows(model), **token | chosen)
+    return contributions(model, name, small_rows(model), **token | chosen)
 
 
 @pytest.mark.parametrize("name", FACTS)
@@ -55,7 +55,7 @@ def test_a_contribution_is_lost_without_its_component(name):
     tape, scales = Tape(*places), FrozenScales()
     with torch.no_grad(), scales:
         outputs = model.run([rows], tape)
-    target = choose_target(model, None, rows, outputs, token=2)
+    target = choose_target(model, rows, outputs, token=2)
     for path, place in places.items():
         value = tape.records[path]
         for head in range(value.shape[1]) if place.has_heads else [None]:
@@ -179,12 +179,8 @@ def test_views(tmp_path):
         ("words", {"token": 99}, "token must be at most 10, not 99"),
         ("words", {"token": 1, "target": "storms"}, r"target: 'storms' is \d tokens \(.*\); give"),
         ("words", {"token": 1, "target": 1000}, "target must be at most"),
-        (
-            "one",
-            {"target": "best"},
-            "'best' is not an output of this model; known: bad, fair, good",
-        ),
-        ("one", {"against": "best"}, "against: 'best' is not an output"),
+        ("one", {"target": "best"}, "target: no label is called 'best'; known: bad, fair, good"),
+        ("one", {"against": "best"}, "against: no label is called 'best'"),
         ("one", {"token": 1}, "token: this model predicts one output for the whole input"),
         ("states", {}, "this model has no output head"),
     ],

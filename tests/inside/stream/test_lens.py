@@ -17,7 +17,7 @@ FAMILIES = ["bert", "bert-label", "gpt2", "llama", "t5", "translator-pre", "xlne
 
 def lens_of(name):
     model = small_family(name)
-    return model, logit_lens(model, None, name, small_rows(model))
+    return model, logit_lens(model, name, small_rows(model))
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -58,7 +58,7 @@ def test_copies_run_in_as_many_batches_as_memory_allows(monkeypatch):
 
 def test_views():
     model = small_bert("one").inspected
-    lens = logit_lens(model, small_bert("one").labels, "cat", model.read("the old cat came"))
+    lens = logit_lens(model, "cat", model.read("the old cat came"))
     assert lens.tokens == ("output",) and lens.columns == ["layer", "0 output"]
     assert lens.cells[-1][0] == "layer 1" and lens.cells[-1][1].endswith("#1")
     assert {top for (top,) in lens.tops} <= {"bad", "fair", "good"}
@@ -69,4 +69,4 @@ def test_views():
 def test_models_without_a_residual_stream_are_refused():
     model = small_lstm()
     with pytest.raises(BadInput, match="no residual stream"):
-        logit_lens(model, None, "", small_rows(model))
+        logit_lens(model, "", small_rows(model))

@@ -22,7 +22,7 @@ FAMILIES = ["bert", "bert-label", "gpt2", "llama", "t5", "translator", "xlnet", 
 def runs_of(model, ids=IDS, other=OTHER_IDS, **chosen):
     rows = small_rows(model, ids), small_rows(model, other)
     token = {} if "label" in model.facts.head_names else {"token": 4}
-    return TwoRuns.of(model, None, "two runs", *rows, **token | chosen)
+    return TwoRuns.of(model, "two runs", *rows, **token | chosen)
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -40,6 +40,7 @@ def attribute(
             show_default="the model's own",
         ),
     ] = None,
+    token: options.TOKEN = None,
     method: Annotated[Method, Option(help="Method of attribution.")] = "all",
     steps: Annotated[
         int, Option(min=1, help="First number of steps of integrated gradients; doubled if needed.")
@@ -62,11 +63,11 @@ def attribute(
 ) -> None:
     """Show on which words or patches a prediction depends.
 
-    Five methods explain the label of a classifier, the next or the masked token of a language
-    model, or each word of a translation: gradient × input, integrated gradients (with their
-    completeness: they must sum to f(x) − f(baseline)), attention rollout, attention × gradient, and
-    leave-one-out. Their rank correlation and their deletion curves, beside a random order, show how
-    far they can be believed.
+    Five methods explain the label of a classifier, the label of a --token by a tagger, the next or
+    the masked token of a language model, or each word of a translation: gradient × input,
+    integrated gradients (with their completeness: they must sum to f(x) − f(baseline)), attention
+    rollout, attention × gradient, and leave-one-out. Their rank correlation and their deletion
+    curves, beside a random order, show how far they can be believed.
 
     --without switches off heads, layers (what they add becomes zero) or words, and prints the
     prediction before and after. A word is its number, from 0, or the word itself. In a translator,
@@ -86,9 +87,11 @@ def attribute(
     loaded = load(model, device)
     given = loaded.runner.parse(text, "TEXT")
     if without:
-        _print_what_if(loaded, given, target, without, html, form)
+        _print_what_if(loaded, given, (target, token), without, html, form)
         return
-    view = loaded.attribute(given, target, method=method, steps=steps, subwords=subwords)
+    view = loaded.attribute(
+        given, target, token=token, method=method, steps=steps, subwords=subwords
+    )
     write_picture(png, view.png)  # first: not every view can be drawn as PNG
     if form == "json":
         print_json(view.to_json())
@@ -114,7 +117,7 @@ def _tables(view: "Attributions") -> list[OutputTable]:
 def _print_what_if(
     model: "Model",
     given: object,
-    target: str | None,
+    chosen: tuple[str | None, int | None],
     without: list[str],
     html: Path | None,
     form: TableFormat,
@@ -122,7 +125,9 @@ def _print_what_if(
     """Print the prediction before and after parts are switched off."""
     from regard.inside.attribution.what_if import COLUMNS, parse_parts
 
-    result = model.what_if(given, target=target, **parse_parts(without)._asdict())
+    target, token = chosen
+    parts = parse_parts(without)._asdict()
+    result = model.what_if(given, target=target, token=token, **parts)
     if form == "json":
         print_json(result.to_json())
     else:

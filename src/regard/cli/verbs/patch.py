@@ -76,7 +76,7 @@ def patch(
         second = inside.runner.default_target(clean)
     first, other = (read_with_masks(inside, given, second) for given in (clean, corrupted))
     title = f"{title_of(clean)} → {title_of(corrupted)}"
-    runs = TwoRuns.of(inside, loaded.labels, title, first, other, *chosen)
+    runs = TwoRuns.of(inside, title, first, other, *chosen)
     if receiver is None:
         effects = patch_values(runs, at, layer=layer)
     else:

@@ -67,7 +67,7 @@ def stream(
     view: GridView
     if lens:
         rows = read_with_masks(loaded.inspected, text, second)
-        layers = logit_lens(loaded.inspected, loaded.labels, title_of(text), rows)
+        layers = logit_lens(loaded.inspected, title_of(text), rows)
         view, table = layers, plain_table(layers.columns, layers.cells)
     else:
         shares = loaded.contributions(text, second, target=target, against=against, token=token)

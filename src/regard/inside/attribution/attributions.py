@@ -228,18 +228,19 @@ def attribute(
     target: str | None = None,
     method: str = ALL,
     *,
+    token: int | None = None,
     steps: int = STEPS,
     subwords: bool = False,
 ) -> Attributions:
     """Attribute a prediction to the words of a text, or to the patches of an image.
 
-    See ``TargetFunction.of`` for ``target``. ``method`` is one of ``methods()``, or "all" that this
-    model allows; ``steps`` is the first number of steps of integrated gradients.
+    See ``TargetFunction.of`` for ``target`` and ``token``. ``method`` is one of ``methods()``, or
+    "all" that this model allows; ``steps`` is the first number of steps of integrated gradients.
     """
     known = methods(check_whole("steps", steps, 1, MOST_STEPS))
     if method not in (ALL, *known):
         raise BadInput(f"method must be one of all, {', '.join(known)}, not {shown(method)}")
-    function = TargetFunction.of(model, text, target, subwords=subwords)
+    function = TargetFunction.of(model, text, target, token=token, subwords=subwords)
     attends = bool(model.facts.attention_sites)
     allowed = [name for name in known if attends or name not in NEED_ATTENTION]
     results = {name: known[name](function) for name in (allowed if method == ALL else [method])}

@@ -45,17 +45,19 @@ class TargetFunction:
         text: object,
         target: str | None = None,
         *,
+        token: int | None = None,
         subwords: bool = False,
     ) -> "TargetFunction":
         """Function of a text, a pair of texts or an image.
 
-        ``target`` is the name of a label or of a token, or the translation that is explained.
+        ``target`` is the name of a label or of a token, or the translation that is explained;
+        ``token`` is the position that predicts it.
         """
         first, second = text if isinstance(text, tuple) and len(text) == 2 else (text, None)
         if len(model.facts.sides) > 1:
             second, target = target or second, None
         given = read_input(model, first, second, subwords=subwords)
-        targets = find_targets(model, given.rows, target)
+        targets = find_targets(model, given.rows, target, token)
         x_LD = embeddings(model, given.rows)
         baseline_LD = torch.zeros_like(x_LD)
         if given.replaced is not None:

@@ -78,11 +78,12 @@ COLUMNS = ("target", "before", "after", "change")
 def what_if(
     model: InspectedModel,
     text: object,
+    target: str | None = None,
+    token: int | None = None,
     *,
     heads: Iterable[Head] = (),
     layers: Iterable[Layer] = (),
     words: Iterable[int | str] = (),
-    target: str | None = None,
 ) -> WhatIf:
     """Compare the prediction with that of a model without heads, layers or words.
 
@@ -90,7 +91,7 @@ def what_if(
     ("encoder", "decoder", "cross"); a layer is a number or (side, number), such as ("target", 0);
     a word is its number, from 0, or the word itself. All labels of a classifier are compared.
     """
-    function = TargetFunction.of(model, text, target)
+    function = TargetFunction.of(model, text, target, token=token)
     given = function.given
     sites = [_head(model, head) for head in heads]
     blocks = [_layer(model, layer) for layer in layers]

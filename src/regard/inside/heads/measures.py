@@ -14,6 +14,7 @@ from regard.inside.attention.induction import follows_earlier
 from regard.inside.heads.head_weights import HeadWeights
 
 FARTHEST = 4  # words: the largest relative offset that is told apart
+TIED = 1e-6  # difference of weights that count as equal
 
 Sums = tuple[np.ndarray, np.ndarray | float]
 """Sums over queries, with heads first, and what to divide them by: the number of queries."""
@@ -54,8 +55,8 @@ def rare(weights_HLS: np.ndarray, words: HeadWeights) -> Sums:
     """Share of queries whose largest weight lies on a least frequent word of the text."""
     if words.rare is None:
         return np.zeros(len(weights_HLS)), 0.0
-    peaks_HL, counted = peaks(weights_HLS, words)
-    return words.rare[peaks_HL[:, counted]].sum(-1), float(counted.sum())
+    shares_HLS, counted = _largest(weights_HLS, words)
+    return shares_HLS[:, counted][..., words.rare].sum((1, 2)), float(counted.sum())
 
 
 def rare_chance(weights_HLS: np.ndarray, words: HeadWeights) -> Sums:
@@ -77,14 +78,14 @@ def offsets(weights_HLS: np.ndarray, words: HeadWeights) -> Sums:
     every = np.arange(-FARTHEST, FARTHEST + 1)
     if not words.within or words.grid is not None:
         return np.zeros((len(weights_HLS), len(every))), np.zeros(len(every))
-    peaks_HL, counted = peaks(weights_HLS, words)
-    at = np.arange(peaks_HL.shape[1])
-    hits = (peaks_HL - at)[..., None] == every
-    places = at[:, None] + every
+    shares_HLS, counted = _largest(weights_HLS, words)
+    at = np.arange(shares_HLS.shape[1])[:, None]
+    places = at + every
     inside = (places >= 0) & (places < len(words.key_special))
+    places = np.where(inside, places, 0)
     able_LS = words.allowed & ~words.key_special
-    reachable = inside & able_LS[at[:, None], np.where(inside, places, 0)]
-    return hits[:, counted].sum(1), reachable[counted].sum(0)
+    hits = np.where(inside, shares_HLS[:, at, places], 0.0)
+    return hits[:, counted].sum(1), (inside & able_LS[at, places])[counted].sum(0)
 
 
 def diagonal(weights_HLS: np.ndarray, words: HeadWeights) -> Sums:
@@ -157,6 +158,15 @@ def peaks(weights_HLS: np.ndarray, words: HeadWeights) -> tuple[np.ndarray, np.n
     """
     able_LS = words.allowed & ~words.key_special
     return np.where(able_LS, weights_HLS, -1.0).argmax(-1), _countable(words)
+
+
+def _largest(weights_HLS: np.ndarray, words: HeadWeights) -> tuple[np.ndarray, np.ndarray]:
+    """Shares (heads, queries, keys) of each key in the largest weight of a query, and the mask of
+    queries that count, as ``peaks``: equal weights, such as those of uniform attention, share it.
+    """
+    able_HLS = np.where(words.allowed & ~words.key_special, weights_HLS, -1.0)
+    tied_HLS = able_HLS >= able_HLS.max(-1, keepdims=True) - TIED
+    return tied_HLS / tied_HLS.sum(-1, keepdims=True), _countable(words)
 
 
 class MeanOverQueries:

@@ -7,7 +7,7 @@ other heads are decoys: they attend by random weights, and write to a space that
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import Any
 
 import numpy as np
@@ -135,6 +135,44 @@ class Program:
         }
         tables = (number for number, layer in enumerate(self.layers) if layer.table is not None)
         return Circuit(heads, frozenset(tables))
+
+    @property
+    def predicts_numbers(self) -> bool:
+        """Whether outputs are numbers, else words."""
+        return isinstance(self.run(self.words[:1])[0], float)
+
+    def words_read(self, tokens: Sequence[str], position: int) -> set[int]:
+        """Positions of the words that the circuit reads for its output at a position of the row.
+
+        A head reads its query and, where it attends, keys and values. A word is not read by a
+        linear map that is the same for all words: the weight of ``START`` alone gives a length.
+        """
+        return self._words_in(self.output_space, [START, *tokens], position, len(self.layers))
+
+    def _words_in(self, space: str, row: Sequence[str], position: int, layers: int) -> set[int]:
+        """Positions of the words on which a space depends, after the first layers."""
+        if space == "token":
+            return {position} - {0}
+        words: set[int] = set()
+        for number, layer in enumerate(self.layers[:layers]):
+            if layer.table is not None and layer.table.into == space:
+                words |= self._words_in(layer.table.reads, row, position, number + 1)
+            for head in (head for head in layer.heads.values() if head.into == space):
+                keys = np.flatnonzero(head.pattern(row)[position]).tolist()
+                for at, reads in product(keys, (head.keys, head.values)):
+                    words |= self._words_by(reads, row, at, number)
+                words |= self._words_by(head.queries, row, position, number)
+        return words
+
+    def _words_by(self, reads: Reads, row: Sequence[str], position: int, layers: int) -> set[int]:
+        """Positions of the words on which a linear map of the state at a position depends."""
+        first = len(self.vocabulary) - len(self.words)
+        known = {
+            space
+            for space, matrix in reads.items()
+            if space != "token" or np.ptp(matrix[:, first:], axis=1).any()
+        }
+        return set().union(*(self._words_in(space, row, position, layers) for space in known))
 
     @property
     def vocabulary(self) -> tuple[str, ...]:

@@ -19,11 +19,10 @@ from torch import Tensor
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.inside.inspected_model import InspectedModel, LabelledRows
+from regard.inside.logit_target import LogitTarget, choose_target
 from regard.inside.stream.frozen import FrozenScales
 from regard.inside.stream.grid_view import Grid, GridView
-from regard.inside.stream.target import LogitTarget, choose_target
 from regard.models.encoder_decoder import ModelFacts
-from regard.text.labels import LabelSet
 
 LISTED = 10  # components named below the map
 EMBEDDING, BIASES, MLP = "embedding", "biases", "mlp"
@@ -142,7 +141,6 @@ def stream_places(facts: ModelFacts, side: str) -> dict[str, StreamPlace]:
 
 def contributions(
     model: InspectedModel,
-    labels: LabelSet | None,
     title: str,
     rows: LabelledRows,
     target: str | int | None = None,
@@ -157,7 +155,7 @@ def contributions(
     tape = Tape(*places, edits={**dict.fromkeys(places, _leaf), "pool.weights": _constant})
     with torch.enable_grad(), FrozenScales():
         outputs = model.run([rows], tape)
-        chosen = choose_target(model, labels, rows, outputs, target, against, token)
+        chosen = choose_target(model, rows, outputs, target, against, token)
         (logit,) = chosen.of(outputs)
         values = [tape.records[name] for name in places]
         biases = [weight for name, weight in model.module.named_parameters() if _is_bias(name)]

@@ -15,13 +15,12 @@ from torch import Tensor
 from regard.ground.errors import BadInput
 from regard.ground.tape import Edit, Tape
 from regard.inside.inspected_model import InspectedModel, LabelledRows
+from regard.inside.logit_target import by_output, heads_with_logits
 from regard.inside.stream.contributions import stream_places
 from regard.inside.stream.copies import CopiesRun, fixed, run_copies
 from regard.inside.stream.grid_view import Grid, GridView
-from regard.inside.stream.target import by_output, default_head, output_names
 from regard.inside.views.markup import escape_controls
 from regard.models.trunk_with_heads import Outputs
-from regard.text.labels import LabelSet
 
 WHOLE = ("output",)  # the position of a head that reads whole rows
 
@@ -78,9 +77,7 @@ def _cell(top: str, probability: float, rank: int) -> str:
     return f"{escape_controls(top)} {probability:.2f} #{rank}"
 
 
-def logit_lens(
-    model: InspectedModel, labels: LabelSet | None, title: str, rows: LabelledRows
-) -> LogitLens:
+def logit_lens(model: InspectedModel, title: str, rows: LabelledRows) -> LogitLens:
     """Predictions from the embedding and from the states after each layer, for one input."""
     side = model.facts.sides[-1]
     stream_places(model.facts, side)
@@ -91,7 +88,7 @@ def logit_lens(
     tape = Tape(*names)
     with torch.inference_mode():
         outputs = model.run([rows], tape)
-    head = default_head(model, outputs)
+    head, named = next(iter(heads_with_logits(model, outputs).items()))
     final_PV = _logits(outputs, head, 1)[0]
     best_P = final_PV.argmax(-1)
     states = [tape.records[name] for name in names]
@@ -111,7 +108,6 @@ def logit_lens(
     index_LP, top_LP, own_LP, rank_LP = torch.cat(
         run_copies(model, rows, len(names), edits, read), dim=1
     ).numpy()
-    named = output_names(model, labels, head, final_PV.shape[-1])
     tokens = rows[side].queries.subwords
     return LogitLens(
         title,

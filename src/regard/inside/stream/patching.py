@@ -18,11 +18,10 @@ from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput, shown
 from regard.ground.tape import Edit, Tape
 from regard.inside.inspected_model import InspectedModel, LabelledRows
+from regard.inside.logit_target import LogitTarget, choose_target
 from regard.inside.record import VALUES
 from regard.inside.stream.copies import CopiesRun, replaced, run_copies
 from regard.inside.stream.grid_view import Grid, GridView
-from regard.inside.stream.target import LogitTarget, choose_target
-from regard.text.labels import LabelSet
 
 HEADS = "head_outputs"
 OUTPUTS = "*output*"  # pattern of all values that can be patched
@@ -93,7 +92,6 @@ class TwoRuns:
     def of(
         cls,
         model: InspectedModel,
-        labels: LabelSet | None,
         title: str,
         clean: LabelledRows,
         corrupted: LabelledRows,
@@ -109,7 +107,7 @@ class TwoRuns:
         tapes = Tape(OUTPUTS), Tape(OUTPUTS)
         with torch.inference_mode():
             one, other = model.run([clean], tapes[0]), model.run([corrupted], tapes[1])
-            chosen = choose_target(model, labels, clean, one, target, against, token)
+            chosen = choose_target(model, clean, one, target, against, token)
             ends = chosen.of(one).item(), chosen.of(other).item()
         if ends[0] == ends[1]:
             raise BadInput(f"the {chosen} is {ends[0]:.3f} on both inputs: choose another target")
