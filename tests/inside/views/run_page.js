@@ -104,7 +104,8 @@ const document = {
   getElementById: (id) => root.all.find(({ attributes }) => attributes.id === id),
   querySelectorAll: (selector) => root.querySelectorAll(selector),
 };
-const getComputedStyle = () => ({ fontFamily: "serif", getPropertyValue: () => "0 128 255" });
+const colours = { "--paper": "0 0 0", "--accent": "255 0 0" };
+const getComputedStyle = () => ({ fontFamily: "serif", getPropertyValue: (name) => colours[name] });
 const matchMedia = () => ({ addEventListener() {} });
 
 // The address of the page, and the steps back: hashchange follows at once.

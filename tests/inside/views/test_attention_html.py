@@ -5,6 +5,7 @@ import io
 import json
 import re
 import tomllib
+import zlib
 from fnmatch import fnmatch
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,13 +18,14 @@ from hypothesis import strategies as st
 
 from regard.api import load
 from regard.ground.batch import ImageRow
+from regard.ground.errors import BadInput
 from regard.inference.classifier import LabelPrediction
 from regard.inside.attention.attention_map import AttentionMap, RolloutMap
 from regard.inside.attention.attention_view import AttentionView, View
 from regard.inside.attention.image_attention import ImageAttention
 from regard.inside.attention.induction import InductionScores
 from regard.inside.attention.word_weights import WordWeights
-from regard.inside.views import attention_html
+from regard.inside.views import attention_html, packed_weights
 from regard.inside.views.line_chart import Chart, ChartLine, Report
 from regard.inside.views.markup import escape_controls
 from regard.inside.views.matrix_svg import draw_attention
@@ -98,18 +100,54 @@ def test_the_numbers_and_words_come_back_rounded_to_four_decimals():
     np.testing.assert_allclose(read, np.stack(look.maps[0].layers), atol=0.5001e-4)
 
 
+def inflate(packed):
+    return zlib.decompress(base64.b64decode(packed), -zlib.MAX_WBITS)
+
+
 def unpack(head, queries, keys):
     """Weights of a head, in ten-thousandths: a byte below 128 stands alone, another begins two."""
-    written, units = iter(base64.b64decode(head)), []
+    written, units = iter(inflate(head)), []
     for byte in written:
         units.append(byte if byte < 128 else (byte - 128) * 128 + next(written))
     return np.array(units).reshape(queries, keys)
 
 
+def unpack_steps(head, steps, queries, keys):
+    """Weights of a head, in steps of the largest weight of each row."""
+    written = inflate(head)
+    peaks = np.frombuffer(written[: 4 * queries], "<f4")
+    levels = np.frombuffer(written[4 * queries :], np.uint8).reshape(queries, keys)
+    return (levels / steps) ** (1 / packed_weights.POWER) * peaks[:, None]
+
+
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=60))
 def test_any_weights_can_be_unpacked(units):
     weights = np.array(units, dtype=np.float32)[None] / 10_000
-    assert unpack(attention_html._in_units(weights), 1, len(units)).tolist() == [units]
+    packed = packed_weights.Packing().pack(weights)
+    assert unpack(packed, 1, len(units)).tolist() == [units]
+
+
+@pytest.mark.parametrize("steps", packed_weights.STEPS)
+def test_rounded_weights_are_half_a_step_off_at_most(steps):
+    weights = attention(1, 1, 40, 50)[0, 0] ** 3
+    weights[7] = 0
+    read = unpack_steps(packed_weights.Packing(steps).pack(weights), steps, 40, 50)
+    largest = weights.max(-1, keepdims=True)
+    widest = 1 - (1 - 0.5 / steps) ** (1 / packed_weights.POWER)
+    assert (np.abs(read - weights) <= 1.001 * widest * largest).all()
+    np.testing.assert_allclose(read.max(-1), largest[:, 0], rtol=1e-6)
+
+
+def test_weights_are_rounded_as_little_as_there_is_room_for():
+    labels = tuple(f"token{number}" for number in range(64))
+    maps = [AttentionMap("encoder", labels, labels, attention(3, 8, 64, 64))]
+    steps = []
+    for most in (200_000, 150_000, 100_000, 61_000, 20_000):
+        packed = packed_weights.pack_maps(maps, most)
+        steps.append(packed and packed[0].steps)
+        assert packed is None or packed[0].size <= most
+    assert steps[0] is None and steps[1] in packed_weights.STEPS and packed is None
+    assert steps[1] > steps[2] > steps[3]
 
 
 def image_example(title="an image", labels=("cat", "dog"), grid=(2, 3)):
@@ -139,9 +177,8 @@ def test_the_page_of_an_image_contains_the_image_the_weights_and_the_classes():
         assert written["queries"] == list(shown.queries)
         for of_layer, weights_HLS in zip(written["layers"], shown.layers, strict=True):
             for head, weights_LS in zip(of_layer, weights_HLS, strict=True):
-                roots = np.frombuffer(base64.b64decode(head["roots"]), np.uint8).reshape(7, 7)
-                read = (roots / 255.0) ** 2 * np.array(head["peaks"])[:, None]
-                np.testing.assert_allclose(read, weights_LS, atol=0.005 * weights_LS.max())
+                read = unpack(head, 7, 7) / 10_000
+                np.testing.assert_allclose(read, weights_LS, atol=0.5001e-4)
     assert [one["unchosen"] for one in data] == ["mean", "all"]
     assert {"cat", "0.269", "dog", "0.731"} <= {text.strip() for text in outline.text}
 
@@ -168,17 +205,31 @@ def test_an_image_of_many_patches_makes_a_page_of_moderate_size():
     assert len(image_example(grid=(14, 14)).html()) < 3 * 3 * 197 * 197 * 1.5 + 60_000
 
 
-def test_too_many_weights_are_averaged_over_heads(monkeypatch):
-    look = image_example()
-    monkeypatch.setattr(attention_html, "MOST", 8 * 49)  # two layers of three heads, and rollout
-    assert "averaged here" not in look.html()
-    monkeypatch.setattr(attention_html, "MOST", 8 * 49 - 1)
-    html = look.html()
-    _, data, _ = map(json_or_none, Outline(html).scripts)
+def test_too_many_weights_are_rounded_and_more_are_averaged_over_heads(monkeypatch):
+    look = image_example(grid=(6, 6))
+
+    def data_of(most):
+        monkeypatch.setattr(attention_html, "MOST", most)
+        html = look.html()
+        _, data, _ = map(json_or_none, Outline(html).scripts)
+        return data, "heads are averaged here" in html
+
+    data, averaged = data_of(24_000)
+    assert [each["steps"] for each in data] == [None, None] and not averaged
+    data, averaged = data_of(9_000)
+    (steps,) = {each["steps"] for each in data}
+    assert steps in packed_weights.STEPS and not averaged
+    read = unpack_steps(data[0]["layers"][1][2], steps, 37, 37)
+    np.testing.assert_allclose(read, look.maps[0].layers[1][2], atol=0.7 / steps)
+    data, averaged = data_of(3_800)
     assert [[len(heads) for heads in one["layers"]] for one in data] == [[1, 1], [1, 1]]
-    expected = look.maps[0].select(layer=1).max(axis=-1)
-    np.testing.assert_allclose(data[0]["layers"][1][0]["peaks"], expected, rtol=1e-3)
-    assert "heads are averaged here" in html
+    assert averaged
+    read = unpack_steps(data[0]["layers"][1][0], data[0]["steps"], 37, 37)
+    np.testing.assert_allclose(
+        read.max(axis=-1), look.maps[0].select(layer=1).max(axis=-1), rtol=1e-6
+    )
+    with pytest.raises(BadInput, match=r"too many weights for a page \(up to 1,369 in a head\)"):
+        data_of(1_000)
 
 
 def test_hostile_text_stays_text():

@@ -154,6 +154,31 @@ def test_no_page_is_wider_than_the_window(opened, window):
         assert width == window[0] and wide <= width
 
 
+def test_512_tokens_of_144_heads_are_a_page_of_20_megabytes_that_opens_with_13_matrices(opened):
+    """The means of the layers and their mean; `python bench/record.py --page` measures seconds.
+
+    Weights are those of random BERT-base, which take more room than trained ones.
+    """
+    words = tuple(f"word{number}" for number in range(512))
+    weights = np.exp(0.3 * np.random.default_rng(4).normal(size=(12, 12, 512, 512)))
+    weights /= weights.sum(-1, keepdims=True)
+    view = AttentionView("a text", (AttentionMap("encoder", words, words, weights),))
+    html = view.html()
+    assert len(html.encode()) <= 20_000_000
+    steps = """
+    const first = [matrices.size, painting.length, shown.length, peak];
+    const wait = () => {
+      if (painting.length) setTimeout(wait, 10);
+      else done([...first, find("canvas").length]);
+    };
+    wait();
+    """
+    unpacked, waiting, rows, peak, canvases = opened(html, steps, "#hide=")
+    assert unpacked + waiting == 13 + 144 and unpacked < 20  # a few heads follow before the steps
+    assert (rows, canvases) == (512, 145)
+    assert peak == pytest.approx(view.maps[0].select().max(), rel=0.05)
+
+
 @pytest.mark.parametrize("window", [DESK, PHONE])
 @pytest.mark.parametrize("length", [1, 400])
 def test_a_tree_opens_with_its_root_in_sight(opened, window, length):

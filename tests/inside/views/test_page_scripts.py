@@ -1,6 +1,7 @@
 """What the scripts of the pages show is what was recorded; without a browser, but by node."""
 
 import json
+import math
 import shutil
 import subprocess
 from html.parser import HTMLParser
@@ -11,6 +12,7 @@ import pytest
 
 from regard.inside.attention.attention_map import AttentionMap, RolloutMap
 from regard.inside.attention.attention_view import AttentionView
+from regard.inside.views import attention_html
 from small_images import small_vit
 
 NODE = shutil.which("node")
@@ -123,6 +125,77 @@ def test_a_rollout_is_shown_through_all_layers_or_through_one(text):
 def test_the_overview_has_a_picture_for_each_head(text, image):
     count = 'return at("pictures").querySelectorAll("canvas").length'
     assert shown(text, count) == 6 and shown(image, count) == 4
+
+
+HEAT = """
+const { width, height, data } = heat.squares.image;
+const channel = (which) => [...data].filter((_, i) => i % 4 === which);
+return [height, width, channel(0), channel(3)];
+"""
+
+
+def test_the_heat_map_has_a_pixel_for_each_weight_and_none_where_it_is_masked(text):
+    """Paper is black here, and the accent is red."""
+    steps = "choose({ layer: 1, head: 2 });" + HEAT
+    height, width, red, opacity = shown(text, steps)
+    assert (height, width) == (3, 3)
+    allowed = np.tri(3, dtype=bool)
+    np.testing.assert_array_equal(np.array(opacity).reshape(3, 3), 255 * allowed)
+    weights = text.maps[0].layers[1][2]
+    expected = np.where(allowed, 255 * weights / weights.max(), 0)
+    np.testing.assert_allclose(np.array(red).reshape(3, 3), expected, atol=0.6)
+
+
+def long_view(length=40, layers=3, heads=4):
+    words = tuple(f"word{number}" for number in range(length))
+    weights = np.random.default_rng(6).random((layers, heads, length, length)) ** 5
+    weights /= weights.sum(-1, keepdims=True)
+    return AttentionView("a text", (AttentionMap("encoder", words, words, weights),))
+
+
+@pytest.mark.parametrize(("most", "steps"), [(40_000, None), (24_000, 45), (18_000, 11)])
+def test_weights_that_were_rounded_for_a_page_come_back(monkeypatch, most, steps):
+    monkeypatch.setattr(attention_html, "MOST", most)
+    view, note = long_view(), ""
+    error = 0.6e-4
+    if steps is not None:
+        widest = 1 - (1 - 0.5 / steps) ** (4 / 3)
+        percent = math.ceil(100 * widest)
+        note = f"Weights are rounded, each by less than {percent} % of the largest in its row"
+        error += widest * view.maps[0].weights.max()
+    read = "return [map().steps, text('rounded'), shown.map((row) => [...row])]"
+    for layer, head in ((None, None), (1, None), (None, 2), (2, 3)):
+        choice = f"choose({json.dumps({'layer': layer, 'head': head})});"
+        rounding, written, weights = shown(view, choice + read)
+        assert (rounding, written.rstrip(".")) == (steps, note)
+        np.testing.assert_allclose(weights, view.maps[0].select(layer, head), atol=error)
+
+
+def test_only_what_is_shown_is_unpacked_at_first():
+    """The means of the layers and their mean; heads follow one by one, and few of them stay."""
+    steps = "return [matrices.size, painting.length, KEPT]"
+    unpacked, waiting, kept = shown(long_view(length=200, layers=3, heads=12), steps)
+    assert (unpacked, waiting) == (4, 36) and kept < 36
+    steps = "for (const paint of painting.splice(0)) paint(); return matrices.size"
+    assert shown(long_view(length=200, layers=3, heads=12), steps) == kept
+    assert shown(long_view(length=20), "return [matrices.size, painting.length]") == [16, 0]
+
+
+def test_a_small_picture_of_a_long_text_keeps_the_largest_weights():
+    """A picture has two pixels for each pixel of the screen, at most."""
+    view = long_view(length=300, layers=1, heads=12)
+    steps = """
+    const canvas = picture();
+    paintPicture(canvas, matrixOf(0, 5));
+    const { width, height, data } = canvas.image;
+    return [height, width, [...data].filter((_, i) => i % 4 === 0)];
+    """
+    height, width, red = shown(view, steps, "#hide=")
+    assert (height, width) == (150, 150)
+    weights = view.maps[0].layers[0][5].round(4)  # as they are written
+    largest = weights.reshape(150, 2, 150, 2).max(axis=(1, 3))
+    expected = 255 * largest / largest.max()
+    np.testing.assert_allclose(np.array(red).reshape(150, 150), expected, atol=0.501)
 
 
 def limits(grid):

@@ -4,35 +4,43 @@ The pages of a text and of an image have their own sections, each with a script 
 """
 
 import json
-from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from string import Template
 
 import numpy as np
 
+from regard.ground.errors import BadInput
 from regard.inside.attention.attention_map import AttentionMap
 from regard.inside.views import markup
 from regard.inside.views.markup import escape_controls, escape_line, fill_template, read_asset
+from regard.inside.views.packed_weights import PackedMap, compress, pack_maps
 from regard.inside.views.panels import DARKEST, LIGHTEST, data_uri, ramp_rgba
 from regard.text.segmentation import LabelledImage
 
-UNIT = 10_000  # weights of texts are written as whole ten-thousandths
 LONG = 60  # keys from which on special tokens and sinks are hidden at first
 CLASSES = 10  # listed classes of an image
 STYLES = {"words": ["page.css"], "image": ["page.css", "classes.css", "image.css"]}
 SCRIPTS = {
     "words": [
         "elements.js",
+        "attention_weights.js",
         "attention.js",
         "address.js",
         "attention_hidden.js",
         "attention_lines.js",
         "attention_words.js",
     ],
-    "image": ["elements.js", "attention.js", "address.js", "attention_image.js"],
+    "image": [
+        "elements.js",
+        "attention_weights.js",
+        "attention.js",
+        "address.js",
+        "attention_image.js",
+    ],
 }
-MOST = 60_000_000  # weights of a page: a browser cannot show more
+MOST = 19_000_000  # characters of all weights of a page
+AVERAGED = "heads are averaged here, for there are too many weights"
 
 Chosen = Mapping[str, object]
 """Initial state of a page: indices of a map, layer and head (None: the mean); for an image also the
@@ -41,11 +49,14 @@ position that attention comes "from".
 
 
 def attention_page(title: str, summary: str, maps: Sequence[AttentionMap], chosen: Chosen) -> str:
-    """HTML page of the attention on a text; a long one opens without special tokens and sinks."""
-    sections, data = read_asset("attention_words.html"), [_to_json(x, _in_units) for x in maps]
+    """HTML page of the attention on a text; a long one opens without special tokens and sinks.
+
+    If there are too many weights, they are rounded; if there are more, heads are averaged.
+    """
     long = max((len(each.keys) for each in maps), default=0) >= LONG
-    chosen = {**chosen, "hide": ["special", "sinks"] if long else []}
-    return _page(title, summary, chosen, "words", sections, data)
+    chosen, data, note = _data(maps, {**chosen, "hide": ["special", "sinks"] if long else []})
+    summary = " · ".join(filter(None, (escape_line(summary), note)))
+    return _page(title, summary, chosen, "words", read_asset("attention_words.html"), data)
 
 
 def image_page(
@@ -58,23 +69,22 @@ def image_page(
 ) -> str:
     """HTML page of the attention on an image, with the image and the scores of its classes.
 
-    If there are too many weights, each layer has the mean of its heads.
+    If there are too many weights, they are rounded; if there are more, heads are averaged.
     """
     (height, width), (rows, columns) = image.pixels_HWC.shape[:2], image.grid
+    chosen, data, note = _data(maps, chosen)
     size = f"{height} × {width} pixels, {rows} × {columns} patches"
-    if sum(layer.size for each in maps for layer in each.layers) > MOST:
-        maps, chosen = [each.mean_of_heads() for each in maps], {**chosen, "head": None}
-        size += "; heads are averaged here, for there are too many weights"
     picture = {
         "grid": image.grid,
         "tokens": image.tokens,
         "grey": (DARKEST, LIGHTEST),
         "ramp": ramp_rgba(np.linspace(0, 1, 256)).tolist(),
     }
-    parts = {"image": data_uri(image.pixels_HWC), "ratio": f"{width}/{height}", "size": size}
-    parts |= {"classes": markup.score_rows(scores, CLASSES), "picture": _inline_json(picture)}
+    parts = {"image": data_uri(image.pixels_HWC), "ratio": f"{width}/{height}"}
+    parts |= {"size": "; ".join(filter(None, (size, note))), "picture": _inline_json(picture)}
+    parts |= {"classes": markup.score_rows(scores, CLASSES)}
     sections = Template(read_asset("attention_image.html")).substitute(parts)
-    return _page(title, summary, chosen, "image", sections, [_to_json(x, _in_bytes) for x in maps])
+    return _page(title, summary, chosen, "image", sections, data)
 
 
 def _page(
@@ -92,42 +102,31 @@ def _page(
     )
 
 
-def _to_json(shown: AttentionMap, of_head: Callable[[np.ndarray], object]) -> dict[str, object]:
+def _data(
+    maps: Sequence[AttentionMap], chosen: Chosen
+) -> tuple[Chosen, list[dict[str, object]], str]:
+    """Initial state and maps of a page, and a note if heads had to be averaged."""
+    packed, note = pack_maps(maps, MOST), ""
+    if packed is None:
+        maps, chosen = [each.mean_of_heads() for each in maps], {**chosen, "head": None}
+        packed, note = pack_maps(maps, MOST), AVERAGED
+    if packed is None:
+        size = max(len(each.queries) * len(each.keys) for each in maps)
+        raise BadInput(f"too many weights for a page (up to {size:,} in a head): shorten the input")
+    return chosen, [_to_json(*each) for each in zip(maps, packed, strict=True)], note
+
+
+def _to_json(shown: AttentionMap, packed: PackedMap) -> dict[str, object]:
+    allowed = shown.allowed
     return {
         "name": escape_controls(shown.name),
         "queries": [escape_controls(query) for query in shown.queries],
         "keys": [escape_controls(key) for key in shown.keys],
-        "allowed": None if shown.allowed is None else shown.allowed.astype(int).tolist(),
+        "allowed": None if allowed is None else compress(allowed.astype(np.uint8).tobytes()),
         "unchosen": shown.without_layer,
         "special": {"queries": shown.special_queries, "keys": shown.special_keys},
-        "layers": [[of_head(weights_LS) for weights_LS in layer] for layer in shown.layers],
+        **packed._asdict(),
     }
-
-
-def _in_units(weights_LS: np.ndarray) -> str:
-    """Weights, row by row, as whole ten-thousandths: one byte below 128, else two, high bits first.
-
-    Most weights of a long text are small. The first of two bytes is 128 plus the high seven bits.
-    """
-    units = np.rint(weights_LS * UNIT).astype(np.int64).ravel()
-    large = units >= 128
-    starts = np.arange(units.size) + large.cumsum() - large
-    written = np.empty(units.size + large.sum(), np.uint8)
-    written[starts] = np.where(large, 128 | units >> 7, units)
-    written[starts[large] + 1] = units[large] & 127
-    return b64encode(written.tobytes()).decode()
-
-
-def _in_bytes(weights_LS: np.ndarray) -> dict[str, object]:
-    """Largest weight of each query, and each weight as a byte: the square root of its share.
-
-    An image has hundreds of patches with small weights: bytes are shorter and more precise.
-    """
-    peaks_L = weights_LS.max(axis=-1, initial=0.0)
-    shares_LS = weights_LS / np.where(peaks_L > 0, peaks_L, 1)[:, None]
-    roots = np.rint(255 * np.sqrt(shares_LS)).astype(np.uint8).tobytes()
-    peaks = [float(f"{peak:.4g}") for peak in peaks_L]
-    return {"peaks": peaks, "roots": b64encode(roots).decode()}
 
 
 def _inline_json(data: object) -> str:

@@ -1,11 +1,11 @@
 // What the pages of texts and of images share. Everything is drawn from one block of JSON, a list
-// of maps {name, queries, keys, allowed, unchosen, special, layers}. Unpacked by the script of the
-// page, layers[layer][head][query][key] is a weight in ten-thousandths; allowed[query][key] is 0 where
-// the mask forbids it (allowed is null if it forbids nothing). A layer or head of null means none is
-// chosen: the mean is shown, or of a rollout (unchosen is "all") the last layer. The form says what
-// is chosen at first.
+// of maps {name, queries, keys, allowed, unchosen, special, steps, layers, means}. layers[layer][head]
+// is a packed matrix of weights (attention_weights.js); means has one for each layer, null if it has
+// fewer than two heads. Unpacked, allowed[query][key] is 0 where the mask forbids it (null if it
+// forbids nothing). A layer or head of null means none is chosen: the mean is shown, or of a rollout
+// (unchosen is "all") the last layer. The form says what is chosen at first.
 const maps = JSON.parse(document.getElementById("data").textContent);
-const UNIT = 10000;
+for (const each of maps) each.allowed = each.allowed && unpackMask(each.allowed, each);
 const chosen = { ...JSON.parse(at("choosers").dataset.chosen), scale: "linear" };
 const map = () => maps[chosen.map];
 let page; // what this page adds: see begin
@@ -15,21 +15,23 @@ let page; // what this page adds: see begin
 // The (query × key) matrix of a layer and head; the mean over whatever is left open.
 function weights(layer, head) {
   const { layers, queries, keys } = map();
-  const every = map().unchosen === "all" ? layers.slice(-1) : layers;
-  const open = (layer === null ? every : [layers[layer]])
-    .map((heads) => (head === null ? heads : heads.slice(head, head + 1)))
-    .filter((heads) => heads.length);
-  const sum = queries.map(() => new Float64Array(keys.length));
-  for (const heads of open)
-    for (const matrix of heads)
-      for (let q = 0; q < queries.length; q++)
-        for (let k = 0; k < keys.length; k++)
-          sum[q][k] += matrix[q][k] / (UNIT * heads.length * open.length);
-  return sum;
+  const all = [...layers.keys()];
+  const every = layer !== null ? [layer] : map().unchosen === "all" ? all.slice(-1) : all;
+  const open = every.filter((each) => layers[each].length > (head ?? 0));
+  if (open.length === 1) return matrixOf(open[0], head);
+  return keepMatrix(["mean", layer, head], () => {
+    const mean = queries.map(() => new Float64Array(keys.length));
+    for (const each of open)
+      matrixOf(each, head).forEach((row, q) => {
+        const into = mean[q];
+        for (let k = 0; k < row.length; k++) into[k] += row[k] / open.length;
+      });
+    return mean;
+  });
 }
 function largest(matrix) {
   let peak = 0;
-  for (const row of matrix) for (const weight of row) if (weight > peak) peak = weight;
+  for (const row of matrix) for (let k = 0; k < row.length; k++) if (row[k] > peak) peak = row[k];
   return peak;
 }
 let shown = []; // the matrix on display
@@ -121,13 +123,35 @@ function layPictures() {
   const heads = [...Array(headsOf(null)).keys()];
   const names = heads.map((head) => make("th", { scope: "col" }, heads[1] ? `head ${head}` : ""));
   table.append(make("tr", {}, make("td"), ...names));
+  const pictures = [];
   layers.forEach((matrices, layer) => {
     const row = make("tr", {}, make("th", { scope: "row" }, opener(layer, null, `layer ${layer}`)));
-    const pictures = matrices.map((matrix, head) => opener(layer, head, page.picture(matrix)));
-    row.append(...pictures.map((each) => make("td", {}, each)));
+    matrices.forEach((_, head) => {
+      const canvas = page.picture();
+      row.append(make("td", {}, opener(layer, head, canvas)));
+      pictures.push(() => page.paintPicture(canvas, matrixOf(layer, head)));
+    });
     table.append(row);
   });
   at("pictures").replaceChildren(table);
+  paintPictures(pictures);
+}
+
+// Pictures of a short text are painted at once, those of a long one a few at a time, so that the page
+// stays quick meanwhile. Pictures of another choice take their place.
+const AT_ONCE = 500000; // weights
+let painting = null;
+function paintPictures(pictures) {
+  const { queries, keys } = map();
+  const count = Math.max(1, Math.floor(AT_ONCE / (queries.length * keys.length || 1)));
+  painting = pictures;
+  const paintSome = () => {
+    if (painting !== pictures) return;
+    for (const paint of pictures.splice(0, count)) paint();
+    if (pictures.length) setTimeout(paintSome);
+  };
+  if (pictures.length <= count) paintSome();
+  else setTimeout(paintSome);
 }
 
 function opener(layer, head, content) {
@@ -168,8 +192,9 @@ const fields = () => ({
 // ---- begin ------------------------------------------------------------------------------------
 
 // A page has further choosers(); prepare() that checks its own choices; trim(matrix), the part of a
-// matrix that is shown; show() that draws what is chosen; picture(matrix) of a head; pictured(), a
-// text of what these pictures depend on; and fields of the address (address.js).
+// matrix that is shown; show() that draws what is chosen; picture(), an empty canvas for a head, and
+// paintPicture(canvas, matrix); pictured(), a text of what these pictures depend on; and fields of
+// the address (address.js).
 function begin(own) {
   page = own;
   if (!maps.length) return;

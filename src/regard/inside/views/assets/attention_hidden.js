@@ -50,10 +50,15 @@ const masked = (query, key) =>
 
 // The weights between the tokens that are left: as they are, or divided by their sum in each row.
 function trim(matrix) {
-  return part.rows.map((q) => {
-    const row = Float64Array.from(part.columns, (k) => matrix[q][k]);
-    const sum = chosen.weights === "renormalised" ? row.reduce((total, weight) => total + weight, 0) : 1;
-    return sum > 0 ? row.map((weight) => weight / sum) : row;
+  const { rows, columns } = part;
+  const divided = chosen.weights === "renormalised";
+  return rows.map((q) => {
+    const all = matrix[q];
+    const row = new Float64Array(columns.length);
+    let sum = 0;
+    for (let k = 0; k < columns.length; k++) sum += row[k] = all[columns[k]];
+    if (divided && sum > 0) for (let k = 0; k < columns.length; k++) row[k] /= sum;
+    return row;
   });
 }
 

@@ -6,17 +6,6 @@ const image = at("image");
 const patches = rows * columns;
 let pointed = null; // the patch under the pointer, as a position of a query, or null
 
-// A head is written as the largest weight of each query, and a byte for each weight: 255 times the
-// square root of its share of the largest.
-function unpack({ peaks, roots }) {
-  const bytes = atob(roots);
-  const size = peaks.length && bytes.length / peaks.length;
-  return peaks.map((most, q) => Float32Array.from(
-    { length: size }, (_, k) => UNIT * most * (bytes.charCodeAt(q * size + k) / 255) ** 2,
-  ));
-}
-for (const each of maps) each.layers = each.layers.map((heads) => heads.map(unpack));
-
 // ---- what attends -----------------------------------------------------------------------------
 
 // chosen.from is the position of a query, or null for the mean of all patches.
@@ -104,12 +93,14 @@ function readout() {
 }
 
 // One picture for each head, all from the chosen query.
-function picture(matrix) {
+function picture() {
   const [width, height] = pictureSides(dim.width, dim.height).map(Math.round);
   const canvas = make("canvas", { width: 2 * width, height: 2 * height });
   Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
-  paint(canvas, ofPatches(rowOf(matrix, chosen.from)));
   return canvas;
+}
+function paintPicture(canvas, matrix) {
+  paint(canvas, ofPatches(rowOf(matrix, chosen.from)));
 }
 
 // ---- pointing ---------------------------------------------------------------------------------
@@ -153,7 +144,7 @@ function start() {
   const colours = ramp.map(([red, green, blue]) => `rgb(${red} ${green} ${blue})`);
   at("ramp").style.background = `linear-gradient(to right, ${colours})`;
   begin({
-    choosers: () => [layFrom()], prepare, trim: (matrix) => matrix, show: paintHeat, picture,
+    choosers: () => [layFrom()], prepare, trim: (matrix) => matrix, show: paintHeat, picture, paintPicture,
     pictured: () => [chosen.map, chosen.from, chosen.scale].join(),
     fields: { from: numberField("mean", () => map().queries.length) },
   });

@@ -100,13 +100,20 @@ function curve({ matrix, style, shift, head }, query, key) {
 // Pairs of tokens with their bundles, from the largest weight down. Less than a share of the peak
 // would only be haze, and so would more than a few lines for each token.
 function strands(least, wanted) {
-  const found = [];
-  for (const each of lines.bundles)
-    each.matrix.forEach((row, q) => row.forEach((weight, k) => {
-      if (weight >= lines.peak * least && wanted(q, k)) found.push([weight, each, q, k]);
-    }));
   const most = Math.max(400, 8 * lines.query.length);
+  const enough = (weight, q, k) => weight >= lines.peak * least && wanted(q, k);
+  const weights = [];
+  const found = [];
+  eachWeight((weight, q, k) => { if (enough(weight, q, k)) weights.push(weight); });
+  const lowest = Float64Array.from(weights).sort().at(-most) ?? 0; // of those that are drawn
+  eachWeight((weight, q, k, each) => {
+    if (weight >= lowest && enough(weight, q, k)) found.push([weight, each, q, k]);
+  });
   return found.sort(([one], [other]) => other - one).slice(0, most);
+}
+function eachWeight(visit) {
+  for (const each of lines.bundles)
+    each.matrix.forEach((row, q) => row.forEach((weight, k) => visit(weight, q, k, each)));
 }
 const curves = (found) => found.map(([, each, q, k]) => curve(each, q, k));
 

@@ -3,25 +3,12 @@
 // tokens that are not hidden, of those under the pointer, or null.
 const pointed = { query: null, key: null };
 
-// A head is written in bytes, row by row: a weight below 128 is one, a larger one is two, of seven
-// bits each, and the first has 128 added.
-function unpack(head, { queries, keys }) {
-  const bytes = atob(head);
-  let next = 0;
-  const weight = () => {
-    const byte = bytes.charCodeAt(next++);
-    return byte < 128 ? byte : (byte - 128) * 128 + bytes.charCodeAt(next++);
-  };
-  return queries.map(() => Uint16Array.from(keys, weight));
-}
-for (const each of maps)
-  each.layers = each.layers.map((heads) => heads.map((head) => unpack(head, each)));
-
 // ---- text -------------------------------------------------------------------------------------
 
 const ruler = document.createElement("canvas").getContext("2d");
+const family = getComputedStyle(document.documentElement).fontFamily;
 function textWidth(text, size) {
-  ruler.font = `600 ${size}px ${getComputedStyle(document.documentElement).fontFamily}`;
+  ruler.font = `600 ${size}px ${family}`;
   return ruler.measureText(text).width;
 }
 function longest(labels, size) {
@@ -34,17 +21,28 @@ function clip(label, most = 20) {
 
 // ---- colour -----------------------------------------------------------------------------------
 
-// 256 steps from paper to accent. Mixed here, not by opacity, whose rounding tints faint cells.
+// 256 steps from paper to accent, as pixels. Mixed here, not by opacity, whose rounding tints faint
+// cells.
 let ramp;
 function readColours() {
   const style = getComputedStyle(document.documentElement);
   const [paper, accent] = ["--paper", "--accent"]
     .map((name) => style.getPropertyValue(name).trim().split(" ").map(Number));
   const mix = (share) => paper.map((level, i) => Math.round(level + (accent[i] - level) * share));
-  ramp = [...Array(256).keys()].map((step) => mix(step / 255));
+  const pixels = [...Array(256).keys()].flatMap((step) => [...mix(step / 255), 255]);
+  ramp = new Uint32Array(Uint8Array.from(pixels).buffer);
 }
-function step(weight, most) {
-  return Math.round(255 * darkness(weight, most));
+
+// One pixel per weight, stretched by the browser. Masked ones are transparent: the canvas is grey.
+function paintWeights(canvas, matrix, most, masked) {
+  const [width, height] = [matrix.length && matrix[0].length, matrix.length];
+  Object.assign(canvas, { width: Math.max(width, 1), height: Math.max(height, 1) });
+  const image = new ImageData(canvas.width, canvas.height);
+  const pixels = new Uint32Array(image.data.buffer);
+  for (let q = 0, i = 0; q < height; q++)
+    for (let k = 0; k < width; k++, i++)
+      if (!masked(q, k)) pixels[i] = ramp[Math.round(255 * darkness(matrix[q][k], most))];
+  canvas.getContext("2d").putImageData(image, 0, 0);
 }
 
 // ---- heat map ---------------------------------------------------------------------------------
@@ -74,13 +72,13 @@ function layHeat() {
   });
   const style = `height:${cell}px;line-height:${cell}px;font-size:${size}px`;
   heat.rows = rows.map((name) => make("li", { style }, name));
-  heat.squares = draw("g");
   heat.row = draw("rect", { class: "band", width, height: cell, visibility: "hidden" });
   heat.column = draw("rect", { class: "band", width: cell, height, visibility: "hidden" });
   heat.spot = draw("rect", { class: "spot", width: cell, height: cell });
-  heat.cells = draw(
-    "svg", { class: "cells", width, height }, heat.squares, heat.row, heat.column, heat.spot,
-  );
+  heat.squares = make("canvas", { style: `width:${width}px;height:${height}px` });
+  const bands = draw("svg", { width, height }, heat.row, heat.column, heat.spot);
+  bands.style.setProperty("--cell", `${cell}px`);
+  heat.cells = make("div", { class: "cells" }, heat.squares, bands);
   at("heat").replaceChildren(
     make("div", { class: "corner" }),
     draw("svg", { class: "columns", width: Math.max(0, ...ends), height: rise }, ...heat.columns),
@@ -89,19 +87,8 @@ function layHeat() {
   );
 }
 
-// One path for all squares of a colour: however long the text, a few hundred elements.
 function paintHeat() {
-  const { cell } = heat;
-  const square = `h${cell - 1}v${cell - 1}h${1 - cell}z`;
-  const paths = ramp.map(() => []);
-  const forbidden = [];
-  shown.forEach((row, q) => row.forEach((weight, k) => {
-    const path = masked(q, k) ? forbidden : paths[step(weight, peak)];
-    path.push(`M${k * cell} ${q * cell}${square}`);
-  }));
-  const drawn = paths.map((path, i) => draw("path", { fill: `rgb(${ramp[i]})`, d: path.join("") }));
-  const grey = draw("path", { class: "masked", d: forbidden.join("") });
-  heat.squares.replaceChildren(grey, ...drawn.slice(1)); // the first is as light as the paper
+  paintWeights(heat.squares, shown, peak, masked);
   at("peak").textContent = largest(shown).toFixed(4);
   at("peak").parentElement.style.marginLeft = `${heat.cells.previousElementSibling.offsetWidth}px`;
 }
@@ -189,24 +176,32 @@ function readout() {
 
 // ---- small pictures ---------------------------------------------------------------------------
 
-// One pixel per weight, stretched by the browser: hundreds of heads stay quick.
-function picture(head) {
-  const matrix = trim(head);
-  const height = matrix.length;
-  const width = height ? matrix[0].length : 0;
-  const [across, down, scale] = pictureSides(width, height);
-  const canvas = make("canvas", { width: Math.max(width, 1), height: Math.max(height, 1) });
-  Object.assign(canvas.style, { width: `${across}px`, height: `${down}px` });
+const FINEST = 2; // pixels of a small picture for each pixel of the screen
+
+function picture() {
+  const [across, down, scale] = pictureSides(part.keys.length, part.queries.length);
+  const canvas = make("canvas", { style: `width:${across}px;height:${down}px` });
   if (scale >= 1) canvas.style.imageRendering = "pixelated";
-  const image = new ImageData(canvas.width, canvas.height);
-  const most = largest(matrix) || 1;
-  image.data.fill(255);
-  matrix.forEach((row, q) => row.forEach((weight, k) => {
-    if (masked(q, k)) image.data[4 * (q * width + k) + 3] = 0; // transparent: the canvas is grey
-    else image.data.set(ramp[step(weight, most)], 4 * (q * width + k));
-  }));
-  canvas.getContext("2d").putImageData(image, 0, 0);
   return canvas;
+}
+
+// Of a long text, a pixel is the largest of several weights: a mean would hide diagonals.
+function paintPicture(canvas, head) {
+  const { queries, keys } = part;
+  const [across, down] = pictureSides(keys.length, queries.length);
+  const [rows, columns] = [[queries, down], [keys, across]]
+    .map(([labels, side]) => Math.ceil(labels.length / Math.ceil(labels.length / (FINEST * side))) || 0);
+  const [tall, wide] = [Math.ceil(queries.length / rows), Math.ceil(keys.length / columns)];
+  const pooled = Array.from({ length: rows }, () => new Float32Array(columns));
+  trim(head).forEach((row, q) => {
+    const into = pooled[Math.floor(q / tall)];
+    for (let k = 0; k < row.length; k++) {
+      const column = Math.floor(k / wide);
+      if (row[k] > into[column]) into[column] = row[k];
+    }
+  });
+  const hidden = (row, column) => masked(Math.min((row + 1) * tall, queries.length) - 1, column * wide);
+  paintWeights(canvas, pooled, largest(pooled) || 1, hidden);
 }
 
 // ---- begin ------------------------------------------------------------------------------------
@@ -224,10 +219,15 @@ function prepare() {
     at(name).classList.toggle("wide", chosen.view !== "both");
 }
 
+// The largest error of a weight, in percent: half a step below the largest, where steps are widest.
+const roundedBy = (steps) => Math.ceil(100 * (1 - (1 - 0.5 / steps) ** (1 / POWER)));
+
 let laid = ""; // what the layout of heat map and lines depends on, as it was laid out last
 const layout = () => [chosen.map, chosen.view, part.rows, part.columns, innerWidth].join(";");
 function show() {
   at("masked").hidden = map().allowed === null;
+  at("rounded").textContent = map().steps === null ? ""
+    : `Weights are rounded, each by less than ${roundedBy(map().steps)} % of the largest in its row.`;
   layHidden();
   layHeads();
   if (laid !== (laid = layout())) { layHeat(); layLines(); }
@@ -250,7 +250,7 @@ begin({
     ticker("hide", ["special", "sinks"], ["special tokens", "sinks"]),
     chooser("weights", WEIGHTS, ["as they are", "renormalised"]),
   ],
-  prepare, trim, show, picture,
+  prepare, trim, show, picture, paintPicture,
   pictured: () => [chosen.map, chosen.scale, chosen.weights, part.rows, part.columns].join(";"),
   fields: {
     view: wordField(...VIEWS),
