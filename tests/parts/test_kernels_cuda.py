@@ -8,9 +8,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from regard.ground.batch import BatchLimits, pack
 from regard.ground.layout import Layout
 from regard.parts.attend import Dot, Mask, ScaledDot, WindowMask, attend, causal, full
-from regard.parts.kernels import bucketed, dense, packed_dropout, varlen
+from regard.parts.kernels import bucketed, dense, packed_dropout, padded, varlen
 from regard.parts.kernels.call import AttentionCall
 from regard.parts.kernels.fast_attend import choose
+from regard.parts.relative_bias import BiasedDot
 
 pytestmark = pytest.mark.gpu
 
@@ -150,6 +151,26 @@ def test_grouped_takes_what_flash_does_not(mask):
     layout = ragged(LENGTHS)
     agree(bucketed, layout, layout, mask, value=64)
     agree(bucketed, layout, layout, WindowMask(right=-1))
+
+
+@each_half
+@pytest.mark.parametrize("mask", [full, causal], ids=repr)
+def test_a_position_bias_in_rows_of_a_fixed_shape(mask, dtype):
+    layout = fixed(LENGTHS)
+    score = BiasedDot(HEADS, 8, 20, causal=mask == causal).to("cuda")
+    score.draw_vectors(1.0)
+    agree(padded, layout, layout, mask, score=score, dtype=dtype)
+    given, call = (
+        vectors(layout, layout, dtype=dtype),
+        AttentionCall(score, layout, layout, mask, 0),
+    )
+    singles = [one.float() for one in given]
+    wanted = attend(score, *singles, queries=layout, keys=layout, mask=mask)
+    ours, theirs = (
+        torch.autograd.grad(out.float().square().sum(), score.bias.weight)[0]
+        for out in (padded.run(call, *given), wanted)
+    )
+    near(ours, theirs)
 
 
 def test_which_kernel_runs():

@@ -9,7 +9,7 @@ import torch
 import regard
 from encoder_family import CLOSE, Family
 from regard.decoding import cpp
-from regard.ground.batch import SourceTarget, pack, pack_texts
+from regard.ground.batch import BatchLimits, SourceTarget, pack, pack_texts
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape
@@ -17,7 +17,8 @@ from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.papers import mt5, t5
 from regard.parts.attend import attend, causal, full
-from regard.parts.kernels.fast_attend import fast_attend
+from regard.parts.kernels import bucketed, dense, padded
+from regard.parts.kernels.call import AttentionCall
 from regard.parts.relative_bias import BiasedDot
 from regard.weights.files import read_folder, write_tensors
 from verb import run
@@ -198,15 +199,23 @@ def test_the_bias_is_on_the_tape_and_can_be_edited(tmp_path):
 
 @pytest.mark.parametrize("mask", [full, causal], ids=["full", "causal"])
 @pytest.mark.parametrize("lengths", [[4, 4], [3, 0, 7, 1], [30]])
-def test_kernels_agree_with_the_definition_forward_and_backward(mask, lengths):
+@pytest.mark.parametrize("kernel", [dense, bucketed, padded], ids=lambda kernel: kernel.__name__)
+def test_kernels_agree_with_the_definition_forward_and_backward(mask, lengths, kernel):
     score = BiasedDot(2, 8, 12, causal=mask == causal)
     torch.nn.init.normal_(score.bias.weight)
-    even = len(set(lengths)) == 1
-    layout = Layout.rectangle(len(lengths), lengths[0]) if even else Layout.ragged(lengths)
-    q, k, v = (torch.randn(sum(lengths), 2, 3, requires_grad=True) for _ in range(3))
+    if kernel is dense:
+        layout = Layout.rectangle(2, lengths[0])
+    elif kernel is bucketed:
+        layout = Layout.ragged(lengths)
+    else:  # rows of a fixed shape, with padding at the end
+        layout = pack([[1] * length for length in lengths], BatchLimits(40, 6, 35)).layout
+    q, k, v = (torch.randn(layout.tokens, 2, 3, requires_grad=True) for _ in range(3))
+    call = AttentionCall(score, layout, layout, mask, 0.0)
     results = []
-    for compute in (attend, fast_attend):
-        out = compute(score, q, k, v, queries=layout, keys=layout, mask=mask)
+    for out in (
+        attend(score, q, k, v, queries=layout, keys=layout, mask=mask),
+        kernel.run(call, q, k, v),
+    ):
         gradients = torch.autograd.grad(out.square().sum(), [q, k, v, score.bias.weight])
         results.append([out, *gradients])
     for found, expected in zip(*results, strict=True):
