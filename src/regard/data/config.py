@@ -130,8 +130,16 @@ class FilesConfig(Config):
     @property
     def names(self) -> str:
         """The names of the files, for messages."""
+        return " and ".join(self._file_names)
+
+    @property
+    def _file_names(self) -> list[str]:
         values = (getattr(self, key) for key in FILE_KEYS)
-        return " and ".join(name for name in values if name is not None)
+        return [name for name in values if name is not None]
+
+    def paths(self, root: Path) -> list[Path]:
+        """The files under the data root; none of held-out examples."""
+        return [root / name for name in self._file_names]
 
     def check_files(self, root: Path, name: str) -> None:
         """Refuse the set ``data.name`` if one of its files is missing under the data root."""

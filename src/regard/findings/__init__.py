@@ -1,10 +1,28 @@
 """Floor 7: published findings about what happens inside models, each with a check and its rule."""
 
-from regard.findings import head_roles
+from regard.findings import (
+    attention_distance,
+    head_pruning,
+    head_roles,
+    probed_layers,
+    rollout_faithfulness,
+    shifted_alignment,
+    verb_agreement,
+)
 from regard.findings.finding import Finding
 from regard.ground.errors import BadInput, did_you_mean
 
-FINDINGS: tuple[Finding, ...] = (head_roles.FINDING,)
+FINDINGS: tuple[Finding, ...] = (
+    verb_agreement.FINDING,
+    probed_layers.SENSE_LAYERS,
+    head_roles.FINDING,
+    head_pruning.IMPORTANCE,
+    head_pruning.GATES,
+    probed_layers.LAYER_ORDER,
+    attention_distance.FINDING,
+    rollout_faithfulness.FINDING,
+    shifted_alignment.FINDING,
+)
 """All findings, in the order of their years."""
 
 

@@ -225,14 +225,23 @@ class Verdict(markup.HTMLPage):
         )
 
 
-def judge_interval(name: str, bounds: Interval, least: float, form: str = "+.1f") -> Judgement:
-    """Judgement of a value that must be at least ``least``, by its 95% interval.
+def judge_interval(name: str, bounds: Interval, bound: float, form: str = "+.1f") -> Judgement:
+    """Judgement of a value that must be above ``bound``, by its 95% interval.
 
-    Reproduced, if the whole interval is; not reproduced, if none of it is.
+    Reproduced, if the whole interval is above; not reproduced, if none of it is.
     """
     shown = f"{name} ({bounds.low:{form}} to {bounds.high:{form}})"
-    if bounds.low >= least:
-        return Judgement("reproduced", f"{shown} is at least {least:{form}}")
-    if bounds.high < least:
-        return Judgement("not reproduced", f"{shown} is below {least:{form}}")
-    return Judgement("cannot be shown", f"the interval of {shown} includes {least:{form}}")
+    if bounds.low > bound:
+        return Judgement("reproduced", f"{shown} is above {bound:g}")
+    if bounds.high <= bound:
+        return Judgement("not reproduced", f"{shown} is not above {bound:g}")
+    return Judgement("cannot be shown", f"the interval of {shown} includes {bound:g}")
+
+
+def weakest(*judgements: Judgement) -> Judgement:
+    """Judgement of a finding with several conditions: one that fails, else one that is open."""
+    for outcome in ("not reproduced", "cannot be shown"):
+        for judgement in judgements:
+            if judgement.outcome == outcome:
+                return judgement
+    return Judgement("reproduced", "; ".join(each.reason for each in judgements))

@@ -128,6 +128,16 @@ def rollout(function: TargetFunction) -> MethodResult:
     return MethodResult(function.by_word(_follow(function, weights, step)))
 
 
+def raw_attention(function: TargetFunction) -> MethodResult:
+    """Attention of the last layer, mean of heads, from the tokens on which the target depends.
+
+    Only of self-attention; what earlier layers mix is ignored.
+    """
+    weights = _attention(function, _mean_of_heads)
+    last = {site: layers[-1:] for site, layers in weights.items() if site.kind == "self"}
+    return MethodResult(function.by_word(_follow(function, last, lambda layer_MLS: layer_MLS)))
+
+
 def attention_times_gradient(function: TargetFunction) -> MethodResult:
     """Relevance by attention and its gradients (Chefer et al., 2021, arXiv:2103.15679, section 3).
 

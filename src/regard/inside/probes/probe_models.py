@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from regard.ground.errors import BadInput
 from regard.inside.inspected_model import InspectedModel
 from regard.inside.probes.controls import control_labels, majority_by_form, with_random_weights
 from regard.inside.probes.linear_probe import ProbeFit, ProbeSplit, fit_probe, number_labels
@@ -93,6 +94,21 @@ def _fit(
     """Fit a probe of some layers on the states and labels of train, dev and test."""
     chosen = [[of_set.layers[layer] for layer in layers] for of_set in states]
     return fit_probe(*map(ProbeSplit, chosen, labels))
+
+
+def probe_layers(
+    model: InspectedModel, data: ProbeData, groups: Sequence[Sequence[int]], pieces: Pieces = "mean"
+) -> list[ProbeFit]:
+    """Probes of a model on groups of layers, a mix for a group of several, without controls.
+
+    Sentences that are too long for the model are an error.
+    """
+    layers = sorted({layer for group in groups for layer in group})
+    states = [read_states(model, examples, layers, pieces) for examples in data]
+    if not all(of_set.known.all() for of_set in states):
+        raise BadInput("probes: a sentence has more tokens than the model has positions")
+    labels = number_labels(*(each.labels for each in data))
+    return [_fit(states, group, labels) for group in groups]
 
 
 def score_examples(
