@@ -141,7 +141,12 @@ def test_nothing_names_a_machine():
 
 
 def test_messages_of_the_library_name_no_option():
-    terminal = ("cli/", "tour/", "studies/ladder.py", "findings/finding.py")  # what ``regard`` prints
+    terminal = (
+        "cli/",
+        "tour/",
+        "studies/ladder.py",
+        "findings/finding.py",
+    )  # what ``regard`` prints
     others = [path for path in MODULES if not name(path).startswith(terminal)]
     compiler = {"parts/cpp/build.py": ["--version"]}
     views = {one for one in others if name(one).startswith("inside/views/")}  # CSS has them too
