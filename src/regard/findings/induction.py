@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard.api import Model
+from regard.api import Model, load
 from regard.findings.finding import CannotShow, CheckInputs, DataUsed, Evidence, Finding, Judgement
 from regard.inside.edits import EditList, head_edits
 from regard.inside.heads.formation import Appearance, Formation
@@ -70,7 +70,8 @@ def measure(inputs: CheckInputs) -> Evidence:
         rows.append([*map(str, head), f"{score:.2f}", f"{without_N.mean():.2f}"])
     best = other.highest("induction")[-1]
     highest = 0.0 if best is None else best.figures["induction"] or 0.0
-    charts = [chart.svg() for each in (formed, other) for chart in (each.chart("induction"),)]
+    one_layer_N = gains(load(shallow / "model", inputs.device), texts)
+    charts = [each.chart("induction").svg() for each in (formed, other)]
     return Evidence(
         _summary(appeared, highest, gain),
         judge(formed, appeared, highest, gain),
@@ -80,7 +81,8 @@ def measure(inputs: CheckInputs) -> Evidence:
         [formed.loss_chart.svg(), *charts],
         [
             f"{len(texts)} texts of the dev set of {inputs.recipe}; the gain of the whole model is "
-            f"{own_N.mean():.2f} nats per token"
+            f"{own_N.mean():.2f} nats per token, that of the model with one layer "
+            f"{one_layer_N.mean():.2f}"
         ],
     )
 
@@ -126,7 +128,7 @@ def rise(formed: Formation, appeared: Appearance) -> int:
 def judge(
     formed: Formation, appeared: Sequence[Appearance], one_layer: float, gain: InContextGain | None
 ) -> Judgement:
-    """Reproduced if a head appears suddenly, only with two layers, and the gain needs such heads."""
+    """Reproduced if a head appears suddenly, not with one layer, and the gain needs such heads."""
     if not appeared or gain is None:
         return Judgement("not reproduced", f"no head has an induction score of {CAUSAL}")
     if one_layer >= CAUSAL:
@@ -172,8 +174,8 @@ FINDING = Finding(
     "lower end of its 95% interval over texts",
     model="a causal model of two layers or more",
     data=(
-        "folder of its run, with --watch heads",
-        "folder of a run with one layer, with --watch heads",
+        "folder of its run, with reports on heads",
+        "folder of a run with one layer, with reports on heads",
     ),
     measure=measure,
     options=("recipe",),
