@@ -26,10 +26,11 @@ from regard.cli.io.table_formats import (
 )
 from regard.cli.scores import ScoreTables, check_expected, print_scores, test_scores
 from regard.data.readers.fields import DropCounts
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, did_you_mean
 from regard.ground.files import write_json
 from regard.ground.interrupt import signals_in_use
 from regard.inside.heads.watch_heads import watch_heads
+from regard.inside.number_spectrum import watch_numbers
 from regard.metrics.translation import MetricScore
 from regard.training.distributed import World
 from regard.training.dry_run import DryRun, estimate_run
@@ -39,8 +40,16 @@ from regard.training.recipe import Recipe, task_of
 from regard.training.run import Run, Watcher, prepare
 from regard.training.train import run_events
 
-WATCHES: Mapping[str, Watcher] = {"heads": watch_heads}
+WATCHES: Mapping[str, Watcher] = {"heads": watch_heads, "numbers": watch_numbers}
 """Reports on a model in training, by the value of --watch."""
+
+
+def named_watches(names: Sequence[str]) -> dict[str, Watcher]:
+    """The reports of these names."""
+    for name in names:
+        if name not in WATCHES:
+            raise BadInput(f"--watch {name}: no report is called so{did_you_mean(name, WATCHES)}")
+    return {name: WATCHES[name] for name in names}
 
 
 def train_run(

@@ -182,6 +182,10 @@ class FilesConfig(Config):
         """The source of documents, of the text, or of records of ``fields``, under the root."""
         if self.text is not None and not fields:
             return TextFile(str(root / self.text))
+        if self.file is not None and not fields:
+            examples = self.read(root, "pretrain", None)
+            texts = [example.content.inputs[0] for example in examples]
+            return MemoryExamples(str(self.reader), texts)
         if self.documents is None:
             raise BadInput("pre-training reads documents: set data.train.documents")
         return document_source(str(root / self.documents), self.key, fields)

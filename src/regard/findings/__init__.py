@@ -2,8 +2,10 @@
 
 from regard.findings import (
     attention_distance,
+    grokking,
     head_pruning,
     head_roles,
+    induction,
     probed_layers,
     rollout_faithfulness,
     shifted_alignment,
@@ -22,6 +24,8 @@ FINDINGS: tuple[Finding, ...] = (
     attention_distance.FINDING,
     rollout_faithfulness.FINDING,
     shifted_alignment.FINDING,
+    induction.FINDING,
+    grokking.FINDING,
 )
 """All findings, in the order of their years."""
 

@@ -85,6 +85,14 @@ def watch_log(folder: Path, name: str) -> Path:
     return folder / WATCHES / f"{name}.jsonl"
 
 
+def read_watch(folder: Path, name: str) -> list[Any]:
+    """Reports of a watch in the folder of a run, which may still be going on."""
+    path = watch_log(folder, name)
+    if not path.exists():
+        raise BadInput(f"{folder}: has no reports on {name}: it was trained without watching them")
+    return read_steps(path)
+
+
 def read_log(folder: Path) -> list[Figures]:
     """Figures of all events in the log of a run, which may still be going on."""
     return read_steps(folder / LOG)

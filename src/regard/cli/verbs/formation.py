@@ -15,7 +15,6 @@ from regard.cli.io.table_formats import (
     print_tables,
     text_column,
 )
-from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
     from regard.inside.heads.formation import Formation
@@ -44,14 +43,12 @@ def formation(
     Example: regard formation runs/induction --html formation.html
     """
     from regard.inside.heads.formation import CAUSAL_SCORES, Formation
-    from regard.training.metrics_log import read_steps, watch_log
+    from regard.training.metrics_log import read_watch, watch_log
 
     check_suffixes(html=html, svg=svg)
     form = choose_format(table_format, as_json)
-    path = watch_log(run, "heads")
-    if not path.exists():
-        raise BadInput(f"{run}: has no reports on heads; train with --watch heads")
-    formed = Formation.of_records(run.resolve().name, read_steps(path), str(path))
+    records, where = read_watch(run, "heads"), str(watch_log(run, "heads"))
+    formed = Formation.of_records(run.resolve().name, records, where)
     name = formed.first_figure if figure is None else formed.check_figure(figure)
     appeared = formed.appearances(name) if name in CAUSAL_SCORES else []
     notes = [formed.caption]

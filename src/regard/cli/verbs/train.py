@@ -3,7 +3,7 @@
 import re
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from typer import Exit, Option
 
@@ -36,8 +36,8 @@ def train(
     ] = False,
     log: options.LOG = None,
     watch: Annotated[
-        Literal["heads"] | None,
-        Option(help="Report at each evaluation: what each attention head does."),
+        list[str] | None,
+        Option(metavar="NAME", help="Report at each evaluation: heads, numbers; repeatable."),
     ] = None,
     device: options.DEVICE = None,
     table_format: options.FORMAT = "text",
@@ -61,7 +61,8 @@ def train(
     With --watch heads, what each attention head does is reported before the first step and at each
     evaluation, on a few inputs of the development set, and for causal models on random tokens that
     follow twice: a line of the file watch/heads.jsonl in the run folder, with the step, the dev
-    loss and the seconds that the report took. regard formation RUN shows it.
+    loss and the seconds that the report took. regard formation RUN shows it. --watch numbers writes
+    how the vectors of the numbers 0, 1, 2, ... divide into frequencies, to watch/numbers.jsonl.
 
     With --dry-run, the recipe, its data and the initial model are read and checked; counts of
     examples, labels, dropped lines, duplicates, vocabulary, parameters and batches, examples that
@@ -69,7 +70,13 @@ def train(
 
     Example: regard train tour --data runs/tour/corpus --out runs/mine --budget 2m
     """
-    from regard.cli.training_runs import WATCHES, dry_run, evaluate_run, train_run, train_seeds
+    from regard.cli.training_runs import (
+        dry_run,
+        evaluate_run,
+        named_watches,
+        train_run,
+        train_seeds,
+    )
     from regard.studies.ladder import LadderRun, train_ladder
     from regard.training.distributed import World
     from regard.training.loggers import check_loggers
@@ -77,7 +84,7 @@ def train(
     from regard.training.recipe import read
     from regard.training.recipe_files import find
 
-    loggers = check_loggers(log or ())
+    loggers, watches = check_loggers(log or ()), named_watches(watch or ())
     path = find(recipe)
     changes = [*(settings or ()), *(["train.deterministic=true"] if deterministic else ())]
     described = read(path, changes)
@@ -100,7 +107,7 @@ def train(
             skip_bad=skip_bad,
             budget_seconds=seconds,
             loggers=loggers,
-            watch={} if watch is None else {watch: WATCHES[watch]},
+            watch=watches,
         )
         if described.rung:
             whole = len(described.rung) == rungs

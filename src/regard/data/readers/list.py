@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from regard.data.readers.conll import conll, conllu
 from regard.data.readers.examples import Example
 from regard.data.readers.fields import Dropped
+from regard.data.readers.generated import modular_sums, repeats
 from regard.data.readers.glue import GLUE_TASKS, glue, snli
 from regard.data.readers.images import cifar, digits, idx, image_csv, image_folder, npz
 from regard.data.readers.plain import jsonl, parquet, table, tagged_jsonl
@@ -29,7 +30,7 @@ READERS: dict[str, dict[str, Reader]] = {
         **{"tsv": partial(table, kind=Table), "csv": partial(table, kind=Csv)},
         "parquet": parquet,
         **{"image-folder": image_folder, "image-csv": image_csv, "npz": npz, "idx": idx},
-        **{"CIFAR": cifar, "digits": digits},
+        **{"CIFAR": cifar, "digits": digits, "modular-sums": modular_sums},
     },
     "tag": {"CoNLL": conll, "CoNLL-U": conllu, "jsonl": tagged_jsonl},
     "answer": {"SQuAD": squad},
@@ -39,6 +40,7 @@ READERS: dict[str, dict[str, Reader]] = {
         **{"tsv": partial(group_table, kind=Table), "csv": partial(group_table, kind=Csv)},
         "jsonl": group_jsonl,
     },
+    "pretrain": {"repeats": repeats},
 }
 """The readers of each task; names are not case-sensitive."""
 

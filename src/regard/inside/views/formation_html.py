@@ -1,4 +1,4 @@
-"""HTML page of heads while they form: a grid of heads at each step, and the curve of the loss."""
+"""HTML page of heads while they form: a grid of heads for each step, and the curve of the loss."""
 
 import json
 from collections.abc import Mapping, Sequence
