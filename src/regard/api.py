@@ -98,6 +98,15 @@ class Model(Runner):
         """The model as views, reports and studies of its inside see it."""
         return InspectedModel(self.runner, self.facts, self.tokenizer)
 
+    def _for_gradients(self, what: str) -> InspectedModel:
+        """The inspected model; one without gradients, or in half precision, is refused."""
+        if self.precision is not None:
+            raise BadInput(f"{what} need gradients: load without precision={self.precision}")
+        dtype = next(self.module.parameters()).dtype
+        if dtype.itemsize < 4:
+            raise BadInput(f"{what} need weights in float32, not {dtype}: use model.module.float()")
+        return self.inspected
+
     def record(
         self,
         inputs: Iterable[Any],
@@ -174,7 +183,7 @@ class Model(Runner):
         "attention-gradient", "leave-one-out" or "all" of them. Integrated gradients begin with
         ``steps`` steps, doubled until they are complete to 1%.
         """
-        chosen = (self.inspected, text, target, method)
+        chosen = (self._for_gradients("attributions"), text, target, method)
         return attribute(*chosen, token=token, steps=steps, subwords=subwords)
 
     def what_if(
@@ -212,11 +221,9 @@ class Model(Runner):
         default the first mask, the last token of a causal model, or the first of a translation.
         ``second`` is the second text of an encoder, or the translation to explain.
         """
-        if self.precision is not None:
-            raise BadInput(f"contributions need gradients: load without precision={self.precision}")
-        rows = read_with_masks(self.inspected, text, second)
-        chosen = (target, against, token)
-        return contributions(self.inspected, title_of(text), rows, *chosen)
+        model = self._for_gradients("contributions")
+        rows = read_with_masks(model, text, second)
+        return contributions(model, title_of(text), rows, target, against, token)
 
     def heads(
         self,
@@ -242,7 +249,7 @@ class Model(Runner):
         names = self.labels.names if self.labels is not None else ()
         gold = None if labels is None else listed(labels, "labels")
         return report_heads(
-            self.inspected,
+            self._for_gradients("figures of importance"),
             f"Heads of {self.paper.name}",
             self._labelled(inputs),
             treebank=bank,

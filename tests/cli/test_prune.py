@@ -5,7 +5,11 @@ import json
 import pytest
 
 import regard
+from regard import BadInput
+from regard.cli.ablation_runs import ScoredSet
 from regard.inside.pruning import curve
+from regard.training.recipe import read, task_of
+from regard.training.train import with_dev_as_test
 from small import RECIPE
 from verb import run
 
@@ -85,12 +89,21 @@ def test_recipes_and_models_that_do_not_fit_are_refused(arguments, owl_run, tmp_
     pooled = owl_run / "run" / "model", owl_run / "owls.toml", "--data", owl_run
     (line,) = prune(pooled, code=2).stderr.splitlines()
     assert "heads cannot be removed; pool: only layers of a Transformer" in line
+
+
+def test_examples_that_are_held_out_from_train_are_the_dev_set(arguments, tmp_path):
+    model, _, *data = arguments
     held_out = tmp_path / "held-out.toml"
     lines = [line for line in RECIPE.splitlines() if not line.startswith("test =")]
     text = "\n".join(lines).replace('dev = { source = "dev.src", target = "dev.tgt" }', "DEV")
     held_out.write_text(text.replace("DEV", "dev = { held_out = 5 }"))
-    *_, line = prune((model, held_out, *data), code=2).stderr.splitlines()
-    assert line == "regard: data.test: the recipe names no test set"
+    options = ("--share", 0.5, "--method", "random", "--seeds", 0)
+    assert "on 5 pairs" in prune((model, held_out, *data), *options).stdout
+    scored = ScoredSet.of(read(held_out), data[1], 3, on_test=False)
+    task = task_of(with_dev_as_test(read(held_out)))
+    assert scored.examples == task.read_held_out(5, data[1])[:3] and scored.name == "dev"
+    with pytest.raises(BadInput, match=r"data\.test: the recipe names no test set"):
+        ScoredSet.of(read(held_out), data[1], None, on_test=True)
 
 
 def test_training_with_fewer_heads_from_the_start(small_run, tmp_path):

@@ -80,6 +80,11 @@ def test_judgements_score_the_ranking(files):
     done = run("retrieve", *arguments, "--qrels", files / "qrels.tsv", "--json")
     assert json.loads(done.stdout) == pytest.approx(expected)
     assert "2 queries, 5 documents" in done.stderr
+    more = files / "more.tsv"  # judgements of a query that is not asked
+    more.write_text((files / "qrels.tsv").read_text() + "q9\td0\t1\n")
+    done = run("retrieve", *arguments, "--qrels", more, "--json")
+    assert json.loads(done.stdout) == pytest.approx(expected)
+    assert "queries.jsonl has 3 and" in done.stderr and "those in both are scored" in done.stderr
     printed = run("retrieve", *arguments, "--qrels", files / "qrels.tsv").stdout
     assert f"nDCG@10 {expected['nDCG@10']:.2f}" in printed
 
@@ -147,7 +152,7 @@ def test_pairs_of_one_file_and_of_two(files, tmp_path):
     places = [SENTENCES.index(found[0][key]) for key in ("first", "second")]
     assert float(cosines[*places]) == pytest.approx(found[0]["score"], abs=1e-5)
     assert [found[0]["first_line"] - 1, found[0]["second_line"] - 1] == places
-    assert len(found) == 2 and "2 pairs of 5 and 5 texts" in done.stderr
+    assert len(found) == 2 and "2 pairs of 5 and 5 texts; 1 repeated" in done.stderr
     rows = [line.split("\t") for line in run("mine", files / "model", one, two).stdout.splitlines()]
     assert len(rows) == 5 and all(first == second for _, first, second in rows)
     assert run("mine", files / "model", one, "--least", 1.1).stdout == ""

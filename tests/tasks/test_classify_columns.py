@@ -1,6 +1,7 @@
 """Classification through the same loop: it learns, goes on exactly, counts as the recipe says."""
 
 import json
+import shutil
 from collections import Counter
 from io import BytesIO, TextIOWrapper
 from itertools import islice
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from regard.data.batches.training_data import held_out_indices
 from regard.ground.errors import BadInput
 from regard.inference.classifier import Classifier
 from regard.metrics.classification import classification_scores
@@ -17,7 +19,7 @@ from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
 from regard.training.metrics_log import MetricsLog
-from regard.training.recipe import read
+from regard.training.recipe import read, task_of
 from regard.training.run import prepare
 from regard.weights.files import weights_of
 from small_labels import write_owls
@@ -143,6 +145,22 @@ def test_what_is_held_out_is_never_learned_from(corpus, tmp_path):
         assert rows == Counter((*encode(text), int(label)) for text, label in texts)
     splits = [[one.where for one in run.job.evaluate.args[1].dataset.dev_examples] for run in runs]
     assert splits[0] == splits[1]  # the same for every seed
+
+
+def test_held_out_examples_are_read_again_as_training_split_them(corpus, tmp_path):
+    """A label with one example stays in training, so another example is held out for it."""
+    folder = tmp_path / "rare"
+    shutil.copytree(corpus, folder)
+    lines = (folder / "train.tsv").read_text().splitlines()
+    held_out, first = held_out_indices(240, 40)[1], 1
+    lines[first + held_out[0]] = "hoot\trare"
+    (folder / "train.tsv").write_text("\n".join(lines) + "\n")
+    recipe = read(folder / "owls.toml", ["data.dev={held_out=40}"])
+    run = prepare(recipe, tmp_path / "run", ALONE, data=folder)
+    dev = run.job.evaluate.args[1].dataset.dev_examples
+    again = task_of(recipe).read_held_out(40, folder)
+    assert [one.where for one in again] == [one.where for one in dev]
+    assert "hoot" not in [one.texts[0] for one in again]
 
 
 def test_texts_are_cut_anew_in_each_epoch_where_merges_are_dropped(corpus, tmp_path):

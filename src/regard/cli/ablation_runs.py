@@ -19,6 +19,7 @@ from regard.metrics.translation import MetricScore
 from regard.models.folders.hub import local_folder
 from regard.tasks.task import Task
 from regard.training.recipe import Recipe, task_of
+from regard.training.train import with_dev_as_test
 
 WHOLE = ""  # in place of a hash: no edits
 
@@ -35,19 +36,12 @@ class ScoredSet:
 
     @classmethod
     def of(cls, recipe: Recipe, data: Path, limit: int | None, *, on_test: bool) -> Self:
-        """Read the dev set of a recipe, or its test set."""
-        sets, task = recipe.data, task_of(recipe)
-        if not on_test and sets.dev.held_out:
-            note("data.dev.held_out: held-out examples have no file; the test set is scored")
-        if on_test or sets.dev.held_out:
-            if sets.test is None:
-                raise BadInput("data.test: the recipe names no test set")
-            name, files = "test", sets.test
-        else:
-            name, files = "dev", sets.dev
-        examples = task.read(files, data)
-        files.require(examples, name, task.unit)
-        return cls(recipe, task, name, examples[:limit], limit)
+        """Read the dev set of a recipe, also one that is held out from train, or its test set."""
+        if on_test and recipe.data.test is None:
+            raise BadInput("data.test: the recipe names no test set")
+        name = "test" if on_test else "dev"
+        task = task_of(recipe if on_test else with_dev_as_test(recipe))
+        return cls(recipe, task, name, task.read_required(name, data, None)[:limit], limit)
 
     def score(self, model: Model) -> list[MetricScore]:
         """All metrics of a model."""

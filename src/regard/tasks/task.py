@@ -168,7 +168,8 @@ class Task(ABC, Generic[Example, AnyReading]):
         if train.has_pairs and STDIN in train.under(Path()).paths:
             raise BadInput("data.train: standard input; what was held out from it is not stored")
         train.check_files(data, "train")
-        return split_held_out(self.read(train, data, dropped), count)[1]
+        examples = self.read(train, data, dropped)
+        return split_held_out(examples, count, self.split_labels(map(self.content, examples)))[1]
 
     def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
         """Return the size of each test set; refuse bad test sets before anything is written.

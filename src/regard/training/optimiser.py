@@ -53,7 +53,10 @@ def inverse_sqrt(warmup: int, steps: int) -> Schedule:
 
 @after_warmup
 def linear(warmup: int, steps: int) -> Schedule:
-    """Linear decay to 0 at the last step."""
+    """Linear decay to 0 at the last step, which therefore changes nothing.
+
+    Transformers begins with a step at rate 0 instead; in both, all steps but one change weights.
+    """
     return lambda step: max(0.0, (steps - step) / max(1, steps - warmup))
 
 

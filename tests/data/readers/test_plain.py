@@ -46,6 +46,25 @@ def test_several_labels_at_once(tmp_path):
     assert [one.labels for one in read("classify", "jsonl", lines, label="l")] == [("x", "2"), ()]
 
 
+@pytest.mark.parametrize("cell", ["nan", "NaN"])
+def test_a_missing_value_of_pandas_is_no_text_and_no_label(cell, tmp_path):
+    csv = put(tmp_path / "a.csv", f"text,topic\na,x\n{cell},x\nb,{cell}\nnanny,y\n")
+    with complains(f"{csv}:3: the cell of column 0 is {cell!r}: a missing value"):
+        list(read("classify", "csv", csv, label="topic"))
+    dropped = DropCounts()
+    kept = [*read("classify", "csv", csv, dropped, label="topic")]
+    assert [one.texts for one in kept] == [("a",), ("nanny",)] and str(dropped) == "2 missing"
+    tsv = put(tmp_path / "a.tsv", f"text\ttopic\na\t{cell}\n")
+    with complains(f"{tsv}:2: the label is missing: give one, or leave the row out"):
+        list(read("classify", "tsv", tsv, label="topic"))
+    lines = put(tmp_path / "a.jsonl", f'{{"text": "{cell}", "l": "x"}}\n')
+    with complains(f"{lines}:1: the value of 'text' is {cell!r}: a missing value"):
+        list(read("classify", "jsonl", lines, label="l"))
+    put(lines, '{"text": "a", "l": NaN}\n')
+    with complains(f"{lines}:1: the value of 'l' is 'nan': a missing value"):
+        list(read("classify", "jsonl", lines, label="l"))
+
+
 def test_keys_of_json_lines(tmp_path):
     records = [{"in": {"a": "x", "b": "y"}, "score": 2.5}, {"in": {"a": "z", "b": "w"}, "score": 3}]
     path = put(tmp_path / "a.jsonl", "".join(json.dumps(one) + "\n" for one in records))

@@ -14,6 +14,7 @@ from small_bert import small_bert as small_bert_folder
 from small_families import FACTS, small_family, small_rows
 from small_gpt import write_gpt2
 
+BF16 = pytest.param("bf16", marks=pytest.mark.native("bf16"))
 POST_AND_PRE = ["bert", "gpt2", "t5", "translator", "llama"]
 
 
@@ -146,11 +147,22 @@ def test_a_label_is_what_is_predicted():
     assert found.total == pytest.approx((logits.max() - logits[0]).item(), abs=1e-4)
 
 
-@pytest.mark.parametrize("precision", ["bf16", "int8"])
-def test_a_copy_for_inference_has_no_gradients(precision):
+@pytest.mark.parametrize("precision", ["fp32", "int8", BF16])
+@pytest.mark.parametrize("method", ["contributions", "attribute", "heads"])
+def test_a_copy_for_inference_has_no_gradients(method, precision):
     model = Model(small_bert_folder("one"), precision)
     with pytest.raises(BadInput, match=f"need gradients: load without precision={precision}"):
-        model.contributions("the old cat came")
+        getattr(model, method)("the old cat came")
+
+
+@pytest.mark.parametrize("method", ["contributions", "attribute", "heads"])
+def test_weights_in_half_precision_are_refused(method):
+    """Contributions would sum to the logit to two digits only."""
+    model = Model(small_bert_folder("one"))
+    model.module.bfloat16()
+    fault = r"need weights in float32, not torch\.bfloat16: use model\.module\.float\(\)"
+    with pytest.raises(BadInput, match=fault):
+        getattr(model, method)("the old cat came")
 
 
 def test_views(tmp_path):

@@ -61,9 +61,8 @@ def ablate(
     output of its attention; a layer that is off adds nothing to the states.
 
     The metric is expect.metric, or train.metric, or the first one of the task, on the dev set of
-    the recipe; where the dev set is held out from training, and with --test, on the test set.
-    --svg draws losses by layer and head; for several kinds of attention, in a file each
-    (FILE-NAME.svg).
+    the recipe, also one that is held out from train; with --test, on the test set. --svg draws
+    losses by layer and head; for several kinds of attention, in a file each (FILE-NAME.svg).
 
     With --out FILE, the results are also written as JSON lines; with --resume, to FILE.partial as
     they come, and the same command continues after them.

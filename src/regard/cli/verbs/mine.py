@@ -49,8 +49,8 @@ def mine(
     from regard.inference.document_ranking import unit_vectors
     from regard.inference.nearest import mine_between, mine_within
 
-    texts = _texts(file, column)
-    likes = texts if other is None else _texts(other, column)
+    texts, repeated = _texts(file, column)
+    likes, more = (texts, 0) if other is None else _texts(other, column)
     loaded = load(model, device, precision=precision, batch_size=batch_size)
     refuse_images(loaded, model)
     embedder = loaded.runner.embedder(pool)
@@ -69,18 +69,24 @@ def mine(
             print_json({**record, "first_line": line, "second_line": like_line})
         else:
             print_line(f"{pair.score:.4f}\t{text}\t{like}")
-    note(f"{len(chosen):,} pairs of {len(first):,} and {len(second):,} texts")
+    left_out = f"; {repeated + more:,} repeated texts left out" if repeated + more else ""
+    note(f"{len(chosen):,} pairs of {len(first):,} and {len(second):,} texts{left_out}")
 
 
-def _texts(file: str, columns: list[str] | None) -> dict[str, int]:
-    """The texts of a file, with tabs as spaces, and the line of each, counted from 1."""
+def _texts(file: str, columns: list[str] | None) -> tuple[dict[str, int], int]:
+    """The texts of a file, with tabs as spaces, and the line of each, counted from 1.
+
+    Also the number of texts that are left out because they are repeated.
+    """
     from regard.cli.io.table_io import read_texts
     from regard.data.readers.text_files import name_of
 
     texts: dict[str, int] = {}
+    repeated = 0
     for number, line in read_texts(file, columns):
         if text := " ".join(line.split()):
+            repeated += text in texts
             texts.setdefault(text, number)
     if not texts:
         raise BadInput(f"{name_of(file)}: no texts")
-    return texts
+    return texts, repeated

@@ -64,6 +64,7 @@ def new(
     Example: regard new reviews.csv --out reviews.toml
     """
     from regard.data.data_files import OneDocument, recognise_files, split_text
+    from regard.models.folders.hub import check_model
     from regard.training.first_recipe import FirstRecipe
 
     path = out or Path(f"{_name(data[0])}.toml")
@@ -71,6 +72,8 @@ def new(
         raise BadInput(f"--out {path}: the name of a recipe ends in .toml")
     if is_there(path) and not force:
         raise BadInput(f"{path}: exists already; give another --out, or --force to replace it")
+    if start is not None:
+        check_model(start)
     written = split_text(data, path) if split else ()
     try:
         files = recognise_files([*written[:1]] or data, task, column or ())

@@ -79,8 +79,8 @@ def prune(
 
     Without --share, prints the curve: the score of the model with 10% to 90% of the heads removed,
     for encoder, decoder and cross-attention on their own and for all heads together, beside random
-    orders of removal. The score is the metric of the recipe on its dev set, or on its test set if
-    dev examples are held out of training.
+    orders of removal. The score is the metric of the recipe on its dev set, also one that is held
+    out from train.
 
     Importance is the mean absolute gradient of the loss with respect to a gate of the head (Michel
     et al., 2019); --by-layer divides it by its norm in each layer, as they do. With --method

@@ -41,7 +41,7 @@ def retrieve(
     Files are as in BEIR: queries.jsonl, corpus.jsonl (a title stands before its text), and
     qrels/test.tsv. Each line of the output has query, document, and score (the cosine of their
     vectors), separated by tabs; with --qrels, only nDCG@10, MRR@10 and recall at 1, 10 and 100 are
-    printed, and queries without judgements are left out.
+    printed, for the queries that have judgements. Judgements of other queries are left out.
 
     With --rerank, only the documents that the file lists for a query (query, document, number) are
     ranked: by their vectors or, if MODEL classifies pairs, by its score of query and document (a
@@ -62,11 +62,15 @@ def retrieve(
     if qrels is None:
         options.refuse({"--interval": interval}, "needs --qrels, by which the ranking is scored")
     query_texts, documents = read_texts_by_id(queries), read_texts_by_id(corpus)
-    judged = None if qrels is None else read_judgements(qrels)
+    judged, partly = None if qrels is None else read_judgements(qrels), ""
     if judged is not None:
-        if unknown := [query for query in judged if query not in query_texts]:
-            raise BadInput(f"{qrels}: no query of {queries} has the _id {unknown[0]!r}")
-        query_texts = {query: query_texts[query] for query in judged}
+        both = {query: of for query, of in judged.items() if query in query_texts}
+        if not both:
+            raise BadInput(f"{qrels}: no query of {queries} has the _id {next(iter(judged))!r}")
+        if max(len(query_texts), len(judged)) > len(both):
+            sizes = f"{queries} has {len(query_texts):,} and {qrels} {len(judged):,} queries"
+            partly = f"; {sizes}: those in both are scored"
+        judged, query_texts = both, {query: query_texts[query] for query in both}
     listed = None if rerank is None else read_judgements(rerank)
     loaded = load(model, device, precision=precision, batch_size=batch_size)
     refuse_images(loaded, model)
@@ -80,7 +84,7 @@ def retrieve(
             hits = rerank_by_classifier(classifier, query_texts, documents, chosen)
         else:
             hits = rerank_by_vectors(loaded.runner.embedder(pool), query_texts, documents, chosen)
-    size = f"{len(query_texts):,} queries, {len(documents):,} documents"
+    size = f"{len(query_texts):,} queries, {len(documents):,} documents{partly}"
     if judged is None:
         note(size)
         for query, of in hits.items():

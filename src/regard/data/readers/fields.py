@@ -15,6 +15,7 @@ Kind = TypeVar("Kind")
 KINDS: dict[type, str] = {dict: "a JSON object", list: "a list", str: "text"}
 KINDS |= {int: "a whole number", bool: "true or false"}
 
+NAN = ("nan", "NaN")
 ONE_VALUE = 'write one value per line, as {"text": "…"}'
 
 
@@ -62,6 +63,13 @@ def filled(text: str, where: str, detail: str = "empty text") -> str:
     return text
 
 
+def present(text: str, where: str, name: str) -> str:
+    """Return the text of a cell; refuse the spelling of a missing value that pandas writes."""
+    if text.strip() in NAN:
+        raise BadExample(where, "missing", f"{name} is {text.strip()!r}: a missing value")
+    return text
+
+
 def typed(value: object, kind: type[Kind], name: str, where: str) -> Kind:
     """Return a value of a JSON type; refuse other types."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
@@ -73,7 +81,8 @@ def typed(value: object, kind: type[Kind], name: str, where: str) -> Kind:
 
 def label_text(value: object, name: str, where: str) -> str:
     """Label as text; a number, true and false are converted."""
-    return str(value) if isinstance(value, int | float) else typed(value, str, name, where)
+    text = str(value) if isinstance(value, int | float) else typed(value, str, name, where)
+    return present(text, where, name)
 
 
 def one_of(labels: Sequence[str], label: str, where: str) -> str:

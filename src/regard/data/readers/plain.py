@@ -5,12 +5,14 @@ from pathlib import Path
 
 from regard.data.readers.examples import LabelledExample, TaggedExample
 from regard.data.readers.fields import (
+    NAN,
     BadExample,
     Dropped,
     field_of,
     filled,
     label_text,
     parsed,
+    present,
     typed,
     value_of,
 )
@@ -94,7 +96,11 @@ def jsonl(
     _check(texts, separator)
 
     def parse(where: str, record: dict[str, JSON]) -> LabelledExample:
-        filled_texts = tuple(filled(field_of(record, key, str, where), where) for key in texts)
+        values = (field_of(record, key, str, where) for key in texts)
+        named = zip(values, texts, strict=True)
+        filled_texts = tuple(
+            filled(present(text, where, f"the value of {key!r}"), where) for text, key in named
+        )
         if label is None:
             return LabelledExample(where, filled_texts, None)
         value, name = value_of(record, label, where), f"the value of {label!r}"
@@ -141,7 +147,7 @@ def _check(texts: tuple[Column, ...], separator: str | None) -> None:
 
 def _labels(cell: str, separator: str | None, where: str) -> tuple[str, ...]:
     if separator is None:
-        if not cell.strip():
+        if not cell.strip() or cell.strip() in NAN:
             raise BadExample(where, NO_LABEL, MISSING_LABEL)
         return (cell.strip(),)
     return tuple(part.strip() for part in cell.split(separator) if part.strip())

@@ -18,6 +18,7 @@ from regard.data.readers.fields import (
     json_object,
     json_value,
     parsed,
+    present,
     typed,
     value_of,
 )
@@ -195,6 +196,10 @@ class Csv(Table):
     def limit(self, header: Sequence[str]) -> int | None:
         return len(header)
 
+    def parse(self, line: str, where: str) -> tuple[str, ...]:
+        cells = zip(super().parse(line, where), self.columns, strict=True)
+        return tuple(present(cell, where, f"the cell of column {column}") for cell, column in cells)
+
 
 @dataclass(frozen=True)
 class JsonLines(ColumnFile):
@@ -290,5 +295,7 @@ def read_objects(path: Path, dropped: Dropped) -> Iterator[tuple[str, dict[str, 
 
 
 def _json_text(record: JSON, key: str, where: str) -> str:
-    value = value_of(record, key, where)
-    return str(value) if is_whole(value) else typed(value, str, f"the value of {key!r}", where)
+    value, name = value_of(record, key, where), f"the value of {key!r}"
+    if value is None or value != value:
+        raise BadExample(where, "missing", f"{name} is missing")
+    return present(str(value) if is_whole(value) else typed(value, str, name, where), where, name)

@@ -39,9 +39,7 @@ def fetch(name: str) -> Path:
 
     config.json comes first: an unsupported model is refused before its weights are downloaded.
     """
-    folder = _download(name, (CONFIG,))
-    if not (folder / CONFIG).is_file():
-        raise BadInput(f"{name}: no model: its repository on the hub has no {CONFIG}")
+    folder = _with_config(name)
     if "regard" not in (config := read_json(folder / CONFIG)):
         from regard.models.papers import paper_of_folder  # here: it imports torch
 
@@ -51,6 +49,22 @@ def fetch(name: str) -> Path:
         raise BadInput(
             f"{name}: its repository on the hub has no safetensors; pickled weights are not loaded"
         )
+    return folder
+
+
+def check_model(name: str) -> None:
+    """Refuse a name that is neither a folder nor a model of the hub; no weights are downloaded."""
+    if is_hub_id(name):
+        _with_config(name)
+    elif not is_there(name):
+        raise BadInput(f"{name}: no such folder")
+
+
+def _with_config(name: str) -> Path:
+    """The folder in the cache, with config.json."""
+    folder = _download(name, (CONFIG,))
+    if not (folder / CONFIG).is_file():
+        raise BadInput(f"{name}: no model: its repository on the hub has no {CONFIG}")
     return folder
 
 

@@ -29,7 +29,7 @@ class OptimiserConfig(Config):
     rate: float = Field(gt=0)
     """The peak learning rate."""
     schedule: Literal["inverse-sqrt", "linear", "cosine", "slanted", "constant"] = "inverse-sqrt"
-    """The learning rate after the warmup."""
+    """The learning rate after the warmup; "linear" and "cosine" reach 0 at the last step."""
     warmup: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = 4_000
     """Steps over which the learning rate grows linearly to its peak; below 1, a share of all."""
     betas: tuple[Share, Share] = (0.9, 0.98)
