@@ -34,6 +34,8 @@ BENCHES = {
     "translate-greedy": "translate.py --batch 1 64 --rounds 6 --most 9",
     "translate-recurrent": "translate.py --recurrent --rounds 6 --most 6",
     "generate": "generate.py --rounds 6 --most 9",
+    "record": "record.py",
+    "record-compiled": "record.py --compiled",
 }
 
 

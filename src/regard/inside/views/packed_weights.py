@@ -38,17 +38,22 @@ class Packing(NamedTuple):
 
 
 class PackedMap(NamedTuple):
-    """Packed weights of the heads of each layer, and their means (None: fewer than two heads)."""
+    """Packed weights of the heads of each layer, with means that a page need not compute.
+
+    ``means`` are of the heads of each layer (None: fewer than two), ``mean`` is that of all layers
+    (None: no heads at all).
+    """
 
     steps: int | None
     layers: list[list[str]]
     means: list[str | None]
+    mean: str | None
 
     @property
     def size(self) -> int:
         """Number of characters."""
         heads = (head for layer in self.layers for head in layer)
-        return sum(map(len, heads)) + sum(len(mean) for mean in self.means if mean is not None)
+        return sum(map(len, filter(None, (*heads, *self.means, self.mean))))
 
 
 def pack_maps(maps: Sequence[AttentionMap], most: int) -> list[PackedMap] | None:
@@ -68,7 +73,8 @@ def pack_maps(maps: Sequence[AttentionMap], most: int) -> list[PackedMap] | None
 def _pack_map(shown: AttentionMap, packing: Packing) -> PackedMap:
     layers = [[packing.pack(weights_LS) for weights_LS in layer] for layer in shown.layers]
     means = [packing.pack(each.mean(axis=0)) if len(each) > 1 else None for each in shown.layers]
-    return PackedMap(packing.steps, layers, means)
+    mean = packing.pack(shown.select()) if any(map(len, shown.layers)) else None
+    return PackedMap(packing.steps, layers, means, mean)
 
 
 def compress(data: bytes) -> str:

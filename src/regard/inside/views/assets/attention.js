@@ -1,9 +1,10 @@
 // What the pages of texts and of images share. Everything is drawn from one block of JSON, a list
-// of maps {name, queries, keys, allowed, unchosen, special, steps, layers, means}. layers[layer][head]
-// is a packed matrix of weights (attention_weights.js); means has one for each layer, null if it has
-// fewer than two heads. Unpacked, allowed[query][key] is 0 where the mask forbids it (null if it
-// forbids nothing). A layer or head of null means none is chosen: the mean is shown, or of a rollout
-// (unchosen is "all") the last layer. The form says what is chosen at first.
+// of maps {name, queries, keys, allowed, unchosen, special, steps, layers, means, mean}. A packed
+// matrix of weights (attention_weights.js) is layers[layer][head]; means[layer], null if the layer has
+// fewer than two heads; and mean, what is shown of all layers and heads. Unpacked, allowed[query][key]
+// is 0 where the mask forbids it (null if it forbids nothing). A layer or head of null means none is
+// chosen: the mean is shown, or of a rollout (unchosen is "all") the last layer. The form says what is
+// chosen at first.
 const maps = JSON.parse(document.getElementById("data").textContent);
 for (const each of maps) each.allowed = each.allowed && unpackMask(each.allowed, each);
 const chosen = { ...JSON.parse(at("choosers").dataset.chosen), scale: "linear" };
@@ -15,6 +16,7 @@ let page; // what this page adds: see begin
 // The (query × key) matrix of a layer and head; the mean over whatever is left open.
 function weights(layer, head) {
   const { layers, queries, keys } = map();
+  if (layer === null && head === null && map().mean) return matrixOf(null, null);
   const all = [...layers.keys()];
   const every = layer !== null ? [layer] : map().unchosen === "all" ? all.slice(-1) : all;
   const open = every.filter((each) => layers[each].length > (head ?? 0));

@@ -100,7 +100,7 @@ function curve({ matrix, style, shift, head }, query, key) {
 // Pairs of tokens with their bundles, from the largest weight down. Less than a share of the peak
 // would only be haze, and so would more than a few lines for each token.
 function strands(least, wanted) {
-  const most = Math.max(400, 8 * lines.query.length);
+  const most = Math.max(400, 4 * lines.query.length);
   const enough = (weight, q, k) => weight >= lines.peak * least && wanted(q, k);
   const weights = [];
   const found = [];

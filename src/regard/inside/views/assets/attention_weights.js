@@ -32,11 +32,12 @@ function rowsOf(all, height, width) {
   return Array.from({ length: height }, (_, q) => all.subarray(q * width, (q + 1) * width));
 }
 
-// The matrix of a head of the map on display, or with a head of null the mean of the heads of a layer.
+// The matrix of a head of the map on display, with a head of null the mean of the heads of a layer, and
+// without a layer that of all layers.
 function matrixOf(layer, head) {
-  const { layers, means } = map();
-  const packed = () => (head === null ? means[layer] ?? layers[layer][0] : layers[layer][head]);
-  return keepMatrix(["head", layer, head], () => unpack(packed(), map()));
+  const { layers, means, mean } = map();
+  const ofLayer = () => (head === null ? means[layer] ?? layers[layer][0] : layers[layer][head]);
+  return keepMatrix(["head", layer, head], () => unpack(layer === null ? mean : ofLayer(), map()));
 }
 const matrices = new Map(); // those that were used last, at the end
 function keepMatrix(name, make) {
