@@ -1,5 +1,6 @@
 """What all tests share: one seed, one thread for each worker, and what is skipped where."""
 
+import gc
 import os
 import sys
 from collections import Counter
@@ -63,15 +64,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.slow)
             cases[name] += 1
     third = config.getoption("--third")
-    left_out = [
+    left_out = {
         item
         for item in items
         if third is not None
         and item.get_closest_marker("slow")
         and crc32(item.nodeid.encode()) % 3 != third
-    ]
+    }
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
+        config.hook.pytest_deselected(items=[*left_out])
         items[:] = [item for item in items if item not in left_out]
     for item in items:
         needed = {thing for marker in item.iter_markers("native") for thing in marker.args}
@@ -80,6 +81,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         missing = sorted(thing for thing in needed if not has(thing))
         if missing:
             item.add_marker(pytest.mark.skip(reason=f"needs {', '.join(missing)}"))
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage of the tests alone, not of what was imported, and more seldom."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 @pytest.fixture(scope="session")
