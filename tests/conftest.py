@@ -56,13 +56,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Thin out, leave out slow tests of other thirds, skip what needs what this machine has not."""
-    cases = Counter[str]()
-    for item in items:
-        if item.get_closest_marker("thinned"):
-            name = item.nodeid.partition("[")[0]
-            if cases[name] % 3:
-                item.add_marker(pytest.mark.slow)
-            cases[name] += 1
+    thinned = [item for item in items if item.get_closest_marker("thinned")]
+    cases_of = Counter(_function(item) for item in thinned)
+    seen = Counter[str]()
+    for item in thinned:
+        name = _function(item)
+        if seen[name] % 6 != crc32(name.encode()) % min(6, cases_of[name]):
+            item.add_marker(pytest.mark.slow)
+        seen[name] += 1
     third = config.getoption("--third")
     left_out = {
         item
@@ -83,6 +84,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason=f"needs {', '.join(missing)}"))
 
 
+def _function(item: pytest.Item) -> str:
+    """Name of a test without its case."""
+    return item.nodeid.partition("[")[0]
+
+
 def pytest_collection_finish() -> None:
     """Collect garbage of the tests alone, not of what was imported, and more seldom."""
     gc.collect()
@@ -96,7 +102,7 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from small import write_corpus
 
     folder = tmp_path_factory.mktemp("small")
-    return _trained(folder, write_corpus(folder))
+    return _trained(folder, write_corpus(folder, depth=2))
 
 
 @pytest.fixture(scope="session")
