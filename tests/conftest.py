@@ -1,5 +1,6 @@
 """What all tests share: one seed, one thread for each worker, and what is skipped where."""
 
+import gc
 import os
 import sys
 from collections import Counter
@@ -55,23 +56,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Thin out, leave out slow tests of other thirds, skip what needs what this machine has not."""
-    cases = Counter[str]()
-    for item in items:
-        if item.get_closest_marker("thinned"):
-            name = item.nodeid.partition("[")[0]
-            if cases[name] % 3:
-                item.add_marker(pytest.mark.slow)
-            cases[name] += 1
+    thinned = [item for item in items if item.get_closest_marker("thinned")]
+    cases_of = Counter(_function(item) for item in thinned)
+    seen = Counter[str]()
+    for item in thinned:
+        name = _function(item)
+        if seen[name] % 6 != crc32(name.encode()) % min(6, cases_of[name]):
+            item.add_marker(pytest.mark.slow)
+        seen[name] += 1
     third = config.getoption("--third")
-    left_out = [
+    left_out = {
         item
         for item in items
         if third is not None
         and item.get_closest_marker("slow")
         and crc32(item.nodeid.encode()) % 3 != third
-    ]
+    }
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
+        config.hook.pytest_deselected(items=[*left_out])
         items[:] = [item for item in items if item not in left_out]
     for item in items:
         needed = {thing for marker in item.iter_markers("native") for thing in marker.args}
@@ -82,13 +84,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason=f"needs {', '.join(missing)}"))
 
 
+def _function(item: pytest.Item) -> str:
+    """Name of a test without its case."""
+    return item.nodeid.partition("[")[0]
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage of the tests alone, not of what was imported, and more seldom."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+
+
 @pytest.fixture(scope="session")
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus with a recipe, and a model trained on it for a moment: ``small_run / "run"``."""
     from small import write_corpus
 
     folder = tmp_path_factory.mktemp("small")
-    return _trained(folder, write_corpus(folder))
+    return _trained(folder, write_corpus(folder, depth=2))
 
 
 @pytest.fixture(scope="session")

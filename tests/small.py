@@ -24,7 +24,7 @@ vocab = 320
 
 [model]
 size = "laptop"
-change = { width = 16, inner = 32, depth = 2, heads = 2, dropout = 0.1 }
+change = { width = 16, inner = 32, depth = 1, heads = 2, dropout = 0.1 }
 
 [batches]
 tokens = 256
@@ -68,7 +68,9 @@ WORDS = [
 ]
 
 
-def write_corpus(folder: Path, train: int = 120, held_out: int = 12, longest: int = 7) -> Path:
+def write_corpus(
+    folder: Path, train: int = 120, held_out: int = 12, longest: int = 7, depth: int = 1
+) -> Path:
     """Files whose target is the source in reverse order, with a recipe beside them."""
     draw = random.Random(7)
     for name, count in (("train", train), ("dev", held_out), ("test", held_out)):
@@ -76,7 +78,7 @@ def write_corpus(folder: Path, train: int = 120, held_out: int = 12, longest: in
         (folder / f"{name}.src").write_text("".join(" ".join(one) + "\n" for one in lines))
         (folder / f"{name}.tgt").write_text("".join(" ".join(one[::-1]) + "\n" for one in lines))
     recipe = folder / "small.toml"
-    recipe.write_text(RECIPE)
+    recipe.write_text(RECIPE.replace("depth = 1", f"depth = {depth}"))
     return recipe
 
 

@@ -108,6 +108,7 @@ def test_what_is_missing_or_too_much(small_run, words, message):
     assert message in done.stderr and len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(
     "name", sorted(path.name for path in MODELS.glob("regard-*") if path.is_dir())
 )

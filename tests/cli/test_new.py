@@ -142,8 +142,13 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("write", CASES, ids=lambda write: write.__name__.removeprefix("write_"))
-def test_a_recipe_trains_as_it_is(desk, write):
+every_case = pytest.mark.parametrize(
+    "write", CASES, ids=lambda write: write.__name__.removeprefix("write_")
+)
+
+
+@every_case
+def test_a_recipe_is_written(desk, write):
     if write is write_images:
         pytest.importorskip("PIL")
     task, metric, facts = CASES[write]
@@ -152,6 +157,14 @@ def test_a_recipe_trains_as_it_is(desk, write):
         assert fact in done.stdout, done.stdout
     recipe = tomllib.loads(Path("first.toml").read_text())
     assert recipe["task"] == task and recipe["train"].get("metric") == metric
+
+
+@pytest.mark.thinned
+@every_case
+def test_a_recipe_trains_as_it_is(desk, write):
+    if write is write_images:
+        pytest.importorskip("PIL")
+    run("new", *write(desk), "--out", "first.toml")
     quick = ("--set", "images.workers=0") if write is write_images else ()
     trained = run("train", "first.toml", *SHORT, *quick)
     assert Path("runs/first/model/config.json").is_file(), trained.output

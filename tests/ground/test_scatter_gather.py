@@ -15,7 +15,12 @@ def plainly(x):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
 @pytest.mark.parametrize(
-    "backend", [None, "aot_eager", pytest.param("inductor", marks=pytest.mark.native("compiler"))]
+    "backend",
+    [
+        None,
+        "aot_eager",
+        pytest.param("inductor", marks=[pytest.mark.native("compiler"), pytest.mark.slow]),
+    ],
 )
 def test_each_is_the_gradient_of_the_other(backend):
     def both(x):

@@ -522,6 +522,7 @@ CASES = {
 }
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_dropout_falls_where_papers_say(case):
     lines = (line.split(" ", 1) for line in case.places.split("\n") if line)

@@ -325,6 +325,7 @@ def test_nothing_to_do_still_has_gradients(name):
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
+@pytest.mark.thinned
 @every
 def test_fixed_shapes_mean_the_same(facts):
     """A batch as on CUDA; recurrence asks it for its lengths."""

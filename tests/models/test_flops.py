@@ -54,6 +54,7 @@ RECURRENT = {
 }
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("facts", list(RECURRENT.values()), ids=list(RECURRENT))
 def test_recurrent_models_too(facts):
     """Rows of one length: nothing is padded."""

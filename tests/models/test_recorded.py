@@ -49,6 +49,7 @@ def test_everything_has_a_name(model):
     assert set(tape.records) == within | around | ends | {"logits"}
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("layer", [*LAYERS, "*"])
 @pytest.mark.parametrize("what", OF_ATTENTION[:-1])
 def test_the_recorded_path_is_the_fast_path(model, layer, what):
@@ -91,6 +92,7 @@ def test_weights_are_of_real_keys_and_sum_to_one(model):
             torch.testing.assert_close(real.sum(-1), torch.ones(HEADS, length))
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("head", range(HEADS))
 def test_a_head_off_is_a_model_without_its_columns_of_w_o(model, layer, head):

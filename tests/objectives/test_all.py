@@ -299,6 +299,7 @@ def test_no_objective_is_left_out():
     }
 
 
+@pytest.mark.thinned
 @EVERY
 @pytest.mark.parametrize("limits", [None, BUDGET], ids=["free", "fixed"])
 def test_no_examples_cost_nothing_and_reach_every_parameter(case, limits):

@@ -51,6 +51,7 @@ def test_every_head_agrees_on_ragged_rows(kind, settings, tmp_path):
     FAMILY.check_values(kind, settings, tmp_path)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", HEADS)
 def test_a_conversion_is_checked_head_by_head(kind, tmp_path):
     FAMILY.check_conversion(kind, tmp_path)
@@ -63,6 +64,7 @@ def test_a_folder_comes_back_bit_for_bit(kind, tmp_path):
     FAMILY.check_folder(kind, tmp_path / "groups", num_hidden_groups=2, inner_group_num=2)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", HEADS)
 def test_a_new_folder_is_read_by_the_reference(kind, tmp_path):
     FAMILY.check_new_folder(kind, tmp_path)

@@ -183,6 +183,7 @@ def there_and_back(folder: Path, tmp_path: Path):
     return stored
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("head", HEADS)
 def test_a_folder_as_it_is_written_today(head, tmp_path):
     there_and_back(write_bert(tmp_path / "folder", head, text=True), tmp_path)
@@ -305,6 +306,7 @@ def read_whole(kind: str, folder: Path):
     return model.eval()
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", FRESH)
 @torch.no_grad()
 def test_a_model_that_never_was_a_folder(kind, tmp_path):
@@ -338,6 +340,7 @@ def test_labels_of_a_fresh_model_reach_the_reference(kind, tmp_path):
     assert config.problem_type.startswith(problem)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(
     ("judged", "head", "pool"),
     [("Sequence", LabelHead, FirstToken()), ("Token", TokenLabelHead, None)],

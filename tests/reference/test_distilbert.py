@@ -45,12 +45,14 @@ def test_every_head_agrees_on_ragged_rows(kind, settings, tmp_path):
     FAMILY.check_values(kind, settings, tmp_path)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", HEADS)
 def test_a_folder_comes_back_bit_for_bit(kind, tmp_path):
     dropouts = {"seq_classif_dropout": 0.3, "qa_dropout": 0.4, "sinusoidal_pos_embds": True}
     FAMILY.check_folder(kind, tmp_path, **dropouts)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", HEADS)
 def test_a_new_folder_is_read_by_the_reference(kind, tmp_path):
     FAMILY.check_new_folder(kind, tmp_path)

@@ -53,12 +53,14 @@ def test_a_conversion_is_checked_head_by_head(kind, tmp_path):
     FAMILY.check_conversion(kind, tmp_path)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", HEADS)
 def test_a_folder_comes_back_bit_for_bit(kind, tmp_path):
     dropouts = {"classifier_dropout": 0.3, "summary_last_dropout": 0.4}
     FAMILY.check_folder(kind, tmp_path, **dropouts)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", HEADS)
 def test_a_new_folder_is_read_by_the_reference(kind, tmp_path):
     FAMILY.check_new_folder(kind, tmp_path)
@@ -112,6 +114,7 @@ COUNTS = {
 }
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("size", COUNTS)
 def test_sizes_are_those_of_the_reference(size):
     facts = electra.PAPER.sizes[size]

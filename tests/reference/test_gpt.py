@@ -92,12 +92,14 @@ def test_both_heads_are_served(kind, tmp_path):
         model.logits(rows, head="label")
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("settings", [{}, {"embd_pdrop": 0.3}])
 @pytest.mark.parametrize("kind", FAMILY)
 def test_a_folder_comes_back_bit_for_bit(kind, settings, tmp_path):
     FAMILY[kind].check_folder(kind, tmp_path, **settings)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", FAMILY)
 def test_a_new_folder_is_read_whole_by_the_reference(kind, tmp_path):
     FAMILY[kind].check_new_folder(kind, tmp_path)

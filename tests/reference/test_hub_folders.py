@@ -61,6 +61,7 @@ KEYS = [  # of config.json, which published folders of other families than these
 ]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(("name", "key", "value"), KEYS)
 def test_a_key_that_changes_the_model_or_does_not(name, key, value, tmp_path):
     family = FAMILIES[name]

@@ -103,11 +103,13 @@ def test_random_shapes_agree_on_ragged_rows(seed, tmp_path):
     FAMILY[kind].check_values(kind, settings, tmp_path, torch.float64)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", FAMILY)
 def test_a_folder_comes_back_bit_for_bit(kind, tmp_path):
     FAMILY[kind].check_folder(kind, tmp_path, rope_scaling=LLAMA3)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", FAMILY)
 def test_a_new_folder_is_read_whole_by_the_reference(kind, tmp_path):
     FAMILY[kind].check_new_folder(kind, tmp_path)

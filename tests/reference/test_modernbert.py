@@ -103,16 +103,19 @@ def test_random_shapes_come_back_bit_for_bit(tmp_path):
         FAMILY.check_folder(kind, tmp_path / str(seed), **settings)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", HEADS)
 def test_a_folder_comes_back_bit_for_bit(kind, tmp_path):
     FAMILY.check_folder(kind, tmp_path, classifier_pooling="mean")
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", HEADS)
 def test_a_new_folder_is_read_whole_by_the_reference(kind, tmp_path):
     FAMILY.check_new_folder(kind, tmp_path)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", HEADS)
 def test_a_conversion_is_checked_head_by_head(kind, tmp_path):
     FAMILY.check_conversion(kind, tmp_path)

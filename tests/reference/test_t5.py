@@ -112,6 +112,7 @@ def test_a_folder_comes_back_bit_for_bit(kind, form, tmp_path):
     FAMILY[kind].check_folder(kind, tmp_path, feed_forward_proj=form)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(
     "kind", [*ALONE, "T5ForConditionalGeneration", "MT5ForConditionalGeneration"]
 )

@@ -50,6 +50,7 @@ def model(**changes):
     return LoadedModel(vit.PAPER, facts, module, processor, SingleLabelSet(("a", "b", "c")))
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("changes", SETTINGS)
 @torch.no_grad()
 def test_timm_reads_what_is_written(changes, tmp_path):

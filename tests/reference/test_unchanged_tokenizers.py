@@ -270,6 +270,7 @@ def small(tokenizer, paper, facts, head, **changes):
     return regard.Model(LoadedModel(paper, facts, facts.build().eval(), tokenizer))
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("name", DECODERS)
 def test_a_causal_model_reads_the_rows_of_the_reference(both, name):
     ours, theirs = both(name)

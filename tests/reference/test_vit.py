@@ -82,6 +82,7 @@ def test_images_of_other_sizes_have_interpolated_positions(size, tmp_path):
     torch.testing.assert_close(found.view_as(expected), expected, **CLOSE)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("settings", [{}, {"image_size": [8, 12], "patch_size": [4, 3]}])
 @pytest.mark.parametrize("kind", [*HEADS, "without pooler"])
 def test_a_folder_comes_back_bit_for_bit(kind, settings, tmp_path):

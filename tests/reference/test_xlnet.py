@@ -32,6 +32,7 @@ SETTINGS = ({}, {"tie_word_embeddings": False}, {"ff_activation": "relu", "n_lay
 ROWS, LENGTH, MEMORY, PREDICTED = 3, 7, 5, 2
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("kind", HEADS)
 def test_every_head_agrees_on_ragged_rows(kind, settings, tmp_path):
@@ -155,6 +156,7 @@ def test_ragged_rows_remember_their_own_last_states(both):
             torch.testing.assert_close(several[row : row + 1], one, **CLOSE)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", HEADS)
 def test_a_folder_comes_back_bit_for_bit(kind, tmp_path):
     FAMILY.check_folder(kind, tmp_path, summary_last_dropout=0.4, mem_len=9)
@@ -169,6 +171,7 @@ def test_dropout_of_attention_may_differ():
         assert read.trunk.stack == facts.trunk.stack
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", HEADS)
 def test_a_new_folder_is_read_by_the_reference(kind, tmp_path):
     FAMILY.check_new_folder(kind, tmp_path)

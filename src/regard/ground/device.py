@@ -1,7 +1,7 @@
 """Devices by name, their random generators, and modules without initial weights."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import Tensor
@@ -17,7 +17,9 @@ DRAWS = {Tensor.normal_, Tensor.uniform_, init.normal_, init.uniform_, init.kaim
 @contextmanager
 def uninitialised(device: torch.device | str) -> Iterator[None]:
     """Block in which modules are built on a device without drawing random weights."""
-    with torch.device(device), _NoDraws():
+    device = torch.device(device)
+    default = device == torch.get_default_device()  # a context costs time at every call of torch
+    with nullcontext() if default else device, _NoDraws():
         yield
 
 

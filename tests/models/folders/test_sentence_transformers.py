@@ -55,6 +55,7 @@ def vectors_by_the_files(folder, texts):
     return normalize(by_mode[mode], dim=-1) if "Normalize" in kinds else by_mode[mode]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("normalise", [True, False])
 @pytest.mark.parametrize("pool", POOLS)
 def test_written_folders_have_the_same_vectors(pool, normalise, tmp_path):
