@@ -55,13 +55,14 @@ def vocabulary() -> EncoderTokenizer:
     return train_encoder_tokenizer(SENTENCES, "wordpiece", 100, longest=LONGEST)
 
 
-def small_bert(kind: str = "states", seed: int = 0) -> LoadedModel:
+def small_bert(kind: str = "states", seed: int = 0, depth: int = 2) -> LoadedModel:
     """``kind``: one of ``LABELS``, "answer", "choose", "words" or "states"."""
     heads = (HEADS[kind],) if kind in HEADS else ()
     facts = change(
         bert.TINY,
         vocab=len(vocabulary().words),
         width=16,
+        depth=depth,
         inner=24,
         longest=LONGEST,
         init_std=0.5,
@@ -72,5 +73,5 @@ def small_bert(kind: str = "states", seed: int = 0) -> LoadedModel:
     return LoadedModel(bert.PAPER, facts, facts.build().eval(), vocabulary(), LABELS.get(kind))
 
 
-def model(kind: str, seed: int = 0) -> Model:
-    return Model(small_bert(kind, seed))
+def model(kind: str, seed: int = 0, depth: int = 2) -> Model:
+    return Model(small_bert(kind, seed, depth))

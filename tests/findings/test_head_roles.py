@@ -64,9 +64,9 @@ def test_the_verb_prints_the_verdict_and_writes_the_page(folder, tmp_path):
 
 def test_the_list_says_what_each_finding_needs():
     printed = run("check").stdout
-    assert printed.splitlines()[0] == "head-roles" and "    needs: an encoder" in printed
+    assert "head-roles" in printed.splitlines() and "    needs: an encoder" in printed
     records = [*map(json.loads, run("check", "--json").stdout.splitlines())]
-    assert records[0]["finding"] == "head-roles" and records[0]["needs"]
+    assert "head-roles" in [record["finding"] for record in records] and records[0]["needs"]
 
 
 def test_a_model_of_images_cannot_show_it(folder, tmp_path):

@@ -232,10 +232,10 @@ def judge_interval(name: str, bounds: Interval, bound: float, form: str = "+.1f"
     """
     shown = f"{name} ({bounds.low:{form}} to {bounds.high:{form}})"
     if bounds.low > bound:
-        return Judgement("reproduced", f"{shown} is above {bound:g}")
+        return Judgement("reproduced", f"{shown} is above {bound:.3g}")
     if bounds.high <= bound:
-        return Judgement("not reproduced", f"{shown} is not above {bound:g}")
-    return Judgement("cannot be shown", f"the interval of {shown} includes {bound:g}")
+        return Judgement("not reproduced", f"{shown} is not above {bound:.3g}")
+    return Judgement("cannot be shown", f"the interval of {shown} includes {bound:.3g}")
 
 
 def weakest(*judgements: Judgement) -> Judgement:

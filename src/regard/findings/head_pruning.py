@@ -208,9 +208,9 @@ GATES = Finding(
     "a loss of BLEU",
     published="38 of 48 encoder heads removed for 0.15 BLEU, WMT English to Russian; the model is "
     "trained further with its gates",
-    rule=f"without {VOITA:.0%} of the encoder heads, in the order of learned gates, the score falls "
-    f"by less than {BLEU:g} point, by the whole 95% interval over examples, and is above the mean "
-    f"of {RANDOM_ORDERS} random orders; unlike in the paper, weights stay as they are",
+    rule=f"without {VOITA:.0%} of the encoder heads, in the order of learned gates, the score "
+    f"falls by less than {BLEU:g} point, by the whole 95% interval over examples, and is above the "
+    f"mean of {RANDOM_ORDERS} random orders; unlike in the paper, weights stay as they are",
     model="a translator with removable encoder heads",
     measure=measure_gates,
     data=("folder of the recipe's data files",),

@@ -29,7 +29,7 @@ LEAST = 10  # fewest pairs
 
 
 def measure(inputs: CheckInputs) -> Evidence:
-    """Alignment error rates of all layers, plain and shifted; layers are chosen on half the pairs."""
+    """Alignment error rates of all layers, plain and shifted, on two halves of the pairs."""
     model = inputs.loaded
     if model.facts.cross_attention is None:
         raise CannotShow("it has no cross-attention: it is no translator with attention")
