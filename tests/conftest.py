@@ -56,7 +56,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Thin out, leave out slow tests of other thirds, skip what needs what this machine has not."""
-    thinned = [item for item in items if item.get_closest_marker("thinned")]
+    thinned = [
+        item
+        for item in items
+        if item.get_closest_marker("thinned") and not item.get_closest_marker("slow")
+    ]
     cases_of = Counter(_function(item) for item in thinned)
     seen = Counter[str]()
     for item in thinned:

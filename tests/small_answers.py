@@ -27,7 +27,7 @@ task_token = "<reverse>"
 [model]
 paper = "gpt-2"
 size = "small"
-change = { width = 16, depth = 2, heads = 2, inner = 32, longest = 48, dropout = 0.1 }
+change = { width = 16, depth = 1, heads = 2, inner = 32, longest = 48, dropout = 0.1 }
 
 [batches]
 tokens = 256

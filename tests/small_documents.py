@@ -25,7 +25,7 @@ lower = true
 [model]
 paper = "bert"
 size = "tiny"
-change = { width = 32, inner = 64, depth = 2, heads = 2, longest = 32, init_std = 0.1 }
+change = { width = 32, inner = 64, depth = 1, heads = 2, longest = 32, init_std = 0.1 }
 
 [batches]
 tokens = 256

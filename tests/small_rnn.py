@@ -15,7 +15,7 @@ CHANGES = (
     ("mixed = true\n", ""),
     ('paper = "bert"\nsize = "tiny"', 'paper = "zaremba"'),
     (
-        "width = 32, inner = 64, depth = 2, heads = 2, longest = 32, init_std = 0.1",
+        "width = 32, inner = 64, depth = 1, heads = 2, longest = 32, init_std = 0.1",
         'width = 24, embedding = 20, initial = "learned"',
     ),
 )

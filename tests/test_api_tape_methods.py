@@ -130,6 +130,7 @@ def assert_same(result: object, expected: object) -> None:
         assert value == (pytest.approx(other, 1e-4, 1e-4) if isinstance(other, float) else other)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_outputs_are_the_same_and_records_are_in_order(models, case, few_at_once):
     method = getattr(models[case.model], case.method)
@@ -145,6 +146,7 @@ def test_outputs_are_the_same_and_records_are_in_order(models, case, few_at_once
             assert_close(value[:, *(slice(size) for size in part.shape[1:])], part, **LARGE)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_edits_change_the_outputs(models, case, few_at_once):
     method, name = getattr(models[case.model], case.method), case.names[0]

@@ -91,6 +91,7 @@ def test_ragged_rows_are_packed_for_one_and_bucketed_for_the_other():
     assert row_padding(theirs) < 0.15
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("options", [[], ["--ragged"]])
 def test_systems_take_turns_at_masked_lm(options, printed):
     import pretrain_encoder

@@ -122,6 +122,7 @@ def test_all_components_are_here(models):
     assert {name for _, name, _ in SPECS.values()} == COMPONENTS.keys()
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("name", SPECS)
 def test_a_stream_has_a_bad_input_in_its_place(cases, name):
     case = cases[name]

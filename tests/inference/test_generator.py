@@ -342,6 +342,7 @@ def test_settings_that_cannot_be_followed_are_reported(folder, tmp_path):
     assert model.generate(["The"], Greedy(), max_new_tokens=2)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("engine", ["torch", "cuda-graph"])
 @pytest.mark.parametrize("least", [0, 4])
 def test_each_of_several_end_tokens_ends_a_text(tmp_path, engine, least):

@@ -77,6 +77,7 @@ def few_trials(monkeypatch):
     monkeypatch.setattr(paired.randomisation_p_value, "__defaults__", (200,))
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_every_metric_is_computed_from_its_statistics(first, second, few_trials):
     tests = paired_tests(first.statistics, second.statistics)
@@ -86,6 +87,7 @@ def test_every_metric_is_computed_from_its_statistics(first, second, few_trials)
     assert (tests.mcnemar is not None) == (first.name in RIGHT_OR_WRONG)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_equal_systems_do_not_differ(first, second, few_trials):
     tests = paired_tests(second.statistics, second.statistics)

@@ -124,6 +124,7 @@ def train(corpus, out, recipe, *settings):
     return regard.load(out / "run" / "model", "cpu"), [json.loads(line) for line in lines]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("rows", ["documents", "blocks"])
 def test_gpt2_learns_bytes_and_is_read_by_the_reference(corpus, tmp_path, rows):
     """A vocabulary without merges: the letters of a text."""

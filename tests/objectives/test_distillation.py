@@ -189,6 +189,7 @@ def test_the_judge_weighs_losses_as_training_does(data, tmp_path, tokens):
     assert loss == pytest.approx(training_loss_of_dev(run), rel=1e-5)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("tokens", ["masked", "all"])
 def test_resume_is_exact(data, tmp_path, tokens):
     other = f"objective.distillation.tokens={tokens}"

@@ -183,6 +183,7 @@ def gradients(objective, kind):
     return loss.detach(), found, model.passes
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("chunk", [1, 2, 5, 9])
 @pytest.mark.parametrize("kind", [InBatchNegatives, Triplets, CosineRegression])
 def test_chunks_have_the_loss_and_the_gradient_of_the_whole_batch(kind, chunk):

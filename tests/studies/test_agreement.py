@@ -23,6 +23,7 @@ from small_gpt import write_gpt2
 KEYS = AgreementSentence(AgreementPrefix("The key to the cabinets", (0, 1)), ("is", "are"), "old .")
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", ["rnn", "gru", "lstm", "gpt"])
 def test_a_causal_model_chooses_after_the_words_before(kind, tmp_path):
     model = regard.load(write_gpt2(tmp_path), "cpu") if kind == "gpt" else language_model(kind)

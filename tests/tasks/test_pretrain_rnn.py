@@ -29,6 +29,7 @@ def losses(run, resume=False):
     return [event.loss for event in train(run.job, resume=resume) if isinstance(event, ReportEvent)]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
 def test_it_learns(corpus, tmp_path, cell):
     once = [f"train.{what}=60" for what in ("steps", "evaluate_every", "checkpoint_every")]

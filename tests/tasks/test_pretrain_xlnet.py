@@ -74,7 +74,9 @@ def test_resume_with_a_memory_is_exact(corpus, tmp_path):
 
 
 def test_memory_is_carried_and_starts_anew_with_each_epoch(corpus, tmp_path):
-    trainer = Trainer(prepared(corpus, tmp_path, MEMORY, "train.steps=99").job)
+    trainer = Trainer(
+        prepared(corpus, tmp_path, MEMORY, "model.change.depth=2", "train.steps=99").job
+    )
     trainer.start(False)
     trainer.step()
     states = tensors_in(trainer.carried.tree)

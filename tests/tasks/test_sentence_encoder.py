@@ -70,6 +70,7 @@ def events(recipe, out, *settings, resume=False):
     return done
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", ["cosine", "in-batch-negatives", "triplets"])
 def test_it_learns_and_the_folder_embeds_as_trained(kind, tmp_path):
     recipe = write(tmp_path, kind)

@@ -20,6 +20,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("model", [None, LSTM], ids=["Transformer", "LSTM"])
 def test_a_tagger_with_transitions_learns_and_is_saved(folder, tmp_path, model):
     recipe = tomllib.loads((folder / "owls.toml").read_text())
