@@ -1,10 +1,10 @@
 """Floor 7: published findings about what happens inside models, each with a check and its rule."""
 
-from regard.findings import grokking, head_roles, induction
+from regard.findings import grokking, head_roles, induction_heads
 from regard.findings.finding import Finding
 from regard.ground.errors import BadInput, did_you_mean
 
-FINDINGS: tuple[Finding, ...] = (head_roles.FINDING, induction.FINDING, grokking.FINDING)
+FINDINGS: tuple[Finding, ...] = (head_roles.FINDING, induction_heads.FINDING, grokking.FINDING)
 """All findings, in the order of their years."""
 
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from regard import BadInput
-from regard.inside.heads.formation import Formation
+from regard.inside.heads.head_formation import Formation
 from verb import run
 
 from .test_page_scripts import pytestmark as needs_node

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from regard.findings.induction import InContextGain, gains, judge, rise
-from regard.inside.heads.formation import Formation
+from regard.findings.induction_heads import InContextGain, gains, judge, rise
+from regard.inside.heads.head_formation import Formation
 from verb import run
 
 
