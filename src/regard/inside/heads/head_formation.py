@@ -53,7 +53,7 @@ class Formation(HTMLPage):
         cls, title: str, records: Sequence[Mapping[str, Any]], where: str
     ) -> "Formation":
         """Formation from the lines of watch/heads.jsonl; ``where`` is the file, for messages."""
-        steps = []
+        steps = list[FormationStep]()
         for number, record in enumerate(records, start=1):
             try:
                 heads = tuple(map(_head_of, record["heads"]))
