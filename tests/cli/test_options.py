@@ -18,6 +18,7 @@ NO_MODEL = {
     "bleu": "compares texts, without a model",
     "cite": "prints entries of papers",
     "curves": "draws figures of runs",
+    "formation": "draws reports of a run",
     "new": "reads data, without a model",
     "papers": "lists facts, without weights",
     "recipes": "lists files",
@@ -96,7 +97,7 @@ ABSENT = {  # verbs without an option, and why
     )
     | dict.fromkeys(("retrieve", "mine"), LINES)
     | dict.fromkeys(
-        ("look", "tree", "curves", "attribute", "heads", "stream", "patch", "probe"),
+        ("look", "tree", "curves", "formation", "attribute", "heads", "stream", "patch", "probe"),
         "--html, --svg and --png name what they write",
     )
     | {"convert": "the folder is its argument"},

@@ -178,7 +178,9 @@ class FilesConfig(Config):
             )
         return read(task, self.reader, root / self.file, dropped, **self.options)
 
-    def collection(self, root: Path, fields: tuple[str, ...] = ()) -> DocumentSource:
+    def collection(
+        self, root: Path, fields: tuple[str, ...] = ()
+    ) -> DocumentSource | MemoryExamples:
         """The source of documents, of the text, or of records of ``fields``, under the root."""
         if self.text is not None and not fields:
             return TextFile(str(root / self.text))
@@ -240,9 +242,7 @@ class MemoryConfig(FilesConfig):
     def read(self, root: Path, task: str, dropped: Dropped) -> Iterator[Example]:
         return self.examples.read(task, dropped)
 
-    def collection(  # type: ignore[override]
-        self, root: Path, fields: tuple[str, ...] = ()
-    ) -> MemoryExamples:
+    def collection(self, root: Path, fields: tuple[str, ...] = ()) -> MemoryExamples:
         if fields:
             raise BadInput(f"{self.names}: records of fields are read from JSON lines in files")
         return self.examples

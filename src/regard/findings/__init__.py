@@ -5,7 +5,7 @@ from regard.findings import (
     grokking,
     head_pruning,
     head_roles,
-    induction,
+    induction_heads,
     probed_layers,
     rollout_faithfulness,
     shifted_alignment,
@@ -24,7 +24,7 @@ FINDINGS: tuple[Finding, ...] = (
     attention_distance.FINDING,
     rollout_faithfulness.FINDING,
     shifted_alignment.FINDING,
-    induction.FINDING,
+    induction_heads.FINDING,
     grokking.FINDING,
 )
 """All findings, in the order of their years."""

@@ -1,7 +1,6 @@
 """Nanda et al. (2023): addition modulo p is learned long after its examples, by a few rotations."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from regard.findings.finding import CannotShow, CheckInputs, DataUsed, Evidence, Finding, Judgement
@@ -74,7 +73,7 @@ def judge(steps: GrokkingSteps, share: float) -> Judgement:
         reason = f"accuracy on other pairs is {steps.last:.1f}% at the last step"
         return Judgement("not reproduced", f"{reason}, below {SOLVED:.0f}%")
     if steps.before >= HALF or steps.solved < LATER * steps.memorised:
-        known = f"examples are known at step {steps.memorised:,}, with {steps.before:.1f}% of others"
+        known = f"examples are known at step {steps.memorised:,}, {steps.before:.1f}% of others"
         return Judgement("not reproduced", f"{known}, and these solved at step {steps.solved:,}")
     if share < SHARE:
         return Judgement("not reproduced", f"{TOP} frequencies have {share:.0%} of the power only")

@@ -48,7 +48,7 @@ def number_vectors(model: Runner) -> np.ndarray:
     words, ids = require_tokenizer(model.tokenizer).words, list[int]()
     for number in range(MOST):
         pieces = words.encode(str(number))
-        if len(pieces) != 1 or pieces[0] in ids or pieces[0] == words.unk:
+        if len(pieces) != 1 or pieces[0] in ids or words.unknown(str(number)):
             break
         ids += pieces
     if len(ids) < LEAST:

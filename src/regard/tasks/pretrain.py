@@ -18,6 +18,7 @@ from regard.data.config import FilesConfig
 from regard.data.readers.documents import DocumentSource
 from regard.data.readers.examples import ExampleContent
 from regard.data.readers.fields import DropCounts
+from regard.data.readers.memory import MemoryExamples
 from regard.data.rows.documents import Documents, tokenize_documents
 from regard.ground.device import seed_generators
 from regard.ground.errors import BadInput
@@ -69,7 +70,7 @@ class Pretrain(Task[str, Reading]):
         """The fields of documents that are records; None: documents are texts."""
         return self.objectives.fields
 
-    def _collection(self, files: FilesConfig, data: Path) -> DocumentSource:
+    def _collection(self, files: FilesConfig, data: Path) -> DocumentSource | MemoryExamples:
         return files.collection(data, () if self.fields is None else self.fields.names)
 
     @contextmanager

@@ -17,7 +17,7 @@ from regard.cli.io.table_formats import (
 )
 
 if TYPE_CHECKING:
-    from regard.inside.heads.formation import Formation
+    from regard.inside.heads.head_formation import Formation
 
 
 def formation(
@@ -42,7 +42,7 @@ def formation(
 
     Example: regard formation runs/induction --html formation.html
     """
-    from regard.inside.heads.formation import CAUSAL_SCORES, Formation
+    from regard.inside.heads.head_formation import CAUSAL_SCORES, Formation
     from regard.training.metrics_log import read_watch, watch_log
 
     check_suffixes(html=html, svg=svg)
@@ -70,8 +70,8 @@ def _table(formed: "Formation", name: str, notes: list[str]) -> OutputTable:
     columns = [number_column("step", ",d"), number_column("dev loss", ".4f"), text_column("site")]
     columns += [number_column(column, "d") for column in ("layer", "head")]
     columns.append(number_column(name, FORMATS[name]))
-    rows: list[list[Cell]] = [
-        [at.step, at.loss] + ([None] * 4 if head is None else [*head.place, head.figures[name]])
-        for at, head in zip(formed.steps, formed.highest(name), strict=True)
-    ]
+    rows: list[list[Cell]] = []
+    for at, head in zip(formed.steps, formed.highest(name), strict=True):
+        best: list[Cell] = [None] * 4 if head is None else [*head.place, head.figures[name]]
+        rows.append([at.step, at.loss, *best])
     return OutputTable(columns, rows, notes=notes)

@@ -10,7 +10,7 @@ import numpy as np
 from regard.api import Model, load
 from regard.findings.finding import CannotShow, CheckInputs, DataUsed, Evidence, Finding, Judgement
 from regard.inside.edits import EditList, head_edits
-from regard.inside.heads.formation import Appearance, Formation
+from regard.inside.heads.head_formation import Appearance, Formation
 from regard.inside.heads.head_report import CAUSAL
 from regard.metrics.intervals import Interval, interval, resampled
 from regard.training.metrics_log import read_watch, watch_log

@@ -53,7 +53,7 @@ class Formation(HTMLPage):
         cls, title: str, records: Sequence[Mapping[str, Any]], where: str
     ) -> "Formation":
         """Formation from the lines of watch/heads.jsonl; ``where`` is the file, for messages."""
-        steps = []
+        steps = list[FormationStep]()
         for number, record in enumerate(records, start=1):
             try:
                 heads = tuple(map(_head_of, record["heads"]))
@@ -148,9 +148,12 @@ class Formation(HTMLPage):
 
     def chart(self, name: str) -> Chart:
         """Curves of a figure: of the heads with the highest values at the last step."""
-        last = [head.figures.get(name) for head in self.steps[-1].heads]
-        order = sorted(range(len(last)), key=lambda i: -math.inf if last[i] is None else -last[i])
-        order = [i for i in order if last[i] is not None][:DRAWN]
+        last = {
+            number: value
+            for number, head in enumerate(self.steps[-1].heads)
+            if (value := head.figures.get(name)) is not None
+        }
+        order = sorted(last, key=last.__getitem__, reverse=True)[:DRAWN]
         lines = []
         for number in order:
             points = [
@@ -204,7 +207,9 @@ class Formation(HTMLPage):
 
 def _head_of(record: Mapping[str, Any]) -> HeadFigures:
     """Figures of a head from a record of a report."""
-    figures = {name: record[name] for name in COLUMNS if name in record}
-    if not all(isinstance(value, int | float | None) for value in figures.values()):
-        raise ValueError
+    figures = {
+        name: None if record[name] is None else record[name] + 0  # not a text
+        for name in COLUMNS
+        if name in record
+    }
     return HeadFigures(record["site"], record["layer"], record["head"], figures)

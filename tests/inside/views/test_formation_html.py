@@ -1,0 +1,126 @@
+"""The page of heads while they form, and what it is drawn from."""
+
+import json
+import re
+
+import pytest
+
+from regard import BadInput
+from regard.inside.heads.head_formation import Formation
+from verb import run
+
+from .test_page_scripts import pytestmark as needs_node
+from .test_page_scripts import shown
+
+SCORES = [(0.02, 0.03), (0.02, 0.1), (0.01, 0.6), (0.04, 0.3), (0.03, 0.8), (0.02, 0.9)]
+
+
+def record(step: int, scores=(0.02, 0.03), **more) -> dict:
+    heads = [
+        {"site": "decoder", "layer": n, "head": 0, "roles": [], "induction": x, "entropy": 2.0}
+        for n, x in enumerate(scores)
+    ]
+    return {"step": step, "loss": 4 - step / 100, "seconds": 0.5, "heads": heads, **more}
+
+
+RECORDS = [record(20 * number, scores) for number, scores in enumerate(SCORES)]
+
+
+@pytest.fixture(scope="module")
+def formed() -> Formation:
+    return Formation.of_records("a <run>", RECORDS, "heads.jsonl")
+
+
+def test_a_head_appears_when_its_score_stays_above_half_of_its_last_value(formed):
+    (head,) = formed.appearances("induction")
+    assert (head.head.place, head.value) == (("decoder", 1, 0), 0.9)
+    assert head.step == 80  # at 40 it was above, at 60 below
+    assert [each.step for each in formed.appearances("induction", least=0.01)] == [80, 0]
+    assert formed.appearances("entropy", least=3.0) == []
+
+
+def test_the_record_has_the_highest_head_of_each_step(formed):
+    shown = formed.to_json()
+    assert shown["steps"] == [0, 20, 40, 60, 80, 100]
+    assert shown["highest"]["induction"] == [pair[1] for pair in SCORES]
+    assert [head["step"] for head in shown["appeared"]] == [80]
+    assert formed.caption == "2 heads, 6 reports up to step 100, which took 3.0 seconds"
+    assert formed.figure_names == ["entropy", "induction"]
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        ([], "has no report yet"),
+        ([record(0, ())], "has no report yet"),
+        ([{"step": 0}], "heads.jsonl:1: not a report"),
+        ([record(0), record(1, (0.1,))], "heads.jsonl:2: has other heads"),
+        ([record(0, ("x", 0.1))], "heads.jsonl:1: not a report"),
+    ],
+)
+def test_wrong_lines_are_named(records, message):
+    with pytest.raises(BadInput, match=message):
+        Formation.of_records("run", records, "heads.jsonl")
+
+
+@pytest.mark.skipif(*needs_node.args, **needs_node.kwargs)
+class TestPage:
+    """The page, by node."""
+
+    READOUT = 'return text("readout")'
+    CELLS = "return cells.map((cell) => cell.textContent)"
+
+    def test_it_opens_at_the_last_step(self, formed):
+        assert shown(formed, self.READOUT) == (
+            "step 100: dev loss 3.0000; highest induction: decoder, layer 1, head 0, 0.90"
+        )
+        assert shown(formed, self.CELLS) == ["0.02", "0.90"]
+
+    def test_the_slider_chooses_a_step(self, formed):
+        steps = 'at("step").value = "2"; at("step").fire("input");'
+        assert shown(formed, steps + self.CELLS) == ["0.01", "0.60"]
+        assert shown(formed, steps + "return past.length") == 0  # it still moves
+        steps += 'at("step").fire("change");'
+        assert shown(formed, steps + "return [location.hash, past.length]") == ["#step=40", 1]
+        assert shown(formed, steps + "history.back(); return chosen.step") == 5
+
+    def test_the_address_chooses_step_and_figure(self, formed):
+        readout = shown(formed, self.READOUT, hash="#step=20&figure=entropy")
+        assert readout.startswith("step 20: dev loss 3.8000; highest entropy")
+        assert shown(formed, "return chosen.step", hash="#step=21&figure=nothing") == 5
+        charts = "marks.map(({ chart }) => chart).filter(({ hidden }) => !hidden)"
+        names = f"return {charts}.map(({{ dataset }}) => dataset.chart)"
+        assert shown(formed, names, hash="#figure=entropy") == ["", "entropy"]
+
+    def test_the_mark_stands_at_the_step(self, formed):
+        place = "return marks.map(({ mark }) => +mark.attributes.x1)"
+        left, right = 64, 590
+        assert (
+            shown(formed, place, hash="#step=40")
+            == [pytest.approx(left + 0.4 * (right - left))] * 3
+        )
+        assert shown(formed, place) == [right] * 3
+
+
+def test_the_page_has_no_resources_and_no_markup_of_the_run(formed):
+    page = formed.html()
+    assert "a &lt;run&gt;" in page and "<run>" not in page
+    assert not re.search(r"(src|href)=", page.split("<script", 1)[0])
+
+
+def test_the_verb(tmp_path):
+    folder = tmp_path / "run" / "watch"
+    folder.mkdir(parents=True)
+    lines = "".join(json.dumps(each) + "\n" for each in RECORDS)
+    (folder / "heads.jsonl").write_text(lines + '{"step": 12')  # still being written
+    html, svg = tmp_path / "f.html", tmp_path / "f.svg"
+    done = run("formation", tmp_path / "run", "--html", html, "--svg", svg)
+    assert "layer 1, head 0: induction 0.90, appeared at step 80" in done.stdout
+    assert "slider" in html.read_text() and svg.read_text().startswith("<svg")
+    table = json.loads(
+        run("formation", tmp_path / "run", "--figure", "entropy", "--json").stdout.splitlines()[0]
+    )
+    assert table["entropy"] == 2.0 and table["step"] == 0
+    wrong = run("formation", tmp_path / "run", "--figure", "entropi", code=2)
+    assert "did you mean 'entropy'" in wrong.stderr
+    assert "has no reports on heads" in run("formation", tmp_path, code=2).stderr
