@@ -37,7 +37,7 @@ RENAMED: dict[str, str] = {
     r"((?:Attention|Rollout)Map\(.*=None)\)": r"\1, special_queries, special_keys)",
     r"(EncoderDecoder\(.*, head_bias=False)\)": r"\1, scaled_output=False)",
     r"(MetricScore\(.*, interval=None)\)": r"\1, statistics=None)",
-    r"^(train\(recipe, .*budget=inf)\)$": r"\1, loggers)",
+    r"^(train\(recipe, .*budget=inf)\)$": r"\1, loggers, watch=None)",
     r"train\.steps = 'required'": "train.steps = 0",  # or train.epochs
     r"^((?!translate )\S+ train\.smoothing = )0\.1$": r"\g<1>0.0",  # off, but for translation
     r"(Model\.(?:embed|fill|generate|predict|score|translate)\(.*?)(?=, batch_size=)": r"\1, tape",
@@ -99,6 +99,8 @@ NEW: tuple[str, ...] = (
     r"(?:ablate|check|steer) .*",
     r"(?:embed|evaluate|fill|generate|look|predict|score|translate) --edits = None",
     r"(?:EditList(\(|\.).*|read_edits\(path\)|Model\.edited\(self, edits\))",
+    r"(?:watch_heads\(.*|WatchEvent(\(|\.).*|\w+Event\.reports|formation .*|train --watch = None)",
+    r"recipes(?: --json)?: .*\b(?:induction(?:-one-layer)?|grokking)\b.*",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}

@@ -20,6 +20,7 @@ from regard.data.readers.documents import (
     cuts_at_lines,
 )
 from regard.data.readers.fields import DropCounts, Dropped
+from regard.data.readers.memory import MemoryExamples
 from regard.ground.errors import BadInput
 
 FORMAT = "regard documents 1"  # changes when the rules of sentence splitting change
@@ -75,7 +76,7 @@ class Documents:
 def tokenize_documents(
     folder: str | Path,
     name: str,
-    collection: DocumentSource,
+    collection: DocumentSource | MemoryExamples,
     encode: Encode,
     *,
     vocab: int,
