@@ -1,6 +1,7 @@
 """Dosovitskiy et al. (2020): heads of low layers differ in distance, high layers attend far."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from regard.inside.heads.head_weights import over_words, run_heads
 from regard.inside.heads.measures import distance
 from regard.inside.views.line_chart import PAGE_COLOURS, Chart, ChartLine
 from regard.metrics.intervals import Interval, interval, resampled
+from regard.text.segmentation import LabelledImage
 
 IMAGES = 128  # read unless a limit is given
 LAYERS = 4  # fewest layers that can be compared by halves
@@ -41,6 +43,7 @@ def measure(inputs: CheckInputs) -> Evidence:
     if not files:
         raise BadInput(f"{folder}: no images in this folder")
     rows = [model.read(str(path)) for path in files]
+    grid = cast(LabelledImage, rows[0][site.side]).grid
     by_image = np.zeros((len(rows), site.layers, site.heads[0]))
     for number, _, layers in run_heads(model, rows, [site]):
         words = over_words(rows[number], site, layers, {})
@@ -52,7 +55,7 @@ def measure(inputs: CheckInputs) -> Evidence:
     return Evidence(
         f"{first:.2f} patches in the lower half of the layers, {last:.2f} in the upper; spread of "
         f"heads {mean_LH[0].std():.2f} in the first layer, {mean_LH[-1].std():.2f} in the last",
-        judge(*intervals(by_image), uniform_distance(rows[0][site.side].grid)),
+        judge(*intervals(by_image), uniform_distance(grid)),
         DataUsed.of_files(files)._replace(name=f"{len(files):,} images of {folder.name}"),
         ["layer", "mean", "spread", *(f"head {head}" for head in range(site.heads[0]))],
         [

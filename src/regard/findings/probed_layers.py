@@ -121,7 +121,8 @@ def gain_interval(first: ProbeFit, second: ProbeFit, data: ProbeData) -> Interva
     """Interval, in points, of the accuracy of the second probe minus the first, over sentences."""
     _, numbers = np.unique(data.test.groups, return_inverse=True)
     columns = (second.correct, first.correct, np.ones(len(numbers)))
-    sums = np.stack([np.bincount(numbers, each) for each in columns], axis=1)
+    counts = [np.bincount(numbers, each) for each in columns]
+    sums = np.stack(counts, axis=1).astype(np.float64)
     return interval(resampled(sums, lambda total: 100 * (total[0] - total[1]) / total[2]))
 
 

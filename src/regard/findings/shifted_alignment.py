@@ -58,8 +58,8 @@ def measure(inputs: CheckInputs) -> Evidence:
         )
         for name in (PLAIN, SHIFTED)
     }
-    chosen = [links[best[name]][half:] for name in (PLAIN, SHIFTED)]
-    gain = gain_interval(*chosen, golds[half:])
+    plain, shifted = (links[best[name]][half:] for name in (PLAIN, SHIFTED))
+    gain = gain_interval(plain, shifted, golds[half:])
     figures = {name: 100 * rates[method][1] for name, method in best.items()}
     return Evidence(
         f"AER of the best layer: {PLAIN} {figures[PLAIN]:.1f} (layer {best[PLAIN].layer}), "
