@@ -18,7 +18,13 @@ from regard.inside.pruning.gates import (
     open_probabilities,
     sample_gates,
 )
-from regard.inside.pruning.orders import first_of, normalise, order_by, order_in_steps, random_order
+from regard.inside.pruning.orders import (
+    first_of,
+    normalise,
+    order_by,
+    order_in_rounds,
+    random_order,
+)
 from regard.inside.pruning.remove_heads import (
     Head,
     heads_of,
@@ -52,8 +58,8 @@ def test_values_are_measured_again_without_the_heads_before():
         calls.append([*off])
         return VALUES if not off else {"encoder": np.array([[4.0, 3.0], [0.0, nan]])}
 
-    assert order_in_steps(measure, [SITE], 1) == order_by(VALUES, [SITE])
-    assert order_in_steps(measure, [SITE], 3) == [LONE, SECOND, FIRST]
+    assert order_in_rounds(measure, [SITE], 1) == order_by(VALUES, [SITE])
+    assert order_in_rounds(measure, [SITE], 3) == [LONE, SECOND, FIRST]
     assert calls == [[], [], [LONE], [LONE, SECOND]]
 
 

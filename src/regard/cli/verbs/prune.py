@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from regard.tasks.task import Task
 
 Method = Literal["importance", "gates", "random"]
-ROUNDS = 7  # runs of each model, in turns, whose median time is printed
+TIMED = 7  # runs of each model, in turns, whose median time is printed
 
 
 def prune(
@@ -69,8 +69,8 @@ def prune(
     by_layer: Annotated[
         bool, Option("--by-layer", help="Divide importance by its norm in each layer.")
     ] = False,
-    steps: Annotated[
-        int, Option(min=1, help="Parts of the order, before each of which importance is measured.")
+    rounds: Annotated[
+        int, Option(min=1, help="Rounds of removal; each measures importance again.")
     ] = 1,
     penalty: Annotated[float, Option(help="Penalty of an open gate.")] = 0.01,
     epochs: Annotated[int, Option(min=1, help="Passes over the inputs to learn gates.")] = 5,
@@ -89,7 +89,7 @@ def prune(
     out from train.
 
     Importance is the mean absolute gradient of the loss with respect to a gate of the head (Michel
-    et al., 2019); --by-layer divides it by its norm in each layer, as they do; with --steps 20, it
+    et al., 2019); --by-layer divides it by its norm in each layer, as they do; with --rounds 20, it
     is measured again after each 5% of the heads. With --method gates, gates are learned with a
     penalty on open ones (Voita et al., 2019), while the weights of the model stay; heads go in the
     order of their gates.
@@ -122,7 +122,7 @@ def prune(
     if out is not None and not is_vacant(out):
         raise BadInput(f"--out {out}: is not empty; choose another folder")
     if method != "importance":
-        unused = {"--by-layer": by_layer, **options.flags(context, "steps")}
+        unused = {"--by-layer": by_layer, **options.flags(context, "rounds")}
         options.refuse(unused, "needs --method importance")
     if method != "gates":
         options.refuse(options.flags(context, "penalty", "epochs"), "needs --method gates")
@@ -137,7 +137,7 @@ def prune(
     if method != "random" or out is not None:
         train, longest = described.data.train, described.batches.longest
         batches = _batches(whole, task, train, data, inputs, longest)
-    settings = OrderSettings(by_layer, steps, penalty, epochs, seed)
+    settings = OrderSettings(by_layer, rounds, penalty, epochs, seed)
     order_of = ORDERS[method](whole.inspected, batches, chosen, settings)
     groups = {site.name: [site] for site in chosen}
     if share is not None or len(chosen) > 1:
@@ -204,7 +204,7 @@ class OrderSettings(NamedTuple):
     """Settings of orders: of importance, of gates, of random numbers."""
 
     by_layer: bool
-    steps: int
+    rounds: int
     penalty: float
     epochs: int
     seed: int
@@ -223,7 +223,7 @@ def _by_importance(
     settings: OrderSettings,
 ) -> Orders:
     from regard.inside.heads.importance import head_importance
-    from regard.inside.pruning.orders import normalise, order_in_steps
+    from regard.inside.pruning.orders import normalise, order_in_rounds
     from regard.inside.pruning.remove_heads import turn_off
 
     @cache
@@ -231,7 +231,7 @@ def _by_importance(
         importance = head_importance(turn_off(model, off) if off else model, batches)
         return normalise(importance) if settings.by_layer else importance
 
-    return lambda of: order_in_steps(lambda off: measure((*off,)), of, settings.steps)
+    return lambda of: order_in_rounds(lambda off: measure((*off,)), of, settings.rounds)
 
 
 def _by_gates(
@@ -282,7 +282,7 @@ def _speed_table(models: "Sequence[LoadedModel]", batches: "Sequence[LossBatch]"
     from regard.inside.pruning.speed import compare_speed, forward_passes
 
     sizes = compare_speed(
-        models, partial(forward_passes, inputs=[rows for rows, _ in batches]), ROUNDS
+        models, partial(forward_passes, inputs=[rows for rows, _ in batches]), TIMED
     )
     inputs = sum(len(rows) for rows, _ in batches)
     columns = [text_column("model"), number_column("heads", ","), number_column("parameters", ",")]
@@ -297,5 +297,5 @@ def _speed_table(models: "Sequence[LoadedModel]", batches: "Sequence[LossBatch]"
         ]
         for name, size in zip(("whole", "pruned"), sizes, strict=True)
     ]
-    line = f"median of {ROUNDS} forward passes over {inputs} training examples, in turns"
+    line = f"median of {TIMED} forward passes over {inputs} training examples, in turns"
     return OutputTable(columns, rows, notes=[line])

@@ -29,18 +29,20 @@ def order_by(values: Mapping[str, np.ndarray], sites: Sequence[AttentionSite]) -
     return sorted(heads, key=lambda head: float(values[head.site][head.layer, head.number]))
 
 
-def order_in_steps(
-    measure: Callable[[Order], Mapping[str, np.ndarray]], sites: Sequence[AttentionSite], steps: int
+def order_in_rounds(
+    measure: Callable[[Order], Mapping[str, np.ndarray]],
+    sites: Sequence[AttentionSite],
+    rounds: int,
 ) -> Order:
-    """Heads by values that are measured again after each of ``steps`` equal parts of the order.
+    """Heads by values that are measured again after each of ``rounds`` equal parts of the order.
 
     ``measure`` gets the heads that are off already.
     """
     order: list[Head] = []
     total = sum(len(heads_of(site)) for site in sites)
-    for step in range(steps):
+    for number in range(rounds):
         rest = [head for head in order_by(measure(order), sites) if head not in order]
-        order += rest[: round(total * (step + 1) / steps) - len(order)]
+        order += rest[: round(total * (number + 1) / rounds) - len(order)]
     return order
 
 
