@@ -41,7 +41,9 @@ def test_the_curve_has_each_site_and_all_together(arguments, tmp_path, monkeypat
     assert (tmp_path / "c.html").read_text().count("<svg") == 4
 
 
-@pytest.mark.parametrize("method", [("--by-layer",), ("--method", "gates", "--epochs", 1)], ids=str)
+@pytest.mark.parametrize(
+    "method", [("--by-layer",), ("--rounds", 3), ("--method", "gates", "--epochs", 1)], ids=str
+)
 def test_a_smaller_model_is_written(arguments, tmp_path, method):
     out = tmp_path / "less"
     options = ("--share", 0.5, "--sites", "encoder,cross", "--seeds", 0, "--out", out)
@@ -73,6 +75,7 @@ def test_a_random_order_follows_its_seed(arguments):
         (("--out", "less"), "--out: needs --share"),
         (("--sites", "encoder,croß"), "sites: this model has no attention called 'croß'"),
         (("--method", "random", "--by-layer"), "--by-layer: needs --method importance"),
+        (("--method", "random", "--rounds", 2), "--rounds: needs --method importance"),
         (("--epochs", 2), "--epochs: needs --method gates"),
         (("--method", "gates", "--penalty", 0), "penalty must be above 0"),
     ],

@@ -18,8 +18,20 @@ from regard.inside.pruning.gates import (
     open_probabilities,
     sample_gates,
 )
-from regard.inside.pruning.orders import first_of, normalise, order_by, random_order
-from regard.inside.pruning.remove_heads import Head, heads_of, prunable_sites, remove_heads
+from regard.inside.pruning.orders import (
+    first_of,
+    normalise,
+    order_by,
+    order_in_rounds,
+    random_order,
+)
+from regard.inside.pruning.remove_heads import (
+    Head,
+    heads_of,
+    prunable_sites,
+    remove_heads,
+    turn_off,
+)
 from regard.inside.pruning.speed import compare_speed, forward_passes
 from regard.inside.pruning.task_loss import loss_batches
 from regard.models.attention_site import AttentionSite
@@ -37,6 +49,32 @@ def test_orders_begin_with_the_least():
     np.testing.assert_allclose(normal["encoder"], [[0.6, 0.8], [1.0, nan]])
     assert order_by(normal, [SITE]) == [FIRST, SECOND, LONE]
     np.testing.assert_array_equal(normalise({"encoder": np.zeros((1, 2))})["encoder"], [[0, 0]])
+
+
+def test_values_are_measured_again_without_the_heads_before():
+    calls = []
+
+    def measure(off):
+        calls.append([*off])
+        return VALUES if not off else {"encoder": np.array([[4.0, 3.0], [0.0, nan]])}
+
+    assert order_in_rounds(measure, [SITE], 1) == order_by(VALUES, [SITE])
+    assert order_in_rounds(measure, [SITE], 3) == [LONE, SECOND, FIRST]
+    assert calls == [[], [], [LONE], [LONE, SECOND]]
+
+
+def test_heads_that_are_off_are_as_if_removed():
+    model = small_encoder("one")
+    (site,) = prunable_sites(model.facts)
+    off = heads_of(site)[:2]
+    ((rows, loss),) = loss_batches(model.inspected, contents(), model.labels, inputs=3, longest=48)
+    smaller = regard.Model(remove_heads(model._loaded, off)).inspected
+    expected = loss(smaller.run(rows)).item()
+    assert loss(turn_off(model.inspected, off).run(rows)).item() == pytest.approx(
+        expected, abs=1e-4
+    )
+    importance = head_importance(turn_off(model.inspected, off), [(rows, loss)])["encoder"]
+    assert (importance[0] == 0).all() and (importance[1] > 0).all()
 
 
 def test_random_orders_follow_their_seed():

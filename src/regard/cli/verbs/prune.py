@@ -1,7 +1,7 @@
 """``regard prune``: attention heads that a model does not need, and a model without them."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
@@ -21,6 +21,8 @@ from regard.cli.io.table_formats import (
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from regard.api import Model
     from regard.cli.ablation_runs import ScoredSet
     from regard.data.config import FilesConfig
@@ -28,13 +30,14 @@ if TYPE_CHECKING:
     from regard.inside.inspected_model import InspectedModel
     from regard.inside.pruning.curve import PruningCurve
     from regard.inside.pruning.orders import Order
+    from regard.inside.pruning.remove_heads import Head
     from regard.inside.views.line_chart import Report
     from regard.models.attention_site import AttentionSite
     from regard.models.folders.loaded_model import LoadedModel
     from regard.tasks.task import Task
 
 Method = Literal["importance", "gates", "random"]
-ROUNDS = 7  # runs of each model, in turns, whose median time is printed
+TIMED = 7  # runs of each model, in turns, whose median time is printed
 
 
 def prune(
@@ -66,6 +69,9 @@ def prune(
     by_layer: Annotated[
         bool, Option("--by-layer", help="Divide importance by its norm in each layer.")
     ] = False,
+    rounds: Annotated[
+        int, Option(min=1, help="Rounds of removal; each measures importance again.")
+    ] = 1,
     penalty: Annotated[float, Option(help="Penalty of an open gate.")] = 0.01,
     epochs: Annotated[int, Option(min=1, help="Passes over the inputs to learn gates.")] = 5,
     out: Annotated[Path | None, options.OUT_FOLDER] = None,
@@ -83,9 +89,10 @@ def prune(
     out from train.
 
     Importance is the mean absolute gradient of the loss with respect to a gate of the head (Michel
-    et al., 2019); --by-layer divides it by its norm in each layer, as they do. With --method
-    gates, gates are learned with a penalty on open ones (Voita et al., 2019), while the weights of
-    the model stay; heads go in the order of their gates.
+    et al., 2019); --by-layer divides it by its norm in each layer, as they do; with --rounds 20, it
+    is measured again after each 5% of the heads. With --method gates, gates are learned with a
+    penalty on open ones (Voita et al., 2019), while the weights of the model stay; heads go in the
+    order of their gates.
 
     --svg draws each curve, several of them in a file each (FILE-NAME.svg).
 
@@ -115,7 +122,8 @@ def prune(
     if out is not None and not is_vacant(out):
         raise BadInput(f"--out {out}: is not empty; choose another folder")
     if method != "importance":
-        options.refuse({"--by-layer": by_layer}, "needs --method importance")
+        unused = {"--by-layer": by_layer, **options.flags(context, "rounds")}
+        options.refuse(unused, "needs --method importance")
     if method != "gates":
         options.refuse(options.flags(context, "penalty", "epochs"), "needs --method gates")
     described = read(find(recipe))
@@ -129,7 +137,7 @@ def prune(
     if method != "random" or out is not None:
         train, longest = described.data.train, described.batches.longest
         batches = _batches(whole, task, train, data, inputs, longest)
-    settings = OrderSettings(by_layer, penalty, epochs, seed)
+    settings = OrderSettings(by_layer, rounds, penalty, epochs, seed)
     order_of = ORDERS[method](whole.inspected, batches, chosen, settings)
     groups = {site.name: [site] for site in chosen}
     if share is not None or len(chosen) > 1:
@@ -196,6 +204,7 @@ class OrderSettings(NamedTuple):
     """Settings of orders: of importance, of gates, of random numbers."""
 
     by_layer: bool
+    rounds: int
     penalty: float
     epochs: int
     seed: int
@@ -214,10 +223,15 @@ def _by_importance(
     settings: OrderSettings,
 ) -> Orders:
     from regard.inside.heads.importance import head_importance
-    from regard.inside.pruning.orders import normalise, order_by
+    from regard.inside.pruning.orders import normalise, order_in_rounds
+    from regard.inside.pruning.remove_heads import turn_off
 
-    importance = head_importance(model, batches)
-    return partial(order_by, normalise(importance) if settings.by_layer else importance)
+    @cache
+    def measure(off: "tuple[Head, ...]") -> "dict[str, np.ndarray]":
+        importance = head_importance(turn_off(model, off) if off else model, batches)
+        return normalise(importance) if settings.by_layer else importance
+
+    return lambda of: order_in_rounds(lambda off: measure((*off,)), of, settings.rounds)
 
 
 def _by_gates(
@@ -268,7 +282,7 @@ def _speed_table(models: "Sequence[LoadedModel]", batches: "Sequence[LossBatch]"
     from regard.inside.pruning.speed import compare_speed, forward_passes
 
     sizes = compare_speed(
-        models, partial(forward_passes, inputs=[rows for rows, _ in batches]), ROUNDS
+        models, partial(forward_passes, inputs=[rows for rows, _ in batches]), TIMED
     )
     inputs = sum(len(rows) for rows, _ in batches)
     columns = [text_column("model"), number_column("heads", ","), number_column("parameters", ",")]
@@ -283,5 +297,5 @@ def _speed_table(models: "Sequence[LoadedModel]", batches: "Sequence[LossBatch]"
         ]
         for name, size in zip(("whole", "pruned"), sizes, strict=True)
     ]
-    line = f"median of {ROUNDS} forward passes over {inputs} training examples, in turns"
+    line = f"median of {TIMED} forward passes over {inputs} training examples, in turns"
     return OutputTable(columns, rows, notes=[line])

@@ -1,6 +1,6 @@
 """Orders in which heads are removed: by importance, by learned gates, or at random."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -27,6 +27,23 @@ def order_by(values: Mapping[str, np.ndarray], sites: Sequence[AttentionSite]) -
     """Heads of sites from the least to the largest of their ``values`` (layers, heads)."""
     heads = [head for site in sites for head in heads_of(site)]
     return sorted(heads, key=lambda head: float(values[head.site][head.layer, head.number]))
+
+
+def order_in_rounds(
+    measure: Callable[[Order], Mapping[str, np.ndarray]],
+    sites: Sequence[AttentionSite],
+    rounds: int,
+) -> Order:
+    """Heads by values that are measured again after each of ``rounds`` equal parts of the order.
+
+    ``measure`` gets the heads that are off already.
+    """
+    order: list[Head] = []
+    total = sum(len(heads_of(site)) for site in sites)
+    for number in range(rounds):
+        rest = [head for head in order_by(measure(order), sites) if head not in order]
+        order += rest[: round(total * (number + 1) / rounds) - len(order)]
+    return order
 
 
 def random_order(sites: Sequence[AttentionSite], seed: int) -> Order:

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from regard.ground.errors import BadInput, did_you_mean
+from regard.inside.inspected_model import InspectedModel
 from regard.models.attention_site import AttentionSite
+from regard.models.edits import HeadOff, edit_module
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import change, paths
 from regard.models.folders.loaded_model import LoadedModel, build_facts
@@ -73,6 +75,14 @@ def _with_counts(facts: ModelFacts, site: AttentionSite, counts: Sequence[int]) 
     if path not in dict(paths(facts)):
         raise BadInput("only layers of a Transformer can differ in their heads")
     return change(facts, **{path: tuple(counts)})
+
+
+def turn_off(model: InspectedModel, heads: Iterable[Head]) -> InspectedModel:
+    """The model with the outputs of these heads set to 0; others keep their numbers."""
+    paths_of = {site.name: site.tape_path for site in model.sites}
+    edits = [HeadOff(paths_of[head.site].format(layer=head.layer), head.number) for head in heads]
+    module = edit_module(model.module, model.facts.sides, edits)
+    return replace(model, runner=model.runner.with_module(module))
 
 
 def remove_heads(model: LoadedModel, heads: Iterable[Head]) -> LoadedModel:
