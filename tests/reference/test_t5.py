@@ -221,6 +221,9 @@ def test_kernels_agree_with_the_definition_forward_and_backward(mask, lengths, k
         results.append([out, *gradients])
     for found, expected in zip(*results, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    alone = kernel.run(call, *(x.detach() for x in (q, k, v)))
+    (of_bias,) = torch.autograd.grad(alone.square().sum(), [score.bias.weight])
+    torch.testing.assert_close(of_bias, results[0][-1], rtol=1e-4, atol=1e-5)
 
 
 def test_sizes_are_those_of_the_published_models():

@@ -102,6 +102,8 @@ def fused(call: AttentionCall, q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, *
     if q.shape[2] != k.shape[2]:
         settings["enable_gqa"] = True
     settings |= {name: m.to(q.dtype) if is_bias(m) else m for name, m in mask.items()}
+    if any(is_bias(m) and m.requires_grad for m in mask.values()) and not q.requires_grad:
+        q = q.detach().requires_grad_()  # or torch does not keep what the bias's gradient needs
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     if on_cpu:
         with torch.autocast("cpu", enabled=False):
