@@ -157,8 +157,14 @@ class Layout(TensorTree):
         length_B = np.array(lengths, dtype=np.int32)
         offsets = np.append(np.int32(0), length_B.cumsum(dtype=np.int32))
         positions_T = np.arange(offsets[-1]) - np.repeat(offsets[:-1], length_B)
-        arrays = (torch.from_numpy(array).to(device) for array in (length_B, offsets, positions_T))
-        return cls(len(lengths), max(lengths, default=0), *arrays, tuple(lengths))
+        return cls(
+            len(lengths),
+            max(lengths, default=0),
+            torch.from_numpy(length_B).to(device),
+            torch.from_numpy(offsets).to(device),
+            torch.from_numpy(positions_T).to(device),
+            tuple(lengths),
+        )
 
     @classmethod
     def rectangle(
