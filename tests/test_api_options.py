@@ -9,7 +9,7 @@ import torch
 import regard
 from regard import BadInput, Beam, Model
 from regard.ground.batch import BatchLimits
-from regard.inference import batch_runner
+from regard.inference import batch_runner, embed
 from small_bert import SENTENCES
 from small_bert import model as small_encoder
 
@@ -56,7 +56,8 @@ def test_a_batch_size_reaches_the_model(monkeypatch):
         sizes.append(rows)
         return BatchLimits(tokens, rows, longest)
 
-    monkeypatch.setattr(batch_runner, "BatchLimits", counted)
+    for module in (batch_runner, embed):
+        monkeypatch.setattr(module, "BatchLimits", counted)
     model, filler = small_encoder("one"), small_encoder("words")
     of_its_own = Model(model._loaded, batch_size=6)
     calls = {

@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from regard.ground.batch import BatchLimits, pack
 from regard.ground.layout import Layout
 from regard.parts.attend import Dot, Mask, ScaledDot, WindowMask, attend, causal, full
-from regard.parts.kernels import bucketed, dense, packed_dropout, padded, varlen
+from regard.parts.kernels import bucketed, dense, packed_dropout, varlen
 from regard.parts.kernels.call import AttentionCall
 from regard.parts.kernels.fast_attend import choose
 from regard.parts.relative_bias import BiasedDot
@@ -159,7 +159,7 @@ def test_a_position_bias_in_rows_of_a_fixed_shape(mask, dtype):
     layout = fixed(LENGTHS)
     score = BiasedDot(HEADS, 8, 20, causal=mask == causal).to("cuda")
     score.draw_vectors(1.0)
-    agree(padded, layout, layout, mask, score=score, dtype=dtype)
+    agree(dense, layout, layout, mask, score=score, dtype=dtype)
     given, call = (
         vectors(layout, layout, dtype=dtype),
         AttentionCall(score, layout, layout, mask, 0),
@@ -168,7 +168,7 @@ def test_a_position_bias_in_rows_of_a_fixed_shape(mask, dtype):
     wanted = attend(score, *singles, queries=layout, keys=layout, mask=mask)
     ours, theirs = (
         torch.autograd.grad(out.float().square().sum(), score.bias.weight)[0]
-        for out in (padded.run(call, *given), wanted)
+        for out in (dense.run(call, *given), wanted)
     )
     near(ours, theirs)
 

@@ -17,26 +17,26 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 497,
-    "lines": 74_829,
-    "lines of code": 46_911,
+    "files": 518,
+    "lines": 78_016,
+    "lines of code": 49_047,
     "files under 40 lines": 7,
     "basenames used twice": 31,
-    "Any": 188,
+    "Any": 192,
     "cast(Any": 3,
     "aliases of Any": 0,
-    "type: ignore": 34,
+    "type: ignore": 33,
     "circles of imports": 0,
     "modules in circles": 0,
-    "choices by kind": 70,
+    "choices by kind": 72,
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
-    "GPT-2": (14, 2_916),
-    "BERT": (15, 3_335),
-    "ViT": (15, 3_525),
-    "Bahdanau": (15, 3_290),
-    "XLNet": (14, 3_192),
+    "GPT-2": (14, 2_932),
+    "BERT": (15, 3_351),
+    "ViT": (15, 3_541),
+    "Bahdanau": (15, 3_294),
+    "XLNet": (14, 3_208),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
 SLACK = 0.02

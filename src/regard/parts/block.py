@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +26,7 @@ class RMSNorm(nn.Module):
         super().__init__()
         self.eps = eps
         self.weight = nn.Parameter(torch.ones(width))
+        self.bias = None
 
     def forward(self, x: Tensor) -> Tensor:
         return F.rms_norm(x, self.weight.shape, self.weight.to(x.dtype), self.eps)
@@ -85,7 +87,7 @@ class Mlp(nn.Module):
     def _activated(self, inner_TF: Tensor) -> Tensor:
         if not self.gated:
             return self.activation(inner_TF)
-        if elementwise.fits(inner_TF):
+        if inner_TF.is_cuda and elementwise.fits(inner_TF):
             return elementwise.gated(inner_TF, self.activation)
         gate_TF, up_TF = inner_TF.chunk(2, dim=-1)
         return self.activation(gate_TF) * up_TF
@@ -134,7 +136,8 @@ class Residual(nn.Module):
         return x_TD if self.post else self._apply_norm(x_TD)
 
     def _apply_norm(self, x_TD: Tensor) -> Tensor:
-        if elementwise.fits(x_TD) and elementwise.fits_norm(self.norm):
+        halves = x_TD.is_cuda and elementwise.fits(x_TD)
+        if halves and elementwise.fits(cast(Tensor, self.norm.weight)):
             return elementwise.normed(x_TD, self.norm)
         return self.norm(x_TD)
 

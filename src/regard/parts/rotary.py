@@ -134,7 +134,7 @@ class RotaryDot(ScaledDot):
         self.rotation = rotation
 
     def place(self, x_THK: Tensor, layout: Layout) -> Tensor:
-        if elementwise.fits(x_THK):
+        if x_THK.is_cuda and elementwise.fits(x_THK):
             frequencies_F = constant_frequencies(self.rotation, x_THK.device)
             return elementwise.turned(x_THK, layout.positions_T, frequencies_F)
         return turn(x_THK, *self.rotation.angles(layout.positions_T))

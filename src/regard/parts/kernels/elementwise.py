@@ -17,9 +17,9 @@ AT_ONCE = 1024  # outputs of a program that gates
 
 
 def fits(x: Tensor) -> bool:
-    """Whether a tensor is in half precision on CUDA, needs no gradient, and Triton is installed."""
+    """Whether a tensor on CUDA is in half precision, needs no gradient, and Triton is installed."""
     free = not (x.requires_grad and torch.is_grad_enabled())
-    return triton is not None and x.is_cuda and x.dtype in HALVES and free and not is_traced()
+    return triton is not None and x.dtype in HALVES and free and not is_traced()
 
 
 def is_traced() -> bool:
@@ -51,17 +51,11 @@ def gated(inner_TF: Tensor, activation: Callable[[Tensor], Tensor]) -> Tensor:
     return out_TF
 
 
-def fits_norm(norm: nn.Module) -> bool:
-    """Whether a norm has a learned factor in half precision, and needs no gradient."""
-    gain_D = getattr(norm, "weight", None)
-    return isinstance(gain_D, Tensor) and fits(gain_D)
-
-
 def normed(x_TD: Tensor, norm: nn.Module) -> Tensor:
-    """States after a norm; statistics are in single precision."""
+    """States after a norm whose weights are in half precision; statistics are in single."""
     x_TD, width = x_TD.contiguous(), x_TD.shape[-1]
     out_TD = torch.empty_like(x_TD)
-    gain_D, shift_D = norm.weight, getattr(norm, "bias", None)
+    gain_D, shift_D = norm.weight, norm.bias
     settings = {
         "has_shift": shift_D is not None,
         "centred": isinstance(norm, nn.LayerNorm),

@@ -6,11 +6,11 @@ from torch import Tensor
 
 from regard.ground.layout import Layout
 from regard.parts.attend import Mask, attend, full
-from regard.parts.kernels import bucketed, decode_step, dense, packed_dropout, padded, varlen
+from regard.parts.kernels import bucketed, decode_step, dense, packed_dropout, varlen
 from regard.parts.kernels.call import AttentionCall
 
 KERNELS = (decode_step, dense, packed_dropout, varlen, bucketed)
-BIASED = (dense, bucketed, padded)  # kernels that add a position bias
+BIASED = (dense, bucketed)  # kernels that add a position bias
 
 
 def choose(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> Callable[..., Tensor] | None:
