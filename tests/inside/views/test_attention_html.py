@@ -214,7 +214,7 @@ def test_too_many_weights_are_rounded_and_more_are_averaged_over_heads(monkeypat
         _, data, _ = map(json_or_none, Outline(html).scripts)
         return data, "heads are averaged here" in html
 
-    data, averaged = data_of(24_000)
+    data, averaged = data_of(30_000)
     assert [each["steps"] for each in data] == [None, None] and not averaged
     data, averaged = data_of(9_000)
     (steps,) = {each["steps"] for each in data}
