@@ -13,9 +13,18 @@ from verb import run
 
 @pytest.fixture(scope="module")
 def command(small_run):
-    (recipe,) = small_run.glob("*.toml")
     model = small_run / "run" / "model"
-    return ("ablate", model, recipe, "--data", small_run, "--limit", 6, "--device", "cpu")
+    return (
+        "ablate",
+        model,
+        small_run / "small.toml",
+        "--data",
+        small_run,
+        "--limit",
+        6,
+        "--device",
+        "cpu",
+    )
 
 
 @pytest.fixture(scope="module")

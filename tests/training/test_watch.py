@@ -121,7 +121,7 @@ def test_a_causal_model_reads_random_tokens_twice(tmp_path, held_out):
     records = lines_of(tmp_path / "run")
     assert [record["step"] for record in records] == [0, 6, 12]
     for record in records:
-        assert len(record["heads"]) == 4 and record["notes"][0].endswith(" inputs")
+        assert len(record["heads"]) == 2 and record["notes"][0].endswith(" inputs")
         assert all(
             0 <= head["induction"] <= 1 and head["importance"] > 0 for head in record["heads"]
         )
@@ -152,7 +152,7 @@ def test_a_model_without_attention_is_refused_and_leaves_nothing(corpus, tmp_pat
     out, text = tmp_path / "run", (corpus / "small.toml").read_text()
     recipe = tmp_path / "recurrent.toml"
     changed = text.replace('size = "laptop"', 'paper = "sutskever"')
-    recipe.write_text(changed.replace("inner = 32, depth = 2, heads = 2", "embedding = 16"))
+    recipe.write_text(changed.replace("inner = 32, depth = 1, heads = 2", "embedding = 16"))
     options = ("--data", corpus, "--out", out, "--watch", "heads")
     refused = run("train", recipe, *options, code=2)
     assert refused.stderr.splitlines()[-1] == "regard: this model has no attention to show"

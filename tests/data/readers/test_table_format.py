@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.config import FilesConfig
-from regard.data.readers.fields import DropCounts
+from regard.data.readers.fields import NAN, DropCounts
 from regard.data.readers.list import read
 from regard.data.readers.plain import labelled
 from regard.data.readers.sources import read_pairs
@@ -24,7 +24,9 @@ from regard.data.readers.text_files import TO_UTF8
 from regard.data.table_columns import csv_columns
 from regard.ground.errors import BadInput, DataWarning
 
-LETTERS = st.text(st.characters(exclude_characters="\r\0", exclude_categories=["Cs"]), max_size=12)
+LETTERS = st.text(
+    st.characters(exclude_characters="\r\0", exclude_categories=["Cs"]), max_size=12
+).filter(lambda cell: cell.strip() not in NAN)
 CELLS = LETTERS | st.sampled_from(['"', '""', ",", ";", "\t", "\n", '",\n"', " ", "a|b"])
 
 
