@@ -159,6 +159,14 @@ def test_a_model_without_attention_is_refused_and_leaves_nothing(corpus, tmp_pat
     assert not out.exists()
 
 
+def test_a_model_without_numbers_is_refused_and_leaves_nothing(corpus, tmp_path):
+    out = tmp_path / "run"
+    options = ("--data", corpus, "--out", out, "--watch", "numbers")
+    refused = run("train", corpus / "small.toml", *options, code=2)
+    assert "an encoder-decoder or a model of images has none" in refused.stderr
+    assert not out.exists()
+
+
 def test_own_watches(corpus, tmp_path):
     def count(model, inputs):
         return {"parameters": sum(p.numel() for p in model.module.parameters()), "n": len(inputs)}

@@ -45,6 +45,8 @@ class NumberSpectrum:
 
 def number_vectors(model: Runner) -> np.ndarray:
     """Vectors of the embedding for 0, 1, 2, ..., as long as a number is one token."""
+    if len(model.facts.sides) > 1 or model.facts.encoder.embed.reads_images:
+        raise BadInput("numbers: an encoder-decoder or a model of images has none to watch")
     words, ids = require_tokenizer(model.tokenizer).words, list[int]()
     for number in range(MOST):
         pieces = words.encode(str(number))

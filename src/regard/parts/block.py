@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -136,8 +135,7 @@ class Residual(nn.Module):
         return x_TD if self.post else self._apply_norm(x_TD)
 
     def _apply_norm(self, x_TD: Tensor) -> Tensor:
-        halves = x_TD.is_cuda and elementwise.fits(x_TD)
-        if halves and elementwise.fits(cast(Tensor, self.norm.weight)):
+        if x_TD.is_cuda and elementwise.fits(x_TD, *self.norm.parameters()):
             return elementwise.normed(x_TD, self.norm)
         return self.norm(x_TD)
 

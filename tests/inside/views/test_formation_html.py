@@ -20,9 +20,11 @@ def record(step: int, scores=(0.02, 0.03), **more) -> dict:
         {"site": "decoder", "layer": n, "head": 0, "roles": [], "induction": x, "entropy": 2.0}
         for n, x in enumerate(scores)
     ]
-    return {"step": step, "loss": 4 - step / 100, "seconds": 0.5, "heads": heads, **more}
+    loss = 4 - (step if isinstance(step, int) else 0) / 100
+    return {"step": step, "loss": loss, "seconds": 0.5, "heads": heads, **more}
 
 
+BARE = {"site": "decoder", "layer": 0, "head": 0, "roles": []}
 RECORDS = [record(20 * number, scores) for number, scores in enumerate(SCORES)]
 
 
@@ -56,11 +58,19 @@ def test_the_record_has_the_highest_head_of_each_step(formed):
         ([{"step": 0}], "heads.jsonl:1: not a report"),
         ([record(0), record(1, (0.1,))], "heads.jsonl:2: has other heads"),
         ([record(0, ("x", 0.1))], "heads.jsonl:1: not a report"),
+        ([record("x")], "heads.jsonl:1: not a report"),
+        ([record(0, (None, None), heads=[BARE])], "no figures that are known here"),
     ],
 )
 def test_wrong_lines_are_named(records, message):
     with pytest.raises(BadInput, match=message):
         Formation.of_records("run", records, "heads.jsonl")
+
+
+def test_losses_that_are_not_finite_are_null():
+    formed = Formation.of_records("run", [record(0), record(20, loss=float("nan"))], "heads.jsonl")
+    assert formed.to_json()["losses"] == [4.0, None]
+    assert "NaN" not in formed.html()
 
 
 @pytest.mark.skipif(*needs_node.args, **needs_node.kwargs)

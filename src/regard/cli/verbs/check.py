@@ -47,12 +47,12 @@ def check(
     """Check a published finding with a model.
 
     Without FINDING, lists all findings with what each needs. A finding has a claim, the published
-    value, and a rule that was stated before the run. The verdict is "reproduced", "not
+    value, and a rule that is printed with the verdict. The verdict is "reproduced", "not
     reproduced", or "cannot be shown" with this model, with the reason: the model is of another
     kind, or an interval leaves the question open. --out writes a page with the figures, the
     command, and hashes of model and data.
 
-    The exit code is 1 unless the finding is reproduced.
+    The exit code is 0 if the finding is reproduced, and otherwise 1; 2 if it cannot be checked.
 
     Example: regard check head-roles --model runs/bert/model --data UD_English-EWT --out roles.html
     """

@@ -42,7 +42,7 @@ def formation(
 
     Example: regard formation runs/induction --html formation.html
     """
-    from regard.inside.heads.head_formation import CAUSAL_SCORES, Formation
+    from regard.inside.heads.head_formation import CAUSAL, CAUSAL_SCORES, Formation
     from regard.training.metrics_log import read_watch, watch_log
 
     check_suffixes(html=html, svg=svg)
@@ -58,7 +58,7 @@ def formation(
         for each in appeared
     ]
     if name in CAUSAL_SCORES and not appeared:
-        notes.append(f"no head has a score of {name} of 0.5")
+        notes.append(f"no head has a score of {name} of {CAUSAL}")
     print_tables([_table(formed, name, notes)], form)
     write_page(html, lambda: formed.html(name))
     write_page(svg, lambda: formed.svg(name))
@@ -71,7 +71,7 @@ def _table(formed: "Formation", name: str, notes: list[str]) -> OutputTable:
     columns += [number_column(column, "d") for column in ("layer", "head")]
     columns.append(number_column(name, FORMATS[name]))
     rows: list[list[Cell]] = []
-    for at, head in zip(formed.steps, formed.highest(name), strict=True):
+    for at, loss, head in zip(formed.steps, formed.losses, formed.highest(name), strict=True):
         best: list[Cell] = [None] * 4 if head is None else [*head.place, head.figures[name]]
-        rows.append([at.step, at.loss, *best])
+        rows.append([at.step, loss, *best])
     return OutputTable(columns, rows, notes=notes)

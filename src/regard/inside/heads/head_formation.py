@@ -57,15 +57,18 @@ class Formation(HTMLPage):
         for number, record in enumerate(records, start=1):
             try:
                 heads = tuple(map(_head_of, record["heads"]))
-                loss, seconds = float(record["loss"]), float(record["seconds"])
+                step, loss, seconds = (float(record[key]) for key in ("step", "loss", "seconds"))
             except (KeyError, TypeError, ValueError):
                 raise BadInput(f"{where}:{number}: not a report on heads") from None
             if steps and [h.place for h in heads] != [h.place for h in steps[0].heads]:
                 raise BadInput(f"{where}:{number}: has other heads than the line before it")
-            steps.append(FormationStep(int(record["step"]), loss, seconds, heads))
+            steps.append(FormationStep(int(step), loss, seconds, heads))
         if not steps or not steps[0].heads:
             raise BadInput(f"{where}: has no report yet")
-        return cls(title, tuple(steps))
+        formed = cls(title, tuple(steps))
+        if not formed.figure_names:
+            raise BadInput(f"{where}: heads have no figures that are known here")
+        return formed
 
     @cached_property
     def figure_names(self) -> list[str]:
@@ -79,15 +82,13 @@ class Formation(HTMLPage):
     @property
     def first_figure(self) -> str:
         """Figure that is shown first: induction of causal models, else the entropy."""
-        return next(name for name in ("induction", "entropy") if name in self.figure_names)
+        known = self.figure_names
+        return next((name for name in ("induction", "entropy") if name in known), known[0])
 
     def check_figure(self, name: str) -> str:
         """The name of a figure of these reports."""
         if name not in self.figure_names:
-            raise BadInput(
-                f"no figure is called {name!r}{did_you_mean(name, self.figure_names)}; "
-                f"known: {', '.join(self.figure_names)}"
-            )
+            raise BadInput(f"no figure is called {name!r}{did_you_mean(name, self.figure_names)}")
         return name
 
     def highest(self, name: str) -> list[HeadFigures | None]:
@@ -117,6 +118,11 @@ class Formation(HTMLPage):
         return sorted(appeared, key=lambda each: -each.value)
 
     @property
+    def losses(self) -> list[float | None]:
+        """Loss of the development set at each step; None: it is not finite."""
+        return [at.loss if math.isfinite(at.loss) else None for at in self.steps]
+
+    @property
     def caption(self) -> str:
         """Numbers of steps and heads, and the cost of the reports."""
         seconds = sum(at.seconds for at in self.steps)
@@ -128,7 +134,7 @@ class Formation(HTMLPage):
         appeared = [each for name in CAUSAL_SCORES for each in self.appearances(name)]
         return {
             "steps": [at.step for at in self.steps],
-            "losses": [at.loss for at in self.steps],
+            "losses": self.losses,
             "highest": {
                 name: [None if head is None else head.figures[name] for head in self.highest(name)]
                 for name in self.figure_names
@@ -184,7 +190,7 @@ class Formation(HTMLPage):
             self.title,
             self.caption,
             [at.step for at in self.steps],
-            [at.loss for at in self.steps],
+            self.losses,
             [head.place for head in self.steps[0].heads],
             {name: self._frames_of(name) for name in self.figure_names},
             self.loss_chart,

@@ -55,7 +55,8 @@ class Treebank(NamedTuple):
             return cls(sentences, [*read_treebank(test)], note)
         half = len(sentences) // 2
         if not half:
-            raise BadInput(f"{path}: a treebank of one sentence cannot be divided in two")
+            fault = "one sentence cannot be divided in two" if sentences else "it has no sentences"
+            raise BadInput(f"{path}: not a treebank to choose and to score heads: {fault}")
         note = f"heads chosen on the first half of {path.name}, scored on the second"
         return cls(sentences[:half], sentences[half:], note)
 

@@ -31,7 +31,7 @@ class HeadFrames:
     title: str
     caption: str
     steps: Sequence[int]
-    losses: Sequence[float]
+    losses: Sequence[float | None]
     places: Sequence[tuple[str, int, int]]
     figures: Mapping[str, FigureFrames]
     loss: Chart

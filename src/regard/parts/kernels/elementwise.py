@@ -16,15 +16,19 @@ if triton is not None:
 AT_ONCE = 1024  # outputs of a program that gates
 
 
-def fits(x: Tensor) -> bool:
-    """Whether a tensor on CUDA is in half precision, needs no gradient, and Triton is installed."""
-    free = not (x.requires_grad and torch.is_grad_enabled())
-    return triton is not None and x.dtype in HALVES and free and not is_traced()
+def fits(*tensors: Tensor) -> bool:
+    """Whether tensors are in half precision on CUDA and need no gradient, and Triton is installed.
 
-
-def is_traced() -> bool:
-    """Whether torch compiles the code, and fuses elementwise operators itself."""
-    return torch.compiler.is_compiling()
+    torch fuses elementwise operators itself in code that it compiles.
+    """
+    needed = torch.is_grad_enabled()
+    return (
+        triton is not None
+        and not torch.compiler.is_compiling()
+        and all(
+            x.is_cuda and x.dtype in HALVES and not (needed and x.requires_grad) for x in tensors
+        )
+    )
 
 
 def turned(x_THK: Tensor, positions_T: Tensor, frequencies_F: Tensor) -> Tensor:

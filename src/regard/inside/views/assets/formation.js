@@ -67,7 +67,7 @@ function readOut() {
   const known = values.map((value, i) => [value, i]).filter(([value]) => value !== null);
   const [value, best] = known.sort(([one], [other]) => other - one)[0] ?? [null, null];
   const highest = best === null ? "" : `; highest ${chosen.figure}: ${placeName(places[best])}, ${shownValue(value)}`;
-  at("readout").textContent = `step ${steps[chosen.step]}: dev loss ${losses[chosen.step].toFixed(4)}${highest}`;
+  at("readout").textContent = `step ${steps[chosen.step]}: dev loss ${losses[chosen.step]?.toFixed(4) ?? "not finite"}${highest}`;
   at("about").textContent = `${chosen.figure}: ${figures[chosen.figure].about}`;
 }
 
