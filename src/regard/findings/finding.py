@@ -59,6 +59,12 @@ class DataUsed(NamedTuple):
         return cls._of_names(names)
 
     @classmethod
+    def of_folder(cls, folder: Path) -> "DataUsed":
+        """Data of all files of a folder, by its name and that of the folder above it."""
+        name = "/".join(folder.resolve().parts[-2:])
+        return cls(name, digest_folder(folder)[:DIGITS])
+
+    @classmethod
     def of_all(cls, *parts: "DataUsed") -> "DataUsed":
         """Data of several parts."""
         joined = cls.of_texts("", (f"{part.name} {part.hash}" for part in parts))
