@@ -31,11 +31,11 @@ def folder(tmp_path_factory) -> Path:
     language_model().save(folder / "lstm")
     small_bert("one").save(folder / "classifier")
     small_vit(depth=4).save(folder / "vit")
-    write_images(folder / "images", 6)
+    write_images(folder / "images", 12)
     (folder / "bank").mkdir()
     for name in ("train", "dev", "test"):
         write_treebank(folder / "bank" / f"{name}.conllu", 8)
-    (folder / "texts.txt").write_text("".join(f"{text}\n" for text in SENTENCES) * 2)
+    (folder / "texts.txt").write_text("".join(f"{text}\n" for text in SENTENCES) * 3)
     return folder
 
 
@@ -66,21 +66,25 @@ def test_agreement_of_a_language_model(folder, tmp_path):
 
 def test_distance_of_attention_in_images(folder, tmp_path):
     page = tmp_path / "page.html"
-    more = ("--data", folder / "images", "--limit", 5, "--out", page)
+    more = ("--data", folder / "images", "--limit", 11, "--out", page)
     record = measured(check("attention-distance", folder / "vit", *more), page)
-    assert record["data"]["name"] == "5 images of images" and len(record["figures"]) == 4
+    assert record["data"]["name"] == "11 images of images" and len(record["figures"]) == 4
     reason = check("attention-distance", folder / "classifier", *more[:2])["reason"]
     assert reason.startswith("it reads no images")
+    few = check("attention-distance", folder / "vit", *more[:3], 9)
+    assert few["verdict"] == "cannot be shown" and few["reason"].startswith("9 images are too few")
 
 
 def test_rollout_of_a_classifier(folder, tmp_path):
     page = tmp_path / "page.html"
-    more = ("--data", folder / "texts.txt", "--limit", 3, "--out", page)
+    more = ("--data", folder / "texts.txt", "--limit", 10, "--out", page)
     record = measured(check("rollout", folder / "classifier", *more), page)
     assert [row["compared with"] for row in record["figures"]] == [
         "leave-one-out",
         "gradient × input",
     ]
+    few = check("rollout", folder / "classifier", *more[:3], 9)
+    assert few["verdict"] == "cannot be shown" and few["reason"].startswith("9 texts")
     assert check("rollout", folder / "lstm", *more[:2])["reason"] == "it is no classifier of texts"
 
 
@@ -125,6 +129,10 @@ def test_shifted_alignment_of_a_translator(folder, small_run, tmp_path):
     gold.write_text("0-2 1-1 2-0\n" * 12)
     again = check("shifted-alignment", translator, *more)
     assert again["figures"] == record["figures"]
+    for path in (pairs, gold):
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:9]))
+    few = check("shifted-alignment", translator, *more)
+    assert few["reason"] == "9 pairs are too few: 10 or more are needed"
     assert "no cross-attention" in check("shifted-alignment", folder / "lstm", *more[:4])["reason"]
 
 
@@ -132,11 +140,13 @@ def test_shifted_alignment_of_a_translator(folder, small_run, tmp_path):
 def test_gates_and_pruning_of_a_translator(folder, small_run, tmp_path, monkeypatch):
     monkeypatch.setattr("regard.findings.head_pruning.EXAMPLES", 16)
     translator, page = small_run / "run" / "model", tmp_path / "page.html"
-    more = ("--recipe", small_run / "small.toml", "--data", small_run, "--limit", 6)
+    more = ("--recipe", small_run / "small.toml", "--data", small_run, "--limit", 10)
     for name in ("head-gates", "head-pruning"):
         record = measured(check(name, translator, *more, "--out", page), page)
         assert record["data"]["name"] == "train.src, train.tgt, dev.src, dev.tgt"
         assert "in random orders" in record["ours"] and record["figures"][0]["heads of"]
+        few = check(name, translator, *more[:-1], 9)
+        assert "too few" in few["reason"]
     assert check("head-gates", folder / "classifier", *more)["reason"].startswith("it is no transl")
 
 

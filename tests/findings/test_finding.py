@@ -14,6 +14,7 @@ from regard.findings.finding import (
     Finding,
     Judgement,
     judge_interval,
+    require_examples,
 )
 from regard.ground.errors import BadInput
 from regard.ground.files import digest_folder
@@ -67,6 +68,10 @@ def inputs(tmp_path_factory) -> CheckInputs:
         ((1.5, 2.0), "reproduced"),
         ((0.2, 1.0), "not reproduced"),
         ((1.0, 1.5), "cannot be shown"),
+        ((2.0, 2.0), "cannot be shown"),  # examples that are all alike
+        ((-2.0, -2.0), "cannot be shown"),
+        ((-9e-7, 9e-7), "cannot be shown"),
+        ((float("nan"), float("nan")), "cannot be shown"),
     ],
 )
 def test_an_interval_decides(bounds, outcome):
@@ -107,6 +112,29 @@ def test_the_hash_of_data_follows_names_and_contents(tmp_path):
     first.write_text("dog")
     assert DataUsed.of_files([first]).hash != before.hash and before.name == "a"
     assert DataUsed.of_texts("owls", ["a", "b"]) != DataUsed.of_texts("owls", ["a", "c"])
+
+
+def test_files_of_one_name_are_told_apart(tmp_path):
+    paths = [tmp_path / folder / "watch" / "heads.jsonl" for folder in ("deep", "shallow")]
+    for path in paths:
+        path.parent.mkdir(parents=True)
+        path.write_text("owl")
+    before = DataUsed.of_files([*paths, *paths])
+    assert before.name == "deep/watch/heads.jsonl, shallow/watch/heads.jsonl"
+    run = DataUsed.of_run(tmp_path / "deep", paths[:1])
+    assert run.name == "deep/watch/heads.jsonl"
+    both = DataUsed.of_all(run, DataUsed.of_texts("a text", ["owl"]))
+    assert both.name == "deep/watch/heads.jsonl, a text"
+    paths[0].write_text("dog")
+    assert DataUsed.of_files(paths).hash != before.hash
+    changed = DataUsed.of_run(tmp_path / "deep", paths[:1])
+    assert DataUsed.of_all(changed, DataUsed.of_texts("a text", ["owl"])).hash != both.hash
+
+
+def test_few_examples_show_nothing():
+    require_examples(10, "owls")
+    with pytest.raises(CannotShow, match="9 owls are too few: 10 or more are needed"):
+        require_examples(9, "owls")
 
 
 def test_the_command_repeats_the_options(inputs):

@@ -1,9 +1,12 @@
 """Grokking (Nanda et al., 2023): the rule on made-up logs, and frequencies of vectors."""
 
+import json
+
 import numpy as np
 import pytest
 
-from regard.findings.grokking import GrokkingSteps, judge
+from regard.findings.finding import CheckInputs
+from regard.findings.grokking import GrokkingSteps, judge, measure
 from regard.ground.errors import BadInput
 from regard.inside.number_spectrum import NumberSpectrum, number_vectors, watch_numbers
 from small_gpt import small_gpt2
@@ -38,6 +41,14 @@ def test_the_rule(events, share, outcome):
 
 def test_steps_of_a_log():
     assert GrokkingSteps.of_log(LATE) == (200, 500, 2.0, 99.0)
+
+
+def test_a_run_without_reports_on_numbers(tmp_path):
+    (tmp_path / "watch").mkdir()
+    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in LATE))
+    (tmp_path / "watch" / "numbers.jsonl").write_text("")
+    with pytest.raises(BadInput, match="has no report yet"):
+        measure(CheckInputs("model", (tmp_path,)))
 
 
 def test_a_spectrum_finds_the_frequencies_of_rotations():

@@ -7,6 +7,7 @@ from regard.findings import attention_distance, head_pruning, probed_layers, ver
 from regard.findings.finding import Judgement, weakest
 from regard.findings.rollout_faithfulness import ABLATION, RAW, ROLLOUT, gain_interval
 from regard.findings.shifted_alignment import gain_interval as alignment_gain
+from regard.inside.pruning.curve import CurvePoint, PruningCurve
 from regard.metrics.alignment import GoldLinks
 from regard.metrics.intervals import Interval
 from regard.metrics.paired import ExampleStatistics
@@ -80,6 +81,12 @@ def test_the_interval_of_a_change_is_over_the_same_examples():
     assert head_pruning.change_interval(whole, whole) == (0.0, 0.0)
 
 
+def test_shares_of_a_curve_are_those_that_were_removed():
+    points = (CurvePoint("encoder", 38 / 48, 3, 4, 60.0, (50.0,)),)
+    curve = head_pruning.with_removed_shares(PruningCurve("BLEU", "gates", 61.0, points))
+    assert curve.report("").rows[0][:3] == ["encoder", "75%", "3"]
+
+
 def scores(is_right) -> AgreementScores:
     choices = (
         VerbChoice(each, 1.0 if is_right(each) else -1.0, 0.0) for each in agreement_sentences(10)
@@ -91,7 +98,7 @@ def test_intervals_of_agreement():
     fall, gain = verb_agreement.intervals(scores(lambda each: each.attractors < 3))
     assert fall.low > 0 and fall.high < 100
     fall, gain = verb_agreement.intervals(scores(lambda each: each.nearest_agrees))
-    assert gain == (0.0, 0.0) and verb_agreement.judge(fall, gain).outcome == "not reproduced"
+    assert gain == (0.0, 0.0) and verb_agreement.judge(fall, gain).outcome == "cannot be shown"
     fall, gain = verb_agreement.intervals(scores(lambda each: True))
     assert fall == (0.0, 0.0) and gain.low > 0
 
@@ -115,6 +122,12 @@ def test_gain_of_shifted_links_is_a_fall_of_the_error_rate():
     golds = [GoldLinks(right, right)] * 12
     assert alignment_gain([wrong] * 12, [right] * 12, golds) == (100.0, 100.0)
     assert alignment_gain([right] * 12, [wrong] * 12, golds) == (-100.0, -100.0)
+
+
+def test_the_order_of_layers_has_a_least_difference():
+    assert "above 0.1 layers" in probed_layers.LAYER_ORDER.rule
+    assert probed_layers.judge_order(Interval(0.2, 0.5)).outcome == "reproduced"
+    assert probed_layers.judge_order(Interval(0.01, 0.05)).outcome == "not reproduced"
 
 
 def test_the_expected_layer_is_the_centre_of_a_mix():

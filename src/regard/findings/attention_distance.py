@@ -14,6 +14,7 @@ from regard.findings.finding import (
     Finding,
     Judgement,
     judge_interval,
+    require_examples,
     weakest,
 )
 from regard.ground.errors import BadInput
@@ -42,6 +43,7 @@ def measure(inputs: CheckInputs) -> Evidence:
     files = [*image_files(folder)][: inputs.limit or IMAGES]
     if not files:
         raise BadInput(f"{folder}: no images in this folder")
+    require_examples(len(files), "images")
     rows = [model.read(str(path)) for path in files]
     grid = cast(LabelledImage, rows[0][site.side]).grid
     by_image = np.zeros((len(rows), site.layers, site.heads[0]))

@@ -5,8 +5,10 @@ ours, with the command and with hashes of model and data, and is one page.
 """
 
 import hashlib
+import math
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -21,6 +23,8 @@ from regard.metrics.intervals import Interval
 from regard.models.folders.hub import local_folder
 
 DIGITS = 12  # of a hash
+LEAST_EXAMPLES = 10  # fewest examples for an interval
+NO_EFFECT = 1e-6  # largest value, or width of an interval, that counts as 0
 Outcome = Literal["reproduced", "not reproduced", "cannot be shown"]
 Option = Literal["recipe", "limit", "seed"]
 FLAGS: dict[Option, str] = {"recipe": "--recipe", "limit": "--limit", "seed": "--seed"}
@@ -45,9 +49,31 @@ class DataUsed(NamedTuple):
 
     @classmethod
     def of_files(cls, files: Iterable[Path]) -> "DataUsed":
-        """Data of files, by their names and contents."""
-        paths = [*files]
-        return cls(", ".join(path.name for path in paths), digest_files(paths)[:DIGITS])
+        """Data of files, by their names, with folders where names are alike, and contents."""
+        return cls._of_names(unique_names(files))
+
+    @classmethod
+    def of_run(cls, run: Path, files: Iterable[Path]) -> "DataUsed":
+        """Data of files of a run, by their paths from the name of its folder on."""
+        names = {f"{run.resolve().name}/{path.relative_to(run).as_posix()}": path for path in files}
+        return cls._of_names(names)
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> "DataUsed":
+        """Data of all files of a folder, by its name and that of the folder above it."""
+        name = "/".join(folder.resolve().parts[-2:])
+        return cls(name, digest_folder(folder)[:DIGITS])
+
+    @classmethod
+    def of_all(cls, *parts: "DataUsed") -> "DataUsed":
+        """Data of several parts."""
+        joined = cls.of_texts("", (f"{part.name} {part.hash}" for part in parts))
+        return joined._replace(name=", ".join(part.name for part in parts))
+
+    @classmethod
+    def _of_names(cls, paths: Mapping[str, Path]) -> "DataUsed":
+        contents = (f"{name} {digest_files([path])}" for name, path in paths.items())
+        return cls.of_texts(", ".join(paths), contents)
 
     @classmethod
     def of_texts(cls, name: str, texts: Iterable[str]) -> "DataUsed":
@@ -225,12 +251,39 @@ class Verdict(markup.HTMLPage):
         )
 
 
+def unique_names(files: Iterable[Path]) -> dict[str, Path]:
+    """Files by their names, with as many folders before them as make names differ."""
+    paths = [*dict.fromkeys(path.resolve() for path in files)]
+    lengths = dict.fromkeys(paths, 1)
+    while True:
+        names = {path: "/".join(path.parts[-lengths[path] :]) for path in paths}
+        counts = Counter(names.values())
+        alike = [path for path, name in names.items() if counts[name] > 1]
+        if not alike:
+            return {name: path for path, name in names.items()}
+        for path in alike:
+            lengths[path] += 1
+
+
+def require_examples(count: int, unit: str) -> None:
+    """Refuse fewer examples than an interval needs."""
+    if count < LEAST_EXAMPLES:
+        raise CannotShow(f"{count} {unit} are too few: {LEAST_EXAMPLES} or more are needed")
+
+
 def judge_interval(name: str, bounds: Interval, bound: float, form: str = "+.1f") -> Judgement:
     """Judgement of a value that must be above ``bound``, by its 95% interval.
 
-    Reproduced, if the whole interval is above; not reproduced, if none of it is.
+    Reproduced, if the whole interval is above; not reproduced, if none of it is. An interval of no
+    width is from examples that are all alike, and shows nothing.
     """
     shown = f"{name} ({bounds.low:{form}} to {bounds.high:{form}})"
+    if not all(map(math.isfinite, bounds)):
+        return Judgement("cannot be shown", f"{shown} is no number")
+    if max(map(abs, bounds)) <= NO_EFFECT:
+        return Judgement("cannot be shown", f"{shown} is 0: there is no effect to judge")
+    if bounds.high - bounds.low <= NO_EFFECT:
+        return Judgement("cannot be shown", f"the interval of {shown} has no width")
     if bounds.low > bound:
         return Judgement("reproduced", f"{shown} is above {bound:.3g}")
     if bounds.high <= bound:

@@ -7,7 +7,7 @@ from regard.findings.finding import CannotShow, CheckInputs, DataUsed, Evidence,
 from regard.ground.errors import BadInput
 from regard.inside.number_spectrum import TOP, NumberSpectrum, number_vectors
 from regard.inside.views.line_chart import Chart, ChartLine, round_ticks
-from regard.training.metrics_log import LOG, read_log, read_watch
+from regard.training.metrics_log import LOG, read_log, read_watch, watch_log
 
 MEMORISED = 0.1  # nats: the training loss from which on the examples count as known by heart
 HALF, SOLVED = 50.0, 95.0  # percent of the other pairs
@@ -43,6 +43,8 @@ def measure(inputs: CheckInputs) -> Evidence:
     """Curves of a run, and the frequencies of its embedding of numbers."""
     (run,) = inputs.data
     events, reports = read_log(run), read_watch(run, "numbers")
+    if not reports:
+        raise BadInput(f"{watch_log(run, 'numbers')}: has no report yet")
     steps = GrokkingSteps.of_log(events)
     try:
         spectrum = NumberSpectrum.of(number_vectors(inputs.loaded))
@@ -54,7 +56,7 @@ def measure(inputs: CheckInputs) -> Evidence:
     return Evidence(
         _summary(steps, spectrum),
         judge(steps, spectrum.top_share),
-        DataUsed.of_files([run / LOG]),
+        DataUsed.of_run(run, [run / LOG, watch_log(run, "numbers")]),
         ["frequency", "share of the power"],
         [[str(at), f"{spectrum.shares[at - 1]:.3f}"] for at in spectrum.top],
         [

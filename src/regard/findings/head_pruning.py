@@ -1,7 +1,7 @@
 """Michel et al. (2019) and Voita et al. (2019): a model hardly needs many of its heads."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -16,6 +16,7 @@ from regard.findings.finding import (
     Finding,
     Judgement,
     judge_interval,
+    require_examples,
     weakest,
 )
 from regard.ground.device import device_named
@@ -23,7 +24,7 @@ from regard.ground.errors import BadInput
 from regard.inside.ablation import best_metric
 from regard.inside.heads.importance import LossBatch, head_importance
 from regard.inside.inspected_model import InspectedModel
-from regard.inside.pruning.curve import pruning_curve
+from regard.inside.pruning.curve import PruningCurve, pruning_curve
 from regard.inside.pruning.gates import closed_share, learn_gates
 from regard.inside.pruning.orders import Order, first_of, order_by
 from regard.inside.pruning.remove_heads import prunable_sites, remove_heads
@@ -61,6 +62,7 @@ class PruningRun:
         described = read(find(inputs.recipe))
         (data,) = inputs.data
         scored = ScoredSet.of(described, data, inputs.limit, on_test=False)
+        require_examples(len(scored.examples), scored.task.unit)
         loaded = folders.read(local_folder(inputs.model), device_named(inputs.device))
         model, train = Model(loaded), described.data.train
         contents = islice(scored.task.contents(train, data), 4 * EXAMPLES)  # some are too long
@@ -147,6 +149,7 @@ def _evidence(
     )
     pruned = run.score(run.without(order_of(sites), share), metric)
     point = next(each for each in curve.points if each.share == share)
+    curve = with_removed_shares(curve)
     columns, _ = curve.table()
     return Evidence(
         f"{metric} {whole.value:.1f}; without {point.removed} of {point.heads} heads "
@@ -161,6 +164,12 @@ def _evidence(
             f"{EXAMPLES} training examples; the weights of the model are not trained further"
         ],
     )
+
+
+def with_removed_shares(curve: PruningCurve) -> PruningCurve:
+    """The curve with the shares that were removed: a share of few heads is rounded."""
+    points = (replace(point, share=point.removed / point.heads) for point in curve.points)
+    return replace(curve, points=tuple(points))
 
 
 def change_interval(whole: MetricScore, pruned: MetricScore) -> Interval:

@@ -1,7 +1,10 @@
 """Olsson et al. (2022): induction heads appear suddenly, need two layers, and learn in context."""
 
-from collections.abc import Sequence
-from itertools import islice
+import math
+import random
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import combinations, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,11 +12,15 @@ import numpy as np
 
 from regard.api import Model, load
 from regard.findings.finding import CannotShow, CheckInputs, DataUsed, Evidence, Finding, Judgement
+from regard.findings.watched_run import WatchedRun
+from regard.ground.errors import BadInput
 from regard.inside.edits import EditList, head_edits
 from regard.inside.heads.head_formation import Appearance, Formation
 from regard.inside.heads.head_report import CAUSAL
 from regard.metrics.intervals import Interval, interval, resampled
-from regard.training.metrics_log import read_watch, watch_log
+from regard.models.attention_site import require_causal
+from regard.tasks.pretrain import Pretrain
+from regard.training.metrics_log import watch_log
 from regard.training.recipe import read, task_of
 from regard.training.recipe_files import find
 
@@ -21,6 +28,10 @@ SUDDEN = 0.1  # share of the steps in which the score rises from a quarter to ha
 REMOVED = 0.5  # share of the in-context gain that the heads must account for
 PART = 4  # the gain is between the first and the last quarter of a text
 TEXTS = 200
+CHOICES = 5  # most choices of other heads
+
+Place = tuple[str, int, int]
+"""Site, layer and number of a head."""
 
 
 class InContextGain(NamedTuple):
@@ -36,6 +47,8 @@ class InContextGain(NamedTuple):
         """Gain of each text by the whole model, and without its induction heads."""
 
         def share(sums: np.ndarray) -> float:
+            if not sums[0] > 0:
+                raise CannotShow("there is no in-context gain that heads could account for")
             return 1 - sums[1] / sums[0]
 
         both_N2 = np.stack([whole_N, without_N], 1).astype(np.float64)
@@ -45,71 +58,113 @@ class InContextGain(NamedTuple):
 
 def measure(inputs: CheckInputs) -> Evidence:
     """Induction scores of two runs by step, and the in-context gain without induction heads."""
+    require_language_model(inputs.loaded)
     run, shallow = inputs.data
-    formed, other = read_formation(run), read_formation(shallow)
-    for each, folder in ((formed, run), (other, shallow)):
-        if "induction" not in each.figure_names:
-            raise CannotShow(f"{folder}: its model is not causal and has no induction scores")
-    if layers_of(other) != 1 or layers_of(formed) < 2:
-        depths = f"{layers_of(formed)} and {layers_of(other)}"
-        raise CannotShow(f"the runs need two layers or more, and one; they have {depths}")
+    deep = WatchedRun.read(run, Path(inputs.model))
+    other = WatchedRun.read(shallow, shallow / "model")
+    require_comparable(deep, other)
+    heads = edits_of(inputs.loaded, deep.formed)
     texts = dev_texts(str(inputs.recipe))
-    appeared = formed.appearances("induction")
-    heads = head_edits(inputs.loaded.inspected)
-    own_N = gains(inputs.loaded, texts)
-    gain = None
-    if appeared:
-        off = tuple(edit for each in appeared for edit in heads[each.head.place].edits)
-        edited = inputs.loaded.edited(EditList("induction heads", off))
-        gain = InContextGain.of(own_N, gains(edited, texts))
-    rows = []
-    for head, edits in heads.items():
-        (last,) = (each for each in formed.steps[-1].heads if each.place == head)
-        without_N = gains(inputs.loaded.edited(edits), texts)
-        score = last.figures["induction"] or 0.0
-        rows.append([*map(str, head), f"{score:.2f}", f"{without_N.mean():.2f}"])
-    best = other.highest("induction")[-1]
+
+    @cache
+    def gains_without(*places: Place) -> np.ndarray:
+        off = tuple(edit for place in places for edit in heads[place].edits)
+        return gains(inputs.loaded.edited(EditList("heads", off)) if off else inputs.loaded, texts)
+
+    appeared = deep.formed.appearances("induction")
+    sudden = [each.head.place for each in sudden_heads(deep, appeared)]
+    gain, lost = None, dict[tuple[Place, ...], float]()
+    if sudden:
+        gain = InContextGain.of(gains_without(), gains_without(*sudden))
+        others = [place for place in heads if place not in {each.head.place for each in appeared}]
+        for choice in choices_of(others, len(sudden)):
+            lost[choice] = 1 - float(gains_without(*choice).mean()) / gain.whole
+    scores = {head.place: head.figures["induction"] for head in deep.formed.steps[-1].heads}
+    rows = [
+        [*map(str, place), f"{scores[place] or 0.0:.2f}", f"{gains_without(place).mean():.2f}"]
+        for place in heads
+    ]
+    best = other.formed.highest("induction")[-1]
     highest = 0.0 if best is None else best.figures["induction"] or 0.0
-    one_layer_N = gains(load(shallow / "model", inputs.device), texts)
-    charts = [each.chart("induction").svg() for each in (formed, other)]
+    one_layer = load(shallow / "model", inputs.device)
+    require_language_model(one_layer)
+    charts = [each.formed.chart("induction").svg() for each in (deep, other)]
+    described = f"{len(texts)} texts of the dev set of {inputs.recipe}"
     return Evidence(
         _summary(appeared, highest, gain),
-        judge(formed, appeared, highest, gain),
-        DataUsed.of_files([watch_log(folder, "heads") for folder in (run, shallow)]),
-        ["site", "layer", "head", "induction", "in-context gain without it"],
+        judge(deep, appeared, highest, gain),
+        DataUsed.of_all(
+            DataUsed.of_run(run, [watch_log(run, "heads")]),
+            DataUsed.of_run(shallow, [watch_log(shallow, "heads")]),
+            DataUsed.of_folder(shallow / "model"),
+            DataUsed.of_texts(described, texts),
+        ),
+        ["site", "layer", "head", f"induction at step {deep.step}", "in-context gain without it"],
         rows,
-        [formed.loss_chart.svg(), *charts],
+        [deep.formed.loss_chart.svg(), *charts],
         [
-            f"{len(texts)} texts of the dev set of {inputs.recipe}; the gain of the whole model is "
-            f"{own_N.mean():.2f} nats per token, that of the model with one layer "
-            f"{one_layer_N.mean():.2f}"
+            f"{described}; the gain of the whole model is {gains_without().mean():.2f} nats per "
+            f"token, that of the model with one layer {gains(one_layer, texts).mean():.2f}",
+            f"{deep.step_note}; {other.step_note}",
+            *([] if gain is None else [control_note(gain, lost)]),
         ],
     )
 
 
-def read_formation(run: Path) -> Formation:
-    """Reports on the heads of a run by step."""
-    return Formation.of_records(run.name, read_watch(run, "heads"), str(watch_log(run, "heads")))
+def require_language_model(model: Model) -> None:
+    """Refuse a model that does not predict each token of a text from those before it."""
+    try:
+        require_causal(model.facts.attention_sites)
+        model.score([])
+    except BadInput:
+        raise CannotShow("it is no causal language model with attention") from None
 
 
-def layers_of(formed: Formation) -> int:
-    """Number of layers of the heads of a run."""
-    return 1 + max(head.layer for head in formed.steps[0].heads)
+def require_comparable(deep: WatchedRun, shallow: WatchedRun) -> None:
+    """Refuse runs of other depths, of different lengths, or with few reports."""
+    if shallow.layers != 1 or deep.layers < 2:
+        depths = f"{deep.layers} and {shallow.layers}"
+        raise CannotShow(f"the runs need two layers or more, and one; they have {depths}")
+    if deep.last != shallow.last:
+        steps = f"{deep.last:,} and {shallow.last:,}"
+        raise CannotShow(f"the runs need the same number of steps; they have {steps}")
+    if not 0 < deep.gap <= SUDDEN * deep.last:
+        often = f"up to {deep.gap:,} steps lie between two reports of a run of {deep.last:,}"
+        raise CannotShow(f"{often}, more than {SUDDEN:.0%} (train.evaluate_every)")
+
+
+def edits_of(model: Model, formed: Formation) -> dict[Place, EditList]:
+    """Edits that turn off each head of a model, which are the heads of the reports."""
+    try:
+        heads = head_edits(model.inspected)
+    except BadInput as error:
+        raise CannotShow(str(error)) from None
+    reported = {head.place for head in formed.steps[0].heads}
+    if heads.keys() != reported:
+        counts = f"it has {len(heads)} heads, and the reports have {len(reported)}"
+        raise CannotShow(f"its heads are not those of the run {formed.title}: {counts}")
+    return heads
 
 
 def dev_texts(recipe: str) -> list[str]:
     """Texts of the development set of a recipe, whose files are under the current folder."""
-    task = task_of(read(find(recipe)))
-    contents = islice(task.contents(task.tables.data.dev, Path()), TEXTS)
-    return [str(content.inputs[0]) for content in contents]
+    described = read(find(recipe))
+    task, dev = task_of(described), described.data.dev
+    if not isinstance(task, Pretrain):
+        raise BadInput(f"{recipe}: its task is {described.task}, not a language model's (pretrain)")
+    if dev is None:
+        raise BadInput(f"{recipe}: has no dev set (data.dev)")
+    return [str(content.inputs[0]) for content in islice(task.contents(dev, Path()), TEXTS)]
 
 
 def gains(model: Model, texts: Sequence[str]) -> np.ndarray:
     """Mean loss of the first quarter of each text minus that of its last quarter."""
     losses = [-np.array(scores) for scores in model.score(texts)]
     parts = [(each[: len(each) // PART], each[-(len(each) // PART) :]) for each in losses]
-    if not parts or min(len(late) for _, late in parts) == 0:
+    if not parts or min(len(early) for early, _ in parts) == 0:
         raise CannotShow(f"its texts are too short: they need {PART} tokens or more")
+    if not all(np.isfinite(each).all() for each in losses):
+        raise CannotShow("the in-context gain is no number: losses of some tokens are not finite")
     return np.array([early.mean() - late.mean() for early, late in parts])
 
 
@@ -125,38 +180,75 @@ def rise(formed: Formation, appeared: Appearance) -> int:
     return appeared.step - (low[-1] if low else 0)
 
 
+def sudden_heads(run: WatchedRun, appeared: Sequence[Appearance]) -> list[Appearance]:
+    """Heads whose scores rise within a tenth of the steps of the run."""
+    return [each for each in appeared if rise(run.formed, each) <= SUDDEN * run.last]
+
+
+def choices_of(places: Sequence[Place], size: int) -> list[tuple[Place, ...]]:
+    """All choices of so many heads, or some at random; of fewer heads, all of them together."""
+    size = min(size, len(places))
+    if size == 0:
+        return []
+    if math.comb(len(places), size) <= CHOICES:
+        return [*combinations(places, size)]
+    draw, chosen = random.Random(0), set[tuple[Place, ...]]()
+    while len(chosen) < CHOICES:
+        chosen.add(tuple(sorted(draw.sample(places, size))))
+    return sorted(chosen)
+
+
+def control_note(gain: InContextGain, lost: dict[tuple[Place, ...], float]) -> str:
+    """Share of the gain that is lost without induction heads, and without other heads instead."""
+    own = f"without the induction heads {gain.removed:.0%} of the in-context gain is lost"
+    if not lost:
+        return f"{own}; there are no other heads to compare them with"
+    shares = ", ".join(f"{share:.0%} ({_names(places)})" for places, share in lost.items())
+    return (
+        f"{own}, without other heads instead: {shares}. Heads of lower layers, on which induction "
+        "heads depend, may lose as much: the loss alone does not tell the two apart"
+    )
+
+
 def judge(
-    formed: Formation, appeared: Sequence[Appearance], one_layer: float, gain: InContextGain | None
+    run: WatchedRun, appeared: Sequence[Appearance], one_layer: float, gain: InContextGain | None
 ) -> Judgement:
     """Reproduced if a head appears suddenly, not with one layer, and the gain needs such heads."""
-    if not appeared or gain is None:
+    if not appeared:
         return Judgement("not reproduced", f"no head has an induction score of {CAUSAL}")
-    if one_layer >= CAUSAL:
+    if not one_layer < CAUSAL:
         return Judgement("not reproduced", f"one layer has a head with a score of {one_layer:.2f}")
-    steps, most = rise(formed, appeared[0]), SUDDEN * formed.steps[-1].step
-    if steps > most:
+    sudden, most = sudden_heads(run, appeared), SUDDEN * run.last
+    if not sudden or gain is None:
+        steps = min(rise(run.formed, each) for each in appeared)
         return Judgement(
             "not reproduced", f"the score rises in {steps:,} steps, not in {most:,.0f}"
         )
+    bounds = f"{gain.interval.low:.0%} to {gain.interval.high:.0%}"
+    if gain.interval.low >= REMOVED:
+        risen = f"{_names(each.head.place for each in sudden)} rise within {most:,.0f} steps"
+        lost = f"{gain.removed:.0%} ({bounds}) of the in-context gain is lost without them"
+        return Judgement("reproduced", f"scores of {risen}, and {lost}")
     if gain.interval.high < REMOVED:
         low = f"without these heads {gain.removed:.0%} of the in-context gain is lost"
         return Judgement("not reproduced", f"{low}, less than {REMOVED:.0%}")
-    if gain.interval.low < REMOVED:
-        bounds = f"{gain.interval.low:.0%} to {gain.interval.high:.0%}"
-        reason = f"the interval of the lost in-context gain ({bounds}) includes {REMOVED:.0%}"
-        return Judgement("cannot be shown", reason)
-    bounds = f"{gain.interval.low:.0%} to {gain.interval.high:.0%}"
-    lost = f"{gain.removed:.0%} ({bounds}) of the in-context gain is lost without them"
-    return Judgement("reproduced", f"the score rises in {steps:,} steps, and {lost}")
+    reason = f"the interval of the lost in-context gain ({bounds}) includes {REMOVED:.0%}"
+    return Judgement("cannot be shown", reason)
+
+
+def _names(places: Iterable[Place]) -> str:
+    return ", ".join(f"{layer}.{head}" for _, layer, head in places)
 
 
 def _summary(appeared: Sequence[Appearance], one_layer: float, gain: InContextGain | None) -> str:
-    if not appeared or gain is None:
+    if not appeared:
         return f"no induction head with two layers; highest score with one: {one_layer:.2f}"
     first = min(each.step for each in appeared)
     scores = ", ".join(f"{each.head.layer}.{each.head.head} {each.value:.2f}" for each in appeared)
-    gained = f"in-context gain {gain.whole:.2f} nats, {gain.without_heads:.2f} without them"
-    return f"{scores}, from step {first:,}; one layer: {one_layer:.2f}; {gained}"
+    shown = f"{scores}, from step {first:,}; one layer: {one_layer:.2f}"
+    if gain is None:
+        return shown
+    return f"{shown}; in-context gain {gain.whole:.2f} nats, {gain.without_heads:.2f} without them"
 
 
 FINDING = Finding(
@@ -171,7 +263,7 @@ FINDING = Finding(
     "is at least 0.5, and which rises from a quarter to half of its last value within a tenth of "
     "the steps; with one layer, no such head; without all such heads, at least half of the "
     "in-context gain (loss of the first quarter of texts minus that of the last) is lost, at the "
-    "lower end of its 95% interval over texts",
+    "lower end of its 95% interval over texts; what is lost without other heads is shown beside",
     model="a causal model of two layers or more",
     data=(
         "folder of its run, with reports on heads",

@@ -26,6 +26,7 @@ from regard.metrics.intervals import Interval, interval, mean_interval, resample
 
 WORDS = 1_500  # examples of each set, unless a limit is given
 DRAWS = 4  # of sentences, for the interval of an expected layer
+GAP = 0.1  # least difference of expected layers
 TAGS, ARCS = "parts of speech", "dependency labels"
 SENSES = "word senses"
 SETS = ("train", "dev", "test")
@@ -51,7 +52,7 @@ def measure_order(inputs: CheckInputs) -> Evidence:
     gap = [later - earlier for earlier, later in zip(expected[TAGS], expected[ARCS], strict=True)]
     return Evidence(
         f"expected layer of {depth}: {TAGS} {means[TAGS]:.2f}, {ARCS} {means[ARCS]:.2f}",
-        judge_interval(f"{ARCS} minus {TAGS}, in layers", mean_interval(gap), 0.0, "+.2f"),
+        judge_order(mean_interval(gap)),
         DataUsed.of_files(files),
         ["task", "expected layer", *(f"layer {layer}" for layer in layers)],
         [
@@ -126,6 +127,11 @@ def gain_interval(first: ProbeFit, second: ProbeFit, data: ProbeData) -> Interva
     return interval(resampled(sums, lambda total: 100 * (total[0] - total[1]) / total[2]))
 
 
+def judge_order(difference: Interval) -> Judgement:
+    """Reproduced if dependencies are resolved later than parts of speech, by a least difference."""
+    return judge_interval(f"{ARCS} minus {TAGS}, in layers", difference, GAP, "+.2f")
+
+
 def judge_senses(tags: Interval, senses: Interval) -> Judgement:
     """Reproduced if layer 1 is better for parts of speech, and layer 2 for senses."""
     fall = Interval(-tags.high, -tags.low)
@@ -177,7 +183,7 @@ LAYER_ORDER = Finding(
     published="expected layer of BERT-large: parts of speech about 3.39, dependencies about 5.69",
     rule="the expected layer of a learned mix of layers is higher for dependency labels than for "
     f"parts of speech: the 95% interval (Student's t) of the difference in {DRAWS} draws of "
-    "sentences is above 0",
+    f"sentences is above {GAP:g} layers",
     model="an encoder or causal model with three or more layers of self-attention",
     data=("folder of a treebank (train, dev and test .conllu)",),
     measure=measure_order,

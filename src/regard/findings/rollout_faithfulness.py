@@ -12,6 +12,7 @@ from regard.findings.finding import (
     Evidence,
     Finding,
     judge_interval,
+    require_examples,
 )
 from regard.ground.errors import BadInput
 from regard.inside.attribution.methods import (
@@ -48,6 +49,7 @@ def measure(inputs: CheckInputs) -> Evidence:
     texts = texts[: inputs.limit or TEXTS]
     if not texts:
         raise BadInput(f"{file}: no text of {WORDS} words or more; write one on each line")
+    require_examples(len(texts), f"texts of {WORDS} words or more")
     correlations: dict[tuple[str, str], list[float]] = {}
     for number, text in enumerate(texts, start=1):
         function = TargetFunction.of(model, text)

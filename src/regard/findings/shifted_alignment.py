@@ -15,8 +15,8 @@ from regard.findings.finding import (
     Evidence,
     Finding,
     judge_interval,
+    require_examples,
 )
-from regard.ground.errors import BadInput
 from regard.inside.align import AlignmentMethod, candidate_methods, extract_links, record
 from regard.inside.views.line_chart import PAGE_COLOURS, Chart, ChartLine
 from regard.metrics.alignment import GoldLinks, Links, alignment_error_rate
@@ -25,7 +25,6 @@ from regard.text.words import spaced_spans
 
 PLAIN, SHIFTED = "plain", "shifted"
 ZERO = re.compile(r"(?<!\d)0[-p?]\d|\d[-p?]0(?!\d)")
-LEAST = 10  # fewest pairs
 
 
 def measure(inputs: CheckInputs) -> Evidence:
@@ -36,8 +35,7 @@ def measure(inputs: CheckInputs) -> Evidence:
     file, gold_file = inputs.data
     pairs = read_fast_align(file)
     golds = read_gold_links(gold_file, _base(gold_file), pairs, spaced_spans)
-    if len(pairs) < LEAST:
-        raise BadInput(f"{file}: {len(pairs)} pairs; {LEAST} or more are needed")
+    require_examples(len(pairs), "pairs")
     attention = [pair.attention(spaced_spans) for pair in record(model.translator, pairs)]
     half = len(pairs) // 2
     links = {
