@@ -17,18 +17,18 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 518,
-    "lines": 78_016,
-    "lines of code": 49_047,
+    "files": 519,
+    "lines": 78_252,
+    "lines of code": 49_218,
     "files under 40 lines": 7,
     "basenames used twice": 31,
-    "Any": 192,
+    "Any": 193,
     "cast(Any": 3,
     "aliases of Any": 0,
     "type: ignore": 33,
     "circles of imports": 0,
     "modules in circles": 0,
-    "choices by kind": 72,
+    "choices by kind": 73,
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
