@@ -60,7 +60,7 @@ class DataUsed(NamedTuple):
 
     @classmethod
     def of_folder(cls, folder: Path) -> "DataUsed":
-        """Data of all files of a folder, by its name and that of the folder above it."""
+        """Data of all files of a folder, by its name and its parent."""
         name = "/".join(folder.resolve().parts[-2:])
         return cls(name, digest_folder(folder)[:DIGITS])
 

@@ -35,7 +35,7 @@ Place = tuple[str, int, int]
 
 
 class InContextGain(NamedTuple):
-    """Loss of the first quarter of texts minus that of the last, in nats per token."""
+    """Loss of the first quarter of texts minus the loss of the last, in nats per token."""
 
     whole: float
     without_heads: float
@@ -158,7 +158,7 @@ def dev_texts(recipe: str) -> list[str]:
 
 
 def gains(model: Model, texts: Sequence[str]) -> np.ndarray:
-    """Mean loss of the first quarter of each text minus that of its last quarter."""
+    """Mean loss of the first quarter of each text minus the loss of its last quarter."""
     losses = [-np.array(scores) for scores in model.score(texts)]
     parts = [(each[: len(each) // PART], each[-(len(each) // PART) :]) for each in losses]
     if not parts or min(len(early) for early, _ in parts) == 0:
@@ -186,7 +186,7 @@ def sudden_heads(run: WatchedRun, appeared: Sequence[Appearance]) -> list[Appear
 
 
 def choices_of(places: Sequence[Place], size: int) -> list[tuple[Place, ...]]:
-    """All choices of so many heads, or some at random; of fewer heads, all of them together."""
+    """All sets of ``size`` heads, or some at random; of fewer heads, all of them together."""
     size = min(size, len(places))
     if size == 0:
         return []

@@ -38,7 +38,7 @@ class WatchedRun(NamedTuple):
     def read(cls, run: Path, model: Path) -> "WatchedRun":
         """Run in a folder, with reports on induction scores."""
         path = watch_log(run, "heads")
-        whole = Formation.of_records(run.name, read_watch(run, "heads"), str(path))
+        whole = Formation.of_records(run.resolve().name, read_watch(run, "heads"), str(path))
         if "induction" not in whole.figure_names:
             raise CannotShow(f"{run}: its model is not causal and has no induction scores")
         scores = (head.figures.get("induction") for at in whole.steps for head in at.heads)

@@ -75,7 +75,7 @@ class StudiedProgram(NamedTuple):
         return [self.program.read(self.model, each.tokens) for each in self.questions]
 
     def targets(self, question: Question) -> dict[str, int]:
-        """Logit to explain: of the output, minus that of the output for the other tokens."""
+        """Logit to explain: of the output, minus the logit of the output for the other tokens."""
         if self.program.predicts_numbers:
             return {"target": 0, "token": question.position}
         pair = (self.program.run(tokens) for tokens in (question.tokens, question.others))
