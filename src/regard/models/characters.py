@@ -107,10 +107,10 @@ class CharacterEmbedding(EmbeddingModule):
         """Compute a vector for each word from its character ids; padding words have a single id."""
         if characters_TC.ndim == 1:
             characters_TC = characters_TC[:, None].expand(-1, *self.ids_per_token)
-        if characters_TC.device.type == "cpu":  # where finding equal words costs less than reading
-            words_NC, at_T = characters_TC.unique(dim=0, return_inverse=True)
-            return self.dropout(self.static(words_NC)[at_T])
-        return self.dropout(self.static(characters_TC))
+        if not _sizes_may_vary(characters_TC):
+            return self.dropout(self.static(characters_TC))
+        words_NC, at_T = distinct_words(characters_TC)
+        return self.dropout(self.static(words_NC)[at_T])
 
     def static(self, characters_TC: Tensor) -> Tensor:
         at_once = len(characters_TC) if torch.is_grad_enabled() else WORDS
@@ -123,6 +123,29 @@ class CharacterEmbedding(EmbeddingModule):
         for layer in self.highways:
             x_ND = layer(x_ND)
         return x_ND if self.projection is None else self.projection(x_ND)
+
+
+def distinct_words(characters_TC: Tensor) -> tuple[Tensor, Tensor]:
+    """The distinct words of a batch, and the index of each word among them.
+
+    Words are compared by a hash of 64 bits, and then by their characters: if two words had the same
+    hash, every word would count as distinct.
+    """
+    draw = torch.Generator().manual_seed(0)
+    factors_C = torch.randint(2**62, characters_TC.shape[1:], generator=draw)
+    hashes_T = (characters_TC * factors_C.to(characters_TC.device)).sum(1)
+    distinct_N, at_T = hashes_T.unique(return_inverse=True)
+    words_NC = characters_TC.new_empty(len(distinct_N), characters_TC.shape[1])
+    words_NC[at_T] = characters_TC
+    if torch.equal(words_NC[at_T], characters_TC):
+        return words_NC, at_T
+    return characters_TC, torch.arange(len(characters_TC), device=characters_TC.device)
+
+
+def _sizes_may_vary(x: Tensor) -> bool:
+    """Whether sizes may depend on values: not in a graph, and not on the meta device."""
+    in_graph = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    return not (in_graph or x.is_meta or (x.is_cuda and torch.cuda.is_current_stream_capturing()))
 
 
 class ExtendedEmbedding(EmbeddingModule):
