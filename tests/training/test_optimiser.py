@@ -319,17 +319,13 @@ def test_captured_runs_resume_too(corpus, tmp_path, unfreeze_every):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["adamw", "adafactor"])
 @pytest.mark.parametrize("clip", [0.0, 0.3])
 @pytest.mark.parametrize("unfreeze_every", [0, 3])
-def test_a_captured_update_is_the_update(clip, unfreeze_every):
+def test_a_captured_update_is_the_update(clip, unfreeze_every, kind):
     """Whichever of its steps were replayed; and no gradient is left."""
     facts = OptimiserConfig(
-        kind="adamw",
-        rate=0.01,
-        decay=0.1,
-        clip=clip,
-        layer_decay=0.9,
-        unfreeze_every=unfreeze_every,
+        kind=kind, rate=0.01, decay=0.1, clip=clip, layer_decay=0.9, unfreeze_every=unfreeze_every
     )
     models = [CLASSIFIER.build().cuda() for _ in range(2)]
     models[1].load_state_dict(models[0].state_dict())

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from regard.data.batches.sampler import Cursor
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON, read_json, reading, remove, synchronise, write_json
+from regard.training import adafactor
 from regard.weights.files import read_tensors, write_tensors
 
 STATE, PROGRESS, TENSORS = "state.json", "progress", ".safetensors"
@@ -271,9 +272,6 @@ def moment_shapes(
     optimiser: torch.optim.Optimizer, shape: Sequence[int]
 ) -> dict[str, Sequence[int]]:
     """The state that an optimiser has for a parameter of a shape: names and shapes of tensors."""
-    if not isinstance(optimiser, torch.optim.Adafactor):
-        return {"step": (), "exp_avg": shape, "exp_avg_sq": shape}
-    if len(shape) < 2:
-        return {"step": (), "variance": shape}
-    *others, rows, columns = shape
-    return {"step": (), "row_var": (*others, rows, 1), "col_var": (*others, 1, columns)}
+    if isinstance(optimiser, adafactor.Adafactor):
+        return adafactor.moment_shapes(shape)
+    return {"step": (), "exp_avg": shape, "exp_avg_sq": shape}

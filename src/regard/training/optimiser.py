@@ -20,6 +20,7 @@ from torch.optim import Adam, Optimizer
 from regard.ground.capture import CapturedGraph, capture
 from regard.ground.errors import BadInput, did_you_mean
 from regard.models.features import ScalarMix
+from regard.training.adafactor import Adafactor
 from regard.training.recipe.tables import OptimiserConfig
 
 Schedule = Callable[[int], float]
@@ -148,8 +149,7 @@ def _adam(groups: Groups, facts: OptimiserConfig, kind: type[Adam] = Adam) -> Op
 
 
 def _adafactor(groups: Groups, facts: OptimiserConfig) -> Optimizer:
-    """Without the first moment, as T5 was trained (Shazeer & Stern, 2018)."""
-    return torch.optim.Adafactor(groups, lr=facts.rate)
+    return Adafactor(groups, lr=facts.rate)
 
 
 def _sgd(groups: Groups, facts: OptimiserConfig) -> Optimizer:
