@@ -110,6 +110,7 @@ def test_a_random_order_follows_its_seed(arguments):
         (("--share", 1), "share: 1 leaves no head, or is below 0"),
         (("--share", -0.1), "share: -0.1 leaves no head, or is below 0"),
         (("--out", "less"), "--out: needs --share, or --train-weights"),
+        (("--compare-training", "new"), "--compare-training: needs --share, or --train-weights"),
         (("--train-weights", 0.1), "--train-weights: needs --method gates"),
         (
             ("--method", "gates", "--train-weights", 0),
@@ -149,6 +150,35 @@ def test_examples_that_are_held_out_from_train_are_the_dev_set(arguments, tmp_pa
     assert scored.examples == task.read_held_out(5, data[1])[:3] and scored.name == "dev"
     with pytest.raises(BadInput, match=r"data\.test: the recipe names no test set"):
         ScoredSet.of(read(held_out), data[1], None, on_test=True)
+
+
+def test_the_recipe_is_trained_with_the_heads_that_stay(arguments, tmp_path):
+    run, out = tmp_path / "run", tmp_path / "less"
+    options = ("--share", 0.5, "--seeds", 0, "--compare-training", run, "--json", *QUICK)
+    done = prune(arguments, *options, "--out", out)
+    point, _, _, whole, pruned, trained = map(json.loads, done.stdout.splitlines())
+    assert [row["model"] for row in (whole, pruned, trained)] == [
+        "whole",
+        "pruned",
+        "trained with these heads",
+    ]
+    assert pruned["BLEU"] == point["BLEU"] and whole["heads"] == 12
+    assert pruned["heads"] == trained["heads"] == 6
+    assert pruned["parameters"] == trained["parameters"] < whole["parameters"]
+    smaller, anew = (regard.load(folder, "cpu") for folder in (out, run / "model"))
+    assert anew.facts.attention_sites == smaller.facts.attention_sites
+    name = "target.blocks.0.mlp.up.weight"
+    assert not torch.equal(smaller.module.state_dict()[name], anew.module.state_dict()[name])
+    score = ScoredSet.of(read(arguments[1]), arguments[3], 3, on_test=False).score(anew)
+    assert trained["BLEU"] == score[0].value
+    (line,) = prune(arguments, *options, code=2).stderr.splitlines()
+    assert line == f"regard: --compare-training {run}: is not empty; choose another folder"
+    started = write_tuning(tmp_path, "one")
+    started.write_text(started.read_text().replace('size = "tiny"', f'start = "{out}"'))
+    others = (arguments[0], started, *arguments[2:])
+    options = ("--share", 0.5, "--compare-training", tmp_path / "other")
+    (line,) = prune(others, *options, code=2).stderr.splitlines()
+    assert line == "regard: --compare-training: the recipe has model.start, not random weights"
 
 
 def test_training_with_fewer_heads_from_the_start(small_run, tmp_path):

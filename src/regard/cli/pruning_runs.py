@@ -12,6 +12,7 @@ from regard.api import Model
 from regard.cli.ablation_runs import ScoredSet
 from regard.cli.io.console import note
 from regard.cli.io.table_formats import Cell, OutputTable, number_column, text_column
+from regard.cli.training_runs import train_run
 from regard.data.config import FilesConfig
 from regard.inside.ablation import best_metric
 from regard.inside.heads.importance import LossBatch, head_importance
@@ -19,13 +20,18 @@ from regard.inside.inspected_model import InspectedModel
 from regard.inside.pruning.curve import PruningCurve, Score
 from regard.inside.pruning.gates import closed_share, learn_gates, train_with_gates
 from regard.inside.pruning.orders import Order, normalise, order_by, order_in_rounds, random_order
-from regard.inside.pruning.remove_heads import Head, turn_off
+from regard.inside.pruning.remove_heads import Head, count_heads, head_counts, turn_off
 from regard.inside.pruning.speed import compare_speed, forward_passes
 from regard.inside.pruning.task_loss import loss_batches
 from regard.metrics.translation import MetricScore
 from regard.models.attention_site import AttentionSite
+from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel
+from regard.models.paper import count_parameters
 from regard.tasks.task import Task
+from regard.training.distributed import World
+from regard.training.recipe import read
+from regard.training.recipe_files import find
 
 TIMED = 7  # runs of each model, in turns, whose median time is printed
 
@@ -131,6 +137,28 @@ ORDERS: dict[str, OrderMaker] = {
     "gates": _by_gates,
     "random": _at_random,
 }
+
+
+def train_from_random_weights(
+    recipe: str, pruned: LoadedModel, out: Path, data: Path, device: str | None
+) -> LoadedModel:
+    """The model that a recipe trains from random weights with the heads of a pruned model."""
+    path = find(recipe)
+    change = {**read(path).model.change, **head_counts(pruned.facts)}
+    world = World.join(device)
+    run = train_run(read(path, {"model.change": change}), out, world=world, resume=False, data=data)
+    run.release()
+    return folders.read(run.model_folder, world.device)
+
+
+def comparison_table(models: dict[str, tuple[LoadedModel, float]], metric: str) -> OutputTable:
+    """Heads, parameters and score of models by name."""
+    columns = [text_column("model"), number_column("heads", ","), number_column("parameters", ",")]
+    rows: list[list[Cell]] = [
+        [name, count_heads(model.facts), count_parameters(model.module), score]
+        for name, (model, score) in models.items()
+    ]
+    return OutputTable([*columns, number_column(metric, ".2f")], rows)
 
 
 def curve_table(curve: PruningCurve, notes: Sequence[str]) -> OutputTable:

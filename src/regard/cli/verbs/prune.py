@@ -59,6 +59,14 @@ def prune(
             show_default="weights stay",
         ),
     ] = None,
+    compare_training: Annotated[
+        Path | None,
+        Option(
+            metavar="DIR",
+            help="Also train the recipe from random weights with the heads that stay, to this "
+            "run folder, and score it.",
+        ),
+    ] = None,
     out: Annotated[Path | None, options.OUT_FOLDER] = None,
     html: options.HTML = None,
     svg: options.SVG = None,
@@ -86,14 +94,19 @@ def prune(
     --out writes the model without the share of heads as a folder that all verbs read, and prints
     parameters and times of both models. Other formats cannot express such a model.
 
+    --compare-training trains a model of the same heads by the recipe, from random weights, and
+    prints its score beside that of the pruned model: what the heads that were there cost.
+
     Example: regard prune runs/tour/model tour --data runs/tour/corpus --share 0.2 --out runs/less
     """
     from regard.cli.ablation_runs import ScoredSet
     from regard.cli.pruning_runs import (
         ORDERS,
         OrderSettings,
+        comparison_table,
         curve_table,
         speed_table,
+        train_from_random_weights,
         training_batches,
         whole_score,
     )
@@ -112,9 +125,11 @@ def prune(
     if share is not None:
         check_share(share)
     elif train_weights is None:
-        options.refuse({"--out": out}, "needs --share, or --train-weights")
-    if out is not None and not is_vacant(out):
-        raise BadInput(f"--out {out}: is not empty; choose another folder")
+        smaller = {"--out": out, "--compare-training": compare_training}
+        options.refuse(smaller, "needs --share, or --train-weights")
+    for flag, folder in (("--out", out), ("--compare-training", compare_training)):
+        if folder is not None and not is_vacant(folder):
+            raise BadInput(f"{flag} {folder}: is not empty; choose another folder")
     if method != "importance":
         unused = {"--by-layer": by_layer, **options.flags(context, "rounds")}
         options.refuse(unused, "needs --method importance")
@@ -122,6 +137,8 @@ def prune(
         unused = options.flags(context, "penalty", "epochs", "train_weights")
         options.refuse(unused, "needs --method gates")
     described = read(find(recipe))
+    if compare_training is not None and described.model.start is not None:
+        raise BadInput("--compare-training: the recipe has model.start, not random weights")
     task = task_of(described)
     loaded = folders.read(local_folder(model), device_named(device))
     chosen = prunable_sites(loaded.facts, [] if sites is None else sites.split(","))
@@ -156,12 +173,21 @@ def prune(
     title = f"{loaded.paper.name}: {described.about.title}"
     notes = [f"whole model: {metric} {curve.whole:.2f}, on {len(scored.examples):,} {task.unit}"]
     tables = [curve_table(curve, notes)]
-    if out is not None and share is not None:
+    if share is not None and (out or compare_training):
         pruned = remove_heads(removal.model, first_of(removal.order_of(chosen), share))
-        with lock_vacant(out):
-            folders.write(out, pruned)
-        note(f"wrote {out}")
-        tables.append(speed_table([loaded, pruned], batches))
+        if out is not None:
+            with lock_vacant(out):
+                folders.write(out, pruned)
+            note(f"wrote {out}")
+            tables.append(speed_table([loaded, pruned], batches))
+        if compare_training is not None:
+            trained = train_from_random_weights(recipe, pruned, compare_training, data, device)
+            models = {
+                "whole": (loaded, whole.value),
+                "pruned": (pruned, curve.points[0].score),
+                "trained with these heads": (trained, score(trained).value),
+            }
+            tables.append(comparison_table(models, metric))
     print_tables(tables, form)
     report = curve.report(title, notes)
     write_page(html, report.html)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -133,7 +133,7 @@ def train_with_gates(
     return trained, log_alphas
 
 
-def _with_history(notes: dict[str, Any]) -> dict[str, Any]:
+def _with_history(notes: dict[str, object]) -> dict[str, object]:
     """Notes of a model whose weights were trained further, together with gates."""
     before = f"{notes['weights']}, then " if "weights" in notes else ""
     return {**notes, "weights": f"{before}trained with gates"}
@@ -149,8 +149,8 @@ def multiply_heads(
             path = site.tape_path.format(layer=layer)
             attention = cast(HeadsModule, model.module.get_submodule(path))
             gates_H = gate_values(torch.from_numpy(log_alphas[site.name][layer, :heads]))
-            output_DE = attention.o.weight
-            output_DE *= gates_H.to(output_DE).repeat_interleave(attention.heads.value)
+            weight = attention.o.weight
+            weight *= gates_H.to(weight).repeat_interleave(attention.heads.value)
 
 
 def _gated(log_alpha_H: Tensor, noise: torch.Generator) -> Edit:

@@ -8,6 +8,7 @@ from time import perf_counter
 import torch
 
 from regard.inside.inspected_model import InspectedModel, LabelledRows
+from regard.inside.pruning.remove_heads import count_heads
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.paper import count_parameters
 
@@ -52,10 +53,6 @@ def compare_speed(
             own()
             times += [perf_counter() - start] if turn else []
     return [
-        SizeAndTime(
-            count_parameters(model.module),
-            sum(sum(site.heads) for site in model.facts.attention_sites),
-            median(times),
-        )
+        SizeAndTime(count_parameters(model.module), count_heads(model.facts), median(times))
         for model, times in zip(models, seconds, strict=True)
     ]
