@@ -1,8 +1,10 @@
 """``regard prune``: curves, a smaller folder, and what is refused."""
 
 import json
+import re
 
 import pytest
+import torch
 
 import regard
 from regard import BadInput
@@ -11,6 +13,7 @@ from regard.inside.pruning import curve
 from regard.training.recipe import read, task_of
 from regard.training.train import with_dev_as_test
 from small import RECIPE
+from small_tuning import write_tuning
 from verb import run
 
 
@@ -35,7 +38,7 @@ def test_the_curve_has_each_site_and_all_together(arguments, tmp_path, monkeypat
     assert [record["share"] for record in records[:2]] == [0.5, 0.9]
     removed = [record["removed"] for record in records]
     assert removed == [2, 3, 2, 3, 2, 3, 6, 11]  # one head stays
-    assert {"BLEU", "change", "random", "least", "most"} <= {*records[0]}
+    assert {"BLEU", "change", "random", "low", "high", "least", "most"} <= {*records[0]}
     names = [f"c-{site}.svg" for site in ("all", "cross", "decoder", "encoder")]
     assert sorted(path.name for path in tmp_path.glob("*.svg")) == names
     assert (tmp_path / "c.html").read_text().count("<svg") == 4
@@ -59,6 +62,40 @@ def test_a_smaller_model_is_written(arguments, tmp_path, method):
     assert line == f"regard: --out {out}: is not empty; choose another folder"
 
 
+def test_weights_are_trained_while_gates_close(arguments, tmp_path, monkeypatch):
+    monkeypatch.setattr("regard.inside.pruning.gates.START", 0.0)
+    monkeypatch.setattr("regard.inside.pruning.gates.RATE", 3.0)  # the first step closes some
+    out = tmp_path / "less"
+    options = ("--method", "gates", "--train-weights", 0.001, "--epochs", 1, "--seeds", 0)
+    done = prune(arguments, *QUICK, *options, "--out", out, "--json")
+    row, whole, pruned = map(json.loads, done.stdout.splitlines())
+    (closed,) = re.findall(r"gates: ([\d.]+)% of the heads are closed", done.stderr)
+    assert 0 < row["removed"] == round(float(closed) / 100 * whole["heads"]) < 12
+    assert whole["heads"] - pruned["heads"] == row["removed"]
+    model, smaller = (regard.load(folder, "cpu") for folder in (arguments[0], out))
+    name = "target.blocks.0.mlp.up.weight"
+    assert not torch.equal(model.module.state_dict()[name], smaller.module.state_dict()[name])
+    assert smaller._loaded.notes["weights"].endswith("then trained with gates")
+    assert prune(arguments, *QUICK, *options, "--share", 0.5, "--json").stdout.count("\n") == 1
+    monkeypatch.setattr("regard.inside.pruning.gates.START", -5.0)
+    (line,) = prune(arguments, *QUICK, *options, code=2).stderr.splitlines()[-1:]
+    assert line == "regard: --penalty 0.01: closes all heads; choose a lower one"
+
+
+@pytest.mark.slow
+def test_a_classifier_keeps_its_score_while_heads_close(tmp_path):
+    recipe = write_tuning(tmp_path, "one")
+    settings = {"train.steps": 150, "train.evaluate_every": 50, "train.checkpoint_every": 50}
+    for _ in regard.train(recipe, tmp_path, tmp_path / "run", settings=settings, device="cpu"):
+        pass
+    arguments = (tmp_path / "run" / "model", recipe, "--data", tmp_path)
+    options = ("--inputs", 96, "--penalty", 0.3, "--epochs", 30, "--seeds", 1, "--json")
+    done = prune(arguments, "--method", "gates", "--train-weights", 0.003, *options)
+    (row,) = map(json.loads, done.stdout.splitlines())
+    assert row["removed"] >= 2  # of 4 heads
+    assert row["accuracy"] >= 90 and row["change"] >= -5
+
+
 def test_a_random_order_follows_its_seed(arguments):
     options = ("--method", "random", "--share", 0.5, "--seeds", 1, "--format", "csv", *QUICK)
     tables = [prune(arguments, *options, "--seed", seed).stdout for seed in (1, 1)]
@@ -72,7 +109,13 @@ def test_a_random_order_follows_its_seed(arguments):
     [
         (("--share", 1), "share: 1 leaves no head, or is below 0"),
         (("--share", -0.1), "share: -0.1 leaves no head, or is below 0"),
-        (("--out", "less"), "--out: needs --share"),
+        (("--out", "less"), "--out: needs --share, or --train-weights"),
+        (("--compare-training", "new"), "--compare-training: needs --share, or --train-weights"),
+        (("--train-weights", 0.1), "--train-weights: needs --method gates"),
+        (
+            ("--method", "gates", "--train-weights", 0),
+            "the learning rate of the weights must be above 0, not 0",
+        ),
         (("--sites", "encoder,croß"), "sites: this model has no attention called 'croß'"),
         (("--method", "random", "--by-layer"), "--by-layer: needs --method importance"),
         (("--method", "random", "--rounds", 2), "--rounds: needs --method importance"),
@@ -107,6 +150,35 @@ def test_examples_that_are_held_out_from_train_are_the_dev_set(arguments, tmp_pa
     assert scored.examples == task.read_held_out(5, data[1])[:3] and scored.name == "dev"
     with pytest.raises(BadInput, match=r"data\.test: the recipe names no test set"):
         ScoredSet.of(read(held_out), data[1], None, on_test=True)
+
+
+def test_the_recipe_is_trained_with_the_heads_that_stay(arguments, tmp_path):
+    run, out = tmp_path / "run", tmp_path / "less"
+    options = ("--share", 0.5, "--seeds", 0, "--compare-training", run, "--json", *QUICK)
+    done = prune(arguments, *options, "--out", out)
+    point, _, _, whole, pruned, trained = map(json.loads, done.stdout.splitlines())
+    assert [row["model"] for row in (whole, pruned, trained)] == [
+        "whole",
+        "pruned",
+        "trained with these heads",
+    ]
+    assert pruned["BLEU"] == point["BLEU"] and whole["heads"] == 12
+    assert pruned["heads"] == trained["heads"] == 6
+    assert pruned["parameters"] == trained["parameters"] < whole["parameters"]
+    smaller, anew = (regard.load(folder, "cpu") for folder in (out, run / "model"))
+    assert anew.facts.attention_sites == smaller.facts.attention_sites
+    name = "target.blocks.0.mlp.up.weight"
+    assert not torch.equal(smaller.module.state_dict()[name], anew.module.state_dict()[name])
+    score = ScoredSet.of(read(arguments[1]), arguments[3], 3, on_test=False).score(anew)
+    assert trained["BLEU"] == score[0].value
+    (line,) = prune(arguments, *options, code=2).stderr.splitlines()
+    assert line == f"regard: --compare-training {run}: is not empty; choose another folder"
+    started = write_tuning(tmp_path, "one")
+    started.write_text(started.read_text().replace('size = "tiny"', f'start = "{out}"'))
+    others = (arguments[0], started, *arguments[2:])
+    options = ("--share", 0.5, "--compare-training", tmp_path / "other")
+    (line,) = prune(others, *options, code=2).stderr.splitlines()
+    assert line == "regard: --compare-training: the recipe has model.start, not random weights"
 
 
 def test_training_with_fewer_heads_from_the_start(small_run, tmp_path):

@@ -76,9 +76,9 @@ def score(right: list[int]) -> MetricScore:
 
 def test_the_interval_of_a_change_is_over_the_same_examples():
     whole, pruned = score([1, 1, 0, 0] * 50), score([1, 0, 0, 0] * 50)
-    low, high = head_pruning.change_interval(whole, pruned)
+    low, high = head_pruning.change_interval(whole, pruned.statistics)
     assert -33 < low < -25 < high < -17
-    assert head_pruning.change_interval(whole, whole) == (0.0, 0.0)
+    assert head_pruning.change_interval(whole, whole.statistics) == (0.0, 0.0)
 
 
 def test_shares_of_a_curve_are_those_that_were_removed():

@@ -26,11 +26,12 @@ from regard.inside.heads.importance import LossBatch, head_importance
 from regard.inside.inspected_model import InspectedModel
 from regard.inside.pruning.curve import PruningCurve, pruning_curve
 from regard.inside.pruning.gates import closed_share, learn_gates
-from regard.inside.pruning.orders import Order, first_of, order_by
-from regard.inside.pruning.remove_heads import prunable_sites, remove_heads
+from regard.inside.pruning.orders import Order, order_by
+from regard.inside.pruning.remove_heads import prunable_sites
 from regard.inside.pruning.task_loss import loss_batches
 from regard.inside.views.line_chart import PAGE_COLOURS
 from regard.metrics.intervals import Interval, interval, resampled_rows
+from regard.metrics.paired import ExampleStatistics
 from regard.metrics.translation import MetricScore
 from regard.models.attention_site import AttentionSite
 from regard.models.folders import folder as folders
@@ -84,10 +85,6 @@ class PruningRun:
         scores = {each.name: each for each in self.scored.score(Model(model))}
         return scores[metric or best_metric([*scores], self.scored.preferred)]
 
-    def without(self, order: Order, share: float) -> LoadedModel:
-        """The model without the first heads of an order."""
-        return remove_heads(self.loaded, first_of(order, share))
-
 
 def measure_importance(inputs: CheckInputs) -> Evidence:
     """Score without 40% of all heads, the least important first, beside random orders."""
@@ -140,21 +137,21 @@ def _evidence(
         run.loaded,
         {name: sites},
         order_of,
-        lambda model: run.score(model, metric).value,
+        partial(run.score, metric=metric),
+        whole=whole.value,
         metric=metric,
         method=method,
         shares=sorted({0.2, share, 0.6}),
         seeds=range(inputs.seed, inputs.seed + RANDOM_ORDERS),
         note=inputs.note,
     )
-    pruned = run.score(run.without(order_of(sites), share), metric)
     point = next(each for each in curve.points if each.share == share)
     curve = with_removed_shares(curve)
     columns, _ = curve.table()
     return Evidence(
         f"{metric} {whole.value:.1f}; without {point.removed} of {point.heads} heads "
-        f"{pruned.value:.1f}, in random orders {point.mean:.1f}",
-        judge(change_interval(whole, pruned), pruned.value, point.random, most),
+        f"{point.score:.1f}, in random orders {point.mean:.1f}",
+        judge(change_interval(whole, point.statistics), point.score, point.random, most),
         DataUsed.of_files(run.files),
         columns,
         curve.report(inputs.model).rows,
@@ -172,9 +169,9 @@ def with_removed_shares(curve: PruningCurve) -> PruningCurve:
     return replace(curve, points=tuple(points))
 
 
-def change_interval(whole: MetricScore, pruned: MetricScore) -> Interval:
+def change_interval(whole: MetricScore, after: ExampleStatistics | None) -> Interval:
     """Interval of the change of a score, over resampled examples of both models."""
-    before, after = whole.statistics, pruned.statistics
+    before = whole.statistics
     if before is None or after is None:
         raise CannotShow(f"{whole.name} of single examples is not known: there is no interval")
     first, second = (resampled_rows(each.rows, each.measure) for each in (before, after))

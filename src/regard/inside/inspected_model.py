@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self, cast
 
 import numpy as np
 import torch
@@ -15,7 +16,9 @@ from regard.inference.inputs import InputLimits
 from regard.inference.model_runner import ModelRunner
 from regard.models.attention_site import AttentionSite
 from regard.models.encoder_decoder import ModelFacts
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.trunk_with_heads import Outputs
+from regard.tasks.components import runner_of
 from regard.text.segmentation import LabelledImage, LabelledRow
 from regard.text.tokenizers.list import Tokenizer
 from regard.text.tokenizers.row_tokenizer import require_tokenizer
@@ -32,6 +35,11 @@ class InspectedModel:
     runner: ModelRunner
     facts: ModelFacts
     tokenizer: Tokenizer | None
+
+    @classmethod
+    def of(cls, loaded: LoadedModel) -> Self:
+        """The model of a folder, in the precision of its weights."""
+        return cls(runner_of(loaded), loaded.facts, cast(Tokenizer | None, loaded.tokenizer))
 
     @property
     def module(self) -> nn.Module:

@@ -1,5 +1,6 @@
 """Orders of removal, curves, learned gates and times."""
 
+from dataclasses import replace
 from math import isclose, nan
 
 import numpy as np
@@ -7,16 +8,19 @@ import pytest
 import torch
 
 import regard
-from regard import BadInput
+from regard import BadInput, Tape
 from regard.data.readers.examples import ExampleContent
 from regard.inside.heads.importance import head_importance
+from regard.inside.inspected_model import InspectedModel
 from regard.inside.pruning.curve import CurvePoint, PruningCurve, pruning_curve
 from regard.inside.pruning.gates import (
     closed_share,
     gate_values,
     learn_gates,
+    multiply_heads,
     open_probabilities,
     sample_gates,
+    train_with_gates,
 )
 from regard.inside.pruning.orders import (
     first_of,
@@ -34,6 +38,8 @@ from regard.inside.pruning.remove_heads import (
 )
 from regard.inside.pruning.speed import compare_speed, forward_passes
 from regard.inside.pruning.task_loss import loss_batches
+from regard.metrics.intervals import mean_interval
+from regard.metrics.translation import MetricScore
 from regard.models.attention_site import AttentionSite
 from small_bert import SENTENCES
 from small_bert import model as small_encoder
@@ -102,19 +108,20 @@ def test_a_curve_scores_the_models_without_the_first_heads():
 
     def score(pruned):
         counts.append(pruned.facts.attention_sites[0].heads)
-        return float(sum(counts[-1]))
+        return MetricScore("accuracy", float(sum(counts[-1])), "")
 
     curve = pruning_curve(
         model,
         {"encoder": [site]},
         lambda sites: order,
         score,
+        whole=4.0,
         metric="accuracy",
         method="importance",
         shares=(0.25, 0.5),
         seeds=(0, 1),
     )
-    assert curve.whole == 4 and (2, 2) in counts and (1, 2) in counts and (0, 2) in counts
+    assert curve.whole == 4 and (1, 2) in counts and (0, 2) in counts
     assert [(point.removed, point.score, point.random) for point in curve.points] == [
         (1, 3.0, (3.0, 3.0)),
         (2, 2.0, (2.0, 2.0)),
@@ -125,17 +132,20 @@ def test_the_table_and_the_chart_have_mean_and_range_of_random_orders():
     point = CurvePoint("cross", 0.2, 2, 10, 29.5, (20.0, 27.0, 22.0))
     curve = PruningCurve("BLEU", "importance", 30.0, (point,))
     columns, (row,) = curve.table()
-    assert columns[3:] == ["BLEU", "change", "random", "least", "most"]
-    assert row == ["cross", 0.2, 2, 29.5, -0.5, 23.0, 20.0, 27.0]
-    lines = {line.name: [*line.points] for line in curve.chart("cross").lines}
-    assert lines["importance"] == [(0.0, 30.0), (0.2, 29.5)]
-    assert lines["random, mean"][1] == (0.2, 23.0)
-    assert lines["random, most"][1] == (0.2, 27.0)
+    assert columns[3:] == ["BLEU", "change", "random", "low", "high", "least", "most"]
+    low, high = mean_interval([20.0, 27.0, 22.0])
+    assert row == ["cross", 0.2, 2, 29.5, -0.5, 23.0, low, high, 20.0, 27.0]
+    own, random = curve.chart("cross").lines
+    assert (own.name, [*own.points]) == ("importance", [(0.0, 30.0), (0.2, 29.5)])
+    assert (random.name, random.points[1]) == ("random, mean", (0.2, 23.0))
+    assert random.intervals[1] == (low, high)
     page = curve.report("title").html()
     assert page.count("<svg") == 1 and "29.50" in page
     alone = PruningCurve("BLEU", "importance", 30.0, (CurvePoint("cross", 0.2, 2, 10, 29.5),))
     assert [line.name for line in alone.chart("cross").lines] == ["importance"]
-    assert alone.table()[1][0][-3:] == [None, None, None]
+    assert alone.table()[1][0][-5:] == [None] * 5
+    (once,) = PruningCurve("BLEU", "gates", 30.0, (replace(point, random=(20.0,)),)).table()[1]
+    assert once[-5:] == [20.0, None, None, 20.0, 20.0]  # one order has no interval
 
 
 def contents():
@@ -192,6 +202,86 @@ def test_gates_close_heads_that_do_nothing_and_leave_the_weights():
     torch.testing.assert_close(loaded.module.state_dict(), before, rtol=0, atol=0)
     with pytest.raises(BadInput, match="penalty must be above 0, not 0"):
         learn_gates(loaded.inspected, batches, sites, penalty=0, epochs=1)
+
+
+def gated_edits(site, log_alphas):
+    """Tape that multiplies the outputs of heads by their gates."""
+    values = gate_values(torch.from_numpy(log_alphas[site.name])).float()
+    names = [f"{site.tape_path.format(layer=layer)}.head_outputs" for layer in range(site.layers)]
+    gates = dict(zip(names, values, strict=True))
+    return Tape(edits=dict.fromkeys(names, lambda name, x_THK: x_THK * gates[name][:, None]))
+
+
+def test_gates_become_part_of_the_weights():
+    model = small_encoder("one")
+    expected_of = small_encoder("one")
+    (site,) = prunable_sites(model.facts)
+    log_alphas = {"encoder": np.array([[-4.0, 0.3], [4.0, -5.0]])}
+    multiply_heads(model._loaded, [site], log_alphas)
+    closed = first_of(order_by(log_alphas, [site]), closed_share(log_alphas))
+    assert {*closed} == {Head("encoder", 0, 0), Head("encoder", 1, 1)}
+    smaller = regard.Model(remove_heads(model._loaded, closed))
+    expected = expected_of.logits(SENTENCES, tape=gated_edits(site, log_alphas))
+    for logits_of in (model.logits, smaller.logits):
+        for own, gated in zip(logits_of(SENTENCES), expected, strict=True):
+            torch.testing.assert_close(own, gated, rtol=0, atol=1e-5)
+
+
+def told_labels(model):
+    """Sentences with the labels of the model in turns, which attention need not tell apart."""
+    names = model.labels.names
+    labels = (names[number % len(names)] for number in range(len(SENTENCES)))
+    return [ExampleContent((t,), labels=(n,)) for t, n in zip(SENTENCES, labels, strict=True)]
+
+
+def test_training_with_gates_leaves_the_model_and_follows_its_seed():
+    model = small_encoder("one")
+    before = {name: value.clone() for name, value in model.module.state_dict().items()}
+    batches = loss_batches(model.inspected, told_labels(model), model.labels, inputs=5, longest=48)
+    sites, settings = prunable_sites(model.facts), {"penalty": 0.1, "epochs": 2}
+    state = torch.get_rng_state()
+    runs = [
+        train_with_gates(model._loaded, batches, sites, rate=rate, **settings)
+        for rate in (1e-2, 1e-2, 1e-3)
+    ]
+    assert torch.equal(torch.get_rng_state(), state)
+    first, again, slower = (trained.module.state_dict() for trained, _ in runs)
+    torch.testing.assert_close(model.module.state_dict(), before, rtol=0, atol=0)
+    torch.testing.assert_close(again, first, rtol=0, atol=0)
+    change = {
+        name: [float((own[name] - before[name]).abs().max()) for own in (first, slower)]
+        for name in before
+        if name.endswith("up.weight")
+    }
+    assert change and all(fast > 3 * slow > 0 for fast, slow in change.values())
+    trained = runs[0][0]
+    assert not trained.module.training and trained.notes["weights"] == "trained with gates"
+    assert all(weight.grad is None for weight in trained.module.parameters())
+    with pytest.raises(BadInput, match="rate of the weights must be above 0, not 0"):
+        train_with_gates(model._loaded, batches, sites, rate=0, **settings)
+
+
+@pytest.mark.slow
+def test_a_model_adapts_while_its_gates_close():
+    model = small_encoder("one", seed=3)
+    batches = loss_batches(model.inspected, told_labels(model), model.labels, inputs=5, longest=48)
+    ((rows, loss),) = batches
+    sites = prunable_sites(model.facts)
+    trained, log_alphas = train_with_gates(
+        model._loaded, batches, sites, rate=1e-2, penalty=1.0, epochs=120
+    )
+    closed = first_of(order_by(log_alphas, sites), closed_share(log_alphas))
+    assert len(closed) >= 2  # of 4 heads
+    before, masked, after, pruned = (
+        loss(each.run(rows)).item()
+        for each in (
+            model.inspected,
+            turn_off(model.inspected, closed),
+            InspectedModel.of(trained),
+            InspectedModel.of(remove_heads(trained, closed)),
+        )
+    )
+    assert pruned == pytest.approx(after, abs=1e-5) and pruned < before / 2 < masked
 
 
 def test_times_are_of_turns_and_sizes_of_both_models():

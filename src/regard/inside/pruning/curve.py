@@ -5,23 +5,29 @@ masked heads (Michel et al., 2019, arXiv:1905.10650, figure 3).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from regard.inside.pruning.orders import Order, first_of, random_order
 from regard.inside.pruning.remove_heads import remove_heads
 from regard.inside.views.line_chart import Chart, ChartLine, Report
+from regard.metrics.intervals import Interval, mean_interval
+from regard.metrics.paired import ExampleStatistics
+from regard.metrics.translation import MetricScore
 from regard.models.attention_site import AttentionSite
 from regard.models.folders.loaded_model import LoadedModel
 
 SHARES = tuple(tenths / 10 for tenths in range(1, 10))
 ALL = "all"  # the heads of several sites together
 
-Score = Callable[[LoadedModel], float]
+Score = Callable[[LoadedModel], MetricScore]
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """Scores without a share of the heads of a site, by the order and by random orders."""
+    """Scores without a share of the heads of a site, by the order and by random orders.
+
+    ``statistics`` are those of the examples of the score by the order.
+    """
 
     site: str
     share: float
@@ -29,18 +35,25 @@ class CurvePoint:
     heads: int
     score: float
     random: tuple[float, ...] = ()
+    statistics: ExampleStatistics | None = field(default=None, repr=False, compare=False)
 
     @property
     def mean(self) -> float | None:
         """Mean of the scores of the random orders."""
         return sum(self.random) / len(self.random) if self.random else None
 
+    @property
+    def interval(self) -> Interval | None:
+        """95% interval of that mean over orders; None: fewer than two orders."""
+        return mean_interval(self.random) if len(self.random) > 1 else None
+
 
 @dataclass(frozen=True)
 class PruningCurve:
     """Scores of a model, whole and with heads removed.
 
-    ``metric`` is the name of the score, ``method`` that of the order.
+    ``metric`` is the name of the score, ``method`` that of the order. ``whole`` is the score
+    without removal.
     """
 
     metric: str
@@ -54,29 +67,32 @@ class PruningCurve:
         return [*dict.fromkeys(point.site for point in self.points)]
 
     def table(self) -> tuple[list[str], list[list[str | int | float | None]]]:
-        """Columns and rows: the score at each share, and mean and range of random orders."""
-        columns = ["heads of", "share", "removed", self.metric, "change", "random", "least", "most"]
+        """Columns and rows: the score at each share; mean, interval, range of random orders."""
+        columns = ["heads of", "share", "removed", self.metric, "change"]
+        columns += ["random", "low", "high", "least", "most"]
         rows: list[list[str | int | float | None]] = [
             [point.site, point.share, point.removed, *self._scores(point)] for point in self.points
         ]
         return columns, rows
 
     def _scores(self, point: CurvePoint) -> list[float | None]:
-        """Score, its change, and mean, least and most of random orders."""
-        random = [point.mean, min(point.random, default=None), max(point.random, default=None)]
-        return [point.score, point.score - self.whole, *random]
+        """Score, its change, and mean, interval, least and most of random orders."""
+        low, high = point.interval or (None, None)
+        extremes = (min(point.random, default=None), max(point.random, default=None))
+        return [point.score, point.score - self.whole, point.mean, low, high, *extremes]
 
     def chart(self, site: str) -> Chart:
-        """Chart of one site: the order, and mean, least and most of random orders."""
+        """Chart of one site: the order, and the mean of random orders with its interval."""
         points = [point for point in self.points if point.site == site]
-        own, _, *random = zip(*map(self._scores, points), strict=True)
-        names = (self.method, *(f"random, {name}" for name in ("mean", "least", "most")))
         shares = [0.0, *(point.share for point in points)]
-        lines = [
-            ChartLine(name, [*zip(shares, (self.whole, *scores), strict=True)])
-            for name, scores in zip(names, (own, *random), strict=True)
-            if None not in scores
-        ]
+        own = [(point.share, point.score) for point in points]
+        means = [(point.share, point.mean) for point in points if point.mean is not None]
+        intervals = [point.interval for point in points if point.interval is not None]
+        start = (0.0, self.whole)
+        lines = [ChartLine(self.method, [start, *own])]
+        if means:
+            around = [(self.whole, self.whole), *intervals] if intervals else ()
+            lines.append(ChartLine("random, mean", [start, *means], around))
         ticks = [(share, f"{share:.0%}") for share in shares]
         across, title = "share of heads removed", f"Pruning of heads: {site}"
         return Chart(title, across, self.metric, ticks, lines, fitted=True)
@@ -101,6 +117,7 @@ def pruning_curve(
     order_of: Callable[[Sequence[AttentionSite]], Order],
     score: Score,
     *,
+    whole: float,
     metric: str,
     method: str,
     shares: Sequence[float] = SHARES,
@@ -110,6 +127,7 @@ def pruning_curve(
     """Scores of a model without these shares of the heads of each group of sites.
 
     Heads are removed in the order of ``order_of`` and, for each of the ``seeds``, at random.
+    ``whole`` is the score with which they are compared: that of the model before any change.
     ``note`` gets a line for each point.
     """
 
@@ -119,9 +137,11 @@ def pruning_curve(
             others = [random_order(sites, seed) for seed in seeds]
             for share in shares:
                 heads = first_of(order, share)
-                drawn = [score(remove_heads(model, first_of(other, share))) for other in others]
+                pruned = (remove_heads(model, first_of(other, share)) for other in others)
+                drawn = tuple(score(each).value for each in pruned)
                 own = score(remove_heads(model, heads))
-                note(f"{name}, {len(heads)} of {len(order)} heads removed: {metric} {own:.2f}")
-                yield CurvePoint(name, share, len(heads), len(order), own, tuple(drawn))
+                counts = len(heads), len(order)
+                note(f"{name}, {counts[0]} of {counts[1]} heads removed: {metric} {own.value:.2f}")
+                yield CurvePoint(name, share, *counts, own.value, drawn, own.statistics)
 
-    return PruningCurve(metric, method, score(model), tuple(points()))
+    return PruningCurve(metric, method, whole, tuple(points()))

@@ -2,21 +2,27 @@
 
 Voita et al. (2019, arXiv:1905.09418, section 6) prune heads by the gates of Louizos et al. (2018,
 arXiv:1712.01312): a gate is a stretched sigmoid, clipped to [0, 1], so that it can be exactly 0.
-Here the weights of the model stay as they are; only gates are learned.
+Gates are learned on a model whose weights stay, or together with the weights, as in the paper.
 """
 
 import math
 from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from regard.ground.device import seed_generators
 from regard.ground.errors import BadInput
 from regard.ground.tape import Edit, Tape
 from regard.inside.heads.importance import LossBatch
 from regard.inside.inspected_model import InspectedModel
 from regard.models.attention_site import AttentionSite
+from regard.models.folders.loaded_model import LoadedModel
+from regard.parts.attention import HeadsModule
 
 BETA, GAMMA, ZETA = 2 / 3, -0.1, 1.1  # temperature, and ends of the stretched sigmoid
 START = 2.0  # log α of all gates before the first step: nearly open
@@ -51,10 +57,13 @@ def learn_gates(
     penalty: float,
     epochs: int,
     seed: int = 0,
+    weights: Sequence[Tensor] = (),
+    weights_rate: float = 0.0,
 ) -> dict[str, np.ndarray]:
     """Values log α (layers, heads) of each site, learned by Adam; NaN: no such head.
 
     The loss is the mean loss of a batch, plus ``penalty`` times the expected number of open gates.
+    ``weights`` of the model are learned as well, at the rate ``weights_rate``.
     """
     if not penalty > 0:
         raise BadInput(f"penalty must be above 0, not {penalty:g}")
@@ -66,7 +75,10 @@ def learn_gates(
         for site in sites
         for layer, heads in enumerate(site.heads)
     }
-    optimiser = torch.optim.Adam(log_alphas.values(), lr=RATE)
+    learned = [*log_alphas.values(), *weights]
+    groups: list[dict[str, object]] = [{"params": [*log_alphas.values()], "lr": RATE}]
+    groups += [{"params": weights, "lr": weights_rate}] if weights else []
+    optimiser = torch.optim.Adam(groups)
     for epoch in range(epochs):
         order = np.random.default_rng((seed, epoch)).permutation(len(batches))
         for rows, loss in (batches[number] for number in order):
@@ -74,11 +86,71 @@ def learn_gates(
             value = loss(model.run(rows, Tape(edits=edits))) / len(rows)
             is_open = torch.cat([open_probabilities(each_H) for each_H in log_alphas.values()])
             total = value + penalty * is_open.sum()
-            gradients = torch.autograd.grad(total, [*log_alphas.values()])
-            for own_H, gradient_H in zip(log_alphas.values(), gradients, strict=True):
-                own_H.grad = gradient_H
+            gradients = torch.autograd.grad(total, learned, allow_unused=True)
+            for parameter, gradient in zip(learned, gradients, strict=True):
+                parameter.grad = gradient
             optimiser.step()
     return {site.name: _by_layer(site, log_alphas) for site in sites}
+
+
+def train_with_gates(
+    model: LoadedModel,
+    batches: Sequence[LossBatch],
+    sites: Sequence[AttentionSite],
+    *,
+    rate: float,
+    penalty: float,
+    epochs: int,
+    seed: int = 0,
+) -> tuple[LoadedModel, dict[str, np.ndarray]]:
+    """Copy of a model, trained together with gates of its heads, and log α of ``learn_gates``.
+
+    The copy has its gates in its weights: a head whose gate is closed adds nothing, and can be
+    removed without a change of the outputs. Dropout is that of the model.
+    """
+    if not rate > 0:
+        raise BadInput(f"the learning rate of the weights must be above 0, not {rate:g}")
+    trained = replace(model, module=deepcopy(model.module), notes=_with_history(model.notes))
+    weights = [weight for weight in trained.module.parameters() if weight.requires_grad]
+    devices = sorted({weight.device.index or 0 for weight in weights if weight.is_cuda})
+    with torch.random.fork_rng(devices):
+        seed_generators(seed)
+        trained.module.train()
+        log_alphas = learn_gates(
+            InspectedModel.of(trained),
+            batches,
+            sites,
+            penalty=penalty,
+            epochs=epochs,
+            seed=seed,
+            weights=weights,
+            weights_rate=rate,
+        )
+    for weight in weights:
+        weight.grad = None
+    trained.module.eval()
+    multiply_heads(trained, sites, log_alphas)
+    return trained, log_alphas
+
+
+def _with_history(notes: dict[str, object]) -> dict[str, object]:
+    """Notes of a model whose weights were trained further, together with gates."""
+    before = f"{notes['weights']}, then " if "weights" in notes else ""
+    return {**notes, "weights": f"{before}trained with gates"}
+
+
+@torch.no_grad()
+def multiply_heads(
+    model: LoadedModel, sites: Sequence[AttentionSite], log_alphas: dict[str, np.ndarray]
+) -> None:
+    """Multiply the output weights of each head by its gate without noise."""
+    for site in sites:
+        for layer, heads in enumerate(site.heads):
+            path = site.tape_path.format(layer=layer)
+            attention = cast(HeadsModule, model.module.get_submodule(path))
+            gates_H = gate_values(torch.from_numpy(log_alphas[site.name][layer, :heads]))
+            weight = attention.o.weight
+            weight *= gates_H.to(weight).repeat_interleave(attention.heads.value)
 
 
 def _gated(log_alpha_H: Tensor, noise: torch.Generator) -> Edit:

@@ -39,6 +39,11 @@ def heads_of(site: AttentionSite) -> list[Head]:
     return [Head(site.name, layer, number) for layer, count in counts for number in range(count)]
 
 
+def count_heads(facts: ModelFacts) -> int:
+    """Number of attention heads of a model."""
+    return sum(len(heads_of(site)) for site in facts.attention_sites)
+
+
 def prunable_sites(facts: ModelFacts, names: Sequence[str] = ()) -> list[AttentionSite]:
     """Sites of these names whose heads can be removed; default: all such sites.
 
@@ -69,9 +74,18 @@ def _obstacle(facts: ModelFacts, site: AttentionSite) -> str | None:
     return None
 
 
+def head_counts(facts: ModelFacts) -> dict[str, tuple[int, ...]]:
+    """Heads of each layer of the sites that can be pruned, as a recipe says it: `model.change`."""
+    return {_counts_path(site): site.heads for site in prunable_sites(facts)}
+
+
+def _counts_path(site: AttentionSite) -> str:
+    return f"{site.side}.stack.{FACTS.get(site.kind, '')}"
+
+
 def _with_counts(facts: ModelFacts, site: AttentionSite, counts: Sequence[int]) -> ModelFacts:
     """Facts with other numbers of heads of a site."""
-    path = f"{site.side}.stack.{FACTS.get(site.kind, '')}"
+    path = _counts_path(site)
     if path not in dict(paths(facts)):
         raise BadInput("only layers of a Transformer can differ in their heads")
     return change(facts, **{path: tuple(counts)})

@@ -4,15 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
-from typing import cast
 
 import torch
 
 from regard.inside.inspected_model import InspectedModel, LabelledRows
+from regard.inside.pruning.remove_heads import count_heads
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.paper import count_parameters
-from regard.tasks.components import runner_of
-from regard.text.tokenizers.list import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ def forward_passes(
     model: LoadedModel, inputs: Sequence[Sequence[LabelledRows]]
 ) -> Callable[[], None]:
     """Forward passes of a model over batches of inputs, to be timed."""
-    inspected = InspectedModel(runner_of(model), model.facts, cast(Tokenizer, model.tokenizer))
+    inspected = InspectedModel.of(model)
 
     def run() -> None:
         with torch.inference_mode():
@@ -55,10 +53,6 @@ def compare_speed(
             own()
             times += [perf_counter() - start] if turn else []
     return [
-        SizeAndTime(
-            count_parameters(model.module),
-            sum(sum(site.heads) for site in model.facts.attention_sites),
-            median(times),
-        )
+        SizeAndTime(count_parameters(model.module), count_heads(model.facts), median(times))
         for model, times in zip(models, seconds, strict=True)
     ]
