@@ -194,7 +194,7 @@ class WholeWordTokenizer(RowTokenizer):
     @cached_property
     def template(self) -> RowBuilder:
         special = {"bos": self.words.frame(BEGIN), "eos": self.words.frame(END)}
-        return RowBuilder(Template("bos A eos", "bos A eos bos B eos"), special)
+        return RowBuilder(Template("bos A eos", "bos A eos bos:1 B:1 eos:1"), special)
 
     def count(self, texts: Sequence[str], most: int) -> int:
         return sum(len(word_spans(text)) for text in texts) + self.template.specials(len(texts))
