@@ -49,7 +49,12 @@ class AttentionSite:
     @property
     def within(self) -> bool:
         """Whether queries and keys are the same tokens: self-attention."""
-        return self.kind == "self"
+        return (self.kind, self.causal) in MAP_NAMES
+
+    @property
+    def between_texts(self) -> bool:
+        """Whether tokens of each text of a row attend to the other text."""
+        return {"alignment": True}.get(self.kind, False)
 
     @property
     def weights(self) -> tuple[str, ...]:
