@@ -12,7 +12,18 @@ from regard.ground.tape import Tape
 from regard.models.attention_site import AttentionSite, require_cross_attention
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.facts import change, paths
-from regard.models.papers import LINEAGE, bahdanau, bert, lin, luong, sutskever, transformer
+from regard.models.papers import (
+    LINEAGE,
+    bahdanau,
+    bert,
+    bidaf,
+    cove,
+    esim,
+    lin,
+    luong,
+    sutskever,
+    transformer,
+)
 from regard.models.pools import AttentionPool
 
 SMALL = {
@@ -29,6 +40,8 @@ OWN = {
     "cove:mt-lstm": {"target.width": 16},
     "cove:classifier": {"trunk.stack.embedding": 24},
     **{f"ma:{size}": {"embedding": 38} for size in ("base", "laptop")},
+    "bidaf:base": {"embedding": 108},
+    "bidaf:laptop": {"embedding": 58},
 }
 
 
@@ -63,7 +76,7 @@ def test_sites_are_all_attention_of_a_model_and_have_its_shapes(facts):
     facts.build().eval()(facts.inputs(*packed), tape=tape)
     listed = {}
     for site in facts.attention_sites:
-        queries = {"pool": 1}.get(site.kind, longest[site.side])
+        queries = {"pool": 1}.get(site.query_side, longest[site.side])
         for name, heads in zip(site.weights, site.heads, strict=True):
             listed[name] = (2, heads, queries, longest[site.key_side])
     assert {name: tuple(value.shape) for name, value in tape.records.items()} == listed
@@ -78,6 +91,9 @@ def test_sites_have_the_names_of_their_maps():
     assert names(bahdanau.LAPTOP) == ["cross"]
     assert names(bert.BASE) == ["encoder"]
     assert names(lin.BASE) == ["pool"]
+    assert names(esim.BASE) == ["alignment"]
+    assert names(cove.BCN) == ["alignment", "pool"]
+    assert names(bidaf.BASE) == ["alignment", "summary"]
     assert names(FACTS["bert, attention pool"]) == ["pool", "encoder"]
     assert names(lin.LAST) == names(sutskever.LAPTOP) == []
 

@@ -235,6 +235,29 @@ class Layout(TensorTree):
         return self.lengths_B == 0
 
     @lazy
+    def texts(self) -> "Layout":
+        """Layout of the same tokens with two rows for each row: its first and its second text.
+
+        The second text begins at the first token whose segment is not 0, and may be empty. Waits
+        for the device that has the segments.
+        """
+        if self.even and not self.full:
+            raise ValueError("rows of a padded rectangle cannot be divided into texts")
+        first_B = self.lengths_B.long()
+        if self.segments_T is not None:
+            place_T = torch.arange(self.tokens, device=first_B.device) - self.offsets[self.rows_T]
+            place_T = torch.where(self.segments_T == 0, self.longest, place_T).long()
+            first_B = first_B.scatter_reduce(0, self.rows_T, place_T, "amin")
+        pairs = zip(first_B.tolist(), self.known_lengths, strict=True)
+        lengths = [text for first, length in pairs for text in (first, length - first)]
+        return Layout.ragged(lengths, self.positions_T.device)
+
+    @lazy
+    def text_T(self) -> Tensor:
+        """The text of its row that each token belongs to: 0 or 1."""
+        return self.texts.rows_T % 2
+
+    @lazy
     def time_major(self) -> TimeMajor:
         """Time-major order for recurrent layers; waits for the device where only it has lengths."""
         lengths = self.known_lengths

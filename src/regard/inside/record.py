@@ -78,6 +78,14 @@ class SiteRecord(NamedTuple):
             return tokens
         return tokens.merged(queries.words, keys.words, queries.groups, keys.groups)
 
+    def maps(self, *, subwords: bool = False) -> tuple[AttentionMap, ...]:
+        """The attention map; of an alignment of two texts, a map of each text to the other."""
+        whole, (first, second) = self.map(subwords=subwords), self.keys.texts(subwords=subwords)
+        if not self.site.between_texts or not second:
+            return (whole,)
+        back = whole.select_texts(f"{whole.name}-back", second, first)
+        return whole.select_texts(whole.name, first, second), back
+
 
 Records = Sequence[SiteRecord]
 

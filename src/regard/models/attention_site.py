@@ -10,12 +10,14 @@ MAP_NAMES = {("self", False): "encoder", ("self", True): "decoder"}  # by kind a
 
 @dataclass(frozen=True)
 class AttentionSite:
-    """The attention layers of one ``kind`` ("self", "cross" or "pool") on one ``side`` of a model.
+    """The attention layers of one ``kind`` on one ``side`` of a model.
 
-    The side is "trunk", "source" or "target"; queries are its tokens (a pool has one query for each
-    row). Keys are tokens of the same side, or of the source for cross-attention. ``heads`` has the
-    number of heads of each layer. ``tape_path`` has "{layer}" in place of the number of a layer. In
-    ``causal`` attention no key is later than the query.
+    The kind is "self", "cross", "alignment" (between the two texts of a row), "pool" or "summary"
+    (of each text of a row). The side is "trunk", "source" or "target"; queries are its tokens (a
+    pool, or summary, has one query for each row). Keys are tokens of the same side, or of the
+    source for cross-attention. ``heads`` has the number of heads of each layer. ``tape_path`` has
+    "{layer}" in place of the number of a layer. In ``causal`` attention no key is later than the
+    query.
     """
 
     side: str
@@ -31,13 +33,13 @@ class AttentionSite:
 
     @property
     def name(self) -> str:
-        """The name of the attention map: "encoder", "decoder", "cross" or "pool"."""
+        """The name of the attention map: "encoder", "decoder", or the kind."""
         return MAP_NAMES.get((self.kind, self.causal), self.kind)
 
     @property
     def query_side(self) -> str:
-        """The side whose tokens are the queries; "pool" for the query of a pool."""
-        return {"pool": "pool"}.get(self.kind, self.side)
+        """The side whose tokens are the queries; "pool" for one query per row."""
+        return {"pool": "pool", "summary": "pool"}.get(self.kind, self.side)
 
     @property
     def key_side(self) -> str:
@@ -47,7 +49,12 @@ class AttentionSite:
     @property
     def within(self) -> bool:
         """Whether queries and keys are the same tokens: self-attention."""
-        return self.query_side == self.key_side
+        return (self.kind, self.causal) in MAP_NAMES
+
+    @property
+    def between_texts(self) -> bool:
+        """Whether tokens of each text of a row attend to the other text."""
+        return {"alignment": True}.get(self.kind, False)
 
     @property
     def weights(self) -> tuple[str, ...]:

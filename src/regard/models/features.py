@@ -82,7 +82,9 @@ class Features(AnyFeatures):
         layers = ["embed.output", *blocks] if self.layers == "all" else ["output"]
         kind = FrozenLayers if self.model.ids_per_token else FrozenPieceLayers
         inner, frozen = stack.build(words), kind(self.model.build(), layers)
-        return FeaturedTrunk(inner, frozen, self.places, [*self.joined], self.feature_dropout)
+        trunk = FeaturedTrunk(inner, frozen, self.places, [*self.joined], self.feature_dropout)
+        trunk.of_texts = stack.segments > 0
+        return trunk
 
 
 @dataclass(frozen=True)
@@ -108,8 +110,10 @@ class FeaturedTrunk(StackModule):
     """A trunk over words with features at its "input", its "output" or "between" its layers.
 
     Each place has its own mixture of layers, with dropout; ``joined`` are the layers whose input
-    features join.
+    features join. With ``of_texts``, the frozen model reads each text of a row alone.
     """
+
+    of_texts: bool = False
 
     def __init__(
         self,
@@ -135,7 +139,7 @@ class FeaturedTrunk(StackModule):
         self, tokens_TC: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE, **more: object
     ) -> EncoderOutput:
         """Compute a state for every word; ``more`` are arguments that only some trunks have."""
-        layers = self.frozen(tokens_TC[:, 1:], layout)
+        layers = self.frozen(tokens_TC[:, 1:], layout.texts if self.of_texts else layout)
         mixed = {place: self.dropout(mix(layers)) for place, mix in self.mixes.items()}
         words = WordsWithFeatures(self.embed.word_ids(tokens_TC), mixed.get("input"))
         if self.joined:

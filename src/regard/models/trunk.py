@@ -125,6 +125,10 @@ class AnyStack:
         """The attention of the stack to the source, as a side of a model."""
         return None
 
+    def text_attention(self, side: str) -> tuple[AttentionSite, ...]:
+        """The attention of the stack between the texts of a row, as a side of a model."""
+        return ()
+
 
 class StackModule(nn.Module):
     """Base class of the modules of stacks: an embedding, and layers over it."""

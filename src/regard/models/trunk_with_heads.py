@@ -111,10 +111,11 @@ class TrunkWithHeads:
 
     @property
     def attention_sites(self) -> tuple[AttentionSite, ...]:
-        """The attention of the pool and of the trunk."""
+        """The attention between the texts of a row, of the pool, and within the trunk."""
         pool = None if self.pool is None else self.pool.attention("trunk")
-        own = self.trunk.stack.self_attention("trunk")
-        return tuple(site for site in (pool, own) if site is not None)
+        stack = self.trunk.stack
+        sites = (*stack.text_attention("trunk"), pool, stack.self_attention("trunk"))
+        return tuple(site for site in sites if site is not None)
 
     @property
     def head_names(self) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """The definition of attention, with the masks and scores that it is called with.
 
-A mask compares positions or orders, never data. Called with both layouts it returns (B, L, S), true
-where a query may attend to a key; ``attend`` masks padding. Queries attend to their own row only.
+A mask compares positions, orders or texts, never data. Called with both layouts it returns (B, L,
+S), true where a query may attend to a key; ``attend`` masks padding. Queries attend to their own
+row only.
 
 A score s(q, k) is called with padded queries (B, L, H, K), padded keys (B, S, H, K) and both
 layouts, and returns (B, H, L, S). The part that depends on the keys alone can be computed once for
@@ -30,6 +31,11 @@ class WindowMask:
     left: int | None = None
     right: int | None = None
 
+    @property
+    def causal(self) -> bool:
+        """Whether no key after the query is allowed."""
+        return self.right == 0
+
     def __call__(self, queries: Layout, keys: Layout) -> Tensor:
         """Mask of allowed keys, by position."""
         if self.left is None and self.right is None:
@@ -52,6 +58,7 @@ class PermutationMask:
     stream.
     """
 
+    causal: ClassVar[bool] = True
     itself: bool
 
     def __call__(self, queries: Layout, keys: Layout) -> Tensor:
@@ -62,17 +69,26 @@ class PermutationMask:
         return ahead <= 0 if self.itself else ahead < 0
 
 
-Mask = WindowMask | PermutationMask
+@dataclass(frozen=True)
+class OtherTextMask:
+    """Mask of keys in the other text of the row; in a row of one text, all keys."""
+
+    causal: ClassVar[bool] = False
+
+    def __call__(self, queries: Layout, keys: Layout) -> Tensor:
+        """Mask of allowed keys, by text."""
+        other_BLS = _gaps(queries, keys, queries.text_T, keys.text_T) != 0
+        single_B = (keys.texts.lengths_B.view(-1, 2) == 0).any(1)
+        return other_BLS | single_B[:, None, None]
+
+
+Mask = WindowMask | PermutationMask | OtherTextMask
 
 full = WindowMask()
 causal = WindowMask(right=0)
 earlier = PermutationMask(itself=False)
 earlier_or_itself = PermutationMask(itself=True)
-
-
-def is_causal(mask: Mask) -> bool:
-    """Whether a mask allows no key after the query."""
-    return isinstance(mask, PermutationMask) or mask.right == 0
+other_text = OtherTextMask()
 
 
 def position_gaps(queries: Layout, keys: Layout) -> Tensor:

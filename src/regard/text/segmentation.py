@@ -91,13 +91,15 @@ def units(text: str, cut: Segmentation) -> tuple[list[str], list[list[int]]]:
 class TokenLabels(NamedTuple):
     """Names of tokens: subwords, words, and the positions of the tokens of each word.
 
-    ``specials`` are the positions of tokens that no text stands for, such as [CLS].
+    ``specials`` are the positions of tokens that no text stands for, such as [CLS]. ``second`` is
+    the position at which the second text of a row begins, if there is one.
     """
 
     subwords: tuple[str, ...]
     words: tuple[str, ...]
     groups: tuple[tuple[int, ...], ...]
     specials: tuple[int, ...] = ()
+    second: int | None = None
 
     @classmethod
     def single(cls, label: str) -> "TokenLabels":
@@ -111,10 +113,16 @@ class TokenLabels(NamedTuple):
 
     @classmethod
     def of_lists(
-        cls, subwords: list[str], words: list[str], groups: list[list[int]], specials: list[int]
+        cls,
+        subwords: list[str],
+        words: list[str],
+        groups: list[list[int]],
+        specials: list[int],
+        second: int | None = None,
     ) -> "TokenLabels":
         """Names from lists, as JSON has them."""
-        return cls(tuple(subwords), tuple(words), tuple(map(tuple, groups)), tuple(specials))
+        texts = tuple(subwords), tuple(words), tuple(map(tuple, groups))
+        return cls(*texts, tuple(specials), second)
 
     @classmethod
     def of_text(cls, text: str, cut: Segmentation, subwords: Sequence[str]) -> "TokenLabels":
@@ -135,6 +143,15 @@ class TokenLabels(NamedTuple):
             subwords += part.subwords
         words = tuple(word for part in parts for word in part.words)
         return cls(tuple(subwords), words, tuple(groups), tuple(specials))
+
+    def texts(self, *, subwords: bool = False) -> tuple[list[int], list[int]]:
+        """Indices of the words, or subwords, of the first and of the second text."""
+        tokens = range(len(self.subwords))
+        firsts = tokens if subwords else [min(group, default=0) for group in self.groups]
+        second = len(tokens) if self.second is None else self.second
+        indices = range(len(firsts))
+        later = [index for index in indices if firsts[index] >= second]
+        return [index for index in indices if firsts[index] < second], later
 
     @property
     def special_words(self) -> np.ndarray:

@@ -201,6 +201,10 @@ class WholeWords(ABC):
         """The text of a row, without bos and eos."""
         return " ".join(word for word in self.pieces(ids) if word not in (BEGIN, END))
 
+    def cut(self, text: str) -> tuple[np.ndarray, list[Span]]:
+        """The tokens of the words of a text, and the characters of each word."""
+        return self.encode(text), word_spans(text)
+
     def segment(self, text: str) -> Segmentation:
         """The segmentation of a text, in which each word is a token."""
         spans = tuple(word_spans(text))

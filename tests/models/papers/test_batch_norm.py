@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from regard.ground.layout import Layout
-from regard.models.papers.ulmfit import RowBatchNorm
+from regard.parts.batch_norm import RowBatchNorm
 
 LENGTHS = [3, 0, 1, 2, 0, 4]
 REAL = [0, 2, 3, 5]

@@ -31,7 +31,9 @@ def look(
     ] = None,
     kind: Annotated[
         str | None,
-        Option("--map", help="Attention map: cross, encoder or decoder.", show_default="the first"),
+        Option(
+            "--map", help="Attention map: cross, encoder, alignment, …", show_default="the first"
+        ),
     ] = None,
     layer: options.LAYER = None,
     head: options.HEAD = None,
@@ -63,8 +65,10 @@ def look(
 
     Rows are queries, columns are keys; weights are the mean over layers and heads, unless --layer
     or --head chooses one. An encoder has one map, self-attention. A classifier with attention
-    pooling has one weight for each word. Classifiers also show the predicted label. --html writes
-    all layers and heads, and opens with the chosen ones.
+    pooling has one weight for each word. A model that aligns two texts has a map of the words of
+    the first (rows) to those of the second (--target), and of the second to the first (--map
+    alignment-back). Classifiers also show the predicted label. --html writes all layers and heads,
+    and opens with the chosen ones.
 
     A causal model has one map too, blank (grey) where a key is later than the query. With
     --induction, heads are scored instead: on a text with repetitions, or with --repeat, an

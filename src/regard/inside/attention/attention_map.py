@@ -107,6 +107,26 @@ class AttentionMap:
         sums = ((each.sum(axis=0, keepdims=True), len(each)) for each in self.layers)
         return replace(self, layers=tuple(sum_1LS / max(heads, 1) for sum_1LS, heads in sums))
 
+    def select_texts(
+        self, name: str, queries: Sequence[int], keys: Sequence[int]
+    ) -> "AttentionMap":
+        """Map of some queries and some keys, by their indices."""
+        places = np.ix_(queries, keys)
+        special_queries, special_keys = (
+            tuple(at for at, index in enumerate(chosen) if index in specials)
+            for chosen, specials in ((queries, self.special_queries), (keys, self.special_keys))
+        )
+        return replace(
+            self,
+            name=name,
+            queries=tuple(self.queries[index] for index in queries),
+            keys=tuple(self.keys[index] for index in keys),
+            layers=tuple(weights_HLS[:, *places] for weights_HLS in self.layers),
+            allowed=None if self.allowed is None else self.allowed[places],
+            special_queries=special_queries,
+            special_keys=special_keys,
+        )
+
     def merged(
         self, queries: Sequence[str], keys: Sequence[str], query_groups: Groups, key_groups: Groups
     ) -> "AttentionMap":

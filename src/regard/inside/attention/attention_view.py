@@ -4,6 +4,7 @@ import shutil
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar, Protocol, Self
 
@@ -118,7 +119,7 @@ class AttentionView(View):
         prediction: TextPrediction | None,
     ) -> "AttentionView":
         """Make a view of the maps of all sites, over words or over subwords."""
-        maps = tuple(record.map(subwords=subwords) for record in records)
+        maps = tuple(chain.from_iterable(record.maps(subwords=subwords) for record in records))
         return cls(texts[0], maps, " ".join(texts[1:]), prediction)
 
     @property

@@ -38,8 +38,11 @@ class WordWeights(View):
         subwords: bool,
         prediction: TextPrediction | None,
     ) -> "WordWeights":
-        """Make a view of the record of an attention pool, which is the first record."""
-        keys, weights_LS = records[0].keys, records[0].layers[0][0]
+        """Make a view of the record of an attention pool, which is the first record.
+
+        A pool of each text of a row has a head for each: heads are added.
+        """
+        keys, weights_LS = records[0].keys, records[0].layers[0].sum(0)
         if subwords:
             return cls(prediction, keys.subwords, weights_LS[0])
         return cls(prediction, keys.words, merge(weights_LS, [[0]], keys.groups)[0])

@@ -23,6 +23,7 @@ from regard.models.papers import (
     awd_lstm,
     bahdanau,
     bert,
+    bidaf,
     cho,
     context2vec,
     cove,
@@ -32,6 +33,7 @@ from regard.models.papers import (
     electra,
     elmo,
     ernie,
+    esim,
     gehring,
     gpt,
     gpt2,
@@ -67,6 +69,7 @@ from regard.models.pools import (
 from regard.models.positions import Relative, Rotary, Sinusoid
 from regard.models.rnn import CausalRNNFacts, RNNEncoderFacts
 from regard.models.rnn_decoder import CrossAttentionFacts, RNNDecoderFacts
+from regard.models.text_pairs import TextPairStack, TextsPool
 from regard.models.tokens import Tokens
 from regard.models.transformer import Stack
 from regard.models.trunk import Trunk
@@ -75,8 +78,8 @@ from regard.parts.attend import PermutationMask, WindowMask
 from regard.parts.rotary import LinearScaling, Llama3Scaling
 
 MODULES = (
-    *(cho, sutskever, zaremba, bahdanau, luong, dai, ma, context2vec, gehring, lin, taglm),
-    *(transformer, cove, awd_lstm, marian, ulmfit, elmo, gpt, bert, gpt2, ernie, grover),
+    *(cho, sutskever, zaremba, bahdanau, luong, dai, ma, context2vec, esim, bidaf, gehring, lin),
+    *(taglm, transformer, cove, awd_lstm, marian, ulmfit, elmo, gpt, bert, gpt2, ernie, grover),
     *(xlnet, roberta, spanbert, albert, distilbert, t5, electra, mt5, vit, deit),
     *(llama, mistral, qwen2, modernbert),
 )
@@ -93,7 +96,7 @@ KINDS: dict[str, type] = {
         *(Stack, WindowMask, PermutationMask, RNNEncoderFacts, RNNDecoderFacts, CausalRNNFacts),
         *(CrossAttentionFacts, FirstToken, FirstTokens, LastToken, MeanPool, AttentionPool),
         *(ConcatPool, MLMHead, NextTokenHead, SentencePairHead, LabelHead, TokenLabelHead),
-        *(TransitionHead, SpanHead, DropoutSpanHead, ChoiceHead),
+        *(TextPairStack, TextsPool, TransitionHead, SpanHead, DropoutSpanHead, ChoiceHead),
         *(kind for paper in LINEAGE for kind in paper.kinds),
     )
 }

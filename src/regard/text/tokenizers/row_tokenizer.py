@@ -142,8 +142,11 @@ class RowTokenizer(RowReading):
         for name, text, cut in zip(TEXTS, texts, cuts, strict=False):
             labels[name] = TokenLabels.of_text(text, cut, self.words.pieces(cut.ids))
         parts = (labels[part.name] for part in self.template.template.parts(len(texts)))
-        joined = TokenLabels.join(*parts)
         row = self.row(cuts[0].ids, None if second is None else cuts[1].ids)
+        later = np.flatnonzero(row.segments)
+        joined = TokenLabels.join(*parts)
+        if second is not None and len(later):
+            joined = joined._replace(second=int(later[0]))
         return {"trunk": LabelledRow(row, joined, joined)}
 
     def read_words(self, text: str) -> RowWithWords:
@@ -194,7 +197,7 @@ class WholeWordTokenizer(RowTokenizer):
     @cached_property
     def template(self) -> RowBuilder:
         special = {"bos": self.words.frame(BEGIN), "eos": self.words.frame(END)}
-        return RowBuilder(Template("bos A eos", "bos A eos bos B eos"), special)
+        return RowBuilder(Template("bos A eos", "bos A eos bos:1 B:1 eos:1"), special)
 
     def count(self, texts: Sequence[str], most: int) -> int:
         return sum(len(word_spans(text)) for text in texts) + self.template.specials(len(texts))

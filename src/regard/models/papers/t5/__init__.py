@@ -20,7 +20,7 @@ from regard.models.papers.t5.hf import OutputKeys, t5_format
 from regard.models.tokens import Tokens
 from regard.models.transformer import Stack
 from regard.models.trunk import Trunk
-from regard.parts.attend import Mask, causal, is_causal
+from regard.parts.attend import Mask, causal
 from regard.parts.attention import Heads
 from regard.parts.relative_bias import BiasedDot
 from regard.text.tokenizers.unigram import T5Unigram
@@ -44,7 +44,7 @@ class RelativeBias(AnyPosition):
             raise BadInput(f"farthest must be above {self.buckets // 2}, half of the buckets")
 
     def scores(self, heads: Heads, masks: Sequence[Mask]) -> Iterator[BiasedDot]:
-        score = BiasedDot(heads.count, self.buckets, self.farthest, causal=is_causal(masks[0]))
+        score = BiasedDot(heads.count, self.buckets, self.farthest, causal=masks[0].causal)
         return repeat(score, len(masks))
 
 
