@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from regard.ground.errors import BadInput
 from regard.metrics.entities import (
     SCHEMES,
-    EntitySpan,
+    LabelledSpan,
     entity_scores,
     entity_table,
     spans,
@@ -92,9 +92,9 @@ class Scorer:
 def test_by_hand():
     tags = ["B-PER", "I-PER", "O", "B-LOC", "B-LOC", "I-LOC"]
     assert spans(tags) == [
-        EntitySpan(0, 2, "PER"),
-        EntitySpan(3, 4, "LOC"),
-        EntitySpan(4, 6, "LOC"),
+        LabelledSpan(0, 2, "PER"),
+        LabelledSpan(3, 4, "LOC"),
+        LabelledSpan(4, 6, "LOC"),
     ]
     golds = [tags, ["O", "B-PER"]]
     found = [["B-PER", "I-PER", "O", "B-LOC", "I-LOC", "I-LOC"], ["O", "B-LOC"]]
@@ -116,11 +116,11 @@ def test_adjacent_entities_of_one_type_in_every_scheme():
         "BILOU": "B-PER L-PER U-PER U-LOC O U-LOC B-LOC L-LOC",
     }
     wanted = [
-        EntitySpan(0, 2, "PER"),
-        EntitySpan(2, 3, "PER"),
-        EntitySpan(3, 4, "LOC"),
-        EntitySpan(5, 6, "LOC"),
-        EntitySpan(6, 8, "LOC"),
+        LabelledSpan(0, 2, "PER"),
+        LabelledSpan(2, 3, "PER"),
+        LabelledSpan(3, 4, "LOC"),
+        LabelledSpan(5, 6, "LOC"),
+        LabelledSpan(6, 8, "LOC"),
     ]
     for scheme, tags in written.items():
         assert spans(tags.split()) == wanted

@@ -1,7 +1,8 @@
 """Tags (or numbers) of words, and the entities that tags mark, with a model that labels tokens."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import accumulate, chain, islice
 from math import nan
 from typing import ClassVar, NamedTuple, Self
@@ -11,9 +12,10 @@ import torch
 from torch import Tensor
 
 from regard.data.batches.packing import inference_batches
+from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.inference.batch_runner import Predictor, finite, in_order
+from regard.inference.batch_runner import Predictor, T, finite, in_order
 from regard.inference.component import Result, Row
 from regard.metrics.entities import OUTSIDE
 from regard.metrics.entities import spans as entity_spans
@@ -124,7 +126,8 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
 
     def rows(self, inputs: Sequence[Sentence], keys: Sequence[int]) -> list[TaggerRow]:
         numbered = enumerate(inputs, start=1)
-        texts = [self._text_and_spans(sentence, number) for number, sentence in numbered]
+        find = self.find_words
+        texts = [text_and_spans(sentence, number, find) for number, sentence in numbered]
         sentences = [[text[start:end] for start, end in spans] for text, spans in texts]
         windows: list[list[WordRow]] = [[] for _ in inputs]
         for number, window in word_windows(self.tokenizer, sentences, self.max_length):
@@ -158,19 +161,7 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
             best = (torch.softmax(logits_NV, dim=-1).max(dim=-1) for logits_NV in logits)
             return [(tags.indices.tolist(), tags.values.tolist()) for tags in best]
         table = self.model.heads[TransitionHead.name].table.detach().cpu().double()
-        lengths = np.array([*map(len, logits)])
-        return in_order(
-            (numbers, best_sequences([logits[number] for number in numbers], table))
-            for numbers in inference_batches(lengths, self.limits)
-        )
-
-    def _text_and_spans(self, sentence: Sentence, number: int) -> tuple[str, Sequence[Span]]:
-        """The text of input ``number``, and the spans of its words."""
-        if isinstance(sentence, tuple | list):
-            words = [check_text(word, number) for word in sentence]
-            return " ".join(words), _spans_of_joined(words)
-        text = check_text(sentence, number, "neither a text nor a list of words")
-        return text, self.find_words(text)
+        return decode_sequences(logits, partial(best_sequences, table=table), self.limits)
 
     def logits(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
         """Logits (words, labels) for each sentence."""
@@ -229,6 +220,28 @@ def _tagged(data: TaggerRows, values: Iterable[WordValue]) -> TaggedText:
     pairs = zip(data.spans, values, strict=True)
     words = ((data.text[start:end], start, end, *value) for (start, end), value in pairs)
     return TaggedText(data.text, tuple(TaggedWord(*word) for word in words))
+
+
+def decode_sequences(
+    logits: Sequence[Tensor], decode: Callable[[Sequence[Tensor]], list[T]], limits: BatchLimits
+) -> list[T]:
+    """Decode sequences of similar length together."""
+    lengths = np.array([*map(len, logits)])
+    return in_order(
+        (numbers, decode([logits[number] for number in numbers]))
+        for numbers in inference_batches(lengths, limits)
+    )
+
+
+def text_and_spans(
+    sentence: Sentence, number: int, find_words: Spans
+) -> tuple[str, Sequence[Span]]:
+    """The text of input ``number``, and the spans of its words; a list of words is joined."""
+    if isinstance(sentence, tuple | list):
+        words = [check_text(word, number) for word in sentence]
+        return " ".join(words), _spans_of_joined(words)
+    text = check_text(sentence, number, "neither a text nor a list of words")
+    return text, find_words(text)
 
 
 def word_windows(

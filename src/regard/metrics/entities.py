@@ -30,7 +30,7 @@ _ALWAYS_FIRST, _ALWAYS_LAST = frozenset("BSU"), frozenset("ESLU")
 _MARKS = frozenset("BIESLU")
 
 
-class EntitySpan(NamedTuple):
+class LabelledSpan(NamedTuple):
     """Words ``start`` to ``end`` (exclusive), counted from 0, and the label."""
 
     start: int
@@ -38,18 +38,18 @@ class EntitySpan(NamedTuple):
     label: str
 
 
-def spans(tags: Sequence[str]) -> list[EntitySpan]:
+def spans(tags: Sequence[str]) -> list[LabelledSpan]:
     """The entities of a tag sequence.
 
     An entity begins where the label changes, after an outside or last word, and at a word that can
     only be first; it ends before the next entity or outside word.
     """
-    entities: list[EntitySpan] = []
+    entities: list[LabelledSpan] = []
     last_mark, last_label = _parsed(OUTSIDE)
     for place, (mark, label) in enumerate(map(_parsed, tags)):
         cut = mark in _ALWAYS_FIRST or last_mark in _ALWAYS_LAST or label != last_label
         if label is not None and cut:
-            entities.append(EntitySpan(place, place + 1, label))
+            entities.append(LabelledSpan(place, place + 1, label))
         elif label is not None:
             entities[-1] = entities[-1]._replace(end=place + 1)
         last_mark, last_label = mark, label
@@ -61,7 +61,7 @@ def to_scheme(tags: Sequence[str], scheme: str) -> list[str]:
     return tags_of(spans(tags), len(tags), scheme)
 
 
-def tags_of(entities: Iterable[EntitySpan], words: int, scheme: str) -> list[str]:
+def tags_of(entities: Iterable[LabelledSpan], words: int, scheme: str) -> list[str]:
     """The tags of a sentence of ``words`` words; entities must not overlap."""
     if scheme not in SCHEMES:
         raise BadInput(f"tags: no scheme {scheme!r}; there are {', '.join(SCHEMES)}")
@@ -113,7 +113,7 @@ def entity_table(
 
 def _entities(
     golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
-) -> list[tuple[set[EntitySpan], set[EntitySpan]]]:
+) -> list[tuple[set[LabelledSpan], set[LabelledSpan]]]:
     """The gold and the predicted entities of each sentence."""
     if len(golds) != len(predicted):
         raise BadInput(f"tags for {len(predicted)} sentences, but there are {len(golds)} sentences")

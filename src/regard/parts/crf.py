@@ -68,6 +68,14 @@ def marginals(logits_BLV: Tensor, real_BL: Tensor, table: Tensor) -> Tensor:
         return torch.autograd.grad(total, logits_BLV)[0]
 
 
+def best_labels(logits: Sequence[Tensor], table: Tensor) -> list[list[int]]:
+    """Best labels of each sequence (Viterbi)."""
+    layout = Layout.ragged([*map(len, logits)])
+    labels_BL = viterbi(layout.pad(torch.cat([*logits])), layout.real_BL, table)
+    rows = zip(labels_BL.tolist(), layout.known_lengths, strict=True)
+    return [labels[:count] for labels, count in rows]
+
+
 def best_sequences(logits: Sequence[Tensor], table: Tensor) -> list[tuple[list[int], list[float]]]:
     """Best labels of each sequence (Viterbi), and the probability of each of these labels."""
     layout = Layout.ragged([*map(len, logits)])

@@ -43,6 +43,7 @@ from regard.tasks.encoder_task import EncoderTask
 from regard.tasks.multiple_choice import Choose
 from regard.tasks.pretrain import Pretrain
 from regard.tasks.question_answering import QuestionAnswering
+from regard.tasks.roles import Roles
 from regard.tasks.sentence_encoder import Embed
 from regard.tasks.tag import Tag
 from regard.tasks.task import Task
@@ -56,7 +57,9 @@ Texts = Iterable[EncoderInput]
 AnyComponent = Component[Any, Any, Any]
 TASKS: dict[str, type[Task]] = {
     task.name: task
-    for task in (Translate, TextToText, Classify, Tag, QuestionAnswering, Choose, Embed, Pretrain)
+    for task in (
+        *(Translate, TextToText, Classify, Tag, Roles, QuestionAnswering, Choose, Embed, Pretrain),
+    )
 }
 TASKS_OF_HEADS: dict[str, type[EncoderTask]] = {
     task.head.name: task for task in (Classify, Tag, QuestionAnswering, Choose)
@@ -80,6 +83,8 @@ def runner_of(loaded: LoadedModel) -> ModelRunner:
 def predictor_of(runner: EncoderModel) -> Predictor:
     """Predictor of a model's head, with the settings of training if config.json stores them."""
     heads = [head.name for head in runner.facts.output_heads if head.name in TASKS_OF_HEADS]
+    if heads and {*Roles.saved_settings} <= runner.notes.keys():  # their head is a tagger's
+        return Roles.predictor_of(runner)
     if heads:
         return TASKS_OF_HEADS[heads[0]].predictor_of(runner)
     head = runner.facts.head(SentencePairHead.name)

@@ -24,6 +24,7 @@ from regard.ground.reading import RowReading
 from regard.inference.batch_runner import Predictor
 from regard.inference.embed import Embedder
 from regard.inference.encoder_model import EncoderModel, smallest
+from regard.inference.role_labeller import MARKS, PREDICATES
 from regard.models.folders.hf import PREDICTION_KEYS
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import AnyHead
@@ -348,6 +349,8 @@ def _is_whole(value: object, least: int = 1) -> bool:
 
 LIMITS: dict[str, tuple[Callable[[object], bool], str]] = {
     "long": (lambda value: value in [*LONG_TEXTS], " or ".join(map(repr, LONG_TEXTS))),
+    "mark": (lambda value: value in MARKS, " or ".join(map(repr, MARKS))),
+    "predicates": (lambda value: value in PREDICATES, " or ".join(map(repr, PREDICATES))),
     "stride": (lambda value: _is_whole(value, 0), "an integer of at least 0"),
     "threshold": (lambda value: isinstance(value, int | float | None), "a number or null"),
 }

@@ -197,6 +197,25 @@ class RowBuilder:
             rows.append(WordRow(row, [*listed], [*listed.values()]))
         return rows
 
+    def row_around(
+        self, words: Sequence[Sequence[int]], at: int, longest: int, *, as_pair: bool = False
+    ) -> WordRow:
+        """Row of as many words around word ``at`` as fit, in which that word is marked.
+
+        Its tokens have segment 1, or, ``as_pair``, the segment of the second text, which is the
+        word once more.
+        """
+        again = words[at][: longest // 4] if as_pair else None
+        room = self._room(longest, self.specials(2) + len(again) if again else self.specials(1))
+        begin, end = _around([*map(len, words)], at, room)
+        row = self.row([token for word in words[begin:end] for token in word][:room], again)
+        starts = accumulate(map(len, words[begin:end]), initial=self.text_start("A"))
+        places = dict(zip(range(begin, end), starts, strict=False))
+        segments = np.array(row.segments)
+        marked = slice(places[at], places[at] + min(len(words[at]), room))
+        segments[marked] = self.frame(2).segments[1] if as_pair else 1
+        return WordRow(row._replace(segments=segments), [*places], [*places.values()])
+
     def text_windows(
         self, a: Ids, b: Ids | None, longest: int, stride: int | None = None
     ) -> list[TokenRow]:
@@ -262,6 +281,19 @@ def _parts(ids: Ids, room: int, stride: int | None) -> Iterator[Ids]:
     shared = room // 4 if stride is None else min(stride, room // 2)
     for begin in range(0, max(1, len(ids) - shared), room - shared):
         yield ids[begin : begin + room]
+
+
+def _around(sizes: Sequence[int], at: int, room: int) -> tuple[int, int]:
+    """Range of items around item ``at`` whose sizes fit, as many on either side as there are."""
+    begin, end, used = at, at + 1, sizes[at]
+    grows = True
+    while grows:
+        grows = False
+        if begin and used + sizes[begin - 1] <= room:
+            begin, used, grows = begin - 1, used + sizes[begin - 1], True
+        if end < len(sizes) and used + sizes[end] <= room:
+            used, end, grows = used + sizes[end], end + 1, True
+    return begin, end
 
 
 def _parts_of_words(starts: Sequence[int], room: int, overlap: int) -> Iterator[tuple[int, int]]:

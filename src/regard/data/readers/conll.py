@@ -13,6 +13,7 @@ from regard.data.readers.fields import BadExample, Dropped, parsed
 from regard.data.readers.text_files import name_of, read_lines
 
 Numbered = list[tuple[str, str]]  # where, line
+Rows = list[tuple[str, list[str]]]  # where, cells
 
 _COUNTED = re.compile(r"[0-9]+")
 _BETWEEN = re.compile(r"[0-9]+([-.])[0-9]+")
@@ -27,15 +28,9 @@ def conll(
     """
 
     def parse(where: str, lines: Numbered) -> TaggedExample:
-        rows = [(where, _cells(line)) for where, line in lines]
-        width = len(rows[0][1])
-        for place, cells in rows:
-            if len(cells) != width:
-                detail = f"{len(cells)} columns where the sentence began with {width}"
-                raise BadExample(place, "of uneven columns", detail)
-        return _tagged(where, rows, word, tag)
+        return _tagged(where, even_rows(lines), word, tag)
 
-    return parsed(_sentences(path), parse, dropped)
+    return parsed(column_sentences(path), parse, dropped)
 
 
 def conllu(path: Path, dropped: Dropped = None, tag: int = 3) -> Iterator[TaggedExample]:
@@ -45,9 +40,9 @@ def conllu(path: Path, dropped: Dropped = None, tag: int = 3) -> Iterator[Tagged
     """
 
     def parse(where: str, lines: Numbered) -> TaggedExample:
-        return _tagged(where, _counted_words(where, lines), 1, tag)
+        return _tagged(where, counted_words(where, lines), 1, tag)
 
-    return parsed(_sentences(path), parse, dropped)
+    return parsed(column_sentences(path), parse, dropped)
 
 
 class TreebankSentence(NamedTuple):
@@ -66,7 +61,7 @@ def read_treebank(path: Path, dropped: Dropped = None) -> Iterator[TreebankSente
     """Read sentences of Universal Dependencies with their basic dependencies, as ``conllu``."""
 
     def parse(where: str, lines: Numbered) -> TreebankSentence:
-        rows = _counted_words(where, lines)
+        rows = counted_words(where, lines)
         for number, (place, cells) in enumerate(rows, start=1):
             if cells[0] != str(number):
                 raise BadExample(place, "not CoNLL-U", f"word {number} has the number {cells[0]}")
@@ -78,15 +73,26 @@ def read_treebank(path: Path, dropped: Dropped = None) -> Iterator[TreebankSente
         words, heads, relations = zip(*((row[1], row[6], row[7]) for _, row in rows), strict=True)
         return TreebankSentence(where, words, tuple(int(head) - 1 for head in heads), relations)
 
-    return parsed(_sentences(path), parse, dropped)
+    return parsed(column_sentences(path), parse, dropped)
 
 
-def _counted_words(where: str, lines: Numbered) -> list[tuple[str, list[str]]]:
+def even_rows(lines: Numbered) -> Rows:
+    """Place and cells of the lines of a sentence, which must have equally many columns."""
+    rows = [(where, split_cells(line)) for where, line in lines]
+    width = len(rows[0][1]) if rows else 0
+    for place, cells in rows:
+        if len(cells) != width:
+            detail = f"{len(cells)} columns where the sentence began with {width}"
+            raise BadExample(place, "of uneven columns", detail)
+    return rows
+
+
+def counted_words(where: str, lines: Numbered, width: int = 10) -> Rows:
     """Place and cells of the words of a sentence, without multiword tokens and empty nodes."""
     rows = [(where, line.split("\t")) for where, line in lines if line[0] != "#"]
     for place, cells in rows:
-        if len(cells) != 10:
-            raise BadExample(place, "of uneven columns", f"{len(cells)} columns instead of 10")
+        if len(cells) != width:
+            raise BadExample(place, "of uneven columns", f"{len(cells)} columns instead of {width}")
         if not (_COUNTED.fullmatch(cells[0]) or _BETWEEN.fullmatch(cells[0])):
             raise BadExample(place, "not CoNLL-U", f"{cells[0]!r} is not the number of a word")
     counted = [(place, cells) for place, cells in rows if _COUNTED.fullmatch(cells[0])]
@@ -95,11 +101,11 @@ def _counted_words(where: str, lines: Numbered) -> list[tuple[str, list[str]]]:
     return counted
 
 
-def _sentences(path: Path) -> Iterator[tuple[str, Numbered]]:
+def column_sentences(path: Path) -> Iterator[tuple[str, Numbered]]:
     """Yield (where it begins, its lines) of every sentence."""
     begun: Numbered = []
     for number, line in enumerate(read_lines(path), start=1):
-        blank = not line or line.isspace() or _cells(line)[0] == "-DOCSTART-"
+        blank = not line or line.isspace() or split_cells(line)[0] == "-DOCSTART-"
         if not blank:
             begun.append((f"{name_of(path)}:{number}", line))
         elif begun:
@@ -109,14 +115,14 @@ def _sentences(path: Path) -> Iterator[tuple[str, Numbered]]:
         yield begun[0][0], begun
 
 
-def _cells(line: str) -> list[str]:
+def split_cells(line: str) -> list[str]:
     """Cells of a line, separated by tabs or spaces; words may contain other Unicode spaces."""
     if "\t" in line:
         return line.rstrip(" \t").split("\t")
     return [cell for cell in line.split(" ") if cell]
 
 
-def _tagged(where: str, rows: list[tuple[str, list[str]]], word: int, tag: int) -> TaggedExample:
+def _tagged(where: str, rows: Rows, word: int, tag: int) -> TaggedExample:
     width = len(rows[0][1])
     for column in (word, tag):
         if not -width <= column < width or width < 2:

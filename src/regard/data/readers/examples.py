@@ -1,7 +1,9 @@
-"""The four types of example; ``where`` is the file and the line or question of each."""
+"""The five types of example; ``where`` is the file and the line or question of each."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from regard.metrics.entities import LabelledSpan
 
 
 class ExampleContent(NamedTuple):
@@ -43,6 +45,33 @@ class TaggedExample:
     def content(self) -> ExampleContent:
         """Inputs, outputs and labels of the example."""
         return ExampleContent((" ".join(self.words),), labels=self.tags)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A predicate, its sense if known, and its arguments, which do not overlap.
+
+    The predicate is the index of a word; the argument "V" is the predicate itself, with particles.
+    """
+
+    predicate: int
+    arguments: tuple[LabelledSpan, ...]
+    sense: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleExample:
+    """The words of a sentence, and the frame of each of its predicates."""
+
+    where: str
+    words: tuple[str, ...]
+    frames: tuple[Frame, ...]
+
+    @property
+    def content(self) -> ExampleContent:
+        """Inputs, outputs and labels of the example."""
+        labels = (span.label for frame in self.frames for span in frame.arguments)
+        return ExampleContent((" ".join(self.words),), labels=tuple(labels))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,4 +117,4 @@ class ChoiceExample:
         return ExampleContent(tuple(text for pair in self.choices for text in pair), labels=labels)
 
 
-Example = LabelledExample | TaggedExample | QuestionExample | ChoiceExample
+Example = LabelledExample | TaggedExample | RoleExample | QuestionExample | ChoiceExample

@@ -1,4 +1,4 @@
-"""Readers of published benchmarks and of plain files into four types of example."""
+"""Readers of published benchmarks and of plain files into five types of example."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -16,6 +16,7 @@ from regard.data.readers.glue import GLUE_TASKS, glue, snli
 from regard.data.readers.images import cifar, digits, idx, image_csv, image_folder, npz
 from regard.data.readers.plain import jsonl, parquet, table, tagged_jsonl
 from regard.data.readers.questions import race, squad, swag
+from regard.data.readers.roles import conll2005, conll2012, conllu_roles, role_jsonl
 from regard.data.readers.tables import Csv, Table
 from regard.data.readers.text_groups import group_jsonl, group_table
 from regard.data.readers.trees import sst5
@@ -33,6 +34,10 @@ READERS: dict[str, dict[str, Reader]] = {
         **{"CIFAR": cifar, "digits": digits, "modular-sums": modular_sums},
     },
     "tag": {"CoNLL": conll, "CoNLL-U": conllu, "jsonl": tagged_jsonl},
+    "roles": {
+        **{"CoNLL-2005": conll2005, "CoNLL-2012": conll2012},
+        **{"CoNLL-U": conllu_roles, "jsonl": role_jsonl},
+    },
     "answer": {"SQuAD": squad},
     "choose": {"SWAG": swag, "RACE": race},
     "embed": {

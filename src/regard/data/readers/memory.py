@@ -19,10 +19,12 @@ from regard.data.readers.examples import (
     GoldAnswer,
     LabelledExample,
     QuestionExample,
+    RoleExample,
     TaggedExample,
 )
 from regard.data.readers.fields import BadExample, Dropped, filled, label_text, parsed, typed
 from regard.data.readers.plain import tagged_example
+from regard.data.readers.roles import role_example
 from regard.data.readers.sentences import sentences
 from regard.ground.errors import shown
 
@@ -104,6 +106,12 @@ def parse_tagged(where: str, value: object) -> TaggedExample:
     return tagged_example(where, _sequence(where, words), _sequence(where, tags))
 
 
+def parse_roles(where: str, value: object) -> RoleExample:
+    """Parse (words, predicates): each {"index": 1, "args": [[first word, last word, label], …]}."""
+    words, predicates = _parts(where, value, "(words, predicates)", 2)
+    return role_example(where, _sequence(where, words), _sequence(where, predicates))
+
+
 def parse_question(where: str, value: object) -> QuestionExample:
     """Parse (question, context, answers): texts of the context, or (text, start)."""
     *texts, answers = _parts(where, value, "(question, context, answers)", 3)
@@ -153,7 +161,7 @@ def parse_whole(where: str, value: object) -> str:
 
 
 PARSERS: dict[str, Callable[[str, object], Example]] = {  # by the name of a task
-    **{"classify": parse_labelled, "tag": parse_tagged},
+    **{"classify": parse_labelled, "tag": parse_tagged, "roles": parse_roles},
     **{"answer": parse_question, "choose": parse_choice, "embed": parse_group},
 }
 

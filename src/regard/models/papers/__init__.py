@@ -38,6 +38,7 @@ from regard.models.papers import (
     gpt,
     gpt2,
     grover,
+    he,
     lin,
     llama,
     luong,
@@ -79,8 +80,8 @@ from regard.parts.rotary import LinearScaling, Llama3Scaling
 
 MODULES = (
     *(cho, sutskever, zaremba, bahdanau, luong, dai, ma, context2vec, esim, bidaf, gehring, lin),
-    *(taglm, transformer, cove, awd_lstm, marian, ulmfit, elmo, gpt, bert, gpt2, ernie, grover),
-    *(xlnet, roberta, spanbert, albert, distilbert, t5, electra, mt5, vit, deit),
+    *(taglm, transformer, he, cove, awd_lstm, marian, ulmfit, elmo, gpt, bert, gpt2, ernie),
+    *(grover, xlnet, roberta, spanbert, albert, distilbert, t5, electra, mt5, vit, deit),
     *(llama, mistral, qwen2, modernbert),
 )
 LINEAGE: tuple[Paper, ...] = tuple(module.PAPER for module in MODULES)
