@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from regard.inside.stream.contributions import Contributions
     from regard.inside.views.line_chart import Chart, ChartLine, Report
     from regard.metrics.bleu import bleu
-    from regard.metrics.intervals import spread
+    from regard.metrics.intervals import mean_interval, spread
     from regard.metrics.translation import MetricScore
     from regard.models.encoder_decoder import EncoderDecoder
     from regard.models.facts import change, difference
@@ -98,8 +98,8 @@ __all__ = [
     "StartEvent", "TaggedText", "TaggedWord", "Tape", "TextTokens", "TokenFill", "TokenRow",
     "Translation", "TrunkWithHeads", "VerbChoice", "WatchEvent", "WhatIf", "WordWeights",
     "agreement_sentences", "attend", "bleu", "change", "difference", "forced_row", "load",
-    "make_agreement_text", "neighbours", "pack", "read_edits", "score_agreement", "seed_everything",
-    "spread", "train", "watch_heads", "without_head",
+    "make_agreement_text", "mean_interval", "neighbours", "pack", "read_edits", "score_agreement",
+    "seed_everything", "spread", "train", "watch_heads", "without_head",
 ]
 
 _NAMES = {
@@ -125,7 +125,7 @@ _NAMES = {
     "regard.inside.record": ("Record",),
     "regard.inside.stream.contributions": ("Contributions",),
     "regard.inside.views.line_chart": ("Chart", "ChartLine", "Report"),
-    "regard.metrics.intervals": ("spread",),
+    "regard.metrics.intervals": ("mean_interval", "spread"),
     "regard.metrics.bleu": ("bleu",),
     "regard.metrics.translation": ("MetricScore",),
     "regard.models.encoder_decoder": ("EncoderDecoder",),

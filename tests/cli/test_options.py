@@ -38,7 +38,7 @@ ABSENT = {  # verbs without an option, and why
     "--device": NO_MODEL | FIXED,
     "--precision": NO_MODEL
     | FIXED
-    | dict.fromkeys(("train", "tune"), BY_RECIPE)
+    | dict.fromkeys(("train", "tune", "study"), BY_RECIPE)
     | dict.fromkeys(
         ("recency", "attribute", "heads", "stream", "prune", "check"),
         "gradients are computed in float32",
@@ -48,7 +48,7 @@ ABSENT = {  # verbs without an option, and why
     "--batch-size": NO_MODEL
     | FIXED
     | ONE_TEXT
-    | dict.fromkeys(("train", "tune"), BY_RECIPE)
+    | dict.fromkeys(("train", "tune", "study"), BY_RECIPE)
     | {
         "recency": "each text is read in copies; memory is bounded by tokens",
         "heads": "memory is bounded by tokens",
@@ -61,7 +61,7 @@ ABSENT = {  # verbs without an option, and why
     | FIXED
     | ONE_TEXT
     | dict.fromkeys(
-        ("train", "tune", "evaluate", "compare", "ablate", "prune"),
+        ("train", "tune", "study", "evaluate", "compare", "ablate", "prune"),
         "the recipe's files are read, not lines",
     )
     | {"agreement": OWN_SENTENCES}

@@ -66,7 +66,7 @@ def test_imports_go_down():
     assert {module: names for module, names in found.items() if names} == {}
 
 
-@pytest.mark.parametrize("study", ["agreement", "agreement_data", "recency"])
+@pytest.mark.parametrize("study", ["agreement", "agreement_data", "recency", "six_tasks"])
 def test_studies_need_public_names_alone(study):
     """Whoever writes a study of their own can do the same with ``from regard import``."""
     path = PACKAGE / "studies" / f"{study}.py"

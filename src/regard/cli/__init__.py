@@ -47,6 +47,7 @@ GROUPS = {
         "bleu": "Score translations against references: BLEU, chrF and TER.",
         "sweep": "Re-rank n-best lists by every length rule and coverage weight.",
         "similarity": "Score word vectors on word similarity and analogies.",
+        "study": "Train the models of a study and print its table.",
         "agreement": "Measure whether language models choose the verb of the subject.",
         "align": "Print word alignments read from cross-attention.",
     },

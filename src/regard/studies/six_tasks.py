@@ -1,0 +1,382 @@
+"""Six tasks, three ways: a baseline, the same with ELMo's layers, and a fine-tuned encoder.
+
+The tasks, and the published scores of the first two ways, are those of ELMo (Peters et al., 2018,
+arXiv:1802.05365, table 1). Every cell of the table is a recipe.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import NamedTuple
+
+from regard import BadInput, MetricScore, Report, ScoreEvent, mean_interval, train
+
+SCORES = "scores.json"  # of a cell
+PAGE = "six-tasks.html"
+TITLE = "Six tasks, three ways"
+WAYS = {"baseline": "baseline", "elmo": "+ ELMo", "fine-tuned": "fine-tuned"}
+STARTS = {"elmo": ("elmo", "model.features"), "encoder": ("fine-tuned", "model.start")}
+"""Names of starts, each with the way that it is for, and the key of recipes that names it."""
+
+
+class PublishedScores(NamedTuple):
+    """Scores of ELMo's table, and a fine-tuned model's, whose publication is the ``source``.
+
+    ``previous`` is the best before ELMo, ``baseline`` is ELMo's own.
+    """
+
+    previous: float
+    baseline: float
+    elmo: float
+    fine_tuned: float | None = None
+    source: str = ""
+
+
+class StudiedTask(NamedTuple):
+    """Row of the table: a task, the recipes of its three ways, and published scores.
+
+    Recipes read the ``folder`` of the study's data. ``difference`` says what their data is, and why
+    scores do not compare with the published ones.
+    """
+
+    name: str
+    title: str
+    metric: str
+    folder: str
+    recipes: tuple[str, str, str]
+    published: PublishedScores
+    difference: str
+
+
+SIX_TASKS = (
+    StudiedTask(
+        name="squad",
+        title="SQuAD 1.1",
+        metric="F1",
+        folder="understanding",
+        recipes=("squad-bidaf", "squad-bidaf-elmo", "squad"),
+        published=PublishedScores(
+            84.4, 81.1, 85.8, 88.5, "BERT-base on the development set (Devlin et al., 2018)"
+        ),
+        difference="34 articles of the development set to learn from, 10 others to be asked; "
+        "published: 87,599 questions to learn from, and the hidden test set",
+    ),
+    StudiedTask(
+        name="snli",
+        title="SNLI",
+        metric="accuracy",
+        folder="understanding",
+        recipes=("snli-esim", "snli-esim-elmo", "snli"),
+        published=PublishedScores(88.6, 88.0, 88.7, 89.9, "GPT (Radford et al., 2018)"),
+        difference="the 9,842 pairs of the development set to learn from, and the test set; "
+        "published: 549,367 pairs to learn from, and the same test set",
+    ),
+    StudiedTask(
+        name="roles",
+        title="semantic roles",
+        metric="F1",
+        folder="syntax",
+        recipes=("propbank-ewt", "propbank-ewt-elmo", "propbank-ewt-bert"),
+        published=PublishedScores(81.7, 81.4, 84.6),
+        difference="web text with PropBank's roles (English Web Treebank), 12,491 sentences to "
+        "learn from; published: OntoNotes (CoNLL-2012), which needs a licence",
+    ),
+    StudiedTask(
+        name="coreference",
+        title="coreference",
+        metric="CoNLL-F1",
+        folder="understanding",
+        recipes=("litbank", "litbank-elmo", "litbank-bert"),
+        published=PublishedScores(
+            67.2, 67.2, 70.4, 73.9, "BERT-base (Joshi et al., 2019, arXiv:1908.09091)"
+        ),
+        difference="passages of novels (LitBank), 72 to learn from; published: 2,802 documents of "
+        "OntoNotes (CoNLL-2012), which needs a licence",
+    ),
+    StudiedTask(
+        name="entities",
+        title="named entities",
+        metric="F1",
+        folder="understanding",
+        recipes=("conll2003-glove", "conll2003-glove-elmo", "conll2003"),
+        published=PublishedScores(
+            91.93, 90.15, 92.22, 92.4, "BERT-base (Devlin et al., 2018, table 7)"
+        ),
+        difference="CoNLL-2003 as published, but word vectors of 50 numbers for 40,000 words, a "
+        "smaller ELMo and a smaller encoder",
+    ),
+    StudiedTask(
+        name="sst5",
+        title="SST-5",
+        metric="accuracy",
+        folder="understanding",
+        recipes=("sst5-bcn", "sst5-bcn-elmo", "sst5"),
+        published=PublishedScores(
+            53.7, 51.4, 54.7, 53.2, "BERT-base (Munikar et al., 2019, arXiv:1910.03474)"
+        ),
+        difference="8,544 whole sentences to learn from, and the test set as published; word "
+        "vectors, ELMo and encoder are smaller",
+    ),
+)
+"""The rows of the table."""
+
+
+class StudyCell(NamedTuple):
+    """Cell of the table: a task, one of the ``WAYS``, and the folder it starts from, if named."""
+
+    task: StudiedTask
+    way: str
+    start: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Task and way, "entities/elmo"."""
+        return f"{self.task.name}/{self.way}"
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder."""
+        return f"{self.task.name}-{self.way}"
+
+    @property
+    def recipe(self) -> str:
+        """The name of its recipe."""
+        return self.task.recipes[self._number]
+
+    @property
+    def published(self) -> float | None:
+        """Its published score."""
+        return self.task.published[1:4][self._number]
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Keys of the recipe that name the start."""
+        start = self.start
+        return (
+            {} if start is None else {key: start for way, key in STARTS.values() if way == self.way}
+        )
+
+    @property
+    def _number(self) -> int:
+        return [*WAYS].index(self.way)
+
+
+class SeedScore(NamedTuple):
+    """Test score of one run, with the signature of the metric, and the minutes of training."""
+
+    seed: int
+    score: float
+    signature: str
+    minutes: float
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """Scores of a cell, one for each seed; ``reason`` says why there are none, or too few."""
+
+    cell: StudyCell
+    runs: tuple[SeedScore, ...] = ()
+    reason: str = ""
+
+    @property
+    def scores(self) -> dict[int, float]:
+        """Scores by seed."""
+        return {run.seed: run.score for run in self.runs}
+
+    def __str__(self) -> str:
+        scores = [*self.scores.values()]
+        if len(scores) < 2:
+            return f"{scores[0]:.2f}" if scores else "–"
+        low, high = mean_interval(scores)
+        return f"{mean(scores):.2f} [{low:.2f}, {high:.2f}]"
+
+
+@dataclass(frozen=True)
+class SixTasksTable:
+    """Results of all cells: the published table with ours beside it, and a record of each cell."""
+
+    results: Sequence[CellResult]
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns of the published table, and of ours."""
+        published, ours = (
+            [f"{whose} {title}" for title in WAYS.values()] for whose in ("published", "our")
+        )
+        return ["task", "metric", "previous best", *published, *ours]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """A row for each task."""
+        rows = []
+        for task in self._tasks:
+            published = ["–" if score is None else f"{score:g}" for score in task.published[:4]]
+            ours = [str(result) for result in self.results if result.cell.task == task]
+            rows.append([task.title, task.metric, *published, *ours])
+        return rows
+
+    @property
+    def notes(self) -> list[str]:
+        """Sources of scores, the data of each task, and the reasons of cells without a score."""
+        several = any(len(result.runs) > 1 for result in self.results)
+        seeds = "means over seeds, and their 95% interval (Student's t)" if several else "one seed"
+        notes = [f"our scores: {seeds}; published: Peters et al. (2018), table 1"]
+        for task in self._tasks:
+            source = task.published.source
+            notes.append(f"{task.title}: {task.difference}" + (source and f"; {source}"))
+        reasons = [f"{one.cell.name}: {one.reason}" for one in self.results if one.reason]
+        return notes + reasons
+
+    def records(self) -> Iterator[dict[str, str | float | None]]:
+        """Record of each cell; a gain is over the baseline, as a mean over the seeds of both."""
+        baselines = {
+            result.cell.task.name: result.scores
+            for result in self.results
+            if result.cell.way == "baseline"
+        }
+        for result in self.results:
+            cell, scores = result.cell, result.scores
+            below = {} if cell.way == "baseline" else baselines.get(cell.task.name, {})
+            gains = [scores[seed] - below[seed] for seed in scores if seed in below]
+            yield {
+                "task": cell.task.name,
+                "way": cell.way,
+                "recipe": cell.recipe,
+                "metric": cell.task.metric,
+                "published": cell.published,
+                **_figures("score", [*scores.values()]),
+                **_figures("gain", gains),
+                "seeds": len(scores),
+                "minutes": sum(run.minutes for run in result.runs) if scores else None,
+                "test set": result.runs[0].signature if scores else "",
+                "remark": result.reason,
+            }
+
+    def html(self) -> str:
+        """The table as a page."""
+        return Report(TITLE, self.columns, self.rows, notes=self.notes).html()
+
+    @property
+    def _tasks(self) -> list[StudiedTask]:
+        return [*dict.fromkeys(result.cell.task for result in self.results)]
+
+
+def _figures(name: str, values: Sequence[float]) -> dict[str, float | None]:
+    """Mean of the values, and from two values on its 95% interval."""
+    low, high = mean_interval(values) if len(values) > 1 else (None, None)
+    return {name: mean(values) if values else None, f"{name} low": low, f"{name} high": high}
+
+
+def choose_cells(
+    tasks: Sequence[StudiedTask], names: Iterable[str], starts: Mapping[str, str]
+) -> dict[StudyCell, bool]:
+    """All cells, and whether ``names`` choose them: tasks, ways or cells; without names, all."""
+    for name in starts:
+        if name not in STARTS:
+            raise BadInput(f"no start is called {name!r}; there are {', '.join(STARTS)}")
+    of_ways = {STARTS[name][0]: folder for name, folder in starts.items()}
+    cells = [StudyCell(task, way, of_ways.get(way)) for task in tasks for way in WAYS]
+    known = {*WAYS, *(task.name for task in tasks), *(cell.name for cell in cells)}
+    chosen = {*names}
+    for name in chosen - known:
+        there = ", ".join([*(task.name for task in tasks), *WAYS])
+        raise BadInput(
+            f"no cell is called {name!r}; there are {there}, and pairs such as {cells[0].name}"
+        )
+    return {
+        cell: not chosen or not chosen.isdisjoint((cell.task.name, cell.way, cell.name))
+        for cell in cells
+    }
+
+
+@dataclass(frozen=True)
+class SixTasksStudy:
+    """The study in the folder ``out``: its data, number of seeds, device, and printer of lines.
+
+    Runs whose scores are in the folder are finished; others are started, or resumed.
+    """
+
+    out: Path
+    data: Path
+    seeds: int
+    device: str | None
+    note: Callable[[str], None]
+
+    def run(self, cells: Mapping[StudyCell, bool]) -> SixTasksTable:
+        """Train the cells that are chosen (true), and write the table with all finished runs."""
+        finished = {cell: self._read(cell, chosen) for cell, chosen in cells.items()}
+        results = []
+        for cell, runs in finished.items():
+            if cells[cell]:
+                results.append(self._train_cell(cell, runs))
+            else:
+                results.append(CellResult(cell, runs, "" if runs else "not chosen"))
+        table = SixTasksTable(results)
+        (self.out / PAGE).write_text(table.html(), encoding="utf-8")
+        return table
+
+    @property
+    def _seeds(self) -> set[int]:
+        return {*range(1, self.seeds + 1)}
+
+    def _train_cell(self, cell: StudyCell, runs: tuple[SeedScore, ...]) -> CellResult:
+        """Train with the seeds that have no finished run; the first that fails ends the cell."""
+        for seed in sorted(self._seeds - {run.seed for run in runs}):
+            self.note(f"\n{cell.name}, seed {seed}: {cell.recipe}")
+            try:
+                score = self._train(cell, seed)
+            except BadInput as error:
+                self.note(f"{cell.name}: {error}")
+                return CellResult(cell, runs, f"not trained: {error}")
+            runs = (*runs, score)
+            self._write(cell, runs)
+        return CellResult(cell, runs)
+
+    def _train(self, cell: StudyCell, seed: int) -> SeedScore:
+        """Train by the recipe of a cell, or resume its run, and score the test set."""
+        folder = self.out / cell.folder / f"seed-{seed}"
+        data, settings = self.data / cell.task.folder, {**cell.settings, "train.seed": seed}
+        run = train(cell.recipe, data, folder, settings=settings, device=self.device, resume=True)
+        scores = list[MetricScore]()
+        for event in run:
+            for line in event.lines() if event.figures.get("event") != "train" else ():
+                self.note(line)
+            if isinstance(event, ScoreEvent) and event.test_set == "test":
+                scores += [score for score in event.scores if score.name == cell.task.metric]
+        if not scores:
+            fault = f"{cell.task.metric} is not measured on a test set (data.test)"
+            raise BadInput(f"{cell.recipe}: {fault}")
+        minutes = event.progress.seconds / 60
+        return SeedScore(seed, scores[0].value, scores[0].signature, minutes)
+
+    def _origin(self, cell: StudyCell) -> dict[str, object]:
+        return {"recipe": cell.recipe, "data": str(self.data.resolve()), "settings": cell.settings}
+
+    def _read(self, cell: StudyCell, chosen: bool) -> tuple[SeedScore, ...]:
+        """Finished runs of a cell; if it is chosen, runs of other data or starts are refused."""
+        path = self.out / cell.folder / SCORES
+        if not path.exists():
+            return ()
+        try:
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            runs = tuple(SeedScore(**run) for run in stored.pop("runs"))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            advice = "remove it, and its runs are scored again"
+            raise BadInput(f"{path}: damaged; {advice}") from None
+        origin = self._origin(cell)
+        if cell.start is None and self._seeds <= {run.seed for run in runs}:
+            del origin["settings"]  # nothing is left to start
+        if chosen and (changed := [key for key in origin if stored.get(key) != origin[key]]):
+            fault = f"its runs have other {' and '.join(changed)} ({stored.get(changed[0])})"
+            raise BadInput(f"{path}: {fault}; change it back, or choose another folder")
+        return runs
+
+    def _write(self, cell: StudyCell, runs: Sequence[SeedScore]) -> None:
+        """Write the finished runs of a cell: the whole file or, if killed, nothing."""
+        path = self.out / cell.folder / SCORES
+        record = {**self._origin(cell), "runs": [run._asdict() for run in runs]}
+        temporary = path.with_suffix(".new")
+        temporary.write_text(json.dumps(record, indent=2), encoding="utf-8")
+        temporary.replace(path)
