@@ -111,8 +111,9 @@ def coreference_scores(
     statistics = np.array(rows, dtype=np.float64).reshape(-1, 4 * len(RECALLS))
     count = sum(map(len, golds))
     signature = f"documents:{len(golds)}|clusters:{count}"
-    measures = {name + suffix: partial(_f1, name) for name in RECALLS}
-    return share_scores({MEAN + suffix: _mean} | measures, statistics, signature, with_interval)
+    measures: dict[str, Callable[[FloatArray], float]] = {MEAN + suffix: _mean}
+    measures |= {name + suffix: partial(_f1, name) for name in RECALLS}
+    return share_scores(measures, statistics, signature, with_interval)
 
 
 def _statistics(golds: Clusters, predicted: Clusters) -> list[float]:

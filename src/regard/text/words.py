@@ -5,7 +5,7 @@ An error in a text is ``BadItem``, with the number of the input.
 
 import re
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 from unicodedata import category
 
@@ -87,6 +87,12 @@ def clitic_spans(text: str) -> list[Span]:
 def spaced_spans(text: str) -> list[Span]:
     """The words of a text that is tokenised already, separated by white space."""
     return [Span(*match.span()) for match in _SPACED.finditer(text)]
+
+
+def joined_spans(words: Sequence[str]) -> list[Span]:
+    """The span of each word when words are joined by spaces."""
+    starts = accumulate((len(word) + 1 for word in words), initial=0)
+    return [Span(start, start + len(word)) for word, start in zip(words, starts, strict=False)]
 
 
 def words(text: str) -> list[str]:

@@ -5,7 +5,7 @@ Columns of CoNLL-2012 (Pradhan et al., 2012) and LitBank (Bamman et al., 2020), 
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from regard.data.readers.fields import BadExample, Dropped, field_of, filled, on
 from regard.data.readers.sentences import sentences as sentences_of
 from regard.data.readers.tables import Table, read_cells, read_objects
 from regard.data.readers.text_files import name_of, read_lines
-from regard.ground.files import JSON
 from regard.text.words import Span, Spans, clitic_spans
 
 Numbered = tuple[str, str]  # where, line
@@ -127,7 +126,7 @@ def coreference_jsonl(path: Path, dropped: Dropped = None) -> Iterator[Coreferen
     )
 
 
-def document_of(record: dict[str, JSON], where: str) -> CoreferenceExample:
+def document_of(record: Mapping[str, object], where: str) -> CoreferenceExample:
     """The document in a JSON object; without "clusters", they are empty."""
     sentences = _lists(field_of(record, "sentences", list, where), str, "a word", where)
     clusters = [
@@ -143,14 +142,14 @@ def document_of(record: dict[str, JSON], where: str) -> CoreferenceExample:
     return _checked(where, sentences, clusters, name, speakers, genre)
 
 
-def _lists(values: Sequence[JSON], kind: type, name: str, where: str) -> list[list]:
+def _lists(values: Sequence[object], kind: type, name: str, where: str) -> list[list]:
     return [
         [typed(item, kind, name, where) for item in typed(value, list, "a sentence", where)]
         for value in values
     ]
 
 
-def _mention(value: JSON, where: str) -> Mention:
+def _mention(value: object, where: str) -> Mention:
     ends = typed(value, list, "a mention", where)
     if len(ends) != 2:
         raise BadExample(where, NOT_CLUSTERS, f"a mention is [first word, last word], not {ends}")

@@ -29,7 +29,10 @@ IMAGES = "preprocessor_config.json"
 NO_LIMIT = 512  # tokens of a text, where neither model nor notes limit them
 # Prediction settings for which transformers has no key, under a key of ours.
 NOTES = "regard_notes"
-PREDICTION_KEYS = ("longest", "long", "stride", "question", "longest_answer", "threshold")
+PREDICTION_KEYS = (
+    *("longest", "long", "stride", "question", "longest_answer", "threshold"),
+    *("segment", "single_above"),
+)
 NOTED = (*PREDICTION_KEYS, "prompt", "decode")
 # Search settings, which old folders have in config.json.
 GENERATION_KEYS = (

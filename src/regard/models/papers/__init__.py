@@ -36,6 +36,7 @@ from regard.models.papers import (
     gpt,
     gpt2,
     grover,
+    lee,
     lin,
     llama,
     luong,
@@ -76,7 +77,7 @@ from regard.parts.rotary import LinearScaling, Llama3Scaling
 
 MODULES = (
     *(cho, sutskever, zaremba, bahdanau, luong, dai, ma, context2vec, gehring, lin, taglm),
-    *(transformer, cove, awd_lstm, marian, ulmfit, elmo, gpt, bert, gpt2, ernie, grover),
+    *(transformer, lee, cove, awd_lstm, marian, ulmfit, elmo, gpt, bert, gpt2, ernie, grover),
     *(xlnet, roberta, spanbert, albert, distilbert, t5, electra, mt5, vit, deit),
     *(llama, mistral, qwen2, modernbert),
 )
