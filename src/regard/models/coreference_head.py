@@ -44,7 +44,7 @@ class CoreferenceHead(AnyHead):
     The ``ratio`` of words best spans that do not cross each other are mentions; with ``gold``, all
     given spans are. Each is scored with ``antecedents`` mentions before it: the best by a bilinear
     score (``coarse``), or the nearest. With ``order`` 2, spans are scored a second time, after
-    their expected antecedent is mixed into them. ``inner`` is the size of both hidden layers of a
+    their expected antecedent is mixed into them. ``hidden`` is the size of both hidden layers of a
     score, ``feature_size`` of the vector of a width, a distance, a speaker or a genre; the last two
     are features only with ``metadata``.
     """
@@ -67,12 +67,12 @@ class CoreferenceHead(AnyHead):
     order: int = 1
     gold: bool = False
     metadata: bool = False
-    inner: int = 150
+    hidden: int = 150
     feature_size: int = 20
     dropout: float = 0.2
 
     def __post_init__(self) -> None:
-        at_least(1, self, "widest", "antecedents", "order", "inner", "feature_size")
+        at_least(1, self, "widest", "antecedents", "order", "hidden", "feature_size")
         above_zero(self, "ratio")
         share(self, "dropout")
 
@@ -84,10 +84,10 @@ class CoreferenceHead(AnyHead):
         return CoreferenceHeadModule(self, width)
 
     def macs(self, trunk: Trunk, width: int) -> int:
-        size, hidden = self.span_size(width), self.inner * self.inner
-        spans = self.widest * (width + self.inner * size + hidden)
-        pairs = self.ratio * self.antecedents * (self.inner * size + hidden)
-        return int(spans + pairs + self.ratio * size * (size if self.coarse else self.inner))
+        size, layer = self.span_size(width), self.hidden * self.hidden
+        spans = self.widest * (width + self.hidden * size + layer)
+        pairs = self.ratio * self.antecedents * (self.hidden * size + layer)
+        return int(spans + pairs + self.ratio * size * (size if self.coarse else self.hidden))
 
 
 class WordScore(Score):
@@ -95,7 +95,7 @@ class WordScore(Score):
 
     def __init__(self, width: int):
         super().__init__()
-        self.out = nn.Linear(width, 1)
+        self.out = nn.Linear(width, 1, bias=False)
 
     def keyed(self, k: Tensor) -> Tensor:
         return self.out(k)
@@ -107,11 +107,11 @@ class WordScore(Score):
 class FeedForwardScore(nn.Sequential):
     """Score from two hidden layers with ReLU and dropout."""
 
-    def __init__(self, inputs: int, inner: int, dropout: float):
+    def __init__(self, inputs: int, hidden: int, dropout: float):
         layers: list[nn.Module] = []
-        for size in (inputs, inner):
-            layers += [nn.Linear(size, inner), nn.ReLU(), Dropout(dropout)]
-        super().__init__(*layers, nn.Linear(inner, 1))
+        for size in (inputs, hidden):
+            layers += [nn.Linear(size, hidden), nn.ReLU(), Dropout(dropout)]
+        super().__init__(*layers, nn.Linear(hidden, 1))
 
 
 class PairScore(nn.Module):
@@ -122,19 +122,19 @@ class PairScore(nn.Module):
 
     def __init__(self, size: int, features: int, head: CoreferenceHead):
         super().__init__()
-        self.span = nn.Linear(size, head.inner)
-        self.antecedent = nn.Linear(size, head.inner, bias=False)
-        self.product = nn.Linear(size, head.inner, bias=False)
-        self.features = nn.Linear(features, head.inner, bias=False)
+        self.span = nn.Linear(size, head.hidden)
+        self.antecedent = nn.Linear(size, head.hidden, bias=False)
+        self.product = nn.Linear(size, head.hidden, bias=False)
+        self.features = nn.Linear(features, head.hidden, bias=False)
         self.dropout = Dropout(head.dropout)
-        self.hidden, self.out = nn.Linear(head.inner, head.inner), nn.Linear(head.inner, 1)
+        self.second, self.out = nn.Linear(head.hidden, head.hidden), nn.Linear(head.hidden, 1)
 
     def forward(self, g_ND: Tensor, at_NA: Tensor, features_NAD: Tensor) -> Tensor:
         """Scores (N, A) of spans with their antecedents."""
         product_NAF = self.product(g_ND[:, None] * g_ND[at_NA])
         x_NAF = self.span(g_ND)[:, None] + self.antecedent(g_ND)[at_NA] + product_NAF
         x_NAF = self.dropout(F.relu(x_NAF + self.features(features_NAD)))
-        return self.out(self.dropout(F.relu(self.hidden(x_NAF))))[..., 0].float()
+        return self.out(self.dropout(F.relu(self.second(x_NAF))))[..., 0].float()
 
 
 class CoreferenceHeadModule(nn.Module):
@@ -146,7 +146,7 @@ class CoreferenceHeadModule(nn.Module):
         self.head = head
         self.word = WordScore(width)
         self.width = nn.Embedding(head.widest, features)
-        self.mention = FeedForwardScore(size, head.inner, head.dropout)
+        self.mention = FeedForwardScore(size, head.hidden, head.dropout)
         self.distance = nn.Embedding(DISTANCES, features)
         self.speaker = nn.Embedding(2, features) if head.metadata else None
         self.genre = nn.Embedding(1 + len(GENRES), features) if head.metadata else None

@@ -31,6 +31,11 @@ from regard.text.config import EncoderTextConfig
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 SINGLETONS = " (singletons)"  # after the names of scores in which they count
+HEAD_KEYS = (
+    *("widest", "ratio", "antecedents", "coarse", "order"),
+    *("hidden", "dropout", "metadata"),
+)
+"""Keys of [coreference] that are facts of the head."""
 PRONOUN_METRICS = ("F1", "precision", "recall", "masculine F1", "feminine F1", "bias")
 
 
@@ -53,6 +58,10 @@ class CoreferenceConfig(Config):
     order: int = Field(1, ge=1, le=4)
     """How often pairs are scored; from 2 on, spans know their expected antecedents (Lee et al.,
     2018)."""
+    hidden: int = Field(150, ge=1)
+    """The size of the two hidden layers of a score."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """The dropout of scores and features."""
     metadata: bool = False
     """Speakers and genres are features of pairs."""
     singletons: bool = False
@@ -93,7 +102,16 @@ class Coreference(EncoderTask[CoreferenceExample, RowTokenizer, Resolver, None])
     def head_facts(self) -> CoreferenceHead:
         """The head that the table ``coreference`` describes."""
         config = self.config
-        keys = ("widest", "ratio", "antecedents", "coarse", "order", "metadata")
+        keys = (
+            "widest",
+            "ratio",
+            "antecedents",
+            "coarse",
+            "order",
+            "metadata",
+            "hidden",
+            "dropout",
+        )
         values = {key: getattr(config, key) for key in keys}
         return CoreferenceHead(**values, gold=config.mentions == "gold")
 
