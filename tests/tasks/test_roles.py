@@ -21,7 +21,7 @@ HE["change"] = {"width": 24, "embedding": 24, "depth": 2, "indicator": 8, "stack
 
 
 def sentence(draw: random.Random) -> dict:
-    """"eats" has an eater on its left and food on its right, "by" turns them round."""
+    """ "eats" has an eater on its left and food on its right, "by" turns them round."""
     left, right = draw.choice(ANIMALS), draw.choice(ANIMALS)
     if draw.random() < 0.3:
         return {"tokens": [left, right], "predicates": []}
@@ -129,15 +129,16 @@ def test_labels_that_training_lacks_have_no_target_and_are_missed(folder):
     [
         ({"roles.mark": "star"}, "roles.mark"),
         ({"roles.predicates": "guessed"}, "roles.predicates"),
-        ({"model.paper": "lin", "model.size": "laptop", "model.change": {}}, "roles.mark: Lin does"),
+        (
+            {"model.paper": "lin", "model.size": "laptop", "model.change": {}},
+            "roles.mark: Lin does",
+        ),
         ({"train.metric": "BLEU"}, "metric"),
     ],
 )
 def test_bad_settings_are_refused(folder, tmp_path, settings, message):
     with pytest.raises(BadInput, match=message):
-        list(
-            regard.train(recipe_of(folder), settings=settings, data=folder, out=tmp_path / "run")
-        )
+        list(regard.train(recipe_of(folder), settings=settings, data=folder, out=tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
 
@@ -153,9 +154,7 @@ def test_examples_in_memory_are_like_those_in_files(folder, tmp_path):
     }
     weights = []
     for name, given in (("files", folder), ("memory", data)):
-        list(
-            regard.train(recipe_of(folder), settings=settings, data=given, out=tmp_path / name)
-        )
+        list(regard.train(recipe_of(folder), settings=settings, data=given, out=tmp_path / name))
         weights.append(regard.load(tmp_path / name / "model", "cpu").module.state_dict())
     assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
 

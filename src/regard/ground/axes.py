@@ -17,7 +17,9 @@
 | P      | positions of a table, or distances between two    |
 | M      | memory: states of the tokens before each row; or  |
 |        | targets of an attribution                         |
-| C      | characters of a word, or channels of an image     |
+| C      | characters of a word, or channels of an image; or |
+|        | columns of a table                                |
+| A      | antecedents of a mention                          |
 """
 
-LEGEND = frozenset("BTLSHKDFVNRWPMC")
+LEGEND = frozenset("BTLSHKDFVNRWPMCA")

@@ -26,7 +26,7 @@ from regard.inference.model_runner import ModelRunner
 from regard.inference.score_text import WINDOW, StreamScorer, TextScorer
 from regard.inference.text_tokens import TextPart, TextTokens, marks, places_of, word_parts
 from regard.models.folders.loaded_model import LoadedModel
-from regard.models.label_heads import MLMHead, read_spans
+from regard.models.label_heads import MLMHead
 from regard.models.patches import PatchEmbedding, Patches
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.parts.linear.convert import in_precision
@@ -211,7 +211,7 @@ class EncoderModel(ModelRunner):
         heads = {
             kind.name: kind
             for kind in sorted(self.facts.output_heads, key=lambda kind: kind.logits_order or 0)
-            if kind.logits_order is not None and kind.read is not read_spans
+            if kind.logits_order is not None and not kind.needs_positions
         }
         if not heads:
             raise BadInput("this model has no output head; use encode()")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from itertools import accumulate, chain, islice
+from itertools import chain, islice
 from math import nan
 from typing import ClassVar, NamedTuple, Self
 
@@ -24,7 +24,15 @@ from regard.parts.crf import best_sequences
 from regard.text.labels import LabelSet
 from regard.text.templates import WordRow
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
-from regard.text.words import Sentence, Span, Spans, check_text, spaced_spans, word_spans
+from regard.text.words import (
+    Sentence,
+    Span,
+    Spans,
+    check_text,
+    joined_spans,
+    spaced_spans,
+    word_spans,
+)
 
 
 @dataclass(frozen=True)
@@ -239,7 +247,7 @@ def text_and_spans(
     """The text of input ``number``, and the spans of its words; a list of words is joined."""
     if isinstance(sentence, tuple | list):
         words = [check_text(word, number) for word in sentence]
-        return " ".join(words), _spans_of_joined(words)
+        return " ".join(words), joined_spans(words)
     text = check_text(sentence, number, "neither a text nor a list of words")
     return text, find_words(text)
 
@@ -253,9 +261,3 @@ def word_windows(
         of_words = [*islice(ids, len(sentence))]
         for window in tokenizer.template.windows_of_words(of_words, longest):
             yield number, window
-
-
-def _spans_of_joined(words: Sequence[str]) -> list[Span]:
-    """The span of each word when words are joined by spaces."""
-    starts = accumulate((len(word) + 1 for word in words), initial=0)
-    return [Span(start, start + len(word)) for word, start in zip(words, starts, strict=False)]

@@ -36,7 +36,9 @@ class AnyHead:
     ``reads_queries`` reads the query stream of a stack. A head with several output layers predicts
     the mean of their logits; outputs have the logits of each, (count, N, V), as ``layers_name``. A
     head that ``names_tokens`` needs a vocabulary. With an ``eager`` head, a model is neither
-    compiled nor captured, and its batches are not padded.
+    compiled nor captured, and its batches are not padded. A head that ``needs_positions`` runs only
+    where positions are given. ``more_outputs`` are the names of outputs after its logits; a head
+    that ``takes_tape`` has values of its own on a tape.
     """
 
     name: ClassVar[str]
@@ -46,6 +48,9 @@ class AnyHead:
     layers_name: ClassVar[str] = ""
     names_tokens: ClassVar[bool] = False
     eager: ClassVar[bool] = False
+    needs_positions: ClassVar[bool] = False
+    more_outputs: ClassVar[tuple[str, ...]] = ()
+    takes_tape: ClassVar[bool] = False
     classes: ClassVar[tuple[str, ...]] = ()  # names of the outputs, if the head has its own
     logits_order: ClassVar[int | None] = 0  # the head with the lowest is the default; None: never
 

@@ -18,7 +18,6 @@ from regard.models.attention_site import AttentionSite
 from regard.models.facts import NAMED
 from regard.models.features import LayerTape, ScalarMix
 from regard.models.heads import AnyHead, NextTokenHead, read_rows
-from regard.models.label_heads import read_spans
 from regard.models.macs import FORWARD_AND_BACKWARD
 from regard.models.pools import ANYWHERE, POOLS, AnyPool, Summaries
 from regard.models.transformer import TransformerModule
@@ -126,7 +125,7 @@ class TrunkWithHeads:
     def layer_paths(self) -> dict[str, str]:
         """The tape path of every layer, pool and head."""
         pool = {} if self.pool is None else {"pooled": "pool.output"}
-        named = (head.name for head in self.output_heads if head.read is not read_spans)
+        named = (head.name for head in self.output_heads if not head.needs_positions)
         heads = {f"{name} logits": f"heads.{name}.logits" for name in named}
         return {**self.trunk.layer_paths("trunk"), **pool, **heads}
 
@@ -256,6 +255,8 @@ class TrunkWithHeadsModule(nn.Module):
         by_name = {head.name: head for head in facts.output_heads}
         self.readers = {name: head.read for name, head in by_name.items()}
         self.layers_of = {name: head.layers_name for name, head in by_name.items()}
+        self.outputs_of = {name: head.more_outputs for name, head in by_name.items()}
+        self.taped = {name for name, head in by_name.items() if head.takes_tape}
         self.queries = [name for name, head in by_name.items() if head.reads_queries]
         self.trunk, self.pool = trunk, pool
         self.heads = nn.ModuleDict(heads)
@@ -305,7 +306,11 @@ class TrunkWithHeadsModule(nn.Module):
             read = self.readers[name](encoded, pooled_BD, positions.get(name))
             if read is None:
                 continue
-            logits = head(*read)
+            place = {"tape": tape.under("heads").under(name)} if name in self.taped else {}
+            logits = head(*read, **place)
+            if more_outputs := self.outputs_of[name]:
+                logits, *others = logits
+                by_head |= zip(more_outputs, others, strict=True)
             if layers_name := self.layers_of[name]:
                 by_head[layers_name], logits = logits, logits.mean(0)
             by_head[name] = tape(f"heads.{name}.logits", logits)

@@ -100,6 +100,18 @@ def _gaps(queries: Layout, keys: Layout, query_T: Tensor, key_T: Tensor) -> Tens
     return keys.pad(key_T)[:, None, :] - queries.pad(query_T)[:, :, None]
 
 
+@dataclass(frozen=True)
+class SpanMask:
+    """Mask of the keys of a span, from the position of the query to its order."""
+
+    def __call__(self, queries: Layout, keys: Layout) -> Tensor:
+        """Mask of allowed keys, by position."""
+        if queries.orders_T is None:
+            raise ValueError("a span mask needs queries with orders")
+        after = _gaps(queries, keys, queries.positions_T, keys.positions_T)
+        return (after >= 0) & (_gaps(queries, keys, queries.orders_T, keys.positions_T) <= 0)
+
+
 class Score(nn.Module):
     """Base class of scores: ``keyed`` depends on the keys alone, ``between`` is the rest.
 
@@ -301,7 +313,7 @@ def attend(
     *,
     queries: Layout,
     keys: Layout,
-    mask: Mask = full,
+    mask: Mask | SpanMask = full,
     dropout: float = 0.0,
     tape: NullTape = NULL_TAPE,
 ) -> Tensor:

@@ -39,6 +39,7 @@ from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.parts.linear.convert import chosen_precision
 from regard.search.step import Search
 from regard.tasks.classify import Classify
+from regard.tasks.coreference import Coreference
 from regard.tasks.encoder_task import EncoderTask
 from regard.tasks.multiple_choice import Choose
 from regard.tasks.pretrain import Pretrain
@@ -58,11 +59,12 @@ AnyComponent = Component[Any, Any, Any]
 TASKS: dict[str, type[Task]] = {
     task.name: task
     for task in (
-        *(Translate, TextToText, Classify, Tag, Roles, QuestionAnswering, Choose, Embed, Pretrain),
+        *(Translate, TextToText, Classify, Tag, Roles, QuestionAnswering, Choose, Coreference),
+        *(Embed, Pretrain),
     )
 }
 TASKS_OF_HEADS: dict[str, type[EncoderTask]] = {
-    task.head.name: task for task in (Classify, Tag, QuestionAnswering, Choose)
+    task.head.name: task for task in (Classify, Tag, QuestionAnswering, Choose, Coreference)
 }
 
 RUNNERS: dict[tuple[tuple[str, ...], bool, bool], type[ModelRunner]] = {
@@ -216,10 +218,11 @@ class Runner:
         batch_size: int | None = None,
         max_length: int | None = None,
     ) -> list[Any]:
-        """Predict labels with probabilities, tags, answers or choices, by the task of fine-tuning.
+        """Predict labels with probabilities, tags, answers, choices or clusters, by the task.
 
-        A classifier reads texts or pairs of texts, a tagger texts or lists of words; other inputs
-        are pairs (question, context) or (text, choices).
+        A classifier reads texts or pairs of texts, a tagger texts or lists of words, a model of
+        coreference texts or lists of sentences; other inputs are pairs (question, context) or
+        (text, choices).
         """
         rows = self.runner.listed(inputs, "inputs")
         predictor = self._limited(batch_size, max_length).predictor

@@ -353,6 +353,8 @@ LIMITS: dict[str, tuple[Callable[[object], bool], str]] = {
     "predicates": (lambda value: value in PREDICATES, " or ".join(map(repr, PREDICATES))),
     "stride": (lambda value: _is_whole(value, 0), "an integer of at least 0"),
     "threshold": (lambda value: isinstance(value, int | float | None), "a number or null"),
+    "segment": (lambda value: _is_whole(value, 0), "an integer of at least 0"),
+    "single_above": (lambda value: isinstance(value, int | float | None), "a number or null"),
 }
 
 

@@ -5,6 +5,7 @@ An error in a text is ``BadItem``, with the number of the input.
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 from unicodedata import category
 
@@ -23,6 +24,7 @@ _UNSPACED = (
 _AM = "\u0e33\u0eb3"  # vowels of Thai and Lao that are a mark and a letter in one character
 _STACKING = "\u17d2\u1039"  # marks of Khmer and Myanmar that stack the next consonant
 _SPACED = re.compile(r"\S+")
+_CLITIC = re.compile(r"['’](?:s|re|ve|ll|d|m)$", re.IGNORECASE)
 _LETTER = rf"[^\W{_UNSPACED}]"
 _WORD = re.compile(rf"{_LETTER}+(?:['’\-]{_LETTER}+)*|[{_UNSPACED}]|[^\w\s]")
 # No combining marks, nor letters of these scripts: Latin, and the quotes and dashes of print.
@@ -72,9 +74,25 @@ def _belongs(character: str, before: str) -> bool:
     return not any(unspaced) and category(before)[0] == "M" and letter_class[0] in "LN"
 
 
+def clitic_spans(text: str) -> list[Span]:
+    """Words as ``word_spans`` finds them, with English clitics ("'s", "'ll") as their own words."""
+    spans: list[Span] = []
+    for start, end in word_spans(text):
+        clitic = _CLITIC.search(text, start + 1, end)
+        cuts = [start, end] if clitic is None else [start, clitic.start(), end]
+        spans += (Span(*pair) for pair in pairwise(cuts))
+    return spans
+
+
 def spaced_spans(text: str) -> list[Span]:
     """The words of a text that is tokenised already, separated by white space."""
     return [Span(*match.span()) for match in _SPACED.finditer(text)]
+
+
+def joined_spans(words: Sequence[str]) -> list[Span]:
+    """The span of each word when words are joined by spaces."""
+    starts = accumulate((len(word) + 1 for word in words), initial=0)
+    return [Span(start, start + len(word)) for word, start in zip(words, starts, strict=False)]
 
 
 def words(text: str) -> list[str]:

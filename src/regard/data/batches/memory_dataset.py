@@ -85,7 +85,7 @@ class BPEDropoutRows(MemoryDataset[tuple[TokenRow, Target]]):
         """Return None: weights are known after tokenising."""
 
 
-class UnknownWordRows(MemoryDataset[tuple[TokenRow, Target]]):
+class UnknownWordRows(MemoryDataset[tuple[Any, Target]]):
     """Dataset in which words that occur once are replaced by the ``unknown`` word at a given rate.
 
     The vector of unknown words is thus learned from rare ones (Lample et al., 2016). The characters
@@ -93,24 +93,33 @@ class UnknownWordRows(MemoryDataset[tuple[TokenRow, Target]]):
     """
 
     def __init__(
-        self, examples: Sequence[tuple[TokenRow, Target]], unknown: int, rate: float, seed: int
+        self, examples: Sequence[tuple[Any, Target]], unknown: int, rate: float, seed: int
     ):
         super().__init__(examples)
         self.unknown, self.rate, self.seed = unknown, rate, seed
-        self.once_V = np.bincount(np.concatenate([_words(row) for row, _ in examples])) == 1
+        every = (_words(row) for rows, _ in examples for row in _listed(rows))
+        self.once_V = np.bincount(np.concatenate([*every])) == 1
 
-    def read(self, epoch: int, indices: np.ndarray) -> list[tuple[TokenRow, Target]]:
+    def read(self, epoch: int, indices: np.ndarray) -> list[tuple[Any, Target]]:
         streams_N = streams((self.seed, epoch), indices)
         pairs = zip(indices, streams_N, strict=True)
         return [self._draw(self.examples[i], stream) for i, stream in pairs]
 
-    def _draw(self, pair: tuple[TokenRow, Target], stream: np.ndarray) -> tuple[TokenRow, Target]:
-        row, target = pair
-        words_T = _words(row)
-        drawn_T = uniform(stream, np.arange(len(words_T))) < self.rate
-        tokens = np.array(row.tokens)
-        tokens.reshape(len(tokens), -1)[self.once_V[words_T] & drawn_T, 0] = self.unknown
-        return row._replace(tokens=tokens), target
+    def _draw(self, pair: tuple[Any, Target], stream: np.ndarray) -> tuple[Any, Target]:
+        rows, target = pair
+        drawn, before = list[TokenRow](), 0
+        for row in _listed(rows):
+            words_T, tokens = _words(row), np.array(row.tokens)
+            drawn_T = uniform(stream, before + np.arange(len(words_T))) < self.rate
+            tokens.reshape(len(tokens), -1)[self.once_V[words_T] & drawn_T, 0] = self.unknown
+            drawn.append(row._replace(tokens=tokens))
+            before += len(words_T)
+        return (drawn[0] if isinstance(rows, TokenRow) else drawn), target
+
+
+def _listed(rows: TokenRow | Sequence[TokenRow]) -> Sequence[TokenRow]:
+    """The rows of an example: one, or several."""
+    return [rows] if isinstance(rows, TokenRow) else rows
 
 
 def _words(row: TokenRow) -> np.ndarray:
@@ -120,7 +129,7 @@ def _words(row: TokenRow) -> np.ndarray:
 
 def _content(rows: TokenRow | Sequence[TokenRow], target: object) -> bytes:
     """Bytes of an example, the same in every process."""
-    parts = chain(rows if isinstance(rows, TokenRow) else chain(*rows), [target])
+    parts = chain(*_listed(rows), [target])
     return b"|".join(map(_bytes, parts))
 
 

@@ -1,6 +1,7 @@
-"""The five types of example; ``where`` is the file and the line or question of each."""
+"""The types of example; ``where`` is the file and the line or question of each."""
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 from regard.metrics.entities import LabelledSpan
@@ -117,4 +118,54 @@ class ChoiceExample:
         return ExampleContent(tuple(text for pair in self.choices for text in pair), labels=labels)
 
 
-Example = LabelledExample | TaggedExample | RoleExample | QuestionExample | ChoiceExample
+Mention = tuple[int, int]  # words [start, end) of a document, counted from 0
+
+
+@dataclass(frozen=True, slots=True)
+class PronounQuestion:
+    """A pronoun, names that it may refer to, and whether it refers to each.
+
+    ``gender`` is "masculine", "feminine" or "other".
+    """
+
+    pronoun: Mention
+    names: tuple[Mention, ...]
+    answers: tuple[bool, ...]
+    gender: str
+
+
+@dataclass(frozen=True, slots=True)
+class CoreferenceExample:
+    """Sentences of a document, and clusters of its mentions.
+
+    ``speakers`` are those of each word, or empty. With a ``pronoun`` question, only its mentions
+    are annotated: other words of the document may be mentions, too.
+    """
+
+    where: str
+    sentences: tuple[tuple[str, ...], ...]
+    clusters: tuple[tuple[Mention, ...], ...]
+    name: str = ""
+    speakers: tuple[str, ...] = ()
+    genre: str = ""
+    pronoun: PronounQuestion | None = None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """All words of the document."""
+        return tuple(chain(*self.sentences))
+
+    @property
+    def content(self) -> ExampleContent:
+        """Inputs, outputs and labels of the example."""
+        return ExampleContent((" ".join(self.words),))
+
+
+Example = (
+    LabelledExample
+    | TaggedExample
+    | RoleExample
+    | QuestionExample
+    | ChoiceExample
+    | CoreferenceExample
+)

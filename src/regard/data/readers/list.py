@@ -1,4 +1,4 @@
-"""Readers of published benchmarks and of plain files into five types of example."""
+"""Readers of published benchmarks and of plain files into examples of each task."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -9,6 +9,13 @@ from typing import get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from regard.data.readers.conll import conll, conllu
+from regard.data.readers.coreference import (
+    coreference_columns,
+    coreference_jsonl,
+    gap,
+    winobias,
+    winogender,
+)
 from regard.data.readers.examples import Example
 from regard.data.readers.fields import Dropped
 from regard.data.readers.generated import modular_sums, repeats
@@ -40,6 +47,10 @@ READERS: dict[str, dict[str, Reader]] = {
     },
     "answer": {"SQuAD": squad},
     "choose": {"SWAG": swag, "RACE": race},
+    "coreference": {
+        **{"CoNLL-2012": coreference_columns, "jsonl": coreference_jsonl},
+        **{"GAP": gap, "Winogender": winogender, "WinoBias": winobias},
+    },
     "embed": {
         **{name: partial(glue, name=name) for name in ("STS-B", "MRPC", "QQP")},
         **{"tsv": partial(group_table, kind=Table), "csv": partial(group_table, kind=Csv)},

@@ -12,9 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from regard.data.readers.coreference import document_of
 from regard.data.readers.documents import DocumentReader
 from regard.data.readers.examples import (
     ChoiceExample,
+    CoreferenceExample,
     Example,
     GoldAnswer,
     LabelledExample,
@@ -145,6 +147,17 @@ def parse_group(where: str, value: object) -> LabelledExample:
     return LabelledExample(where, pair, (_label(where, score),))
 
 
+def parse_coreference(where: str, value: object) -> CoreferenceExample:
+    """Parse (sentences, clusters): lists of words, and lists of (first word, last word)."""
+    sentences, clusters = _parts(where, value, "(sentences, clusters)", 2)
+    words = [[*_sequence(where, sentence)] for sentence in _sequence(where, sentences)]
+    lists = [
+        [[*_sequence(where, mention)] for mention in _sequence(where, cluster)]
+        for cluster in _sequence(where, clusters)
+    ]
+    return document_of({"sentences": words, "clusters": lists}, where)
+
+
 def parse_document(where: str, value: object) -> list[str]:
     """Parse a text, with a paragraph on each line, or a list of sentences."""
     if isinstance(value, str):
@@ -163,6 +176,7 @@ def parse_whole(where: str, value: object) -> str:
 PARSERS: dict[str, Callable[[str, object], Example]] = {  # by the name of a task
     **{"classify": parse_labelled, "tag": parse_tagged, "roles": parse_roles},
     **{"answer": parse_question, "choose": parse_choice, "embed": parse_group},
+    "coreference": parse_coreference,
 }
 
 

@@ -32,6 +32,7 @@ NOTES = "regard_notes"
 PREDICTION_KEYS = (
     *("longest", "long", "stride", "question", "longest_answer", "threshold"),
     *("mark", "predicates"),
+    *("segment", "single_above"),
 )
 NOTED = (*PREDICTION_KEYS, "prompt", "decode")
 # Search settings, which old folders have in config.json.

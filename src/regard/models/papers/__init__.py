@@ -39,6 +39,7 @@ from regard.models.papers import (
     gpt2,
     grover,
     he,
+    lee,
     lin,
     llama,
     luong,
@@ -80,7 +81,7 @@ from regard.parts.rotary import LinearScaling, Llama3Scaling
 
 MODULES = (
     *(cho, sutskever, zaremba, bahdanau, luong, dai, ma, context2vec, esim, bidaf, gehring, lin),
-    *(taglm, transformer, he, cove, awd_lstm, marian, ulmfit, elmo, gpt, bert, gpt2, ernie),
+    *(taglm, transformer, he, lee, cove, awd_lstm, marian, ulmfit, elmo, gpt, bert, gpt2, ernie),
     *(grover, xlnet, roberta, spanbert, albert, distilbert, t5, electra, mt5, vit, deit),
     *(llama, mistral, qwen2, modernbert),
 )

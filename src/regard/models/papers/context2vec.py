@@ -36,6 +36,7 @@ class ContextHead(AnyHead):
     name: ClassVar[str] = "context"
     names_tokens: ClassVar[bool] = True
     read: ClassVar[Callable[..., Inputs]] = staticmethod(read_spans)
+    needs_positions: ClassVar[bool] = True
     size: int | None = None
 
     def __post_init__(self) -> None:

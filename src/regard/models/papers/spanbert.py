@@ -34,6 +34,7 @@ class SpanBoundaryHead(AnyHead):
     name: ClassVar[str] = "span_boundary"
     names_tokens: ClassVar[bool] = True
     read: ClassVar[Callable[..., Inputs]] = staticmethod(read_spans)
+    needs_positions: ClassVar[bool] = True
     positions: ClassVar[int] = 20  # of tokens in a span
     position_size: ClassVar[int] = 200
     tied: bool = True

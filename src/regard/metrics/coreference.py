@@ -1,0 +1,204 @@
+"""Metrics of coreference: MUC, B³, CEAF-φ4, their mean, LEA; and the F1 of pronouns by gender.
+
+The rules are those of the reference scorer (Pradhan et al., 2014): mentions match if they have the
+same words; each metric is computed from sums over all documents; a mention that one side lacks is
+neither removed nor added, so it lowers recall (missing) or precision (spurious). Singletons, which
+are clusters of one mention, count in B³, CEAF-φ4 and LEA like other clusters, and never in MUC.
+OntoNotes annotates none: ``without_singletons`` removes those of a corpus that does.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from math import comb
+
+import numpy as np
+
+from regard.ground.errors import BadInput
+from regard.metrics.assignment import best_assignment
+from regard.metrics.classification import share_scores
+from regard.metrics.intervals import SAMPLES, SEED, FloatArray, interval, resampled
+from regard.metrics.precision_recall import MEASURES, f1
+from regard.metrics.translation import MetricScore
+
+Mention = Hashable
+Clusters = Sequence[Collection[Mention]]
+Sums = tuple[float, float]  # numerator and denominator
+MEAN = "CoNLL-F1"
+
+
+def without_singletons(clusters: Clusters) -> list[Collection[Mention]]:
+    """Clusters of at least two mentions."""
+    return [cluster for cluster in clusters if len(cluster) > 1]
+
+
+def muc(clusters: Clusters, others: Clusters) -> Sums:
+    """MUC recall (Vilain et al., 1995): links of each cluster that the other side keeps."""
+    kept = sum(counts.total() - len(counts) for _, counts in _overlaps(clusters, others))
+    return kept, sum(len(cluster) - 1 for cluster in clusters)
+
+
+def b_cubed(clusters: Clusters, others: Clusters) -> Sums:
+    """B³ recall (Bagga & Baldwin, 1998): share of a mention's cluster that stays with it."""
+    shares = (
+        count**2 / size for size, counts in _overlaps(clusters, others) for count in counts.values()
+    )
+    return sum(shares), sum(map(len, clusters))
+
+
+def ceaf(clusters: Clusters, others: Clusters) -> Sums:
+    """CEAF-φ4 recall (Luo, 2005): similarity of clusters in the best one-to-one alignment.
+
+    φ4 is 2 |K ∩ R| / (|K| + |R|).
+    """
+    similarities = np.zeros((len(clusters), len(others)))
+    for number, (size, counts) in enumerate(_overlaps(clusters, others)):
+        for other, count in counts.items():
+            similarities[number, other] = 2 * count / (size + len(others[other]))
+    return float(similarities[best_assignment(similarities)].sum()), len(clusters)
+
+
+def lea(clusters: Clusters, others: Clusters) -> Sums:
+    """LEA recall (Moosavi & Strube, 2016): share of a cluster's links that stay, by its size.
+
+    A singleton has a link with itself, which stays in a singleton only.
+    """
+    total = 0.0
+    for size, counts in _overlaps(clusters, others):
+        if size == 1:
+            total += any(len(others[other]) == 1 for other in counts)
+        else:
+            total += size * sum(comb(count, 2) for count in counts.values()) / comb(size, 2)
+    return total, sum(map(len, clusters))
+
+
+def mention_detection(clusters: Clusters, others: Clusters) -> Sums:
+    """Mention recall: mentions that the other side has, in any cluster."""
+    mentions, others_mentions = {*chain(*clusters)}, {*chain(*others)}
+    return len(mentions & others_mentions), len(mentions)
+
+
+RECALLS: dict[str, Callable[[Clusters, Clusters], Sums]] = {
+    "MUC": muc,
+    "B3": b_cubed,
+    "CEAF-phi4": ceaf,
+    "LEA": lea,
+    "mention-F1": mention_detection,
+}
+"""Recall of each metric; precision is recall with both sides exchanged."""
+AVERAGED = ("MUC", "B3", "CEAF-phi4")
+COREFERENCE_METRICS = (MEAN, *RECALLS)
+
+
+def coreference_scores(
+    golds: Sequence[Clusters],
+    predicted: Sequence[Clusters],
+    with_interval: bool = False,
+    suffix: str = "",
+) -> list[MetricScore]:
+    """F1 of each metric over documents in percent; first the mean of MUC, B³ and CEAF-φ4.
+
+    ``suffix`` is added to the names.
+    """
+    if len(golds) != len(predicted):
+        raise BadInput(f"clusters of {len(predicted)} documents, but there are {len(golds)}")
+    pairs = [*zip(golds, predicted, strict=True)]
+    for clusters in chain(*pairs):
+        _numbers(clusters)
+    rows = [_statistics(gold, clusters) for gold, clusters in pairs]
+    statistics = np.array(rows, dtype=np.float64).reshape(-1, 4 * len(RECALLS))
+    count = sum(map(len, golds))
+    signature = f"documents:{len(golds)}|clusters:{count}"
+    measures: dict[str, Callable[[FloatArray], float]] = {MEAN + suffix: _mean}
+    measures |= {name + suffix: partial(_f1, name) for name in RECALLS}
+    return share_scores(measures, statistics, signature, with_interval)
+
+
+def _statistics(golds: Clusters, predicted: Clusters) -> list[float]:
+    """Numerators and denominators of recall and precision of each metric."""
+    sums = ((*recall(golds, predicted), *recall(predicted, golds)) for recall in RECALLS.values())
+    return [*chain(*sums)]
+
+
+def _f1(name: str, sums: FloatArray) -> float:
+    """The harmonic mean of recall and precision, from the sums of all metrics."""
+    at = 4 * [*RECALLS].index(name)
+    kept, all_gold, correct, all_predicted = sums[at : at + 4]
+    recall = kept / all_gold if all_gold else 0.0
+    precision = correct / all_predicted if all_predicted else 0.0
+    return float(2 * recall * precision / (recall + precision)) if recall + precision else 0.0
+
+
+def _mean(sums: FloatArray) -> float:
+    return float(np.mean([_f1(name, sums) for name in AVERAGED]))
+
+
+def _numbers(clusters: Clusters) -> dict[Mention, int]:
+    """The number of the cluster of each mention; a mention in two clusters is an error."""
+    numbers = {mention: n for n, cluster in enumerate(clusters) for mention in cluster}
+    if len(numbers) != sum(map(len, clusters)):
+        raise BadInput("a mention is in two clusters, or twice in one")
+    return numbers
+
+
+def _overlaps(clusters: Clusters, others: Clusters) -> Iterator[tuple[int, Counter[int]]]:
+    """Size of each cluster, and the number of mentions that it shares with each other cluster."""
+    numbers = _numbers(others)
+    for cluster in clusters:
+        yield (len(cluster), Counter(numbers[mention] for mention in cluster if mention in numbers))
+
+
+@dataclass(frozen=True)
+class PronounDecision:
+    """Whether a pronoun refers to each of its candidate names: gold and predicted."""
+
+    golds: tuple[bool, ...]
+    predicted: tuple[bool, ...]
+    gender: str  # of the pronoun: "masculine", "feminine" or another
+
+
+GENDERS = ("masculine", "feminine")
+BIAS = "bias"
+
+
+def pronoun_scores(
+    decisions: Sequence[PronounDecision], with_interval: bool = False
+) -> list[MetricScore]:
+    """Precision, recall and F1 of names of pronouns, F1 by gender, and bias (Webster et al., 2018).
+
+    A name is predicted if the pronoun refers to it; all names are counted together, as in the
+    scorer of GAP. Bias is feminine F1 / masculine F1: 1 without bias, and not in percent.
+    """
+    rows = []
+    for decision in decisions:
+        pairs = [*zip(decision.golds, decision.predicted, strict=True)]
+        counts = [sum(map(all, pairs)), sum(decision.golds), sum(decision.predicted)]
+        rows.append([count * (decision.gender == gender) for gender in GENDERS for count in counts])
+        rows[-1] = counts + rows[-1]
+    statistics = np.array(rows, dtype=np.float64).reshape(-1, 9)
+    signature = f"pronouns:{len(decisions)}"
+    measures: dict[str, Callable[[FloatArray], float]] = {
+        name: partial(_of_columns, measure, 0) for name, measure in MEASURES.items()
+    }
+    for number, gender in enumerate(GENDERS, start=1):
+        if any(decision.gender == gender for decision in decisions):
+            measures[f"{gender} F1"] = partial(_of_columns, f1, 3 * number)
+    scores = share_scores(measures, statistics, signature, with_interval)
+    if not {f"{gender} F1" for gender in GENDERS} <= measures.keys():
+        return scores
+    bias = MetricScore(BIAS, _bias(statistics.sum(0)), signature)
+    if with_interval:
+        drawn = interval(resampled(statistics, _bias))
+        bias = MetricScore(BIAS, bias.value, f"{signature}|bs:{SAMPLES}|seed:{SEED}", drawn)
+    return [*scores, bias]
+
+
+def _of_columns(measure: Callable[[FloatArray], float], first: int, sums: FloatArray) -> float:
+    return measure(sums[first : first + 3])
+
+
+def _bias(sums: FloatArray) -> float:
+    masculine, feminine = (f1(sums[3 * number : 3 * number + 3]) for number in (1, 2))
+    return feminine / masculine if masculine else 0.0
