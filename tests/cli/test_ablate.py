@@ -120,8 +120,11 @@ def test_what_cannot_be_ablated_is_refused(command, owl_run, tmp_path):
     done = run(*command, "--edits", file, "--svg", tmp_path / "a.svg", code=2)
     assert "--svg: files of edits have no layers and heads to draw" in done.stderr
     (recipe,) = owl_run.glob("*.toml")
-    done = run("ablate", owl_run / "run" / "model", recipe, "--data", owl_run, code=2)
-    assert "this model has no attention heads that can be turned off" in done.stderr
+    pooled = ("ablate", owl_run / "run" / "model", recipe, "--data", owl_run)
+    done = run(*pooled, "--layers", code=2)
+    assert "this model has no Transformer layers that can be turned off" in done.stderr
+    whole, off = map(json.loads, run(*pooled, "--json").stdout.splitlines())
+    assert (off["attention"], off["head"]) == ("pool", 0) and off["loss"] > 20
 
 
 def test_lower_perplexity_is_better():

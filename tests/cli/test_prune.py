@@ -174,7 +174,8 @@ def test_the_recipe_is_trained_with_the_heads_that_stay(arguments, tmp_path):
     (line,) = prune(arguments, *options, code=2).stderr.splitlines()
     assert line == f"regard: --compare-training {run}: is not empty; choose another folder"
     started = write_tuning(tmp_path, "one")
-    started.write_text(started.read_text().replace('size = "tiny"', f'start = "{out}"'))
+    text = started.read_text().replace('size = "tiny"', f'start = "{out}"')
+    started.write_text(text.replace("[text]\nvocab = 90\nlower = true\n", ""))
     others = (arguments[0], started, *arguments[2:])
     options = ("--share", 0.5, "--compare-training", tmp_path / "other")
     (line,) = prune(others, *options, code=2).stderr.splitlines()

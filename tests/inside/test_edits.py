@@ -75,6 +75,14 @@ def test_a_steering_vector_is_added(encoder, written, steer):
     check_same(encoder, edits, {f"{BLOCK}.output": lambda name, value: steer.expand_as(value)})
 
 
+def test_the_output_of_a_pool_is_edited(owl_run, written):
+    model = regard.load(owl_run / "run" / "model", "cpu")
+    edited = model.edited(written('kind = "replace"\nat = "pool.output"\nvalue = 0.5'))
+    tape = Tape(edits={"pool.output": lambda name, value: 0 * value + 0.5})
+    assert_close(logits(edited), logits(model, tape))
+    assert not torch.allclose(logits(edited), logits(model), atol=1e-4)
+
+
 def test_tokens_are_chosen_by_their_position_in_each_row(encoder, written):
     edits = written(f'kind = "replace"\nat = "{BLOCK}.output"\nvalue = 0.5\ntokens = [0, 2]')
     plain, edited = encoder.encode(TEXTS), encoder.edited(edits).encode(TEXTS)

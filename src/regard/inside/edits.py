@@ -18,7 +18,7 @@ from regard.ground.checks import check_number, check_whole
 from regard.ground.errors import BadInput, did_you_mean, shown
 from regard.ground.files import read_bytes
 from regard.inside.inspected_model import InspectedModel
-from regard.models.edits import KINDS, AnyEdit, EditVector, HeadOff, LayerOff
+from regard.models.edits import KINDS, POOL, AnyEdit, EditVector, HeadOff, LayerOff
 from regard.weights.files import read_tensors
 
 BESIDE = "edits.toml"  # the name of a file of edits in a model folder
@@ -54,11 +54,11 @@ class EditList:
 
     def check(self, model: InspectedModel) -> None:
         """Raise BadInput if a model lacks the values of an edit, or they have other sizes."""
-        sides, sites = model.facts.sides, model.facts.attention_sites
+        parts, sites = (*model.facts.sides, POOL), model.facts.attention_sites
         shapes = {
             name: shape
             for name, shape in model.tape_shapes().items()
-            if name.partition(".")[0] in sides
+            if name.partition(".")[0] in parts
         }
         causal = {name for site in sites if site.causal for name in site.weights}
         for number, edit in enumerate(self.edits, start=1):
@@ -182,15 +182,15 @@ READERS: Mapping[str, Callable[[Any, Path], object]] = {
 
 def head_edits(model: InspectedModel) -> dict[tuple[str, int, int], EditList]:
     """The edit that turns off each head, by the name of its attention, layer and number."""
-    shapes = model.tape_shapes()
+    names = model.tape_names()
     edits = {}
     for site in model.facts.attention_sites:
         for layer, heads in enumerate(site.heads):
-            off = [HeadOff(site.tape_path.format(layer=layer), head) for head in range(heads)]
-            for edit in off:
-                if {*edit.names} & shapes.keys():
-                    place = site.name, layer, edit.head
-                    edits[place] = EditList("{} {}.{}".format(*place), (edit,))
+            path = site.tape_path.format(layer=layer)
+            at = path if f"{path}.head_outputs" in names else site.weights[layer]
+            for head in range(heads):
+                place = site.name, layer, head
+                edits[place] = EditList("{} {}.{}".format(*place), (HeadOff(at, head),))
     if not edits:
         raise BadInput("this model has no attention heads that can be turned off")
     return edits
@@ -198,12 +198,12 @@ def head_edits(model: InspectedModel) -> dict[tuple[str, int, int], EditList]:
 
 def layer_edits(model: InspectedModel) -> dict[tuple[str, int], EditList]:
     """The edit that turns off each layer, by the side and number of the layer."""
-    shapes = model.tape_shapes()
+    names = {*model.tape_names()}
     edits = {}
     for side in model.facts.sides:
         for layer in range(getattr(model.facts, side).stack.depth):
             edit = LayerOff(f"{side}.blocks.{layer}")
-            if {*edit.names} & shapes.keys():
+            if {*edit.names} & names:
                 edits[side, layer] = EditList(f"{side} {layer}", (edit,))
     if not edits:
         raise BadInput("this model has no Transformer layers that can be turned off")

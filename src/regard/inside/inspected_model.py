@@ -1,7 +1,7 @@
 """A model whose inside is studied: it reads inputs with labels, and runs them with a tape."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self, cast
 
@@ -15,6 +15,7 @@ from regard.ground.tape import NULL_TAPE, NullTape, Tape
 from regard.inference.inputs import InputLimits
 from regard.inference.model_runner import ModelRunner
 from regard.models.attention_site import AttentionSite
+from regard.models.edits import AnyEdit, edit_module
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.trunk_with_heads import Outputs
@@ -57,6 +58,11 @@ class InspectedModel:
         if not self.facts.attention_sites:
             raise BadInput("this model has no attention to show")
         return self.facts.attention_sites
+
+    def edited(self, edits: Sequence[AnyEdit]) -> Self:
+        """Copy of the model, with the same weights, whose runs are edited."""
+        module = edit_module(self.module, self.facts.sides, edits)
+        return replace(self, runner=self.runner.with_module(module))
 
     def read(
         self, first: object, second: str | None = None, *, repeat: bool = False

@@ -17,7 +17,9 @@ from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, ChainedTape, NullTape, Tape
 from regard.models.trunk import StackModule
+from regard.parts.attention import EncoderOutput
 
+POOL = "pool"  # the pool of a model, beside its sides
 Shape = tuple[int, ...]
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
@@ -60,11 +62,18 @@ class AnyEdit:
 
 @dataclass(frozen=True, eq=False)
 class HeadOff(AnyEdit):
-    """Head whose output is zero; attention stays in its fast kernel."""
+    """Head whose output is zero; attention stays in its fast kernel.
+
+    Recurrent attention and pools have no outputs of heads: there, ``at`` names their weights.
+    """
 
     kind: ClassVar[str] = "head-off"
     endings: ClassVar[tuple[str, ...]] = (".head_outputs",)
     head: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.at,) if self.at.endswith(".weights") else super().names
 
     def edit(self, name: str, value: Tensor, layout: Layout) -> Tensor:
         return without_head(self.head)(name, value)
@@ -193,6 +202,18 @@ def _check_index(key: str, index: int, size: int, kinds: str) -> None:
         raise BadInput(f"{key}: {index} is too high: there are {size} {kinds}, counted from 0")
 
 
+def _tape_of(edits: Sequence[AnyEdit], layout: Layout) -> Tape:
+    """Tape that applies edits, in order, to the values of tokens of this layout."""
+
+    def edit(name: str, value: Tensor) -> Tensor:
+        for each in edits:
+            if name in each.names:
+                value = each.edit(name, value, layout)
+        return value
+
+    return Tape(edits=dict.fromkeys((name for each in edits for name in each.names), edit))
+
+
 class EditedStack(StackModule):
     """Stack whose values are edited in every run, before the tape of the caller sees them."""
 
@@ -213,30 +234,36 @@ class EditedStack(StackModule):
         self, tokens: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE, **more: Any
     ) -> Any:
         more.pop("first", None)  # all states are computed, as with a tape
-        read = self.stack.embed.layout_of(tokens, layout)
-
-        def edit(name: str, value: Tensor) -> Tensor:
-            for each in self.edits:
-                if name in each.names:
-                    value = each.edit(name, value, read)
-            return value
-
-        names = [name for each in self.edits for name in each.names]
-        edits = Tape(edits=dict.fromkeys(names, edit)).under(self.side)
+        edits = _tape_of(self.edits, self.stack.embed.layout_of(tokens, layout)).under(self.side)
         return self.stack(tokens, layout, tape=ChainedTape(edits, tape), **more)
 
     def new_state(self, rows: int) -> object:
         return self.stack.new_state(rows)
 
 
+class EditedPool(nn.Module):
+    """Pool whose attention and output are edited in every run."""
+
+    def __init__(self, pool: nn.Module, edits: Sequence[AnyEdit]):
+        super().__init__()
+        self.pool, self.edits = pool, tuple(edits)
+
+    def forward(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
+        edits = _tape_of(self.edits, encoded.layout).under(POOL)
+        return edits("output", self.pool(encoded, tape=ChainedTape(edits, tape)))
+
+
 def edit_module(module: AnyModule, sides: Sequence[str], edits: Sequence[AnyEdit]) -> AnyModule:
     """Copy of a model's module, with the same weights, whose runs are edited."""
     edited = copy(module)
     edited._modules = dict(module._modules)
-    for side in sides:
-        of_side = [edit for edit in edits if edit.at.startswith(f"{side}.")]
-        if of_side:
-            stack = cast(StackModule, getattr(module, side))
-            edited._modules[side] = EditedStack(stack, side, of_side)
+    for part in (*sides, POOL):
+        of_part = [edit for edit in edits if edit.at.startswith(f"{part}.")]
+        if of_part and part == POOL:
+            edited._modules[part] = EditedPool(getattr(module, part), of_part)
+        elif of_part:
+            stack = cast(StackModule, getattr(module, part))
+            edited._modules[part] = EditedStack(stack, part, of_part)
+        if of_part:
             cast(Any, edited).capturable = False
     return edited

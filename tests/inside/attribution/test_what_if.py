@@ -8,9 +8,11 @@ import regard
 from marian_folders import write_marian
 from regard import BadInput, Tape, without_head
 from regard.inside.attribution.what_if import parse_parts
+from regard.inside.edits import head_edits
 from small_agreement import language_model
 from small_bert import model as small_bert
 from small_gpt import write_gpt2
+from small_mistakes import small_translator
 
 TEXT = "The old cat came in"
 
@@ -111,8 +113,28 @@ def test_parts_that_do_not_exist_are_refused(model, parts, message):
         model.what_if(TEXT, **parts)
 
 
+def test_heads_without_outputs_are_off_by_their_weights(owl_run):
+    pooled = regard.load(owl_run / "run" / "model", "cpu")
+    recurrent = regard.Model(small_translator("recurrent"))
+    for model, site, text in (
+        (pooled, "pool", "dog owl cow"),
+        (recurrent, "cross", ("dog cow", "cow dog")),
+    ):
+        (name,) = (name for name in model.tape_names() if name.endswith(f"{site}.weights"))
+        edited = model.edited(head_edits(model.inspected)[site, 0, 0])
+        off = model.logits([text], tape=Tape(edits={name: zeros}))
+        torch.testing.assert_close(edited.logits([text]), off)
+        result, plain = model.what_if(text, heads=[(site, 0, 0)]), edited.what_if(text)
+        expected = dict(zip(plain.targets, plain.before, strict=True))
+        shared = expected.keys() & {*result.targets}
+        assert shared and result.before != result.after
+        assert [after(result)[each] for each in shared] == pytest.approx(
+            [expected[each] for each in shared]
+        )
+
+
 def test_layers_of_a_recurrent_model_cannot_be_switched_off():
-    with pytest.raises(BadInput, match="only layers of Transformers"):
+    with pytest.raises(BadInput, match="no Transformer layers that can be turned off"):
         language_model().what_if("the key to the", layers=[0])
 
 

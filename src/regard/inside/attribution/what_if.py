@@ -1,27 +1,23 @@
 """What if: the prediction of a model without some of its heads, its layers or words of its input.
 
-A head is switched off by zero weights, a layer by zeros in place of what it adds to the states, and
-a word by the token, or vector, that attribution puts in its place.
+Heads and layers are switched off by edits of the model, and a word by the token, or vector, that
+attribution puts in its place.
 """
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from regard.ground.checks import check_whole
-from regard.ground.edits import without_head
 from regard.ground.errors import BadInput, shown
-from regard.ground.tape import Edit
 from regard.inside.attribution.target_function import TargetFunction
+from regard.inside.edits import EditList, head_edits, layer_edits
 from regard.inside.inspected_model import InspectedModel, title_of
 from regard.inside.views.line_chart import Report
-from regard.models.attention_site import AttentionSite
-from regard.models.edits import LayerOff
 
 PHRASES = '"head LAYER.HEAD", "layer NUMBER" or "word WORD", such as "head 3.5" or "word 2"'
 WHOLE = re.compile(r"\d{1,6}", re.ASCII)
@@ -30,6 +26,7 @@ PHRASE = re.compile(
 )
 Head = tuple[int, int] | tuple[str, int, int]
 Layer = int | tuple[str, int]
+Place = TypeVar("Place", tuple[str, int], tuple[str, int, int])
 
 
 @dataclass(frozen=True)
@@ -93,26 +90,19 @@ def what_if(
     """
     function = TargetFunction.of(model, text, target, token=token)
     given = function.given
-    sites = [_head(model, head) for head in heads]
-    blocks = [_layer(model, layer) for layer in layers]
+    head_places = [_head(model, head) for head in heads]
+    layer_places = [_layer(model, layer) for layer in layers]
     numbers = given.numbers([*words])
-    off = [f"{site.name} head {layer}.{head}" for site, layer, head in sites]
-    off += [f"{side} layer {number}" for side, number in blocks]
+    off = [f"{site} head {layer}.{head}" for site, layer, head in head_places]
+    off += [f"{side} layer {number}" for side, number in layer_places]
     off += [f"word {number} ({given.words[number]})" for number in numbers]
-    edits: dict[str, Edit] = {}
-    for site, layer, head in sites:
-        name = site.weights[layer]
-        edits[name] = _both(edits.get(name), without_head(head))
-    for side, number in blocks:
-        edits |= dict.fromkeys(LayerOff(f"{side}.blocks.{number}").names, _zeros)
+    lists = [*_chosen(model, head_edits, head_places), *_chosen(model, layer_edits, layer_places)]
+    edited = replace(function, model=model.edited([edit for each in lists for edit in each.edits]))
     replaced_2W = np.zeros((2, len(given.words)), bool)
     replaced_2W[1, numbers] = True
     points_2LD = function.points_without(replaced_2W)
     with torch.no_grad():
-        outputs = [
-            function.outputs(points_2LD[:1])[0],
-            function.outputs(points_2LD[1:], edits=edits)[0],
-        ]
+        outputs = [function.outputs(points_2LD[:1])[0], edited.outputs(points_2LD[1:])[0]]
     targets = function.targets.with_best(outputs)
     before, after = (
         targets.probabilities(targets.scores(each, 1)[1][0].double().cpu().numpy()).tolist()
@@ -121,8 +111,21 @@ def what_if(
     return WhatIf(title_of(text), tuple(off), targets.names, tuple(before), tuple(after))
 
 
-def _head(model: InspectedModel, head: object) -> tuple[AttentionSite, int, int]:
-    """Attention site, layer and head of a head that is given by two or three values."""
+def _chosen(
+    model: InspectedModel,
+    edits_of: Callable[[InspectedModel], Mapping[Place, EditList]],
+    places: Sequence[Place],
+) -> list[EditList]:
+    """Edits that turn off the parts at these places."""
+    edits = edits_of(model) if places else {}
+    for place in places:
+        if place not in edits:
+            raise BadInput(f"{place[0]} {place[1]}: only layers of Transformers can be turned off")
+    return [edits[place] for place in places]
+
+
+def _head(model: InspectedModel, head: object) -> tuple[str, int, int]:
+    """Attention, layer and number of a head that is given by two or three values."""
     *name, layer, number = head if isinstance(head, tuple) and len(head) in (2, 3) else (None,) * 4
     own = [
         site for site in model.sites if site.within and site.key_side == model.facts.encoder_path
@@ -135,7 +138,7 @@ def _head(model: InspectedModel, head: object) -> tuple[AttentionSite, int, int]
             f"heads: {shown(head)} is not (layer, head) or (attention, layer, head) with {names}"
         )
     layer = check_whole("heads: the layer", layer, 0, site.layers - 1)
-    return site, layer, check_whole("heads: the head", number, 0, site.heads[layer] - 1)
+    return site.name, layer, check_whole("heads: the head", number, 0, site.heads[layer] - 1)
 
 
 def _layer(model: InspectedModel, layer: object) -> tuple[str, int]:
@@ -146,20 +149,7 @@ def _layer(model: InspectedModel, layer: object) -> tuple[str, int]:
         raise BadInput(f"layers: {shown(side)} is not a side: {', '.join(model.facts.sides)}")
     depth = getattr(model.facts, side).stack.depth
     number = check_whole("layers: the layer", number, 0, depth - 1)
-    if not any(name.startswith(f"{side}.blocks.{number}.mlp.") for name in model.tape_names()):
-        raise BadInput("layers: only layers of Transformers can be switched off")
     return side, number
-
-
-def _zeros(name: str, value: Tensor) -> Tensor:
-    return torch.zeros_like(value)
-
-
-def _both(first: Edit | None, second: Edit) -> Edit:
-    """Edit that applies two edits."""
-    if first is None:
-        return second
-    return lambda name, value: second(name, first(name, value))
 
 
 class ParsedParts(NamedTuple):

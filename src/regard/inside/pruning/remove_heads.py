@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.ground.errors import BadInput, did_you_mean
 from regard.inside.inspected_model import InspectedModel
 from regard.models.attention_site import AttentionSite
-from regard.models.edits import HeadOff, edit_module
+from regard.models.edits import HeadOff
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import change, paths
 from regard.models.folders.loaded_model import LoadedModel, build_facts
@@ -95,8 +95,7 @@ def turn_off(model: InspectedModel, heads: Iterable[Head]) -> InspectedModel:
     """The model with the outputs of these heads set to 0; others keep their numbers."""
     paths_of = {site.name: site.tape_path for site in model.sites}
     edits = [HeadOff(paths_of[head.site].format(layer=head.layer), head.number) for head in heads]
-    module = edit_module(model.module, model.facts.sides, edits)
-    return replace(model, runner=model.runner.with_module(module))
+    return model.edited(edits)
 
 
 def remove_heads(model: LoadedModel, heads: Iterable[Head]) -> LoadedModel:
