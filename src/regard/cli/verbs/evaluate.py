@@ -36,11 +36,11 @@ def evaluate(
     Translation: BLEU, chrF and TER with their signatures. Classification: accuracy, macro-averaged
     F1 and Matthews correlation; for numbers, their correlation. Tagging: F1 of entities. Question
     answering: exact match and F1. Coreference: the mean of MUC, B³ and CEAF-φ4, each of them, and
-    LEA; for GAP and its like F1 by gender and bias. Sentence vectors: correlation of cosines with scores, or how
-    often a text finds its partner. Text to text: the metrics of translation and of question
-    answering and, for labels, of classification. Language models: perplexity; recurrent models
-    carry their state over the whole text. Scores have 95% intervals; for translation and text to
-    text, --interval adds them.
+    LEA; for GAP and its like F1 by gender and bias. Sentence vectors: correlation of cosines with
+    scores, or how often a text finds its partner. Text to text: the metrics of translation and of
+    question answering and, for labels, of classification. Language models: perplexity; recurrent
+    models carry their state over the whole text. Scores have 95% intervals; for translation and
+    text to text, --interval adds them.
 
     --labels adds the scores of each label, and the labels that were predicted instead. --confusion
     adds the confusion matrix, gold labels down and predictions across, or for many labels the most
