@@ -43,6 +43,8 @@ task = "coreference"
 about.title = "Small documents"
 model.paper = "lee"
 text.kind = "words"
+optimiser.rate = 1e-3
+train.steps = 1
 [data]
 train = { reader = "jsonl", file = "train.jsonl" }
 dev = { reader = "jsonl", file = "dev.jsonl" }
@@ -71,7 +73,7 @@ def data(tmp_path_factory):
         (folder / f"{name}.jsonl").write_text("\n".join(lines))
     columns = ["ID", "Text", *(f"{p}{s}" for p in ("Pronoun", "A", "B") for s in ("", "-offset"))]
     rows = [[*columns, "A-coref", "B-coref"]]
-    for number, (first, second) in enumerate([("Ann", "Tom"), ("Bob", "Eve")] * 2):
+    for number, (first, second) in enumerate([("Ann", "Bob"), ("Tom", "Eve")] * 2):
         pronoun = NAMES[(first, second)[number // 2]]
         text = f"{first} saw {second} . Then {pronoun} took the bus ."
         parts = [(part, str(text.index(f"{part} "))) for part in (pronoun, first, second)]
@@ -176,6 +178,17 @@ def test_predict_writes_json_that_can_be_trained_on(untrained, tmp_path):
     (again,) = read("coreference", "jsonl", tmp_path / "out.jsonl")
     expected = [[[start, end - 1] for start, end in cluster] for cluster in again.clusters]
     assert sorted(record["clusters"]) == expected
+
+
+def test_predict_draws_a_page(untrained, tmp_path):
+    (tmp_path / "in.txt").write_text("Ann saw Bob.\nTom sat.\n")
+    arguments = ("predict", untrained / "model", tmp_path / "in.txt", "--device", "cpu")
+    run(*arguments, "--html", tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text().count("<section>") == 2
+    resumed = ("--html", tmp_path / "new.html", "--out", tmp_path / "out.txt", "--resume")
+    refused = run(*arguments, *resumed, code=2)
+    assert "--html: cannot be used with --resume" in refused.stderr
+    assert not (tmp_path / "new.html").exists()
 
 
 def test_given_mentions_are_the_only_ones(data, tmp_path):

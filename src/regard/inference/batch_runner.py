@@ -185,10 +185,12 @@ class RowComponent(BatchRunner, Component[In, Data, Out]):
 class Predictor(RowComponent[In, Data, Out]):
     """Base class of components whose results have one line and one record each.
 
-    Texts of more than ``max_length`` tokens are truncated, or divided into several rows.
+    Texts of more than ``max_length`` tokens are truncated, or divided into several rows. If it
+    ``marks_texts``, results are marks in a text, which can be drawn in colours.
     """
 
     reports_cuts: ClassVar[bool] = True
+    marks_texts: ClassVar[bool] = False
     model: Any  # a TrunkWithHeadsModule
     tokenizer: Any  # a RowTokenizer, or an ImageProcessor
     labels: LabelSet | None = None

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -48,6 +48,14 @@ class ResolvedMention:
     head: str
 
 
+class MarkedPart(NamedTuple):
+    """Part of a text and the number of its innermost cluster (0: none), or a mark of a mention."""
+
+    text: str
+    cluster: int
+    is_mark: bool = False
+
+
 @dataclass(frozen=True)
 class ResolvedText:
     """A text, its words by sentence, and clusters of mentions, in the order of the text."""
@@ -62,20 +70,30 @@ class ResolvedText:
         return [[(m.first, m.last + 1) for m in cluster] for cluster in self.clusters]
 
     @property
+    def parts(self) -> list[MarkedPart]:
+        """The text in parts, with a bracket before each mention, and "]" and a number after it."""
+        mentions = [
+            (mention.start, mention.end, number)
+            for number, cluster in enumerate(self.clusters, start=1)
+            for mention in cluster
+        ]
+        opened = sorted(mentions, key=lambda mention: (mention[0], -mention[1]))
+        closed = sorted(mentions, key=lambda mention: (mention[1], -mention[0]))
+        ends = {place for start, end, _ in mentions for place in (start, end)}
+        places = sorted({0, len(self.text), *ends})
+        parts = []
+        for place, following in pairwise([*places, len(self.text)]):
+            parts += [MarkedPart(f"]{n}", n, True) for _, end, n in closed if end == place]
+            parts += [MarkedPart("[", n, True) for start, _, n in opened if start == place]
+            around = [m for m in mentions if m[0] <= place < following <= m[1]]
+            inner = min(around, key=lambda m: m[1] - m[0], default=(0, 0, 0))[2]
+            parts.append(MarkedPart(self.text[place:following], inner))
+        return [part for part in parts if part.text]
+
+    @property
     def line(self) -> str:
         """The text with a bracket around each mention, and the number of its cluster."""
-        marks: dict[int, list[str]] = {}
-        for number, cluster in enumerate(self.clusters, start=1):
-            for mention in sorted(cluster, key=lambda mention: mention.start, reverse=True):
-                marks.setdefault(mention.end, []).append(f"]{number}")
-        mentions = sorted(chain(*self.clusters), key=lambda mention: mention.end, reverse=True)
-        for mention in mentions:
-            marks.setdefault(mention.start, []).append("[")
-        parts, before = [], 0
-        for place in sorted(marks):
-            parts += [self.text[before:place], *marks[place]]
-            before = place
-        return " ".join("".join([*parts, self.text[before:]]).split())
+        return " ".join("".join(part.text for part in self.parts).split())
 
     @property
     def record(self) -> dict[str, object]:
@@ -108,12 +126,17 @@ class Resolver(Predictor[DocumentInput, ResolverRows, ResolvedText]):
     """
 
     name = "resolve"
+    marks_texts = True
     empty_record: ClassVar = dict.fromkeys(("sentences", "clusters", "mentions"))
     record_keys = (("text",),)
     segment: int = 0
     single_above: float | None = None
     find_words: Spans = field(default=clitic_spans)
     show: Callable[[ResolvedText], str] = field(default=lambda value: value.line)
+
+    @property
+    def own_limit(self) -> int:
+        return self.max_length or TOKENS
 
     @property
     def limits(self) -> BatchLimits:

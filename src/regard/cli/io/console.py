@@ -129,6 +129,13 @@ def print_table(columns: Row, rows: Sequence[Row], left: Sequence[int] = (0,)) -
     print_texts(table_lines(columns, rows, left, width))
 
 
+def in_terminal(text: Text) -> str:
+    """A text with the codes of its styles, as standard output shows them."""
+    with OUT.capture() as captured:
+        OUT.print(text, end="")
+    return captured.get()
+
+
 def print_texts(lines: Iterable[Text]) -> None:
     """Print lines on standard output, with their styles in a terminal only."""
     terminal = sys.stdout.isatty()

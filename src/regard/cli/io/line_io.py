@@ -193,11 +193,13 @@ def run_component(
     command: Command | None = None,
     *,
     as_json: bool,
+    on_result: Callable[[Any], None] = lambda result: None,
     **envelope: str,
 ) -> None:
     """Print the results of a file as lines or as JSON, or write them to ``out``.
 
-    JSON records end with the ``envelope``. Remarks and the sums of figures go to standard error.
+    ``on_result`` gets each of them. JSON records end with the ``envelope``. Remarks and the sums of
+    figures go to standard error.
     """
     if command is not None and not (source.streams or as_json):
         raise BadInput(f"--resume: {source.name} is written at once; leave it out, or add --json")
@@ -211,6 +213,7 @@ def run_component(
             )
             if (result := line.value) is not None:
                 sums.update(component.figures(result))
+                on_result(result)
                 if remark := component.remark(result):
                     note(f"line {line.number}: {remark}")
         source.finish(as_json=as_json)

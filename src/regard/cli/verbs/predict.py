@@ -1,13 +1,17 @@
-"""``regard predict``: labels of texts and images, tags of words, answers and choices."""
+"""``regard predict``: labels of texts and images, tags of words, answers, choices, clusters."""
 
-from typing import Annotated
+import sys
+from dataclasses import replace
+from typing import Annotated, Any
 
 from typer import Context, Option
 
 from regard.cli import options
+from regard.cli.io.console import in_terminal, write_page
 from regard.cli.io.line_io import run_component
 from regard.cli.io.output import resumable_command
 from regard.cli.io.table_io import check_output, declared_format
+from regard.ground.errors import BadInput
 
 
 def predict(
@@ -21,6 +25,7 @@ def predict(
     entities: Annotated[
         bool, Option("--entities", help="Print entities instead of tagged words.")
     ] = False,
+    html: options.HTML = None,
     edits: options.EDITS = None,
     max_length: options.MAX_LENGTH = None,
     batch_size: options.BATCH_SIZE = None,
@@ -32,17 +37,20 @@ def predict(
     resume: options.RESUME = False,
     as_json: options.JSON = False,
 ) -> None:
-    """Print labels, tags, answers or choices for each line.
+    """Print labels, tags, answers, choices or clusters for each line.
 
     A classifier prints the label, a tab and its probability (several labels, or a number, by its
     task); a line may have two texts, separated by a tab. A tagger prints word/tag for each word.
     Question answering reads question, tab, context, or JSON with the keys "question" and "context".
     Multiple choice reads JSON, {"first": "…", "choices": ["…", "…"]}, and prints the index of the
     best choice, counted from 0. An encoder-decoder that writes labels (prompt.labels) prints the
-    label, or nothing if it wrote other words, a tab and the probability. An empty line stays empty.
+    label, or nothing if it wrote other words, a tab and the probability. Coreference reads a
+    document on each line, or JSON with the key "sentences", and prints it with brackets around
+    mentions and the number of their cluster, in colours in a terminal; --html draws a page. An
+    empty line stays empty.
 
     Longer inputs than the model reads are truncated; their number is printed to standard error.
-    Taggers and question answering read long texts in several parts instead.
+    Taggers, question answering and coreference read long texts in several parts instead.
 
     The rows of a table (.csv, .tsv, .jsonl, .parquet) are printed again in the same format, with
     columns for the results (label and probability, tags, answer, …). The text is in --column NAME,
@@ -66,7 +74,10 @@ def predict(
     """
     from regard.cli.edited_models import load_model
     from regard.cli.io.image_io import source_for
+    from regard.inside.views.clusters import cluster_line, cluster_page
 
+    if html is not None and resume:
+        raise BadInput("--html: cannot be used with --resume, which does not run all lines again")
     form = declared_format(delimiter, encoding)
     check_output(file, out, as_json=as_json)
     command = resumable_command(context, "workers", "skip_bad")
@@ -75,4 +86,15 @@ def predict(
     source = source_for(
         loaded, component, file, column, max_length, form, workers=workers, skip_bad=skip_bad
     )
-    run_component(source, component, out, command, as_json=as_json, **envelope)
+    if html is not None and not component.marks_texts:
+        raise BadInput("--html: only models of coreference have a page of their predictions")
+    if component.marks_texts and out is None and sys.stdout.isatty():
+        component = replace(component, show=lambda text: in_terminal(cluster_line(text)))
+    texts = list[Any]()
+    run_component(
+        *(source, component, out, command),
+        as_json=as_json,
+        on_result=lambda result: texts.append(result.value),
+        **envelope,
+    )
+    write_page(html, lambda: cluster_page(f"Clusters by {model}", texts))
