@@ -160,5 +160,5 @@ def test_the_verb_looks_at_an_alignment(esim, tmp_path):
 def test_attribution_does_not_follow_an_alignment(esim):
     model = regard.load(esim, "cpu")
     assert {*model.attribute(PAIR).weights} == {"gradient", "integrated", "leave-one-out"}
-    with pytest.raises(regard.BadInput, match="no attention that leads from its output"):
+    with pytest.raises(regard.BadInput, match="no attention that leads to its input"):
         model.attribute(PAIR, method="rollout")

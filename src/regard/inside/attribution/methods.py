@@ -179,8 +179,8 @@ def _attention(
     """Attention of all layers on the input, with the gradients of the logit of each target."""
     sites = followed_sites(function.model.facts)
     if not sites:
-        fault = "this model has no attention that leads from its output to its input"
-        raise BadInput(f"{fault}: choose gradient, integrated or leave-one-out")
+        remedy = "choose gradient, integrated or leave-one-out"
+        raise BadInput(f"this model has no attention that leads to its input: {remedy}")
     names = [name for site in sites for name in site.weights]
     parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
     for part in function.in_batches(range(len(function.targets.names))):
