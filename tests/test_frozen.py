@@ -102,6 +102,9 @@ NEW: tuple[str, ...] = (
     r"(?:EditList(\(|\.).*|read_edits\(path\)|Model\.edited\(self, edits\))",
     r"(?:watch_heads\(.*|WatchEvent(\(|\.).*|\w+Event\.reports|formation .*|train --watch = None)",
     r"recipes(?: --json)?: .*\b(?:induction(?:-one-layer)?|grokking)\b.*",
+    r"papers(?: --json)?: .*\b(?:ESIM|BiDAF|bcn)\b.*",
+    r"recipes(?: --json)?: .*\b(?:snli-esim|squad-bidaf|sst5-bcn)\b.*",
+    r"(?:Layout\.texts?(?:_T)?|(?:Attention|Rollout)Map\.crop\(.*)",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}

@@ -155,3 +155,10 @@ def test_the_verb_looks_at_an_alignment(esim, tmp_path):
     assert alone["rows"] == alone["columns"] == ["<S>", *PAIR[0].split(), "</S>"]
     wrong = run("look", esim, PAIR[0], "--rollout", "--device", "cpu", code=2)
     assert "this model has no self-attention" in wrong.stderr
+
+
+def test_attribution_does_not_follow_an_alignment(esim):
+    model = regard.load(esim, "cpu")
+    assert {*model.attribute(PAIR).weights} == {"gradient", "integrated", "leave-one-out"}
+    with pytest.raises(regard.BadInput, match="no attention that leads to its input"):
+        model.attribute(PAIR, method="rollout")

@@ -83,8 +83,8 @@ class SiteRecord(NamedTuple):
         whole, (first, second) = self.map(subwords=subwords), self.keys.texts(subwords=subwords)
         if not self.site.between_texts or not second:
             return (whole,)
-        back = whole.select_texts(f"{whole.name}-back", second, first)
-        return whole.select_texts(whole.name, first, second), back
+        back = whole.crop(f"{whole.name}-back", second, first)
+        return whole.crop(whole.name, first, second), back
 
 
 Records = Sequence[SiteRecord]

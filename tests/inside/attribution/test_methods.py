@@ -183,7 +183,7 @@ def test_attention_times_gradient_is_the_effect_of_each_weight(models):
 def test_methods_without_attention_are_left_out(models):
     model, text = models["LSTM"]
     assert list(model.attribute(text).weights) == ["gradient", "integrated", "leave-one-out"]
-    with pytest.raises(BadInput, match="this model has no attention: choose gradient"):
+    with pytest.raises(BadInput, match="no attention that leads to its input: choose gradient"):
         model.attribute(text, method="rollout")
 
 

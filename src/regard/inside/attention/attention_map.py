@@ -107,9 +107,7 @@ class AttentionMap:
         sums = ((each.sum(axis=0, keepdims=True), len(each)) for each in self.layers)
         return replace(self, layers=tuple(sum_1LS / max(heads, 1) for sum_1LS, heads in sums))
 
-    def select_texts(
-        self, name: str, queries: Sequence[int], keys: Sequence[int]
-    ) -> "AttentionMap":
+    def crop(self, name: str, queries: Sequence[int], keys: Sequence[int]) -> "AttentionMap":
         """Map of some queries and some keys, by their indices."""
         places = np.ix_(queries, keys)
         special_queries, special_keys = (

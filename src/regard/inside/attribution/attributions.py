@@ -18,6 +18,7 @@ from regard.inside.attribution.methods import (
     STEPS,
     TITLES,
     Completeness,
+    followed_sites,
     methods,
 )
 from regard.inside.attribution.target_function import TargetFunction
@@ -241,7 +242,7 @@ def attribute(
     if method not in (ALL, *known):
         raise BadInput(f"method must be one of all, {', '.join(known)}, not {shown(method)}")
     function = TargetFunction.of(model, text, target, token=token, subwords=subwords)
-    attends = bool(model.facts.attention_sites)
+    attends = bool(followed_sites(model.facts))
     allowed = [name for name in known if attends or name not in NEED_ATTENTION]
     results = {name: known[name](function) for name in (allowed if method == ALL else [method])}
     weights = {name: result.weights_MW for name, result in results.items()}

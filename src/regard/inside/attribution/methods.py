@@ -15,6 +15,7 @@ import torch
 from regard.ground.errors import BadInput
 from regard.inside.attribution.target_function import TargetFunction
 from regard.models.attention_site import AttentionSite
+from regard.models.encoder_decoder import ModelFacts
 
 STEPS, MOST_STEPS = 16, 512  # of integrated gradients: at first, and at most
 COMPLETE = 0.01  # largest error of completeness, as a share of the difference
@@ -152,6 +153,7 @@ def attention_times_gradient(function: TargetFunction) -> MethodResult:
     return MethodResult(function.by_word(_follow(function, weights, step, to_itself=False)))
 
 
+FOLLOWED = ("self", "cross", "pool")
 Attention = Mapping[AttentionSite, Sequence[np.ndarray]]
 """Attention (targets, queries, keys) of each layer, one matrix for all heads, by site."""
 
@@ -165,14 +167,20 @@ def _positive_products(weights: torch.Tensor, gradient: torch.Tensor | None) -> 
     return products.double().clamp(min=0).mean(1)
 
 
+def followed_sites(facts: ModelFacts) -> list[AttentionSite]:
+    """Attention through which an output is followed to the input; not between two texts."""
+    return [site for site in facts.attention_sites if site.kind in FOLLOWED]
+
+
 def _attention(
     function: TargetFunction,
     merge_heads: Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor],
 ) -> Attention:
     """Attention of all layers on the input, with the gradients of the logit of each target."""
-    sites = function.model.facts.attention_sites
+    sites = followed_sites(function.model.facts)
     if not sites:
-        raise BadInput("this model has no attention: choose gradient, integrated or leave-one-out")
+        remedy = "choose gradient, integrated or leave-one-out"
+        raise BadInput(f"this model has no attention that leads to its input: {remedy}")
     names = [name for site in sites for name in site.weights]
     parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
     for part in function.in_batches(range(len(function.targets.names))):
