@@ -102,6 +102,8 @@ NEW: tuple[str, ...] = (
     r"(?:EditList(\(|\.).*|read_edits\(path\)|Model\.edited\(self, edits\))",
     r"(?:watch_heads\(.*|WatchEvent(\(|\.).*|\w+Event\.reports|formation .*|train --watch = None)",
     r"recipes(?: --json)?: .*\b(?:induction(?:-one-layer)?|grokking)\b.*",
+    r"(?:study\b|mean_interval\().*",
+    r"recipes(?: --json)?: .*\bconll2003-glove-elmo\b.*",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}

@@ -119,11 +119,14 @@ def test_the_table_has_published_scores_and_reasons(stubbed, tmp_path):
     done = study(stubbed, tmp_path / "out", "--cells", "owls")
     head, owls, birds, *notes = done.stdout.splitlines()
     assert "previous best  published baseline  published + ELMo" in head
-    assert owls.split()[:6] == ["Owls?", "accuracy", "50", "40", "60.5", "70"]
+    assert owls.split()[:6] == ["Owls?", "accuracy", "50.0", "40.0", "60.5", "70.0"]
     assert owls.split()[7:] == ["–", "–"] and birds.split()[2:] == ["1", "2", "3", *"––––"]
-    assert "Owls?: texts about owls; a paper" in notes
+    assert "Owls?: texts about owls; fine-tuned: a paper" in notes
     missing = [line for line in notes if line.startswith("owls/fine-tuned: not trained: ")]
-    assert "model.start: encoder" in missing[0] and "birds/elmo: not chosen" in notes
+    assert (
+        "model.start: encoder" in missing[0]
+        and "birds/baseline, birds/elmo, birds/fine-tuned: not chosen" in notes
+    )
     csv = study(stubbed, tmp_path / "out", "--cells", "birds/elmo", "--format", "csv").stdout
     assert "owls,baseline," in csv and "not trained" not in csv
     assert "| Owls? | accuracy |" in study(stubbed, tmp_path / "out", "--format", "markdown").stdout

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
+from textwrap import shorten
 from typing import NamedTuple
 
 from regard import BadInput, MetricScore, Report, ScoreEvent, mean_interval, train
 
 SCORES = "scores.json"  # of a cell
 PAGE = "six-tasks.html"
+REASON = 200  # characters of the reason why a cell is not trained
 TITLE = "Six tasks, three ways"
 WAYS = {"baseline": "baseline", "elmo": "+ ELMo", "fine-tuned": "fine-tuned"}
 STARTS = {"elmo": ("elmo", "model.features"), "encoder": ("fine-tuned", "model.start")}
@@ -211,10 +213,9 @@ class SixTasksTable:
     def rows(self) -> list[list[str]]:
         """A row for each task."""
         rows = []
-        for task in self._tasks:
-            published = ["–" if score is None else f"{score:g}" for score in task.published[:4]]
-            ours = [str(result) for result in self.results if result.cell.task == task]
-            rows.append([task.title, task.metric, *published, *ours])
+        for task, results in self._by_task.items():
+            published = ["–" if score is None else str(score) for score in task.published[:4]]
+            rows.append([task.title, task.metric, *published, *map(str, results)])
         return rows
 
     @property
@@ -225,9 +226,14 @@ class SixTasksTable:
         notes = [f"our scores: {seeds}; published: Peters et al. (2018), table 1"]
         for task in self._tasks:
             source = task.published.source
-            notes.append(f"{task.title}: {task.difference}" + (source and f"; {source}"))
-        reasons = [f"{one.cell.name}: {one.reason}" for one in self.results if one.reason]
-        return notes + reasons
+            notes.append(
+                f"{task.title}: {task.difference}" + (source and f"; fine-tuned: {source}")
+            )
+        reasons: dict[str, list[str]] = {}
+        for result in self.results:
+            if result.reason:
+                reasons.setdefault(result.reason, []).append(result.cell.name)
+        return notes + [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
 
     def records(self) -> Iterator[dict[str, str | float | None]]:
         """Record of each cell; a gain is over the baseline, as a mean over the seeds of both."""
@@ -259,8 +265,11 @@ class SixTasksTable:
         return Report(TITLE, self.columns, self.rows, notes=self.notes).html()
 
     @property
-    def _tasks(self) -> list[StudiedTask]:
-        return [*dict.fromkeys(result.cell.task for result in self.results)]
+    def _by_task(self) -> dict[StudiedTask, list[CellResult]]:
+        by_task: dict[StudiedTask, list[CellResult]] = {}
+        for result in self.results:
+            by_task.setdefault(result.cell.task, []).append(result)
+        return by_task
 
 
 def _figures(name: str, values: Sequence[float]) -> dict[str, float | None]:
@@ -328,8 +337,9 @@ class SixTasksStudy:
             try:
                 score = self._train(cell, seed)
             except BadInput as error:
-                self.note(f"{cell.name}: {error}")
-                return CellResult(cell, runs, f"not trained: {error}")
+                reason = shorten(str(error), REASON, placeholder=" …")
+                self.note(f"{cell.name}: {reason}")
+                return CellResult(cell, runs, f"not trained: {reason}")
             runs = (*runs, score)
             self._write(cell, runs)
         return CellResult(cell, runs)
