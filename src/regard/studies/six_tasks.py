@@ -224,11 +224,9 @@ class SixTasksTable:
         several = any(len(result.runs) > 1 for result in self.results)
         seeds = "means over seeds, and their 95% interval (Student's t)" if several else "one seed"
         notes = [f"our scores: {seeds}; published: Peters et al. (2018), table 1"]
-        for task in self._tasks:
-            source = task.published.source
-            notes.append(
-                f"{task.title}: {task.difference}" + (source and f"; fine-tuned: {source}")
-            )
+        for task in self._by_task:
+            source = task.published.source and f"; fine-tuned: {task.published.source}"
+            notes.append(f"{task.title}: {task.difference}{source}")
         reasons: dict[str, list[str]] = {}
         for result in self.results:
             if result.reason:
