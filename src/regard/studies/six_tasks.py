@@ -1,7 +1,7 @@
 """Six tasks, three ways: a baseline, the same with ELMo's layers, and a fine-tuned encoder.
 
-The tasks, and the published scores of the first two ways, are those of ELMo (Peters et al., 2018,
-arXiv:1802.05365, table 1). Every cell of the table is a recipe.
+ELMo's paper (Peters et al., 2018, arXiv:1802.05365, table 1) has the tasks, and the published
+scores of the first two ways. Every cell of the table is a recipe.
 """
 
 import json
@@ -12,7 +12,7 @@ from statistics import mean
 from textwrap import shorten
 from typing import NamedTuple
 
-from regard import BadInput, MetricScore, Report, ScoreEvent, mean_interval, train
+from regard import BadInput, MetricScore, Report, ScoreEvent, StartEvent, mean_interval, train
 
 SCORES = "scores.json"  # of a cell
 PAGE = "six-tasks.html"
@@ -139,17 +139,17 @@ class StudyCell(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """The name of its folder."""
+        """The name of the folder of the cell."""
         return f"{self.task.name}-{self.way}"
 
     @property
     def recipe(self) -> str:
-        """The name of its recipe."""
+        """The name of the recipe."""
         return self.task.recipes[self._number]
 
     @property
     def published(self) -> float | None:
-        """Its published score."""
+        """The published score."""
         return self.task.published[1:4][self._number]
 
     @property
@@ -166,12 +166,13 @@ class StudyCell(NamedTuple):
 
 
 class SeedScore(NamedTuple):
-    """Test score of one run, with the signature of the metric, and the minutes of training."""
+    """Test score of one run, signature of the metric, and minutes and precision of training."""
 
     seed: int
     score: float
     signature: str
     minutes: float
+    precision: str
 
 
 @dataclass(frozen=True)
@@ -254,6 +255,7 @@ class SixTasksTable:
                 **_figures("gain", gains),
                 "seeds": len(scores),
                 "minutes": sum(run.minutes for run in result.runs) if scores else None,
+                "precision": result.runs[0].precision if scores else "",
                 "test set": result.runs[0].signature if scores else "",
                 "remark": result.reason,
             }
@@ -333,7 +335,7 @@ class SixTasksStudy:
         for seed in sorted(self._seeds - {run.seed for run in runs}):
             self.note(f"\n{cell.name}, seed {seed}: {cell.recipe}")
             try:
-                score = self._train(cell, seed)
+                score = self._train(cell, seed, runs[0].precision if runs else None)
             except BadInput as error:
                 reason = shorten(str(error), REASON, placeholder=" …")
                 self.note(f"{cell.name}: {reason}")
@@ -342,22 +344,30 @@ class SixTasksStudy:
             self._write(cell, runs)
         return CellResult(cell, runs)
 
-    def _train(self, cell: StudyCell, seed: int) -> SeedScore:
-        """Train by the recipe of a cell, or resume its run, and score the test set."""
-        folder = self.out / cell.folder / f"seed-{seed}"
-        data, settings = self.data / cell.task.folder, {**cell.settings, "train.seed": seed}
+    def _train(self, cell: StudyCell, seed: int, precision: str | None) -> SeedScore:
+        """Train by the recipe of a cell, or resume its run, and score the test set.
+
+        All seeds of a cell have the ``precision`` of the first, which the machine may choose.
+        """
+        folder, data = self.out / cell.folder / f"seed-{seed}", self.data / cell.task.folder
+        settings: dict[str, object] = {**cell.settings, "train.seed": seed}
+        if precision is not None:
+            settings["train.precision"] = precision
         run = train(cell.recipe, data, folder, settings=settings, device=self.device, resume=True)
         scores = list[MetricScore]()
         for event in run:
+            match event:
+                case StartEvent():
+                    precision = event.precision.kind
+                case ScoreEvent(test_set="test"):
+                    scores += [score for score in event.scores if score.name == cell.task.metric]
             for line in event.lines() if event.figures.get("event") != "train" else ():
                 self.note(line)
-            if isinstance(event, ScoreEvent) and event.test_set == "test":
-                scores += [score for score in event.scores if score.name == cell.task.metric]
         if not scores:
             fault = f"{cell.task.metric} is not measured on a test set (data.test)"
             raise BadInput(f"{cell.recipe}: {fault}")
         minutes = event.progress.seconds / 60
-        return SeedScore(seed, scores[0].value, scores[0].signature, minutes)
+        return SeedScore(seed, scores[0].value, scores[0].signature, minutes, precision or "")
 
     def _origin(self, cell: StudyCell) -> dict[str, object]:
         return {"recipe": cell.recipe, "data": str(self.data.resolve()), "settings": cell.settings}
