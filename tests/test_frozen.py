@@ -105,6 +105,8 @@ NEW: tuple[str, ...] = (
     r"papers(?: --json)?: .*\b(?:ESIM|BiDAF|bcn)\b.*",
     r"recipes(?: --json)?: .*\b(?:snli-esim|squad-bidaf|sst5-bcn)\b.*",
     r"(?:Layout\.texts?(?:_T)?|(?:Attention|Rollout)Map\.crop\(.*)",
+    r"(?:study\b|mean_interval\().*",
+    r"recipes(?: --json)?: .*\bconll2003-glove-elmo\b.*",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}

@@ -50,6 +50,7 @@ def data(tmp_path_factory) -> Path:
         recipe = write_tuning(root / name, kind)
         text = re.sub("steps = 12", "steps = 4", recipe.read_text())
         text = re.sub("evaluate_every = 6\ncheckpoint_every = 3", SHORT, text)
+        text = text.replace('precision = "fp32"', 'precision = "auto"')
         recipe.write_text(text)
         before, after = text[: text.index("[text]")], text[text.index("[batches]") :]
         labels = '[labels]\nscheme = "BIOES"\n\n' if kind == "tags" else ""
@@ -119,11 +120,14 @@ def test_the_table_has_published_scores_and_reasons(stubbed, tmp_path):
     done = study(stubbed, tmp_path / "out", "--cells", "owls")
     head, owls, birds, *notes = done.stdout.splitlines()
     assert "previous best  published baseline  published + ELMo" in head
-    assert owls.split()[:6] == ["Owls?", "accuracy", "50", "40", "60.5", "70"]
+    assert owls.split()[:6] == ["Owls?", "accuracy", "50.0", "40.0", "60.5", "70.0"]
     assert owls.split()[7:] == ["–", "–"] and birds.split()[2:] == ["1", "2", "3", *"––––"]
-    assert "Owls?: texts about owls; a paper" in notes
+    assert "Owls?: texts about owls; fine-tuned: a paper" in notes
     missing = [line for line in notes if line.startswith("owls/fine-tuned: not trained: ")]
-    assert "model.start: encoder" in missing[0] and "birds/elmo: not chosen" in notes
+    assert (
+        "model.start: encoder" in missing[0]
+        and "birds/baseline, birds/elmo, birds/fine-tuned: not chosen" in notes
+    )
     csv = study(stubbed, tmp_path / "out", "--cells", "birds/elmo", "--format", "csv").stdout
     assert "owls,baseline," in csv and "not trained" not in csv
     assert "| Owls? | accuracy |" in study(stubbed, tmp_path / "out", "--format", "markdown").stdout
@@ -140,6 +144,9 @@ def test_finished_runs_are_not_trained_again(stubbed, tmp_path, monkeypatch):
     assert len(trained) == 2 and again == first
     study(stubbed, out, "--cells", "owls/baseline", "--seeds", 2)
     assert trained[2:] == [out / "owls-baseline" / "seed-2"]
+    stored = [json.loads((folder / "recipe.json").read_text()) for folder in trained[::2]]
+    chosen = json.loads((out / "owls-baseline" / "scores.json").read_text())["runs"]
+    assert [recipe["train"]["precision"] for recipe in stored] == ["auto", chosen[0]["precision"]]
 
 
 def test_a_stopped_study_goes_on_with_the_same_weights(stubbed, tmp_path, monkeypatch):
@@ -217,8 +224,10 @@ def test_a_metric_that_is_not_measured_is_a_reason(data, tmp_path):
 def test_gains_are_of_the_same_seeds():
     baseline, elmo, tuned = choose_cells(SIX_TASKS[:1], (), {})
     scores = {1: 80.0, 2: 82.0, 3: 90.0}
-    runs = tuple(SeedScore(seed, score, "n:9", 1.5) for seed, score in scores.items())
-    better = tuple(SeedScore(seed, scores[seed] + 1 + seed / 10, "n:9", 2.0) for seed in (1, 2))
+    runs = tuple(SeedScore(seed, score, "n:9", 1.5, "fp32") for seed, score in scores.items())
+    better = tuple(
+        SeedScore(seed, scores[seed] + 1 + seed / 10, "n:9", 2.0, "fp32") for seed in (1, 2)
+    )
     table = SixTasksTable(
         [CellResult(baseline, runs), CellResult(elmo, better), CellResult(tuned, reason="none")]
     )

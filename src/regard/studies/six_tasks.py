@@ -1,7 +1,7 @@
 """Six tasks, three ways: a baseline, the same with ELMo's layers, and a fine-tuned encoder.
 
-The tasks, and the published scores of the first two ways, are those of ELMo (Peters et al., 2018,
-arXiv:1802.05365, table 1). Every cell of the table is a recipe.
+ELMo's paper (Peters et al., 2018, arXiv:1802.05365, table 1) has the tasks, and the published
+scores of the first two ways. Every cell of the table is a recipe.
 """
 
 import json
@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
+from textwrap import shorten
 from typing import NamedTuple
 
-from regard import BadInput, MetricScore, Report, ScoreEvent, mean_interval, train
+from regard import BadInput, MetricScore, Report, ScoreEvent, StartEvent, mean_interval, train
 
 SCORES = "scores.json"  # of a cell
 PAGE = "six-tasks.html"
+REASON = 200  # characters of the reason why a cell is not trained
 TITLE = "Six tasks, three ways"
 WAYS = {"baseline": "baseline", "elmo": "+ ELMo", "fine-tuned": "fine-tuned"}
 STARTS = {"elmo": ("elmo", "model.features"), "encoder": ("fine-tuned", "model.start")}
@@ -137,17 +139,17 @@ class StudyCell(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """The name of its folder."""
+        """The name of the folder of the cell."""
         return f"{self.task.name}-{self.way}"
 
     @property
     def recipe(self) -> str:
-        """The name of its recipe."""
+        """The name of the recipe."""
         return self.task.recipes[self._number]
 
     @property
     def published(self) -> float | None:
-        """Its published score."""
+        """The published score."""
         return self.task.published[1:4][self._number]
 
     @property
@@ -164,12 +166,13 @@ class StudyCell(NamedTuple):
 
 
 class SeedScore(NamedTuple):
-    """Test score of one run, with the signature of the metric, and the minutes of training."""
+    """Test score of one run, signature of the metric, and minutes and precision of training."""
 
     seed: int
     score: float
     signature: str
     minutes: float
+    precision: str
 
 
 @dataclass(frozen=True)
@@ -211,10 +214,9 @@ class SixTasksTable:
     def rows(self) -> list[list[str]]:
         """A row for each task."""
         rows = []
-        for task in self._tasks:
-            published = ["–" if score is None else f"{score:g}" for score in task.published[:4]]
-            ours = [str(result) for result in self.results if result.cell.task == task]
-            rows.append([task.title, task.metric, *published, *ours])
+        for task, results in self._by_task.items():
+            published = ["–" if score is None else str(score) for score in task.published[:4]]
+            rows.append([task.title, task.metric, *published, *map(str, results)])
         return rows
 
     @property
@@ -223,11 +225,14 @@ class SixTasksTable:
         several = any(len(result.runs) > 1 for result in self.results)
         seeds = "means over seeds, and their 95% interval (Student's t)" if several else "one seed"
         notes = [f"our scores: {seeds}; published: Peters et al. (2018), table 1"]
-        for task in self._tasks:
-            source = task.published.source
-            notes.append(f"{task.title}: {task.difference}" + (source and f"; {source}"))
-        reasons = [f"{one.cell.name}: {one.reason}" for one in self.results if one.reason]
-        return notes + reasons
+        for task in self._by_task:
+            source = task.published.source and f"; fine-tuned: {task.published.source}"
+            notes.append(f"{task.title}: {task.difference}{source}")
+        reasons: dict[str, list[str]] = {}
+        for result in self.results:
+            if result.reason:
+                reasons.setdefault(result.reason, []).append(result.cell.name)
+        return notes + [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
 
     def records(self) -> Iterator[dict[str, str | float | None]]:
         """Record of each cell; a gain is over the baseline, as a mean over the seeds of both."""
@@ -250,6 +255,7 @@ class SixTasksTable:
                 **_figures("gain", gains),
                 "seeds": len(scores),
                 "minutes": sum(run.minutes for run in result.runs) if scores else None,
+                "precision": result.runs[0].precision if scores else "",
                 "test set": result.runs[0].signature if scores else "",
                 "remark": result.reason,
             }
@@ -259,8 +265,11 @@ class SixTasksTable:
         return Report(TITLE, self.columns, self.rows, notes=self.notes).html()
 
     @property
-    def _tasks(self) -> list[StudiedTask]:
-        return [*dict.fromkeys(result.cell.task for result in self.results)]
+    def _by_task(self) -> dict[StudiedTask, list[CellResult]]:
+        by_task: dict[StudiedTask, list[CellResult]] = {}
+        for result in self.results:
+            by_task.setdefault(result.cell.task, []).append(result)
+        return by_task
 
 
 def _figures(name: str, values: Sequence[float]) -> dict[str, float | None]:
@@ -326,30 +335,39 @@ class SixTasksStudy:
         for seed in sorted(self._seeds - {run.seed for run in runs}):
             self.note(f"\n{cell.name}, seed {seed}: {cell.recipe}")
             try:
-                score = self._train(cell, seed)
+                score = self._train(cell, seed, runs[0].precision if runs else None)
             except BadInput as error:
-                self.note(f"{cell.name}: {error}")
-                return CellResult(cell, runs, f"not trained: {error}")
+                reason = shorten(str(error), REASON, placeholder=" …")
+                self.note(f"{cell.name}: {reason}")
+                return CellResult(cell, runs, f"not trained: {reason}")
             runs = (*runs, score)
             self._write(cell, runs)
         return CellResult(cell, runs)
 
-    def _train(self, cell: StudyCell, seed: int) -> SeedScore:
-        """Train by the recipe of a cell, or resume its run, and score the test set."""
-        folder = self.out / cell.folder / f"seed-{seed}"
-        data, settings = self.data / cell.task.folder, {**cell.settings, "train.seed": seed}
+    def _train(self, cell: StudyCell, seed: int, precision: str | None) -> SeedScore:
+        """Train by the recipe of a cell, or resume its run, and score the test set.
+
+        All seeds of a cell have the ``precision`` of the first, which the machine may choose.
+        """
+        folder, data = self.out / cell.folder / f"seed-{seed}", self.data / cell.task.folder
+        settings: dict[str, object] = {**cell.settings, "train.seed": seed}
+        if precision is not None:
+            settings["train.precision"] = precision
         run = train(cell.recipe, data, folder, settings=settings, device=self.device, resume=True)
         scores = list[MetricScore]()
         for event in run:
+            match event:
+                case StartEvent():
+                    precision = event.precision.kind
+                case ScoreEvent(test_set="test"):
+                    scores += [score for score in event.scores if score.name == cell.task.metric]
             for line in event.lines() if event.figures.get("event") != "train" else ():
                 self.note(line)
-            if isinstance(event, ScoreEvent) and event.test_set == "test":
-                scores += [score for score in event.scores if score.name == cell.task.metric]
         if not scores:
             fault = f"{cell.task.metric} is not measured on a test set (data.test)"
             raise BadInput(f"{cell.recipe}: {fault}")
         minutes = event.progress.seconds / 60
-        return SeedScore(seed, scores[0].value, scores[0].signature, minutes)
+        return SeedScore(seed, scores[0].value, scores[0].signature, minutes, precision or "")
 
     def _origin(self, cell: StudyCell) -> dict[str, object]:
         return {"recipe": cell.recipe, "data": str(self.data.resolve()), "settings": cell.settings}

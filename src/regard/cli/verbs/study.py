@@ -142,17 +142,21 @@ def _train_six_tasks(
 
 
 def _print(table: "SixTasksTable", form: TableFormat) -> None:
-    records = [*table.records()]
     if form == "json":
-        print_json(*records)
+        print_json(*table.records())
         return
-    texts = ("task", "way", "recipe", "metric", "test set", "remark")
-    numbers = {"published": "g", "seeds": "d", "minutes": ".1f"}
-    columns = [
-        text_column(name)
-        if name in texts
-        else number_column(name, numbers.get(name, "+.2f" if "gain" in name else ".2f"), "–")
-        for name in records[0]
-    ]
-    cells = OutputTable(columns, [[*record.values()] for record in records])
-    print_tables([plain_table(table.columns, table.rows, table.notes), cells], form)
+    tables = [plain_table(table.columns, table.rows, table.notes)]
+    if trained := [record for record in table.records() if record["seeds"]]:
+        columns = [
+            text_column(name) if isinstance(value, str) else number_column(name, _form(name), "–")
+            for name, value in trained[0].items()
+        ]
+        tables.append(OutputTable(columns, [[*record.values()] for record in trained]))
+    print_tables(tables, form)
+
+
+def _form(name: str) -> str:
+    """Format of a column of numbers."""
+    if name in ("published", "seeds"):
+        return ""
+    return ".1f" if name == "minutes" else "+.2f" if name.startswith("gain") else ".2f"
