@@ -1,4 +1,4 @@
-"""Write what is made from the code: the pages recipes.md and api.md, and the table of papers.
+"""Write what is made from the code: recipes.md and api.md, and tables of papers and findings.
 
 python docs/reference.py [ROOT]   ROOT is the folder to write to, by default that of the project.
 """
@@ -19,6 +19,7 @@ from textwrap import dedent
 from typing import Any, Literal, Union, get_args, get_origin
 
 import regard
+from regard.findings import FINDINGS
 from regard.ground.config import Config
 from regard.ground.layout import lazy
 from regard.models.facts import paths
@@ -293,6 +294,15 @@ def plain(value: Any) -> int | float | str | None:
     return value if isinstance(value, int | float | str | None) else str(value)
 
 
+def findings() -> str:
+    """The findings that `regard check` lists without torch."""
+    rows = [
+        {"finding": each.name, "paper": each.paper, "claim": each.claim, "needs": each.needs}
+        for each in FINDINGS
+    ]
+    return brackets("[]", [to_json(row) for row in rows]) + "\n"
+
+
 def scores_of_recipes() -> dict[str, list[str]]:
     """The expected scores of the recipes that come with regard, by the key of their paper."""
     scores: dict[str, list[str]] = {}
@@ -327,6 +337,7 @@ FILES = {
     "docs/recipes.md": recipes,
     "docs/api.md": api,
     "src/regard/models/papers/table.json": papers,
+    "src/regard/findings/table.json": findings,
 }
 
 

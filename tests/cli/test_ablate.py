@@ -123,7 +123,7 @@ def test_what_cannot_be_ablated_is_refused(command, owl_run, tmp_path):
     pooled = ("ablate", owl_run / "run" / "model", recipe, "--data", owl_run)
     done = run(*pooled, "--layers", code=2)
     assert "this model has no Transformer layers that can be turned off" in done.stderr
-    whole, off = map(json.loads, run(*pooled, "--json").stdout.splitlines())
+    _, off = map(json.loads, run(*pooled, "--json").stdout.splitlines())
     assert (off["attention"], off["head"]) == ("pool", 0) and off["loss"] > 20
 
 

@@ -46,7 +46,7 @@ def test_nothing_heavy_is_loaded():
     recipes = (["recipes"], ["recipes", "tour"], ["recipes", "--json"])
     papers = (["papers"], ["papers", "BERT"], ["papers", "BERT", "RoBERTa"])
     commands = [["--help"], ["--version"], *recipes, *papers, ["papers", "--results"]]
-    commands += [["cite"], ["cite", "BERT", "GPT-2"]]
+    commands += [["cite"], ["cite", "BERT", "GPT-2"], ["check"], ["check", "--json"]]
     commands += [[verb, "--help"] for verb in VERBS]
     assert loaded_by(*commands) == [[words, 0, []] for words in commands]
 

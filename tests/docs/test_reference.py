@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FILES = ("docs/recipes.md", "docs/api.md", "src/regard/models/papers/table.json")
+TABLES = ("src/regard/models/papers/table.json", "src/regard/findings/table.json")
+FILES = ("docs/recipes.md", "docs/api.md", *TABLES)
 
 
 @pytest.fixture(scope="module")

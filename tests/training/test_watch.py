@@ -155,7 +155,8 @@ def test_a_model_without_attention_is_refused_and_leaves_nothing(corpus, tmp_pat
     recipe.write_text(changed.replace("inner = 32, depth = 1, heads = 2", "embedding = 16"))
     options = ("--data", corpus, "--out", out, "--watch", "heads")
     refused = run("train", recipe, *options, code=2)
-    assert refused.stderr.splitlines()[-1] == "regard: this model has no attention to show"
+    (line,) = refused.stderr.splitlines()[-1:]
+    assert line == "regard: watch heads: this model has no attention; leave out --watch heads"
     assert not out.exists()
 
 

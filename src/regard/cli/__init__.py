@@ -71,7 +71,7 @@ GROUPS = {
     },
     "Convert": {"convert": "Convert a model folder to another format."},
 }
-WITHOUT_TORCH = ("new", "recipes", "bleu", "papers", "cite", "curves")
+WITHOUT_TORCH = ("new", "recipes", "bleu", "papers", "cite", "curves", "check")
 NOT_WRITTEN = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 VERBS = [name for verbs in GROUPS.values() for name in verbs]
 new_app = partial(typer.Typer, pretty_exceptions_enable=False, rich_markup_mode=None)

@@ -152,10 +152,17 @@ def train_from_random_weights(
 
 
 def comparison_table(models: dict[str, tuple[LoadedModel, float]], metric: str) -> OutputTable:
-    """Heads, parameters and score of models by name."""
-    columns = [text_column("model"), number_column("heads", ","), number_column("parameters", ",")]
+    """Heads, parameters, tokens read in training and score of models by name."""
+    names = ("heads", "parameters", "training tokens")
+    columns = [text_column("model"), *(number_column(name, ",") for name in names)]
     rows: list[list[Cell]] = [
-        [name, count_heads(model.facts), count_parameters(model.module), score]
+        [
+            name,
+            count_heads(model.facts),
+            count_parameters(model.module),
+            model.notes.get("cost", {}).get("tokens"),
+            score,
+        ]
         for name, (model, score) in models.items()
     ]
     return OutputTable([*columns, number_column(metric, ".2f")], rows)

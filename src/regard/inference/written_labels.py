@@ -30,8 +30,9 @@ class WrittenLabel:
 
     @property
     def line(self) -> str:
-        """Label and probability, separated by a tab; the label is empty if there is none."""
-        return f"{self.label or ''}\t{self.probability:.4f}"
+        """Label and probability, separated by a tab; a text that is no label is marked."""
+        label = f"(no label) {' '.join(self.text.split())}" if self.label is None else self.label
+        return f"{label}\t{self.probability:.4f}"
 
     @property
     def record(self) -> dict[str, object]:

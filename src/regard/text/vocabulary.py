@@ -123,7 +123,9 @@ class Lexicon:
         """Learn the most frequent words; ties are broken alphabetically."""
         if size < len(SPECIAL_WORDS):
             names = ", ".join(SPECIAL_WORDS)
-            raise BadInput(f"text.vocab: a vocabulary of {size} has no room for {names}")
+            least = len(SPECIAL_WORDS) + 1
+            few = f"a vocabulary of {size} has no room for {names}"
+            raise BadInput(f"text.vocab: {few}; write {least} or more")
         counts = Counter[str]()
         for text in texts:
             counts.update(word.lower() if lower else word for word in words_of(text))

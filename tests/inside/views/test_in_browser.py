@@ -12,6 +12,7 @@ import pytest
 from regard.cli.paper_records import lineage, section
 from regard.inside.attention.attention_map import AttentionMap
 from regard.inside.attention.attention_view import AttentionView
+from regard.inside.heads.head_formation import Formation
 from regard.inside.trees.beam_tree import PRUNED
 from regard.inside.views.beam_html import tree_page
 from regard.inside.views.papers_html import papers_page
@@ -20,6 +21,7 @@ from small_images import small_vit
 
 from ...search.toy import Toy
 from .test_beam_views import toy_tree
+from .test_formation_html import RECORDS
 
 BROWSER = shutil.which("chromium")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason="needs chromium")]
@@ -149,7 +151,7 @@ def test_the_page_of_papers_fits_on_a_phone(opened):
 def test_no_page_is_wider_than_the_window(opened, window):
     image = small_vit().look(np.zeros((8, 8, 3), dtype=np.uint8))
     views = text_view(), text_view(length=128, heads=12), image
-    for page in (*(view.html() for view in views), tree_page(toy_tree())):
+    for page in (*(view.html() for view in views), tree_page(toy_tree()), formed().html()):
         width, wide, _ = opened(page, WIDTHS, window=window)
         assert width == window[0] and wide <= width
 
@@ -218,3 +220,47 @@ def test_a_tree_opens_with_the_box_of_its_address_in_sight(opened):
     """
     boxes = [number for number in tree.at(tree.steps) if tree.nodes[number].fate not in PRUNED]
     assert opened(tree_page(tree), steps, f"#node={boxes[-1]}", PHONE) == [True, True, True]
+
+
+def formed():
+    return Formation.of_records("a run", RECORDS, "heads.jsonl")
+
+
+FORMATION = """
+const see = () => [
+  find("#grids td").map((one) => one.textContent),
+  find("#grids td").map((one) => getComputedStyle(one).backgroundColor),
+  find("[data-chart]").filter((one) => one.checkVisibility()).map((one) => one.dataset.chart),
+  Number(find("line.mark")[0].getAttribute("x1")),
+  location.hash,
+];
+"""
+
+
+def test_heads_form_as_the_slider_moves(opened):
+    steps = f"""{FORMATION}
+    const seen = [see()], slider = find("#step")[0];
+    slider.value = "0";
+    slider.dispatchEvent(new Event("input", {{ bubbles: true }}));
+    slider.dispatchEvent(new Event("change", {{ bubbles: true }}));
+    seen.push(see());
+    find('input[value="entropy"]')[0].click();
+    seen.push(see());
+    addEventListener("hashchange", () => done([...seen, see()]));
+    history.back();
+    """
+    last, first, entropy, back = opened(formed().html(), steps)
+    assert last[0] == ["0.02", "0.90"] and first[0] == ["0.02", "0.03"]
+    assert last[1][0] == first[1][0] and last[1][1] != first[1][1]  # the head that forms darkens
+    assert last[2] == first[2] == ["", "induction"] and entropy[2] == ["", "entropy"]
+    assert last[3] > first[3] > 0  # the line in the chart of the loss follows
+    assert entropy[0] == ["2.00", "2.00"]
+    assert [each[4] for each in (last, first, entropy)] == ["", "#step=0", "#step=0&figure=entropy"]
+    assert back == first
+
+
+def test_the_address_of_a_formation_is_restored(opened):
+    steps = FORMATION + "done([...see(), find('#readout')[0].textContent])"
+    cells, _, charts, *_, readout = opened(formed().html(), steps, "#step=40&figure=entropy")
+    assert (cells, charts) == (["2.00", "2.00"], ["", "entropy"])
+    assert readout.startswith("step 40: dev loss 3.6000; highest entropy")

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import sys
 
 import pytest
@@ -326,8 +327,10 @@ def test_the_size_is_a_limit():
     assert len(learn(*texts, vocab=10_000).source) < 2_000
     for vocab in (1, 2, 12):
         small = f"text.vocab: a vocabulary of {vocab} is too small for the characters"
-        with pytest.raises(BadInput, match=small):
+        with pytest.raises(BadInput, match=small) as refused:
             learn(vocab=vocab)
+        least = int(re.findall(r"write (\d+) or more", str(refused.value))[0])
+        assert len(learn(vocab=least).source) <= least
 
 
 def test_normalisation_is_part_of_the_model():

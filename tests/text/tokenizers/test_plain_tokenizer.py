@@ -1,6 +1,7 @@
 """Vocabularies: what is learnt, that it is learnt alike each time, and what is refused."""
 
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -73,8 +74,14 @@ def test_too_small_for_anything_is_refused(kind: str, vocab: int, english: Texts
 
 @pytest.mark.parametrize(("kind", "vocab"), [("bpe", 270), ("unigram", 270), ("wordpiece", 40)])
 def test_too_small_for_the_characters_is_refused(kind: str, vocab: int, english: Texts) -> None:
-    with pytest.raises(BadInput, match=f"a vocabulary of {vocab} is too small for the characters"):
+    small = f"a vocabulary of {vocab} is too small for the characters"
+    with pytest.raises(BadInput, match=small) as refused:
         train_subwords(english, kind, vocab)
+    if least := re.findall(r"write (\d+) or more", str(refused.value)):
+        train_subwords(english, kind, int(least[0]))
+        with pytest.raises(BadInput, match=small.replace(str(vocab), str(int(least[0]) - 1))):
+            train_subwords(english, kind, int(least[0]) - 1)
+    assert bool(least) == (kind != "unigram")  # of which the library does not say it
 
 
 def test_bytes_alone_are_enough_for_byte_bpe(english: Texts) -> None:

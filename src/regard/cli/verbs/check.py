@@ -1,5 +1,7 @@
 """``regard check``: published findings, checked with a model."""
 
+import json
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,6 +10,7 @@ from typer import Argument, Context, Exit, Option
 from regard.cli import options
 from regard.cli.io.console import note, print_json, print_line, write_page
 from regard.cli.io.table_formats import (
+    Cell,
     OutputTable,
     TableFormat,
     choose_format,
@@ -18,7 +21,7 @@ from regard.cli.io.table_formats import (
 from regard.ground.errors import FAILED, BadInput
 
 if TYPE_CHECKING:
-    from regard.findings.finding import Finding, Verdict
+    from regard.findings.finding import Verdict
 
 
 def check(
@@ -56,15 +59,15 @@ def check(
 
     Example: regard check head-roles --model runs/bert/model --data UD_English-EWT --out roles.html
     """
-    from regard.findings import FINDINGS, finding
-    from regard.findings.finding import CheckInputs
-
     form = choose_format(table_format, as_json)
     if name is None:
         used = options.flags(context, "model", "data", "recipe", "limit", "seed", "out", "device")
         options.refuse(used, "needs FINDING")
-        _list(FINDINGS, form)
+        _list(form)
         return
+    from regard.findings import finding
+    from regard.findings.finding import CheckInputs
+
     chosen = finding(name)
     if model is None:
         raise BadInput(f"{name}: needs --model, {chosen.model}")
@@ -78,15 +81,17 @@ def check(
         raise Exit(FAILED)
 
 
-def _list(findings: "tuple[Finding, ...]", form: TableFormat) -> None:
-    rows = [[each.name, each.paper, each.claim, each.needs] for each in findings]
+def _list(form: TableFormat) -> None:
+    """Print the table that ``docs/reference.py`` writes: the findings themselves need torch."""
+    table = (files("regard") / "findings" / "table.json").read_text(encoding="utf-8")
+    records: list[dict[str, Cell]] = json.loads(table)
     if form != "text":
-        columns = [text_column(name) for name in ("finding", "paper", "claim", "needs")]
-        print_tables([OutputTable(columns, rows)], form)
+        columns = [text_column(name) for name in records[0]]
+        print_tables([OutputTable(columns, [[*record.values()] for record in records])], form)
         return
-    for name, *parts in rows:
-        print_line(name)
-        for heading, text in zip(("paper", "claim", "needs"), parts, strict=True):
+    for record in records:
+        print_line(str(record.pop("finding")))
+        for heading, text in record.items():
             print_line(f"    {heading}: {text}")
 
 

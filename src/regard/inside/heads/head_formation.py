@@ -13,7 +13,6 @@ from regard.inside.views.line_chart import Chart, ChartLine, round_ticks
 from regard.inside.views.markup import HTMLPage
 
 DRAWN = 5  # heads with a curve
-SHARES = ("of uniform", "at offset", "special", "first", "rare", "rare chance", "diagonal")
 CAUSAL_SCORES = ("previous", "duplicate", "induction")
 
 
@@ -199,9 +198,9 @@ class Formation(HTMLPage):
     def _frames_of(self, name: str) -> FigureFrames:
         values = [[head.figures.get(name) for head in at.heads] for at in self.steps]
         known = [abs(value) for row in values for value in row if value is not None]
-        most = 1.0 if name in (*SHARES, *CAUSAL_SCORES) else max(known, default=0.0)
-        digits = 0 if name == "offset" else 3 if name == "importance" else 2
-        return FigureFrames(COLUMNS[name][1], values, most, digits, self.chart(name))
+        column = COLUMNS[name]
+        most = max(known, default=0.0) if column.most is None else column.most
+        return FigureFrames(column.about, values, most, column.digits, self.chart(name))
 
     def svg(self, name: str) -> str:
         """Chart of a figure as SVG."""

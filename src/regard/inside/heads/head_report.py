@@ -3,9 +3,10 @@
 It is text, a drawing and a page with a grid of layers × heads, coloured by role, and tables.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from rich.text import Text
 
@@ -37,26 +38,48 @@ ROLES = (
 )
 """Roles in order of precedence: a head is coloured by its first."""
 
-COLUMNS: Mapping[str, tuple[str, str]] = {
-    "entropy": (".2f", "entropy of the weights of a word, in bits"),
-    "of uniform": (".2f", "entropy as a share of that of uniform attention"),
-    "offset": ("+d", "relative position that most words attend to, special tokens left out"),
-    "at offset": (".2f", "share of the words with the largest weight there"),
-    "special": (".2f", "weight on special tokens"),
-    "first": (".2f", "weight on the first token"),
-    "rare": (".2f", "share of words with the largest weight on a least frequent word of the text"),
-    "rare chance": (".2f", "share of these among the words"),
-    "diagonal": (".2f", "share of target words that attend within one word of the diagonal"),
-    "distance": (".2f", "mean distance in patches, weighted by attention"),
-    "previous": (".2f", "weight on the token before, of texts read twice"),
-    "duplicate": (".2f", "weight on earlier occurrences of the token, of texts read twice"),
-    "induction": (".2f", "weight on tokens after earlier occurrences, of texts read twice"),
-    "importance": (".3g", "mean |gradient of the loss| with respect to a gate of the head"),
+
+class FigureColumn(NamedTuple):
+    """Figure of a head: its number format, what it is, and its largest possible value, if any."""
+
+    format: str
+    about: str
+    most: float | None = None
+
+    @property
+    def digits(self) -> int:
+        """Digits after the point; of three significant digits, three."""
+        return int(re.sub(r"\D", "", self.format) or 0)
+
+
+def _share(about: str) -> FigureColumn:
+    return FigureColumn(".2f", about, 1.0)
+
+
+COLUMNS: Mapping[str, FigureColumn] = {
+    "entropy": FigureColumn(".2f", "entropy of the weights of a word, in bits"),
+    "of uniform": _share("entropy as a share of that of uniform attention"),
+    "offset": FigureColumn(
+        "+d", "relative position that most words attend to, special tokens left out"
+    ),
+    "at offset": _share("share of the words with the largest weight there"),
+    "special": _share("weight on special tokens"),
+    "first": _share("weight on the first token"),
+    "rare": _share("share of words with the largest weight on a least frequent word of the text"),
+    "rare chance": _share("share of these among the words"),
+    "diagonal": _share("share of target words that attend within one word of the diagonal"),
+    "distance": FigureColumn(".2f", "mean distance in patches, weighted by attention"),
+    "previous": _share("weight on the token before, of texts read twice"),
+    "duplicate": _share("weight on earlier occurrences of the token, of texts read twice"),
+    "induction": _share("weight on tokens after earlier occurrences, of texts read twice"),
+    "importance": FigureColumn(
+        ".3g", "mean |gradient of the loss| with respect to a gate of the head"
+    ),
 }
-"""Figures of a head: format and explanation."""
+"""Figures of a head, by name."""
 
 FORMATS: Mapping[str, str] = {
-    **{name: form for name, (form, _) in COLUMNS.items()},
+    **{name: column.format for name, column in COLUMNS.items()},
     **dict.fromkeys(("layer", "head"), "d"),
     **dict.fromkeys(("accuracy", "low", "high", "offset accuracy"), ".1f"),
     **dict.fromkeys(("difference", "difference low", "difference high"), "+.1f"),
@@ -190,7 +213,7 @@ class HeadReport(View):
             tables.append(("Relations", *self._texts(*self.relation_table()), []))
         anchors = [each.anchor for each in self.by_role]
         tables.append(("Heads", *self._texts(*self.head_table()), anchors))
-        legend = [f"{name}: {COLUMNS[name][1]}" for name in self.figure_names]
+        legend = [f"{name}: {COLUMNS[name].about}" for name in self.figure_names]
         notes = [*self.notes, *legend]
         return head_page(self.title, self.caption, self._sites, ROLES, tables, notes)
 

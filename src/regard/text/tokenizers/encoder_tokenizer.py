@@ -150,6 +150,7 @@ def train_encoder_tokenizer(
         raise BadInput(f"text.kind: encoders learn {', '.join(names)} or {last}, not {kind!r}")
     reserved = [*family.special_tokens.values(), *special_tokens]
     if vocab < len(reserved):
-        raise BadInput(f"text.vocab: a vocabulary of {vocab} has no room for {', '.join(reserved)}")
+        small = f"a vocabulary of {vocab} has no room for {', '.join(reserved)}"
+        raise BadInput(f"text.vocab: {small}; write {len(reserved) + 1} or more")
     model, own = family.learn(texts, vocab - len(special_tokens), lower)
     return EncoderTokenizer(**vars(new_files(family, model, own, longest, special_tokens)))

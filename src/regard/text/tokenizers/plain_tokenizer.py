@@ -75,8 +75,8 @@ def train_subwords(
     frame = partial(_frame, algorithm, normalise, lower)
     finished = frame()
     finished.model = algorithm.learn(frame, filled(texts), vocab)
-    if finished.get_vocab_size() > vocab:
-        raise too_small(vocab)
+    if (least := finished.get_vocab_size()) > vocab:
+        raise too_small(vocab, least)
     finished.add_special_tokens(list(SPECIAL_TOKENS))
     return Subwords(finished)
 

@@ -1,6 +1,7 @@
 """SentencePiece models, the files of Marian and ALBERT folders (Kudo and Richardson, 2018)."""
 
 import io
+import re
 import struct
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -76,7 +77,9 @@ def train_unigram(
         )
     except RuntimeError as error:
         if "smaller than required" in str(error):
-            raise too_small(vocab) from None
+            numbers = re.findall(r"\d+", str(error).partition("smaller than required")[2])
+            least = int(numbers[-1]) + reserved if numbers else None
+            raise too_small(vocab, least) from None
         raise BadInput(f"data.train: SentencePiece learned no model ({reason_of(error)})") from None
     return model.getvalue()
 

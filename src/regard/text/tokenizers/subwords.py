@@ -374,7 +374,10 @@ def learn_model(
     return json.loads(frame.to_str())["model"]
 
 
-def too_small(vocab: int) -> BadInput:
-    """Error of a vocabulary that is too small for the characters of the texts."""
-    small = f"a vocabulary of {vocab} is too small"
-    return BadInput(f"text.vocab: {small} for the characters of these texts")
+def too_small(vocab: int, least: int | None = None) -> BadInput:
+    """Error of a vocabulary that is too small for the characters of the texts.
+
+    ``least`` is the size that suffices, if it is known.
+    """
+    small = f"a vocabulary of {vocab} is too small for the characters of these texts"
+    return BadInput(f"text.vocab: {small}" + (f"; write {least} or more" if least else ""))

@@ -159,7 +159,8 @@ class T5Unigram(Unigram):
         special, room = list(self.special_tokens.values()), vocab - SENTINELS
         if room <= len(special):
             few = f"a vocabulary of {vocab} has no room for pieces"
-            raise BadInput(f"text.vocab: {few} beside {SENTINELS} sentinels")
+            least = SENTINELS + len(special) + 1
+            raise BadInput(f"text.vocab: {few} beside {SENTINELS} sentinels; write {least} or more")
         learned = learn_unigram(frame, texts, room, special, special[self.unknown])
         scores = [*((piece, 0.0) for piece in special), *learned, *_sentinels(SENTINELS)]
         return {**_model(scores, Path(FILE)), "charsmap": b""}, {"extra_ids": SENTINELS}

@@ -122,9 +122,8 @@ def learn_wordpiece(
     options = {"initial_alphabet": alphabet, "limit_alphabet": limit}
     learned = learn_in_two_passes(frame, texts, vocab, SPECIALS.values(), **options)
     if len(learned) > vocab:
-        raise BadInput(
-            f"text.vocab: a vocabulary of {vocab} is too small: {len(learned)} pieces are letters"
-        )
+        small = f"a vocabulary of {vocab} is too small for the letters of these texts"
+        raise BadInput(f"text.vocab: {small}; write {len(learned)} or more")
     return learned
 
 
