@@ -102,6 +102,10 @@ NEW: tuple[str, ...] = (
     r"(?:EditList(\(|\.).*|read_edits\(path\)|Model\.edited\(self, edits\))",
     r"(?:watch_heads\(.*|WatchEvent(\(|\.).*|\w+Event\.reports|formation .*|train --watch = None)",
     r"recipes(?: --json)?: .*\b(?:induction(?:-one-layer)?|grokking)\b.*",
+    r"(?:(?:PredictedFrame|RoleArgument|SentenceFrames)(\(|\.)|draw_frames\().*",
+    r"(?:frames|roles) .*",
+    r"recipes(?: --json)?: .*\bpropbank-ewt(?:-elmo|-bert)?\b.*",
+    r"papers(?: --json)?: .*\bHe\b.*",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from regard.inference.classifier import LabelPrediction, MultiLabelPrediction, NumberPrediction
     from regard.inference.fill_mask import FilledText, TokenFill
     from regard.inference.generator import Generation
+    from regard.inference.role_labeller import PredictedFrame, RoleArgument, SentenceFrames
     from regard.inference.tagger import Entity, TaggedText, TaggedWord
     from regard.inference.text_tokens import TextTokens
     from regard.inference.translator import Translation
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from regard.inside.record import Record
     from regard.inside.stream.contributions import Contributions
     from regard.inside.views.line_chart import Chart, ChartLine, Report
+    from regard.inside.views.role_arcs import draw_frames
     from regard.metrics.bleu import bleu
     from regard.metrics.intervals import spread
     from regard.metrics.translation import MetricScore
@@ -89,17 +91,19 @@ __version__ = "0.1.0"
 __all__ = [
     "LINEAGE", "AgreementPrefix", "AgreementScores", "AgreementSentence", "AgreementTable",
     "AgreementText", "AlignmentMethod", "AnswerPrediction", "AnswerSpan", "AttentionMap",
-    "AttentionView", "Attributions", "BadInput", "Beam", "Chart", "ChartLine", "ChoicePrediction",
-    "Contributions", "DevEvent", "Diverse", "EditList", "EncoderDecoder", "EndEvent", "Entity",
-    "Exact", "FilledText", "Generation", "Greedy", "HeadFigures", "HeadReport", "Hypothesis",
-    "ImageAttention", "InductionScores", "LabelPrediction", "Layout", "MetricScore", "MinimumRisk",
-    "Model", "MultiLabelPrediction", "Neighbour", "NumberPrediction", "Paper", "Recipe", "Record",
-    "RelationScore", "Report", "ReportEvent", "RolloutMap", "Sample", "SaveEvent", "ScoreEvent",
-    "StartEvent", "TaggedText", "TaggedWord", "Tape", "TextTokens", "TokenFill", "TokenRow",
-    "Translation", "TrunkWithHeads", "VerbChoice", "WatchEvent", "WhatIf", "WordWeights",
-    "agreement_sentences", "attend", "bleu", "change", "difference", "forced_row", "load",
-    "make_agreement_text", "neighbours", "pack", "read_edits", "score_agreement", "seed_everything",
-    "spread", "train", "watch_heads", "without_head",
+    "AttentionView", "Attributions", "BadInput", "Beam", "Chart", "ChartLine",
+    "ChoicePrediction", "Contributions", "DevEvent", "Diverse", "EditList", "EncoderDecoder",
+    "EndEvent", "Entity", "Exact", "FilledText", "Generation", "Greedy", "HeadFigures",
+    "HeadReport", "Hypothesis", "ImageAttention", "InductionScores", "LabelPrediction",
+    "Layout", "MetricScore", "MinimumRisk", "Model", "MultiLabelPrediction", "Neighbour",
+    "NumberPrediction", "Paper", "PredictedFrame", "Recipe", "Record", "RelationScore",
+    "Report", "ReportEvent", "RoleArgument", "RolloutMap", "Sample", "SaveEvent", "ScoreEvent",
+    "SentenceFrames", "StartEvent", "TaggedText", "TaggedWord", "Tape", "TextTokens",
+    "TokenFill", "TokenRow", "Translation", "TrunkWithHeads", "VerbChoice", "WatchEvent",
+    "WhatIf", "WordWeights", "agreement_sentences", "attend", "bleu", "change", "difference",
+    "draw_frames", "forced_row", "load", "make_agreement_text", "neighbours", "pack",
+    "read_edits", "score_agreement", "seed_everything", "spread", "train", "watch_heads",
+    "without_head",
 ]
 
 _NAMES = {
@@ -125,6 +129,7 @@ _NAMES = {
     "regard.inside.record": ("Record",),
     "regard.inside.stream.contributions": ("Contributions",),
     "regard.inside.views.line_chart": ("Chart", "ChartLine", "Report"),
+    "regard.inside.views.role_arcs": ("draw_frames",),
     "regard.metrics.intervals": ("spread",),
     "regard.metrics.bleu": ("bleu",),
     "regard.metrics.translation": ("MetricScore",),
@@ -150,6 +155,7 @@ _NAMES = {
     ),
     "regard.inference.classifier": ("LabelPrediction", "MultiLabelPrediction", "NumberPrediction"),
     "regard.inference.fill_mask": ("FilledText", "TokenFill"),
+    "regard.inference.role_labeller": ("PredictedFrame", "RoleArgument", "SentenceFrames"),
     "regard.inference.tagger": ("Entity", "TaggedText", "TaggedWord"),
     "regard.inference.text_tokens": ("TextTokens",),
     "regard.tasks.multiple_choice": ("ChoicePrediction",),

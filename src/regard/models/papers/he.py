@@ -72,7 +72,7 @@ class PredicateEmbedding(EmbeddingModule):
         nn.init.normal_(self.indicator.weight, std=tokens.indicator**-0.5)
 
     @property
-    def token(self) -> nn.Embedding:  # type: ignore[override]
+    def token(self) -> nn.Embedding:
         """The embedding table of words."""
         return self.words.token
 
