@@ -216,10 +216,11 @@ class Runner:
         batch_size: int | None = None,
         max_length: int | None = None,
     ) -> list[Any]:
-        """Predict labels with probabilities, tags, answers or choices, by the task of fine-tuning.
+        """Predict labels with probabilities, tags, frames, answers or choices, by the model's task.
 
-        A classifier reads texts or pairs of texts, a tagger texts or lists of words; other inputs
-        are pairs (question, context) or (text, choices).
+        A classifier reads texts or pairs of texts, a tagger texts or lists of words, a labeller of
+        roles these too, or (text, indices of predicates); other inputs are pairs (question,
+        context) or (text, choices).
         """
         rows = self.runner.listed(inputs, "inputs")
         predictor = self._limited(batch_size, max_length).predictor
