@@ -17,6 +17,7 @@ from small import WORDS, write_corpus
 from small_agreement import language_model
 from small_bert import model as small_bert
 from small_labels import write_owls
+from small_roles import small_labeller
 from small_spans import write_prefix
 
 COPIED = {  # models, and their frozen folders
@@ -130,6 +131,7 @@ def _write_models(folder: Path) -> None:
     for name in TRANSLATORS:
         folders.write(folder / name, small_translator(name))
     small_bert("words").save(folder / "bert")
+    small_labeller(predicates="given").save(folder / "labeller")
     language_model().save(folder / "lstm")
 
 

@@ -1,7 +1,15 @@
 """A few sentences with their frames, in every format of semantic roles."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+
+import torch
+
+from regard.api import Model
+from regard.models.label_heads import TokenLabelHead
+from regard.text.labels import SingleLabelSet
+from small_bert import small_bert
 
 # words, and (predicate, lemma, [(first word, last word, label)])
 SENTENCES = [
@@ -110,3 +118,16 @@ def write_roles(path: Path, form: str, sentences=SENTENCES) -> Path:
     }
     path.write_text(content[form]())
     return path
+
+
+TAGS = ("O", "B-V", "I-V", "B-A0", "I-A0")
+
+
+def small_labeller(mark="segment", predicates="found", tags=TAGS, seed=0):
+    """A small BERT that labels roles, of random weights."""
+    loaded = small_bert("states", seed)
+    facts = replace(loaded.facts, output_heads=(TokenLabelHead(len(tags)),))
+    torch.manual_seed(seed)
+    module, labels = facts.build().eval(), SingleLabelSet(tags)
+    notes = {"mark": mark, "predicates": predicates, "longest": 24}
+    return Model(replace(loaded, facts=facts, module=module, labels=labels, notes=notes))

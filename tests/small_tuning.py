@@ -107,6 +107,12 @@ KINDS: dict[str, dict[str, str]] = {
         "tables": '[labels]\nkind = "number"',
         "metric": "Pearson",
     },
+    "roles": {
+        "task": "roles",
+        "reader": "jsonl",
+        "tables": '[roles]\nmark = "segment"',
+        "metric": "F1",
+    },
     "answer": {
         "task": "answer",
         "reader": "SQuAD",
@@ -199,6 +205,17 @@ def _numbers(draw: random.Random, count: int) -> str:
     return "".join(json.dumps(one) + "\n" for one in records)
 
 
+def _roles(draw: random.Random, count: int) -> str:
+    """Owls are predicates, and what stands before them is an argument."""
+    records = []
+    for i in range(count):
+        words = ["dog", *_words(draw, i % 2)]
+        owls = [place for place, word in enumerate(words) if word == "owl"]
+        frames = [{"index": place, "args": [[0, place - 1, "A0"]]} for place in owls]
+        records.append({"tokens": words, "predicates": frames})
+    return "".join(json.dumps(one) + "\n" for one in records)
+
+
 def _answer(draw: random.Random, count: int) -> str:
     """Where is the owl?"""
     paragraphs = []
@@ -226,6 +243,7 @@ WRITERS = {
     "number": _number,
     "tags": _tags,
     "numbers": _numbers,
+    "roles": _roles,
     "answer": _answer,
     "choose": _choose,
 }

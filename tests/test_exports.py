@@ -28,6 +28,7 @@ from regard import (
 )
 from small_bert import SENTENCES
 from small_bert import model as small_encoder
+from small_roles import small_labeller
 
 VALUES = {"LINEAGE"}  # neither classes nor functions
 
@@ -75,6 +76,15 @@ def test_predictions_are_of_exported_types(kind):
             "answer": lambda one: one.best,
         }.get(kind, lambda one: [])(result)
         assert all(type(one) in (TaggedWord, Entity, AnswerSpan) for one in parts)
+
+
+def test_frames_are_of_exported_types():
+    (result,) = small_labeller().predict([("The storm came", [2])])
+    assert type(result) is regard.SentenceFrames
+    (frame,) = result.frames
+    assert type(frame) is regard.PredictedFrame
+    assert {*map(type, frame.arguments)} == {regard.RoleArgument}
+    assert regard.draw_frames(result, "The storm came").startswith("<svg ")
 
 
 def test_other_results_are_of_exported_types(small_run, owl_run):

@@ -107,6 +107,10 @@ NEW: tuple[str, ...] = (
     r"(?:Layout\.texts?(?:_T)?|(?:Attention|Rollout)Map\.crop\(.*)",
     r"(?:study\b|mean_interval\().*",
     r"recipes(?: --json)?: .*\bconll2003-glove-elmo\b.*",
+    r"(?:(?:PredictedFrame|RoleArgument|SentenceFrames)(\(|\.)|draw_frames\().*",
+    r"(?:frames|roles) .*",
+    r"recipes(?: --json)?: .*\bpropbank-ewt(?:-elmo|-bert)?\b.*",
+    r"papers(?: --json)?: .*\bHe\b.*",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}

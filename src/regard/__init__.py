@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from regard.inference.classifier import LabelPrediction, MultiLabelPrediction, NumberPrediction
     from regard.inference.fill_mask import FilledText, TokenFill
     from regard.inference.generator import Generation
+    from regard.inference.role_labeller import PredictedFrame, RoleArgument, SentenceFrames
     from regard.inference.tagger import Entity, TaggedText, TaggedWord
     from regard.inference.text_tokens import TextTokens
     from regard.inference.translator import Translation
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from regard.inside.record import Record
     from regard.inside.stream.contributions import Contributions
     from regard.inside.views.line_chart import Chart, ChartLine, Report
+    from regard.inside.views.role_arcs import draw_frames
     from regard.metrics.bleu import bleu
     from regard.metrics.intervals import mean_interval, spread
     from regard.metrics.translation import MetricScore
@@ -93,13 +95,14 @@ __all__ = [
     "Contributions", "DevEvent", "Diverse", "EditList", "EncoderDecoder", "EndEvent", "Entity",
     "Exact", "FilledText", "Generation", "Greedy", "HeadFigures", "HeadReport", "Hypothesis",
     "ImageAttention", "InductionScores", "LabelPrediction", "Layout", "MetricScore", "MinimumRisk",
-    "Model", "MultiLabelPrediction", "Neighbour", "NumberPrediction", "Paper", "Recipe", "Record",
-    "RelationScore", "Report", "ReportEvent", "RolloutMap", "Sample", "SaveEvent", "ScoreEvent",
-    "StartEvent", "TaggedText", "TaggedWord", "Tape", "TextTokens", "TokenFill", "TokenRow",
-    "Translation", "TrunkWithHeads", "VerbChoice", "WatchEvent", "WhatIf", "WordWeights",
-    "agreement_sentences", "attend", "bleu", "change", "difference", "forced_row", "load",
-    "make_agreement_text", "mean_interval", "neighbours", "pack", "read_edits", "score_agreement",
-    "seed_everything", "spread", "train", "watch_heads", "without_head",
+    "Model", "MultiLabelPrediction", "Neighbour", "NumberPrediction", "Paper", "PredictedFrame",
+    "Recipe", "Record", "RelationScore", "Report", "ReportEvent", "RoleArgument", "RolloutMap",
+    "Sample", "SaveEvent", "ScoreEvent", "SentenceFrames", "StartEvent", "TaggedText", "TaggedWord",
+    "Tape", "TextTokens", "TokenFill", "TokenRow", "Translation", "TrunkWithHeads", "VerbChoice",
+    "WatchEvent", "WhatIf", "WordWeights", "agreement_sentences", "attend", "bleu", "change",
+    "difference", "draw_frames", "forced_row", "load", "make_agreement_text", "mean_interval",
+    "neighbours", "pack", "read_edits", "score_agreement", "seed_everything", "spread", "train",
+    "watch_heads", "without_head",
 ]
 
 _NAMES = {
@@ -126,6 +129,7 @@ _NAMES = {
     "regard.inside.stream.contributions": ("Contributions",),
     "regard.inside.views.line_chart": ("Chart", "ChartLine", "Report"),
     "regard.metrics.intervals": ("mean_interval", "spread"),
+    "regard.inside.views.role_arcs": ("draw_frames",),
     "regard.metrics.bleu": ("bleu",),
     "regard.metrics.translation": ("MetricScore",),
     "regard.models.encoder_decoder": ("EncoderDecoder",),
@@ -141,15 +145,11 @@ _NAMES = {
     "regard.search.hypothesis": ("Hypothesis",),
     "regard.search.mbr": ("MinimumRisk",),
     "regard.search.sample": ("Sample",),
-    "regard.studies.agreement": (
-        "AgreementScores", "AgreementTable", "VerbChoice", "score_agreement",
-    ),
-    "regard.studies.agreement_data": (
-        "AgreementPrefix", "AgreementSentence", "AgreementText",
-        "agreement_sentences", "make_agreement_text",
-    ),
+    "regard.studies.agreement": ("AgreementScores", "AgreementTable", "VerbChoice", "score_agreement"),
+    "regard.studies.agreement_data": ("AgreementPrefix", "AgreementSentence", "AgreementText", "agreement_sentences", "make_agreement_text"),
     "regard.inference.classifier": ("LabelPrediction", "MultiLabelPrediction", "NumberPrediction"),
     "regard.inference.fill_mask": ("FilledText", "TokenFill"),
+    "regard.inference.role_labeller": ("PredictedFrame", "RoleArgument", "SentenceFrames"),
     "regard.inference.tagger": ("Entity", "TaggedText", "TaggedWord"),
     "regard.inference.text_tokens": ("TextTokens",),
     "regard.tasks.multiple_choice": ("ChoicePrediction",),
@@ -157,10 +157,7 @@ _NAMES = {
     "regard.inference.generator": ("Generation",),
     "regard.inference.translator": ("Translation",),
     "regard.training.loop": ("seed_everything",),
-    "regard.training.loop.events": (
-        "DevEvent", "EndEvent", "ReportEvent", "SaveEvent", "ScoreEvent", "StartEvent",
-        "WatchEvent",
-    ),
+    "regard.training.loop.events": ("DevEvent", "EndEvent", "ReportEvent", "SaveEvent", "ScoreEvent", "StartEvent", "WatchEvent"),
     "regard.training.recipe": ("Recipe",),
     "regard.training.train": ("train",),
 }

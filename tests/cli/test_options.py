@@ -26,7 +26,8 @@ NO_MODEL = {
     "sweep": "re-ranks stored hypotheses, without a model",
 }
 ONE_TEXT = dict.fromkeys(
-    ("look", "tree", "attribute", "stream", "patch"), "shows one text, given on the command line"
+    ("look", "frames", "tree", "attribute", "stream", "patch"),
+    "shows one text, given on the command line",
 )
 FIXED = {
     "tour": "its expected scores are those of fp32 on a CPU",
@@ -79,7 +80,7 @@ ABSENT = {  # verbs without an option, and why
         ("translate", "generate", "predict", "fill", "embed", "score", "align", "retrieve", "mine"),
         "prints a line for each input",
     )
-    | {"tour": "a text for people", "look": "draws", "tree": "draws"}
+    | {"tour": "a text for people", "look": "draws", "frames": "draws", "tree": "draws"}
     | {"cite": "prints BibTeX", "new": "writes a recipe", "steer": "prints an edit"},
     "--out": dict.fromkeys(
         (
@@ -97,7 +98,10 @@ ABSENT = {  # verbs without an option, and why
     )
     | dict.fromkeys(("retrieve", "mine"), LINES)
     | dict.fromkeys(
-        ("look", "tree", "curves", "formation", "attribute", "heads", "stream", "patch", "probe"),
+        (
+            *("look", "frames", "tree", "curves", "formation", "attribute", "heads", "stream"),
+            *("patch", "probe"),
+        ),
         "--html, --svg and --png name what they write",
     )
     | {"convert": "the folder is its argument"},

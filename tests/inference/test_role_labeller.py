@@ -1,7 +1,6 @@
 """Decoding of roles: legal tags against all sequences, rows with a mark, inputs and records."""
 
 import json
-from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -10,25 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard
-from regard.api import Model
 from regard.ground.errors import BadInput
 from regard.inference.role_labeller import RoleLabeller, legal_transitions, split_input
 from regard.models.label_heads import TokenLabelHead
 from regard.parts.crf import best_labels
-from regard.text.labels import SingleLabelSet
-from small_bert import SENTENCES, small_bert
-
-TAGS = ("O", "B-V", "I-V", "B-A0", "I-A0")
-
-
-def model(mark="segment", predicates="found", tags=TAGS, seed=0):
-    """A small BERT with roles, of random weights."""
-    loaded = small_bert("states", seed)
-    facts = replace(loaded.facts, output_heads=(TokenLabelHead(len(tags)),))
-    torch.manual_seed(seed)
-    module, labels = facts.build().eval(), SingleLabelSet(tags)
-    notes = {"mark": mark, "predicates": predicates, "longest": 24}
-    return Model(replace(loaded, facts=facts, module=module, labels=labels, notes=notes))
+from small_bert import SENTENCES
+from small_roles import TAGS
+from small_roles import small_labeller as model
 
 
 def is_legal(tags):

@@ -3,15 +3,17 @@
 import json
 import random
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 import regard
 from regard.ground.batch import IGNORED
 from regard.ground.errors import BadInput
-from regard.training.recipe import read, task_of
+from regard.training.recipe import make_recipe, task_of
+from small_bert import model as small_bert
+from small_bert import vocabulary
 from small_tuning import write_tuning
 from verb import run as verb
 
@@ -52,6 +54,7 @@ def recipe_of(folder, model=None, **roles):
     return recipe
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("mark", ["segment", "pair", "he"])
 def test_a_labeller_learns_and_is_saved(folder, tmp_path, mark):
     recipe = recipe_of(folder, **({} if mark == "he" else {"mark": mark}))
@@ -67,7 +70,7 @@ def test_a_labeller_learns_and_is_saved(folder, tmp_path, mark):
     if mark != "segment":
         return
     lines = "owl eats pig cat\n\ncow dog\nowl eats by pig\t1\n"
-    printed = verb("predict", tmp_path / "run" / "model", input=lines).stdout.splitlines()
+    printed = verb("predict", tmp_path / "run" / "model", stdin=lines).stdout.splitlines()
     assert printed == ["[A0 owl] [V eats] [A1 pig cat]", "", "", "[A1 owl] [V eats] [A0 by pig]"]
     printed = verb("predict", tmp_path / "run" / "model", folder / "test.jsonl", "--json").stdout
     records = [json.loads(line) for line in printed.splitlines()]
@@ -76,17 +79,19 @@ def test_a_labeller_learns_and_is_saved(folder, tmp_path, mark):
         assert [frame["predicate"] for frame in record["frames"]] == [
             predicate["index"] for predicate in record["predicates"]
         ]
-    scores = verb("evaluate", tmp_path / "run" / "model", tmp_path / "run", "--data", folder).stdout
-    assert "perfect frames" in scores and "predicates:" in scores
+    task = task_of(make_recipe(recipe, "owls"))
+    results = task.test_scores(model, task.read(task.tables.data.test, folder), True)
+    assert [score.name for score in results.scores] == [
+        *("precision", "recall", "F1", "perfect frames", "predicate F1")
+    ]
+    assert all(score.interval is not None for score in results.scores)
+    assert {score.label for score in results.of_labels} == {"A0", "A1"}
 
 
 def test_rows_and_targets(folder):
-    task = task_of(read(recipe_of(folder)))
+    task = task_of(make_recipe(recipe_of(folder), "owls"))
     examples = task.read(task.tables.data.train, folder)
     example = next(one for one in examples if one.frames and "by" in one.words)
-    reading = regard.load  # replaced below: any tokenizer of words will do
-    from small_bert import vocabulary
-
     reading, labels = vocabulary(), task.label_set(examples)
     assert {*labels.names} == {"O", *(f"{m}-{x}" for m in "BI" for x in ("A0", "A1", "V"))}
     marked, unmarked = task.encode(reading, labels, [example])
@@ -101,20 +106,16 @@ def test_rows_and_targets(folder):
     begin = starts[1]
     assert [*np.flatnonzero(marked[0].segments)] == [*range(begin, begin + lengths[1])]
     assert not np.any(unmarked[0].segments)
-    (only,) = task_of(read(recipe_of(folder, predicates="given"))).encode(
+    (only,) = task_of(make_recipe(recipe_of(folder, predicates="given"), "owls")).encode(
         reading, labels, [example]
     )
     assert [*only[1]] == [*marked[1]]
 
 
 def test_labels_that_training_lacks_have_no_target_and_are_missed(folder):
-    task = task_of(read(recipe_of(folder, predicates="given")))
+    task = task_of(make_recipe(recipe_of(folder, predicates="given"), "owls"))
     examples = task.read(task.tables.data.train, folder)
     labels = task.label_set([one for one in examples if "by" in one.words])
-    from dataclasses import replace
-
-    from small_bert import vocabulary
-
     example = next(one for one in examples if one.frames)
     (frame,) = example.frames
     other = tuple(span._replace(label=span.label.replace("A0", "AM")) for span in frame.arguments)
@@ -142,27 +143,8 @@ def test_bad_settings_are_refused(folder, tmp_path, settings, message):
     assert not (tmp_path / "run").exists()
 
 
-def test_examples_in_memory_are_like_those_in_files(folder, tmp_path):
-    settings = {"train.steps": 2, "train.evaluate_every": 2}
-    records = {
-        name: [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
-        for name in ("train", "dev", "test")
-    }
-    data = {
-        name: [(one["tokens"], one["predicates"]) for one in listed]
-        for name, listed in records.items()
-    }
-    weights = []
-    for name, given in (("files", folder), ("memory", data)):
-        list(regard.train(recipe_of(folder), settings=settings, data=given, out=tmp_path / name))
-        weights.append(regard.load(tmp_path / name / "model", "cpu").module.state_dict())
-    assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
-
-
 def test_a_tagger_is_not_scored_as_a_labeller(folder, tmp_path):
-    from small_bert import model as small_model
-
-    task = task_of(read(recipe_of(folder)))
+    task = task_of(make_recipe(recipe_of(folder), "owls"))
     examples = task.read(task.tables.data.test, folder)
     with pytest.raises(BadInput, match="was not trained for task 'roles'"):
-        task.test_scores(small_model("tags"), examples)
+        task.test_scores(small_bert("tags"), examples)

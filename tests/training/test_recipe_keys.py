@@ -98,6 +98,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "labels.weights": "labels.weights=balanced",
         "labels.scheme": "labels.scheme=IOB2",
     },
+    "roles": ENCODER,
     "answer": {**ENCODER, **SMOOTH},
     "choose": {**ENCODER, **SMOOTH},
     "pretrain": {
@@ -213,6 +214,7 @@ def test_every_table_of_every_task_is_enumerated():
         "translate": "translate",
         "text-to-text": "text-to-text",
         "pretrain": "pretrain",
+        "roles": "roles",
         "answer": "answer",
         "choose": "choose",
     }

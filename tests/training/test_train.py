@@ -81,6 +81,15 @@ def examples(kind, recipe, folder):
         match kind:
             case "tags" | "numbers":
                 return list(one.words), list(one.tags)
+            case "roles":
+                frames = [
+                    {
+                        "index": frame.predicate,
+                        "args": [[start, end - 1, label] for start, end, label in frame.arguments],
+                    }
+                    for frame in one.frames
+                ]
+                return list(one.words), frames
             case "answer":
                 answers = [(answer.text, answer.start) for answer in one.answers]
                 return one.question, one.context, answers
@@ -96,7 +105,9 @@ def examples(kind, recipe, folder):
 
 
 @pytest.mark.thinned
-@pytest.mark.parametrize("kind", ["one", "pairs", "several", "number", "tags", "answer", "choose"])
+@pytest.mark.parametrize(
+    "kind", ["one", "pairs", "several", "number", "tags", "roles", "answer", "choose"]
+)
 def test_examples_in_memory_are_like_those_in_files(kind, tmp_path):
     recipe = write_tuning(tmp_path, kind, 24, 8)
     settings = {"train.steps": 4, "train.evaluate_every": 4}

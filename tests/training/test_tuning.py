@@ -34,6 +34,7 @@ ASKED = {
     "number": "dog owl pig\n",
     "tags": "dog owl pig\n",
     "numbers": "dog owl pig\n",
+    "roles": "dog owl pig\n",
     "answer": "who?\tdog owl pig\n",
     "choose": '{"first": "dog", "choices": ["there is pig dog", "there is owl dog"]}\n',
 }
@@ -43,13 +44,15 @@ SAID = {
     "several": "cow\towl",
     "number": "0.",
     "tags": "dog/O owl/S-BIRD pig/O",
+    "roles": "[A0 dog] [V owl] pig",
     "answer": "owl\t",
     "choose": "1\t",
 }
 
 
 HEADS = {"classify": "label", "tag": "token_label", "answer": "span", "choose": "choice"}
-OF_LABELS = {"one": ["no", "owl"], "pairs": ["no", "owl"], "tags": ["BIRD"]}
+HEADS |= {"roles": "token_label"}
+OF_LABELS = {"one": ["no", "owl"], "pairs": ["no", "owl"], "tags": ["BIRD"], "roles": ["A0"]}
 
 
 @pytest.fixture(scope="module")

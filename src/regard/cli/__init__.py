@@ -26,7 +26,7 @@ GROUPS = {
     "Run": {
         "translate": "Translate text, one sentence per line.",
         "generate": "Continue prompts, one per line or typed at a terminal.",
-        "predict": "Print labels, tags, answers or choices for each line.",
+        "predict": "Print labels, tags, roles, answers or choices for each line.",
         "fill": "Fill the [MASK] tokens of each line with probable words.",
         "embed": "Print one vector for each line.",
         "score": "Print the log-probability of each text, or translation.",
@@ -53,6 +53,7 @@ GROUPS = {
     },
     "Inspect": {
         "look": "Show the attention weights of a model for one text or image.",
+        "frames": "Show the predicates of a sentence and their arguments.",
         "attribute": "Show on which words or patches a prediction depends.",
         "heads": "Report what each attention head does.",
         "formation": "Show how attention heads form during training.",

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.readers.fields import field_of, json_object
+from regard.data.readers.fields import field_of, json_object, typed
 from regard.ground.checks import is_whole
 from regard.ground.errors import BadInput, BadItem, shown
 from regard.ground.tape import NULL_TAPE, NullTape
@@ -262,10 +262,14 @@ class RoleLabeller(Predictor[RoleInput, RoleRows, SentenceFrames]):
         given = record.get("predicates")
         if given is None:
             return sentence
-        if isinstance(given, list):
-            listed = [each.get("index") if isinstance(each, dict) else each for each in given]
-            return sentence, listed
-        return sentence, _numbers(str(given), where)
+        if not isinstance(given, list):
+            return sentence, _numbers(str(given), where)
+        return sentence, [
+            field_of(each, "index", int, where)
+            if isinstance(each, dict)
+            else typed(each, int, "a predicate", where)
+            for each in given
+        ]
 
     def cells(self, result: Result[SentenceFrames]) -> list[dict[str, object]]:
         return [{"frames": result.value.line}]

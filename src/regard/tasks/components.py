@@ -218,11 +218,11 @@ class Runner:
         batch_size: int | None = None,
         max_length: int | None = None,
     ) -> list[Any]:
-        """Predict labels with probabilities, tags, answers, choices or clusters, by the task.
+        """Predict labels with probabilities, tags, frames, answers, choices or clusters, by the task.
 
-        A classifier reads texts or pairs of texts, a tagger texts or lists of words, a model of
-        coreference texts or lists of sentences; other inputs are pairs (question, context) or
-        (text, choices).
+        A classifier reads texts or pairs of texts, a tagger texts or lists of words, a labeller of
+        roles these too, or (text, indices of predicates), a model of coreference texts or lists of
+        sentences; other inputs are pairs (question, context) or (text, choices).
         """
         rows = self.runner.listed(inputs, "inputs")
         predictor = self._limited(batch_size, max_length).predictor

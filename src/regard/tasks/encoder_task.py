@@ -323,7 +323,8 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
     def test_scores(
         self, model: TrainedModel, examples: Sequence[Example], with_interval: bool = False
     ) -> TaskScores:
-        if self.head.name not in model.facts.head_names:
+        has_head = self.head.name in model.facts.head_names
+        if not has_head or model.predictor.name != self.predictor_class.name:
             heads = ", ".join(model.facts.head_names) or "none"
             remedy = f"choose a recipe of its task, or train it by this one (its heads: {heads})"
             raise BadInput(f"this model was not trained for task {self.name!r}; {remedy}")

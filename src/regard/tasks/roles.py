@@ -62,7 +62,7 @@ class Roles(EncoderTask[RoleExample, RowTokenizer, RoleLabeller, LabelSet]):
         return self.tables[RolesConfig]
 
     @property
-    def allows_smoothing(self) -> bool:
+    def single_label(self) -> bool:
         return True
 
     def resolve(self, data: Path) -> Plan:

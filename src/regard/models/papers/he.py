@@ -18,6 +18,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.embedding import AnyEmbedding, EmbeddingModule
@@ -52,6 +53,9 @@ class PredicateTokens(Tokens):
         at_least(1, self, "indicator")
 
     def build(self, width: int, dropout: float, norm: Norm = LAYER_NORM) -> "PredicateEmbedding":
+        if width <= self.indicator:
+            fault = f"the {self.indicator} dimensions of indicator leave none for words"
+            raise BadInput(f"embedding is {width}: {fault}")
         own = {field.name: getattr(self, field.name) for field in fields(Tokens)}
         words = Tokens(**{**own, "segments": 0}).build(width - self.indicator, dropout, norm)
         return PredicateEmbedding(words, self)
@@ -72,7 +76,7 @@ class PredicateEmbedding(EmbeddingModule):
         nn.init.normal_(self.indicator.weight, std=tokens.indicator**-0.5)
 
     @property
-    def token(self) -> nn.Embedding:  # type: ignore[override]
+    def token(self) -> nn.Embedding:
         """The embedding table of words."""
         return self.words.token
 

@@ -1,0 +1,58 @@
+"""``regard frames``: the predicates of a sentence and their arguments, in brackets or as arcs."""
+
+from typing import Annotated
+
+from typer import Argument, Option
+
+from regard.cli import options
+from regard.cli.io.console import OUT, check_suffixes, print_json, write_page
+from regard.cli.io.line_io import check_argument
+from regard.ground.errors import BadInput
+
+
+def frames(
+    model: options.MODEL,
+    text: Annotated[str, Argument(metavar="TEXT", help="A sentence.")],
+    predicate: Annotated[
+        list[int] | None,
+        Option(
+            metavar="N",
+            help="Index of a predicate among the words, from 0; repeatable.",
+            show_default="found by the model",
+        ),
+    ] = None,
+    pretokenised: options.PRETOKENISED = False,
+    svg: options.SVG = None,
+    precision: options.PRECISION = "auto",
+    device: options.DEVICE = None,
+    as_json: options.JSON = False,
+) -> None:
+    """Show the predicates of a sentence and their arguments.
+
+    The model is one that a recipe with task = "roles" trained. Each predicate is printed with its
+    semantic roles in brackets: who did what to whom. --json adds probabilities, and --svg draws an
+    arc from each predicate to each of its arguments. regard predict reads whole files.
+
+    Example: regard frames runs/propbank-ewt-bert/model "The owl ate a mouse." --svg owl.svg
+    """
+    from rich.text import Text
+
+    from regard.cli.edited_models import load_model
+    from regard.inside.views.role_arcs import draw_frames
+
+    check_argument(text)
+    check_suffixes(svg=svg)
+    loaded, envelope = load_model(model, device, None, precision)
+    predictor = loaded.predictor
+    if predictor.name != "roles":
+        raise BadInput(f"{model}: was not trained for task 'roles'; `regard recipes` lists recipes")
+    labeller = predictor.with_options(pretokenised=pretokenised)
+    (sentence,) = labeller.predict([text if predicate is None else (text, predicate)])
+    if as_json:
+        print_json({**sentence.record, **envelope})
+    else:
+        for frame in sentence.frames:
+            OUT.print(Text(sentence.brackets(frame)), soft_wrap=True)
+        if not sentence.frames:
+            OUT.print("no predicate")
+    write_page(svg, lambda: draw_frames(sentence, text))
