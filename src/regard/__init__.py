@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from regard.inference.classifier import LabelPrediction, MultiLabelPrediction, NumberPrediction
     from regard.inference.fill_mask import FilledText, TokenFill
     from regard.inference.generator import Generation
+    from regard.inference.resolver import ResolvedMention, ResolvedText
     from regard.inference.tagger import Entity, TaggedText, TaggedWord
     from regard.inference.text_tokens import TextTokens
     from regard.inference.translator import Translation
@@ -94,8 +95,8 @@ __all__ = [
     "Exact", "FilledText", "Generation", "Greedy", "HeadFigures", "HeadReport", "Hypothesis",
     "ImageAttention", "InductionScores", "LabelPrediction", "Layout", "MetricScore", "MinimumRisk",
     "Model", "MultiLabelPrediction", "Neighbour", "NumberPrediction", "Paper", "Recipe", "Record",
-    "RelationScore", "Report", "ReportEvent", "RolloutMap", "Sample", "SaveEvent", "ScoreEvent",
-    "StartEvent", "TaggedText", "TaggedWord", "Tape", "TextTokens", "TokenFill", "TokenRow",
+    "RelationScore", "Report", "ReportEvent", "ResolvedMention", "ResolvedText", "RolloutMap",
+    "Sample", "SaveEvent", "ScoreEvent", "StartEvent", "TaggedText", "TaggedWord", "Tape", "TextTokens", "TokenFill", "TokenRow",
     "Translation", "TrunkWithHeads", "VerbChoice", "WatchEvent", "WhatIf", "WordWeights",
     "agreement_sentences", "attend", "bleu", "change", "difference", "forced_row", "load",
     "make_agreement_text", "neighbours", "pack", "read_edits", "score_agreement", "seed_everything",
@@ -150,6 +151,7 @@ _NAMES = {
     ),
     "regard.inference.classifier": ("LabelPrediction", "MultiLabelPrediction", "NumberPrediction"),
     "regard.inference.fill_mask": ("FilledText", "TokenFill"),
+    "regard.inference.resolver": ("ResolvedMention", "ResolvedText"),
     "regard.inference.tagger": ("Entity", "TaggedText", "TaggedWord"),
     "regard.inference.text_tokens": ("TextTokens",),
     "regard.tasks.multiple_choice": ("ChoicePrediction",),
