@@ -47,6 +47,10 @@ RENAMED: dict[str, str] = {
 }
 # Lines of listings that are new on purpose, by patterns of the whole line.
 NEW: tuple[str, ...] = (
+    r"coreference .*",  # keys of its recipes
+    r"Resolved(?:Mention|Text)(?:\(|\.).*",
+    r"predict --html = None",
+    r"papers(?: --json)?: .*\b(?:Lee|lee)\b.*",
     r"recipes: (?:t5-gutenberg|text-headings|text-sst2) .*",
     r"(Chart|ChartLine|Report)(\(|\.).*",  # what studies are made of
     r"(pack|seed_everything|spread)\(.*",

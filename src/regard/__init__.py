@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from regard.inference.classifier import LabelPrediction, MultiLabelPrediction, NumberPrediction
     from regard.inference.fill_mask import FilledText, TokenFill
     from regard.inference.generator import Generation
+    from regard.inference.resolver import ResolvedMention, ResolvedText
     from regard.inference.role_labeller import PredictedFrame, RoleArgument, SentenceFrames
     from regard.inference.tagger import Entity, TaggedText, TaggedWord
     from regard.inference.text_tokens import TextTokens
@@ -96,13 +97,13 @@ __all__ = [
     "Exact", "FilledText", "Generation", "Greedy", "HeadFigures", "HeadReport", "Hypothesis",
     "ImageAttention", "InductionScores", "LabelPrediction", "Layout", "MetricScore", "MinimumRisk",
     "Model", "MultiLabelPrediction", "Neighbour", "NumberPrediction", "Paper", "PredictedFrame",
-    "Recipe", "Record", "RelationScore", "Report", "ReportEvent", "RoleArgument", "RolloutMap",
-    "Sample", "SaveEvent", "ScoreEvent", "SentenceFrames", "StartEvent", "TaggedText", "TaggedWord",
-    "Tape", "TextTokens", "TokenFill", "TokenRow", "Translation", "TrunkWithHeads", "VerbChoice",
-    "WatchEvent", "WhatIf", "WordWeights", "agreement_sentences", "attend", "bleu", "change",
-    "difference", "draw_frames", "forced_row", "load", "make_agreement_text", "mean_interval",
-    "neighbours", "pack", "read_edits", "score_agreement", "seed_everything", "spread", "train",
-    "watch_heads", "without_head",
+    "Recipe", "Record", "RelationScore", "Report", "ReportEvent", "ResolvedMention", "ResolvedText",
+    "RoleArgument", "RolloutMap", "Sample", "SaveEvent", "ScoreEvent", "SentenceFrames",
+    "StartEvent", "TaggedText", "TaggedWord", "Tape", "TextTokens", "TokenFill", "TokenRow",
+    "Translation", "TrunkWithHeads", "VerbChoice", "WatchEvent", "WhatIf", "WordWeights",
+    "agreement_sentences", "attend", "bleu", "change", "difference", "draw_frames", "forced_row",
+    "load", "make_agreement_text", "mean_interval", "neighbours", "pack", "read_edits",
+    "score_agreement", "seed_everything", "spread", "train", "watch_heads", "without_head",
 ]
 
 _NAMES = {
@@ -145,11 +146,17 @@ _NAMES = {
     "regard.search.hypothesis": ("Hypothesis",),
     "regard.search.mbr": ("MinimumRisk",),
     "regard.search.sample": ("Sample",),
-    "regard.studies.agreement": ("AgreementScores", "AgreementTable", "VerbChoice", "score_agreement"),
-    "regard.studies.agreement_data": ("AgreementPrefix", "AgreementSentence", "AgreementText", "agreement_sentences", "make_agreement_text"),
+    "regard.studies.agreement": (
+        "AgreementScores", "AgreementTable", "VerbChoice", "score_agreement",
+    ),
+    "regard.studies.agreement_data": (
+        "AgreementPrefix", "AgreementSentence", "AgreementText", "agreement_sentences",
+        "make_agreement_text",
+    ),
     "regard.inference.classifier": ("LabelPrediction", "MultiLabelPrediction", "NumberPrediction"),
     "regard.inference.fill_mask": ("FilledText", "TokenFill"),
     "regard.inference.role_labeller": ("PredictedFrame", "RoleArgument", "SentenceFrames"),
+    "regard.inference.resolver": ("ResolvedMention", "ResolvedText"),
     "regard.inference.tagger": ("Entity", "TaggedText", "TaggedWord"),
     "regard.inference.text_tokens": ("TextTokens",),
     "regard.tasks.multiple_choice": ("ChoicePrediction",),
@@ -157,7 +164,10 @@ _NAMES = {
     "regard.inference.generator": ("Generation",),
     "regard.inference.translator": ("Translation",),
     "regard.training.loop": ("seed_everything",),
-    "regard.training.loop.events": ("DevEvent", "EndEvent", "ReportEvent", "SaveEvent", "ScoreEvent", "StartEvent", "WatchEvent"),
+    "regard.training.loop.events": (
+        "DevEvent", "EndEvent", "ReportEvent", "SaveEvent", "ScoreEvent", "StartEvent",
+        "WatchEvent",
+    ),
     "regard.training.recipe": ("Recipe",),
     "regard.training.train": ("train",),
 }

@@ -218,7 +218,7 @@ class Runner:
         batch_size: int | None = None,
         max_length: int | None = None,
     ) -> list[Any]:
-        """Predict labels with probabilities, tags, frames, answers, choices or clusters, by the task.
+        """Predict labels with probabilities, tags, frames, answers, choices or clusters, by task.
 
         A classifier reads texts or pairs of texts, a tagger texts or lists of words, a labeller of
         roles these too, or (text, indices of predicates), a model of coreference texts or lists of
