@@ -156,7 +156,7 @@ def test_a_model_without_attention_is_refused_and_leaves_nothing(corpus, tmp_pat
     options = ("--data", corpus, "--out", out, "--watch", "heads")
     refused = run("train", recipe, *options, code=2)
     (line,) = refused.stderr.splitlines()[-1:]
-    assert line == "regard: watch heads: this model has no attention; leave out --watch heads"
+    assert line == "regard: watch heads: this model has no attention to report on"
     assert not out.exists()
 
 

@@ -33,7 +33,7 @@ def watch_heads(model: Runner, inputs: Sequence[tuple[object, ...]]) -> dict[str
     """
     inspected = InspectedModel(model.runner, model.facts, model.tokenizer)
     if not model.facts.attention_sites:
-        raise BadInput("watch heads: this model has no attention; leave out --watch heads")
+        raise BadInput("watch heads: this model has no attention to report on")
     rows = [*_read(inspected, inputs)]
     if not rows:
         raise BadInput("watch heads: the model can read no input of the development set")

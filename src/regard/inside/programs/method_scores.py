@@ -1,5 +1,7 @@
 """Scores of methods on compiled programs: which heads and words of a known circuit each names.
 
+Methods that name heads explain one number: the logit of the program's output at a position, minus
+that of the output for other tokens. Attributions to words explain the first of the two logits.
 A method gives every head of a model, or every word of an input, a value. It names those whose
 absolute value is at least ``NAMED`` of the largest. Precision and recall compare them with the
 heads of the circuit, or with the words that the circuit reads on that input.
@@ -10,13 +12,11 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from regard.ground.edits import without_head
-from regard.ground.tape import Edit, Tape
 from regard.inside.attribution.methods import methods
 from regard.inside.attribution.target_function import TargetFunction
+from regard.inside.edits import head_edits
 from regard.inside.heads.importance import head_importance
 from regard.inside.heads.report_heads import report_heads
 from regard.inside.inspected_model import InspectedModel, LabelledRows
@@ -74,7 +74,7 @@ class StudiedProgram(NamedTuple):
         """Rows of the tokens of all questions."""
         return [self.program.read(self.model, each.tokens) for each in self.questions]
 
-    def targets(self, question: Question) -> dict[str, int]:
+    def target(self, question: Question) -> dict[str, int]:
         """Logit to explain: of the output, minus the logit of the output for the other tokens."""
         if self.program.predicts_numbers:
             return {"target": 0, "token": question.position}
@@ -83,6 +83,17 @@ class StudiedProgram(NamedTuple):
         target, against = map(self.program.vocabulary.index, words)
         return {"target": target, "against": against, "token": question.position}
 
+    def target_logits(self, outputs: Outputs) -> Tensor:
+        """Logits to explain, one for each question, of a run over all ``rows``."""
+        starts = np.cumsum([0, *(1 + len(each.tokens) for each in self.questions)])
+        targets = [self.target(each) for each in self.questions]
+        places = [start + each["token"] for start, each in zip(starts, targets, strict=False)]
+        logits_NV = outputs.by_head[self.program.head.name][places]
+        chosen_N = logits_NV[range(len(targets)), [each["target"] for each in targets]]
+        if self.program.predicts_numbers:
+            return chosen_N
+        return chosen_N - logits_NV[range(len(targets)), [each["against"] for each in targets]]
+
 
 Part = TypeVar("Part")
 HeadMethod = Callable[[StudiedProgram], np.ndarray]
@@ -90,18 +101,17 @@ HeadMethod = Callable[[StudiedProgram], np.ndarray]
 
 
 def ablation(studied: StudiedProgram) -> np.ndarray:
-    """Mean absolute change of all logits when the output of a head is zero."""
+    """Mean absolute change of the logit when the output of a head is zero."""
     (site,) = studied.model.sites
 
-    def logits(edits: Mapping[str, Edit]) -> Tensor:
+    def logits(model: InspectedModel) -> Tensor:
         with torch.inference_mode():
-            outputs = studied.model.run(studied.rows, Tape(edits=edits))
-        return outputs.by_head[studied.program.head.name]
+            return studied.target_logits(model.run(studied.rows))
 
-    whole_TV, changes_LH = logits({}), np.zeros((site.layers, site.heads[0]))
-    for layer, head in np.ndindex(changes_LH.shape):
-        edits = {f"{site.tape_path.format(layer=layer)}.{HEADS}": without_head(head)}
-        changes_LH[layer, head] = (logits(edits) - whole_TV).abs().mean()
+    whole_N, changes_LH = logits(studied.model), np.zeros((site.layers, site.heads[0]))
+    for (_, layer, head), off in head_edits(studied.model).items():
+        edited_N = logits(studied.model.edited(off.edits))
+        changes_LH[layer, head] = (edited_N - whole_N).abs().mean()
     return changes_LH
 
 
@@ -110,7 +120,7 @@ def patching(studied: StudiedProgram) -> np.ndarray:
     model, effects = studied.model, []
     for each in studied.questions:
         clean, other = (studied.program.read(model, tokens) for tokens in each[:2])
-        runs = TwoRuns.of(model, studied.program.name, clean, other, **studied.targets(each))
+        runs = TwoRuns.of(model, studied.program.name, clean, other, **studied.target(each))
         effects.append(patch(runs, HEADS).maps[0].values_LC)
     return np.mean(np.abs(effects), axis=0)
 
@@ -119,28 +129,18 @@ def direct_contributions(studied: StudiedProgram) -> np.ndarray:
     """Mean absolute contribution of a head to the logit of the output."""
     values, heads = [], studied.program.heads_per_layer
     for each, rows in zip(studied.questions, studied.rows, strict=True):
-        shares = contributions(studied.model, "", rows, **studied.targets(each))
+        shares = contributions(studied.model, "", rows, **studied.target(each))
         values.append(shares.grids[0].values_LC[:, :heads])
     return np.mean(np.abs(values), axis=0)
 
 
 def importance(studied: StudiedProgram) -> np.ndarray:
-    """Mean absolute gradient of the loss of the program's outputs by a gate of the head."""
-    program, expected, counted = studied.program, [], []
-    for question in studied.questions:
-        outputs = program.run(question.tokens)
-        numbers = outputs if program.predicts_numbers else map(program.vocabulary.index, outputs)
-        expected += [0, *numbers]
-        counted += [False] + [True] * len(outputs)
+    """Mean absolute gradient of the logit by a gate of the head."""
 
-    def loss(outputs: Outputs) -> Tensor:
-        logits_NV, targets_N = outputs.by_head[program.head.name][counted], np.array(expected)
-        gold_N = torch.from_numpy(targets_N[counted])
-        if program.predicts_numbers:
-            return F.mse_loss(logits_NV[:, 0], gold_N.to(logits_NV), reduction="sum")
-        return F.cross_entropy(logits_NV, gold_N, reduction="sum")
+    def total(outputs: Outputs) -> Tensor:
+        return studied.target_logits(outputs).sum()
 
-    (values_LH,) = head_importance(studied.model, [(studied.rows, loss)]).values()
+    (values_LH,) = head_importance(studied.model, [(studied.rows, total)]).values()
     return values_LH
 
 

@@ -26,7 +26,7 @@ Score = Callable[[LoadedModel], MetricScore]
 class CurvePoint:
     """Scores without a share of the heads of a site, by the order and by random orders.
 
-    ``statistics`` are those of the examples of the score by the order.
+    ``statistics`` has the statistics of single examples, by the order.
     """
 
     site: str
@@ -127,7 +127,7 @@ def pruning_curve(
     """Scores of a model without these shares of the heads of each group of sites.
 
     Heads are removed in the order of ``order_of`` and, for each of the ``seeds``, at random.
-    ``whole`` is the score with which they are compared: that of the model before any change.
+    ``whole`` is the score before any change, with which they are compared.
     ``note`` gets a line for each point.
     """
 

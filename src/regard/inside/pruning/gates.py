@@ -106,7 +106,7 @@ def train_with_gates(
     """Copy of a model, trained together with gates of its heads, and log α of ``learn_gates``.
 
     The copy has its gates in its weights: a head whose gate is closed adds nothing, and can be
-    removed without a change of the outputs. Dropout is that of the model.
+    removed without a change of the outputs. Training uses the dropout of the model.
     """
     if not rate > 0:
         raise BadInput(f"the learning rate of the weights must be above 0, not {rate:g}")
