@@ -25,6 +25,7 @@ from small_bert import SENTENCES
 from small_bert import model as small_bert
 from small_gpt import write_gpt2
 from small_images import small_vit, write_images
+from small_roles import small_labeller
 
 WORDS = ["dog cow owl", "owl", "cow dog cow dog owl", "dog dog"]
 LINES = {
@@ -33,6 +34,7 @@ LINES = {
     "score": SENTENCES,
     "one": SENTENCES,
     "tags": SENTENCES,
+    "roles": [f"{one}\t1" for one in SENTENCES],
     "answer": [f"Who came?\t{one}" for one in SENTENCES],
     "choose": [json.dumps({"first": one, "choices": ["came in", "sang"]}) for one in SENTENCES],
     "generate": WORDS,
@@ -47,6 +49,7 @@ SPECS = {  # the model, the component, its options
     "score": ("words", "score", {}),
     "one": ("one", "predict", {}),
     "tags": ("tags", "predict", {"pretokenised": True}),
+    "roles": ("roles", "predict", {"pretokenised": True}),
     "answer": ("answer", "predict", {}),
     "choose": ("choose", "predict", {}),
     "image": ("vit", "predict", {}),
@@ -103,6 +106,7 @@ def models(tmp_path_factory, small_run):
     folder = tmp_path_factory.mktemp("models")
     for kind in ("one", "words", "tags", "answer", "choose"):
         small_bert(kind).save(folder / kind)
+    small_labeller().save(folder / "roles")
     small_vit().save(folder / "vit")
     write_gpt2(folder / "gpt2")
     return {"translator": small_run / "run" / "model"} | {one.name: one for one in folder.iterdir()}
@@ -161,6 +165,7 @@ RECORDS = {
     "one": {"first": "The storm", "second": "came in."},
     "tags": {"text": "The storm"},
     "fill": {"text": "The [MASK] came"},
+    "roles": {"text": "The storm", "predicates": "1"},
     "answer": {"question": "Who came?", "context": SENTENCES[0]},
     "choose": {"first": "The storm", "choices": ["came in", "sang"]},
     "image": {"image": "a.jpeg"},

@@ -163,6 +163,37 @@ def test_a_word_is_in_the_window_with_most_context():
     assert [window.words for window in windows] == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]]
 
 
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=12),
+    st.integers(12, 30),
+    st.booleans(),
+    st.data(),
+)
+def test_a_row_around_a_marked_word(lengths, longest, as_pair, data):
+    at = data.draw(st.integers(0, len(lengths) - 1))
+    starts = accumulate(lengths, initial=1)
+    words = [ids(length, start) for length, start in zip(lengths, starts, strict=False)]
+    row, numbers, first_tokens = TEMPLATE.row_around(words, at, longest, as_pair=as_pair)
+    assert len(row.tokens) == len(row.segments) <= longest
+    assert at in numbers and numbers == [*range(numbers[0], numbers[-1] + 1)]
+    for number, position in zip(numbers, first_tokens, strict=True):
+        inside = slice(position, position + len(words[number]))
+        assert row.tokens[inside].tolist() == [*words[number]]
+        assert row.segments[inside].tolist() == [int(number == at)] * len(words[number])
+    again = row.tokens.tolist()[1 + sum(len(words[number]) for number in numbers) :]
+    assert again == ([SEP, *words[at][: longest // 4], SEP] if as_pair else [SEP])
+    specials = 2 + (1 + len(words[at][: longest // 4]) if as_pair else 0)
+    if sum(lengths) + specials <= longest:
+        assert len(numbers) == len(words)
+
+
+def test_a_row_around_a_word_has_words_on_both_sides():
+    words = [[i] for i in range(1, 13)]
+    row = TEMPLATE.row_around(words, 8, longest=7).row
+    assert row.tokens.tolist() == [CLS, *ids(5, 7), SEP]
+    assert row.segments.tolist() == [0, 0, 0, 1, 0, 0, 0]
+
+
 def test_an_overlap_must_leave_something_new():
     with pytest.raises(BadInput, match="too large"):
         TEMPLATE.windows_of_words([[1]], 10, 8)

@@ -5,11 +5,11 @@ of its words are the best sequence in which every I-X follows B-X or I-X (He et 
 2.1), with B-V at the predicate and nowhere else. In a row without a mark, B-V tags the predicates.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -44,7 +44,7 @@ RoleInput = Sentence | tuple[Sentence, Sequence[int]]
 class RoleArgument:
     """Words ``start`` to ``end`` (exclusive), their role, and the mean probability of its tags.
 
-    The probability of a tag is that of the model, before decoding.
+    Probabilities are those of the model, before decoding.
     """
 
     label: str
@@ -144,13 +144,12 @@ class RoleLabeller(Predictor[RoleInput, RoleRows, SentenceFrames]):
     def values(self, rows: Sequence[RoleRow], tape: NullTape = NULL_TAPE) -> list[SentenceFrames]:
         sentences = [row.data for row in rows]
         unknown = [number for number, own in enumerate(sentences) if own.predicates is None]
-        found = dict(
-            zip(unknown, self._find([sentences[i].ids for i in unknown], tape), strict=True)
-        )
+        listed = self._find([sentences[number].ids for number in unknown], tape)
+        predicates = dict(zip(unknown, listed, strict=True))
         marked = [
             (number, predicate)
             for number, own in enumerate(sentences)
-            for predicate in (found[number] if own.predicates is None else own.predicates)
+            for predicate in (predicates[number] if own.predicates is None else own.predicates)
         ]
         frames: list[list[PredictedFrame]] = [[] for _ in rows]
         requests = [(sentences[number].ids, predicate) for number, predicate in marked]
@@ -176,12 +175,12 @@ class RoleLabeller(Predictor[RoleInput, RoleRows, SentenceFrames]):
             for window in self.tokenizer.template.windows_of_words(ids, self.max_length)
         ]
         logits = self._logits([window for _, window in windows], tape)
-        predicate, found = self.labels.names.index(PREDICATE), [list[int]() for _ in sentences]
+        predicate, predicates = self.labels.names.index(PREDICATE), [list[int]() for _ in sentences]
         for (number, window), logits_LV in zip(windows, logits, strict=True):
             best = logits_LV[window.first_tokens].argmax(dim=1)
             pairs = zip(window.words, best.tolist(), strict=True)
-            found[number] += [word for word, label in pairs if label == predicate]
-        return [sorted(words) for words in found]
+            predicates[number] += [word for word, label in pairs if label == predicate]
+        return [sorted(words) for words in predicates]
 
     def _tags(
         self, requests: Sequence[tuple[Sequence[Sequence[int]], int]], tape: NullTape = NULL_TAPE
@@ -282,10 +281,11 @@ class RoleLabeller(Predictor[RoleInput, RoleRows, SentenceFrames]):
 
 def split_input(given: RoleInput) -> tuple[Sentence, Sequence[int] | None]:
     """The sentence of an input, and the indices of its predicates if it has them."""
-    has_predicates = isinstance(given, tuple | list) and len(given) == 2
-    if has_predicates and isinstance(given[1], tuple | list | np.ndarray | range):
-        return given[0], [*given[1]]
-    return given, None  # type: ignore[return-value]
+    if isinstance(given, tuple | list) and len(given) == 2:
+        sentence, second = given
+        if isinstance(second, Iterable) and not isinstance(second, str):
+            return sentence, cast(list[int], [*second])
+    return cast(Sentence, given), None
 
 
 def marked_row(

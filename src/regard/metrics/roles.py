@@ -83,8 +83,8 @@ def predicate_f1(
     golds: Sequence[Frames], predicted: Sequence[Iterable[int]], with_interval: bool = False
 ) -> list[MetricScore]:
     """F1 of predicates that a model found by itself, in percent."""
-    pairs = [({*gold}, {*found}) for gold, found in zip(golds, predicted, strict=True)]
-    counts = [(len(gold & found), len(gold), len(found)) for gold, found in pairs]
+    pairs = [({*gold}, {*named}) for gold, named in zip(golds, predicted, strict=True)]
+    counts = [(len(gold & named), len(gold), len(named)) for gold, named in pairs]
     signature = f"sentences:{len(golds)}|predicates:{sum(len(gold) for gold, _ in pairs)}"
     statistics = np.array(counts, dtype=np.float64)
     return share_scores({"predicate F1": f1_of_counts}, statistics, signature, with_interval)

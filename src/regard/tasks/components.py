@@ -44,7 +44,7 @@ from regard.tasks.encoder_task import EncoderTask
 from regard.tasks.multiple_choice import Choose
 from regard.tasks.pretrain import Pretrain
 from regard.tasks.question_answering import QuestionAnswering
-from regard.tasks.roles import Roles
+from regard.tasks.semantic_roles import Roles
 from regard.tasks.sentence_encoder import Embed
 from regard.tasks.tag import Tag
 from regard.tasks.task import Task

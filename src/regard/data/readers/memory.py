@@ -26,7 +26,7 @@ from regard.data.readers.examples import (
 )
 from regard.data.readers.fields import BadExample, Dropped, filled, label_text, parsed, typed
 from regard.data.readers.plain import tagged_example
-from regard.data.readers.roles import role_example
+from regard.data.readers.propbank import role_example
 from regard.data.readers.sentences import sentences
 from regard.ground.errors import shown
 

@@ -210,7 +210,7 @@ def _frame(
 
 def _bracketed(rows: Rows, number: int) -> list[LabelledSpan]:
     """Spans of a column of brackets: `(A0*`, `*`, `*)`, `(V*)`."""
-    found, label, start = list[LabelledSpan](), "", 0
+    closed, label, start = list[LabelledSpan](), "", 0
     for place, (where, cells) in enumerate(rows):
         cell = cells[number]
         match = _BRACKETS.fullmatch(cell)
@@ -220,13 +220,13 @@ def _bracketed(rows: Rows, number: int) -> list[LabelledSpan]:
         if match[1]:
             label, start = match[1], place
         if match[2]:
-            found.append(LabelledSpan(start, place + 1, label))
+            closed.append(LabelledSpan(start, place + 1, label))
             label = ""
     if label:
         raise BadExample(
             rows[-1][0], "of uneven brackets", f"column {number}: ({label} is not closed"
         )
-    return found
+    return closed
 
 
 def _column_spans(rows: Rows, number: int) -> list[LabelledSpan]:
@@ -245,14 +245,14 @@ def _column_spans(rows: Rows, number: int) -> list[LabelledSpan]:
 def _listed(rows: Rows, predicate: int, cell: str) -> list[LabelledSpan]:
     """Spans in the row of a predicate: `A0:1-3|A1:5-9`, by the ids of words."""
     places = {cells[0]: number for number, (_, cells) in enumerate(rows)}
-    found = []
+    arguments = []
     for text in () if cell == NO_CELL else cell.split("|"):
         match = _SPAN.fullmatch(text)
         if match is None or not {match[2], match[3]} <= places.keys():
             detail = f"{text!r} is not a label and the ids of words, such as A0:1-3"
             raise BadExample(rows[predicate][0], "not an argument", detail)
-        found.append(LabelledSpan(places[match[2]], places[match[3]] + 1, match[1]))
-    return found
+        arguments.append(LabelledSpan(places[match[2]], places[match[3]] + 1, match[1]))
+    return arguments
 
 
 def _words(rows: Rows, column: int) -> tuple[str, ...]:

@@ -135,8 +135,8 @@ class Roles(EncoderTask[RoleExample, RowTokenizer, RoleLabeller, LabelSet]):
         ]
         scores = role_scores(golds, predicted, with_interval)
         if predictor.predicates == "found":
-            found = predictor.find_predicates([example.words for example in examples])
-            scores += predicate_f1(golds, found, with_interval)
+            predicates = predictor.find_predicates([example.words for example in examples])
+            scores += predicate_f1(golds, predicates, with_interval)
         return TaskScores(scores, role_table(golds, predicted))
 
 
