@@ -90,7 +90,7 @@ class CoreferenceHead(AnyHead):
         return int(spans + pairs + self.ratio * size * (size if self.coarse else self.hidden))
 
 
-class WordScore(Score):
+class HeadWordScore(Score):
     """Score of a key alone, w·k: how much it is the head of a span, which has no query."""
 
     def __init__(self, width: int):
@@ -144,7 +144,7 @@ class CoreferenceHeadModule(nn.Module):
         super().__init__()
         size, features = head.span_size(width), head.feature_size
         self.head = head
-        self.word = WordScore(width)
+        self.word = HeadWordScore(width)
         self.width = nn.Embedding(head.widest, features)
         self.mention = FeedForwardScore(size, head.hidden, head.dropout)
         self.distance = nn.Embedding(DISTANCES, features)

@@ -2,7 +2,7 @@
 
 import sys
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Context, Option
 
@@ -12,6 +12,9 @@ from regard.cli.io.line_io import run_component
 from regard.cli.io.output import resumable_command
 from regard.cli.io.table_io import check_output, declared_format
 from regard.ground.errors import BadInput
+
+if TYPE_CHECKING:
+    from regard.inference.resolver import ResolvedText
 
 
 def predict(
@@ -90,7 +93,7 @@ def predict(
         raise BadInput("--html: only models of coreference have a page of their predictions")
     if component.marks_texts and out is None and sys.stdout.isatty():
         component = replace(component, show=lambda text: in_terminal(cluster_line(text)))
-    texts = list[Any]()
+    texts = list["ResolvedText"]()
     run_component(
         *(source, component, out, command),
         as_json=as_json,
