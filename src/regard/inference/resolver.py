@@ -241,6 +241,9 @@ class Resolver(Predictor[DocumentInput, ResolverRows, ResolvedText]):
     def line(self, value: ResolvedText) -> str:
         return self.show(value)
 
+    def with_show(self, show: Callable[[ResolvedText], str]) -> Self:
+        return replace(self, show=show)
+
     @property
     def columns(self) -> tuple[str, ...]:
         return ("clusters",)

@@ -1,7 +1,6 @@
 """``regard predict``: labels of texts and images, tags of words, answers, choices, clusters."""
 
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Context, Option
@@ -91,13 +90,8 @@ def predict(
     )
     if html is not None and not component.marks_texts:
         raise BadInput("--html: only models of coreference have a page of their predictions")
-    if component.marks_texts and out is None and sys.stdout.isatty():
-        component = replace(component, show=lambda text: in_terminal(cluster_line(text)))
+    if out is None and sys.stdout.isatty():
+        component = component.with_show(lambda text: in_terminal(cluster_line(text)))
     texts = list["ResolvedText"]()
-    run_component(
-        *(source, component, out, command),
-        as_json=as_json,
-        on_result=lambda result: texts.append(result.value),
-        **envelope,
-    )
+    run_component(source, component, out, command, texts.append, as_json=as_json, **envelope)
     write_page(html, lambda: cluster_page(f"Clusters by {model}", texts))
