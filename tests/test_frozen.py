@@ -50,6 +50,7 @@ NEW: tuple[str, ...] = (
     r"coreference .*",  # keys of its recipes
     r"Resolved(?:Mention|Text)(?:\(|\.).*",
     r"predict --html = None",
+    r"recipes: (?:litbank(?:-elmo|-bert)?|gap-bert) .*",
     r"papers(?: --json)?: .*\b(?:Lee|lee)\b.*",
     r"recipes: (?:t5-gutenberg|text-headings|text-sst2) .*",
     r"(Chart|ChartLine|Report)(\(|\.).*",  # what studies are made of

@@ -231,6 +231,10 @@ class Predictor(RowComponent[In, Data, Out]):
     def records(self, result: Result[Out]) -> list[dict[str, object]]:
         return [self.record(result.value)]
 
+    def with_show(self, show: Callable[[Out], str]) -> Self:
+        """A copy that prints results by ``show``, if it marks texts."""
+        return self
+
     def with_options(self, *, pretokenised: bool = False, entities: bool = False) -> Self:
         """A copy that splits words at white space, or prints entities (taggers only)."""
         for name, value in {"pretokenised": pretokenised, "entities": entities}.items():

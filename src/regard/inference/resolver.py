@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.readers.coreference import document_of, sentence_spans
+from regard.data.readers.coreference_documents import document_of, sentence_spans
 from regard.data.readers.examples import CoreferenceExample, Mention
 from regard.data.readers.fields import json_object
 from regard.data.rows.coreference_rows import DocumentRows, document_rows
@@ -20,7 +20,7 @@ from regard.ground.tape import NULL_TAPE, NullTape, ValueTape
 from regard.inference.batch_runner import Predictor, finite
 from regard.inference.component import Row
 from regard.models.coreference_head import ROW, CoreferenceHead
-from regard.objectives.coreference import pack_spans, span_table
+from regard.objectives.antecedent_ranking import pack_spans, span_table
 from regard.text.words import Span, Spans, check_text, clitic_spans, joined_spans, spaced_spans
 
 TOKENS = 2_048  # of the documents of a batch: each word begins as many spans as it may be wide
@@ -241,6 +241,9 @@ class Resolver(Predictor[DocumentInput, ResolverRows, ResolvedText]):
     def line(self, value: ResolvedText) -> str:
         return self.show(value)
 
+    def with_show(self, show: Callable[[ResolvedText], str]) -> Self:
+        return replace(self, show=show)
+
     @property
     def columns(self) -> tuple[str, ...]:
         return ("clusters",)
@@ -282,8 +285,8 @@ def _resolved(
         head = first + int(np.searchsorted(tokens, heads[number], side="right")) - 1
         return ResolvedMention(data.text[start:stop], start, stop, first, end - 1, words[head])
 
-    found = tuple(tuple(map(mention, cluster)) for cluster in clusters)
-    return ResolvedText(data.text, data.sentences, found)
+    mentions = tuple(tuple(map(mention, cluster)) for cluster in clusters)
+    return ResolvedText(data.text, data.sentences, mentions)
 
 
 def _listed(given: Sequence[Sequence[str]], number: int) -> CoreferenceExample:

@@ -90,7 +90,7 @@ class CoreferenceHead(AnyHead):
         return int(spans + pairs + self.ratio * size * (size if self.coarse else self.hidden))
 
 
-class WordScore(Score):
+class HeadWordScore(Score):
     """Score of a key alone, w·k: how much it is the head of a span, which has no query."""
 
     def __init__(self, width: int):
@@ -144,7 +144,7 @@ class CoreferenceHeadModule(nn.Module):
         super().__init__()
         size, features = head.span_size(width), head.feature_size
         self.head = head
-        self.word = WordScore(width)
+        self.word = HeadWordScore(width)
         self.width = nn.Embedding(head.widest, features)
         self.mention = FeedForwardScore(size, head.hidden, head.dropout)
         self.distance = nn.Embedding(DISTANCES, features)
@@ -174,9 +174,6 @@ class CoreferenceHeadModule(nn.Module):
             antecedents.append(before + ranked[1])
             kept.append(kept_N)
             before += len(kept_N)
-        if not kept:
-            none = spans_NC.new_zeros(0, 1)
-            return scores_N.new_zeros(0, 2), none[:, 0], none, scores_N
         return _join(logits, -torch.inf), torch.cat(kept), _join(antecedents, 0), scores_N
 
     def represent(
@@ -220,7 +217,8 @@ class CoreferenceHeadModule(nn.Module):
             strict=True,
         )
         best = scores_N.detach().argsort(descending=True, stable=True).tolist()
-        return torch.tensor(best_uncrossed([*ends], best, most), device=spans_NC.device)
+        chosen = best_uncrossed([*ends], best, most)
+        return torch.tensor(chosen, dtype=torch.int64, device=spans_NC.device)
 
     def rank(
         self, g_ND: Tensor, scores_N: Tensor, spans_NC: Tensor, tape: NullTape = NULL_TAPE
@@ -243,7 +241,7 @@ class CoreferenceHeadModule(nn.Module):
         """Scores without the pair score, and numbers, of the antecedents of each mention."""
         count = len(g_ND)
         places_N = torch.arange(count, device=g_ND.device)
-        size = min(self.head.antecedents, max(1, count - 1))
+        size = min(self.head.antecedents, max(count - 1, min(count, 1)))
         if self.coarse is None:
             at_NA = places_N[:, None] - 1 - torch.arange(size, device=g_ND.device)
             both_NA = scores_N[:, None] + scores_N[at_NA.clamp(min=0)]
@@ -305,8 +303,13 @@ def best_uncrossed(ends: Sequence[tuple[int, int]], best: Sequence[int], most: i
 
 
 def _documents(spans_NC: Tensor) -> Iterator[tuple[int, int]]:
-    """First and last span (exclusive) of each document that has spans."""
+    """First and last span (exclusive) of each document that has spans; of one without, if none has.
+
+    So that all weights have gradients in a batch without documents.
+    """
     begin = 0
+    if not len(spans_NC):
+        yield 0, 0
     for count in torch.bincount(spans_NC[:, DOCUMENT]).tolist():
         if count:
             yield begin, begin + count

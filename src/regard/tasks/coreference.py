@@ -14,7 +14,7 @@ from regard.ground.errors import BadInput
 from regard.ground.reading import RowReading
 from regard.inference.encoder_model import smallest
 from regard.inference.resolver import Resolver, candidate_spans
-from regard.metrics.coreference import (
+from regard.metrics.coreference_scores import (
     COREFERENCE_METRICS,
     PronounDecision,
     coreference_scores,
@@ -24,7 +24,7 @@ from regard.metrics.coreference import (
 from regard.models.coreference_head import CoreferenceHead
 from regard.models.heads import AnyHead
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.objectives.coreference import NO_CLUSTER, UNKNOWN, AntecedentRanking, span_table
+from regard.objectives.antecedent_ranking import NO_CLUSTER, UNKNOWN, AntecedentRanking, span_table
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig

@@ -191,15 +191,16 @@ def run_component(
     component: "AnyComponent",
     out: Path | None,
     command: Command | None = None,
+    on_value: Callable[[Any], object] = lambda value: None,
+    /,
     *,
     as_json: bool,
-    on_result: Callable[[Any], None] = lambda result: None,
     **envelope: str,
 ) -> None:
     """Print the results of a file as lines or as JSON, or write them to ``out``.
 
-    ``on_result`` gets each of them. JSON records end with the ``envelope``. Remarks and the sums of
-    figures go to standard error.
+    ``on_value`` gets the value of each. JSON records end with the ``envelope``. Remarks and the
+    sums of figures go to standard error.
     """
     if command is not None and not (source.streams or as_json):
         raise BadInput(f"--resume: {source.name} is written at once; leave it out, or add --json")
@@ -213,7 +214,7 @@ def run_component(
             )
             if (result := line.value) is not None:
                 sums.update(component.figures(result))
-                on_result(result)
+                on_value(result.value)
                 if remark := component.remark(result):
                     note(f"line {line.number}: {remark}")
         source.finish(as_json=as_json)

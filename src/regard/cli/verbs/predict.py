@@ -1,8 +1,7 @@
 """``regard predict``: labels of texts and images, tags, roles, answers, choices, clusters."""
 
 import sys
-from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Context, Option
 
@@ -12,6 +11,9 @@ from regard.cli.io.line_io import run_component
 from regard.cli.io.output import resumable_command
 from regard.cli.io.table_io import check_output, declared_format
 from regard.ground.errors import BadInput
+
+if TYPE_CHECKING:
+    from regard.inference.resolver import ResolvedText
 
 
 def predict(
@@ -91,13 +93,8 @@ def predict(
     )
     if html is not None and not component.marks_texts:
         raise BadInput("--html: only models of coreference have a page of their predictions")
-    if component.marks_texts and out is None and sys.stdout.isatty():
-        component = replace(component, show=lambda text: in_terminal(cluster_line(text)))
-    texts = list[Any]()
-    run_component(
-        *(source, component, out, command),
-        as_json=as_json,
-        on_result=lambda result: texts.append(result.value),
-        **envelope,
-    )
+    if out is None and sys.stdout.isatty():
+        component = component.with_show(lambda text: in_terminal(cluster_line(text)))
+    texts = list["ResolvedText"]()
+    run_component(source, component, out, command, texts.append, as_json=as_json, **envelope)
     write_page(html, lambda: cluster_page(f"Clusters by {model}", texts))

@@ -15,6 +15,7 @@ from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 Item = TypeVar("Item", bound=tuple)
 Target = TypeVar("Target")
+Rows = TokenRow | Sequence[TokenRow]  # of an example: one, or several
 
 
 class MemoryDataset(Dataset[Item], Sequence[Item]):
@@ -85,7 +86,7 @@ class BPEDropoutRows(MemoryDataset[tuple[TokenRow, Target]]):
         """Return None: weights are known after tokenising."""
 
 
-class UnknownWordRows(MemoryDataset[tuple[Any, Target]]):
+class UnknownWordRows(MemoryDataset[tuple[Rows, Target]]):
     """Dataset in which words that occur once are replaced by the ``unknown`` word at a given rate.
 
     The vector of unknown words is thus learned from rare ones (Lample et al., 2016). The characters
@@ -93,31 +94,31 @@ class UnknownWordRows(MemoryDataset[tuple[Any, Target]]):
     """
 
     def __init__(
-        self, examples: Sequence[tuple[Any, Target]], unknown: int, rate: float, seed: int
+        self, examples: Sequence[tuple[Rows, Target]], unknown: int, rate: float, seed: int
     ):
         super().__init__(examples)
         self.unknown, self.rate, self.seed = unknown, rate, seed
         every = (_words(row) for rows, _ in examples for row in _listed(rows))
         self.once_V = np.bincount(np.concatenate([*every])) == 1
 
-    def read(self, epoch: int, indices: np.ndarray) -> list[tuple[Any, Target]]:
+    def read(self, epoch: int, indices: np.ndarray) -> list[tuple[Rows, Target]]:
         streams_N = streams((self.seed, epoch), indices)
         pairs = zip(indices, streams_N, strict=True)
         return [self._draw(self.examples[i], stream) for i, stream in pairs]
 
-    def _draw(self, pair: tuple[Any, Target], stream: np.ndarray) -> tuple[Any, Target]:
+    def _draw(self, pair: tuple[Rows, Target], stream: np.ndarray) -> tuple[Rows, Target]:
         rows, target = pair
-        drawn, before = list[TokenRow](), 0
-        for row in _listed(rows):
+        several, drawn, before = _listed(rows), list[TokenRow](), 0
+        for row in several:
             words_T, tokens = _words(row), np.array(row.tokens)
             drawn_T = uniform(stream, before + np.arange(len(words_T))) < self.rate
             tokens.reshape(len(tokens), -1)[self.once_V[words_T] & drawn_T, 0] = self.unknown
             drawn.append(row._replace(tokens=tokens))
             before += len(words_T)
-        return (drawn[0] if isinstance(rows, TokenRow) else drawn), target
+        return (drawn if several is rows else drawn[0]), target
 
 
-def _listed(rows: TokenRow | Sequence[TokenRow]) -> Sequence[TokenRow]:
+def _listed(rows: Rows) -> Sequence[TokenRow]:
     """The rows of an example: one, or several."""
     return [rows] if isinstance(rows, TokenRow) else rows
 
@@ -127,7 +128,7 @@ def _words(row: TokenRow) -> np.ndarray:
     return np.reshape(row.tokens, (len(row.tokens), -1))[:, 0]
 
 
-def _content(rows: TokenRow | Sequence[TokenRow], target: object) -> bytes:
+def _content(rows: Rows, target: object) -> bytes:
     """Bytes of an example, the same in every process."""
     parts = chain(*_listed(rows), [target])
     return b"|".join(map(_bytes, parts))

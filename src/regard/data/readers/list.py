@@ -9,7 +9,7 @@ from typing import get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from regard.data.readers.conll import conll, conllu
-from regard.data.readers.coreference import (
+from regard.data.readers.coreference_documents import (
     coreference_columns,
     coreference_jsonl,
     gap,

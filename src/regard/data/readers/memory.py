@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from regard.data.readers.coreference import document_of
+from regard.data.readers.coreference_documents import document_of
 from regard.data.readers.documents import DocumentReader
 from regard.data.readers.examples import (
     ChoiceExample,

@@ -8,8 +8,10 @@ from rich.text import Text
 from regard.inference.resolver import ResolvedText
 from regard.inside.views.markup import escape_controls, escape_line, fill_template
 
-COLOURS = ("bright_green", "bright_yellow", "bright_magenta", "bright_cyan", "bright_red", "green")
-COLOURS += ("bright_blue", "yellow", "magenta", "cyan", "red", "blue")
+COLOURS = (
+    *("bright_green", "bright_yellow", "bright_magenta", "bright_cyan", "bright_red", "green"),
+    *("bright_blue", "yellow", "magenta", "cyan", "red", "blue"),
+)
 TURN = 137.5  # degrees between the hues of two clusters: no two of the first dozens are near
 
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from regard.data.readers.coreference import sentence_spans
+from regard.data.readers.coreference_documents import sentence_spans
 from regard.data.readers.examples import CoreferenceExample, PronounQuestion
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.list import read

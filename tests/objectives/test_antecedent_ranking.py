@@ -10,7 +10,7 @@ from regard.data.rows.coreference_rows import DocumentRows
 from regard.ground.batch import TokenRow
 from regard.models.coreference_head import COLUMNS, DOCUMENT, GENRE, ROW, SPEAKER
 from regard.models.trunk_with_heads import Outputs
-from regard.objectives.coreference import (
+from regard.objectives.antecedent_ranking import (
     NO_CLUSTER,
     UNKNOWN,
     AntecedentRanking,

@@ -10,7 +10,7 @@ from scipy.optimize import linear_sum_assignment
 
 from regard.ground.errors import BadInput
 from regard.metrics.assignment import best_assignment
-from regard.metrics.coreference import (
+from regard.metrics.coreference_scores import (
     PronounDecision,
     coreference_scores,
     pronoun_scores,
