@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import ClassVar
 
@@ -181,9 +182,9 @@ class TextPairModule(StackModule):
         self, score: Callable[..., Tensor], states_TD: Tensor, layout: Layout, tape: NullTape
     ) -> Tensor:
         """Context of each token: the mean of the states of the other text, by attention."""
-        x_THK = states_TD[:, None]
-        sides, tape = {"queries": layout, "keys": layout}, tape.under("alignment")
-        return attend(score, x_THK, x_THK, x_THK, **sides, mask=other_text, tape=tape)[:, 0]
+        x_THK, tape = states_TD[:, None], tape.under("alignment")
+        run = partial(attend, queries=layout, keys=layout, mask=other_text, tape=tape)
+        return run(score, x_THK, x_THK, x_THK)[:, 0]
 
     def compose(
         self, compared_TD: Tensor, layout: Layout, joined: Mapping[int, Tensor], tape: NullTape

@@ -119,7 +119,7 @@ class AttentionMap:
             name=name,
             queries=tuple(self.queries[index] for index in queries),
             keys=tuple(self.keys[index] for index in keys),
-            layers=tuple(weights_HLS[:, *places] for weights_HLS in self.layers),
+            layers=tuple(weights_HLS[:, queries][:, :, keys] for weights_HLS in self.layers),
             allowed=None if self.allowed is None else self.allowed[places],
             special_queries=special_queries,
             special_keys=special_keys,
