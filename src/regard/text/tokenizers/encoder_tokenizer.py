@@ -1,5 +1,6 @@
 """Tokenizer of an encoder: a vocabulary with special tokens, and the rows made of texts."""
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,8 @@ from regard.text.tokenizers.family import TokenizerFamily
 from regard.text.tokenizers.plain_tokenizer import KINDS
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.tokenizers.tokenizer_files import (
+    SETTINGS,
+    WORDS,
     TokenizerFiles,
     add_special_tokens,
     all_files,
@@ -112,6 +115,13 @@ class EncoderTokenizer(TokenizerFiles, RowTokenizer):
 
     def save(self, folder: Path) -> None:
         write_files(folder, self.files, stale=self.FILES)
+
+    def json_files(self) -> dict[str, str]:
+        """The files that this tokenizer has not: others are read as they are."""
+        own = {"tokenizer_class": self.family.classes[0], **self.names}
+        limit = {} if self.longest is None else {"model_max_length": self.longest}
+        files = {WORDS: self.words.content, SETTINGS: json.dumps({**own, **limit}, indent=2)}
+        return {name: content for name, content in files.items() if name not in self.files}
 
     @staticmethod
     def load(folder: Path, family: TokenizerFamily | None = None) -> "EncoderTokenizer | None":
