@@ -73,13 +73,13 @@ def graph_outputs(
     lengths = [len(row.tokens) for row in texts]
     if any(name.startswith("past") for name in session.inputs):
         inputs = _rectangle(texts, left=True)
-        return _trimmed(_in_two_parts(session, inputs), lengths, lengths, left=True)
+        return _trimmed(_in_two_parts(session, inputs), lengths, left=True)
     inputs = _rectangle(texts)
     if CHOICES in logits_names(facts):
         outputs = session.run({name: array[None] for name, array in inputs.items()})
         outputs["logits"] = outputs["logits"][0][:, None]
-        return _trimmed(outputs, lengths, lengths)
-    return _trimmed(session.run(inputs), lengths, lengths, _row_outputs(facts))
+        return _trimmed(outputs, lengths)
+    return _trimmed(session.run(inputs), lengths, by_row=_row_outputs(facts))
 
 
 def _translator_outputs(folder: Path, examples: Sequence[Example], quantised: bool) -> LayerOutputs:
@@ -95,7 +95,7 @@ def _translator_outputs(folder: Path, examples: Sequence[Example], quantised: bo
     }
     ids = {"input_ids": _rectangle(targets)["input_ids"]}
     decoded = _in_two_parts(decoder, {**ids, **source})
-    return _trimmed(encoded, read, read) | _trimmed(decoded, written, read)
+    return _trimmed(encoded, read) | _trimmed(decoded, written, read)
 
 
 def _in_two_parts(session: Session, inputs: Arrays) -> Arrays:
@@ -150,19 +150,20 @@ def _split(outputs: Arrays, rows: int) -> LayerOutputs:
 
 def _trimmed(
     outputs: Arrays,
-    queries: Sequence[int],
-    keys: Sequence[int],
+    lengths: Sequence[int],
+    sources: Sequence[int] = (),
     by_row: set[str] | frozenset[str] = frozenset(),
     left: bool = False,
 ) -> LayerOutputs:
-    """Outputs of each row, without padding."""
+    """Outputs of each row, without padding; ``sources`` are the lengths of what it attends to."""
 
     def places(length: int) -> slice:
         return slice(-length, None) if left else slice(length)
 
     trimmed: LayerOutputs = {}
-    for name, rows in _split(outputs, len(queries)).items():
-        pairs = zip(rows, queries, keys, strict=True)
+    for name, rows in _split(outputs, len(lengths)).items():
+        keys = sources if name.startswith("cross") else lengths
+        pairs = zip(rows, lengths, keys, strict=True)
         if "attentions" in name:
             trimmed[name] = [row[:, places(q)][:, :, places(k)] for row, q, k in pairs]
         elif not name.startswith("present"):

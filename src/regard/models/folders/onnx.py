@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 from torch import nn
@@ -27,6 +28,7 @@ OPSET = 18  # the newest that every onnxruntime for browsers runs
 PACKAGES = "onnx, onnxscript and onnxruntime"
 LARGEST = 2**31 - 2**20  # bytes of a file; larger weights lie beside the graph
 JS_CONFIG = "transformers.js_config"
+GEMM = {"transA": 0, "transB": 0, "alpha": 1.0, "beta": 1.0}  # defaults
 
 
 def is_onnx(folder: Path) -> bool:
@@ -145,8 +147,7 @@ def _export(graph: Graph, path: Path) -> bool:
 def _quantise(path: Path, quantised: Path) -> None:
     """Write a graph whose matrices are int8; activations are quantised when it runs.
 
-    Its constants are computed first, so that transposed matrices are quantised as well. The shapes
-    that the exporter noted are left out: the quantiser transposes some of the matrices.
+    Its constants are computed first, so that transposed matrices are quantised as well.
     """
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
@@ -155,9 +156,39 @@ def _quantise(path: Path, quantised: Path) -> None:
     with _without_remarks(), TemporaryDirectory() as temporary:
         simplified = Path(temporary) / path.name
         quant_pre_process(path, simplified, skip_symbolic_shape=True, skip_onnx_shape=True)
-        graph = onnx.load(simplified)
-        del graph.graph.value_info[:]
-        quantize_dynamic(graph, quantised, weight_type=QuantType.QInt8, per_channel=True)
+        program = onnx.load(simplified)
+        _split_linear_layers(program.graph)
+        quantize_dynamic(program, quantised, weight_type=QuantType.QInt8, per_channel=True)
+
+
+def _split_linear_layers(graph: Any) -> None:
+    """Replace each xWᵀ + b by a product with a transposed copy of W, and a sum.
+
+    The quantiser would transpose W in place, also for layers that share it: tied embeddings.
+    """
+    from onnx import helper, numpy_helper
+
+    weights = {weight.name: weight for weight in graph.initializer}
+    nodes, transposed = [*graph.node], dict[str, Any]()
+    del graph.node[:]
+    del graph.value_info[:]  # shapes, which are inferred again
+    for node in nodes:
+        own = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+        if node.op_type != "Gemm" or {**GEMM, **own} != {**GEMM, "transB": 1}:
+            graph.node.append(node)
+            continue
+        x, name, *bias = node.input
+        if name not in transposed:
+            copy_DF = numpy_helper.to_array(weights[name]).T.copy()
+            transposed[name] = numpy_helper.from_array(copy_DF, f"{name}_transposed")
+        product = f"{node.name}_product" if bias else node.output[0]
+        graph.node.append(helper.make_node("MatMul", [x, transposed[name].name], [product]))
+        if bias:
+            graph.node.append(helper.make_node("Add", [product, *bias], node.output))
+    used = {name for node in graph.node for name in node.input}
+    kept = [weight for name, weight in weights.items() if name in used]
+    del graph.initializer[:]
+    graph.initializer.extend([*kept, *transposed.values()])
 
 
 @contextmanager
