@@ -117,11 +117,12 @@ class EncoderTokenizer(TokenizerFiles, RowTokenizer):
         write_files(folder, self.files, stale=self.FILES)
 
     def json_files(self) -> dict[str, str]:
-        """The files that this tokenizer has not: others are read as they are."""
-        own = {"tokenizer_class": self.family.classes[0], **self.names}
-        limit = {} if self.longest is None else {"model_max_length": self.longest}
-        files = {WORDS: self.words.content, SETTINGS: json.dumps({**own, **limit}, indent=2)}
-        return {name: content for name, content in files.items() if name not in self.files}
+        """tokenizer.json where it is missing, and a complete tokenizer_config.json."""
+        settings = {"tokenizer_class": self.family.classes[0], **self.names}
+        settings |= {} if self.longest is None else {"model_max_length": self.longest}
+        settings |= json.loads(self.files.get(SETTINGS, b"{}"))
+        words = {} if WORDS in self.files else {WORDS: self.words.content}
+        return {**words, SETTINGS: json.dumps(settings, indent=2, ensure_ascii=False)}
 
     @staticmethod
     def load(folder: Path, family: TokenizerFamily | None = None) -> "EncoderTokenizer | None":

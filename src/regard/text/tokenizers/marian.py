@@ -166,24 +166,22 @@ class MarianTokenizer(TranslationTokenizer):
         vocabulary = json.loads(self.files[VOCAB])
         pieces, charsmap = read_unigram(self.files[SOURCE])
         scores, ids = dict(pieces), {number: piece for piece, number in vocabulary.items()}
-        names = [ids.get(number, f"(no piece {number})") for number in range(len(self.target))]
-        scored = [(name, scores.get(name, LOWEST)) for name in names]
+        every = (ids.get(number, f"(no piece {number})") for number in range(len(self.target)))
+        scored = [(piece, scores.get(piece, LOWEST)) for piece in every]
         tokenizer = Tokenizer(models.Unigram(scored, self.source.unk, byte_fallback=False))
         mark_spaces(tokenizer)
         if charsmap:
             tokenizer.normalizer = normalizers.Precompiled(charsmap)
-        end = ids[self.target.eos]
-        tokenizer.add_special_tokens([ids[number] for number in self._special_numbers])
+        special = (self.target.eos, self.target.unk, self.target.pad)
+        names = {role: ids[number] for role, number in zip(NAMES, special, strict=True)}
+        tokenizer.add_special_tokens([*names.values()])
+        end = names["eos_token"]
         tokenizer.post_processor = processors.TemplateProcessing(
             single=f"$A {end}", pair=f"$A {end} $B {end}", special_tokens=[(end, self.target.eos)]
         )
-        settings = {"tokenizer_class": "MarianTokenizer", **NAMES}
-        files = {"tokenizer.json": tokenizer.to_str(), SETTINGS: json.dumps(settings, indent=1)}
-        return {name: content for name, content in files.items() if name not in self.files}
-
-    @property
-    def _special_numbers(self) -> list[int]:
-        return sorted({self.target.eos, self.target.unk, self.target.pad})
+        settings = {"tokenizer_class": "MarianTokenizer", **names}
+        settings |= json.loads(self.files.get(SETTINGS, b"{}"))
+        return {"tokenizer.json": tokenizer.to_str(), SETTINGS: json.dumps(settings, indent=1)}
 
     @staticmethod
     def load(folder: Path, bos: int | None = None) -> "MarianTokenizer":
