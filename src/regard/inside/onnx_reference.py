@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import ImageRow, TokenRow, pack_texts
+from regard.ground.batch import ImageRow, TokenRow, pack_texts, read_images
 from regard.ground.tape import Tape
 from regard.inside.parity import Example, LayerOutputs
 from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
@@ -67,7 +67,7 @@ def graph_outputs(
     session = open_graph(folder, Graph.file, quantised)
     rows = [example["trunk"] for example in examples]
     if facts.trunk.embed.reads_images:
-        pixels_BCHW = np.stack([cast(ImageRow, row).tokens for row in rows]).astype(np.float32)
+        pixels_BCHW = read_images([cast(ImageRow, row) for row in rows]).astype(np.float32)
         return _split(session.run({"pixel_values": pixels_BCHW}), len(rows))
     texts = [cast(TokenRow, row) for row in rows]
     lengths = [len(row.tokens) for row in texts]
