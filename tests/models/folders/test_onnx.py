@@ -92,7 +92,7 @@ def test_gpt2_writes_the_same_text(tmp_path, packages):
     model = small_gpt2()
     model.save(tmp_path, "onnx")
     for prompt in ("The old man", "A dog barks at"):
-        (text,) = model.generate([prompt], search=regard.Greedy(), max_new_tokens=20)
+        ((text,),) = model.generate([prompt], search=regard.Greedy(), max_new_tokens=20)
         ids = model.tokenizer.encode_prompts([prompt])[0]
         tokens = greedy(tmp_path, ids, 20, model.tokenizer.eos)
         assert tokens == [*text.hypothesis.tokens] and len(tokens) > 3
