@@ -6,7 +6,7 @@ packed rows, without padding.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -15,15 +15,16 @@ from torch import Tensor, nn
 from regard.ground.batch import ImageRow, TokenRow, pack_texts, read_images
 from regard.ground.tape import Tape
 from regard.inside.parity import Example, LayerOutputs
-from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
+from regard.models.encoder_decoder import ModelFacts
 from regard.models.folders.onnx import GRAPHS, QUANTISED
-from regard.models.folders.onnx_graphs import CHOICES, Graph, logits_names
+from regard.models.folders.onnx_graphs import CHOICES, Graph, has_source, logits_names
 
 Arrays = dict[str, np.ndarray]
+SIDES = ("source", "target")
 LATER = 1  # tokens of a decoder's second part
 
 
-class Session:
+class GraphSession:
     """A graph in ONNX Runtime, on the CPU."""
 
     def __init__(self, path: Path) -> None:
@@ -53,20 +54,20 @@ def next_cache(outputs: Mapping[str, np.ndarray]) -> Arrays:
     return {name.replace("present", "past_key_values"): array for name, array in present.items()}
 
 
-def open_graph(folder: Path, file: str, quantised: bool = False) -> Session:
+def open_graph(folder: Path, file: str, quantised: bool = False) -> GraphSession:
     """The graph of a folder, or the one with weights in int8."""
-    return Session(folder / GRAPHS / f"{file}{QUANTISED * quantised}.onnx")
+    return GraphSession(folder / GRAPHS / f"{file}{QUANTISED * quantised}.onnx")
 
 
 def graph_outputs(
     folder: Path, facts: ModelFacts, examples: Sequence[Example], quantised: bool = False
 ) -> LayerOutputs:
     """Outputs of all graphs by name, one of each example."""
-    if isinstance(facts, EncoderDecoder):
+    if has_source(facts):
         return _translator_outputs(folder, examples, quantised)
     session = open_graph(folder, Graph.file, quantised)
     rows = [example["trunk"] for example in examples]
-    if facts.trunk.embed.reads_images:
+    if facts.encoder.embed.reads_images:
         pixels_BCHW = read_images([cast(ImageRow, row) for row in rows]).astype(np.float32)
         return _split(session.run({"pixel_values": pixels_BCHW}), len(rows))
     texts = [cast(TokenRow, row) for row in rows]
@@ -98,7 +99,7 @@ def _translator_outputs(folder: Path, examples: Sequence[Example], quantised: bo
     return _trimmed(encoded, read) | _trimmed(decoded, written, read)
 
 
-def _in_two_parts(session: Session, inputs: Arrays) -> Arrays:
+def _in_two_parts(session: GraphSession, inputs: Arrays) -> Arrays:
     """Outputs for all tokens, of which the last are read with the cache of the others."""
     ids_BL, mask_BL = inputs["input_ids"], inputs.get("attention_mask")
     cut = max(1, ids_BL.shape[1] - LATER)
@@ -171,9 +172,6 @@ def _trimmed(
     return trimmed
 
 
-SIDES = ("source", "target")
-
-
 @torch.no_grad()
 def model_outputs(
     module: nn.Module, facts: ModelFacts, graphs: Sequence[Graph], examples: Sequence[Example]
@@ -181,13 +179,13 @@ def model_outputs(
     """Outputs of the model by the names of its graphs, one of each example."""
     attention = {name: path for graph in graphs for name, path in graph.attention.items()}
     states, heads = f"{facts.encoder_path}.output", logits_names(facts)
-    outputs: dict[str, list[Any]] = {}
+    outputs: LayerOutputs = {}
     for example in examples:
         tape = Tape(states, *attention.values())
         packed = (pack_texts([example[side]]) for side in facts.sides)
         result = module(facts.inputs(*packed), tape=tape)
         values: dict[str, Tensor] = {}
-        if isinstance(facts, EncoderDecoder) or not heads:
+        if has_source(facts) or not heads:
             values["last_hidden_state"] = tape.records[states]
         for head, names in heads.items():
             logits = result.by_head[head]

@@ -56,7 +56,7 @@ class GraphInTorch:
         tensors = {name: torch.from_numpy(inputs[name]) for name in self.inputs}
         return {name: value.numpy() for name, value in self.graph.compute(tensors).items()}
 
-    empty_cache = onnx_reference.Session.empty_cache
+    empty_cache = onnx_reference.GraphSession.empty_cache
 
 
 @pytest.fixture

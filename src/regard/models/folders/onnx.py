@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -21,6 +21,9 @@ from regard.models.folders import hf
 from regard.models.folders.loaded_model import CONFIG, WEIGHTS, LoadedModel
 from regard.models.folders.onnx_graphs import Graph, graphs_of
 from regard.models.formats.hf_format import HFExtras
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, TensorProto
 
 GRAPHS = "onnx"  # the folder of the graphs
 QUANTISED = "_quantized"  # end of the name of a graph with int8 weights
@@ -161,7 +164,7 @@ def _quantise(path: Path, quantised: Path) -> None:
         quantize_dynamic(program, quantised, weight_type=QuantType.QInt8, per_channel=True)
 
 
-def _split_linear_layers(graph: Any) -> None:
+def _split_linear_layers(graph: "GraphProto") -> None:
     """Replace each xWᵀ + b by a product with a transposed copy of W, and a sum.
 
     The quantiser would transpose W in place, also for layers that share it: tied embeddings.
@@ -169,7 +172,7 @@ def _split_linear_layers(graph: Any) -> None:
     from onnx import helper, numpy_helper
 
     weights = {weight.name: weight for weight in graph.initializer}
-    nodes, transposed = [*graph.node], dict[str, Any]()
+    nodes, transposed = [*graph.node], dict[str, "TensorProto"]()
     del graph.node[:]
     del graph.value_info[:]  # shapes, which are inferred again
     for node in nodes:

@@ -4,16 +4,16 @@ Rows are a rectangle, and a mask says which of its places hold tokens, on whiche
 lies. A graph only makes layouts of masks and calls the model: there is no second model.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from regard.ground.batch import PackedTokens
 from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, NullTape, Tape
+from regard.ground.tape import Tape
 from regard.models.attention_site import AttentionSite
 from regard.models.encoder_decoder import EncoderDecoder, EncoderDecoderModule, ModelFacts
 from regard.models.transformer import Stack
@@ -56,7 +56,7 @@ def logits_names(facts: ModelFacts) -> dict[str, tuple[str, ...]]:
 class MaskedLayout(Layout):
     """Rectangle whose tokens are the places of a mask; positions count the tokens of a row."""
 
-    mask_BL: Tensor = None  # type: ignore[assignment]
+    mask_BL: Tensor = field(kw_only=True)
 
     @classmethod
     def of(cls, mask_BL: Tensor, *, padded: bool = False) -> "MaskedLayout":
@@ -75,7 +75,7 @@ class MaskedLayout(Layout):
         )
 
     @property
-    def real_BL(self) -> Tensor:  # type: ignore[override]
+    def real_BL(self) -> Tensor:
         return self.mask_BL
 
     def after(self, places: int) -> Layout:
@@ -165,13 +165,13 @@ class Graph(nn.Module):
         """Inputs by which the graph is traced; no two dimensions of any size are equal."""
         raise NotImplementedError
 
-    def _tape(self) -> NullTape:
-        return Tape(*self.attention.values()) if self.attention else NULL_TAPE
+    def _tape(self) -> Tape:
+        return Tape(*self.attention.values())
 
-    def _weights(self, tape: NullTape) -> Tensors:
+    def _weights(self, tape: Tape) -> Tensors:
         """Attention weights (B, H, L, S) by name; layers without heads have none."""
-        records = tape.records if isinstance(tape, Tape) else {}
-        return {name: records[path] for name, path in self.attention.items() if path in records}
+        names = {path: name for name, path in self.attention.items()}
+        return {names[path]: weights_BHLS for path, weights_BHLS in tape.records.items()}
 
 
 def example_mask(rows: int, length: int) -> Tensor:
@@ -369,7 +369,7 @@ def _past_axis(name: str) -> str:
     return PAST_SOURCE if ".encoder." in name else PAST
 
 
-def _present(past: Mapping[str, Any]) -> Iterator[str]:
+def _present(past: Iterable[str]) -> Iterator[str]:
     """Names of outputs for the names of a cache's inputs."""
     return (name.replace("past_key_values", "present") for name in past)
 
@@ -378,19 +378,22 @@ def graphs_of(
     facts: ModelFacts, module: nn.Module, attention: Sequence[int] | None = ()
 ) -> list[Graph]:
     """The graphs of a model; they output the attention weights of some layers, or all (None)."""
-    if isinstance(facts, EncoderDecoder):
-        model = cast(EncoderDecoderModule, module)
-        source = _weight_paths(facts.attention_sites, "source", attention)
-        target = _weight_paths(facts.attention_sites, "target", attention)
-        return [SourceGraph(model, source), DecoderGraph(model, facts, target)]
-    trunk = cast(TrunkWithHeadsModule, module)
-    paths = _weight_paths(facts.attention_sites, "trunk", attention)
+    by_side = [_weight_paths(facts.attention_sites, side, attention) for side in facts.sides]
+    if has_source(facts):
+        (source, target), model = by_side, cast(EncoderDecoderModule, module)
+        decoder = DecoderGraph(model, cast(EncoderDecoder, facts), target)
+        return [SourceGraph(model, source), decoder]
     kind: type[EncoderGraph | ImageGraph | CausalGraph] = EncoderGraph
-    if facts.trunk.embed.reads_images:
+    if facts.encoder.embed.reads_images:
         kind = ImageGraph
-    elif facts.trunk.stack.causal and NEXT_TOKEN in trunk.heads:
+    elif facts.encoder.stack.causal and NEXT_TOKEN in facts.head_names:
         kind = CausalGraph
-    return [kind(trunk, facts, paths)]
+    return [kind(cast(TrunkWithHeadsModule, module), cast(TrunkWithHeads, facts), *by_side)]
+
+
+def has_source(facts: ModelFacts) -> bool:
+    """Whether a model is an encoder-decoder, of which there are two graphs."""
+    return len(facts.sides) == 2
 
 
 def _weight_paths(

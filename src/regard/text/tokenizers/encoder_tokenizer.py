@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from regard.ground.errors import BadInput
-from regard.ground.files import write_files
+from regard.ground.files import JSON, write_files
 from regard.text.templates import RowBuilder
 from regard.text.tokenizers import FAMILIES
 from regard.text.tokenizers.family import TokenizerFamily
@@ -118,7 +118,7 @@ class EncoderTokenizer(TokenizerFiles, RowTokenizer):
 
     def json_files(self) -> dict[str, str]:
         """tokenizer.json where it is missing, and a complete tokenizer_config.json."""
-        settings = {"tokenizer_class": self.family.classes[0], **self.names}
+        settings: dict[str, JSON] = {"tokenizer_class": self.family.classes[0], **self.names}
         settings |= {} if self.longest is None else {"model_max_length": self.longest}
         settings |= json.loads(self.files.get(SETTINGS, b"{}"))
         words = {} if WORDS in self.files else {WORDS: self.words.content}
