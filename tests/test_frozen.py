@@ -91,7 +91,9 @@ NEW: tuple[str, ...] = (
     r"recipes(?: --json)?: .*\bstsb-sentences\b.*",
     r"translate --document = False",
     r"recipes(?: --json)?: .*\bmarian-tour\b.*",
-    r"convert --list-formats = False",
+    r"convert --(?:list-formats|int8) = False",
+    r"convert --attention = None",
+    r"Model\.save\(.*",
     r"Model\.formats",
     r"embed (?!model = None|file )[a-z].*",  # the keys of task = "embed"
     r"(?:mine|retrieve|prune) .*",

@@ -291,15 +291,29 @@ class Model(Runner):
         """The formats of ``save``: None, or why a format cannot express this model."""
         return folders.refusals(self._loaded)
 
-    def save(self, folder: str | Path, format: str = "regard", *, overwrite: bool = False) -> None:
-        """Write the model to a folder that ``load`` reads.
+    def save(
+        self,
+        folder: str | Path,
+        format: str = "regard",
+        *,
+        overwrite: bool = False,
+        int8: bool = False,
+        attention: Iterable[int] | None = (),
+    ) -> None:
+        """Write the model to a folder that ``load`` reads, except for "onnx".
 
         ``format`` is "regard", "hf" (Hugging Face transformers), "elmo" (options.json and HDF5, as
-        published) or "timm" (ViT). The folder must be empty or not exist, or be the folder that
-        this model was loaded from or saved to; with ``overwrite``, a model of the same format in
-        the folder is replaced.
+        published), "timm" (ViT) or "onnx" (graphs for ONNX Runtime and transformers.js). Graphs are
+        also written with weights in ``int8``, and have the attention weights of the layers
+        ``attention``, or of all (None), as outputs. The folder must be empty or not exist, or be
+        the folder that this model was loaded from or saved to; with ``overwrite``, a model of the
+        same format in the folder is replaced.
         """
         path = _path(folder)
         is_own = resolved(path) == self._folder
-        folders.save(path, self._loaded, format, overwrite=overwrite or is_own)
-        self._folder = resolved(path)
+        layers = attention if attention is None else tuple(attention)
+        given = {"int8": int8} if int8 else {}
+        settings = given | ({"attention": layers} if layers != () else {})
+        folders.save(path, self._loaded, format, overwrite=overwrite or is_own, **settings)
+        if format != "onnx":
+            self._folder = resolved(path)

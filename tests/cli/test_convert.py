@@ -159,7 +159,7 @@ def test_nothing_is_overwritten(marian, tmp_path):
     assert (tmp_path / "new" / "deep" / "config.json").exists()
 
 
-@pytest.mark.parametrize("to", ["onnx", "HF", ""])
+@pytest.mark.parametrize("to", ["gguf", "HF", ""])
 def test_an_unknown_form(marian, tmp_path, to):
     refused = run("convert", marian, tmp_path / "x", "--to", to, code=2).stderr
     assert f"{to!r} is not one of 'hf', 'regard'" in refused

@@ -287,8 +287,9 @@ def test_what_marian_cannot_express_is_refused(small_run, tmp_path):
     refused(fits, tmp_path, "needs SentencePiece models, but this model has a bpe vocabulary")
     refused(replace(fits, tokenizer=None), tmp_path, "this model has no vocabulary")
     assert LAPTOP.source.stack.norm == "pre"
-    with pytest.raises(BadInput, match="format must be one of regard, hf, elmo, timm, not 'onnx'"):
-        folders.write(tmp_path / "refused", trained, "onnx")
+    known = "regard, hf, elmo, timm, onnx"
+    with pytest.raises(BadInput, match=f"format must be one of {known}, not 'gguf'"):
+        folders.write(tmp_path / "refused", trained, "gguf")
 
 
 def changed_config(tied: Path, folder: Path, **changes) -> Path:

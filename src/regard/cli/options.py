@@ -8,7 +8,7 @@ from typer import Argument, CallbackParam, Context, Option
 from typer.models import OptionInfo
 
 from regard.cli.io.table_formats import TableFormat
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, shown
 
 MAX_TOKENS = 1_024  # of a text, where --max-length is not given
 
@@ -287,3 +287,11 @@ def refuse(options: Mapping[str, object], reason: str) -> None:
     """Refuse options that have a value; ``options`` maps flags to values."""
     if used := [flag for flag, value in options.items() if value]:
         raise BadInput(f"{', '.join(used)}: {reason}")
+
+
+def layer_numbers(option: str, text: str) -> list[int]:
+    """Numbers of layers, separated by commas, as the value of an option."""
+    numbers = [number.strip() for number in text.split(",")]
+    if not all(number.isascii() and number.isdigit() for number in numbers):
+        raise BadInput(f"{option} {shown(text)}: give numbers with commas between them, as 0,3,6")
+    return [*map(int, numbers)]

@@ -25,7 +25,7 @@ class PackedTokens(TensorTree):
 
     def __post_init__(self) -> None:
         if self.real < 0:
-            object.__setattr__(self, "real", len(self.tokens_T))
+            object.__setattr__(self, "real", self.tokens_T.shape[0])
 
 
 @dataclass(frozen=True)

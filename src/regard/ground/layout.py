@@ -135,7 +135,7 @@ class Layout(TensorTree):
     Positions count ``start``, ``start`` + 1, … in every row, or freely if it is ``None``. Tensors
     with a ``padded`` layout are rectangles already, such as slices of a KV cache; the layout's own
     values, one per token, are packed. If rows share a buffer, token s of row b is in row
-    ``owners_BS[b, s]`` of the buffer.
+    ``owners_BS[b, s]`` of the buffer. A ``full`` layout is a rectangle without padding.
     """
 
     rows: int
@@ -145,6 +145,7 @@ class Layout(TensorTree):
     positions_T: Tensor
     lengths: tuple[int, ...] | None = None
     even: bool = False
+    full: bool = False
     start: int | None = 0
     padded: bool = False
     owners_BS: Tensor | None = None
@@ -187,8 +188,9 @@ class Layout(TensorTree):
             lengths_B=lengths_B,
             offsets=torch.arange(rows + 1, dtype=torch.int32, device=device) * length,
             positions_T=torch.arange(start, start + length, device=device).repeat(rows),
-            lengths=(length,) * rows if full else None,
+            lengths=(length,) * rows if full and not torch.compiler.is_exporting() else None,
             even=True,
+            full=full,
             start=start,
             padded=padded,
         )
@@ -197,11 +199,6 @@ class Layout(TensorTree):
     def tokens(self) -> int:
         """The number of tokens of packed tensors."""
         return self.positions_T.shape[0]
-
-    @property
-    def full(self) -> bool:
-        """Whether the layout is a rectangle without padding."""
-        return self.even and self.lengths is not None
 
     @lazy
     def rows_T(self) -> Tensor:

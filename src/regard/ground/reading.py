@@ -55,6 +55,13 @@ class Reading(ABC):
     def save(self, folder: Path) -> None:
         """Write the files of the tokenizer or image processor."""
 
+    def json_files(self) -> dict[str, str]:
+        """tokenizer.json and tokenizer_config.json for programs that read no other files.
+
+        Default: none, as ``save`` writes what there is.
+        """
+        return {}
+
     @classmethod
     @abstractmethod
     def load(cls, folder: Path) -> "Reading | None":

@@ -122,7 +122,8 @@ class PatchEmbedding(EmbeddingModule):
     def layout_of(self, pixels_BCHW: Tensor, layout: Layout) -> Layout:
         rows, columns = self.grid_of(pixels_BCHW)
         prefix = 0 if self.prefix is None else self.prefix.num_embeddings
-        return Layout.rectangle(len(pixels_BCHW), prefix + rows * columns, pixels_BCHW.device)
+        images = pixels_BCHW.shape[0]
+        return Layout.rectangle(images, prefix + rows * columns, pixels_BCHW.device)
 
     def resampled(self, other: EmbeddingModule) -> dict[str, Tensor]:
         return self.position.resampled(cast(PatchEmbedding, other).position.grid)
@@ -134,7 +135,7 @@ class PatchEmbedding(EmbeddingModule):
         precision = next(self.parameters(), pixels_BCHW).dtype
         x_BPD = self.projection(self._patches(pixels_BCHW.to(precision), grid))
         if self.prefix is not None:
-            prefix_BPD = self.prefix.weight.to(x_BPD.dtype).expand(len(x_BPD), -1, -1)
+            prefix_BPD = self.prefix.weight.to(x_BPD.dtype).expand(x_BPD.shape[0], -1, -1)
             x_BPD = torch.cat([prefix_BPD, x_BPD], 1)
         x_BPD = x_BPD + self.position(grid).to(x_BPD.dtype)
         x_TD = self.dropout(x_BPD.flatten(0, 1))

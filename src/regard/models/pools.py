@@ -180,9 +180,9 @@ def first_states(encoded: EncoderOutput, count: int) -> Tensor:
     states_TD, layout = encoded.states_TD, encoded.layout
     if layout.full and layout.longest >= count:
         return layout.pad(states_TD)[:, :count].flatten(1)  # its gradient needs no scatter
-    if not len(states_TD):
+    if not states_TD.shape[0]:
         states_TD = F.pad(states_TD, (0, 0, 0, 1))
-    starts_B, last = layout.offsets[:-1].long(), len(states_TD) - 1
+    starts_B, last = layout.offsets[:-1].long(), states_TD.shape[0] - 1
     places = torch.arange(count, device=starts_B.device)
     return states_TD[(starts_B[:, None] + places).clamp(max=last)].flatten(1)
 

@@ -57,6 +57,7 @@ class Stack(AnyStack):
     """
 
     attends: ClassVar[bool] = True
+    traceable: ClassVar[bool] = True
     width: int
     depth: int
     heads: int
@@ -177,6 +178,11 @@ class Stack(AnyStack):
     @property
     def _heads(self) -> Heads:
         return Heads.of(self.width, self.heads, self.key, self.value, self.kv_heads)
+
+    @property
+    def cache_heads(self) -> Heads:
+        """Heads of the keys and values that a KV cache stores, in every layer."""
+        return self._heads
 
     def _heads_of_layers(self, counts: tuple[int, ...]) -> list[Heads]:
         """Heads of each layer; ``counts`` are their numbers, if some were removed."""

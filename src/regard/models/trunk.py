@@ -22,12 +22,13 @@ class AnyStack:
     device; in an encoder-decoder it is captured if it ``takes_rectangles``. Relative positions need
     a stack that ``attends``. A stack that ``has_queries`` computes a second stream of states, of
     predicted tokens; one that ``carries_state`` goes on from row to row of a text (``new_state`` of
-    its module); one that ``joins_features`` reads features between its layers. Heads use
-    ``activation`` and ``eps`` too.
+    its module); one that ``joins_features`` reads features between its layers. A ``traceable`` one
+    can be exported to ONNX. Heads use ``activation`` and ``eps`` too.
     """
 
     eager: ClassVar[bool] = False
     attends: ClassVar[bool] = False
+    traceable: ClassVar[bool] = False
     has_queries: ClassVar[bool] = False
     carries_state: ClassVar[bool] = False
     joins_features: ClassVar[bool] = False

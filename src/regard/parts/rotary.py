@@ -85,7 +85,7 @@ class Rotation:
 
         A compiled model computes them once for all layers, not once for each element of a layer.
         """
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_dynamo_compiling():  # not in an exported graph
             numbers = [] if self.scaling is None else [*map(float, vars(self.scaling).values())]
             kind = type(self.scaling).__name__
             return angles_once(positions_T, self.size, self.base, kind, numbers)

@@ -1,4 +1,4 @@
-"""``regard convert``: model folders in the formats of regard, Hugging Face, timm and ELMo."""
+"""``regard convert``: model folders of regard, Hugging Face, timm, ELMo and ONNX."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,7 +28,8 @@ def convert(
         Path | None, Argument(metavar="DST", help="Folder to write; it must not exist.")
     ] = None,
     to: Annotated[
-        Literal["hf", "regard", "elmo", "timm"] | None, Option("--to", help="Format to write.")
+        Literal["hf", "regard", "elmo", "timm", "onnx"] | None,
+        Option("--to", help="Format to write."),
     ] = None,
     list_formats: Annotated[
         bool, Option("--list-formats", help="List the formats that can express the model.")
@@ -36,6 +37,17 @@ def convert(
     check: Annotated[
         bool, Option("--check", help="Read the written folder back and compare outputs.")
     ] = False,
+    int8: Annotated[
+        bool, Option("--int8", help="With --to onnx: also graphs with weights in int8.")
+    ] = False,
+    attention: Annotated[
+        str | None,
+        Option(
+            "--attention",
+            metavar="LAYERS",
+            help="With --to onnx: output the attention weights of these layers (all, or 0,3,6).",
+        ),
+    ] = None,
     keep_unknown: Annotated[
         bool, Option("--keep-unknown", help="Keep the tensors of unknown layers.")
     ] = False,
@@ -50,6 +62,13 @@ def convert(
     there is no such layer (--to elmo leaves heads out). The last line has the number of texts with
     different token ids. If a difference is above 1e-5, nothing is written, and the exit code is 1.
 
+    With --to onnx, the folder has graphs for ONNX Runtime and transformers.js in onnx/: model.onnx,
+    or encoder_model.onnx and decoder_model_merged.onnx of a translator; --int8 adds files that end
+    in _quantized.onnx. With --attention, attentions.LAYER (encoder_attentions, decoder_attentions
+    and cross_attentions of a translator) are outputs too. --check then compares ONNX Runtime with
+    the model on a padded batch of rows of different lengths: if a difference is above 1e-4, nothing
+    is written, and the exit code is 1. For --int8 it prints the least cosine of a row.
+
     With --keep-unknown, tensors of layers that regard does not know (a published model with heads
     of its own) are stored beside the weights and written back by --to hf, bit for bit; otherwise
     they are an error.
@@ -58,9 +77,13 @@ def convert(
     and what to change in the recipe.
 
     Example: regard convert opus-mt-en-de runs/en-de --to regard --check
+
+    Example: regard convert opus-mt-en-de en-de-onnx --to onnx --int8 --attention all --check
     """
     from regard.api import load
     from regard.cli.conversion_check import check_conversion
+    from regard.cli.onnx_check import LIMIT as GRAPH_LIMIT
+    from regard.cli.onnx_check import check_graphs
 
     form = choose_format(table_format, as_json)
     if list_formats:
@@ -71,6 +94,10 @@ def convert(
     if target is None or to is None:
         needs = "name a folder to write and its format: regard convert MODEL DST --to FORMAT"
         raise BadInput(f"{needs}; --list-formats says which formats can express the model")
+    given = {"--int8": int8, "--attention": attention is not None}
+    if to != "onnx" and (unused := [name for name, used in given.items() if used]):
+        raise BadInput(f"{unused[0]}: only graphs have it; add --to onnx, or leave it out")
+    layers = _layers(attention)
     if not is_empty(target):
         raise BadInput(f"{target}: exists and is not overwritten; name a new folder")
     folder = local_folder(source)
@@ -79,13 +106,23 @@ def convert(
         usable = ", ".join(name for name, fault in known.items() if fault is None)
         raise BadInput(f"{reason}; formats that can express it as it is: {usable}")
     with replacing_folder(target) as written:
-        model.save(written, to)
-        if check:
+        limit = GRAPH_LIMIT if to == "onnx" else LIMIT
+        model.save(written, to, int8=int8, attention=layers)
+        if check and to == "onnx":
+            worst = check_graphs(model, written, layers, int8, form)
+        elif check:
             worst = check_conversion(model, written, to, folder, keep_unknown, form)
-            if not worst <= LIMIT:  # NaN fails too
-                complain(f"{target}: not written: differs by {worst:.1e} (limit {LIMIT})")
-                raise Exit(1)
+        if check and not worst <= limit:  # NaN fails too
+            complain(f"{target}: not written: differs by {worst:.1e} (limit {limit})")
+            raise Exit(1)
     note(f"wrote {target}")
+
+
+def _layers(attention: str | None) -> list[int] | None:
+    """Numbers of layers; None: all."""
+    if attention == "all":
+        return None
+    return [] if attention is None else options.layer_numbers("--attention", attention)
 
 
 def _print_formats(formats: Mapping[str, str | None], form: TableFormat) -> None:

@@ -15,7 +15,6 @@ from regard.cli.io.table_formats import (
     print_tables,
     text_column,
 )
-from regard.ground.errors import BadInput, shown
 
 FILE = {"metavar": "FILE"}
 
@@ -86,7 +85,7 @@ def probe(
 
     form = choose_format(table_format, as_json)
     check_suffixes(html=html, svg=svg)
-    chosen = None if layers is None else _layers(layers)
+    chosen = None if layers is None else options.layer_numbers("--layers", layers)
     data = read_data(task, (train, dev, test), column, limit=limit, seed=seed)
     loaded = {name: load(name, device).inspected for name in dict.fromkeys(models)}
     for model in loaded.values():
@@ -104,14 +103,6 @@ def probe(
     print_tables(tables, form)
     write_page(html, report.html)
     write_page(svg, report.svg)
-
-
-def _layers(text: str) -> list[int]:
-    """Numbers of layers, separated by commas."""
-    numbers = [number.strip() for number in text.split(",")]
-    if not all(number.isascii() and number.isdigit() for number in numbers):
-        raise BadInput(f"--layers {shown(text)}: give numbers with commas between them, as 0,3,6")
-    return [*map(int, numbers)]
 
 
 def _short_names(models: list[str]) -> list[str]:

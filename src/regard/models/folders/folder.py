@@ -1,5 +1,6 @@
 """Folders of models in any format: reading, writing, vocabularies."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -8,25 +9,35 @@ import torch
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, writing
 from regard.ground.lock import is_vacant
-from regard.models.folders import elmo, hf, regard, timm
+from regard.models.folders import elmo, hf, onnx, regard, timm
 from regard.models.folders.loaded_model import CONFIG, LoadedModel
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 from regard.text.vocabulary import BOS, EOS, PAD, IdVocabulary, Vocabulary
 
 MODEL = "model"  # the folder of the trained model in a run folder
-WRITERS = {"regard": regard.write, "hf": hf.write, "elmo": elmo.write, "timm": timm.write}
+WRITERS: dict[str, Callable[..., None]] = {
+    **{"regard": regard.write, "hf": hf.write, "elmo": elmo.write, "timm": timm.write},
+    "onnx": onnx.write,
+}
 FORMATS = tuple(WRITERS)
-CHECKS = {"hf": hf.check, "elmo": elmo.check, "timm": timm.check}  # regard has every model
+CHECKS: dict[str, Callable[[LoadedModel], object]] = {  # regard has every model
+    **{"hf": hf.check, "elmo": elmo.check, "timm": timm.check, "onnx": onnx.check}
+}
 WITHOUT_HEADS = ("elmo",)  # formats that store no heads
 
 
-def write(folder: Path, model: LoadedModel, format: str = "regard") -> None:
-    """Write a model folder; config.json is written last: its presence marks a complete folder."""
+def write(folder: Path, model: LoadedModel, format: str = "regard", **settings: object) -> None:
+    """Write a model folder; config.json is written last: its presence marks a complete folder.
+
+    ``settings`` are those of ``onnx.write``.
+    """
     if format not in FORMATS:
         raise BadInput(f"format must be one of {', '.join(FORMATS)}, not {format!r}")
     if _format_of(folder) not in (None, format):
         raise BadInput(f"{folder}: holds a model in another format; choose another folder")
-    WRITERS[format](folder, model)
+    if settings and format != "onnx":
+        raise BadInput(f"{', '.join(settings)}: only the format onnx has such settings")
+    WRITERS[format](folder, model, **settings)
 
 
 def refusals(model: LoadedModel) -> dict[str, str | None]:
@@ -42,14 +53,16 @@ def _refusal(format: str, model: LoadedModel) -> str | None:
     return None
 
 
-def save(folder: Path, model: LoadedModel, format: str, *, overwrite: bool = False) -> None:
+def save(
+    folder: Path, model: LoadedModel, format: str, *, overwrite: bool = False, **settings: object
+) -> None:
     """Write a model folder; existing files are replaced only with ``overwrite``."""
     with writing(folder):
         if folder.is_file():
             raise BadInput(f"{folder}: is a file, not a folder")
         if not (overwrite or is_vacant(folder)):
             raise BadInput(f"{folder}: already exists; save(..., overwrite=True) replaces it")
-        write(folder, model, format)
+        write(folder, model, format, **settings)
 
 
 def read(
@@ -68,6 +81,8 @@ def read(
         inner = folder / MODEL
         hint = f"; its model is in {inner}" if (inner / CONFIG).is_file() else ""
         raise BadInput(f"{folder}: not a model folder: it has no {CONFIG}{hint}")
+    if onnx.is_onnx(folder):
+        raise BadInput(f"{folder}: has ONNX graphs, which are not read; load what they are made of")
     config = read_json(folder / CONFIG)
     if "regard" in config:
         return regard.read(folder, config, device)
@@ -105,5 +120,7 @@ def vocabulary_of(model: LoadedModel) -> Vocabulary:
 def _format_of(folder: Path) -> str | None:
     if not (folder / CONFIG).exists():
         return "elmo" if elmo.is_elmo(folder) else None
+    if onnx.is_onnx(folder):
+        return "onnx"
     config = read_json(folder / CONFIG)
     return "regard" if "regard" in config else "timm" if timm.is_timm(config) else "hf"

@@ -132,20 +132,22 @@ def write(folder: Path, model: LoadedModel) -> None:
     (folder / CONFIG).unlink(missing_ok=True)
     if model.tokenizer is not None:
         model.tokenizer.save(folder)
-    own = _sentence_files(model) if model.extras is None else {}
-    write_files(folder, {**extras.files, **own})
+    write_files(folder, {**extras.files, **sentence_files(model)})
     write_tensors(folder / WEIGHTS, tensors)
     notes = {name: model.notes[name] for name in NOTED if name in model.notes}
     write_json(folder / CONFIG, {**extras.config, **config, **({NOTES: notes} if notes else {})})
 
 
-def _sentence_files(model: LoadedModel) -> dict[str, bytes]:
-    """Files of sentence-transformers for a sentence encoder; none for other models.
+def sentence_files(model: LoadedModel) -> dict[str, bytes]:
+    """New files of sentence-transformers for a sentence encoder; none for other models.
 
-    There are none for a summary token that is not first, which its Pooling does not read.
+    There are none for a model from a Hugging Face folder, whose files are written again, nor for a
+    summary token that is not first, which its Pooling does not read.
     """
     embedding, facts = model.notes.get("embedding"), model.facts
-    if not isinstance(embedding, dict) or "pool" not in embedding or model.tokenizer is None:
+    if model.extras is not None or model.tokenizer is None:
+        return {}
+    if not isinstance(embedding, dict) or "pool" not in embedding:
         return {}
     summary = cast(RowTokenizer, model.tokenizer).template.template.summary
     if embedding["pool"] == "first" and summary != "first":

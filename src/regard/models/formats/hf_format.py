@@ -1,6 +1,7 @@
 """The Hugging Face format of a paper: tables for config.json, tensor names and tokenizer."""
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, cast
@@ -71,6 +72,21 @@ class HFFormat:
         tensors = [start for row in self.config_map for start in row.tensors(facts)]
         refuse_loss(self.name, facts, lambda: self.facts_of(config, tensors))
         return config
+
+    def graph_config(self, facts: ModelFacts, labels: LabelSet | None) -> dict[str, object]:
+        """The config.json beside a graph, which computes the model: the sizes that are known.
+
+        Facts that it cannot express are left out.
+        """
+        config: dict[str, object] = {"model_type": self.model_type}
+        for row in self.config_map:
+            with suppress(BadInput, LookupError):
+                config |= row.write(facts)
+        return config | ({} if labels is None else dict(labels.config()))
+
+    def graph_extras(self, tokenizer: Reading | None, notes: Config) -> HFExtras:
+        """The extras beside a graph, of a model that is from no Hugging Face folder."""
+        return self.new_extras(tokenizer, notes)
 
     def update(
         self, config: Config, tensors: Collection[str], facts: ModelFacts, labels: LabelSet | None

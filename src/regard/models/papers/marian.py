@@ -203,7 +203,12 @@ class MarianFormat(HFFormat):
             kind = "no" if own is None else f"a {own.source.kind}"
             fault = f"needs SentencePiece models, but this model has {kind} vocabulary"
             raise BadInput(f"a Marian folder {fault}; train with {self.recipe_keys}")
-        target = own.target
+        return self.graph_extras(own, notes)
+
+    def graph_extras(self, tokenizer: Reading | None, notes: Config) -> HFExtras:
+        if tokenizer is None:
+            return HFExtras({})
+        target = cast(TranslationTokenizer, tokenizer).target
         ids = {
             "pad_token_id": target.pad,
             "eos_token_id": target.eos,

@@ -68,7 +68,7 @@ def last_state(source: EncoderOutput) -> Tensor:
         return source.ends[-1][0]
     layout = source.layout
     at_B = (layout.offsets[:-1] + layout.lengths_B - 1).clamp(min=0)
-    if not len(source.states_TD):
+    if not source.states_TD.shape[0]:
         return F.pad(source.states_TD, (0, 0, 0, layout.rows))  # with gradients, of zero
     return source.states_TD[at_B] * ~layout.empty_B[:, None]
 

@@ -1,5 +1,6 @@
 """Tokenizer of an encoder: a vocabulary with special tokens, and the rows made of texts."""
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,13 +10,15 @@ from typing import ClassVar
 import numpy as np
 
 from regard.ground.errors import BadInput
-from regard.ground.files import write_files
+from regard.ground.files import JSON, write_files
 from regard.text.templates import RowBuilder
 from regard.text.tokenizers import FAMILIES
 from regard.text.tokenizers.family import TokenizerFamily
 from regard.text.tokenizers.plain_tokenizer import KINDS
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.tokenizers.tokenizer_files import (
+    SETTINGS,
+    WORDS,
     TokenizerFiles,
     add_special_tokens,
     all_files,
@@ -112,6 +115,14 @@ class EncoderTokenizer(TokenizerFiles, RowTokenizer):
 
     def save(self, folder: Path) -> None:
         write_files(folder, self.files, stale=self.FILES)
+
+    def json_files(self) -> dict[str, str]:
+        """tokenizer.json where it is missing, and a complete tokenizer_config.json."""
+        settings: dict[str, JSON] = {"tokenizer_class": self.family.classes[0], **self.names}
+        settings |= {} if self.longest is None else {"model_max_length": self.longest}
+        settings |= json.loads(self.files.get(SETTINGS, b"{}"))
+        words = {} if WORDS in self.files else {WORDS: self.words.content}
+        return {**words, SETTINGS: json.dumps(settings, indent=2, ensure_ascii=False)}
 
     @staticmethod
     def load(folder: Path, family: TokenizerFamily | None = None) -> "EncoderTokenizer | None":

@@ -12,12 +12,22 @@ from itertools import chain
 from pathlib import Path
 from typing import ClassVar, NoReturn
 
+from tokenizers import Tokenizer, models, normalizers, processors
+
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON, read_bytes, read_json, write_files
 from regard.text.segmentation import Segmentation, lost_words, touched
 from regard.text.tokenizers.plain_tokenizer import filled
-from regard.text.tokenizers.sentencepiece import END, KIND, UNKNOWN, load_processor, train_unigram
+from regard.text.tokenizers.sentencepiece import (
+    END,
+    KIND,
+    UNKNOWN,
+    load_processor,
+    read_unigram,
+    train_unigram,
+)
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
+from regard.text.tokenizers.unigram import mark_spaces
 from regard.text.vocabulary import check_pieces
 from regard.text.words import Span
 
@@ -27,6 +37,7 @@ SETTINGS, SPECIALS, ADDED = "tokenizer_config.json", "special_tokens_map.json", 
 FILES = (SOURCE, TARGET, VOCAB, TARGET_VOCAB, SETTINGS, SPECIALS, ADDED)
 NAMES = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 EXTRAS = ("added_tokens_decoder", "additional_special_tokens", "extra_special_tokens")
+LOWEST = -1e4  # score of pieces that the source does not have
 
 # The replacements of "clean_up_tokenization_spaces" in a decoded text, in this order.
 TIDIED = {" .": ".", " ?": "?", " !": "!", " ,": ",", " ' ": "'", " n't": "n't"} | {
@@ -143,6 +154,34 @@ class MarianTokenizer(TranslationTokenizer):
 
     def save(self, folder: Path) -> None:
         write_files(folder, self.files, stale=(*FILES, *TranslationTokenizer.FILES))
+
+    def json_files(self) -> dict[str, str]:
+        """tokenizer.json, by the library ``tokenizers``, of one vocabulary for both languages.
+
+        Pieces of the target alone get ``LOWEST`` as score: they are decoded, and only read where
+        no others fit. Language codes are pieces like others.
+        """
+        if TARGET_VOCAB in self.files:
+            return {}
+        vocabulary = json.loads(self.files[VOCAB])
+        pieces, charsmap = read_unigram(self.files[SOURCE])
+        scores, ids = dict(pieces), {number: piece for piece, number in vocabulary.items()}
+        every = (ids.get(number, f"(no piece {number})") for number in range(len(self.target)))
+        scored = [(piece, scores.get(piece, LOWEST)) for piece in every]
+        tokenizer = Tokenizer(models.Unigram(scored, self.source.unk, byte_fallback=False))
+        mark_spaces(tokenizer)
+        if charsmap:
+            tokenizer.normalizer = normalizers.Precompiled(charsmap)
+        special = (self.target.eos, self.target.unk, self.target.pad)
+        names = {role: ids[number] for role, number in zip(NAMES, special, strict=True)}
+        tokenizer.add_special_tokens([*names.values()])
+        end = names["eos_token"]
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"$A {end}", pair=f"$A {end} $B {end}", special_tokens=[(end, self.target.eos)]
+        )
+        settings = {"tokenizer_class": "MarianTokenizer", **names}
+        settings |= json.loads(self.files.get(SETTINGS, b"{}"))
+        return {"tokenizer.json": tokenizer.to_str(), SETTINGS: json.dumps(settings, indent=1)}
 
     @staticmethod
     def load(folder: Path, bos: int | None = None) -> "MarianTokenizer":

@@ -54,6 +54,9 @@ class PlainTokenizer(RowTokenizer):
     def save(self, folder: Path) -> None:
         self.words.save(folder / self.FILES[0])
 
+    def json_files(self) -> dict[str, str]:
+        return self.words.json_files()
+
     @staticmethod
     def load(folder: Path) -> "PlainTokenizer":
         """Read the tokenizer that ``save`` wrote."""

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer, trainers
+from tokenizers import Tokenizer, processors, trainers
 
 from regard.ground.errors import BadInput, reason_of
 from regard.ground.files import read_bytes, write_text
@@ -256,6 +256,22 @@ class Subwords(Vocabulary):
     def content(self) -> str:
         """The content of its tokenizer.json."""
         return self._tokenizer.to_str(pretty=True)
+
+    def json_files(self, end: bool = False) -> dict[str, str]:
+        """tokenizer.json and tokenizer_config.json; with ``end``, EOS is put after a text."""
+        names = {"pad_token": self.pad, "unk_token": self.unk, "eos_token": self.eos}
+        roles = {role: self._tokenizer.id_to_token(number) for role, number in names.items()}
+        tokenizer = Tokenizer.from_str(self.content)
+        if end:
+            eos = roles["eos_token"]
+            tokenizer.post_processor = processors.TemplateProcessing(
+                single=f"$A {eos}", pair=f"$A {eos} $B {eos}", special_tokens=[(eos, self.eos)]
+            )
+        settings = {"tokenizer_class": "PreTrainedTokenizerFast", **roles}
+        return {
+            "tokenizer.json": tokenizer.to_str(),
+            "tokenizer_config.json": json.dumps(settings, indent=2),
+        }
 
     def save(self, path: Path) -> None:
         """Write tokenizer.json in the format of the library, which ``transformers`` reads."""

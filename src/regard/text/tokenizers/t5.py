@@ -75,6 +75,9 @@ class T5Tokenizer(TranslationTokenizer):
         for name in {*TranslationTokenizer.FILES} - {*self.FILES}:
             (folder / name).unlink(missing_ok=True)
 
+    def json_files(self) -> dict[str, str]:
+        return self.encoder.json_files()
+
     @staticmethod
     def load(folder: Path, bos: int | None = None) -> "T5Tokenizer":
         """Read tokenizer.json, or else spiece.model."""

@@ -113,6 +113,10 @@ class TranslationTokenizer(Reading):
         for name in {*TranslationTokenizer.FILES, *OTHERS} - files.keys():
             (folder / name).unlink(missing_ok=True)
 
+    def json_files(self) -> dict[str, str]:
+        """Files of one vocabulary for both languages; two have no such files."""
+        return cast(Subwords, self.source).json_files(end=True) if self.joint else {}
+
     @staticmethod
     def load(folder: Path) -> "TranslationTokenizer":
         """Read the tokenizer that ``save`` wrote."""

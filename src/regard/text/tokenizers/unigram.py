@@ -139,7 +139,7 @@ class T5Unigram(Unigram):
 
     def build(self, model: Vocab, unk: str, settings: TokenizerSettings) -> Tokenizer:
         tokenizer = Tokenizer(models.Unigram(model["scores"], self.unknown, byte_fallback=False))
-        _mark_spaces(tokenizer)
+        mark_spaces(tokenizer)
         if model["charsmap"]:
             tokenizer.normalizer = normalizers.Precompiled(model["charsmap"])
         return tokenizer
@@ -155,7 +155,7 @@ class T5Unigram(Unigram):
 
     def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> Learned:
         frame = Tokenizer(models.Unigram())
-        _mark_spaces(frame)
+        mark_spaces(frame)
         special, room = list(self.special_tokens.values()), vocab - SENTINELS
         if room <= len(special):
             few = f"a vocabulary of {vocab} has no room for pieces"
@@ -223,10 +223,10 @@ def _frame(tokenizer: Tokenizer, text: UnigramText) -> None:
     steps += [] if accents else [normalizers.NFKD(), normalizers.StripAccents()]
     steps += [normalizers.Lowercase()] if lower else []
     tokenizer.normalizer = normalizers.Sequence(steps)
-    _mark_spaces(tokenizer, prefix_space)
+    mark_spaces(tokenizer, prefix_space)
 
 
-def _mark_spaces(tokenizer: Tokenizer, prefix_space: bool = True) -> None:
+def mark_spaces(tokenizer: Tokenizer, prefix_space: bool = True) -> None:
     """Set the pre-tokenizer, by which the space before a word is part of it, and the decoder."""
     scheme: Literal["always", "never"] = "always" if prefix_space else "never"
     space = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme=scheme)
