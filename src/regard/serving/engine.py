@@ -41,6 +41,7 @@ __all__ = [
     "Overloaded",
     "Refusal",
     "ServedModel",
+    "ServingEngine",
     "TooLarge",
     "Unavailable",
     "UnknownModel",
@@ -49,7 +50,7 @@ NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 LONGEST_RETRY = 60  # seconds
 
 
-class Engine:
+class ServingEngine:
     """Several models, each with its queue and its thread."""
 
     def __init__(
@@ -292,6 +293,9 @@ class Engine:
         finally:
             if not work.future.done() or work.future.cancelled():
                 worker.give_up(work)
+
+
+Engine = ServingEngine
 
 
 def _tokens(component: AnyComponent | None, rows: Sequence[Row[Any, Any] | BadItem]) -> int:
