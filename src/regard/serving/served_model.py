@@ -2,7 +2,7 @@
 
 import re
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -135,8 +135,10 @@ class ServedModel:
         return ServedModel(self.plain, self.name, self.folder, both, self.languages)
 
 
-def inputs_of(component: AnyComponent, inputs: Iterable[Any]) -> list[Any]:
+def inputs_of(component: AnyComponent, inputs: Sequence[Any]) -> list[Any]:
     """Inputs of a component; texts and ids for a writer are requests without a prefix."""
+    if getattr(component, "reads_images", False) and any(isinstance(i, str | Path) for i in inputs):
+        raise BadInput("images are served from their pixels, not from files of the server")
     if not isinstance(component, Writer):
         return [*inputs]
     return [given if isinstance(given, Request) else Request(given) for given in inputs]
