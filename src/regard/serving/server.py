@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -119,7 +120,8 @@ def uvicorn_config(app: object, drain: int, workers: int = 1) -> uvicorn.Config:
 def bind(host: str, port: int) -> socket.socket:
     """A socket on the port; 0 is any free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol is named, for otherwise asyncio does not turn Nagle's delay off.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
@@ -141,7 +143,10 @@ def serve(
     if workers == 1:
         application = config.open_app()
         when_loaded()
-        uvicorn.Server(uvicorn_config(application, drain)).run([listening])
+        server = uvicorn.Server(uvicorn_config(application, drain))
+        for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again at its end
+            signal.signal(number, lambda *_: setattr(server, "should_exit", True))
+        server.run([listening])
         return
     config.check()
     when_loaded()
