@@ -107,7 +107,7 @@ def test_a_step_is_one_forward_pass_for_all_rows(model):
 
 def test_writers_that_cannot_share_a_batch_are_told(model):
     generator = model.generator
-    assert GenerationSession.accepts(generator.writer())
-    assert not GenerationSession.accepts(generator.writer(Method(Beam(2))))
-    assert not GenerationSession.accepts(generator.embedder())
-    assert not GenerationSession.accepts(small_lstm().runner.writer())
+    assert generator.writer().joins
+    assert not generator.writer(Method(Beam(2))).joins
+    assert not generator.embedder().joins
+    assert not small_lstm().runner.writer().joins

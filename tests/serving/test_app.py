@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 import signal
 import socket
 import subprocess
@@ -272,8 +273,8 @@ def start(folder, *options):
     words = command("serve", folder, "--port", 0, "--device", "cpu", *options)
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment())
     for line in process.stderr:
-        if "http://" in line:
-            return process, line[line.index("http://") :].split()[0]
+        if found := re.search(r"serving on 127\.0\.0\.1, port (\d+);", line):
+            return process, f"http://127.0.0.1:{found[1]}"
     raise AssertionError(f"no server: {process.wait()}")
 
 

@@ -181,7 +181,7 @@ def test_edits_of_a_request_change_its_answer_alone(server, models):
     assert after == plain
     with running({"one": models["one"]}) as other:
         refused = other.post("/v1/embed", {"text": text, "edits": [edit]})
-        assert refused.status_code == 400 and "--allow-edits" in refused.text
+        assert refused.status_code == 400 and "does not apply the edits" in refused.text
 
 
 def test_images_come_in_base64_and_are_bounded(tmp_path):

@@ -6,6 +6,7 @@ rows that were added together share a table of hypotheses.
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from typing import NamedTuple, cast
 
@@ -14,8 +15,8 @@ import torch
 
 from regard.decoding import EAGER, DecodingState
 from regard.ground.errors import BadInput
-from regard.inference.component import Component, Result
-from regard.inference.decoder_model import Method, Writer, WriterRow, Written
+from regard.inference.component import Result
+from regard.inference.decoder_model import Writer, WriterRow, Written
 from regard.inference.generator import Generator
 from regard.search.step import SearchBatch, feed, select_rows
 from regard.search.token_loop import TokenRows, TokenSearch
@@ -67,7 +68,7 @@ class Cohort:
 
 
 class GenerationSession:
-    """Running batch of a generator, with room for ``slots`` hypotheses.
+    """Running batch of the writers of one generator that join, with room for ``slots`` hypotheses.
 
     ``prompt_tokens`` is the maximum of prompts that one step reads; at least one row is read.
     """
@@ -77,14 +78,6 @@ class GenerationSession:
         self.waiting: dict[Ticket, SessionRow] = {}
         self.cohorts: list[Cohort] = []
         self.state: DecodingState | None = None
-
-    @staticmethod
-    def accepts(component: Component) -> bool:
-        """Whether the rows of a component can share a running batch."""
-        if not isinstance(component, Writer) or type(component.method) is not Method:
-            return False
-        model, search = component.model, component.method.search
-        return isinstance(model, Generator) and isinstance(search, TokenSearch) and model.joins
 
     @property
     def rows(self) -> int:
@@ -130,10 +123,8 @@ class GenerationSession:
             rows = slice(start, start + len(cohort.tokens))
             start = rows.stop
             try:
-                tokens, going = cohort.tokens.choose(
-                    logprobs_RV[rows],
-                    lambda rows=rows: normaliser_R[rows],  # type: ignore[misc]
-                )
+                own_R = partial(normaliser_R.__getitem__, rows)
+                tokens, going = cohort.tokens.choose(logprobs_RV[rows], own_R)
             except FloatingPointError as error:
                 fault = BadInput(f"the model is broken: {error}")
                 outputs += [StepOutput(m.ticket, error=fault) for m in cohort.members if m]

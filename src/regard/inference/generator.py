@@ -33,7 +33,6 @@ from regard.inference.inputs import InputLimits, check_search, read_ids
 from regard.models.folders.folder import vocabulary_of
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.papers.grover import FieldTemplate
-from regard.parts.kv_cache import KVCache
 from regard.search.beam import Beam
 from regard.search.constraints import Constraints
 from regard.search.greedy import Greedy
@@ -328,8 +327,7 @@ class Generator(DecoderModel, EncoderModel):
 
     @property
     def joins(self) -> bool:
-        """Whether rows can enter a running batch: not with a recurrent state."""
-        return type(self.model.decoder.new_cache(1, 1)) is KVCache
+        return self.model.decoder.new_cache(1, 1).joins
 
     def begin(
         self, rows: list[list[int]], ending: Ending

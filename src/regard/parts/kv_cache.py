@@ -170,6 +170,8 @@ class LayerKVCache:
 class KVCache:
     """Cache of all layers of a stack; ``length`` is the length of its longest row."""
 
+    joins = True  # whether rows of another cache can be appended
+
     def __init__(self, rows: int, capacity: int, depth: int):
         self.layers = [LayerKVCache(rows, capacity) for _ in range(depth)]
         self.rows, self.capacity, self.length = rows, capacity, 0
@@ -277,6 +279,8 @@ State = TypeVar("State", bound=DecoderState)
 
 class RNNState(KVCache):
     """Cache of a recurrent decoder: its ``current`` state between two steps."""
+
+    joins = False
 
     def __init__(self, rows: int, capacity: int):
         super().__init__(rows, capacity, depth=1)

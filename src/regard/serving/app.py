@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -31,7 +31,7 @@ from regard.serving.doors.door import (
     json_response,
 )
 from regard.serving.engine import ServingEngine
-from regard.serving.errors import Failure, Overloaded, Refusal
+from regard.serving.errors import Failure, Refusal
 from regard.serving.replays import Replays
 
 LOG = logging.getLogger("regard.serving")
@@ -176,13 +176,13 @@ class App:
             if not keys.admit(_key_of(request), admin=admin):
                 raise NotAllowed("this path needs an administrator's key" if admin else "wrong key")
         elif route is not None and route.admin:
-            raise NotAllowed("this path needs an administrator's key (--api-keys)")
+            raise NotAllowed("this path needs an administrator's key")
         if not by_method:
             raise NotFound("there is no such path; /docs lists all")
         if route is None:
             raise MethodNotAllowed(f"this path has only {', '.join(sorted(by_method))}")
         await exchange.read_body()
-        return await _unless_gone(cast(Any, route.handler(exchange)), request)
+        return await _unless_gone(route.handler(exchange), request)
 
     def _error(self, door: Door, error: Exception, id_: str) -> Response:
         if isinstance(error, BadInput):
@@ -192,10 +192,7 @@ class App:
             error = Failure("the request failed; the log of the server has the reason")
         self.engine.metrics.rejected.labels(error.kind).inc()
         response = json_response(door.error(error.status, error.kind, str(error)), error.status)
-        if isinstance(error, Overloaded):
-            response.headers["retry-after"] = str(error.retry_after)
-        if error.status == 401:
-            response.headers["www-authenticate"] = "Bearer"
+        response.headers.update(error.headers)
         return response
 
     def _origin(self, request: Request) -> str | None:

@@ -13,11 +13,8 @@ from types import MappingProxyType
 from typing import Any
 
 from regard.ground.errors import BadInput, BadItem, did_you_mean, shown
-from regard.inference.component import Result, Row
-from regard.inference.decoder_model import Writer
-from regard.inference.generation_session import GenerationSession
+from regard.inference.component import AnyResult, AnyRow
 from regard.inside.edits import EditList
-from regard.search.token_loop import TokenSearch
 from regard.serving.errors import (
     DeadlineExceeded,
     Failure,
@@ -151,7 +148,7 @@ class ServingEngine:
         given: Any,
         options: Mapping[str, Any] = NO_OPTIONS,
         deadline: float | None = None,
-    ) -> AsyncIterator[str | Result[Any]]:
+    ) -> AsyncIterator[str | AnyResult]:
         """Pieces of the text of one input while it is generated, and at last its result.
 
         A generation that cannot be streamed (beam search) is ``BadInput``.
@@ -159,11 +156,11 @@ class ServingEngine:
         with self._counted():
             worker = self._worker(model_name)
             runs, rows = await self._prepared(worker, component, [given], options, None)
-            if not isinstance(runs, Writer) or not runs.method.streams:
+            if not runs.streams:
                 raise BadInput("only greedy search and sampling can stream")
             pieces: asyncio.Queue[str | None] = asyncio.Queue()
             work = self._work(runs, rows)
-            streams = GenerationSession.accepts(runs)
+            streams = runs.joins
             if streams:
                 work.on_piece = pieces.put_nowait
             answer = asyncio.ensure_future(self._answered(worker, work, deadline))
@@ -174,7 +171,7 @@ class ServingEngine:
                 (result,) = await answer
             finally:
                 answer.cancel()
-            if isinstance(result, BadItem):
+            if isinstance(result, BadInput):
                 raise result
             if not streams:
                 yield result.value.texts[0].text
@@ -201,7 +198,7 @@ class ServingEngine:
         component: str,
         inputs: Sequence[Any],
         options: Mapping[str, Any] = NO_OPTIONS,
-    ) -> list[Row[Any, Any] | BadItem]:
+    ) -> list[AnyRow | BadItem]:
         """The rows of inputs, with their ids and costs, without a run."""
         with self._counted():
             worker = self._worker(model_name)
@@ -236,7 +233,7 @@ class ServingEngine:
         inputs: Sequence[Any],
         options: Mapping[str, Any],
         edits: EditList | None,
-    ) -> tuple[AnyComponent, list[Row[Any, Any] | BadItem]]:
+    ) -> tuple[AnyComponent, list[AnyRow | BadItem]]:
         """The component, and the rows of inputs."""
         if not inputs:
             raise BadInput("there is no input")
@@ -275,7 +272,7 @@ class ServingEngine:
     def _work(
         self,
         component: AnyComponent | None,
-        rows: Sequence[Row[Any, Any] | BadItem],
+        rows: Sequence[AnyRow | BadItem],
         tokens: int | None = None,
     ) -> Work:
         loop = asyncio.get_running_loop()
@@ -298,10 +295,7 @@ class ServingEngine:
 Engine = ServingEngine
 
 
-def _tokens(component: AnyComponent | None, rows: Sequence[Row[Any, Any] | BadItem]) -> int:
+def _tokens(component: AnyComponent | None, rows: Sequence[AnyRow | BadItem]) -> int:
     """Tokens of rows; each hypothesis of a search counts."""
-    tokens = sum(row.cost for row in rows if isinstance(row, Row))
-    if not isinstance(component, Writer):
-        return tokens
-    search = component.method.search
-    return tokens * (search.copies if isinstance(search, TokenSearch) else 1)
+    tokens = sum(row.cost for row in rows if not isinstance(row, BadInput))
+    return tokens if component is None else tokens * component.copies

@@ -9,6 +9,11 @@ class Refusal(Exception):
     status: ClassVar[int] = 500
     kind: ClassVar[str] = "internal"
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of the response."""
+        return {}
+
 
 class UnknownModel(Refusal):
     status, kind = 404, "unknown_model"
@@ -26,6 +31,10 @@ class Overloaded(Refusal):
     def __init__(self, message: str, retry_after: int):
         super().__init__(message)
         self.retry_after = retry_after
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"retry-after": str(self.retry_after)}
 
 
 class DeadlineExceeded(Refusal):

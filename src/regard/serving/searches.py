@@ -6,7 +6,6 @@ from typing import Any
 
 from regard.ground.errors import BadInput, did_you_mean, shown
 from regard.inference.decoder_model import DecoderModel, Method
-from regard.search.beam import Beam
 from regard.search.greedy import Greedy
 from regard.search.sample import Sample
 from regard.search.step import Search
@@ -32,7 +31,7 @@ def method_of(model: DecoderModel, given: Mapping[str, Any], best: int = 1) -> M
     if name is None and not settings and best == 1:
         return Method(model.search)
     if name is None:
-        own = "beam" if isinstance(model.search, Beam) else "greedy"
+        own = "greedy" if model.search.streams else "beam"
         order = dict.fromkeys((own, "greedy", "sample", "beam"))
         fitting = (each for each in order if settings.keys() <= {*SETTINGS[each]})
         name = next(fitting, "beam")

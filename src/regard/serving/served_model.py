@@ -10,7 +10,6 @@ from typing import Any, Self
 from regard.api import Model, load
 from regard.ground.errors import BadInput, did_you_mean, shown
 from regard.ground.files import digest_folder
-from regard.inference.decoder_model import Request, Writer
 from regard.inside.edits import EditList, read_edits
 from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
 from regard.models.folders.hub import local_folder
@@ -137,11 +136,9 @@ class ServedModel:
 
 def inputs_of(component: AnyComponent, inputs: Sequence[Any]) -> list[Any]:
     """Inputs of a component; texts and ids for a writer are requests without a prefix."""
-    if getattr(component, "reads_images", False) and any(isinstance(i, str | Path) for i in inputs):
+    if component.reads_images and any(isinstance(given, str | Path) for given in inputs):
         raise BadInput("images are served from their pixels, not from files of the server")
-    if not isinstance(component, Writer):
-        return [*inputs]
-    return [given if isinstance(given, Request) else Request(given) for given in inputs]
+    return [component.as_input(given) for given in inputs]
 
 
 def _joined(first: EditList, second: EditList) -> EditList:

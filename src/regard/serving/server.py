@@ -63,7 +63,7 @@ class ServerConfig:
                 source.languages,
             )
             if model.name in served:
-                raise BadInput(f"two models are called {model.name}; name them by --name")
+                raise BadInput(f"two models are called {model.name}; give them names")
             served[model.name] = model
         return ServingEngine(served.values(), self.limits)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from regard.ground.errors import BadInput, BadItem
-from regard.inference.component import Result, Row
+from regard.inference.component import AnyResult, AnyRow
 from regard.inference.decoder_model import Writer
 from regard.inference.generation_session import GenerationSession, StepOutput
 from regard.serving.errors import Failure, Refusal, Unavailable
@@ -27,7 +27,7 @@ LOG = logging.getLogger("regard.serving")
 STARTING_RATE = 1_000.0  # tokens in a second, until it is measured
 MEMORY = 0.9  # the share of the earlier rate in a new estimate
 
-Answer = Result[Any] | BadItem
+Answer = AnyResult | BadItem
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Work:
     """An accepted request: rows that wait for results, or a ``call`` that needs the model alone."""
 
     component: AnyComponent | None
-    rows: Sequence[Row[Any, Any] | BadItem]
+    rows: Sequence[AnyRow | BadItem]
     tokens: int
     loop: asyncio.AbstractEventLoop
     future: "asyncio.Future[Any]"
@@ -69,7 +69,7 @@ class Work:
 
     def __post_init__(self) -> None:
         for number, row in enumerate(self.rows):
-            if isinstance(row, BadItem):
+            if isinstance(row, BadInput):
                 self.answers[number] = row
             else:
                 self.waiting.append(number)
@@ -79,11 +79,9 @@ class Work:
         """Whether every row has its answer."""
         return self.call is None and len(self.answers) == len(self.rows)
 
-    def row(self, number: int) -> Row[Any, Any]:
+    def row(self, number: int) -> AnyRow:
         """A good row, by its index."""
-        row = self.rows[number]
-        assert isinstance(row, Row)
-        return row
+        return cast(AnyRow, self.rows[number])
 
 
 class Worker:
@@ -179,7 +177,7 @@ class Worker:
     def _is_stepped(self, work: Work) -> bool:
         if work.component is None or (self.limits.isolate and work.on_piece is None):
             return False
-        return GenerationSession.accepts(work.component)
+        return work.component.joins
 
     def _enter_session(self, work: Work) -> None:
         for number in work.waiting:

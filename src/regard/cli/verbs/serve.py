@@ -147,9 +147,9 @@ def serve(
         threads = max(1, torch.get_num_threads() // processes)
     config = ServerConfig(sources, settings, limits, threads)
     with bind(host, port) as listening:
-        place = f"[{host}]" if ":" in host else host
-        address = f"http://{place}:{listening.getsockname()[1]}"
-        run(config, listening, drain, processes, lambda: note(f"{address} (paths: {address}/docs)"))
+        _, number, *_ = listening.getsockname()
+        message = f"serving on {host}, port {number}; /docs lists all paths"
+        run(config, listening, drain, processes, lambda: note(message))
 
 
 def _names(models: list[str], names: list[str] | None) -> list[str | None]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -32,6 +32,10 @@ class NotAllowed(Refusal):
     """The request needs a key, or another key."""
 
     status, kind = 401, "unauthorized"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"www-authenticate": "Bearer"}
 
 
 class TooSlow(Refusal):
@@ -123,7 +127,7 @@ def _plain(value: Any) -> Any:
     return value.tolist()
 
 
-Handler = Callable[[Exchange], Awaitable[Response]]
+Handler = Callable[[Exchange], Coroutine[Any, Any, Response]]
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def _allowed(folder: str, roots: Sequence[Path]) -> Path:
         place = (root / folder).resolve()
         if place.is_relative_to(root.resolve()) and place.is_dir():
             return place
-    raise BadInput("folder: not a folder below those of --model-root")
+    raise BadInput("folder: not a folder below those from which models may be loaded")
 
 
 async def unload_model(exchange: Exchange) -> Response:
@@ -105,9 +105,9 @@ def openapi(doors: Sequence[Door]) -> dict[str, Any]:
             operation: dict[str, Any] = {"summary": route.summary, "tags": [door.name]}
             if route.body is not None:
                 operation["requestBody"] = {"required": True, "content": _content(route.body)}
-            answer = {"description": "The answer."}
+            answer: dict[str, Any] = {"description": "The answer."}
             if route.answer is not None:
-                answer = {**answer, "content": _content(route.answer)}  # type: ignore[dict-item]
+                answer["content"] = _content(route.answer)
             operation["responses"] = {"200": answer, "default": {"description": "An error."}}
             names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
             operation["parameters"] = [

@@ -17,8 +17,8 @@ from starlette.responses import Response
 from regard.ground.errors import BadInput, BadItem, did_you_mean, shown
 from regard.ground.tape import Tape
 from regard.images.decode import decode_image, decode_picture
-from regard.inference.component import Result, Row
-from regard.inference.decoder_model import DecoderModel, Writer, WriterData
+from regard.inference.component import AnyResult, AnyRow
+from regard.inference.decoder_model import DecoderModel, Writer
 from regard.inference.generator import Ending
 from regard.inside.edits import EditList, list_edits
 from regard.inside.record import of_one_input, tape_patterns
@@ -187,7 +187,7 @@ PATHS: dict[str, tuple[str, type[OwnRequest], str]] = {
 
 def path_of_predictor(component: AnyComponent) -> str:
     """The path that a predictor serves."""
-    return "label-image" if getattr(component, "reads_images", False) else component.name
+    return "label-image" if component.reads_images else component.name
 
 
 def has_path(served: ServedModel, path: str) -> bool:
@@ -218,26 +218,24 @@ def model_for(exchange: Exchange, name: str | None, path: str) -> ServedModel:
 
 def parse_inputs(body: OwnRequest, component: AnyComponent, pixels: int) -> list[Any | BadItem]:
     """The inputs of a request as the component reads them, a ``BadItem`` in place of a bad one."""
-    own = {
-        name: getattr(body, name)
-        for name in {key for keys in _record_keys(component) for key in keys} | {"prefix"}
-        if getattr(body, name, UNSET) is not UNSET
-    }
+    known = {key for keys in _record_keys(component) for key in keys} | {"prefix"}
+    given = msgspec.structs.asdict(body).items()
+    own = {key: value for key, value in given if key in known and value is not UNSET}
     if (body.inputs is None) == (not own):
         keys = " or ".join(", ".join(keys) for keys in _record_keys(component))
         raise BadInput(f"write one input ({keys}), or a list of inputs")
-    given = [own] if body.inputs is None else body.inputs
-    return [_parsed(number, each, component, pixels) for number, each in enumerate(given, 1)]
+    inputs = [own] if body.inputs is None else body.inputs
+    return [_parsed(number, each, component, pixels) for number, each in enumerate(inputs, 1)]
 
 
 def _record_keys(component: AnyComponent) -> Sequence[tuple[str, ...]]:
-    return (("image",),) if getattr(component, "reads_images", False) else component.record_keys
+    return (("image",),) if component.reads_images else component.record_keys
 
 
 def _parsed(number: int, given: str | Record, component: AnyComponent, pixels: int) -> Any:
     """An input, or the ``BadItem`` that says what is wrong with it."""
     try:
-        if getattr(component, "reads_images", False):
+        if component.reads_images:
             return _image(given, pixels)
         keys = component.record_keys[0]
         if isinstance(given, str):
@@ -283,7 +281,7 @@ async def answer(exchange: Exchange, path: str) -> Response:
     component = served.component(name, options)
     parsed = parse_inputs(body, component, exchange.limits.pixels)
     exchange.log |= {"model": served.name, "inputs": len(parsed), "texts": body.inputs}
-    inputs = [None if isinstance(each, BadItem) else each for each in parsed]
+    inputs = [None if isinstance(each, BadInput) else each for each in parsed]
     deadline = body.deadline if exchange.deadline is None else exchange.deadline
     inspected = None
     if body.inspect is None:
@@ -293,12 +291,11 @@ async def answer(exchange: Exchange, path: str) -> Response:
         answers, inspected = await inspect(
             exchange, served.name, name, inputs, options, edits, body.inspect, deadline
         )
-    answers = [
-        each if isinstance(each, BadItem) else answered
-        for each, answered in zip(parsed, answers, strict=True)
-    ]
+    for number, each in enumerate(parsed):
+        if isinstance(each, BadInput):
+            answers[number] = cast(BadItem, each)
     results = [result_record(component, each) for each in answers]
-    tokens = sum(each.usage for each in answers if isinstance(each, Result))
+    tokens = sum(each.usage for each in answers if not isinstance(each, BadInput))
     usage = {"tokens": tokens, "inputs": len(answers)}
     response = json_response(OwnAnswer(exchange.id, served.name, results, usage, inspected))
     size = len(exchange.body) + len(response.body)
@@ -311,7 +308,7 @@ async def answer(exchange: Exchange, path: str) -> Response:
 
 def result_record(component: AnyComponent, answered: Answer) -> Record:
     """The records of an input, or its error."""
-    if isinstance(answered, BadItem):
+    if isinstance(answered, BadInput):
         return {"error": answered.reason}
     return {"records": component.records(answered), "cut": answered.cut, "tokens": answered.usage}
 
@@ -320,7 +317,7 @@ def _edits(exchange: Exchange, body: OwnRequest) -> EditList | None:
     if body.edits is None:
         return None
     if not exchange.services.settings.allow_edits:
-        raise BadInput("edits: this server does not apply the edits of requests (--allow-edits)")
+        raise BadInput("edits: this server does not apply the edits of requests")
     return list_edits(body.edits, "edits")
 
 
@@ -331,12 +328,12 @@ async def inspect(
     inputs: Sequence[Any],
     options: Mapping[str, Any],
     edits: EditList | None,
-    wanted: Inspect,
+    inspection: Inspect,
     deadline: float | None,
 ) -> tuple[list[Answer], list[Record]]:
     """Answers with values of the runs that gave them; each input runs alone."""
     rows = await exchange.engine.prepare(model, name, inputs, options)
-    tokens = sum(row.cost for row in rows if isinstance(row, Row))
+    tokens = sum(row.cost for row in rows if not isinstance(row, BadInput))
 
     def run(served: ServedModel) -> tuple[list[Answer], list[Record]]:
         edited = served if edits is None else served.with_edits(edits)
@@ -344,11 +341,11 @@ async def inspect(
         prepared = component.prepare(inputs_of(component, inputs), range(len(inputs)))
         answers, records, size = list[Answer](), list[Record](), 0
         for row in prepared:
-            if isinstance(row, BadItem):
+            if isinstance(row, BadInput):
                 answers.append(row)
                 records.append({})
                 continue
-            tape = Tape(*_names(edited, wanted))
+            tape = Tape(*_names(edited, inspection))
             with tape.batches() as of_batches:
                 (answered,) = component.results([row], of_batches)
             answers.append(answered)
@@ -366,19 +363,19 @@ async def inspect(
     return await exchange.engine.call(model, run, max(1, tokens), deadline)
 
 
-def _names(served: ServedModel, wanted: Inspect) -> list[str]:
+def _names(served: ServedModel, inspection: Inspect) -> list[str]:
     """Patterns of the tape for what a request asks for."""
-    kinds = wanted.values or ([] if wanted.names else ["weights"])
-    patterns = tape_patterns(served.model.inspected, wanted.layers, kinds)
-    return [name for names in patterns.values() for name in names] + wanted.names
+    kinds = inspection.values or ([] if inspection.names else ["weights"])
+    patterns = tape_patterns(served.model.inspected, inspection.layers, kinds)
+    return [name for names in patterns.values() for name in names] + inspection.names
 
 
 def tokens_of(
-    served: ServedModel, component: AnyComponent, row: Row[Any, Any], answered: Answer
+    served: ServedModel, component: AnyComponent, row: AnyRow, answered: Answer
 ) -> Record:
     """Names of the tokens that a run has read, by the side of the model."""
-    if isinstance(row.data, WriterData) and isinstance(component, Writer):
-        texts = cast(Result[Any], answered).value.texts
+    if isinstance(component, Writer):
+        texts = cast(AnyResult, answered).value.texts
         written = list(texts[0].hypothesis.tokens) if texts else []
         pieces = component.model.vocabulary.pieces
         sides = served.facts.sides
@@ -423,7 +420,7 @@ async def replay(exchange: Exchange) -> Response:
     served = exchange.engine.models.get(kept.model)
     if served is None or served.folder_hash != kept.model_hash:
         raise NotFound(f"model {kept.model} is no longer the one that answered")
-    wanted = exchange.json(Inspect) if exchange.body else Inspect()
+    inspection = exchange.json(Inspect) if exchange.body else Inspect()
     arguments = kept.model, kept.component, kept.inputs, kept.options
     answers = await exchange.engine.run(*arguments, exchange.deadline, edits=kept.edits)
     component = served.component(kept.component, kept.options)
@@ -431,7 +428,7 @@ async def replay(exchange: Exchange) -> Response:
     results = [
         old if "error" in old else new for old, new in zip(kept.records, results, strict=True)
     ]
-    _, records = await inspect(exchange, *arguments, kept.edits, wanted, exchange.deadline)
+    _, records = await inspect(exchange, *arguments, kept.edits, inspection, exchange.deadline)
     same = msgspec.json.encode(results, enc_hook=list) == msgspec.json.encode(
         kept.records, enc_hook=list
     )
