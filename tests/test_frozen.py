@@ -64,7 +64,6 @@ NEW: tuple[str, ...] = (
     r"[a-z]+ --format = 'text'",
     r"(?:compare|cite|probe)\b.*",
     r"serve .*",
-    r"(?:Beam|Diverse|Exact|Greedy|MinimumRisk|Sample)\.copies",
     r"evaluate --dev = False",
     r"MetricScore\.statistics",
     r"Paper\.authors",

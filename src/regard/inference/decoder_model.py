@@ -27,6 +27,7 @@ from regard.search.hypothesis import Hypothesis
 from regard.search.mbr import MinimumRisk
 from regard.search.sample import Sample
 from regard.search.step import Search
+from regard.search.token_loop import TokenSearch
 from regard.text.vocabulary import Vocabulary
 
 ONE_LINE = str.maketrans("\r\n", "  ")
@@ -306,7 +307,7 @@ class Writer(Component[Request, WriterData, Written]):
 
     @property
     def copies(self) -> int:
-        return self.method.search.copies
+        return cast(TokenSearch, self.method.search).copies if self.streams else 1
 
     def parse(self, line: str, where: str) -> Request:
         return Request(line)

@@ -159,11 +159,6 @@ class Search(ABC):
         """Whether states must record attention weights."""
         return False
 
-    @property
-    def copies(self) -> int:
-        """The number of rows of a state for a sentence; of a beam, when the search begins."""
-        return 1
-
     streams = False  # whether ``stream`` is supported: only without branching
 
     def with_decode(self, decode: Decode | None) -> Self:
