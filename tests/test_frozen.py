@@ -68,6 +68,7 @@ NEW: tuple[str, ...] = (
     r"papers --(?:path|train|load) = False",
     r"[a-z]+ --format = 'text'",
     r"(?:compare|cite|probe)\b.*",
+    r"serve .*",
     r"evaluate --dev = False",
     r"MetricScore\.statistics",
     r"Paper\.authors",

@@ -29,6 +29,7 @@ ONE_TEXT = dict.fromkeys(
     ("look", "frames", "tree", "attribute", "stream", "patch"),
     "shows one text, given on the command line",
 )
+SERVER = {"serve": "requests carry inputs and options; batches are bounded by tokens"}
 FIXED = {
     "tour": "its expected scores are those of fp32 on a CPU",
     "convert": "compares outputs in float32 on a CPU",
@@ -47,6 +48,7 @@ ABSENT = {  # verbs without an option, and why
     | {"patch": "small differences are compared in float32"}
     | {"probe": "probes read states in float32"},
     "--batch-size": NO_MODEL
+    | SERVER
     | FIXED
     | ONE_TEXT
     | dict.fromkeys(("train", "tune", "study"), BY_RECIPE)
@@ -59,6 +61,7 @@ ABSENT = {  # verbs without an option, and why
         "prune": "gradients are of batches of 16 examples; the recipe's files are short enough",
     },
     "--max-length": NO_MODEL
+    | SERVER
     | FIXED
     | ONE_TEXT
     | dict.fromkeys(
@@ -71,18 +74,21 @@ ABSENT = {  # verbs without an option, and why
         "texts with more tokens than positions are left out and counted",
     )
     | dict.fromkeys(("retrieve", "mine"), "texts are truncated to what the model reads"),
-    "--json": {
+    "--json": SERVER
+    | {
         "tour": "a text for people",
         "new": "a text for people, and a recipe",
         "train": "writes metrics.jsonl, seeds.json and ladder.json",
     },
-    "--format": dict.fromkeys(
+    "--format": SERVER
+    | dict.fromkeys(
         ("translate", "generate", "predict", "fill", "embed", "score", "align", "retrieve", "mine"),
         "prints a line for each input",
     )
     | {"tour": "a text for people", "look": "draws", "frames": "draws", "tree": "draws"}
     | {"cite": "prints BibTeX", "new": "writes a recipe", "steer": "prints an edit"},
-    "--out": dict.fromkeys(
+    "--out": SERVER
+    | dict.fromkeys(
         (
             "align",
             "evaluate",
@@ -120,6 +126,7 @@ OF_PROBES = ("--task", "--column", "--train", "--dev", "--test", "--layers", "--
 OTHER_MEANING |= {("probe", option) for option in OF_PROBES}
 OTHER_MEANING |= {("new", option) for option in ("--column", "--out")}
 OTHER_MEANING |= {("check", "--data"), ("check", "--recipe")}
+OTHER_MEANING |= {("serve", "--name"), ("serve", "--workers")}
 OTHER_MEANING |= {("attribute", "--target"), ("attribute", "--method")}
 
 

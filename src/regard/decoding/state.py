@@ -94,6 +94,12 @@ class DecodingState:
         self._read_prompts()
         self.cache.select_rows(index_R)
 
+    def join(self, other: "DecodingState") -> None:
+        """Append the rows of another state of the same model, which has neither source nor RNN."""
+        for state in (self, other):
+            state._read_prompts()
+        self.cache.join(other.cache, self.device)
+
     def attention(self) -> Tensor:
         """Attention weights_RS of the last step, mean of the last layer's heads; NaN at padding."""
         if self._weights_RS is None:

@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import ClassVar, Generic, Self, TypeVar, cast
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -61,6 +61,10 @@ class Result(Generic[Out]):
     usage: int = 0
 
 
+AnyRow = Row[Any, Any]
+AnyResult = Result[Any]
+
+
 class Component(ABC, Generic[In, Data, Out]):
     """One thing that a model can do; options and limits are fields of the component.
 
@@ -76,6 +80,26 @@ class Component(ABC, Generic[In, Data, Out]):
     reports_cuts: ClassVar[bool] = False
     record_keys: ClassVar[tuple[tuple[str, ...], ...]] = (("text",),)
     reads_source: ClassVar[bool] = False
+
+    @property
+    def reads_images(self) -> bool:
+        """Whether inputs are images."""
+        return False
+
+    @property
+    def streams(self) -> bool:
+        """Whether a result is known piece by piece."""
+        return False
+
+    @property
+    def joins(self) -> bool:
+        """Whether rows can enter a running batch, decoded step by step."""
+        return False
+
+    @property
+    def copies(self) -> int:
+        """The number of hypotheses that are decoded for an input."""
+        return 1
 
     @property
     @abstractmethod
@@ -108,6 +132,10 @@ class Component(ABC, Generic[In, Data, Out]):
     def parse_record(self, record: Mapping[str, object], where: str) -> In:
         """The input in a JSON object, or in a row of a table."""
         return self.parse(field_of(record, "text", str, where), where)
+
+    def as_input(self, given: Any) -> In:
+        """A value of Python as an input."""
+        return cast(In, given)
 
     @abstractmethod
     def token_count(self, given: In, most: int) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self, cast
 
 from torch import nn
 
@@ -27,6 +27,7 @@ from regard.search.hypothesis import Hypothesis
 from regard.search.mbr import MinimumRisk
 from regard.search.sample import Sample
 from regard.search.step import Search
+from regard.search.token_loop import TokenSearch
 from regard.text.vocabulary import Vocabulary
 
 ONE_LINE = str.maketrans("\r\n", "  ")
@@ -78,6 +79,11 @@ class DecoderModel(ModelRunner):
     output: ClassVar[str] = "generated"  # the column of texts in a table
     batch_tokens: ClassVar[int]  # the maximum of a batch
     engine: Engine
+
+    @property
+    def joins(self) -> bool:
+        """Whether rows can enter a running batch."""
+        return False
 
     @property
     @abstractmethod
@@ -291,8 +297,24 @@ class Writer(Component[Request, WriterData, Written]):
     def own_limit(self) -> int | None:
         return self.model.position_limit
 
+    @property
+    def streams(self) -> bool:
+        return self.method.streams
+
+    @property
+    def joins(self) -> bool:
+        return self.method.streams and self.model.joins
+
+    @property
+    def copies(self) -> int:
+        return cast(TokenSearch, self.method.search).copies if self.streams else 1
+
     def parse(self, line: str, where: str) -> Request:
         return Request(line)
+
+    def as_input(self, given: Request | str | Ids) -> Request:
+        """A request; a text, or ids, is one without a prefix."""
+        return cast(Request, given) if isinstance(given, tuple) else Request(given)
 
     def parse_record(self, record: Mapping[str, object], where: str) -> Request:
         prefix = field_of(record, "prefix", str, where) if "prefix" in record else None

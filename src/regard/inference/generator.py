@@ -287,11 +287,9 @@ class Generator(DecoderModel, EncoderModel):
     def _pieces(
         self, rows: list[list[int]], search: Search, ending: Ending, number: int
     ) -> Iterator[str]:
-        words = self.text.words
-        continuation = Continuation(words.decode, rows[0], words.unsettled_ids)
-        text = TextStream(continuation, self._stops(ending))
+        text = self.text_stream(rows[0], ending)
         with search_errors_as_bad_input(search, rows):
-            state, limits, stops = self._begin(rows, ending)
+            state, limits, stops = self.begin(rows, ending)
             for step in search.stream(state, limits, [number], prompts=rows, stop_test=stops):
                 if step.rows != [0]:
                     raise BadInput("stream yields one text: set the number of samples to 1")
@@ -299,16 +297,22 @@ class Generator(DecoderModel, EncoderModel):
                     yield from filter(None, [text.add(*step.tokens)])
         yield from filter(None, [text.end()])
 
+    def text_stream(self, prompt: list[int], ending: Ending) -> TextStream:
+        """Streamed text after a prompt."""
+        words = self.text.words
+        continuation = Continuation(words.decode, prompt, words.unsettled_ids)
+        return TextStream(continuation, self.stops_of(ending))
+
     @torch.inference_mode()
     def write(self, rows: Sequence[WriterRow], search: Search) -> list[list[Generation]]:
         ending, prompts = self.ending, [row.data.ids[0] for row in rows]
-        search = search.with_decode(None if self.tokenizer is None else self._stops(ending).text)
+        search = search.with_decode(None if self.tokenizer is None else self.stops_of(ending).text)
         with search_errors_as_bad_input(search, prompts):
-            state, limits, stops = self._begin(prompts, ending)
+            state, limits, stops = self.begin(prompts, ending)
             keys = [row.key for row in rows]
             nbests = search(state, limits, None, keys, prompts=prompts, stop_test=stops)
         return [
-            [self._as_text(prompt, hypothesis, ending) for hypothesis in nbest]
+            [self.as_text(prompt, hypothesis, ending) for hypothesis in nbest]
             for prompt, nbest in zip(prompts, nbests, strict=True)
         ]
 
@@ -321,11 +325,15 @@ class Generator(DecoderModel, EncoderModel):
         for _, batch in self.batches(whole, tape):
             self.model(batch, tape=tape.next_batch())
 
-    def _begin(
+    @property
+    def joins(self) -> bool:
+        return self.model.decoder.new_cache(1, 1).joins
+
+    def begin(
         self, rows: list[list[int]], ending: Ending
     ) -> tuple[SearchState, Constraints, StopStrings | None]:
         """Return the search state after the prompts, the constraints, and the test for stops."""
-        limits, stops = self._limits(rows, ending), self._stops(ending)
+        limits, stops = self._limits(rows, ending), self.stops_of(ending)
         lengths = zip(rows, limits.longest_of(len(rows)).tolist(), strict=True)
         capacity = max(len(row) + longest for row, longest in lengths)
         prompts = Prompts.of(rows, self.device)
@@ -365,14 +373,16 @@ class Generator(DecoderModel, EncoderModel):
         left = (self.position_limit or sys.maxsize) - len(row) + 1
         return (left, "positions") if left < longest else (longest, "length")
 
-    def _stops(self, ending: Ending) -> StopStrings:
+    def stops_of(self, ending: Ending) -> StopStrings:
+        """Test for the stop strings of an ending."""
         if ending.stop_strings and self.tokenizer is None:
             raise BadInput(f"{MISSING}, and stop strings cannot be used")
         return StopStrings(self.vocabulary.decode, ending.stop_strings)
 
-    def _as_text(self, row: list[int], hypothesis: Hypothesis, ending: Ending) -> Generation:
+    def as_text(self, row: list[int], hypothesis: Hypothesis, ending: Ending) -> Generation:
+        """A hypothesis as text after a prompt."""
         whole = Continuation(self.vocabulary.decode, row).text(hypothesis.tokens)
-        text = self._stops(ending).cut(whole)
+        text = self.stops_of(ending).cut(whole)
         _, limit = self._longest(row, ending)
         ended: End = "eos" if hypothesis.finished else limit
         ended = "stop" if text != whole else ended

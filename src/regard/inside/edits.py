@@ -97,19 +97,23 @@ def read_edits(path: str | Path) -> EditList:
     for key in content:
         if key != "edit":
             raise BadInput(f"{path}: unknown key {key!r}; write a table [[edit]] for each edit")
-    tables = content.get("edit", [])
+    return list_edits(content.get("edit", []), str(path), path.parent)
+
+
+def list_edits(tables: object, name: str, folder: Path | None = None) -> EditList:
+    """Edits of tables; without a ``folder``, vectors, which are in files, are refused."""
     if not isinstance(tables, list) or not tables:
-        raise BadInput(f"{path}: no edits; write a table [[edit]] for each")
+        raise BadInput(f"{name}: no edits; write a table [[edit]] for each")
     edits = []
     for number, table in enumerate(tables, start=1):
         try:
-            edits.append(_read_edit(table, path.parent))
+            edits.append(_read_edit(table, folder))
         except BadInput as error:
-            raise BadInput(f"{path}: edit {number}: {error}") from None
-    return EditList(str(path), tuple(edits))
+            raise BadInput(f"{name}: edit {number}: {error}") from None
+    return EditList(name, tuple(edits))
 
 
-def _read_edit(table: object, folder: Path) -> AnyEdit:
+def _read_edit(table: object, folder: Path | None) -> AnyEdit:
     if not isinstance(table, dict):
         raise BadInput(f"{shown(table)} is not a table; write [[edit]]")
     kind = table.get("kind")
@@ -125,7 +129,10 @@ def _read_edit(table: object, folder: Path) -> AnyEdit:
     for key, field in known.items():
         if key not in given and field.default is MISSING:
             raise BadInput(f"{key}: missing; {kind} needs it")
-    values: dict[str, Any] = {key: READERS[key](value, folder) for key, value in given.items()}
+    if folder is None and "vector" in given:
+        raise BadInput("vector: it is read from a file, which only a file of edits can name")
+    place = Path() if folder is None else folder
+    values: dict[str, Any] = {key: READERS[key](value, place) for key, value in given.items()}
     return KINDS[kind](**values)
 
 

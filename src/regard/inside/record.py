@@ -217,7 +217,7 @@ def record(
     ``values`` are among ``VALUES``, ``layers`` numbers of layers (default: all). With ``compare``,
     the outputs are compared with those of a run without a tape.
     """
-    patterns = _patterns(model, layers, values)
+    patterns = tape_patterns(model, layers, values)
     tape = Tape(*(pattern for kind in patterns.values() for pattern in kind))
     with torch.inference_mode():
         outputs = model.run([rows], tape)
@@ -225,7 +225,7 @@ def record(
     for kind, names in patterns.items():
         if not any(fnmatchcase(name, each) for name in tape.records for each in names):
             raise BadInput(f"values: this model has no {kind}")
-    recorded = {name: _of_one_input(name, value) for name, value in tape.records.items()}
+    recorded = {name: of_one_input(name, value) for name, value in tape.records.items()}
     image = next((row for row in rows.values() if isinstance(row, LabelledImage)), None)
     return Record(
         {side: row.queries for side, row in rows.items()},
@@ -237,7 +237,7 @@ def record(
     ), outputs
 
 
-def _patterns(
+def tape_patterns(
     model: InspectedModel, layers: Sequence[int] | None, values: Sequence[str]
 ) -> dict[str, list[str]]:
     """Patterns of the tape by kind of value, for these layers."""
@@ -267,7 +267,7 @@ def _patterns(
     return {kind: expand(VALUES[kind]) for kind in values}
 
 
-def _of_one_input(name: str, value: Tensor) -> np.ndarray:
+def of_one_input(name: str, value: Tensor) -> np.ndarray:
     """Value of a run of one input as an array; weights and scores without the axis of inputs."""
     array: np.ndarray = value.float().cpu().numpy()
     return array[0] if name.endswith(BY_INPUT) else array

@@ -114,6 +114,46 @@ class LayerKVCache:
         buffer[moved_R, :length] = buffer[index_R[moved_R], :length]
         return buffer
 
+    def join(self, other: "LayerKVCache", length: int, other_length: int) -> None:
+        """Append the rows of another cache; so many positions of the rows of each are in use.
+
+        Buffers are doubled if they are too small, so that most rows are copied once.
+        """
+        if self.source is not None or other.source is not None:
+            raise ValueError("caches with a source cannot be joined")
+        rows, capacity = self.rows + other.rows, max(self.capacity, other.capacity)
+        pairs = zip(self.past or (None, None), other.past or (None, None), strict=True)
+        if self.past is not None or other.past is not None:
+            k, v = (
+                self._joined(mine, theirs, rows, capacity, length, other_length)
+                for mine, theirs in pairs
+            )
+            self.past = (k, v)
+        self.rows, self.capacity, self.ragged = rows, capacity, True
+        self._selected_early_R = None
+
+    def _joined(
+        self,
+        mine: Tensor | None,
+        theirs: Tensor | None,
+        rows: int,
+        capacity: int,
+        length: int,
+        other_length: int,
+    ) -> Tensor:
+        """Buffer with the rows of both caches, and zeros after the end of appended rows."""
+        like = theirs if mine is None else mine
+        assert like is not None
+        if mine is None or len(mine) < rows or mine.shape[1] < capacity or not self.ragged:
+            grown = like.new_zeros(_power(rows), capacity, *like.shape[2:])
+            if mine is not None:
+                grown[: self.rows, :length] = mine[: self.rows, :length]
+            mine = grown
+        mine[self.rows : rows] = 0
+        if theirs is not None:
+            mine[self.rows : rows, :other_length] = theirs[: rows - self.rows, :other_length]
+        return mine
+
     def select_source_rows(self, index_R: Tensor) -> None:
         """Select rows of the source, truncated to the longest of them."""
         if self.source is None:  # before the first step
@@ -129,6 +169,8 @@ class LayerKVCache:
 
 class KVCache:
     """Cache of all layers of a stack; ``length`` is the length of its longest row."""
+
+    joins = True  # whether rows of another cache can be appended
 
     def __init__(self, rows: int, capacity: int, depth: int):
         self.layers = [LayerKVCache(rows, capacity) for _ in range(depth)]
@@ -174,6 +216,20 @@ class KVCache:
         self.rows, self._source_rows = len(index), source_rows
         if self._behind_R is not None:
             self._set_lengths(self.length - self._behind_R[index_R])
+
+    def join(self, other: "KVCache", device: torch.device) -> None:
+        """Append the rows of another cache of the same stack, of any lengths."""
+        lengths_R = torch.cat([self._lengths(device), other._lengths(device)])
+        for layer, joined in zip(self.layers, other.layers, strict=True):
+            layer.join(joined, self.length, other.length)
+        self.rows, self.capacity = self.rows + other.rows, max(self.capacity, other.capacity)
+        self._source_rows = list(range(self.rows))
+        self._set_lengths(lengths_R)
+
+    def _lengths(self, device: torch.device) -> Tensor:
+        if self._behind_R is None:
+            return torch.full((self.rows,), self.length, device=device)
+        return self.length - self._behind_R
 
     def _set_lengths(self, lengths_R: Tensor) -> None:
         self.length = int(lengths_R.max()) if len(lengths_R) else 0
@@ -224,6 +280,8 @@ State = TypeVar("State", bound=DecoderState)
 class RNNState(KVCache):
     """Cache of a recurrent decoder: its ``current`` state between two steps."""
 
+    joins = False
+
     def __init__(self, rows: int, capacity: int):
         super().__init__(rows, capacity, depth=1)
         self.current: Any = None
@@ -268,6 +326,11 @@ def _rectangle(rows: int, length: int, device: str, start: int, padded: bool) ->
 
 
 _rectangles = SizedCache(_rectangle, lambda rows, length, *_: rows * length, MOST_TOKENS)
+
+
+def _power(rows: int) -> int:
+    """The least power of 2 that is not below ``rows``."""
+    return 1 << (rows - 1).bit_length()
 
 
 def _padded(longest: int, rows: int, lengths_B: Tensor | None, device: torch.device) -> Layout:

@@ -125,9 +125,18 @@ class SearchBatch:
     def step(self, alive: ActiveHypotheses, repetition: Repetition) -> Tensor:
         """Feed the last tokens; return log-probabilities_RV, -inf for forbidden tokens."""
         logprobs_RV = feed(self.state, alive.last_R)
+        return self.restricted(logprobs_RV, self.state.normaliser, alive, repetition)
+
+    def restricted(
+        self,
+        logprobs_RV: Tensor,
+        normaliser: Callable[[], Tensor],
+        alive: ActiveHypotheses,
+        repetition: Repetition,
+    ) -> Tensor:
+        """Log-probabilities_RV of a step after the rules, -inf for forbidden tokens."""
         if repetition.penalises:
-            logits = (self.state.normaliser(), alive.seen_RL)
-            logprobs_RV = repetition.logprobs(logprobs_RV, *logits)
+            logprobs_RV = repetition.logprobs(logprobs_RV, normaliser(), alive.seen_RL)
         restrict(logprobs_RV, alive, self.constraints, self.forced_BL, repetition.no_repeat)
         return logprobs_RV
 

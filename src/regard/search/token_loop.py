@@ -6,7 +6,7 @@ The host reads them a few steps later, yields them, and ends the search when eve
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Self
@@ -24,6 +24,7 @@ from regard.search.step import (
     Search,
     SearchBatch,
     TokenSteps,
+    feed,
     run,
     select_rows,
     to_host,
@@ -86,30 +87,78 @@ class TokenSearch(Search):
 
     def _steps_on_host(self, batch: SearchBatch) -> TokenSteps:
         """Yield the tokens of each step; return ``copies`` hypotheses for each sentence."""
-        batch = batch.repeated(self.copies)
-        alive, repetition = batch.initial_hypotheses(), self.repetition
-        draws_RL = self.draws(batch.ids[:: self.copies], int(batch.longest_B.max(initial=0)))
-        results: dict[int, Hypothesis] = {}
-        while len(alive):
-            logprobs_RV = batch.step(alive, repetition)
-            draws_R = torch.from_numpy(draws_RL[alive.sentence_R, alive.length])
-            token_R = self.choose(logprobs_RV, draws_R.to(logprobs_RV.device))
-            logprob_R = to_host(logprobs_RV.gather(1, token_R[:, None])[:, 0])
-            grown = alive.grow(np.arange(len(alive)), token_R.cpu().numpy(), logprob_R)
-            stuck = ~np.isfinite(logprob_R)
-            ended = batch.constraints.is_end(grown.last_R) & ~stuck
-            at_limit = batch.longest_B[grown.sentence_R] == grown.length
-            over = stuck | ended | at_limit | batch.stopped(grown)
-            for row in np.flatnonzero(over).tolist():
-                last, number = alive if stuck[row] else grown, int(alive.sentence_R[row])
-                results[number] = last.hypothesis(row, finished=bool(ended[row]))
-            selected = np.flatnonzero(~stuck)
-            yield NextTokens(grown.sentence_R[selected].tolist(), grown.last_R[selected].tolist())
-            going = np.flatnonzero(~over)
-            alive = grown.take(going)
-            if len(alive):
+        rows = TokenRows(self, batch)
+        while len(rows):
+            logprobs_RV = feed(batch.state, rows.last_R)
+            tokens, going = rows.choose(logprobs_RV, batch.state.normaliser)
+            yield tokens
+            if len(rows):
                 select_rows(batch.state, going)
-        return by_sentence([results[number] for number in range(len(results))], self.copies)
+        return rows.hypotheses()
+
+
+class TokenRows:
+    """Hypotheses of a token search between two steps of a state, which may have other rows too."""
+
+    def __init__(self, search: TokenSearch, batch: SearchBatch):
+        self.search, self.batch = search, batch.repeated(search.copies)
+        self.alive = self.batch.initial_hypotheses()
+        steps = int(self.batch.longest_B.max(initial=0))
+        self.draws_RL = search.draws(batch.ids, steps)
+        self.results: dict[int, Hypothesis] = {}
+
+    def __len__(self) -> int:
+        return len(self.alive)
+
+    @property
+    def last_R(self) -> np.ndarray:
+        """Tokens to be fed in the next step."""
+        return self.alive.last_R
+
+    def choose(
+        self, logprobs_RV: Tensor, normaliser: Callable[[], Tensor]
+    ) -> tuple[NextTokens, np.ndarray]:
+        """Choose the next token of each row; also the rows that go on, by their indices."""
+        batch, alive = self.batch, self.alive
+        logprobs_RV = batch.restricted(logprobs_RV, normaliser, alive, self.search.repetition)
+        draws_R = torch.from_numpy(self.draws_RL[alive.sentence_R, alive.length])
+        token_R = self.search.choose(logprobs_RV, draws_R.to(logprobs_RV.device))
+        logprob_R = to_host(logprobs_RV.gather(1, token_R[:, None])[:, 0])
+        grown = alive.grow(np.arange(len(alive)), token_R.cpu().numpy(), logprob_R)
+        stuck = ~np.isfinite(logprob_R)
+        ended = batch.constraints.is_end(grown.last_R) & ~stuck
+        at_limit = batch.longest_B[grown.sentence_R] == grown.length
+        over = stuck | ended | at_limit | batch.stopped(grown)
+        for row in np.flatnonzero(over).tolist():
+            last, number = alive if stuck[row] else grown, int(alive.sentence_R[row])
+            self.results[number] = last.hypothesis(row, finished=bool(ended[row]))
+        selected = np.flatnonzero(~stuck)
+        tokens = NextTokens(grown.sentence_R[selected].tolist(), grown.last_R[selected].tolist())
+        going = np.flatnonzero(~over)
+        self.alive = grown.take(going)
+        return tokens, going
+
+    def drop(self, sentence: int) -> np.ndarray:
+        """Drop the hypotheses of a sentence; the rows that go on, by their indices."""
+        going = np.flatnonzero(self.alive.sentence_R // self.search.copies != sentence)
+        self.alive = self.alive.take(going)
+        return going
+
+    def has_ended(self, sentence: int) -> bool:
+        """Whether all hypotheses of a sentence have ended."""
+        return all(number in self.results for number in self._numbers(sentence))
+
+    def nbest(self, sentence: int) -> list[Hypothesis]:
+        """Hypotheses of a sentence that has ended, the most probable first."""
+        results = [self.results[number] for number in self._numbers(sentence)]
+        return by_sentence(results, self.search.copies)[0]
+
+    def hypotheses(self) -> list[list[Hypothesis]]:
+        """Hypotheses of all sentences, the most probable first."""
+        return [self.nbest(n) for n in range(len(self.batch.ids) // self.search.copies)]
+
+    def _numbers(self, sentence: int) -> range:
+        return range(sentence * self.search.copies, (sentence + 1) * self.search.copies)
 
 
 def steps_on_device(search: TokenSearch, batch: SearchBatch) -> TokenSteps | None:

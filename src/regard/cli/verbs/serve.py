@@ -1,0 +1,175 @@
+"""``regard serve``: models over HTTP."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from regard.cli import options
+from regard.cli.io.console import note
+from regard.ground.errors import BadInput
+
+MISSING = "serving needs more libraries: pip install 'regard[serve]'"
+
+
+def serve(
+    models: Annotated[
+        list[str],
+        Argument(metavar="MODEL...", help="Model folders, or ids on the Hugging Face hub."),
+    ],
+    host: Annotated[str, Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, Option("--port", min=0, max=65_535, help="Port; 0 is any free port.")
+    ] = 8080,
+    name: Annotated[
+        list[str] | None,
+        Option("--name", help="Name of a model in requests, in the order of MODEL; repeatable."),
+    ] = None,
+    languages: Annotated[
+        list[str] | None,
+        Option(
+            "--languages",
+            metavar="NAME=SRC-TGT",
+            help="Languages of a translator, such as opus=en-de; repeatable.",
+        ),
+    ] = None,
+    api_keys: Annotated[
+        Path | None, Option("--api-keys", help="File of keys, one per line; see the text above.")
+    ] = None,
+    cors: Annotated[
+        list[str] | None,
+        Option("--cors", metavar="ORIGIN", help="Origin of pages that may ask; repeatable."),
+    ] = None,
+    model_root: Annotated[
+        list[Path] | None,
+        Option("--model-root", help="Folder below which an administrator may load models."),
+    ] = None,
+    edits: options.EDITS = None,
+    allow_edits: Annotated[
+        bool, Option("--allow-edits", help="Apply the edits that requests carry.")
+    ] = False,
+    max_queued_tokens: Annotated[
+        int, Option("--max-queued-tokens", min=1, help="Tokens that wait for a model; then 429.")
+    ] = 1_000_000,
+    max_batch_tokens: Annotated[
+        int, Option("--max-batch-tokens", min=1, help="Tokens of a batch.")
+    ] = 16_384,
+    max_inputs: Annotated[int, Option("--max-inputs", min=1, help="Inputs of a request.")] = 1_024,
+    max_body: Annotated[
+        int, Option("--max-body", min=1, metavar="MIB", help="Size of a request in MiB.")
+    ] = 8,
+    slots: Annotated[
+        int, Option("--slots", min=1, help="Texts that are generated at the same time.")
+    ] = 64,
+    deadline: Annotated[
+        float, Option("--deadline", min=0.001, help="Seconds until a request is given up.")
+    ] = 60.0,
+    drain: Annotated[
+        int, Option("--drain", min=0, help="Seconds for accepted requests after SIGTERM.")
+    ] = 30,
+    isolate: Annotated[
+        bool, Option("--isolate", help="Never run two requests in one batch.")
+    ] = False,
+    keep: Annotated[
+        float, Option("--keep", min=0, metavar="MINUTES", help="Time to replay a request.")
+    ] = 10.0,
+    processes: Annotated[
+        int, Option("--workers", min=1, help="Server processes, each with a copy of the models.")
+    ] = 1,
+    log_texts: Annotated[
+        bool, Option("--log-texts", help="Write the texts of requests to the log.")
+    ] = False,
+    precision: options.STORED_PRECISION = None,
+    device: options.DEVICE = None,
+) -> None:
+    """Serve models over HTTP.
+
+    Every component of a model has a path, /v1/translate, /v1/generate, /v1/classify and so on;
+    /docs lists all with their keys. Requests of all clients share batches. If the queue is full,
+    the answer is 429 with a time to come back; /health/ready and /metrics are for those who run the
+    server, and a line of JSON for each request is written to standard error.
+
+    Only this machine can reach the server, unless --host says otherwise. With --api-keys, every
+    path but /health needs a key of the file, as "Authorization: Bearer KEY"; a line "admin KEY" is
+    a key for /admin/models, which lists, loads and unloads models while the server runs.
+
+    After SIGTERM no connection is accepted, and accepted requests are answered, for at most --drain
+    seconds. With --workers N, each process has its own queue, metrics and replays.
+
+    The numbers of an answer may differ from those of a direct call in their last digits, for sums
+    of larger batches are rounded otherwise; with --isolate they are the same bit for bit.
+
+    Example: regard serve runs/tour/model --port 8080
+    """
+    try:
+        from regard.serving.api_keys import APIKeys
+        from regard.serving.app import ServerSettings
+        from regard.serving.doors.door import RequestLimits
+        from regard.serving.engine import EngineLimits
+        from regard.serving.server import ModelSource, ServerConfig, bind
+        from regard.serving.server import serve as run
+    except ImportError as error:
+        raise BadInput(f"{MISSING} ({error.name} is missing)") from None
+
+    names = _names(models, name)
+    spoken = _languages(languages or [], [each for each in names if each])
+    settings = ServerSettings(
+        keys=None if api_keys is None else APIKeys.read(api_keys),
+        cors=tuple(cors or ()),
+        limits=RequestLimits(body_bytes=max_body << 20),
+        allow_edits=allow_edits,
+        log_texts=log_texts,
+        model_roots=tuple(model_root or ()),
+        replay_seconds=keep * 60,
+        device=device,
+        precision=precision,
+    )
+    limits = EngineLimits(
+        max_queued_tokens=max_queued_tokens,
+        max_batch_tokens=max_batch_tokens,
+        max_inputs=max_inputs,
+        slots=slots,
+        deadline=deadline,
+        isolate=isolate,
+    )
+    if edits is not None and len(models) > 1:
+        raise BadInput("--edits: needs a single MODEL")
+    if model_root and api_keys is None:
+        raise BadInput("--model-root: models are loaded by an administrator; add --api-keys FILE")
+    sources = tuple(
+        ModelSource(folder, called, edits, spoken.get(called or ""))
+        for folder, called in zip(models, names, strict=True)
+    )
+    threads = None
+    if processes > 1:
+        import torch
+
+        threads = max(1, torch.get_num_threads() // processes)
+    config = ServerConfig(sources, settings, limits, threads)
+    with bind(host, port) as listening:
+        _, number, *_ = listening.getsockname()
+        message = f"serving on {host}, port {number}; /docs lists all paths"
+        run(config, listening, drain, processes, lambda: note(message))
+
+
+def _names(models: list[str], names: list[str] | None) -> list[str | None]:
+    """The name of each model; None: by its folder."""
+    if names is None:
+        return [None] * len(models)
+    if len(names) != len(models):
+        raise BadInput(f"--name: {len(names)} names for {len(models)} models; name each")
+    return [*names]
+
+
+def _languages(given: list[str], names: list[str]) -> dict[str, tuple[str, str]]:
+    """Languages by the name of the model."""
+    spoken = {}
+    for each in given:
+        name, _, pair = each.partition("=")
+        source, dash, target = pair.partition("-")
+        if not dash or not source or not target:
+            raise BadInput(f"--languages: write NAME=SRC-TGT, such as opus=en-de, not {each!r}")
+        if name not in names:
+            raise BadInput(f"--languages: no model has --name {name}")
+        spoken[name] = (source, target)
+    return spoken

@@ -1,0 +1,281 @@
+"""The ASGI application: keys, request ids, errors, log and metrics around the routes of all doors.
+
+Every path but /health needs a key, if there are keys. An error is answered in the shape of its
+door, in one line, without paths of this machine and without a traceback.
+"""
+
+import asyncio
+import json
+import logging
+import re
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from regard.ground.errors import BadInput
+from regard.serving.api_keys import APIKeys
+from regard.serving.doors.door import (
+    Door,
+    DoorRoute,
+    Exchange,
+    MethodNotAllowed,
+    NotAllowed,
+    NotFound,
+    RequestLimits,
+    json_response,
+)
+from regard.serving.engine import ServingEngine
+from regard.serving.errors import Failure, Refusal
+from regard.serving.replays import Replays
+
+LOG = logging.getLogger("regard.serving")
+ACCESS = logging.getLogger("regard.access")
+OPEN_PATHS = re.compile(r"/health(/live|/ready)?")  # without a key
+PATH = re.compile(r"(?:[A-Za-z]:)?(?:[/\\\\][^\\s:;,'\"]+){2,}")
+REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+SEND_SECONDS = 30.0  # for a client that does not read
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Settings of the application.
+
+    ``model_roots`` are the folders below which an administrator may load models. With
+    ``allow_edits``, requests may carry edits. The log has texts only with ``log_texts``.
+    """
+
+    keys: APIKeys | None = None
+    cors: tuple[str, ...] = ()
+    limits: RequestLimits = field(default_factory=RequestLimits)
+    allow_edits: bool = False
+    log_texts: bool = False
+    model_roots: tuple[Path, ...] = ()
+    replay_bytes: int = 64 << 20
+    replay_seconds: float = 600.0
+    device: str | None = None
+    precision: str | None = None
+
+
+@dataclass(eq=False)
+class Services:
+    """What handlers share besides the engine."""
+
+    settings: ServerSettings
+    replays: Replays
+    doors: Sequence[Door]
+
+
+@dataclass(eq=False)
+class PathTree:
+    """Routes by method and path; a part {name} of a path stands for any text without a slash."""
+
+    exact: dict[str, dict[str, tuple[Door, DoorRoute]]] = field(default_factory=dict)
+    patterns: list[tuple[re.Pattern[str], str]] = field(default_factory=list)
+
+    def add(self, door: Door, route: DoorRoute) -> None:
+        """Add a route."""
+        if route.path not in self.exact and "{" in route.path:
+            parts = re.split(r"\{(\w+)\}", route.path)
+            parts[::2] = map(re.escape, parts[::2])
+            parts[1::2] = (f"(?P<{name}>[^/]+)" for name in parts[1::2])
+            self.patterns.append((re.compile("".join(parts)), route.path))
+        by_method = self.exact.setdefault(route.path, {})
+        if route.method in by_method:
+            raise ValueError(f"two routes for {route.method} {route.path}")
+        by_method[route.method] = (door, route)
+
+    def find(self, path: str) -> tuple[str, dict[str, str]] | None:
+        """The path of a route and the texts of its parts, for the path of a request."""
+        if path in self.exact and "{" not in path:
+            return path, {}
+        for pattern, name in self.patterns:
+            if match := pattern.fullmatch(path):
+                return name, match.groupdict()
+        return None
+
+
+class App:
+    """ASGI application over an engine and doors."""
+
+    def __init__(self, engine: ServingEngine, doors: Sequence[Door], settings: ServerSettings):
+        self.engine, self.settings = engine, settings
+        replays = Replays(settings.replay_bytes, settings.replay_seconds)
+        self.services = Services(settings, replays, doors)
+        self.routes = PathTree()
+        for door in doors:
+            for route in door.routes:
+                self.routes.add(door, route)
+        self.default = doors[0]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            kind = (await receive())["type"].removeprefix("lifespan.")
+            if kind == "shutdown":
+                await asyncio.get_running_loop().run_in_executor(None, self.engine.close)
+            await send({"type": f"lifespan.{kind}.complete"})
+            if kind == "shutdown":
+                return
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        start, request = time.perf_counter(), Request(scope, receive)
+        given = request.headers.get("x-request-id", "")
+        id_ = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        exchange = Exchange(request, self.engine, id_, self.settings.limits, self.services)
+        match = self.routes.find(scope["path"])
+        path, parts = match or ("unknown", {})
+        scope["path_params"] = parts
+        by_method = self.routes.exact.get(path, {})
+        door, route = by_method.get(scope["method"], (None, None))
+        if door is None:
+            door = next(iter(by_method.values()), (self.default, None))[0]
+        try:
+            response = await self._respond(exchange, route, by_method)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            response = self._error(door, error, id_)
+        response.headers["x-request-id"] = id_
+        self._allow_origin(request, response)
+        sent = StatusSend(send)
+        try:
+            await response(scope, receive, sent)
+        except (TimeoutError, OSError):
+            exchange.log["cut_off"] = True
+        except Exception as error:  # in the middle of a stream
+            LOG.error("request %s failed", id_, exc_info=error)
+        self._note(exchange, path, response.status_code, time.perf_counter() - start)
+
+    async def _respond(
+        self,
+        exchange: Exchange,
+        route: DoorRoute | None,
+        by_method: Mapping[str, tuple[Door, DoorRoute]],
+    ) -> Response:
+        request, keys = exchange.request, self.settings.keys
+        if request.method == "OPTIONS" and self._origin(request):
+            return self._preflight(by_method)
+        if keys is not None and not OPEN_PATHS.fullmatch(request.url.path):
+            admin = route is not None and route.admin
+            if not keys.admit(_key_of(request), admin=admin):
+                raise NotAllowed("this path needs an administrator's key" if admin else "wrong key")
+        elif route is not None and route.admin:
+            raise NotAllowed("this path needs an administrator's key")
+        if not by_method:
+            raise NotFound("there is no such path; /docs lists all")
+        if route is None:
+            raise MethodNotAllowed(f"this path has only {', '.join(sorted(by_method))}")
+        await exchange.read_body()
+        return await _unless_gone(route.handler(exchange), request)
+
+    def _error(self, door: Door, error: Exception, id_: str) -> Response:
+        if isinstance(error, BadInput):
+            error = _bad_request(error)
+        if not isinstance(error, Refusal):
+            LOG.error("request %s failed", id_, exc_info=error)
+            error = Failure("the request failed; the log of the server has the reason")
+        self.engine.metrics.rejected.labels(error.kind).inc()
+        response = json_response(door.error(error.status, error.kind, str(error)), error.status)
+        response.headers.update(error.headers)
+        return response
+
+    def _origin(self, request: Request) -> str | None:
+        origin = request.headers.get("origin")
+        allowed = self.settings.cors
+        return origin if origin is not None and (origin in allowed or "*" in allowed) else None
+
+    def _allow_origin(self, request: Request, response: Response) -> None:
+        if (origin := self._origin(request)) is not None:
+            response.headers["access-control-allow-origin"] = origin
+            response.headers["vary"] = "Origin"
+
+    def _preflight(self, by_method: Mapping[str, object]) -> Response:
+        headers = {
+            "access-control-allow-methods": ", ".join(sorted(by_method) or ["GET", "POST"]),
+            "access-control-allow-headers": "authorization, content-type, x-api-key, x-request-id",
+            "access-control-max-age": "600",
+        }
+        return Response(status_code=204, headers=headers)
+
+    def _note(self, exchange: Exchange, path: str, status: int, seconds: float) -> None:
+        """Count a request, and write its line of the log."""
+        metrics = self.engine.metrics
+        metrics.requests.labels(path, str(status)).inc()
+        metrics.latency.labels(path).observe(seconds)
+        more = {k: v for k, v in exchange.log.items() if k != "texts" or self.settings.log_texts}
+        line: dict[str, object] = {
+            "id": exchange.id,
+            "method": exchange.request.method,
+            "path": path,
+        }
+        line |= {"status": status, "ms": round(seconds * 1_000, 2), **more}
+        ACCESS.info("%s", json.dumps(line, ensure_ascii=False, default=str))
+
+
+class StatusSend:
+    """The send function of a connection, which gives up on a client that does not read."""
+
+    def __init__(self, send: Send):
+        self.send = send
+
+    async def __call__(self, message: Message) -> None:
+        async with asyncio.timeout(SEND_SECONDS):
+            await self.send(message)
+
+
+class BadRequest(Refusal):
+    """The input is wrong."""
+
+    status, kind = 400, "bad_input"
+
+
+class Gone(Refusal):
+    """Nobody waits for the answer."""
+
+    status, kind = 499, "client_gone"
+
+
+def _bad_request(error: BadInput) -> Refusal:
+    """An error of the input; paths in its message are left out."""
+    return BadRequest(PATH.sub("…", str(error)))
+
+
+def _key_of(request: Request) -> str | None:
+    """The key of a request: "Authorization: Bearer KEY", or "X-API-Key: KEY"."""
+    kind, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip() if kind.lower() == "bearer" else request.headers.get("x-api-key")
+
+
+async def _unless_gone(answer: Coroutine[Any, Any, Response], request: Request) -> Response:
+    """The answer of a handler, which is cancelled when the client goes away."""
+    handling = asyncio.ensure_future(answer)
+    watching = asyncio.ensure_future(_disconnection(request))
+    try:
+        await asyncio.wait([handling, watching], return_when=asyncio.FIRST_COMPLETED)
+        if handling.done():
+            return handling.result()
+        raise Gone("the client went away")
+    finally:
+        handling.cancel()
+        watching.cancel()
+
+
+async def _disconnection(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

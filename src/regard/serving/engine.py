@@ -1,0 +1,301 @@
+"""The engine: requests of all doors, by model, component and options, in shared batches.
+
+``run`` answers a list of inputs; each model has a queue and a thread (``Worker``). Requests are
+accepted by the tokens that wait, are given up at their deadline or when nobody waits for them, and
+get the answers of a direct call, whatever else is in their batches.
+"""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
+
+from regard.ground.errors import BadInput, BadItem, did_you_mean, shown
+from regard.inference.component import AnyResult, AnyRow
+from regard.inside.edits import EditList
+from regard.serving.errors import (
+    DeadlineExceeded,
+    Failure,
+    Overloaded,
+    Refusal,
+    TooLarge,
+    Unavailable,
+    UnknownModel,
+)
+from regard.serving.metrics import Metrics
+from regard.serving.served_model import ServedModel, inputs_of
+from regard.serving.worker import Answer, EngineLimits, Work, Worker
+from regard.tasks.components import AnyComponent
+
+__all__ = [
+    "Answer",
+    "DeadlineExceeded",
+    "Engine",
+    "EngineLimits",
+    "Failure",
+    "Overloaded",
+    "Refusal",
+    "ServedModel",
+    "ServingEngine",
+    "TooLarge",
+    "Unavailable",
+    "UnknownModel",
+]
+NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
+LONGEST_RETRY = 60  # seconds
+
+
+class ServingEngine:
+    """Several models, each with its queue and its thread."""
+
+    def __init__(
+        self,
+        models: Iterable[ServedModel],
+        limits: EngineLimits | None = None,
+        metrics: Metrics | None = None,
+    ):
+        self.limits = EngineLimits() if limits is None else limits
+        self.metrics = Metrics() if metrics is None else metrics
+        self.draining = False
+        self._workers: dict[str, Worker] = {}
+        self._leaving: list[Worker] = []  # unloaded, with requests to answer
+        self._unanswered = 0
+        for served in models:
+            self.load(served)
+
+    @property
+    def models(self) -> Mapping[str, ServedModel]:
+        """Models by name, in the order in which they were loaded."""
+        return {name: worker.served for name, worker in self._workers.items()}
+
+    @property
+    def ready(self) -> bool:
+        """Whether every model has run once, and requests are accepted."""
+        return not self.draining and all(worker.is_warm for worker in self._workers.values())
+
+    @property
+    def queued_tokens(self) -> int:
+        """Tokens of accepted requests without answer."""
+        return sum(worker.queued_tokens for worker in self._workers.values())
+
+    def load(self, served: ServedModel) -> None:
+        """Serve a model; one of the same name answers the requests that it has, and leaves."""
+        before = self._workers.pop(served.name, None)
+        self._workers[served.name] = Worker(served, self.limits, self.metrics)
+        if before is not None:
+            self._let_go(before)
+
+    def unload(self, name: str) -> None:
+        """Serve a model no longer, after the requests that it has."""
+        self._worker(name)
+        self._let_go(self._workers.pop(name))
+
+    def _let_go(self, worker: Worker) -> None:
+        worker.close()
+        self._leaving = [each for each in self._leaving if each.queued_requests] + [worker]
+
+    async def drain(self, seconds: float) -> bool:
+        """Accept nothing more; wait until all is answered, at most so long. Whether it was."""
+        self.draining = True
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while self._unanswered and loop.time() < end:
+            await asyncio.sleep(0.01)
+        return not self._unanswered
+
+    def close(self) -> None:
+        """End the threads of all models, after the requests that they have."""
+        self.draining = True
+        for worker in (*self._workers.values(), *self._leaving):
+            worker.close()
+        for worker in (*self._workers.values(), *self._leaving):
+            worker.join(5.0)
+
+    def _worker(self, name: str) -> Worker:
+        if name not in self._workers:
+            raise UnknownModel(
+                f"there is no model {shown(name)}{did_you_mean(name, self._workers)}"
+            )
+        return self._workers[name]
+
+    async def run(
+        self,
+        model_name: str,
+        component: str,
+        inputs: Sequence[Any],
+        options: Mapping[str, Any] = NO_OPTIONS,
+        deadline: float | None = None,
+        *,
+        edits: EditList | None = None,
+    ) -> list[Answer]:
+        """The answer to each input, in order: a result, or a ``BadItem`` in its place.
+
+        Inputs are those of the component: texts, pairs, ids, ``Request`` (for writers also texts).
+        ``deadline`` is a number of seconds; the default is that of the limits.
+        """
+        with self._counted():
+            worker = self._worker(model_name)
+            runs, rows = await self._prepared(worker, component, inputs, options, edits)
+            work = self._work(runs, rows)
+            return await self._answered(worker, work, deadline)
+
+    async def stream(
+        self,
+        model_name: str,
+        component: str,
+        given: Any,
+        options: Mapping[str, Any] = NO_OPTIONS,
+        deadline: float | None = None,
+    ) -> AsyncIterator[str | AnyResult]:
+        """Pieces of the text of one input while it is generated, and at last its result.
+
+        A generation that cannot be streamed (beam search) is ``BadInput``.
+        """
+        with self._counted():
+            worker = self._worker(model_name)
+            runs, rows = await self._prepared(worker, component, [given], options, None)
+            if not runs.streams:
+                raise BadInput("only greedy search and sampling can stream")
+            pieces: asyncio.Queue[str | None] = asyncio.Queue()
+            work = self._work(runs, rows)
+            streams = runs.joins
+            if streams:
+                work.on_piece = pieces.put_nowait
+            answer = asyncio.ensure_future(self._answered(worker, work, deadline))
+            answer.add_done_callback(lambda _: pieces.put_nowait(None))
+            try:
+                while (piece := await pieces.get()) is not None:
+                    yield piece
+                (result,) = await answer
+            finally:
+                answer.cancel()
+            if isinstance(result, BadInput):
+                raise result
+            if not streams:
+                yield result.value.texts[0].text
+            yield result
+
+    async def call(
+        self,
+        model_name: str,
+        function: Callable[[ServedModel], Any],
+        tokens: int = 1,
+        deadline: float | None = None,
+    ) -> Any:
+        """The value of a function that needs the model for itself, run in the model's thread."""
+        with self._counted():
+            worker = self._worker(model_name)
+            self._check_room(worker, tokens)
+            work = self._work(None, [], tokens)
+            work.call = lambda: function(worker.served)
+            return await self._answered(worker, work, deadline)
+
+    async def prepare(
+        self,
+        model_name: str,
+        component: str,
+        inputs: Sequence[Any],
+        options: Mapping[str, Any] = NO_OPTIONS,
+    ) -> list[AnyRow | BadItem]:
+        """The rows of inputs, with their ids and costs, without a run."""
+        with self._counted():
+            worker = self._worker(model_name)
+            return (await self._prepared(worker, component, inputs, options, None))[1]
+
+    async def tokens_of(self, model_name: str, component: str, inputs: Sequence[Any]) -> int:
+        """The number of tokens that a component reads in these inputs, for a record of usage."""
+        worker = self._worker(model_name)
+        runs = worker.served.component(component)
+        given = inputs_of(runs, inputs)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            worker.preparing, lambda: sum(runs.token_count(each, 0) for each in given)
+        )
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        if self.draining:
+            raise Unavailable("the server is stopping")
+        if self._unanswered >= self.limits.max_queued_requests:
+            raise Overloaded("too many requests wait; try again later", self._retry_after(None))
+        self._unanswered += 1
+        try:
+            yield
+        finally:
+            self._unanswered -= 1
+
+    async def _prepared(
+        self,
+        worker: Worker,
+        name: str,
+        inputs: Sequence[Any],
+        options: Mapping[str, Any],
+        edits: EditList | None,
+    ) -> tuple[AnyComponent, list[AnyRow | BadItem]]:
+        """The component, and the rows of inputs."""
+        if not inputs:
+            raise BadInput("there is no input")
+        if len(inputs) > self.limits.max_inputs:
+            most = self.limits.max_inputs
+            raise TooLarge(f"{len(inputs)} inputs are more than the {most} of a request")
+        self._check_room(worker, 0)
+        served = worker.served if edits is None else worker.served.with_edits(edits)
+        component = served.component(name, options)
+        given = inputs_of(component, inputs)
+        loop = asyncio.get_running_loop()
+        keys = range(len(given))
+        try:
+            rows = await loop.run_in_executor(worker.preparing, component.prepare, given, keys)
+        except RuntimeError as error:
+            if worker.closing:
+                raise Unavailable(f"model {worker.served.name} was unloaded") from error
+            raise
+        self._check_room(worker, _tokens(component, rows))
+        return component, rows
+
+    def _check_room(self, worker: Worker, tokens: int) -> None:
+        """Refuse a request that is too large, or for which the queue has no room."""
+        if tokens > self.limits.max_request_tokens:
+            most = self.limits.max_request_tokens
+            raise TooLarge(f"{tokens} tokens are more than the {most} of a request")
+        if worker.queued_requests and worker.queued_tokens + tokens > self.limits.max_queued_tokens:
+            raise Overloaded("the queue is full; try again later", self._retry_after(worker))
+
+    def _retry_after(self, worker: Worker | None) -> int:
+        """Seconds in which the waiting tokens are likely to be read."""
+        workers = self._workers.values() if worker is None else [worker]
+        seconds = max((each.queued_tokens / each.rate for each in workers), default=1)
+        return min(max(1, math.ceil(seconds)), LONGEST_RETRY)
+
+    def _work(
+        self,
+        component: AnyComponent | None,
+        rows: Sequence[AnyRow | BadItem],
+        tokens: int | None = None,
+    ) -> Work:
+        loop = asyncio.get_running_loop()
+        counted = _tokens(component, rows) if tokens is None else tokens
+        return Work(component, rows, counted, loop, loop.create_future())
+
+    async def _answered(self, worker: Worker, work: Work, deadline: float | None) -> Any:
+        worker.accept(work)
+        seconds = self.limits.deadline if deadline is None else min(deadline, self.limits.deadline)
+        try:
+            async with asyncio.timeout(seconds):
+                return await work.future
+        except TimeoutError:
+            raise DeadlineExceeded(f"no answer within {seconds:g} s") from None
+        finally:
+            if not work.future.done() or work.future.cancelled():
+                worker.give_up(work)
+
+
+Engine = ServingEngine
+
+
+def _tokens(component: AnyComponent | None, rows: Sequence[AnyRow | BadItem]) -> int:
+    """Tokens of rows; each hypothesis of a search counts."""
+    tokens = sum(row.cost for row in rows if not isinstance(row, BadInput))
+    return tokens if component is None else tokens * component.copies

@@ -1,0 +1,51 @@
+"""Reasons for which the engine refuses a request or gives it up, with their HTTP status."""
+
+from typing import ClassVar
+
+
+class Refusal(Exception):
+    """Base class; the message is one line for the client, without paths."""
+
+    status: ClassVar[int] = 500
+    kind: ClassVar[str] = "internal"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of the response."""
+        return {}
+
+
+class UnknownModel(Refusal):
+    status, kind = 404, "unknown_model"
+
+
+class TooLarge(Refusal):
+    status, kind = 413, "too_large"
+
+
+class Overloaded(Refusal):
+    """The queue is full; it is likely to have room after ``retry_after`` seconds."""
+
+    status, kind = 429, "overloaded"
+
+    def __init__(self, message: str, retry_after: int):
+        super().__init__(message)
+        self.retry_after = retry_after
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"retry-after": str(self.retry_after)}
+
+
+class DeadlineExceeded(Refusal):
+    status, kind = 504, "deadline_exceeded"
+
+
+class Unavailable(Refusal):
+    """The server is stopping, or the model is being unloaded."""
+
+    status, kind = 503, "unavailable"
+
+
+class Failure(Refusal):
+    """The model failed in a way that no input should cause; the log has the reason."""

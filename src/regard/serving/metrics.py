@@ -1,0 +1,63 @@
+"""Figures of the server for Prometheus."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+LATENCIES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+FILL = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1)
+
+
+class Metrics:
+    """Counters and histograms of one server, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        of_model, of_work = ("model",), ("model", "component")
+        self.requests = Counter(
+            "regard_requests", "Answered requests.", ("path", "status"), registry=registry
+        )
+        self.latency = Histogram(
+            "regard_latency_seconds",
+            "Time from a request to its answer.",
+            ("path",),
+            buckets=LATENCIES,
+            registry=registry,
+        )
+        self.rejected = Counter(
+            "regard_rejected", "Refused requests, by reason.", ("reason",), registry=registry
+        )
+        self.queued_tokens = Gauge(
+            "regard_queued_tokens", "Accepted tokens without result.", of_model, registry=registry
+        )
+        self.queued_requests = Gauge(
+            "regard_queued_requests",
+            "Accepted requests without answer.",
+            of_model,
+            registry=registry,
+        )
+        self.batch_rows = Histogram(
+            "regard_batch_rows",
+            "Rows of a batch, or of a decoding step.",
+            of_work,
+            buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256),
+            registry=registry,
+        )
+        self.batch_fill = Histogram(
+            "regard_batch_fill",
+            "Tokens of a batch, or rows of a decoding step, as a share of the maximum.",
+            of_work,
+            buckets=FILL,
+            registry=registry,
+        )
+        self.tokens = Counter("regard_tokens", "Tokens of all results.", of_work, registry=registry)
+        self.seconds = Counter(
+            "regard_busy_seconds", "Time in which the model ran.", of_work, registry=registry
+        )
+
+    def text(self) -> bytes:
+        """All figures in the text format of Prometheus."""
+        return generate_latest(self.registry)
+
+    def forget(self, model: str) -> None:
+        """Remove the gauges of a model that is no longer served."""
+        for gauge in (self.queued_tokens, self.queued_requests):
+            gauge.remove(model)

@@ -1,0 +1,159 @@
+"""A model that is served: by its name, with its components by name and options."""
+
+import re
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from regard.api import Model, load
+from regard.ground.errors import BadInput, did_you_mean, shown
+from regard.ground.files import digest_folder
+from regard.inside.edits import EditList, read_edits
+from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
+from regard.models.folders.hub import local_folder
+from regard.models.paper import Paper
+from regard.tasks.components import AnyComponent
+from regard.text.labels import LabelSet
+
+MOST_COMPONENTS = 256  # with different options, which are kept
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+LANGUAGES = re.compile(r"(?:^|[-_.])([a-z]{2,3})-([a-z]{2,3})$")  # as in opus-mt-en-de
+
+
+class ServedModel:
+    """A model under the ``name`` by which requests choose it.
+
+    ``languages`` are the codes of source and target of a translator; None: by its name, if it ends
+    like opus-mt-en-de.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        name: str,
+        folder: Path | None = None,
+        edits: EditList | None = None,
+        languages: tuple[str, str] | None = None,
+    ):
+        if not NAME.fullmatch(name):
+            rule = "letters, digits, '.', '_' and '-', at most 96, with a letter or digit first"
+            raise BadInput(f"the name of a model has {rule}, not {shown(name)}")
+        self.name, self.folder, self.edits = name, folder, edits
+        self.plain = model  # without edits
+        self.model = model if edits is None else model.edited(edits)
+        self.languages = languages or self._languages()
+        self._components: OrderedDict[Hashable, AnyComponent] = OrderedDict()
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | Path,
+        name: str | None = None,
+        device: str | None = None,
+        precision: str | None = None,
+        edits: str | Path | None = None,
+        languages: tuple[str, str] | None = None,
+    ) -> Self:
+        """Load a model; its default name is that of its folder."""
+        listed = None if edits is None else read_edits(edits)
+        place = local_folder(folder)
+        model = load(folder, device, precision=precision)
+        return cls(model, name or _name_of(str(folder), place), place, listed, languages)
+
+    def _languages(self) -> tuple[str, str] | None:
+        """Languages of a translator, by the end of its name."""
+        match = LANGUAGES.search(self.name)
+        is_translator = self.facts.sides == EncoderDecoder.sides
+        return (match[1], match[2]) if match and is_translator else None
+
+    @property
+    def source(self) -> str | None:
+        """Code of the source language of a translator, if known."""
+        return None if self.languages is None else self.languages[0]
+
+    @property
+    def target(self) -> str | None:
+        """Code of the target language of a translator, if known."""
+        return None if self.languages is None else self.languages[1]
+
+    @property
+    def paper(self) -> Paper:
+        return self.model.paper
+
+    @property
+    def facts(self) -> ModelFacts:
+        return self.model.facts
+
+    @property
+    def tokenizer(self) -> Any:
+        return self.model.tokenizer
+
+    @property
+    def labels(self) -> LabelSet | None:
+        return self.model.labels
+
+    @cached_property
+    def components(self) -> tuple[str, ...]:
+        """Names of the components that the model has."""
+        return self.model.components
+
+    @cached_property
+    def folder_hash(self) -> str:
+        """Digest of all files of the folder; empty for a model in memory."""
+        return "" if self.folder is None else digest_folder(self.folder)
+
+    @property
+    def max_length(self) -> int | None:
+        """The maximum number of tokens of an input; None: no limit."""
+        runner = self.model.runner
+        return runner.truncation or runner.position_limit
+
+    def component(self, name: str, options: Mapping[str, Any] | None = None) -> AnyComponent:
+        """The component with these options; equal options give the same object."""
+        if name not in self.components:
+            known = did_you_mean(name, self.components)
+            raise BadInput(f"model {self.name} has no component {shown(name)}{known}")
+        chosen = {key: _hashable(value) for key, value in (options or {}).items()}
+        key = (name, tuple(sorted(chosen.items(), key=lambda item: item[0])))
+        try:
+            hash(key)
+        except TypeError:
+            return self.model.component(name, **chosen)
+        if key not in self._components:
+            self._components[key] = self.model.component(name, **chosen)
+        self._components.move_to_end(key)
+        while len(self._components) > MOST_COMPONENTS:
+            self._components.popitem(last=False)
+        return self._components[key]
+
+    def with_edits(self, edits: EditList) -> "ServedModel":
+        """The same model with other edits, for one request."""
+        both = edits if self.edits is None else _joined(self.edits, edits)
+        return ServedModel(self.plain, self.name, self.folder, both, self.languages)
+
+
+def inputs_of(component: AnyComponent, inputs: Sequence[Any]) -> list[Any]:
+    """Inputs of a component; texts and ids for a writer are requests without a prefix."""
+    if component.reads_images and any(isinstance(given, str | Path) for given in inputs):
+        raise BadInput("images are served from their pixels, not from files of the server")
+    return [component.as_input(given) for given in inputs]
+
+
+def _joined(first: EditList, second: EditList) -> EditList:
+    return EditList(f"{first.name} and {second.name}", (*first.edits, *second.edits))
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _name_of(folder: str, place: Path) -> str:
+    """Name of a model by its folder; of runs/NAME/model, NAME."""
+    if not place.is_dir() or Path(folder).exists():
+        path = place.resolve()
+        name = path.parent.name if path.name == "model" and path.parent.name else path.name
+    else:
+        name = folder.rpartition("/")[2]
+    return re.sub(r"[^A-Za-z0-9._-]", "-", name).lstrip("._-")[:96] or "model"

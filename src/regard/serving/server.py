@@ -1,0 +1,155 @@
+"""The server process: models are loaded, the application is built, and uvicorn runs it."""
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import torch
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.supervisors import Multiprocess
+
+from regard.ground.errors import BadInput
+from regard.serving.app import App, ServerSettings
+from regard.serving.doors import operations, own
+from regard.serving.doors.door import Door
+from regard.serving.engine import EngineLimits, ServedModel, ServingEngine
+
+DOORS: Sequence[Door] = (own.DOOR, operations.DOOR)
+"""All doors; the first one's shape of errors is that of unknown paths."""
+
+HEADER_SECONDS = 20  # for a client to send its first request
+KEEP_ALIVE = 30  # seconds between requests of a connection
+MOST_CONNECTIONS = 4_096
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A model folder, or an id of the hub, with the options under which it is served."""
+
+    folder: str
+    name: str | None = None
+    edits: Path | None = None
+    languages: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """All that a process needs to serve, so that worker processes can be started from it."""
+
+    models: tuple[ModelSource, ...]
+    settings: ServerSettings = field(default_factory=ServerSettings)
+    limits: EngineLimits = field(default_factory=EngineLimits)
+    threads: int | None = None
+
+    def open_engine(self) -> ServingEngine:
+        """Load all models; two of one name are an error."""
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        settings, served = self.settings, dict[str, ServedModel]()
+        for source in self.models:
+            model = ServedModel.open(
+                source.folder,
+                source.name,
+                settings.device,
+                settings.precision,
+                source.edits,
+                source.languages,
+            )
+            if model.name in served:
+                raise BadInput(f"two models are called {model.name}; give them names")
+            served[model.name] = model
+        return ServingEngine(served.values(), self.limits)
+
+    def check(self) -> None:
+        """Load all models once, so that an error is told before processes are started."""
+        self.open_engine().close()
+
+    def open_app(self) -> App:
+        """The application over all doors."""
+        log_to_stderr()
+        return App(self.open_engine(), DOORS, self.settings)
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP/1.1 of uvicorn, which also ends connections that send no request."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.loop.call_later(HEADER_SECONDS, self._end_if_idle)
+
+    def _end_if_idle(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.close()
+
+
+def log_to_stderr() -> None:
+    """Write a line of JSON for each request, and errors, to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    for name in ("regard.access", "regard.serving"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(logging.INFO)
+
+
+def uvicorn_config(app: object, drain: int, workers: int = 1) -> uvicorn.Config:
+    """Settings of uvicorn: no log of its own, no server header, bounded connections and times."""
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        factory=workers > 1,
+        http=PatientProtocol,
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        workers=workers,
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=drain,
+    )
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket on the port; 0 is any free port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # The protocol is named, for otherwise asyncio does not turn Nagle's delay off.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise BadInput(f"{host}, port {port}: {error.strerror or error}") from None
+    listening.set_inheritable(True)
+    return listening
+
+
+def serve(
+    config: ServerConfig,
+    listening: socket.socket,
+    drain: int,
+    workers: int = 1,
+    when_loaded: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until SIGTERM or SIGINT; then answer what was accepted, at most ``drain`` seconds."""
+    if workers == 1:
+        application = config.open_app()
+        when_loaded()
+        server = uvicorn.Server(uvicorn_config(application, drain))
+        for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again at its end
+            signal.signal(number, lambda *_: setattr(server, "should_exit", True))
+        server.run([listening])
+        return
+    config.check()
+    when_loaded()
+    app = partial(ServerConfig.open_app, config)
+    listening.listen(2_048)
+    Multiprocess(uvicorn_config(app, drain, workers), [listening]).run()

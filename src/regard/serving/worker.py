@@ -1,0 +1,366 @@
+"""The thread that owns a model: it packs rows of waiting requests into batches and runs them.
+
+An idle worker runs a request at once; what arrives meanwhile waits and shares the next batch. The
+rows of the oldest request always come first. Between two steps of a running generation, one batch
+of other work runs, so that neither waits for the end of the other.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from regard.ground.errors import BadInput, BadItem
+from regard.inference.component import AnyResult, AnyRow
+from regard.inference.decoder_model import Writer
+from regard.inference.generation_session import GenerationSession, StepOutput
+from regard.serving.errors import Failure, Refusal, Unavailable
+from regard.serving.metrics import Metrics
+from regard.serving.served_model import ServedModel
+from regard.tasks.components import AnyComponent
+
+LOG = logging.getLogger("regard.serving")
+STARTING_RATE = 1_000.0  # tokens in a second, until it is measured
+MEMORY = 0.9  # the share of the earlier rate in a new estimate
+
+Answer = AnyResult | BadItem
+
+
+@dataclass(frozen=True)
+class EngineLimits:
+    """Limits of the engine.
+
+    ``max_queued_tokens`` of accepted requests wait or run for a model, and ``max_queued_requests``
+    of all models; a request has at most ``max_inputs`` inputs and ``max_request_tokens`` tokens. A
+    batch has at most ``max_batch_tokens`` tokens, a running generation ``slots`` rows. If
+    ``isolate``, rows of two requests never share a batch, and every number of an answer equals that
+    of a direct call: sums of other batches are rounded otherwise.
+    """
+
+    max_queued_tokens: int = 1_000_000
+    max_queued_requests: int = 4_096
+    max_request_tokens: int = 262_144
+    max_inputs: int = 1_024
+    max_batch_tokens: int = 16_384
+    slots: int = 64
+    deadline: float = 60.0
+    isolate: bool = False
+
+
+@dataclass(eq=False)
+class Work:
+    """An accepted request: rows that wait for results, or a ``call`` that needs the model alone."""
+
+    component: AnyComponent | None
+    rows: Sequence[AnyRow | BadItem]
+    tokens: int
+    loop: asyncio.AbstractEventLoop
+    future: "asyncio.Future[Any]"
+    call: Callable[[], Any] | None = None
+    on_piece: Callable[[str], None] | None = None
+    answers: dict[int, Answer] = field(default_factory=dict)
+    waiting: list[int] = field(default_factory=list)  # indices of rows that have not begun
+    given_up: bool = False
+    arrived: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        for number, row in enumerate(self.rows):
+            if isinstance(row, BadInput):
+                self.answers[number] = row
+            else:
+                self.waiting.append(number)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every row has its answer."""
+        return self.call is None and len(self.answers) == len(self.rows)
+
+    def row(self, number: int) -> AnyRow:
+        """A good row, by its index."""
+        return cast(AnyRow, self.rows[number])
+
+
+class Worker:
+    """Queue and thread of one model; ``prepare`` reads inputs in a thread of its own."""
+
+    def __init__(self, served: ServedModel, limits: EngineLimits, metrics: Metrics):
+        self.served, self.limits, self.metrics = served, limits, metrics
+        self.preparing = ThreadPoolExecutor(1, f"prepare-{served.name}")
+        self.queued_tokens = self.queued_requests = 0
+        self.rate, self.is_warm, self.closing = STARTING_RATE, False, False
+        self._changed = threading.Condition()
+        self._arrivals: list[Work] = []
+        self._active: list[Work] = []  # oldest first
+        self._session = GenerationSession(limits.slots)
+        self._thread = threading.Thread(target=self._run, name=f"model-{served.name}", daemon=True)
+        self._thread.start()
+
+    # In the thread of the event loop.
+
+    def accept(self, work: Work) -> None:
+        """Add a request to the queue."""
+        with self._changed:
+            if self.closing:
+                raise Unavailable(f"model {self.served.name} is being unloaded")
+            self._count(work, +1)
+            self._arrivals.append(work)
+            self._changed.notify()
+
+    def give_up(self, work: Work) -> None:
+        """Drop a request that nobody waits for, at the next step."""
+        with self._changed:
+            work.given_up = True
+            self._changed.notify()
+
+    def close(self) -> None:
+        """End the thread after the accepted requests."""
+        with self._changed:
+            self.closing = True
+            self._changed.notify()
+        self.preparing.shutdown(wait=False)
+
+    def join(self, seconds: float | None = None) -> None:
+        """Wait for the end of the thread."""
+        self._thread.join(seconds)
+
+    def _count(self, work: Work, sign: int) -> None:
+        self.queued_tokens += sign * work.tokens
+        self.queued_requests += sign
+        name = self.served.name
+        self.metrics.queued_tokens.labels(name).set(self.queued_tokens)
+        self.metrics.queued_requests.labels(name).set(self.queued_requests)
+
+    # In the thread of the model.
+
+    def _run(self) -> None:
+        self._warm_up()
+        while True:
+            with self._changed:
+                while not (self._arrivals or self._active or self.closing):
+                    self._changed.wait()
+                if self.closing and not (self._arrivals or self._active):
+                    return
+                arrivals, self._arrivals = self._arrivals, []
+            self._active += arrivals
+            try:
+                self._advance(arrivals)
+            except Exception as error:  # nobody must wait for a thread that has ended
+                self._session = GenerationSession(self.limits.slots)
+                for work in [*self._active]:
+                    self._fail(work, _reason(error))
+
+    def _advance(self, arrivals: list[Work]) -> None:
+        """Take arrivals, run one batch, and one step of the running generation."""
+        for work in arrivals:
+            if self._is_stepped(work):
+                self._enter_session(work)
+        self._drop_given_up()
+        self._run_batch()
+        self._step()
+
+    def _warm_up(self) -> None:
+        """Run each component once, so that the first request waits for nothing."""
+        for name in self.served.components:
+            try:
+                component = self.served.component(name)
+                [*component.stream([component.parse("a", "warm-up")])]
+            except BadInput:
+                continue  # a component of pairs or images
+            except Exception:
+                LOG.exception("warm-up of %s failed", name)
+        self.is_warm = True
+
+    def _is_stepped(self, work: Work) -> bool:
+        if work.component is None or (self.limits.isolate and work.on_piece is None):
+            return False
+        return work.component.joins
+
+    def _enter_session(self, work: Work) -> None:
+        for number in work.waiting:
+            writer, streams = cast(Writer, work.component), work.on_piece is not None
+            self._session.add((work, number), writer, work.row(number), streams=streams)
+        work.waiting = []
+        if work.is_over:
+            self._answer(work)
+
+    def _drop_given_up(self) -> None:
+        for work in [work for work in self._active if work.given_up or work.future.cancelled()]:
+            for number in range(len(work.rows)):
+                if number not in work.answers:
+                    self._session.cancel((work, number))
+            self._leave(work)
+
+    def _leave(self, work: Work) -> None:
+        self._active.remove(work)
+        with self._changed:
+            self._count(work, -1)
+
+    def _run_batch(self) -> None:
+        """Run one batch: rows of the oldest request, then rows that may share its batch."""
+        first = next(
+            (work for work in self._active if work.call or work.waiting or work.is_over), None
+        )
+        if first is None:
+            return
+        if first.call is not None:
+            self._call(first)
+            return
+        if first.is_over:  # all inputs were bad
+            self._answer(first)
+            return
+        batch = self._batch_of(first)
+        start, tokens = time.perf_counter(), sum(work.row(n).cost for work, n in batch)
+        answers = self._answers(first, batch)
+        self._measure(first.component, len(batch), tokens, time.perf_counter() - start)
+        for (work, number), answer in zip(batch, answers, strict=True):
+            if isinstance(answer, Exception) and not isinstance(answer, BadItem):
+                self._fail(work, answer)
+            else:
+                work.answers[number] = answer
+        for work in {id(work): work for work, _ in batch}.values():
+            if work.is_over and work in self._active:
+                self._answer(work)
+
+    def _batch_of(self, first: Work) -> list[tuple[Work, int]]:
+        """Rows for one batch, taken from the queue."""
+        component = first.component
+        assert component is not None
+        if self.limits.isolate:
+            numbers, first.waiting = first.waiting, []
+            return [(first, number) for number in numbers]
+        group = first.row(first.waiting[0]).group
+        most_tokens = min(self.limits.max_batch_tokens, component.limits.tokens)
+        tokens, batch = 0, list[tuple[Work, int]]()
+        for work in self._active:
+            if work.component is not component or self._is_stepped(work):
+                continue
+            for number in [*work.waiting]:
+                row = work.row(number)
+                if row.group != group:
+                    continue
+                full = tokens + row.cost > most_tokens or len(batch) >= component.batch_size
+                if full and batch:
+                    return batch
+                work.waiting.remove(number)
+                batch.append((work, number))
+                tokens += row.cost
+        return batch
+
+    def _answers(self, first: Work, batch: list[tuple[Work, int]]) -> Sequence[Answer | Exception]:
+        """Result of each row; after an error, each request runs alone, and has its own error."""
+        component = first.component
+        assert component is not None
+        rows = [work.row(number) for work, number in batch]
+        try:
+            return component.results(rows) if self.limits.isolate else component.run(rows)
+        except Exception as error:
+            works = {id(work): work for work, _ in batch}
+            if len(works) > 1:
+                return [
+                    answer
+                    for work in works.values()
+                    for answer in self._answers(work, [pair for pair in batch if pair[0] is work])
+                ]
+            return [_reason(error)] * len(batch)
+
+    def _call(self, work: Work) -> None:
+        """Run a function that needs the model for itself."""
+        call, work.call = work.call, None
+        assert call is not None
+        start = time.perf_counter()
+        try:
+            value = call()
+        except Exception as error:
+            self._fail(work, _reason(error))
+            return
+        self._measure(None, 1, work.tokens, time.perf_counter() - start)
+        self._leave(work)
+        _set_result(work, value)
+
+    def _step(self) -> None:
+        """Decode one token of every row of the running generation."""
+        if not len(self._session):
+            return
+        start = time.perf_counter()
+        try:
+            outputs = self._session.step()
+        except Exception as error:
+            self._session = GenerationSession(self.limits.slots)
+            for work in [work for work in self._active if self._is_stepped(work)]:
+                self._fail(work, _reason(error))
+            return
+        rows = self._session.rows + sum(output.result is not None for output in outputs)
+        seconds = time.perf_counter() - start
+        self._observe("generate", rows, rows / self.limits.slots)
+        self._time("generate", rows, seconds)
+        self._set_rate(rows, seconds)
+        for output in outputs:
+            self._take(output)
+
+    def _take(self, output: StepOutput) -> None:
+        work, number = cast(tuple[Work, int], output.ticket)
+        if output.piece and work.on_piece is not None:
+            work.loop.call_soon_threadsafe(work.on_piece, output.piece)
+        if output.error is not None:
+            self._fail(work, output.error)
+        elif output.result is not None:
+            work.answers[number] = output.result
+            if work.is_over and work in self._active:
+                self._answer(work)
+
+    def _answer(self, work: Work) -> None:
+        self._leave(work)
+        _set_result(work, [work.answers[number] for number in range(len(work.rows))])
+
+    def _fail(self, work: Work, error: Exception) -> None:
+        if work not in self._active:
+            return
+        for number in range(len(work.rows)):
+            self._session.cancel((work, number))
+        self._leave(work)
+        work.loop.call_soon_threadsafe(_set, work.future, None, error)
+
+    def _measure(
+        self, component: AnyComponent | None, rows: int, tokens: int, seconds: float
+    ) -> None:
+        name = "call" if component is None else component.name
+        self._observe(name, rows, min(1.0, tokens / self.limits.max_batch_tokens))
+        self._time(name, tokens, seconds)
+        self._set_rate(tokens, seconds)
+
+    def _set_rate(self, tokens: int, seconds: float) -> None:
+        if seconds > 0:
+            self.rate = MEMORY * self.rate + (1 - MEMORY) * tokens / seconds
+
+    def _observe(self, name: str, rows: int, fill: float) -> None:
+        self.metrics.batch_rows.labels(self.served.name, name).observe(rows)
+        self.metrics.batch_fill.labels(self.served.name, name).observe(fill)
+
+    def _time(self, name: str, tokens: int, seconds: float) -> None:
+        self.metrics.tokens.labels(self.served.name, name).inc(tokens)
+        self.metrics.seconds.labels(self.served.name, name).inc(seconds)
+
+
+def _reason(error: Exception) -> Exception:
+    """An error as clients may see it; others are logged."""
+    if isinstance(error, BadInput | Refusal):
+        return error
+    LOG.error("a request failed", exc_info=error)
+    return Failure("the model failed; the log of the server has the reason")
+
+
+def _set_result(work: Work, value: Any) -> None:
+    work.loop.call_soon_threadsafe(_set, work.future, value, None)
+
+
+def _set(future: "asyncio.Future[Any]", value: Any, error: Exception | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(value)
+    else:
+        future.set_exception(error)

@@ -1,0 +1,319 @@
+"""The application around the paths: keys, limits, errors, overload, and the end of the server."""
+
+import asyncio
+import json
+import logging
+import re
+import signal
+import socket
+import subprocess
+import time
+
+import httpx
+import pytest
+
+from regard.ground.errors import BadInput
+from regard.serving.api_keys import APIKeys
+from regard.serving.app import ServerSettings
+from regard.serving.doors.door import RequestLimits
+from serving.mutated_requests import mutated
+from serving.running_server import running
+from small import command, environment
+from small_bert import SENTENCES
+from small_bert import model as small_bert
+from small_gpt import small_gpt2
+
+KEY, ADMIN = "a-key-of-a-user-1", "a-key-of-an-admin"
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {"one": small_bert("one"), "gpt": small_gpt2()}
+
+
+@pytest.fixture(scope="module")
+def server(models):
+    with running(models, ServerSettings(allow_edits=True)) as server:
+        yield server
+
+
+@pytest.fixture
+def keys(tmp_path):
+    path = tmp_path / "keys"
+    path.write_text(f"# ours\n{KEY}\n\nadmin {ADMIN}\n")
+    return path
+
+
+def test_health_metrics_and_docs(server):
+    server.post("/v1/classify", {"text": "a"})
+    for path in ("/health", "/health/live", "/health/ready"):
+        assert server.client.get(path).json() == {"status": "ok"}
+    metrics = server.client.get("/metrics").text
+    for name in ("queued_tokens", "batch_fill", "tokens_total", "latency_seconds", "rejected"):
+        assert f"regard_{name}" in metrics
+    described = server.client.get("/openapi.json").json()
+    assert "post" in described["paths"]["/v1/translate"]
+    schema = described["components"]["schemas"]["GenerateRequest"]
+    assert "max_new_tokens" in schema["properties"]
+    page = server.client.get("/docs").text
+    assert "/v1/tag" in page and "http://" not in page and "https://" not in page
+
+
+def test_unknown_paths_and_methods(server):
+    assert server.client.get("/nowhere").status_code == 404
+    refused = server.client.get("/v1/tag")
+    assert refused.status_code == 405 and refused.json()["error"]["kind"] == "method_not_allowed"
+
+
+def test_every_answer_has_an_id(server):
+    assert (
+        server.client.get("/health", headers={"x-request-id": "abc"}).headers["x-request-id"]
+        == "abc"
+    )
+    made = server.client.get("/health", headers={"x-request-id": "a b"}).headers["x-request-id"]
+    assert len(made) == 32
+
+
+def test_every_path_but_health_needs_a_key(models, keys):
+    with running({"one": models["one"]}, ServerSettings(keys=APIKeys.read(keys))) as server:
+        paths = {path for path in server.app.routes.exact if not path.startswith("/health")}
+        for path in paths | {"/nowhere"}:
+            for headers in ({}, {"authorization": "Bearer wrong"}, {"x-api-key": KEY[:-1]}):
+                for method in ("GET", "POST", "DELETE"):
+                    response = server.client.request(method, path, headers=headers, content=b"{}")
+                    assert response.status_code == 401, path
+        assert server.client.get("/health/ready").status_code == 200
+        for headers in ({"authorization": f"Bearer {KEY}"}, {"x-api-key": ADMIN}):
+            assert server.post("/v1/classify", {"text": "a"}, headers=headers).status_code == 200
+        assert server.client.get("/admin/models", headers={"x-api-key": KEY}).status_code == 401
+
+
+@pytest.mark.parametrize("content", ["", "short", "# only a comment", "two words in-one-line"])
+def test_files_of_keys_are_checked(tmp_path, content):
+    (tmp_path / "keys").write_text(content)
+    with pytest.raises(BadInput, match="key"):
+        APIKeys.read(tmp_path / "keys")
+
+
+def test_an_administrator_loads_and_unloads_models(models, keys, tmp_path):
+    root = tmp_path / "models"
+    small_bert("one", seed=3).save(root / "second")
+    (tmp_path / "outside").mkdir()
+    settings = ServerSettings(keys=APIKeys.read(keys), model_roots=(root,), device="cpu")
+    admin = {"authorization": f"Bearer {ADMIN}"}
+    with running({"one": models["one"]}, settings) as server:
+        for folder in ("../outside", str(tmp_path / "outside"), "missing"):
+            refused = server.post("/admin/models", {"folder": folder}, headers=admin)
+            assert refused.status_code == 400 and str(tmp_path) not in refused.text
+        loaded = server.post("/admin/models", {"folder": "second"}, headers=admin).json()
+        assert loaded["name"] == "second" and loaded["components"] == ["embed", "predict"]
+        body = {"model": "second", "text": SENTENCES[0]}
+        assert server.post("/v1/classify", body, headers=admin).status_code == 200
+        listed = server.client.get("/admin/models", headers=admin).json()["models"]
+        assert [each["name"] for each in listed] == ["one", "second"]
+        swapped = {"folder": "second", "name": "one"}
+        assert server.post("/admin/models", swapped, headers=admin).status_code == 200
+        assert server.client.delete("/admin/models/second", headers=admin).status_code == 200
+        assert server.post("/v1/classify", body, headers=admin).status_code == 404
+        assert server.client.delete("/admin/models/second", headers=admin).status_code == 404
+
+
+def test_models_cannot_be_loaded_without_keys(server):
+    assert server.post("/admin/models", {"folder": "x"}).status_code == 401
+
+
+def test_pages_of_other_origins_are_refused_unless_named(models, server):
+    origin = {"origin": "https://a.example"}
+    assert "access-control-allow-origin" not in server.client.get("/health", headers=origin).headers
+    with running({"one": models["one"]}, ServerSettings(cors=("https://a.example",))) as other:
+        answer = other.client.get("/health", headers=origin)
+        assert answer.headers["access-control-allow-origin"] == "https://a.example"
+        before = other.client.options("/v1/classify", headers=origin)
+        assert (
+            before.status_code == 204 and "POST" in before.headers["access-control-allow-methods"]
+        )
+        foreign = other.client.get("/health", headers={"origin": "https://b.example"})
+        assert "access-control-allow-origin" not in foreign.headers
+
+
+def test_bodies_are_bounded_in_size_and_time(models):
+    limits = RequestLimits(body_bytes=2_000, body_seconds=0.2)
+    with running({"one": models["one"]}, ServerSettings(limits=limits)) as server:
+        large = {"text": "a" * 3_000}
+        assert server.post("/v1/classify", large).status_code == 413
+        parts = (b"a" * 500 for _ in range(10))  # without a length
+        assert server.client.post("/v1/classify", content=parts).status_code == 413
+        address = server.client.base_url.host, server.client.base_url.port
+        with socket.create_connection(address, 10) as slow:
+            slow.sendall(b"POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{")
+            assert b" 408 " in slow.recv(4_096)
+
+
+def test_an_idle_connection_is_closed(models, monkeypatch):
+    monkeypatch.setattr("regard.serving.server.HEADER_SECONDS", 0.2)
+    with running({"one": models["one"]}) as server:
+        address = server.client.base_url.host, server.client.base_url.port
+        with socket.create_connection(address, 10) as idle:
+            idle.sendall(b"POST /v1")
+            assert idle.recv(100) == b""
+
+
+def test_a_full_queue_answers_429(models):
+    async def ask_all(url):
+        async with httpx.AsyncClient(base_url=url, timeout=30, trust_env=False) as client:
+            body = {"text": "The old man", "max_new_tokens": 30, "min_new_tokens": 30}
+            asks = (client.post("/v1/generate", json=body) for _ in range(30))
+            return await asyncio.gather(*asks)
+
+    with running({"gpt": models["gpt"]}, max_queued_tokens=60) as server:
+        answers = asyncio.run(ask_all(server.url))
+        assert server.engine.queued_tokens == 0
+        rejected = 'regard_rejected_total{reason="overloaded"}'
+        assert rejected in server.client.get("/metrics").text
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert refused and {answer.status_code for answer in answers} == {200, 429}
+    assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
+
+
+def test_a_deadline_answers_504(server):
+    body = {"text": "The old man", "max_new_tokens": 40, "min_new_tokens": 40, "deadline": 0.001}
+    assert server.post("/v1/generate", body).status_code == 504
+    header = {"x-request-timeout-seconds": "0.001"}
+    assert server.post("/v1/generate", {**body, "deadline": 9}, headers=header).status_code == 504
+    wrong = server.post("/v1/generate", body, headers={"x-request-timeout-seconds": "soon"})
+    assert wrong.status_code == 400
+
+
+def test_a_client_that_leaves_frees_its_place(server):
+    body = json.dumps({"inputs": ["The old man"] * 60, "max_new_tokens": 40, "min_new_tokens": 40})
+    head = f"POST /v1/generate HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    address = server.client.base_url.host, server.client.base_url.port
+    with socket.create_connection(address, 10) as leaving:
+        leaving.sendall((head + body).encode())
+        while not server.engine.queued_tokens:
+            time.sleep(0.001)
+    end = time.monotonic() + 20
+    while server.engine.queued_tokens and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not server.engine.queued_tokens
+    gone = [
+        line for line in server.client.get("/metrics").text.splitlines() if "client_gone" in line
+    ]
+    assert gone
+
+
+def test_the_log_has_texts_only_if_told(models, caplog):
+    for told in (False, True):
+        caplog.clear()
+        with (
+            caplog.at_level(logging.INFO, "regard.access"),
+            running({"one": models["one"]}, ServerSettings(log_texts=told)) as server,
+        ):
+            server.post("/v1/classify", {"inputs": ["a secret text"]})
+        lines = [
+            json.loads(record.message)
+            for record in caplog.records
+            if record.name == "regard.access"
+        ]
+        assert [line["status"] for line in lines] == [200] and lines[0]["path"] == "/v1/classify"
+        assert ("secret" in caplog.text) == told
+
+
+def test_many_clients_get_their_own_answers(models, server):
+    """Whatever shares their batches: each answer is that of the same request alone."""
+    bodies = [
+        ("/v1/embed", {"model": "one", "inputs": [SENTENCES[n % 4], SENTENCES[(n + 1) % 4]]})
+        if n % 2
+        else ("/v1/generate", {"text": SENTENCES[n % 4][: n + 3], "max_new_tokens": 1 + n % 9})
+        for n in range(60)
+    ]
+
+    async def ask_all():
+        async with httpx.AsyncClient(base_url=server.url, timeout=30, trust_env=False) as client:
+            return await asyncio.gather(*(client.post(path, json=body) for path, body in bodies))
+
+    from safety.frozen_folders import differences
+
+    for (path, body), answer in zip(bodies, asyncio.run(ask_all()), strict=True):
+        alone = server.post(path, body).json()["results"]
+        assert [*differences("", alone, answer.json()["results"], 1e-4, 1e-5)] == []
+
+
+def check_mutated(server, count, seed):
+    answers = {}
+    for path, content in mutated(count, seed):
+        response = server.client.post(path, content=content)
+        answers[response.status_code] = answers.get(response.status_code, 0) + 1
+        assert response.status_code < 500, (path, content, response.text)
+        if response.status_code >= 400:
+            message = response.json()["error"]["message"]
+            assert message and "\n" not in message and "Traceback" not in message, message
+    assert {200, 400} <= answers.keys()
+    assert server.client.get("/health/ready").status_code == 200
+
+
+def test_mutated_requests_are_refused_or_answered(server):
+    check_mutated(server, 300, seed=1)
+
+
+@pytest.mark.slow
+def test_ten_thousand_mutated_requests_are_refused_or_answered(server):
+    check_mutated(server, 10_000, seed=2)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, models):
+    folder = tmp_path_factory.mktemp("served") / "gpt"
+    models["gpt"].save(folder)
+    return folder
+
+
+def start(folder, *options):
+    """The verb in a process of its own, and its address."""
+    words = command("serve", folder, "--port", 0, "--device", "cpu", *options)
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment())
+    for line in process.stderr:
+        if found := re.search(r"serving on 127\.0\.0\.1, port (\d+);", line):
+            return process, f"http://127.0.0.1:{found[1]}"
+    raise AssertionError(f"no server: {process.wait()}")
+
+
+def ready(url):
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        try:
+            if httpx.get(f"{url}/health/ready", trust_env=False).status_code == 200:
+                return
+        except httpx.HTTPError:
+            pass
+        time.sleep(0.1)
+    raise AssertionError("the server is not ready")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_server_that_is_terminated_answers_what_it_accepted(folder, workers):
+    process, url = start(folder, "--workers", workers)
+    body = {"text": "The old man", "max_new_tokens": 40, "min_new_tokens": 40}
+
+    async def ask_all():
+        limits = httpx.Limits(max_connections=100)
+        async with httpx.AsyncClient(timeout=60, trust_env=False, limits=limits) as client:
+            asks = [
+                asyncio.ensure_future(client.post(f"{url}/v1/generate", json=body))
+                for _ in range(40)
+            ]
+            await asyncio.sleep(0.3)
+            process.send_signal(signal.SIGTERM)
+            return await asyncio.gather(*asks, return_exceptions=True)
+
+    try:
+        ready(url)
+        answers = asyncio.run(ask_all())
+        code = process.wait(30)
+    finally:
+        process.kill()
+        process.communicate()
+    texts = {answer.json()["results"][0]["records"][0]["text"] for answer in answers}
+    assert len(answers) == 40 and len(texts) == 1
+    assert code == 0

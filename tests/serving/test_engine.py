@@ -1,0 +1,293 @@
+"""The engine gives every request what a direct call gives, whatever else it has to do."""
+
+import asyncio
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from regard.ground.errors import BadInput, BadItem
+from regard.inference.decoder_model import Method
+from regard.inference.generator import Ending
+from regard.search.beam import Beam
+from regard.search.sample import Sample
+from regard.serving.engine import (
+    DeadlineExceeded,
+    Engine,
+    EngineLimits,
+    Overloaded,
+    ServedModel,
+    TooLarge,
+    Unavailable,
+    UnknownModel,
+)
+from small_bert import SENTENCES
+from small_bert import model as small_bert
+from small_gpt import small_gpt2
+
+PROMPTS = ["The old man", "A dog", "x", "The girl sees the dog near the"]
+SAMPLED = {"method": Method(Sample(seed=2)), "ending": Ending(7)}
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {"bert": small_bert("one"), "gpt": small_gpt2()}
+
+
+@pytest.fixture
+def engine_of(models):
+    engines = []
+
+    def start(**limits):
+        served = [ServedModel(model, name) for name, model in models.items()]
+        engines.append(Engine(served, EngineLimits(**limits)))
+        return engines[-1]
+
+    yield start
+    for engine in engines:
+        engine.close()
+
+
+def test_every_request_gets_the_answers_of_a_direct_call(models, engine_of):
+    """Sixty requests of four kinds at once: each has its own answers, in order."""
+    engine = engine_of(slots=5, max_batch_tokens=40)
+
+    async def ask(number):
+        texts = [SENTENCES[(number + n) % len(SENTENCES)] for n in range(1 + number % 3)]
+        prompts = [PROMPTS[(number + n) % len(PROMPTS)] for n in range(1 + number % 3)]
+        match number % 4:
+            case 0:
+                return texts, await engine.run("bert", "embed", texts)
+            case 1:
+                return texts, await engine.run("bert", "predict", texts)
+            case 2:
+                return prompts, await engine.run("gpt", "generate", prompts, SAMPLED)
+            case _:
+                return prompts, await engine.run("gpt", "embed", prompts, {"pool": "max"})
+
+    async def ask_all():
+        return await asyncio.gather(*map(ask, range(60)))
+
+    for number, (texts, answers) in enumerate(asyncio.run(ask_all())):
+        values = [answer.value for answer in answers]
+        assert [answer.key for answer in answers] == [*range(len(texts))]
+        match number % 4:
+            case 0:
+                np.testing.assert_allclose(
+                    values, models["bert"].embed(texts, as_numpy=True), 1e-5, 1e-6
+                )
+            case 1:
+                expected = models["bert"].predict(texts)
+                assert [value.label for value in values] == [each.label for each in expected]
+            case 2:
+                writer = models["gpt"].component("generate", **SAMPLED)
+                direct = [written.texts[0] for written in writer.predict(map(_request, texts))]
+                ours = [value.texts[0] for value in values]
+                assert [each.text for each in ours] == [each.text for each in direct]
+                assert [each.hypothesis.tokens for each in ours] == [
+                    each.hypothesis.tokens for each in direct
+                ]
+            case _:
+                np.testing.assert_allclose(
+                    values, models["gpt"].embed(texts, "max", as_numpy=True), 1e-5, 1e-6
+                )
+
+
+def _request(text):
+    from regard.inference.decoder_model import Request
+
+    return Request(text)
+
+
+def test_isolated_requests_get_the_very_bits_of_a_direct_call(models, engine_of):
+    engine = engine_of(isolate=True)
+    lists = [[*SENTENCES[n:], *SENTENCES[:1]] for n in range(len(SENTENCES))]
+
+    async def ask_all():
+        return await asyncio.gather(*(engine.run("bert", "embed", texts) for texts in lists))
+
+    for texts, answers in zip(lists, asyncio.run(ask_all()), strict=True):
+        expected = models["bert"].embed(texts, as_numpy=True)
+        assert np.stack([answer.value for answer in answers]).tobytes() == expected.tobytes()
+
+
+def test_a_bad_input_keeps_its_place(engine_of):
+    engine = engine_of()
+    answers = asyncio.run(engine.run("bert", "embed", [SENTENCES[0], None, SENTENCES[1]]))
+    assert [isinstance(answer, BadItem) for answer in answers] == [False, True, False]
+    answers = asyncio.run(engine.run("gpt", "generate", [None, "A dog"], SAMPLED))
+    assert [isinstance(answer, BadItem) for answer in answers] == [True, False]
+    (answer,) = asyncio.run(engine.run("gpt", "generate", [None], SAMPLED))
+    assert isinstance(answer, BadItem)
+
+
+def test_a_stream_is_the_text_of_the_result(models, engine_of):
+    engine = engine_of()
+
+    async def read():
+        return [event async for event in engine.stream("gpt", "generate", "The old", SAMPLED)]
+
+    *pieces, result = asyncio.run(read())
+    assert "".join(pieces) == result.value.texts[0].text
+    writer = models["gpt"].component("generate", **SAMPLED)
+    assert writer.predict([_request("The old")])[0].texts[0].text == "".join(pieces)
+
+    async def refused():
+        async for _ in engine.stream("gpt", "generate", "A", {"method": Method(Beam(2))}):
+            pass
+
+    with pytest.raises(BadInput, match="only greedy search and sampling can stream"):
+        asyncio.run(refused())
+
+
+def test_requests_that_cannot_be_answered_are_refused(engine_of):
+    engine = engine_of(max_inputs=3, max_request_tokens=30)
+    with pytest.raises(UnknownModel, match="no model 'gptt'; did you mean 'gpt'"):
+        asyncio.run(engine.run("gptt", "embed", ["a"]))
+    with pytest.raises(BadInput, match="model bert has no component 'generate'"):
+        asyncio.run(engine.run("bert", "generate", ["a"]))
+    with pytest.raises(BadInput, match="pool"):
+        asyncio.run(engine.run("bert", "embed", ["a"], {"pool": "least"}))
+    with pytest.raises(BadInput, match="no input"):
+        asyncio.run(engine.run("bert", "embed", []))
+    with pytest.raises(TooLarge, match="4 inputs are more than the 3"):
+        asyncio.run(engine.run("bert", "embed", ["a"] * 4))
+    with pytest.raises(TooLarge, match="tokens are more than the 30 of a request"):
+        asyncio.run(engine.run("bert", "embed", ["a b c d e f g h i j k"] * 3))
+
+
+def test_a_full_queue_refuses_and_says_when_to_come_back(engine_of):
+    engine = engine_of(max_queued_tokens=20)
+
+    async def ask():
+        return await engine.run("gpt", "generate", ["The old man"], {"ending": Ending(12)})
+
+    async def ask_all():
+        return await asyncio.gather(*(ask() for _ in range(20)), return_exceptions=True)
+
+    answers = asyncio.run(ask_all())
+    refused = [answer for answer in answers if isinstance(answer, Overloaded)]
+    assert 0 < len(refused) < 20 and all(1 <= each.retry_after <= 60 for each in refused)
+    assert all(isinstance(each, Overloaded | list) for each in answers)
+    assert engine.queued_tokens == 0
+    assert len(asyncio.run(ask())) == 1
+
+
+def wait(seconds):
+    return lambda _: time.sleep(seconds)
+
+
+def test_a_deadline_ends_waiting_and_running_requests(engine_of):
+    engine = engine_of()
+
+    async def late():
+        blocking = asyncio.ensure_future(engine.call("bert", wait(0.3)))
+        await asyncio.sleep(0.05)
+        with pytest.raises(DeadlineExceeded, match=r"no answer within 0\.05 s"):
+            await engine.run("bert", "embed", ["a"], deadline=0.05)
+        await blocking
+        await engine.run("bert", "embed", ["a"])
+
+    asyncio.run(late())
+    assert engine.queued_tokens == 0
+
+
+def test_a_request_that_nobody_waits_for_is_dropped(engine_of):
+    engine = engine_of()
+
+    async def leave():
+        blocking = asyncio.ensure_future(engine.call("gpt", wait(0.2)))
+        await asyncio.sleep(0.05)
+        ask = engine.run("gpt", "generate", ["The old man"] * 3, {"ending": Ending(30)})
+        task = asyncio.ensure_future(ask)
+        await asyncio.sleep(0.05)
+        assert engine.queued_tokens > 3
+        task.cancel()
+        await blocking
+        await engine.run("gpt", "embed", ["a"])
+        return engine.queued_tokens
+
+    assert asyncio.run(leave()) == 0
+
+
+def test_draining_answers_all_that_was_accepted(engine_of):
+    engine = engine_of()
+
+    async def drain():
+        tasks = [
+            asyncio.ensure_future(engine.run("gpt", "generate", [prompt], SAMPLED))
+            for prompt in PROMPTS
+        ]
+        await asyncio.sleep(0)
+        drained = await engine.drain(20)
+        with pytest.raises(Unavailable):
+            await engine.run("bert", "embed", ["a"])
+        return drained, await asyncio.gather(*tasks)
+
+    drained, answers = asyncio.run(drain())
+    assert drained and all(len(answer) == 1 for answer in answers)
+    assert not engine.ready
+
+
+def test_a_model_is_swapped_without_losing_a_request(models, engine_of):
+    engine = engine_of()
+    other = small_bert("one", seed=7)
+
+    async def swap():
+        blocking = asyncio.ensure_future(engine.call("bert", wait(0.2)))
+        await asyncio.sleep(0.05)
+        before = asyncio.ensure_future(engine.run("bert", "embed", SENTENCES[:1]))
+        await asyncio.sleep(0.05)
+        engine.load(ServedModel(other, "bert"))
+        after = await engine.run("bert", "embed", SENTENCES[:1])
+        await blocking
+        engine.unload("bert")
+        with pytest.raises(UnknownModel):
+            await engine.run("bert", "embed", SENTENCES[:1])
+        return (await before)[0].value, after[0].value
+
+    before, after = asyncio.run(swap())
+    expected = [each.embed(SENTENCES[:1], as_numpy=True)[0] for each in (models["bert"], other)]
+    np.testing.assert_allclose(before, expected[0], 1e-5, 1e-6)
+    np.testing.assert_allclose(after, expected[1], 1e-5, 1e-6)
+
+
+def test_short_work_is_done_between_the_steps_of_a_generation(engine_of):
+    engine = engine_of()
+    order = []
+
+    async def ask(name, *arguments):
+        await engine.run("gpt", *arguments)
+        order.append(name)
+
+    async def both():
+        long = ask("long", "generate", ["The old man"], {"ending": Ending(40, 40)})
+        task = asyncio.ensure_future(long)
+        await asyncio.sleep(0.02)
+        await ask("short", "embed", ["A dog"])
+        await task
+
+    asyncio.run(both())
+    assert order == ["short", "long"]
+
+
+def test_a_failure_is_told_without_its_reason_and_the_next_request_runs(engine_of, caplog):
+    engine = engine_of()
+
+    def broken(_):
+        raise RuntimeError("/secret/path")
+
+    with pytest.raises(Exception, match="the model failed") as failure:
+        asyncio.run(engine.call("bert", broken))
+    assert "secret" not in str(failure.value) and "secret" in caplog.text
+    assert len(asyncio.run(engine.run("bert", "embed", ["a"]))) == 1
+
+
+def test_names_and_languages_of_models(models):
+    served = ServedModel(models["bert"], "opus-mt-en-de")
+    assert (served.source, served.target) == (None, None)  # it does not translate
+    assert replace(EngineLimits(), slots=3).slots == 3
+    assert set(served.components) == {"embed", "predict"}
+    with pytest.raises(BadInput, match="the name of a model"):
+        ServedModel(models["bert"], "../etc")

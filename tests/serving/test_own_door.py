@@ -1,0 +1,204 @@
+"""The paths of regard itself, over HTTP: the records of a direct call, and the insides of a run."""
+
+import base64
+import json
+
+import numpy as np
+import pytest
+
+from regard.inference.component import Result
+from regard.inference.decoder_model import Method
+from regard.inference.generator import Ending
+from regard.search.beam import Beam
+from regard.search.sample import Sample
+from regard.serving.app import ServerSettings
+from safety.frozen_folders import differences
+from serving.running_server import running
+from small_bert import SENTENCES
+from small_bert import model as small_bert
+from small_gpt import small_gpt2
+from small_images import small_vit, write_images
+
+INPUTS = {
+    "classify": ("one", [{"first": "The storm", "second": "came in."}, {"text": SENTENCES[0]}]),
+    "fill": ("words", [{"text": f"The [MASK] {one}"} for one in SENTENCES[:3]]),
+    "score": ("words", [{"text": one} for one in SENTENCES[:3]]),
+    "tag": ("tags", [{"text": one} for one in SENTENCES[:3]]),
+    "answer": ("answer", [{"question": "Who came?", "context": one} for one in SENTENCES[:3]]),
+    "choose": ("choose", [{"first": one, "choices": ["came in", "sang"]} for one in SENTENCES[:2]]),
+    "generate": ("gpt", [{"text": "The old man"}, {"text": ""}]),
+    "embed": ("one", [{"text": one} for one in SENTENCES]),
+}
+COMPONENT = dict.fromkeys(("classify", "tag", "answer", "choose"), "predict")
+
+
+@pytest.fixture(scope="module")
+def models():
+    kinds = ("one", "words", "tags", "answer", "choose")
+    return {kind: small_bert(kind) for kind in kinds} | {"gpt": small_gpt2()}
+
+
+@pytest.fixture(scope="module")
+def server(models):
+    with running(models, ServerSettings(allow_edits=True)) as server:
+        yield server
+
+
+def direct(model, path, records, **options):
+    """Records of the results of a direct call."""
+    component = model.component(COMPONENT.get(path, path), **options)
+    inputs = [component.parse_record(record, "here") for record in records]
+    values = enumerate(component.predict(inputs))
+    found = [component.records(Result(key, value)) for key, value in values]
+    return json.loads(json.dumps(found))
+
+
+def served(response):
+    assert response.status_code == 200, response.text
+    return [result["records"] for result in response.json()["results"]]
+
+
+@pytest.mark.parametrize("path", INPUTS)
+def test_a_path_gives_the_records_of_a_direct_call(server, models, path):
+    name, records = INPUTS[path]
+    expected = direct(models[name], path, records)
+    together = served(server.post(f"/v1/{path}", {"model": name, "inputs": records}))
+    assert [*differences("", expected, together, 1e-4, 1e-5)] == []
+    alone = served(server.post(f"/v1/{path}", {"model": name, **records[0]}))
+    assert [*differences("", expected[:1], alone, 1e-4, 1e-5)] == []
+
+
+def test_a_search_has_the_settings_of_the_request(server, models):
+    ending = {"max_new_tokens": 6, "stop_strings": ["e"]}
+    cases = {
+        Sample(count=2, seed=4, top_k=7): {"best": 2, "seed": 4, "top_k": 7},
+        Beam(3, best=2): {"best": 2, "beam": 3, "search": "beam"},
+    }
+    for search, settings in cases.items():
+        options = {"method": Method(search), "best": 2, "ending": Ending(6, 0, ("e",))}
+        expected = direct(models["gpt"], "generate", [{"text": "The old"}], **options)
+        answer = served(server.post("/v1/generate", {"text": "The old", **settings, **ending}))
+        assert [*differences("", expected, answer, 1e-4, 1e-5)] == []
+
+
+def test_the_model_may_be_left_out_if_one_fits(server):
+    answer = server.post("/v1/tag", {"text": SENTENCES[0]}).json()
+    assert answer["model"] == "tags" and answer["usage"]["tokens"] > 3
+    refused = server.post("/v1/score", {"text": "a"})
+    assert refused.status_code == 400 and "name one of" in refused.json()["error"]["message"]
+
+
+def test_a_bad_input_has_its_error_in_its_place(server):
+    body = {"model": "one", "inputs": ["a", {"txt": "b"}, "c", {"text": 3}]}
+    results = server.post("/v1/classify", body).json()["results"]
+    assert ["error" in result for result in results] == [False, True, False, True]
+    assert "did you mean 'text'" in results[1]["error"]
+
+
+WRONG = {
+    "{": 400,
+    "[1]": 400,
+    '{"text": "a", "colour": 1}': 400,
+    '{"text": 3}': 400,
+    "{}": 400,
+    '{"text": "a", "inputs": ["b"]}': 400,
+    '{"text": "a", "model": "nobody"}': 404,
+    '{"text": "a", "model": "gpt"}': 400,
+    '{"inputs": []}': 400,
+    '{"text": "a", "inspect": {"layers": [9]}}': 400,
+    '{"text": "a", "inspect": {"values": ["wishes"]}}': 400,
+    '{"text": "a", "edits": [{"kind": "head-off"}]}': 400,
+    '{"text": "a", "edits": [{"kind": "add", "at": "x", "vector": "/etc/passwd:a"}]}': 400,
+    '{"text": "a", "deadline": -1}': 400,
+    "[" * 60: 400,
+    '"\ud800"': 400,
+}
+
+
+@pytest.mark.parametrize("body", WRONG)
+def test_wrong_requests_get_one_line(server, body):
+    content = body.encode(errors="surrogatepass")
+    response = server.client.post("/v1/classify", content=content)
+    assert response.status_code == WRONG[body], response.text
+    message = response.json()["error"]["message"]
+    assert message and "\n" not in message and "Traceback" not in message and "/etc" not in message
+
+
+def array(value):
+    return np.frombuffer(base64.b64decode(value["data"]), "<f4").reshape(value["shape"])
+
+
+def test_inspect_returns_values_of_the_very_run(server, models):
+    text = SENTENCES[0]
+    body = {"model": "one", "text": text, "inspect": {"layers": [1], "values": ["weights"]}}
+    answer = server.post("/v1/classify", body).json()
+    (inspected,) = answer["inspect"]
+    (record,) = models["one"].record([text], layers=[1])
+    assert {*inspected["values"]} == {*record}
+    for name, value in inspected["values"].items():
+        np.testing.assert_allclose(array(value), record[name], atol=1e-6)
+        assert len(inspected["tokens"]["trunk"]) == value["shape"][-1]
+    plain = server.post("/v1/classify", {"model": "one", "text": text}).json()["results"]
+    assert [*differences("", plain, answer["results"], 1e-4, 1e-5)] == []
+
+
+def test_inspect_of_a_generation_covers_prompt_and_text(server):
+    body = {"text": "The old man", "max_new_tokens": 4, "inspect": {"names": ["trunk.blocks.0.*"]}}
+    answer = server.post("/v1/generate", body).json()
+    (inspected,) = answer["inspect"]
+    weights = inspected["values"]["trunk.blocks.0.attention.weights"]
+    assert weights["shape"][-1] == len(inspected["tokens"]["trunk"])
+
+
+def test_a_replay_gives_the_same_answer_and_any_value(server):
+    body = {"model": "one", "inputs": SENTENCES[:2]}
+    answer = server.post("/v1/classify", body, headers={"x-request-id": "mine"}).json()
+    assert answer["id"] == "mine"
+    again = server.client.get("/inspect/mine").json()
+    assert again["same"] and again["results"] == answer["results"] and len(again["inspect"]) == 2
+    states = server.post("/inspect/mine", {"values": ["states"], "layers": [0]}).json()
+    assert [*states["inspect"][1]["values"]] == ["trunk.blocks.0.output"]
+    assert server.client.get("/inspect/nobodys").status_code == 404
+
+
+def test_replays_are_bounded(models):
+    with running({"one": models["one"]}, ServerSettings(replay_bytes=3_000)) as server:
+        ids = [server.post("/v1/classify", {"text": "a" * 50}).json()["id"] for _ in range(30)]
+        found = [server.client.get(f"/inspect/{id_}").status_code for id_ in ids]
+        assert found[0] == 404 and found[-1] == 200
+        assert server.app.services.replays.bytes <= 3_000
+    with running({"one": models["one"]}, ServerSettings(replay_seconds=0)) as server:
+        id_ = server.post("/v1/classify", {"text": "a"}).json()["id"]
+        assert server.client.get(f"/inspect/{id_}").status_code == 404
+
+
+def test_edits_of_a_request_change_its_answer_alone(server, models):
+    text, edit = SENTENCES[0], {"kind": "layer-off", "at": "trunk.blocks.1"}
+    plain = server.post("/v1/embed", {"model": "one", "text": text}).json()["results"]
+    edited = server.post("/v1/embed", {"model": "one", "text": text, "edits": [edit]})
+    assert edited.status_code == 200 and edited.json()["results"] != plain
+    after = server.post("/v1/embed", {"model": "one", "text": text}).json()["results"]
+    assert after == plain
+    with running({"one": models["one"]}) as other:
+        refused = other.post("/v1/embed", {"text": text, "edits": [edit]})
+        assert refused.status_code == 400 and "does not apply the edits" in refused.text
+
+
+def test_images_come_in_base64_and_are_bounded(tmp_path):
+    pytest.importorskip("PIL")
+    model = small_vit()
+    files = write_images(tmp_path / "images", 2)
+    expected = direct(model, "predict", [{"image": str(file)} for file in files])
+    encoded = [base64.b64encode(file.read_bytes()).decode() for file in files]
+    with running({"vit": model}) as server:
+        body = {"inputs": [{"image": encoded[0]}, "data:image/png;base64," + encoded[1]]}
+        answer = served(server.post("/v1/label-image", body))
+        for ours, theirs in zip(answer, expected, strict=True):
+            assert ours[0]["label"] == theirs[0]["label"]
+        stolen = server.post("/v1/label-image", {"image": str(files[0])}).json()["results"]
+        assert stolen == [{"error": "image: not base64"}]
+    from regard.serving.doors.door import RequestLimits
+
+    with running({"vit": model}, ServerSettings(limits=RequestLimits(pixels=9))) as server:
+        (result,) = server.post("/v1/label-image", {"image": encoded[0]}).json()["results"]
+        assert "pixels are more than 9" in result["error"]
