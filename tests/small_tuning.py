@@ -113,6 +113,12 @@ KINDS: dict[str, dict[str, str]] = {
         "tables": '[roles]\nmark = "segment"',
         "metric": "F1",
     },
+    "coreference": {
+        "task": "coreference",
+        "reader": "jsonl",
+        "tables": "[coreference]\nwidest = 2\nantecedents = 4\nhidden = 16\nsegment = 40",
+        "metric": "CoNLL-F1",
+    },
     "answer": {
         "task": "answer",
         "reader": "SQuAD",
@@ -216,6 +222,17 @@ def _roles(draw: random.Random, count: int) -> str:
     return "".join(json.dumps(one) + "\n" for one in records)
 
 
+def _coreference(draw: random.Random, count: int) -> str:
+    """The owls of a document are one."""
+    records = []
+    for _ in range(count):
+        sentences = [_words(draw, 1) for _ in range(2)]
+        words = [word for sentence in sentences for word in sentence]
+        owls = [[place, place] for place, word in enumerate(words) if word == "owl"]
+        records.append({"sentences": sentences, "clusters": [owls]})
+    return "".join(json.dumps(one) + "\n" for one in records)
+
+
 def _answer(draw: random.Random, count: int) -> str:
     """Where is the owl?"""
     paragraphs = []
@@ -244,6 +261,7 @@ WRITERS = {
     "tags": _tags,
     "numbers": _numbers,
     "roles": _roles,
+    "coreference": _coreference,
     "answer": _answer,
     "choose": _choose,
 }

@@ -14,6 +14,7 @@ from regard.models.folders.loaded_model import LoadedModel
 from regard.models.label_heads import LabelHead, MLMHead, SentencePairHead
 from regard.models.papers import LINEAGE, bert, context2vec
 from regard.text.tokenizers.list import PLAIN
+from regard.text.tokenizers.word_level import WordTokenizer
 from small import WORDS
 from small_bert import model as small_encoder
 
@@ -118,7 +119,10 @@ def test_no_inputs_run_no_model(models):
     assert models["tuned"].logits([], tape=Tape("no such name")) == []
 
 
-OWN_SIZES = {"cove:mt-lstm": {"target.width": 16}}  # that of its source, which reads both ways
+OWN_SIZES = {
+    "cove:mt-lstm": {"target.width": 16},  # that of its source, which reads both ways
+    **{f"he:{size}": {"indicator": 4} for size in ("base", "laptop")},
+}
 
 
 def small_of_every_paper() -> list[LoadedModel]:
@@ -133,11 +137,11 @@ def small_of_every_paper() -> list[LoadedModel]:
                 continue
             known = {path.split(".")[-1] for path, _ in paths(facts)}
             sizes = {key: small[key] for key in small.keys() & known}
-            facts = change(facts, **sizes, **OWN_SIZES.get(f"{paper.key}:{size}", {}))
+            facts = change(facts, **{**sizes, **OWN_SIZES.get(f"{paper.key}:{size}", {})})
             if paper.tokenizer == PLAIN and getattr(facts, "pool", None) is not None:
                 facts = facts.with_heads(LabelHead(2))
             if paper.tokenizer != PLAIN and facts.sides == ("trunk",):
-                facts = facts.with_heads(MLMHead())
+                facts = facts.with_heads(MLMHead(tied=paper.tokenizer != WordTokenizer.name))
             found.append(LoadedModel(paper, facts, facts.build().eval()))
     facts = change(bert.TINY, width=8, inner=8, vocab=20).with_heads(MLMHead(), SentencePairHead())
     return [*found, LoadedModel(bert.PAPER, facts, facts.build().eval())]

@@ -24,8 +24,7 @@ FOUND = {
         name: (100, 100 / len(program.circuit.heads)) for name, program in PROGRAMS.items()
     },
     "importance": {
-        name: (0, 0) if name == "fraction" else (100, 100 / len(program.circuit.heads))
-        for name, program in PROGRAMS.items()
+        name: (100, 100 / len(program.circuit.heads)) for name, program in PROGRAMS.items()
     },
     # A decoy of the second layer attends to rare letters.
     "roles": {"previous-token": (100, 100), "induction": (pytest.approx(200 / 3), 100)},

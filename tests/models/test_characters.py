@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from regard.ground.layout import Layout
 from regard.models import characters
-from regard.models.characters import Characters, distinct_words
+from regard.models.characters import Characters, distinct_by_hash, distinct_words
 
 WORDS = Characters(((1, 4), (2, 6)), longest=5, highways=1)
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -19,10 +19,11 @@ def a_batch(device: str) -> torch.Tensor:
     return distinct_NC.repeat(3, 1).to(device)
 
 
-@given(st.lists(st.lists(st.integers(0, 260), min_size=3, max_size=3), max_size=20))
-def test_distinct_words_are_those_of_a_set(rows: list[list[int]]) -> None:
+@pytest.mark.parametrize("distinct", [distinct_words, distinct_by_hash])
+@given(rows=st.lists(st.lists(st.integers(0, 260), min_size=3, max_size=3), max_size=20))
+def test_distinct_words_are_those_of_a_set(distinct, rows: list[list[int]]) -> None:
     characters_TC = torch.tensor(rows, dtype=torch.long).view(-1, 3)
-    words_NC, at_T = distinct_words(characters_TC)
+    words_NC, at_T = distinct(characters_TC)
     assert torch.equal(words_NC[at_T], characters_TC)
     assert len(words_NC) == len({tuple(row) for row in rows})
 
@@ -30,7 +31,7 @@ def test_distinct_words_are_those_of_a_set(rows: list[list[int]]) -> None:
 def test_words_with_the_same_hash_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(characters.torch, "randint", lambda *a, **k: torch.zeros(5).long())
     rows_TC = a_batch("cpu")
-    words_NC, at_T = distinct_words(rows_TC)
+    words_NC, at_T = distinct_by_hash(rows_TC)
     assert torch.equal(words_NC[at_T], rows_TC)
 
 

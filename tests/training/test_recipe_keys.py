@@ -99,6 +99,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "labels.scheme": "labels.scheme=IOB2",
     },
     "roles": ENCODER,
+    "coreference": {**ENCODER, **SMOOTH},
     "answer": {**ENCODER, **SMOOTH},
     "choose": {**ENCODER, **SMOOTH},
     "pretrain": {
@@ -215,6 +216,7 @@ def test_every_table_of_every_task_is_enumerated():
         "text-to-text": "text-to-text",
         "pretrain": "pretrain",
         "roles": "roles",
+        "coreference": "coreference",
         "answer": "answer",
         "choose": "choose",
     }

@@ -126,10 +126,16 @@ class CharacterEmbedding(EmbeddingModule):
 
 
 def distinct_words(characters_TC: Tensor) -> tuple[Tensor, Tensor]:
-    """The distinct words of a batch, and the index of each word among them.
+    """The distinct words of a batch, and the index of each word among them."""
+    if characters_TC.is_cuda:
+        return distinct_by_hash(characters_TC)
+    return characters_TC.unique(dim=0, return_inverse=True)
 
-    Words are compared by a hash of 64 bits, and then by their characters: if two words had the same
-    hash, every word would count as distinct.
+
+def distinct_by_hash(characters_TC: Tensor) -> tuple[Tensor, Tensor]:
+    """The distinct words of a batch, compared by a hash of 64 bits, and then by their characters.
+
+    If two words had the same hash, every word would count as distinct.
     """
     draw = torch.Generator().manual_seed(0)
     factors_C = torch.randint(2**62, characters_TC.shape[1:], generator=draw)
