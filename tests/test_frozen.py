@@ -31,6 +31,8 @@ RENAMED: dict[str, str] = {
     r"Recipe\.table\(self, kind\)": "Recipe.tables",
     r"\bwidest\b": "max_active",  # of Exact
     r"--max_active\b": "--max-active",
+    r"(Layout\(rows, .*, orders_T=None)\)": r"\1, full=False)",
+    r"(Model\.save\(self, folder, format='regard', overwrite=False)\)": r"\1, int8=False, attention=())",
     r"\.chances\(": ".probabilities(",
     r"(Beam\.sort_key)\(self, one\)": r"\1(self, hypothesis)",
     r"(AttentionMap|RolloutMap)\.numbers\(": r"\1.indices(",
@@ -94,7 +96,6 @@ NEW: tuple[str, ...] = (
     r"recipes(?: --json)?: .*\bmarian-tour\b.*",
     r"convert --(?:list-formats|int8) = False",
     r"convert --attention = None",
-    r"Model\.save\(.*",
     r"Model\.formats",
     r"embed (?!model = None|file )[a-z].*",  # the keys of task = "embed"
     r"(?:mine|retrieve|prune) .*",
