@@ -136,6 +136,12 @@ def cpu_seconds(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def resident_mib(process: int) -> float:
+    """Memory of a process."""
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
+
+
 async def _answers(port: int) -> bool:
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -203,11 +209,12 @@ def main() -> None:
             for kind, amount in loads:
                 load = Load(given.port, path, bodies(given, name), given.warm_up)
                 run = load.open_loop if kind == "rate" else load.closed_loop
-                before = cpu_seconds(process)
+                before, resident = cpu_seconds(process), resident_mib(process)
                 asyncio.run(run(amount, given.seconds, given.seed))
                 used = (cpu_seconds(process) - before) / max(1, load.answered)
                 figures = {"system": name, kind: amount, **load.figures(given.seconds)}
-                print(json.dumps(figures | {"cpu_ms": round(1_000 * used, 1)}), flush=True)
+                figures |= {"cpu_ms": round(1_000 * used, 1), "mib_before": resident}
+                print(json.dumps(figures | {"mib_after": resident_mib(process)}), flush=True)
 
 
 if __name__ == "__main__":

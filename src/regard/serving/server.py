@@ -1,6 +1,7 @@
 """The server process: models are loaded, the application is built, and uvicorn runs it."""
 
 import asyncio
+import gc
 import logging
 import signal
 import socket
@@ -74,7 +75,10 @@ class ServerConfig:
     def open_app(self) -> App:
         """The application over all doors."""
         log_to_stderr()
-        return App(self.open_engine(), DOORS, self.settings)
+        app = App(self.open_engine(), DOORS, self.settings)
+        gc.collect()
+        gc.freeze()  # models stay: collections need not look at them again
+        return app
 
 
 class PatientProtocol(H11Protocol):

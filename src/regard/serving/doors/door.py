@@ -116,9 +116,14 @@ def decode_json(content: bytes, of: type[Body], depth: int = 32) -> Body:
         raise BadInput(f"the body is not what this path reads: {error}") from None
 
 
+def encode_json(content: object) -> bytes:
+    """A value as JSON; arrays of numpy are lists."""
+    return msgspec.json.encode(content, enc_hook=_plain)
+
+
 def json_response(content: object, status: int = 200, **headers: str) -> Response:
-    """A value as a JSON response; arrays of numpy are lists."""
-    body = msgspec.json.encode(content, enc_hook=_plain)
+    """A value as a JSON response."""
+    body = encode_json(content)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Response(body, status, named, "application/json")
 
