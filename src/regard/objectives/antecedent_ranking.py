@@ -44,7 +44,7 @@ def span_table(
 
 
 def pack_spans(tables: Sequence[np.ndarray], rows: Sequence[int]) -> Tensor:
-    """Spans of several documents of so many rows, as the coreference head reads them."""
+    """Spans of several documents, as the coreference head reads them, with ``rows`` rows each."""
     packed = []
     for number, (table, before) in enumerate(
         zip(tables, accumulate(rows, initial=0), strict=False)

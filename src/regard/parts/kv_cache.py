@@ -115,7 +115,7 @@ class LayerKVCache:
         return buffer
 
     def join(self, other: "LayerKVCache", length: int, other_length: int) -> None:
-        """Append the rows of another cache; so many positions of the rows of each are in use.
+        """Append the rows of another cache; both counts are of positions in use.
 
         Buffers are doubled if they are too small, so that most rows are copied once.
         """
