@@ -145,12 +145,12 @@ class Layout(TensorTree):
     positions_T: Tensor
     lengths: tuple[int, ...] | None = None
     even: bool = False
-    full: bool = False
     start: int | None = 0
     padded: bool = False
     owners_BS: Tensor | None = None
     segments_T: Tensor | None = None
     orders_T: Tensor | None = None
+    full: bool = False
 
     @classmethod
     def ragged(cls, lengths: Sequence[int], device: torch.device | str = "cpu") -> "Layout":
