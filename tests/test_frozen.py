@@ -45,6 +45,8 @@ RENAMED: dict[str, str] = {
     r"(Model\.(?:embed|fill|generate|predict|score|translate)\(.*?)(?=, batch_size=)": r"\1, tape",
     r"(Model\.encode\(.*, carry=False)": r"\1, tape",
     r"(Event\.lines\(self, steps)\)": r"\1=0)",
+    r"(Layout\(.*, orders_T=None)\)": r"\1, full=False)",
+    r"(Model\.save\(.*, overwrite=False)\)": r"\1, int8=False, attention)",
     r"(ImageAttention\.of_image\(cls, title), image, records": r"\1, record",
 }
 # Lines of listings that are new on purpose, by patterns of the whole line.

@@ -83,9 +83,10 @@ class Rotation:
     def angles(self, positions_T: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines of the angles of positions, (T, size / 2).
 
-        A compiled model computes them once for all layers, not once for each element of a layer.
+        A compiled model computes them once for all layers, not once for each element of a layer; an
+        exported one has no operators of ours.
         """
-        if torch.compiler.is_dynamo_compiling():  # not in an exported graph
+        if torch.compiler.is_compiling() and not torch.compiler.is_exporting():
             numbers = [] if self.scaling is None else [*map(float, vars(self.scaling).values())]
             kind = type(self.scaling).__name__
             return angles_once(positions_T, self.size, self.base, kind, numbers)

@@ -237,3 +237,17 @@ def test_a_decoder_without_some_heads_is_refused():
     facts = change(FACTS["translator"][1], **{"target.heads_by_layer": (2, 1)})
     with pytest.raises(BadInput, match="a decoder with removed heads"):
         onnx.check(LoadedModel(transformer.PAPER, facts, torch.nn.Module()))
+
+
+@pytest.mark.slow
+def test_a_vit_in_int8(tmp_path, packages):
+    model = loaded("vit")
+    onnx.write(tmp_path, model, int8=True)
+    examples = [*parity.random_examples(model.facts)]
+    outputs = (
+        onnx_reference.graph_outputs(tmp_path, model.facts, examples, quantised)["logits"]
+        for quantised in (False, True)
+    )
+    exact_BV, quantised_BV = map(torch.stack, outputs)
+    assert not torch.equal(exact_BV, quantised_BV)
+    assert F.cosine_similarity(exact_BV, quantised_BV).min() >= 0.99
