@@ -271,7 +271,7 @@ def _image(given: str | Record, pixels: int) -> np.ndarray:
 
 
 def decode_bounded(content: bytes, pixels: int) -> np.ndarray:
-    """Pixels (H, W, 3) of an image of at most so many pixels."""
+    """Pixels (H, W, 3) of an image, which has at most ``pixels``."""
     with decode_picture(content, "image") as (_, (height, width)):
         if height * width > pixels:
             raise BadInput(f"image: {height} × {width} pixels are more than {pixels}")
