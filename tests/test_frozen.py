@@ -32,7 +32,7 @@ RENAMED: dict[str, str] = {
     r"\bwidest\b": "max_active",  # of Exact
     r"--max_active\b": "--max-active",
     r"(Layout\(rows, .*, orders_T=None)\)": r"\1, full=False)",
-    r"(Model\.save\(self, folder, format='regard', overwrite=False)\)": r"\1, int8=False, attention)",
+    r"(Model\.save\(.*, overwrite=False)\)": r"\1, int8=False, attention)",
     r"\.chances\(": ".probabilities(",
     r"(Beam\.sort_key)\(self, one\)": r"\1(self, hypothesis)",
     r"(AttentionMap|RolloutMap)\.numbers\(": r"\1.indices(",

@@ -95,7 +95,7 @@ class ServingEngine:
 
     def _let_go(self, worker: Worker) -> None:
         worker.close()
-        self._leaving = [each for each in self._leaving if each.queued_requests] + [worker]
+        self._leaving = [each for each in self._leaving if each.is_alive] + [worker]
 
     async def drain(self, seconds: float) -> bool:
         """Accept nothing more; wait until all is answered, at most so long. Whether it was."""
@@ -136,8 +136,7 @@ class ServingEngine:
         Inputs are those of the component: texts, pairs, ids, ``Request`` (for writers also texts).
         ``deadline`` is a number of seconds; the default is that of the limits.
         """
-        with self._counted():
-            worker = self._worker(model_name)
+        with self._counted(), self._worker(model_name).in_use() as worker:
             runs, rows = await self._prepared(worker, component, inputs, options, edits)
             work = self._work(runs, rows)
             return await self._answered(worker, work, deadline)
@@ -154,8 +153,7 @@ class ServingEngine:
 
         A generation that cannot be streamed (beam search) is ``BadInput``.
         """
-        with self._counted():
-            worker = self._worker(model_name)
+        with self._counted(), self._worker(model_name).in_use() as worker:
             runs, rows = await self._prepared(worker, component, [given], options, None)
             if not runs.streams:
                 raise BadInput("only greedy search and sampling can stream")
@@ -186,8 +184,7 @@ class ServingEngine:
         deadline: float | None = None,
     ) -> Any:
         """The value of a function that needs the model for itself, run in the model's thread."""
-        with self._counted():
-            worker = self._worker(model_name)
+        with self._counted(), self._worker(model_name).in_use() as worker:
             self._check_room(worker, tokens)
             work = self._work(None, [], tokens)
             work.call = lambda: function(worker.served)
@@ -201,8 +198,7 @@ class ServingEngine:
         options: Mapping[str, Any] = NO_OPTIONS,
     ) -> list[AnyRow | BadItem]:
         """The rows of inputs, with their ids and costs, without a run."""
-        with self._counted():
-            worker = self._worker(model_name)
+        with self._counted(), self._worker(model_name).in_use() as worker:
             return (await self._prepared(worker, component, inputs, options, None))[1]
 
     async def tokens_of(self, model_name: str, component: str, inputs: Sequence[Any]) -> int:
@@ -247,12 +243,7 @@ class ServingEngine:
         given = inputs_of(component, inputs)
         loop = asyncio.get_running_loop()
         keys = range(len(given))
-        try:
-            rows = await loop.run_in_executor(worker.preparing, component.prepare, given, keys)
-        except RuntimeError as error:
-            if worker.closing:
-                raise Unavailable(f"model {worker.served.name} was unloaded") from error
-            raise
+        rows = await loop.run_in_executor(worker.preparing, component.prepare, given, keys)
         self._check_room(worker, _tokens(component, rows))
         return component, rows
 

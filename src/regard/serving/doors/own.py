@@ -271,7 +271,7 @@ def _image(given: str | Record, pixels: int) -> np.ndarray:
 
 
 def decode_bounded(content: bytes, pixels: int) -> np.ndarray:
-    """Pixels (H, W, 3) of an image; one of more than ``pixels`` is refused before it is decoded."""
+    """Pixels (H, W, 3) of an image, which has at most ``pixels``."""
     with decode_picture(content, "image") as (_, (height, width)):
         if height * width > pixels:
             raise BadInput(f"image: {height} × {width} pixels are more than {pixels}")
