@@ -252,7 +252,7 @@ class TextScorer(Scorer[Content]):
         score = result.value
         means = {"perplexity": score.perplexity, "bits_per_byte": score.bits_per_byte}
         text = {"text": score.texts[0], "logprob": score.logprob, **means}
-        record = text | {"tokens": score.tokens, "logprobs": score.logprobs}
+        record: dict[str, object] = text | {"tokens": score.tokens, "logprobs": score.logprobs}
         if self.top:
             record["top"] = [
                 dict(zip(self._pieces([*best]), best.values(), strict=True)) for best in score.top

@@ -338,10 +338,9 @@ async def _stream(
     exchange.log |= {"model": served.name, "inputs": 1, "texts": body.prompt}
     pieces = exchange.engine.stream(served.name, "generate", prompt, options, exchange.deadline)
     first = await anext(pieces)
-    echoed = ""
-    if body.echo:
-        text = isinstance(body.prompt, str)
-        echoed = body.prompt if text else served.model.generator.vocabulary.decode(prompt)
+    decode = served.model.generator.vocabulary.decode
+    text = body.prompt if isinstance(body.prompt, str) else decode(prompt)
+    echoed = text if body.echo else ""
 
     async def events() -> AsyncIterator[bytes]:
         if echoed:
