@@ -239,8 +239,11 @@ def _parsed(number: int, given: str | Record, component: AnyComponent, pixels: i
 
 
 def _image(given: str | Record, pixels: int) -> np.ndarray:
+    return decode_image_text(given if isinstance(given, str) else given.get("image"), pixels)
+
+
+def decode_image_text(text: object, pixels: int) -> np.ndarray:
     """Pixels of an image in base64; its size is bounded before it is decoded."""
-    text = given if isinstance(given, str) else given.get("image")
     if not isinstance(text, str):
         raise BadInput("image: write the bytes of a file in base64")
     try:
