@@ -5,7 +5,8 @@
 
 Arrivals are random (Poisson, open loop): a request is sent at its time, and its latency counts from
 then on, so that waiting in any queue shows. With --clients N, N connections ask again as soon as
-they are answered (closed loop), which shows the throughput. Lengths of texts are mixed (log-normal,
+they are answered (closed loop), which shows the throughput; cpu_ms are the milliseconds of all
+cores that the server used for a request. Lengths of texts are mixed (log-normal,
 median 12 words). Requests of the first --warm-up seconds do not count. "embed" also runs
 sentence-transformers behind FastAPI (bench/peers/embed_server.py), if it is installed, or in the
 folder --peer-path; systems take turns, each server alone. Every line of output is a JSON object.
@@ -60,6 +61,7 @@ class Load:
         self.free: list[Connection] = []
         self.latencies: list[float] = []
         self.statuses: Counter[str] = Counter()
+        self.answered = 0  # of all requests, those of the warm-up included
 
     async def ask(self, body: bytes, due: float, start: float) -> None:
         """Send a request, and note its latency from the time at which it was due."""
@@ -69,6 +71,7 @@ class Load:
             self.free.append(connection)
         except (OSError, asyncio.IncompleteReadError):
             status = 0
+        self.answered += 1
         if due - start >= self.warm_up:
             self.statuses[str(status)] += 1
             if status == 200:
@@ -84,7 +87,7 @@ class Load:
             tasks.append(asyncio.ensure_future(self.ask(draw.choice(self.bodies), due, start)))
         await asyncio.gather(*tasks)
 
-    async def closed_loop(self, clients: int, seconds: float, seed: int) -> None:
+    async def closed_loop(self, clients: float, seconds: float, seed: int) -> None:
         """Send a request for each client as soon as its last one is answered."""
         start = time.perf_counter()
 
@@ -93,7 +96,7 @@ class Load:
             while (now := time.perf_counter()) - start < seconds + self.warm_up:
                 await self.ask(draw.choice(self.bodies), now, start)
 
-        await asyncio.gather(*map(client, range(clients)))
+        await asyncio.gather(*map(client, range(int(clients))))
 
     def figures(self, seconds: float) -> dict[str, Any]:
         """Requests a second, percentiles in milliseconds, and answers by status."""
@@ -109,8 +112,8 @@ class Load:
 
 
 @contextmanager
-def server(words: list[str], port: int, threads: int, more: str | None) -> Iterator[None]:
-    """A server in a process of its own, once it answers."""
+def server(words: list[str], port: int, threads: int, more: str | None) -> Iterator[int]:
+    """The process of a server, once it answers."""
     paths = [each for each in (more, os.environ.get("PYTHONPATH")) if each]
     variables = {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": os.pathsep.join(paths)}
     process = subprocess.Popen(
@@ -121,10 +124,22 @@ def server(words: list[str], port: int, threads: int, more: str | None) -> Itera
             if process.poll() is not None:
                 raise SystemExit(f"{words[0]} ended with {process.returncode}")
             time.sleep(0.2)
-        yield
+        yield process.pid
     finally:
         process.terminate()
         process.wait(30)
+
+
+def cpu_seconds(process: int) -> float:
+    """Seconds of all cores that a process has used; a busy machine does not change them much."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mib(process: int) -> float:
+    """Memory of a process."""
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
 
 
 async def _answers(port: int) -> bool:
@@ -188,17 +203,18 @@ def main() -> None:
     parser.add_argument("--option", action="append", default=[], help="more words of regard serve")
     given = parser.parse_args()
     for name, (words, path, more) in systems(given).items():
-        with server(words, given.port, given.threads, more):
-            for rate in [float(each) for each in given.rates.split(",") if each]:
+        with server(words, given.port, given.threads, more) as process:
+            loads = [("rate", float(each)) for each in given.rates.split(",") if each]
+            loads += [("clients", given.clients)] * bool(given.clients)
+            for kind, amount in loads:
                 load = Load(given.port, path, bodies(given, name), given.warm_up)
-                asyncio.run(load.open_loop(rate, given.seconds, given.seed))
-                figures = {"system": name, "rate": rate, **load.figures(given.seconds)}
-                print(json.dumps(figures), flush=True)
-            if given.clients:
-                load = Load(given.port, path, bodies(given, name), given.warm_up)
-                asyncio.run(load.closed_loop(given.clients, given.seconds, given.seed))
-                figures = {"system": name, "clients": given.clients, **load.figures(given.seconds)}
-                print(json.dumps(figures), flush=True)
+                run = load.open_loop if kind == "rate" else load.closed_loop
+                before, resident = cpu_seconds(process), resident_mib(process)
+                asyncio.run(run(amount, given.seconds, given.seed))
+                used = (cpu_seconds(process) - before) / max(1, load.answered)
+                figures = {"system": name, kind: amount, **load.figures(given.seconds)}
+                figures |= {"cpu_ms": round(1_000 * used, 1), "mib_before": resident}
+                print(json.dumps(figures | {"mib_after": resident_mib(process)}), flush=True)
 
 
 if __name__ == "__main__":

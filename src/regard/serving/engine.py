@@ -45,6 +45,7 @@ __all__ = [
 ]
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 LONGEST_RETRY = 60  # seconds
+CHARACTERS = 32  # of a token; few are longer
 
 
 class ServingEngine:
@@ -94,7 +95,7 @@ class ServingEngine:
 
     def _let_go(self, worker: Worker) -> None:
         worker.close()
-        self._leaving = [each for each in self._leaving if each.queued_requests] + [worker]
+        self._leaving = [each for each in self._leaving if each.is_alive] + [worker]
 
     async def drain(self, seconds: float) -> bool:
         """Accept nothing more; wait until all is answered, at most so long. Whether it was."""
@@ -135,8 +136,7 @@ class ServingEngine:
         Inputs are those of the component: texts, pairs, ids, ``Request`` (for writers also texts).
         ``deadline`` is a number of seconds; the default is that of the limits.
         """
-        with self._counted():
-            worker = self._worker(model_name)
+        with self._counted(), self._worker(model_name).in_use() as worker:
             runs, rows = await self._prepared(worker, component, inputs, options, edits)
             work = self._work(runs, rows)
             return await self._answered(worker, work, deadline)
@@ -153,8 +153,7 @@ class ServingEngine:
 
         A generation that cannot be streamed (beam search) is ``BadInput``.
         """
-        with self._counted():
-            worker = self._worker(model_name)
+        with self._counted(), self._worker(model_name).in_use() as worker:
             runs, rows = await self._prepared(worker, component, [given], options, None)
             if not runs.streams:
                 raise BadInput("only greedy search and sampling can stream")
@@ -185,8 +184,7 @@ class ServingEngine:
         deadline: float | None = None,
     ) -> Any:
         """The value of a function that needs the model for itself, run in the model's thread."""
-        with self._counted():
-            worker = self._worker(model_name)
+        with self._counted(), self._worker(model_name).in_use() as worker:
             self._check_room(worker, tokens)
             work = self._work(None, [], tokens)
             work.call = lambda: function(worker.served)
@@ -200,8 +198,7 @@ class ServingEngine:
         options: Mapping[str, Any] = NO_OPTIONS,
     ) -> list[AnyRow | BadItem]:
         """The rows of inputs, with their ids and costs, without a run."""
-        with self._counted():
-            worker = self._worker(model_name)
+        with self._counted(), self._worker(model_name).in_use() as worker:
             return (await self._prepared(worker, component, inputs, options, None))[1]
 
     async def tokens_of(self, model_name: str, component: str, inputs: Sequence[Any]) -> int:
@@ -240,18 +237,13 @@ class ServingEngine:
         if len(inputs) > self.limits.max_inputs:
             most = self.limits.max_inputs
             raise TooLarge(f"{len(inputs)} inputs are more than the {most} of a request")
-        self._check_room(worker, 0)
+        self._check_room(worker, _least_tokens(inputs))
         served = worker.served if edits is None else worker.served.with_edits(edits)
         component = served.component(name, options)
         given = inputs_of(component, inputs)
         loop = asyncio.get_running_loop()
         keys = range(len(given))
-        try:
-            rows = await loop.run_in_executor(worker.preparing, component.prepare, given, keys)
-        except RuntimeError as error:
-            if worker.closing:
-                raise Unavailable(f"model {worker.served.name} was unloaded") from error
-            raise
+        rows = await loop.run_in_executor(worker.preparing, component.prepare, given, keys)
         self._check_room(worker, _tokens(component, rows))
         return component, rows
 
@@ -293,6 +285,12 @@ class ServingEngine:
 
 
 Engine = ServingEngine
+
+
+def _least_tokens(inputs: Sequence[Any]) -> int:
+    """A number of tokens that inputs hardly fall short of, without a tokenizer."""
+    texts = (given for given in inputs if isinstance(given, str))
+    return sum(1 + len(text) // CHARACTERS for text in texts)
 
 
 def _tokens(component: AnyComponent | None, rows: Sequence[AnyRow | BadItem]) -> int:

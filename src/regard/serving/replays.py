@@ -11,7 +11,7 @@ from regard.inside.edits import EditList
 
 @dataclass(frozen=True)
 class Replay:
-    """An answered request: all that its answer depends on, and the records of the answer."""
+    """An answered request: all that its answer depends on, and its ``results`` as JSON."""
 
     model: str
     model_hash: str
@@ -19,7 +19,7 @@ class Replay:
     inputs: tuple[Any, ...]
     options: Mapping[str, Any]
     edits: EditList | None
-    records: Any
+    results: bytes
     size: int  # bytes of the request and of its answer
     at: float = field(default_factory=time.monotonic)
 

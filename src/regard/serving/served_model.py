@@ -56,7 +56,7 @@ class ServedModel:
         edits: str | Path | None = None,
         languages: tuple[str, str] | None = None,
     ) -> Self:
-        """Load a model; its default name is that of its folder."""
+        """Load a model; by default it has the name of its folder."""
         listed = None if edits is None else read_edits(edits)
         place = local_folder(folder)
         model = load(folder, device, precision=precision)
@@ -129,7 +129,7 @@ class ServedModel:
         return self._components[key]
 
     def with_edits(self, edits: EditList) -> "ServedModel":
-        """The same model with other edits, for one request."""
+        """The model with further edits, for one request."""
         both = edits if self.edits is None else _joined(self.edits, edits)
         return ServedModel(self.plain, self.name, self.folder, both, self.languages)
 

@@ -1,6 +1,7 @@
 """The server process: models are loaded, the application is built, and uvicorn runs it."""
 
 import asyncio
+import gc
 import logging
 import signal
 import socket
@@ -17,11 +18,18 @@ from uvicorn.supervisors import Multiprocess
 
 from regard.ground.errors import BadInput
 from regard.serving.app import App, ServerSettings
-from regard.serving.doors import hugging_face, openai, operations, own, tei
+from regard.serving.doors import hugging_face, libre_translate, openai, operations, own, tei
 from regard.serving.doors.door import Door
 from regard.serving.engine import EngineLimits, ServedModel, ServingEngine
 
-DOORS: Sequence[Door] = (own.DOOR, operations.DOOR, openai.DOOR, tei.DOOR, hugging_face.DOOR)
+DOORS: Sequence[Door] = (
+    own.DOOR,
+    operations.DOOR,
+    openai.DOOR,
+    tei.DOOR,
+    hugging_face.DOOR,
+    libre_translate.DOOR,
+)
 """All doors; the first one's shape of errors is that of unknown paths."""
 
 HEADER_SECONDS = 20  # for a client to send its first request
@@ -74,7 +82,10 @@ class ServerConfig:
     def open_app(self) -> App:
         """The application over all doors."""
         log_to_stderr()
-        return App(self.open_engine(), DOORS, self.settings)
+        app = App(self.open_engine(), DOORS, self.settings)
+        gc.collect()
+        gc.freeze()  # models stay: collections need not look at them again
+        return app
 
 
 class PatientProtocol(H11Protocol):

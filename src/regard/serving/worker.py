@@ -9,16 +9,17 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from regard.ground.errors import BadInput, BadItem
 from regard.inference.component import AnyResult, AnyRow
 from regard.inference.decoder_model import Writer
 from regard.inference.generation_session import GenerationSession, StepOutput
-from regard.serving.errors import Failure, Refusal, Unavailable
+from regard.serving.errors import Failure, Refusal
 from regard.serving.metrics import Metrics
 from regard.serving.served_model import ServedModel
 from regard.tasks.components import AnyComponent
@@ -93,6 +94,7 @@ class Worker:
         self.queued_tokens = self.queued_requests = 0
         self.rate, self.is_warm, self.closing = STARTING_RATE, False, False
         self._changed = threading.Condition()
+        self._users = 0  # requests, whether or not they have rows
         self._arrivals: list[Work] = []
         self._active: list[Work] = []  # oldest first
         self._session = GenerationSession(limits.slots)
@@ -101,11 +103,21 @@ class Worker:
 
     # In the thread of the event loop.
 
+    @contextmanager
+    def in_use(self) -> Iterator[Self]:
+        """Keep the thread until the end of a request, which may not have its rows yet."""
+        with self._changed:
+            self._users += 1
+        try:
+            yield self
+        finally:
+            with self._changed:
+                self._users -= 1
+                self._changed.notify()
+
     def accept(self, work: Work) -> None:
         """Add a request to the queue."""
         with self._changed:
-            if self.closing:
-                raise Unavailable(f"model {self.served.name} is being unloaded")
             self._count(work, +1)
             self._arrivals.append(work)
             self._changed.notify()
@@ -117,11 +129,15 @@ class Worker:
             self._changed.notify()
 
     def close(self) -> None:
-        """End the thread after the accepted requests."""
+        """End the thread after the requests that use it."""
         with self._changed:
             self.closing = True
             self._changed.notify()
-        self.preparing.shutdown(wait=False)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread has not ended."""
+        return self._thread.is_alive()
 
     def join(self, seconds: float | None = None) -> None:
         """Wait for the end of the thread."""
@@ -140,9 +156,10 @@ class Worker:
         self._warm_up()
         while True:
             with self._changed:
-                while not (self._arrivals or self._active or self.closing):
+                while not (self._arrivals or self._active or self._is_over):
                     self._changed.wait()
-                if self.closing and not (self._arrivals or self._active):
+                if self._is_over and not (self._arrivals or self._active):
+                    self.preparing.shutdown(wait=False)
                     return
                 arrivals, self._arrivals = self._arrivals, []
             self._active += arrivals
@@ -161,6 +178,10 @@ class Worker:
         self._drop_given_up()
         self._run_batch()
         self._step()
+
+    @property
+    def _is_over(self) -> bool:
+        return self.closing and not self._users
 
     def _warm_up(self) -> None:
         """Run each component once, so that the first request waits for nothing."""

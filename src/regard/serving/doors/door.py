@@ -67,7 +67,9 @@ class Exchange:
     body: bytes = b""
 
     async def read_body(self) -> None:
-        """Read the body, within the limits of size and time."""
+        """Read the body, within the limits of size and time, unless it has been read."""
+        if self.body:
+            return
         most = self.limits.body_bytes
         declared = self.request.headers.get("content-length", "0")
         if declared.isascii() and declared.isdigit() and int(declared) > most:
@@ -168,9 +170,14 @@ def texts_or_ids(given: str | list[Any], name: str) -> list[Any]:
     return [given] if kinds == {int} else given
 
 
+def encode_json(content: object) -> bytes:
+    """A value as JSON; arrays of numpy are lists."""
+    return msgspec.json.encode(content, enc_hook=_plain)
+
+
 def json_response(content: object, status: int = 200, **headers: str) -> Response:
-    """A value as a JSON response; arrays of numpy are lists."""
-    body = msgspec.json.encode(content, enc_hook=_plain)
+    """A value as a JSON response."""
+    body = encode_json(content)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Response(body, status, named, "application/json")
 
@@ -193,6 +200,7 @@ class DoorRoute:
     body: Any = None
     answer: Any = None
     admin: bool = False
+    key_in_body: Callable[[bytes], str | None] | None = None  # if there is none in the headers
 
 
 @dataclass(frozen=True)

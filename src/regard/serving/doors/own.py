@@ -22,7 +22,14 @@ from regard.inference.decoder_model import DecoderModel, Writer
 from regard.inference.generator import Ending
 from regard.inside.edits import EditList, list_edits
 from regard.inside.record import of_one_input, tape_patterns
-from regard.serving.doors.door import Door, DoorRoute, Exchange, NotFound, json_response
+from regard.serving.doors.door import (
+    Door,
+    DoorRoute,
+    Exchange,
+    NotFound,
+    encode_json,
+    json_response,
+)
 from regard.serving.engine import Answer
 from regard.serving.replays import Replay
 from regard.serving.searches import SETTINGS, method_of
@@ -254,7 +261,7 @@ def decode_image_text(text: object, pixels: int) -> np.ndarray:
 
 
 def decode_bounded(content: bytes, pixels: int) -> np.ndarray:
-    """Pixels (H, W, 3) of an image of at most so many pixels."""
+    """Pixels (H, W, 3) of an image, which has at most ``pixels``."""
     with decode_picture(content, "image") as (_, (height, width)):
         if height * width > pixels:
             raise BadInput(f"image: {height} × {width} pixels are more than {pixels}")
@@ -288,10 +295,9 @@ async def answer(exchange: Exchange, path: str) -> Response:
     tokens = sum(each.usage for each in answers if not isinstance(each, BadInput))
     usage = {"tokens": tokens, "inputs": len(answers)}
     response = json_response(OwnAnswer(exchange.id, served.name, results, usage, inspected))
-    size = len(exchange.body) + len(response.body)
-    replay = Replay(
-        served.name, served.folder_hash, name, (*inputs,), options, edits, results, size
-    )
+    first = encode_json(results)
+    size = len(exchange.body) + len(first)
+    replay = Replay(served.name, served.folder_hash, name, (*inputs,), options, edits, first, size)
     exchange.services.replays.add(exchange.id, replay)
     return response
 
@@ -415,13 +421,10 @@ async def replay(exchange: Exchange) -> Response:
     answers = await exchange.engine.run(*arguments, exchange.deadline, edits=kept.edits)
     component = served.component(kept.component, kept.options)
     results = [result_record(component, each) for each in answers]
-    results = [
-        old if "error" in old else new for old, new in zip(kept.records, results, strict=True)
-    ]
+    before = msgspec.json.decode(kept.results)
+    results = [old if "error" in old else new for old, new in zip(before, results, strict=True)]
     _, records = await inspect(exchange, *arguments, kept.edits, inspection, exchange.deadline)
-    same = msgspec.json.encode(results, enc_hook=list) == msgspec.json.encode(
-        kept.records, enc_hook=list
-    )
+    same = encode_json(results) == kept.results
     return json_response(ReplayAnswer(id_, kept.model, results, same, records))
 
 
